@@ -1,0 +1,118 @@
+"""The seam: what a Data object promises, and `wrap`, which chooses one for X.
+
+Everything above this file sees X only through `Data`; layout (dense, sparse, blocks) and device are
+the Data object's business alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from drnmf.numerics import Array, Vector
+
+logger = logging.getLogger("drnmf")
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What one pass over X yields at (W, H).
+
+    losses : (p,) float64, D_beta(X, WH) for each beta of Omega; NaN where they were not asked for
+    N, P : (q, r, n), the negative and positive parts of the gradient in H, mixed by the rows of `mix`
+    """
+
+    losses: Vector
+    N: Array
+    P: Array
+
+
+class Data(Protocol):
+    """X in some layout on some device.
+
+    Factors are handed over component-first: H has shape (r, n) and is C-contiguous, W has shape (m, r) and
+    is the transpose of a C-contiguous (r, m) array. `T` shares X's memory, and ``data.T.sweep(H.T, W.T, ...)``
+    is the sweep that updates W.
+    """
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """float32 or float64: the dtype of the factors and of N and P."""
+        ...
+
+    @property
+    def mean(self) -> float:
+        """Mean of all entries of X, in float64."""
+        ...
+
+    @property
+    def zeros(self) -> int:
+        """How many entries of X are zero (stored or not)."""
+        ...
+
+    @property
+    def T(self) -> Data: ...
+
+    def sweep(self, W: Array, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool = True) -> Sweep:
+        r"""One pass over X at V = WH.
+
+        .. math:: N_q = \sum_\beta mix_{q\beta} W^T (V^{\beta-2} \circ X), \qquad
+                  P_q = \sum_\beta mix_{q\beta} W^T V^{\beta-1}
+
+        mix : (q, p) float64. The identity yields every part on its own, one row yields the weighted sums
+            (lambda known), no row (shape (0, p)) the losses alone.
+        losses : False skips them (they come back as NaN) where nobody will look.
+
+        Zeros of X count as `zero` (see `wrap`) when beta = 0 is among the betas. V is kept above
+        `numerics.model_floor`, powers below `numerics.power_ceiling`.
+        """
+        ...
+
+    def column(self, j: int) -> Vector:
+        """Column j of X, dense float64 (for initialisation)."""
+        ...
+
+    def dot(self, B: Array) -> Array:
+        """X @ B for a dense (n, k) array B (for initialisation)."""
+        ...
+
+
+def identity(p: int) -> Vector:
+    """The mix that keeps every part on its own."""
+    return np.eye(p)
+
+
+def no_parts(p: int) -> Vector:
+    """The mix that asks for losses alone."""
+    return np.empty((0, p))
+
+
+def _reference(X: Any) -> Data:
+    from drnmf.data.reference import ReferenceDense, ReferenceSparse
+    from scipy.sparse import issparse
+
+    return ReferenceSparse.of(X) if issparse(X) else ReferenceDense.of(X)
+
+
+BACKENDS: dict[str, Callable[[Any], Data]] = {"numpy": _reference}
+"""Backend name -> constructor."""
+
+
+def wrap(X: Any, backend: str | None = None) -> Data:
+    """Put X (validated: float32 or float64, nonnegative, finite) behind the seam, without a copy if possible.
+
+    backend : "numpy" (the oracle) or "native" (the compiled core); None takes the environment variable
+        DRNMF_BACKEND, else the compiled core where it was built, else NumPy.
+    """
+    name = backend or os.environ.get("DRNMF_BACKEND") or "numpy"
+    if name not in BACKENDS:
+        raise ValueError(f"backend {name!r} is not known: use one of {sorted(BACKENDS)}.")
+    return BACKENDS[name](X)

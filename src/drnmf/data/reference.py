@@ -1,0 +1,217 @@
+"""The oracle: plain NumPy and SciPy. Every faster Data is tested against it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from drnmf.data.base import Sweep
+from drnmf.divergence import beta_divergence_terms
+from drnmf.numerics import IDENTITY_LIMIT, Array, Vector, model_floor, power_ceiling, zero_floor
+
+_TILE = 1 << 18  # entries of V held at a time
+
+
+def _power_parts(X: Array, V: Array, beta: float, ceiling: float) -> tuple[Array, Array]:
+    """Elementwise V^(b-2) X and V^(b-1), kept below the ceiling."""
+    if beta == 2.0:
+        return X, V
+    if beta == 1.0:
+        return np.minimum(X / V, ceiling), np.ones_like(V)
+    if beta == 0.0:
+        return np.minimum(X / V / V, ceiling), np.minimum(1.0 / V, ceiling)
+    with np.errstate(over="ignore"):
+        power = V ** V.dtype.type(beta - 2.0)
+        return np.minimum(power * X, ceiling), np.minimum(power * V, ceiling)
+
+
+def _tile_sweep(
+    X: Array, W: Array, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool
+) -> tuple[Vector, Array, Array]:
+    """The formulas of section 3 on one dense tile X = X(:, J), H = H(:, J)."""
+    q, r, n = mix.shape[0], H.shape[0], H.shape[1]
+    N, P = np.zeros((q, r, n), dtype=H.dtype), np.zeros((q, r, n), dtype=H.dtype)
+    totals = np.full(len(betas), np.nan)
+    V = np.maximum(W @ H, H.dtype.type(model_floor(H.dtype)))
+    for b, beta in enumerate(betas):
+        if losses:
+            totals[b] = beta_divergence_terms(X, V, beta).sum()
+        if q:
+            negative, positive = _power_parts(X, V, beta, power_ceiling(H.dtype))
+            N_beta, P_beta = W.T @ negative, W.T @ positive
+            N += mix[:, b, None, None].astype(H.dtype) * N_beta
+            P += mix[:, b, None, None].astype(H.dtype) * P_beta
+    return totals, N, P
+
+
+def _sweep_tiles(
+    data: Any, W: Array, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool
+) -> Sweep:
+    """All tiles of X, left to right. Columns of N and P belong to one tile; losses add up in fixed order."""
+    m, n = data.shape
+    width = max(1, _TILE // m)
+    N = np.empty((mix.shape[0], H.shape[0], n), dtype=H.dtype)
+    P = np.empty_like(N)
+    totals = np.zeros(len(betas))
+    zero = H.dtype.type(zero_floor(data.mean)) if 0.0 in betas and data.zeros else None
+    for start in range(0, n, width):
+        J = slice(start, min(start + width, n))
+        X = data.tile(J)
+        if zero is not None:
+            X = np.where(X == 0, zero, X)
+        tile_totals, N[:, :, J], P[:, :, J] = _tile_sweep(X, W, H[:, J], betas, mix, losses)
+        totals += tile_totals
+    return Sweep(totals, N, P)
+
+
+@dataclass(frozen=True)
+class ReferenceDense:
+    """Dense X in either order; T is a view."""
+
+    X: Array
+    mean: float
+    zeros: int
+
+    @classmethod
+    def of(cls, X: Array) -> ReferenceDense:
+        return cls(X, float(X.mean(dtype=np.float64)), int(X.size - np.count_nonzero(X)))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.X.shape[0], self.X.shape[1]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.X.dtype
+
+    @cached_property
+    def T(self) -> ReferenceDense:
+        return ReferenceDense(self.X.T, self.mean, self.zeros)
+
+    def tile(self, J: slice) -> Array:
+        return self.X[:, J]
+
+    def column(self, j: int) -> Vector:
+        return np.asarray(self.X[:, j], dtype=np.float64)
+
+    def dot(self, B: Array) -> Array:
+        return self.X @ B
+
+    def sweep(self, W: Array, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool = True) -> Sweep:
+        return _sweep_tiles(self, W, H, betas, mix, losses)
+
+
+@dataclass(frozen=True)
+class ReferenceSparse:
+    """Sparse X as CSC and its transpose as CSC, both built once; Omega within {1, 2} never densifies."""
+
+    by_column: Any  # X, CSC
+    by_row: Any  # X transposed, CSC
+    mean: float
+
+    @classmethod
+    def of(cls, X: Any) -> ReferenceSparse:
+        # A copy of indices and values in canonical form: the caller's matrix may hold unsorted or repeated
+        # entries and stored zeros, and is not ours to change.
+        rows = sp.csr_array(X, copy=True)
+        rows.sum_duplicates()
+        rows.eliminate_zeros()
+        size = rows.shape[0] * rows.shape[1]
+        return cls(sp.csc_array(rows), sp.csc_array(rows.T), float(rows.data.sum(dtype=np.float64)) / size)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.by_column.shape[0], self.by_column.shape[1]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.by_column.dtype
+
+    @property
+    def zeros(self) -> int:
+        return self.shape[0] * self.shape[1] - int(self.by_column.nnz)
+
+    @cached_property
+    def T(self) -> ReferenceSparse:
+        return ReferenceSparse(self.by_row, self.by_column, self.mean)
+
+    @cached_property
+    def _squared_norm(self) -> float:
+        return float(np.square(self.by_column.data, dtype=np.float64).sum())
+
+    def tile(self, J: slice) -> Array:
+        return self.by_column[:, J].toarray()
+
+    def column(self, j: int) -> Vector:
+        return np.asarray(self.by_column[:, [j]].toarray()[:, 0], dtype=np.float64)
+
+    def dot(self, B: Array) -> Array:
+        return self.by_row.T @ B
+
+    def sweep(self, W: Array, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool = True) -> Sweep:
+        if not set(betas) <= {1.0, 2.0}:
+            return _sweep_tiles(self, W, H, betas, mix, losses)
+        return self._sweep_nonzeros(W, H, betas, mix, losses)
+
+    def _model_at_nonzeros(self, W: Array, H: Array) -> Array:
+        """V = WH at the non-zeros of X, in CSC order, a bounded chunk at a time."""
+        rows, ends = self.by_column.indices, self.by_column.indptr
+        columns = np.repeat(np.arange(self.shape[1]), np.diff(ends))
+        V = np.empty(rows.shape[0], dtype=H.dtype)
+        items, chunk = np.ascontiguousarray(H.T), max(1, _TILE // H.shape[0])
+        W = np.ascontiguousarray(W)
+        for start in range(0, V.shape[0], chunk):
+            s = slice(start, start + chunk)
+            V[s] = np.einsum("ik,ik->i", W[rows[s]], items[columns[s]])
+        return np.maximum(V, H.dtype.type(model_floor(H.dtype)))
+
+    def _sweep_nonzeros(
+        self, W: Array, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool
+    ) -> Sweep:
+        """Section 2 of the mathematics: N_1 = W'(X/V) at non-zeros, P_1 = column sums, N_2 = W'X, P_2 = (W'W)H."""
+        X, x = self.by_column, self.by_column.data
+        V = self._model_at_nonzeros(W, H) if 1.0 in betas or losses else None
+        gram = (W.T.astype(np.float64) @ W.astype(np.float64)) if 2.0 in betas else None
+        N = np.zeros((mix.shape[0], *H.shape), dtype=H.dtype)
+        P = np.zeros_like(N)
+        totals = np.full(len(betas), np.nan)
+        for b, beta in enumerate(betas):
+            if beta == 1.0:
+                assert V is not None
+                ratio = sp.csc_array((np.minimum(x / V, power_ceiling(H.dtype)), X.indices, X.indptr), X.shape)
+                N_beta = np.asarray((ratio.T @ W).T) if len(mix) else None
+                P_beta = W.sum(axis=0, dtype=np.float64).astype(H.dtype)[:, None]
+                if losses:
+                    totals[b] = self._kl(W, H, V)
+            else:
+                assert gram is not None
+                N_beta = np.asarray((X.T @ W).T)
+                P_beta = (gram.astype(H.dtype) @ H).astype(H.dtype)
+                if losses:
+                    assert V is not None
+                    totals[b] = self._frobenius(H, V, N_beta, gram)
+            if len(mix):
+                N += mix[:, b, None, None].astype(H.dtype) * N_beta
+                P += mix[:, b, None, None].astype(H.dtype) * P_beta
+        return Sweep(totals, N, P)
+
+    def _kl(self, W: Array, H: Array, V: Array) -> float:
+        """Sum over non-zeros of x log(x/v) - x, plus (1'W)(H1)."""
+        x, v = self.by_column.data.astype(np.float64), V.astype(np.float64)
+        total = W.sum(axis=0, dtype=np.float64) @ H.sum(axis=1, dtype=np.float64)
+        return max(float((x * np.log(x / v) - x).sum() + total), 0.0)
+
+    def _frobenius(self, H: Array, V: Array, N: Array, gram: Vector) -> float:
+        """1/2 (||X||^2 - 2 <H, N> + <W'W, HH'>), or by entries where that has lost its digits."""
+        H64 = H.astype(np.float64)
+        model = float(np.sum(gram * (H64 @ H64.T)))
+        loss = 0.5 * (self._squared_norm - 2.0 * float(np.sum(H64 * N)) + model)
+        if loss > IDENTITY_LIMIT * self._squared_norm:
+            return loss
+        x, v = self.by_column.data.astype(np.float64), V.astype(np.float64)
+        off_support = max(model - float(v @ v), 0.0)
+        return 0.5 * (float(np.sum((x - v) ** 2)) + off_support)

@@ -1,0 +1,76 @@
+"""Floors, tolerances and dtype rules: the only place where a small number is written.
+
+Every floor is relative to the data. An absolute one (1e-16, say) would change the answer when X is
+measured in other units, and breaks the factorization altogether when X is tiny.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+Array = NDArray[np.floating]
+Vector = NDArray[np.float64]
+
+EPS = 2.2e-16
+"""Relative size of the floors, in float64 and float32 alike (the value matters on sparse data)."""
+
+MAX_HALVINGS = 30
+"""Backtracking: step lengths 1/2, 1/4, ... 2^-30 are tried, then the old block is kept."""
+
+REFERENCE_FLOOR = 1e-16
+"""e_beta is at least this times D_beta(X, mean(X)), so that exact rank-r data has a finite scale."""
+
+SIMPLEX_TOLERANCE = 1e-8
+"""How far given weights may sum from one, or stand below zero."""
+
+LIFT = 1e-6
+"""SPA leaves exact zeros that multiplicative steps cannot leave: this share of the mean is added to W and H."""
+
+IDENTITY_LIMIT = 1e-6
+"""Below this share of ||X||^2 the Frobenius identity has lost its digits and the loss is summed directly."""
+
+
+def positive_scale(mean: float) -> float:
+    """The scale that floors refer to: mean(X), or one where X is all zeros.
+
+    >>> positive_scale(0.0)
+    1.0
+    """
+    return mean if mean > 0 else 1.0
+
+
+def factor_floor(mean: float, rank: int) -> float:
+    """Smallest entry of W and H: 2.2e-16 sqrt(mean(X) / r), so that WH is floored relative to mean(X).
+
+    >>> factor_floor(4.0, 1) == 2 * EPS
+    True
+    """
+    return EPS * math.sqrt(positive_scale(mean) / rank)
+
+
+def zero_floor(mean: float) -> float:
+    """What replaces a zero of X under ``zeros="floor"`` when beta = 0 is in Omega: 2.2e-16 mean(X)."""
+    return EPS * positive_scale(mean)
+
+
+def model_floor(dtype: DTypeLike) -> float:
+    """Smallest V = WH a tile works with, so that 1/V and X/V^2 stay finite in the working precision."""
+    return 1e-34 if np.dtype(dtype) == np.float32 else 1e-290
+
+
+def power_ceiling(dtype: DTypeLike) -> float:
+    """Largest X V^(beta-2) or V^(beta-1) a tile works with: the counterpart of `model_floor`."""
+    return 1.0 / model_floor(dtype)
+
+
+def rise_tolerance(dtype: DTypeLike) -> float:
+    """Relative rise of the objective that counts as a rise and not as rounding."""
+    return 1e-6 if np.dtype(dtype) == np.float32 else 1e-12
+
+
+def as_vector(values: ArrayLike) -> Vector:
+    """A float64 vector, copied: what weights, losses and references are held in."""
+    return np.array(values, dtype=np.float64, ndmin=1, copy=True)
