@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from drnmf.data.base import wrap
+from drnmf.initialize import random_start
 from drnmf.synthetic import synthetic
 
 
@@ -40,6 +42,12 @@ def test_each_noise_is_the_one_its_loss_stands_for() -> None:
     clean, gaussian = noise(2)
     np.testing.assert_allclose(gaussian[large].std(), gaussian[small].std(), rtol=0.02)
     assert abs(gaussian.mean()) < 0.02 * gaussian.std()
+
+
+def test_a_fit_with_the_same_seed_does_not_start_from_the_truth() -> None:
+    data = synthetic((2,), shape=(20, 20), rank=2, random_state=0)
+    W, _ = random_start(wrap(data.X), 2, np.random.RandomState(0))
+    assert np.abs(np.corrcoef(W.ravel(), data.W.ravel())[0, 1]) < 0.5
 
 
 def test_bad_arguments() -> None:

@@ -60,7 +60,8 @@ def synthetic(
     m, n = (check_integer("shape", size, 1) for size in shape)
     rank = check_integer("rank", rank, 1)
     noise = check_number("noise", noise, 0.0)
-    rng = check_random_state(random_state)
+    # A stream of its own: a fit with the same seed would otherwise start from the very factors it looks for.
+    rng = RandomState(check_random_state(random_state).randint(2**31 - 1))
     W, H = rng.uniform(size=(m, rank)), rng.uniform(size=(rank, n))
     clean = W @ H
     total = sum((_unit(NOISES[beta](clean, rng)) for beta in omega), np.zeros(clean.shape))
