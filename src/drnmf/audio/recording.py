@@ -108,6 +108,5 @@ def _open_file(path: Path) -> Recording:
         ) from None
     if info.frames <= 0:
         raise ValueError(f"{path} holds no samples.")
-    return Recording(
-        path.name, float(info.samplerate), info.frames, info.channels, path=path, encoding=f"{info.format} {info.subtype}"
-    )  # fmt: skip
+    encoding = f"{info.format} {info.subtype}"
+    return Recording(path.name, float(info.samplerate), info.frames, info.channels, path=path, encoding=encoding)

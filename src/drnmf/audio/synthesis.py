@@ -72,7 +72,9 @@ def _note(pitch: float, time: Vector, timbre: Vector, phases: Vector, rate: int)
         frequency = k * pitch * np.sqrt(1.0 + 2e-4 * k**2)
         if frequency < 0.45 * rate:
             decay = 0.45 / np.sqrt(k)
-            sound += timbre[k - 1] / k**1.3 * np.exp(-time / decay) * np.sin(2 * np.pi * frequency * time + phases[k - 1])
+            sound += (
+                timbre[k - 1] / k**1.3 * np.exp(-time / decay) * np.sin(2 * np.pi * frequency * time + phases[k - 1])
+            )
     release = np.clip((time[-1] - time) / 0.05, 0.0, 1.0)
     return sound * np.minimum(time / 0.005, 1.0) * release
 

@@ -168,7 +168,9 @@ def spectrogram(
             "take a longer recording or a smaller window."
         )
     frames = transform.frames(recording.length)
-    X = np.empty((transform.bins, frames), np.float32 if transform.bins * frames > SINGLE_PRECISION_ENTRIES else np.float64)
+    X = np.empty(
+        (transform.bins, frames), np.float32 if transform.bins * frames > SINGLE_PRECISION_ENTRIES else np.float64
+    )
     done = 0
     for spectra in transform.analyse(recording, transform.chunk(2 * recording.channels)):
         size = np.abs(spectra)

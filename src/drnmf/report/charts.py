@@ -1,0 +1,260 @@
+"""Charts as plotly figures in plain dictionaries. Colours are the page's CSS variables, resolved in the browser."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from drnmf.numerics import Array, Vector
+from drnmf.report.run import Trace, loss_name
+
+Chart = dict[str, Any]
+
+POINTS = 1500
+"""Rows of a trace that are drawn; longer ones are thinned."""
+CELLS = 24000
+"""Cells of an image; larger factors are pooled (the largest entry of each block is kept)."""
+
+_FIXED = {"IS-NMF": "var(--is)", "KL-NMF": "var(--kl)", "Fro-NMF": "var(--fro)", "DR-NMF": "var(--dr)"}
+_BETAS = {0.0: "var(--is)", 1.0: "var(--kl)", 2.0: "var(--fro)"}
+
+
+def loss_colour(beta: float, place: int) -> str:
+    return _BETAS.get(beta, f"var(--other-{place % 4})")
+
+
+def method_colour(name: str, place: int) -> str:
+    return _FIXED.get(name, f"var(--other-{place % 4})")
+
+
+def _numbers(values: Any, digits: int = 6) -> list[float | None]:
+    """Rounded to significant digits, None where not finite: what JSON can hold."""
+    return [float(f"{v:.{digits}g}") if np.isfinite(v) else None for v in np.asarray(values, dtype=np.float64).ravel()]
+
+
+def comparison_bars(comparison: Mapping[str, Any]) -> Chart:
+    """One group of bars per loss: how far each method is above the best error found."""
+    betas = [float(beta) for beta in comparison["betas"]]
+    methods = comparison["methods"]
+    names = [f"{loss_name(beta)} error" for beta in betas]
+    excess = np.array([[100.0 * (float(s) - 1.0) for s in m["scaled_losses"]] for m in methods])
+    shown = np.maximum(excess, 0.0)
+    data = [
+        {
+            "type": "bar", "name": m["name"], "x": names, "y": _numbers(shown[i]),
+            "marker": {"color": method_colour(m["name"], i)},
+            "text": [_percent(v) for v in excess[i]], "textposition": "outside", "cliponaxis": False,
+            "customdata": _numbers(m["losses"]),
+            "hovertemplate": "%{fullData.name}: %{text} above the best<br>loss %{customdata:.5g}<extra></extra>",
+        }
+        for i, m in enumerate(methods)
+    ]  # fmt: skip
+    top = float(shown.max())
+    spread = top > 15 * max(float(np.median(shown[shown > 0])) if (shown > 0).any() else 1.0, 1e-3)
+    axis: dict[str, Any] = {"title": {"text": "above the best error found"}, "ticksuffix": "%", "rangemode": "tozero"}
+    if spread and top > 0:  # a square-root scale keeps small bars visible beside huge ones
+        for trace, row in zip(data, shown, strict=True):
+            trace["y"] = _numbers(np.sqrt(row))
+        ticks = _nice_ticks(top)
+        axis |= {
+            "tickvals": [float(np.sqrt(t)) for t in ticks],
+            "ticktext": [f"{t:g}%" for t in ticks],
+            "ticksuffix": "",
+        }
+        axis["range"] = [0, float(np.sqrt(top)) * 1.12]
+        axis["title"] = {"text": "above the best error found (square-root scale)"}
+    layout = {"barmode": "group", "bargap": 0.28, "bargroupgap": 0.08, "xaxis": {}, "yaxis": axis}
+    return {"data": data, "layout": layout, "height": 340, "phone": 320}
+
+
+def _percent(value: float) -> str:
+    if abs(value) < 0.05:
+        return "0%"
+    return f"{value:.1f}%" if abs(value) < 9.95 else f"{value:,.0f}%"
+
+
+def _nice_ticks(top: float) -> list[float]:
+    candidates = [m * 10.0**e for e in range(-2, 9) for m in (1, 2, 5)]
+    kept: list[float] = [0.0]
+    for tick in candidates:
+        if tick <= top and np.sqrt(tick) - np.sqrt(kept[-1]) > np.sqrt(top) / 9:
+            kept.append(tick)
+    return kept
+
+
+def _thin(trace: Trace) -> Any:
+    count = len(trace.iterations)
+    return slice(None) if count <= POINTS else np.unique(np.linspace(0, count - 1, POINTS).astype(int))
+
+
+def loss_curves(trace: Trace) -> Chart:
+    """Scaled losses and their maximum against iterations."""
+    rows = _thin(trace)
+    x = _numbers(trace.iterations[rows])
+    data: list[dict[str, Any]] = []
+    if len(trace.betas) > 1:
+        data.append(
+            {
+                "type": "scatter", "mode": "lines", "name": "maximum", "x": x,
+                "y": _numbers(trace.scaled.max(axis=1)[rows]), "line": {"color": "var(--max)", "width": 5}, "opacity": 0.25,
+            }
+        )  # fmt: skip
+    for i, beta in enumerate(trace.betas):
+        data.append(
+            {
+                "type": "scatter", "mode": "lines", "name": loss_name(beta), "x": x,
+                "y": _numbers(trace.scaled[rows, i]), "line": {"color": loss_colour(beta, i), "width": 2},
+            }
+        )  # fmt: skip
+    return _curves(data, "error / best error")
+
+
+def weight_curves(trace: Trace) -> Chart:
+    """The path of lambda."""
+    rows = _thin(trace)
+    x = _numbers(trace.iterations[rows])
+    data = [
+        {
+            "type": "scatter", "mode": "lines", "name": loss_name(beta), "x": x, "y": _numbers(trace.weights[rows, i]),
+            "line": {"color": loss_colour(beta, i), "width": 2},
+        }
+        for i, beta in enumerate(trace.betas)
+    ]  # fmt: skip
+    chart = _curves(data, "weight")
+    chart["layout"]["yaxis"] |= {"range": [-0.03, 1.03]}
+    return chart
+
+
+def gap_curve(trace: Trace) -> Chart:
+    """max Dbar - lambda'Dbar."""
+    rows = _thin(trace)
+    y = np.where(trace.gap > 0, trace.gap, np.nan)
+    line = {
+        "type": "scatter", "mode": "lines", "name": "gap", "x": _numbers(trace.iterations[rows]), "y": _numbers(y[rows]),
+        "line": {"color": "var(--accent)", "width": 2},
+    }  # fmt: skip
+    chart = _curves([line], "gap")
+    chart["layout"]["yaxis"] |= {"type": "log", "exponentformat": "power"}
+    chart["layout"]["showlegend"] = False
+    return chart
+
+
+def _curves(data: list[dict[str, Any]], title: str) -> Chart:
+    layout = {
+        "xaxis": {"title": {"text": "iteration"}}, "yaxis": {"title": {"text": title}}, "hovermode": "x unified",
+        "showlegend": True,
+    }  # fmt: skip
+    return {"data": data, "layout": layout, "height": 330, "phone": 290}
+
+
+def pool(matrix: Array, cells: int = CELLS) -> tuple[Vector, int, int]:
+    """(matrix with the maximum of each block, block height, block width), with at most `cells` entries."""
+    m, n = matrix.shape
+    high = wide = 1
+    while -(-m // high) * -(-n // wide) > cells:
+        if -(-m // high) >= -(-n // wide):
+            high += 1
+        else:
+            wide += 1
+    small = np.asarray(matrix, dtype=np.float64)
+    small = np.maximum.reduceat(small, np.arange(0, m, high), axis=0)
+    return np.maximum.reduceat(small, np.arange(0, n, wide), axis=1), high, wide
+
+
+def factor_image(factor: Array, decibels: bool, axis: Vector | None, title: str) -> Chart:
+    """A factor with one row per component as an image; every row is shown relative to its largest entry."""
+    small, _, wide = pool(factor, CELLS)
+    rank = factor.shape[0]
+    if small.shape[0] != rank:  # too many components to pool along: show the first ones
+        small, _, wide = pool(factor[: min(rank, 60)], CELLS)
+    peak = np.maximum(small.max(axis=1, keepdims=True), np.finfo(np.float64).tiny)
+    z = small / peak
+    if decibels:
+        z = np.maximum(20.0 * np.log10(np.maximum(z, 1e-3)), -60.0)
+    x = np.arange(factor.shape[1], dtype=np.float64) if axis is None else axis
+    stops = [[0.0, "var(--heat-0)"], [0.45, "var(--heat-1)"], [0.75, "var(--heat-2)"], [1.0, "var(--heat-3)"]]
+    unit = "dB" if decibels else "of its largest"
+    heat = {
+        "type": "heatmap", "x": _numbers(x[::wide], 5), "z": [_numbers(row, 3) for row in z], "colorscale": stops,
+        "zmin": -60 if decibels else 0, "zmax": 0 if decibels else 1,
+        "hovertemplate": f"component %{{y}}<br>{title} %{{x}}<br>%{{z}} {unit}<extra></extra>",
+        "colorbar": {"thickness": 9, "len": 0.9, "outlinewidth": 0, "ticksuffix": " dB" if decibels else ""},
+    }  # fmt: skip
+    layout = {
+        "xaxis": {"title": {"text": title}, "showgrid": False},
+        "yaxis": {
+            "title": {"text": "component"},
+            "showgrid": False,
+            "autorange": "reversed",
+            "dtick": max(1, rank // 10),
+        },
+    }
+    height = int(min(420, 130 + 26 * small.shape[0]))
+    return {"data": [heat], "layout": layout, "height": height, "phone": height}
+
+
+def front_chart(rows: list[dict[str, str]], a: str, b: str) -> Chart:
+    """front.csv in the plane of two losses (their betas as written there): scaled errors and the DR point."""
+    names = [loss_name(float(a)), loss_name(float(b))]
+    kinds = [
+        ("weighted sums", [r for r in rows if r["kind"] == "front" and r.get("dominated") != "True"]),
+        ("dominated", [r for r in rows if r["kind"] == "front" and r.get("dominated") == "True"]),
+        ("DR-NMF", [r for r in rows if r["kind"] == "dr"]),
+    ]
+    markers = {
+        "weighted sums": {"color": "var(--kl)", "size": 9},
+        "dominated": {"color": "var(--card)", "size": 8, "line": {"color": "var(--kl)", "width": 1.5}},
+        "DR-NMF": {"color": "var(--dr)", "size": 16, "symbol": "star"},
+    }
+    line = len([key for key in rows[0] if key.startswith("scaled_loss_")]) == 2
+    data = []
+    for name, points in kinds:
+        if points:
+            x, y = ([float(p[f"scaled_loss_{beta}"]) for p in points] for beta in (a, b))
+            order = np.argsort(x)
+            data.append(
+                {
+                    "type": "scatter", "mode": "lines+markers" if line and name == "weighted sums" else "markers",
+                    "name": name, "x": _numbers(np.array(x)[order]), "y": _numbers(np.array(y)[order]),
+                    "line": {"color": "var(--kl)", "width": 1}, "marker": markers[name],
+                    "text": [f"weight {float(points[i][f'weight_{a}']):.2g}" for i in order],
+                    "hovertemplate": f"{names[0]} %{{x:.4g}}<br>{names[1]} %{{y:.4g}}<br>{names[0]} %{{text}}"
+                    f"<extra>{name}</extra>",
+                }
+            )  # fmt: skip
+    layout = {
+        "xaxis": {"title": {"text": f"{names[0]} error / best"}},
+        "yaxis": {"title": {"text": f"{names[1]} error / best"}},
+        "showlegend": True,
+    }
+    return {"data": data, "layout": layout, "height": 400, "phone": 330}
+
+
+def noise_bars(rows: list[dict[str, Any]]) -> Chart:
+    """The demo: the largest excess of each method in each noise."""
+    noises = list(dict.fromkeys(row["noise"] for row in rows))
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    data = []
+    for i, method in enumerate(methods):
+        worst = [
+            max(next(r for r in rows if r["noise"] == n and r["method"] == method)["scaled_losses"]) for n in noises
+        ]
+        excess = 100.0 * (np.array(worst) - 1.0)
+        data.append(
+            {
+                "type": "bar", "name": method, "x": [f"{n} recording" if n == "clean" else f"{n} noise" for n in noises],
+                "y": _numbers(np.sqrt(np.maximum(excess, 0.0))), "text": [_percent(v) for v in excess],
+                "textposition": "outside", "cliponaxis": False, "marker": {"color": method_colour(method, i)},
+                "hovertemplate": "%{fullData.name}, %{x}: %{text}<extra></extra>",
+            }
+        )  # fmt: skip
+    top = max(max(v for v in trace["y"] if v is not None) for trace in data) ** 2
+    ticks = _nice_ticks(max(top, 1e-3))
+    axis = {
+        "tickvals": [float(np.sqrt(t)) for t in ticks], "ticktext": [f"{t:g}%" for t in ticks],
+        "range": [0, float(np.sqrt(top)) * 1.12], "title": {"text": "largest excess (square-root scale)"},
+    }  # fmt: skip
+    layout = {"barmode": "group", "bargap": 0.28, "bargroupgap": 0.08, "xaxis": {}, "yaxis": axis}
+    return {"data": data, "layout": layout, "height": 340, "phone": 320}
