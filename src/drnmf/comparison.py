@@ -64,9 +64,11 @@ class Comparison:
         }
 
 
-def record_of(betas: tuple[float, ...], references: Vector, single_losses: Vector, losses: Vector) -> dict[str, Any]:
+def record_of(
+    betas: tuple[float, ...], references: Vector, single_losses: Vector, losses: Vector, name: str = "DR-NMF"
+) -> dict[str, Any]:
     """comparison.json from losses alone: row i of `single_losses` (p, p) belongs to the fit of beta i."""
-    names = [f"{label(beta)}-NMF" for beta in betas] + ["DR-NMF"]
+    names = [f"{label(beta)}-NMF" for beta in betas] + [name]
     rows = [*np.asarray(single_losses), np.asarray(losses)]
     return {
         "betas": list(betas),

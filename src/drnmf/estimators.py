@@ -157,6 +157,7 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         self.reason_ = result.reason
         self.trace_ = result.trace
         self.notes_ = notes + result.notes
+        self.single_losses_ = result.single_losses
         self.mean_ = data.mean
         return np.ascontiguousarray(result.W)
 
@@ -439,6 +440,7 @@ class DRNMF(_NMF):
     references_, losses_, scaled_losses_ : (p,), e_beta, D_beta and D_beta / e_beta at the factors returned
     reconstruction_err_ : the largest scaled loss
     trace_ : scaled_losses and weights of shape (n_iter_ + 1, p), seconds, gap, sweeps
+    single_losses_ : (p, p), every loss (column) at each single-objective solution (row); None with given references
 
     Examples
     --------

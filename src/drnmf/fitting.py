@@ -69,13 +69,15 @@ def fit_factors(
     references : e_beta; None computes them, one single-objective fit per beta and start.
     """
     notes: tuple[str, ...] = ()
+    singles: Vector | None = None
     if references is None:
         found = compute_references(data, starts, betas, rule, budget.take)
         references, notes = found.values, found.notes
+        singles = np.array([losses_of(data, run.W, run.H, betas) for run in found.solutions])
     objective = Objective(betas, references, data.mean)
     runs = [solve(data, *start, objective, rule, policy, budget.take(stage, callback)) for start in starts]
     best = min(runs, key=lambda run: float(run.scaled_losses.max()))
-    return with_notes(best, *notes)
+    return with_notes(replace(best, single_losses=singles), *notes)
 
 
 def settle(data: Data, result: Result, control: Control) -> Result:

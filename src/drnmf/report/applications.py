@@ -10,7 +10,7 @@ import numpy as np
 
 from drnmf.numerics import Vector
 from drnmf.report import charts, sound
-from drnmf.report.parts import NOTHING, Section, place, section
+from drnmf.report.parts import NOTHING, Section, place, section, table
 from drnmf.report.run import Run, loss_name
 from drnmf.report.words import duration, percent
 
@@ -21,7 +21,7 @@ def frame_times(run: Run) -> Vector:
     frames = run.H.shape[1] if run.H is not None else 0
     hop = float(audio["hop"]) / float(audio["rate"])
     first = float(audio.get("first_frame_seconds", 0.0))
-    return first + hop * np.arange(frames)
+    return np.asarray(first + hop * np.arange(frames), dtype=np.float64)
 
 
 def sounds(run: Run) -> Section:
@@ -66,30 +66,22 @@ def _card(run: Run, name: str, title: str, how: sound.Embedding, members: list[i
     chosen = list(range(H.shape[0])) if members is None else members
     spectrum = (W[:, chosen] * H[chosen].sum(axis=1)).sum(axis=1)
     activation = (W[:, chosen].sum(axis=0)[:, None] * H[chosen]).sum(axis=0)
-    shown = (
-        activation[frame_times(run) <= how.seconds]
-        if not how.whole
-        else activation[(frame_times(run) >= 0) & (frame_times(run) <= total)]
-    )
-    shown = shown if shown.size else activation
-    end = f"{audio['rate'] / 2000:g} kHz"
-    pictures = sound.spark(
-        shown / max(shown.max(), 1e-300), "seek", "0 s", f"{min(how.seconds, total):.3g} s", "activation"
-    )
-    pictures += sound.spark(sound.decibels(spectrum), "spectrum", "0 Hz", end, "spectrum, 60 dB")
+    times, end = frame_times(run), min(how.seconds, total)
+    shown = activation[(times >= 0) & (times <= end)]
+    pictures = sound.spark(shown / max(shown.max(), 1e-300), "seek", "0 s", f"{end:.3g} s", "activation")
+    limit = f"{audio['rate'] / 2000:g} kHz"
+    pictures += sound.spark(sound.decibels(spectrum), "spectrum", "0 Hz", limit, "spectrum, 60 dB")
     head = f'<div class="bar"><h3>{escape(title)}</h3>{sound.link(name)}</div>'
     return f'<div class="card">{head}{sound.player(run.folder / name, how, title)}{pictures}</div>'
 
 
 def _measures(rows: list[dict[str, Any]]) -> str:
-    head = "".join(f'<th class="n">{name} (dB)</th>' for name in ("SDR", "SIR", "SAR"))
-    body = "".join(
-        f"<tr><td>{escape(str(r['reference']))}</td><td>{escape(', '.join(map(str, r['components'])))}</td>"
-        + "".join(f'<td class="n">{_decibel(r[key])}</td>' for key in ("sdr", "sir", "sar"))
-        + "</tr>"
-        for r in rows
-    )
-    return f'<h3>Against the references</h3><div class="scroll"><table><tr><th>reference</th><th>components</th>{head}</tr>{body}</table></div>'
+    cells = []
+    for row in rows:
+        measures = (_decibel(row[key]) for key in ("sdr", "sir", "sar"))
+        cells.append([str(row["reference"]), ", ".join(map(str, row["components"])), *measures])
+    head = ("reference", "components", "SDR (dB)", "SIR (dB)", "SAR (dB)")
+    return f"<h3>Against the references</h3>{table(head, cells, (2, 3, 4))}"
 
 
 def _decibel(value: Any) -> str:
@@ -117,9 +109,8 @@ def topics(run: Run) -> Section:
         typical = info.get("typical", {}).get(topic, [])
         listing = "".join(f"<li>{escape(str(name))}</li>" for name in typical)
         more = f"<details><summary>Most typical documents</summary><ul>{listing}</ul></details>" if typical else ""
-        cards.append(
-            f'<div class="card"><div class="bar"><h3>Topic {escape(topic)}</h3>{size}</div><ol class="words">{items}</ol>{more}</div>'
-        )
+        title = f'<div class="bar"><h3>Topic {escape(topic)}</h3>{size}</div>'
+        cards.append(f'<div class="card">{title}<ol class="words">{items}</ol>{more}</div>')
     note = "The words with the largest share of each topic."
     body = f'<div class="cards">{"".join(cards)}</div>'
     if info.get("scores"):
@@ -128,15 +119,9 @@ def topics(run: Run) -> Section:
 
 
 def _scores(scores: Mapping[str, Mapping[str, float]]) -> str:
-    keys = (("accuracy", "accuracy"), ("nmi", "NMI"), ("ari", "ARI"))
-    head = "".join(f'<th class="n">{title}</th>' for _, title in keys)
-    body = "".join(
-        f"<tr{' class=best' if name == 'DR-NMF' else ''}><td>{escape(name)}</td>"
-        + "".join(f'<td class="n">{float(values[key]):.3f}</td>' for key, _ in keys)
-        + "</tr>"
-        for name, values in scores.items()
-    )
-    return f'<h3>Against the labels</h3><div class="scroll"><table><tr><th>method</th>{head}</tr>{body}</table></div>'
+    keys = ("accuracy", "nmi", "ari")
+    rows = [[name, *(f"{float(values[key]):.3f}" for key in keys)] for name, values in scores.items()]
+    return f"<h3>Against the labels</h3>{table(('method', 'accuracy', 'NMI', 'ARI'), rows, (1, 2, 3))}"
 
 
 def demo(run: Run) -> Section:
@@ -144,21 +129,18 @@ def demo(run: Run) -> Section:
     if not isinstance(found, dict):
         return NOTHING
     losses = [loss_name(float(beta)) for beta in found["betas"]]
-    head = "".join(f'<th class="n">{escape(name)}</th>' for name in losses)
-    lines = []
-    for row in found["rows"]:
-        cells = "".join(f'<td class="n">{percent(float(s) - 1.0)}</td>' for s in row["scaled_losses"])
-        style = ' class="best"' if row["method"] == "DR-NMF" else ""
-        lines.append(
-            f"<tr{style}><td>{escape(row['noise'])}</td><td>{escape(row['method'])}</td>{cells}"
-            f"<td>{escape(row['notes'])}</td><td>{escape(row['melody'])}</td><td class=n>{row['right']}/{row['strokes']}</td></tr>"
-        )
-    table = (
-        f'<div class="scroll"><table><tr><th>recording</th><th>method</th>{head}<th>components</th><th>melody heard</th>'
-        f"<th class=n>right</th></tr>{''.join(lines)}</table></div>"
-    )
+    rows = [
+        [
+            row["noise"], row["method"], *(percent(float(s) - 1.0) for s in row["scaled_losses"]),
+            row["notes"], row["melody"], f"{row['right']}/{row['strokes']}",
+        ]
+        for row in found["rows"]
+    ]  # fmt: skip
+    head = ["recording", "method", *losses, "components", "melody heard", "right"]
+    numeric = (*range(2, 2 + len(losses)), len(head) - 1)
     note = (
-        f"The tune is {found['score']}. Noise was added to its spectrogram; the table shows how far each method is above "
-        "the best error of each loss, what its components are, and which note it hears at each stroke."
+        f"The tune is {found['score']}. Noise was added to its spectrogram; the table shows how far each method is "
+        "above the best error of each loss, what its components are, and which note it hears at each stroke."
     )
-    return section("Three noises", note, place("noises") + table), {"noises": charts.noise_bars(found["rows"])}
+    body = place("noises") + table(head, rows, numeric)
+    return section("Three noises", note, body), {"noises": charts.noise_bars(found["rows"])}

@@ -98,7 +98,8 @@ def loss_curves(trace: Trace) -> Chart:
         data.append(
             {
                 "type": "scatter", "mode": "lines", "name": "maximum", "x": x,
-                "y": _numbers(trace.scaled.max(axis=1)[rows]), "line": {"color": "var(--max)", "width": 5}, "opacity": 0.25,
+                "y": _numbers(trace.scaled.max(axis=1)[rows]), "opacity": 0.25,
+                "line": {"color": "var(--max)", "width": 5},
             }
         )  # fmt: skip
     for i, beta in enumerate(trace.betas):
@@ -132,8 +133,8 @@ def gap_curve(trace: Trace) -> Chart:
     rows = _thin(trace)
     y = np.where(trace.gap > 0, trace.gap, np.nan)
     line = {
-        "type": "scatter", "mode": "lines", "name": "gap", "x": _numbers(trace.iterations[rows]), "y": _numbers(y[rows]),
-        "line": {"color": "var(--accent)", "width": 2},
+        "type": "scatter", "mode": "lines", "name": "gap", "x": _numbers(trace.iterations[rows]),
+        "y": _numbers(y[rows]), "line": {"color": "var(--accent)", "width": 2},
     }  # fmt: skip
     chart = _curves([line], "gap")
     chart["layout"]["yaxis"] |= {"type": "log", "exponentformat": "power"}
@@ -244,7 +245,8 @@ def noise_bars(rows: list[dict[str, Any]]) -> Chart:
         excess = 100.0 * (np.array(worst) - 1.0)
         data.append(
             {
-                "type": "bar", "name": method, "x": [f"{n} recording" if n == "clean" else f"{n} noise" for n in noises],
+                "type": "bar", "name": method,
+                "x": [f"{n} recording" if n == "clean" else f"{n} noise" for n in noises],
                 "y": _numbers(np.sqrt(np.maximum(excess, 0.0))), "text": [_percent(v) for v in excess],
                 "textposition": "outside", "cliponaxis": False, "marker": {"color": method_colour(method, i)},
                 "hovertemplate": "%{fullData.name}, %{x}: %{text}<extra></extra>",

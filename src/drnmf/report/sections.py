@@ -46,8 +46,8 @@ def comparison(run: Run) -> Section:
     if found is None:
         return NOTHING
     note = (
-        "How far each factorization is above the best error found for each loss. A fit under one loss is best at its own "
-        "(0%) and pays in the others; DR-NMF keeps the largest excess as small as it can."
+        "How far each factorization is above the best error found for each loss. A fit under one loss is best at its "
+        "own (0%) and pays in the others; DR-NMF keeps the largest excess as small as it can."
     )
     return section("How close to the best", note, place("comparison")), {"comparison": charts.comparison_bars(found)}
 
@@ -62,9 +62,9 @@ def curves(run: Run) -> Section:
         parts |= {"weights": charts.weight_curves(run.trace), "gap": charts.gap_curve(run.trace)}
         body += f'<div class="pair">{place("weights", "Weights of the losses")}{place("gap", "Gap")}</div>'
         note = (
-            "Each error over the best one found for its loss, and their maximum, which DR-NMF brings down. Below: the weight "
-            "that each loss was given on the way, and the gap between the maximum and the weighted sum, which is zero at "
-            "the solution."
+            "Each error over the best one found for its loss, and their maximum, which DR-NMF brings down. Below: the "
+            "weight that each loss was given on the way, and the gap between the maximum and the weighted sum, which "
+            "is zero at the solution."
         )
     button = '<button type="button" data-scale-of="losses">Log scale</button>'
     return section("How it got there", note, body, button), parts
