@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -102,8 +103,30 @@ def _reference(X: Any) -> Data:
     return ReferenceSparse.of(X) if issparse(X) else ReferenceDense.of(X)
 
 
-BACKENDS: dict[str, Callable[[Any], Data]] = {"numpy": _reference}
+def _native(X: Any) -> Data:
+    from drnmf.data.native import NativeDense, NativeSparse
+    from scipy.sparse import issparse
+
+    return NativeSparse.of(X) if issparse(X) else NativeDense.of(X)
+
+
+BACKENDS: dict[str, Callable[[Any], Data]] = {"numpy": _reference, "native": _native}
 """Backend name -> constructor."""
+
+
+@cache
+def default_backend() -> str:
+    """The compiled core where it was built, else NumPy; said once in the log when it is NumPy.
+
+    >>> default_backend() in BACKENDS
+    True
+    """
+    try:
+        import drnmf._core  # noqa: F401
+    except ImportError as error:
+        logger.warning("The compiled core is not available (%s): NumPy is used, which is slower.", error)
+        return "numpy"
+    return "native"
 
 
 def wrap(X: Any, backend: str | None = None) -> Data:
@@ -112,7 +135,7 @@ def wrap(X: Any, backend: str | None = None) -> Data:
     backend : "numpy" (the oracle) or "native" (the compiled core); None takes the environment variable
         DRNMF_BACKEND, else the compiled core where it was built, else NumPy.
     """
-    name = backend or os.environ.get("DRNMF_BACKEND") or "numpy"
+    name = backend or os.environ.get("DRNMF_BACKEND") or default_backend()
     if name not in BACKENDS:
         raise ValueError(f"backend {name!r} is not known: use one of {sorted(BACKENDS)}.")
     return BACKENDS[name](X)
