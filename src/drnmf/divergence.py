@@ -168,4 +168,3 @@ def beta_divergence(X: ArrayLike, Y: ArrayLike, beta: float | str) -> float:
 def _require_nonnegative(values: Array, name: str) -> None:
     if values.size and not values.min() >= 0:
         raise ValueError(f"{name} has negative or NaN entries: beta-divergences are defined for values >= 0.")
-

@@ -6,7 +6,9 @@ measured in other units, and breaks the factorization altogether when X is tiny.
 
 from __future__ import annotations
 
+import importlib
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -25,6 +27,12 @@ REFERENCE_FLOOR = 1e-16
 
 SIMPLEX_TOLERANCE = 1e-8
 """How far given weights may sum from one, or stand below zero."""
+
+WEIGHT_FLOOR = 1e-6
+"""Smallest weight of a policy that multiplies weights: from zero they could never come back."""
+
+SETTLE_TOLERANCE = 1e-6
+"""Share of the constant model's loss by which two W count as fitting alike where r > n leaves W free."""
 
 LIFT = 1e-6
 """SPA leaves exact zeros that multiplicative steps cannot leave: this share of the mean is added to W and H."""
@@ -69,6 +77,13 @@ def power_ceiling(dtype: DTypeLike) -> float:
 def rise_tolerance(dtype: DTypeLike) -> float:
     """Relative rise of the objective that counts as a rise and not as rounding."""
     return 1e-6 if np.dtype(dtype) == np.float32 else 1e-12
+
+
+def namespace(array: Any) -> Any:
+    """The library whose functions fit an array: NumPy, or the one the array comes from (torch, ...)."""
+    if isinstance(array, np.ndarray):
+        return np
+    return importlib.import_module(type(array).__module__.partition(".")[0])
 
 
 def as_vector(values: ArrayLike) -> Vector:

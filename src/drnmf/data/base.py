@@ -51,7 +51,7 @@ class Data(Protocol):
 
     @property
     def mean(self) -> float:
-        """Mean of all entries of X, in float64."""
+        """Mean of all entries of X in float64, unless `wrap` was given another: what floors refer to."""
         ...
 
     @property
@@ -82,7 +82,11 @@ class Data(Protocol):
         ...
 
     def dot(self, B: Array) -> Array:
-        """X @ B for a dense (n, k) array B (for initialisation)."""
+        """X @ B for a dense (n, k) array B of the same dtype (for initialisation)."""
+        ...
+
+    def squared_norms(self) -> Vector:
+        """Squared Euclidean norm of every column of X, (n,) float64 (for initialisation)."""
         ...
 
 
@@ -96,21 +100,23 @@ def no_parts(p: int) -> Vector:
     return np.empty((0, p))
 
 
-def _reference(X: Any) -> Data:
+def _reference(X: Any, mean: float | None) -> Data:
+    from scipy.sparse import issparse
+
     from drnmf.data.reference import ReferenceDense, ReferenceSparse
+
+    return ReferenceSparse.of(X, mean) if issparse(X) else ReferenceDense.of(X, mean)
+
+
+def _native(X: Any, mean: float | None) -> Data:
     from scipy.sparse import issparse
 
-    return ReferenceSparse.of(X) if issparse(X) else ReferenceDense.of(X)
-
-
-def _native(X: Any) -> Data:
     from drnmf.data.native import NativeDense, NativeSparse
-    from scipy.sparse import issparse
 
-    return NativeSparse.of(X) if issparse(X) else NativeDense.of(X)
+    return NativeSparse.of(X, mean) if issparse(X) else NativeDense.of(X, mean)
 
 
-BACKENDS: dict[str, Callable[[Any], Data]] = {"numpy": _reference, "native": _native}
+BACKENDS: dict[str, Callable[[Any, float | None], Data]] = {"numpy": _reference, "native": _native}
 """Backend name -> constructor."""
 
 
@@ -129,13 +135,14 @@ def default_backend() -> str:
     return "native"
 
 
-def wrap(X: Any, backend: str | None = None) -> Data:
+def wrap(X: Any, backend: str | None = None, mean: float | None = None) -> Data:
     """Put X (validated: float32 or float64, nonnegative, finite) behind the seam, without a copy if possible.
 
     backend : "numpy" (the oracle) or "native" (the compiled core); None takes the environment variable
         DRNMF_BACKEND, else the compiled core where it was built, else NumPy.
+    mean : the scale that floors refer to, where it is not X's own (new rows under an old model).
     """
     name = backend or os.environ.get("DRNMF_BACKEND") or default_backend()
     if name not in BACKENDS:
         raise ValueError(f"backend {name!r} is not known: use one of {sorted(BACKENDS)}.")
-    return BACKENDS[name](X)
+    return BACKENDS[name](X, mean)

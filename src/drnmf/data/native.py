@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from drnmf import _core, threads
+from drnmf import _core
+from drnmf.data import pool
 from drnmf.data.base import Sweep
 from drnmf.numerics import IDENTITY_LIMIT, Array, Vector, model_floor, power_ceiling, zero_floor
 
-threads.register()
+pool.register()
 
 
 def _plan(mix: Vector) -> tuple[bool, list[float]]:
@@ -31,73 +32,52 @@ def _combine(mix: Vector, parts: Array) -> Array:
     return np.tensordot(mix.astype(parts.dtype), parts, axes=1)
 
 
-@dataclass(frozen=True)
-class _Native:
-    """What dense and sparse share: arguments made ready, outputs allocated, the mix applied."""
-
-    mean: float
-    squared_norm: float
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        raise NotImplementedError
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        raise NotImplementedError
-
-    @property
-    def zeros(self) -> int:
-        raise NotImplementedError
-
-    def _run(self, left: Array, right: Array, ask: _core.Ask, N: Array, P: Array, totals: Vector) -> None:
-        raise NotImplementedError
-
-    def sweep(self, W: Array, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool = True) -> Sweep:
-        (m, n), r = self.shape, H.shape[0]
-        if W.shape != (m, r) or H.shape != (r, n):
-            raise ValueError(f"W {W.shape} and H {H.shape} do not fit X {self.shape}.")
-        if mix.ndim != 2 or mix.shape[1] != len(betas):
-            raise ValueError(f"mix has shape {mix.shape}: it needs one column for each of {len(betas)} betas.")
-        parts, weights = _plan(mix)
-        slots = 0 if not parts else 1 if weights else len(betas)
-        N, P = np.empty((slots, r, n), self.dtype), np.empty((slots, r, n), self.dtype)
-        totals = np.full(len(betas), np.nan)
-        ask = _core.Ask(
-            betas=[float(beta) for beta in betas],
-            weights=weights,
-            parts=parts,
-            losses=losses,
-            zero=zero_floor(self.mean) if 0.0 in betas and self.zeros else 0.0,
-            floor=model_floor(self.dtype),
-            ceiling=power_ceiling(self.dtype),
-            squared_norm=self.squared_norm,
-            identity_limit=IDENTITY_LIMIT,
-        )
-        left = np.ascontiguousarray(W.T, dtype=self.dtype)
-        right = np.ascontiguousarray(H, dtype=self.dtype)
-        if parts or losses:
-            self._run(left, right, ask, N, P, totals)
-        if not weights:
-            N, P = _combine(mix, N), _combine(mix, P)
-        return Sweep(totals, N, P)
+def _sweep(data: Any, W: Array, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool) -> Sweep:
+    """Arguments made ready, outputs allocated, one pass of the core, the mix applied where it was not inside."""
+    (m, n), r, dtype = data.shape, H.shape[0], data.dtype
+    if W.shape != (m, r) or H.shape != (r, n):
+        raise ValueError(f"W {W.shape} and H {H.shape} do not fit X {data.shape}.")
+    if mix.ndim != 2 or mix.shape[1] != len(betas):
+        raise ValueError(f"mix has shape {mix.shape}: it needs one column for each of {len(betas)} betas.")
+    parts, weights = _plan(mix)
+    slots = 0 if not parts else 1 if weights else len(betas)
+    N, P = np.empty((slots, r, n), dtype), np.empty((slots, r, n), dtype)
+    totals = np.full(len(betas), np.nan)
+    ask = _core.Ask(
+        betas=[float(beta) for beta in betas],
+        weights=weights,
+        parts=parts,
+        losses=losses,
+        zero=zero_floor(data.mean) if 0.0 in betas and data.zeros else 0.0,
+        floor=model_floor(dtype),
+        ceiling=power_ceiling(dtype),
+        squared_norm=data.squared_norm,
+        identity_limit=IDENTITY_LIMIT,
+    )
+    if parts or losses:
+        data.run(np.ascontiguousarray(W.T, dtype), np.ascontiguousarray(H, dtype), ask, N, P, totals)
+    if not weights:
+        N, P = _combine(mix, N), _combine(mix, P)
+    return Sweep(totals, N, P)
 
 
 @dataclass(frozen=True)
-class NativeDense(_Native):
+class NativeDense:
     """Dense X in any order, never copied; T is a view."""
 
     X: Array
+    mean: float
+    squared_norm: float
     zeros: int
 
     @classmethod
-    def of(cls, X: Array) -> NativeDense:
+    def of(cls, X: Array, mean: float | None = None) -> NativeDense:
         if 1 in X.shape or X.itemsize in X.strides:
             total, squared_norm, zeros = _core.moments(X)
         else:
             total, zeros = float(X.sum(dtype=np.float64)), X.size - np.count_nonzero(X)
             squared_norm = sum(float(np.square(row, dtype=np.float64).sum()) for row in X)
-        return cls(total / X.size, squared_norm, X, int(zeros))
+        return cls(X, total / X.size if mean is None else mean, squared_norm, int(zeros))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -109,7 +89,7 @@ class NativeDense(_Native):
 
     @cached_property
     def T(self) -> NativeDense:
-        return NativeDense(self.mean, self.squared_norm, self.X.T, self.zeros)
+        return NativeDense(self.X.T, self.mean, self.squared_norm, self.zeros)
 
     def column(self, j: int) -> Vector:
         return np.asarray(self.X[:, j], dtype=np.float64)
@@ -117,12 +97,18 @@ class NativeDense(_Native):
     def dot(self, B: Array) -> Array:
         return self.X @ B
 
-    def _run(self, left: Array, right: Array, ask: _core.Ask, N: Array, P: Array, totals: Vector) -> None:
+    def squared_norms(self) -> Vector:
+        return np.einsum("ij,ij->j", self.X, self.X, dtype=np.float64)
+
+    def sweep(self, W: Array, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool = True) -> Sweep:
+        return _sweep(self, W, H, betas, mix, losses)
+
+    def run(self, left: Array, right: Array, ask: _core.Ask, N: Array, P: Array, totals: Vector) -> None:
         _core.sweep_dense(self.X, left, right, ask, N, P, totals)
 
 
 @dataclass(frozen=True)
-class NativeSparse(_Native):
+class NativeSparse:
     """Sparse X by columns and by rows, both built once.
 
     Omega within {1, 2} costs O(nnz r); any other beta runs over dense tiles filled inside the core.
@@ -130,17 +116,19 @@ class NativeSparse(_Native):
 
     by_column: Any  # X, CSC
     by_row: Any  # X transposed, CSC
+    mean: float
+    squared_norm: float
 
     @classmethod
-    def of(cls, X: Any) -> NativeSparse:
+    def of(cls, X: Any, mean: float | None = None) -> NativeSparse:
         # A copy of indices and values in canonical form: the caller's matrix may hold unsorted or repeated
         # entries and stored zeros, and is not ours to change.
         rows = sp.csr_array(X, copy=True)
         rows.sum_duplicates()
         rows.eliminate_zeros()
-        mean = float(rows.data.sum(dtype=np.float64)) / (rows.shape[0] * rows.shape[1])
+        own = float(rows.data.sum(dtype=np.float64)) / (rows.shape[0] * rows.shape[1]) if mean is None else mean
         squared_norm = float(np.square(rows.data, dtype=np.float64).sum())
-        return cls(mean, squared_norm, sp.csc_array(rows), sp.csc_array(rows.T))
+        return cls(sp.csc_array(rows), sp.csc_array(rows.T), own, squared_norm)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -156,7 +144,7 @@ class NativeSparse(_Native):
 
     @cached_property
     def T(self) -> NativeSparse:
-        return NativeSparse(self.mean, self.squared_norm, self.by_row, self.by_column)
+        return NativeSparse(self.by_row, self.by_column, self.mean, self.squared_norm)
 
     def column(self, j: int) -> Vector:
         return np.asarray(self.by_column[:, [j]].toarray()[:, 0], dtype=np.float64)
@@ -164,6 +152,14 @@ class NativeSparse(_Native):
     def dot(self, B: Array) -> Array:
         return self.by_row.T @ B
 
-    def _run(self, left: Array, right: Array, ask: _core.Ask, N: Array, P: Array, totals: Vector) -> None:
+    def squared_norms(self) -> Vector:
+        X = self.by_column
+        squares = sp.csc_array((np.square(X.data, dtype=np.float64), X.indices, X.indptr), self.shape)
+        return np.asarray(squares.sum(axis=0), dtype=np.float64).ravel()
+
+    def sweep(self, W: Array, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool = True) -> Sweep:
+        return _sweep(self, W, H, betas, mix, losses)
+
+    def run(self, left: Array, right: Array, ask: _core.Ask, N: Array, P: Array, totals: Vector) -> None:
         X = self.by_column
         _core.sweep_sparse(X.data, X.indptr, X.indices, *self.shape, left, right, ask, N, P, totals)

@@ -48,9 +48,7 @@ def _tile_sweep(
     return totals, N, P
 
 
-def _sweep_tiles(
-    data: Any, W: Array, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool
-) -> Sweep:
+def _sweep_tiles(data: Any, W: Array, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool) -> Sweep:
     """All tiles of X, left to right. Columns of N and P belong to one tile; losses add up in fixed order."""
     m, n = data.shape
     width = max(1, _TILE // m)
@@ -77,8 +75,9 @@ class ReferenceDense:
     zeros: int
 
     @classmethod
-    def of(cls, X: Array) -> ReferenceDense:
-        return cls(X, float(X.mean(dtype=np.float64)), int(X.size - np.count_nonzero(X)))
+    def of(cls, X: Array, mean: float | None = None) -> ReferenceDense:
+        own = float(X.mean(dtype=np.float64)) if mean is None else mean
+        return cls(X, own, int(X.size - np.count_nonzero(X)))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -101,6 +100,9 @@ class ReferenceDense:
     def dot(self, B: Array) -> Array:
         return self.X @ B
 
+    def squared_norms(self) -> Vector:
+        return np.einsum("ij,ij->j", self.X, self.X, dtype=np.float64)
+
     def sweep(self, W: Array, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool = True) -> Sweep:
         return _sweep_tiles(self, W, H, betas, mix, losses)
 
@@ -114,14 +116,14 @@ class ReferenceSparse:
     mean: float
 
     @classmethod
-    def of(cls, X: Any) -> ReferenceSparse:
+    def of(cls, X: Any, mean: float | None = None) -> ReferenceSparse:
         # A copy of indices and values in canonical form: the caller's matrix may hold unsorted or repeated
         # entries and stored zeros, and is not ours to change.
         rows = sp.csr_array(X, copy=True)
         rows.sum_duplicates()
         rows.eliminate_zeros()
-        size = rows.shape[0] * rows.shape[1]
-        return cls(sp.csc_array(rows), sp.csc_array(rows.T), float(rows.data.sum(dtype=np.float64)) / size)
+        own = float(rows.data.sum(dtype=np.float64)) / (rows.shape[0] * rows.shape[1]) if mean is None else mean
+        return cls(sp.csc_array(rows), sp.csc_array(rows.T), own)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -152,6 +154,13 @@ class ReferenceSparse:
     def dot(self, B: Array) -> Array:
         return self.by_row.T @ B
 
+    def squared_norms(self) -> Vector:
+        squares = sp.csc_array(
+            (np.square(self.by_column.data, dtype=np.float64), self.by_column.indices, self.by_column.indptr),
+            self.shape,
+        )
+        return np.asarray(squares.sum(axis=0), dtype=np.float64).ravel()
+
     def sweep(self, W: Array, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool = True) -> Sweep:
         if not set(betas) <= {1.0, 2.0}:
             return _sweep_tiles(self, W, H, betas, mix, losses)
@@ -169,9 +178,7 @@ class ReferenceSparse:
             V[s] = np.einsum("ik,ik->i", W[rows[s]], items[columns[s]])
         return np.maximum(V, H.dtype.type(model_floor(H.dtype)))
 
-    def _sweep_nonzeros(
-        self, W: Array, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool
-    ) -> Sweep:
+    def _sweep_nonzeros(self, W: Array, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool) -> Sweep:
         """Section 2 of the mathematics: N_1 = W'(X/V) at non-zeros, P_1 = column sums, N_2 = W'X, P_2 = (W'W)H."""
         X, x = self.by_column, self.by_column.data
         V = self._model_at_nonzeros(W, H) if 1.0 in betas or losses else None
@@ -183,7 +190,7 @@ class ReferenceSparse:
             if beta == 1.0:
                 assert V is not None
                 ratio = sp.csc_array((np.minimum(x / V, power_ceiling(H.dtype)), X.indices, X.indptr), X.shape)
-                N_beta = np.asarray((ratio.T @ W).T) if len(mix) else None
+                N_beta = np.asarray((ratio.T @ W).T)
                 P_beta = W.sum(axis=0, dtype=np.float64).astype(H.dtype)[:, None]
                 if losses:
                     totals[b] = self._kl(W, H, V)

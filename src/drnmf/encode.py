@@ -1,0 +1,46 @@
+"""W for new rows under a fitted H: every row on its own."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from drnmf.data.base import Data, identity, no_parts
+from drnmf.numerics import EPS, Array, Vector
+from drnmf.objective import Objective
+from drnmf.updates import Monotone, Parts
+
+
+def encode(data: Data, H: Array, objective: Objective, weights: Vector, max_iter: int, tol: float) -> Array:
+    """argmin over W >= 0 of sum_b lambda_b Dbar_b(X, WH), (m, r), by majorise-minimise steps.
+
+    No line search and no stopping rule looks at more than one row: a row starts at the multiple of (1, ..., 1)
+    with the right sum, moves by steps that cannot raise its own objective, and stays once it moves by less than
+    tol. So the same row gives the same answer whatever the other rows are.
+    """
+    m, n = data.shape
+    r = H.shape[0]
+    total = float(H.sum(dtype=np.float64))
+    sums = np.asarray(data.dot(np.ones((n, 1), dtype=data.dtype)), dtype=np.float64)[:, 0]
+    level = np.maximum(sums, EPS * n * objective.mean) / total
+    floor = (EPS * level).astype(data.dtype)[None, :]
+    A = np.repeat(level.astype(data.dtype)[None, :], r, axis=0)
+    active = np.ones(m, dtype=bool)
+    rule, side = Monotone(), data.T
+    coefficients = objective.coefficients(weights)
+    G = np.asfortranarray(H.T)
+    for _ in range(max_iter):
+        sweep = side.sweep(G, A, objective.betas, identity(len(objective.betas)), losses=False)
+        parts = Parts(sweep.N, sweep.P, coefficients, objective.betas, floor)  # type: ignore[arg-type]
+        stepped, _ = rule.step(A, parts, None)
+        moved = np.abs(stepped - A).max(axis=0) > tol * stepped.max(axis=0)
+        A = np.ascontiguousarray(np.where(active, stepped, A))
+        active &= moved
+        if tol > 0 and not active.any():
+            break
+    return A.T
+
+
+def losses_of(data: Data, W: Array, H: Array, betas: tuple[float, ...]) -> Vector:
+    """D_beta(X, WH) for every beta."""
+    A = np.ascontiguousarray(W.T)
+    return data.sweep(A.T, np.ascontiguousarray(H), betas, no_parts(len(betas))).losses

@@ -1,0 +1,60 @@
+"""Progress on the terminal or in a notebook, as a callback (rich)."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+from drnmf.divergence import label
+from drnmf.result import Progress
+
+
+class ProgressBar:
+    """A bar per run: iterations, scaled losses, weights and time left. Use as a context manager.
+
+    `hook(stage)` hands out a callback for one run; stages are named beside their bar.
+    """
+
+    def __init__(self, console: Any = None) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as RichProgress
+
+        self._bars = RichProgress(
+            TextColumn("{task.description:>10}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(compact=True),
+            TextColumn("{task.fields[state]}"),
+            console=console,
+        )
+
+    def __enter__(self) -> ProgressBar:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bars.stop()
+
+    def hook(self, stage: str) -> Any:
+        """A callback that moves the bar of `stage`."""
+        task = self._bars.add_task(stage, total=None, state="")
+
+        def advance(progress: Progress) -> None:
+            self._bars.update(task, completed=progress.iteration, total=progress.max_iter, state=describe(progress))
+
+        return advance
+
+
+def describe(progress: Progress) -> str:
+    """Scaled losses and weights of one iteration in a few characters.
+
+    >>> import numpy as np
+    >>> describe(Progress(1, np.ones(2), np.array([1.25, 1.0]), np.array([0.75, 0.25]), 0.0, 9, (0.0, 1.0)))
+    'IS 1.25 (0.75)  KL 1 (0.25)'
+    """
+    items = zip(progress.betas, progress.scaled_losses, progress.weights, strict=True)
+    if len(progress.betas) == 1:
+        return f"{label(progress.betas[0])} {progress.losses[0]:.6g}"
+    return "  ".join(f"{label(beta)} {loss:.4g} ({weight:.2f})" for beta, loss, weight in items)

@@ -1,0 +1,69 @@
+"""What a run leaves behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from drnmf.numerics import Array, Vector
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The run, iteration by iteration; row 0 is the start, row k stands after iteration k.
+
+    scaled_losses, weights : (n_iter + 1, p); row k of weights is the lambda that iteration k + 1 uses
+    seconds, gap : (n_iter + 1,), time since the start and max Dbar - lambda'Dbar
+    sweeps : (n_iter + 1,) int, passes over X so far
+    """
+
+    scaled_losses: Vector
+    weights: Vector
+    seconds: Vector
+    gap: Vector
+    sweeps: np.ndarray[tuple[int], np.dtype[np.int64]]
+
+    @property
+    def maximum(self) -> Vector:
+        """max Dbar_beta of every row."""
+        return self.scaled_losses.max(axis=1)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a callback sees after each iteration; returning True from it stops the run."""
+
+    iteration: int
+    losses: Vector
+    scaled_losses: Vector
+    weights: Vector
+    seconds: float
+    max_iter: int
+    betas: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Result:
+    """A point and how it was reached. W has shape (m, r), H has shape (r, n)."""
+
+    W: Array
+    H: Array
+    betas: tuple[float, ...]
+    references: Vector
+    losses: Vector
+    scaled_losses: Vector
+    weights: Vector
+    trace: Trace
+    n_iter: int
+    converged: bool
+    reason: str
+    notes: tuple[str, ...] = field(default=())
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C during a run: still a KeyboardInterrupt, with the point reached so far in `result`."""
+
+    def __init__(self, result: Result) -> None:
+        super().__init__("interrupted")
+        self.result = result

@@ -1,0 +1,63 @@
+"""The set Lambda of weights: lambda >= 0, sum lambda = 1. Vectors of length |Omega| in float64."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from drnmf.numerics import SIMPLEX_TOLERANCE, Vector, as_vector
+
+
+def uniform(p: int) -> Vector:
+    """lambda_beta = 1/|Omega|, where every algorithm of the paper starts."""
+    return np.full(p, 1.0 / p)
+
+
+def vertex(p: int, index: int) -> Vector:
+    """All weight on one loss.
+
+    >>> vertex(3, 1)
+    array([0., 1., 0.])
+    """
+    weights = np.zeros(p)
+    weights[index] = 1.0
+    return weights
+
+
+def project(point: Vector) -> Vector:
+    """Euclidean projection on the simplex: max(point - tau, 0) with tau such that the sum is one.
+
+    >>> project(np.array([1.0, 1.0]))
+    array([0.5, 0.5])
+    """
+    descending = np.sort(point)[::-1]
+    excess = np.cumsum(descending) - 1.0
+    support = np.count_nonzero(descending * np.arange(1, point.size + 1) > excess)
+    return np.maximum(point - excess[support - 1] / support, 0.0)
+
+
+def linear_oracle(direction: Vector) -> Vector:
+    """The vertex that maximises <lambda, direction>, the first one on ties (step 5 of Algorithm 3)."""
+    return vertex(direction.size, int(np.argmax(direction)))
+
+
+def entropy_step(weights: Vector, direction: Vector) -> Vector:
+    """lambda_b exp(direction_b), normalised: one entropic mirror ascent step."""
+    raised = weights * np.exp(direction - direction.max())
+    return raised / raised.sum()
+
+
+def check_weights(weights: ArrayLike, p: int) -> Vector:
+    """Given weights as a vector on the simplex; an error that says what is off otherwise."""
+    try:
+        vector = as_vector(weights)
+    except (TypeError, ValueError):
+        raise ValueError(f"weights={weights!r} are not numbers.") from None
+    if vector.shape != (p,):
+        raise ValueError(f"weights has shape {vector.shape}, but there are {p} betas: give one weight per beta.")
+    if not np.isfinite(vector).all() or vector.min() < -SIMPLEX_TOLERANCE:
+        raise ValueError(f"weights={vector.tolist()} must be finite and >= 0.")
+    if abs(vector.sum() - 1.0) > SIMPLEX_TOLERANCE:
+        raise ValueError(f"weights={vector.tolist()} sum to {vector.sum():g}: they must sum to one.")
+    vector = np.maximum(vector, 0.0)
+    return vector / vector.sum()

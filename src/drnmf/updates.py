@@ -1,0 +1,198 @@
+"""Update rules: one step of one block, given the parts of its gradient.
+
+Only the update of H is written: the solver hands W over as its transpose. A rule is three pure functions,
+
+    init(F) -> state
+    step(F, parts, state) -> F, state
+    retry(F, tried, attempt, state) -> F, state     after a step that raised what the solver watches
+
+and two facts about itself: `separate` (it wants every N_beta and P_beta on its own, not their weighted sum)
+and `certain(betas)` (its steps cannot raise the objective, so nobody needs to look).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from drnmf.numerics import Array, Vector, namespace
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The gradient of one block, split as P - N.
+
+    N, P : (q, r, n); q = 1 holds the weighted sums, q = |Omega| the parts of every beta
+    coefficients : (p,) c_beta = lambda_beta / e_beta up to a common factor
+    betas : Omega
+    floor : smallest entry the new block may have
+    """
+
+    N: Array
+    P: Array
+    coefficients: Vector
+    betas: tuple[float, ...]
+    floor: float
+
+    def weighted(self) -> tuple[Array, Array]:
+        """sum_b c_b N_b and sum_b c_b P_b."""
+        if self.N.shape[0] == 1:  # a common factor in both is no matter
+            return self.N[0], self.P[0]
+        return _weigh(self.coefficients, self.N), _weigh(self.coefficients, self.P)
+
+
+def _weigh(coefficients: Vector, stack: Array) -> Array:
+    """sum_b c_b stack_b, in the dtype of the stack."""
+    total = stack[0] * float(coefficients[0])
+    for c, part in zip(coefficients[1:], stack[1:], strict=True):
+        total += part * float(c)
+    return total
+
+
+class Rule(Protocol):
+    """What the solver asks of an update rule."""
+
+    @property
+    def separate(self) -> bool: ...
+
+    def certain(self, betas: tuple[float, ...]) -> bool: ...
+
+    def init(self, F: Array) -> Any: ...
+
+    def step(self, F: Array, parts: Parts, state: Any) -> tuple[Array, Any]: ...
+
+    def retry(self, F: Array, tried: Array, attempt: int, state: Any) -> tuple[Array, Any]: ...
+
+
+def _halve(F: Array, tried: Array) -> Array:
+    """Half-way back from a rejected block: (1-g) F + g F+ with g = 1/2, 1/4, ... one call after another."""
+    return 0.5 * (F + tried)
+
+
+@dataclass(frozen=True)
+class Multiplicative:
+    """Algorithm 1: H+ = H * (sum c_b N_b) / (sum c_b P_b), halved towards H while the objective rises.
+
+    >>> F, ones = np.full((1, 1), 2.0), np.ones((1, 1, 1))
+    >>> Multiplicative().step(F, Parts(3 * ones, 2 * ones, np.ones(1), (2.0,), 0.0), None)[0]
+    array([[3.]])
+    """
+
+    separate: bool = False
+
+    def certain(self, betas: tuple[float, ...]) -> bool:
+        return len(betas) == 1 and 1.0 <= betas[0] <= 2.0
+
+    def init(self, F: Array) -> None:
+        return None
+
+    def step(self, F: Array, parts: Parts, state: None) -> tuple[Array, None]:
+        xp = namespace(F)
+        N, P = parts.weighted()
+        return xp.clip(F * (N / P), parts.floor, None), None
+
+    def retry(self, F: Array, tried: Array, attempt: int, state: None) -> tuple[Array, None]:
+        return _halve(F, tried), None
+
+
+@dataclass(frozen=True)
+class Monotone:
+    r"""The exact majorise-minimise step: t = h/h~ solves, entry by entry, the increasing equation
+
+    .. math:: \sum_\beta c_\beta [P_\beta t^{\max(\beta,1)-1} - N_\beta t^{\min(\beta,2)-2}] = 0
+
+    (the stationarity of the separable convex majoriser of section 3.1's objectives), so the weighted
+    objective never rises and no line search is needed.
+    """
+
+    separate: bool = True
+
+    def certain(self, betas: tuple[float, ...]) -> bool:
+        return True
+
+    def init(self, F: Array) -> None:
+        return None
+
+    def step(self, F: Array, parts: Parts, state: None) -> tuple[Array, None]:
+        xp = namespace(F)
+        return xp.clip(F * majoriser_root(parts), parts.floor, None), None
+
+    def retry(self, F: Array, tried: Array, attempt: int, state: None) -> tuple[Array, None]:
+        return _halve(F, tried), None
+
+
+def exponents(beta: float) -> tuple[float, float]:
+    """(a, b) with the majoriser's derivative P t^a - N t^-b: a = max(beta,1) - 1, b = 2 - min(beta,2).
+
+    >>> exponents(0.0), exponents(3.0)
+    ((0.0, 2.0), (2.0, 0.0))
+    """
+    return max(beta, 1.0) - 1.0, 2.0 - min(beta, 2.0)
+
+
+def majoriser_root(parts: Parts) -> Array:
+    """The positive root t of the majoriser's derivative, entry by entry: closed forms where there are any."""
+    xp = namespace(parts.N)
+    used = [b for b, c in enumerate(parts.coefficients) if c > 0]
+    betas = tuple(parts.betas[b] for b in used)
+    N = {parts.betas[b]: float(parts.coefficients[b]) * parts.N[b] for b in used}
+    P = {parts.betas[b]: float(parts.coefficients[b]) * parts.P[b] for b in used}
+    if len(betas) == 1:
+        a, b = exponents(betas[0])
+        ratio = N[betas[0]] / P[betas[0]]
+        return ratio if a + b == 1.0 else ratio ** (1.0 / (a + b))
+    if set(betas) == {0.0, 1.0}:  # (P0 + P1) t^2 - N1 t - N0 = 0
+        A, B, C = P[0.0] + P[1.0], N[1.0], N[0.0]
+        return (B + xp.sqrt(B * B + 4.0 * A * C)) / (2.0 * A)
+    if set(betas) == {1.0, 2.0}:  # P2 t^2 + (P1 - N2) t - N1 = 0, without cancellation for either sign
+        A, B, C = P[2.0], P[1.0] - N[2.0], N[1.0]
+        root = xp.sqrt(B * B + 4.0 * A * C)
+        return xp.where(B > 0, 2.0 * C / xp.where(B > 0, B + root, 1.0), (root - B) / (2.0 * A))
+    return _newton_root(betas, N, P)
+
+
+_NEWTON_STEPS = 40
+
+
+def _newton_root(betas: tuple[float, ...], N: dict[float, Array], P: dict[float, Array]) -> Array:
+    """Newton in s = log t on g(s) = log sum P e^(a s) - log sum N e^(-b s), which is increasing.
+
+    Its slope stays between fixed bounds and the step is cut at 2, so that the iteration cannot run away;
+    a bracket kept from the signs of g catches the rest.
+    """
+    xp = namespace(next(iter(N.values())))
+    s = xp.zeros_like(next(iter(N.values())))
+    low, high = s - 700.0, s + 700.0
+    if s.dtype == np.float32:
+        low, high = s - 80.0, s + 80.0
+    for _ in range(_NEWTON_STEPS):
+        up = down = up_slope = down_slope = 0.0
+        for beta in betas:
+            a, b = exponents(beta)
+            rising, falling = P[beta] * xp.exp(a * s), N[beta] * xp.exp(-b * s)
+            up, up_slope = up + rising, up_slope + a * rising
+            down, down_slope = down + falling, down_slope + b * falling
+        g = xp.log(up) - xp.log(down)
+        low, high = xp.where(g < 0, s, low), xp.where(g > 0, s, high)
+        newton = s - xp.clip(g / (up_slope / up + down_slope / down), -2.0, 2.0)
+        inside = (newton >= low) & (newton <= high)
+        following = xp.where(inside, newton, 0.5 * (low + high))
+        if bool((abs(following - s) <= 1e-14).all()):
+            break
+        s = following
+    return xp.exp(s)
+
+
+RULES: dict[str, Rule] = {"mu": Multiplicative(), "monotone": Monotone()}
+"""Names that estimators and the command line take."""
+
+
+def as_rule(update: str | Rule) -> Rule:
+    """The rule behind a name, or the object itself."""
+    if not isinstance(update, str):
+        return update
+    if update not in RULES:
+        raise ValueError(f"update={update!r} is not known: use one of {sorted(RULES)}.")
+    return RULES[update]
