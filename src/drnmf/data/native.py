@@ -56,7 +56,7 @@ def _sweep(data: Any, W: Array, H: Array, betas: tuple[float, ...], mix: Vector,
     )
     if parts or losses:
         data.run(np.ascontiguousarray(W.T, dtype), np.ascontiguousarray(H, dtype), ask, N, P, totals)
-    if not weights:
+    if parts and not weights:
         N, P = _combine(mix, N), _combine(mix, P)
     return Sweep(totals, N, P)
 
