@@ -91,7 +91,8 @@ def open_recording(source: str | os.PathLike[str] | ArrayLike | Recording, rate:
     if samples.ndim not in (1, 2) or 0 in samples.shape:
         raise ValueError(f"Samples have shape {samples.shape}: give (length,) or (length, channels), none of them 0.")
     samples = samples.reshape(len(samples), -1).astype(np.float64)
-    return Recording("samples", check_number("rate", rate, 0.0, strict=True), *samples.shape, samples=samples)
+    rate = check_number("rate", rate, 0.0, strict=True)
+    return Recording("samples", rate, samples.shape[0], samples.shape[1], samples=samples)
 
 
 def _open_file(path: Path) -> Recording:

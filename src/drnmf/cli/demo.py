@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from drnmf.audio.study import Study
 
 BETAS = (0.0, 1.0)
-ITERATIONS, STARTS = 150, 2
+ITERATIONS, STARTS = 300, 10
 SHOWN = "clean"
 """The recording whose sources are in the page; the table has all of them."""
 
@@ -115,12 +115,11 @@ def _flat(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _write_sounds(folder: Path, found: Study) -> dict[str, Any]:
     """The recording and DR-NMF's components as files, and what the page needs to know of them."""
-    from drnmf.audio.recording import Recording
+    from drnmf.audio.recording import open_recording
     from drnmf.audio.separation import write_sources
 
     robust = found.comparison.robust
-    samples = found.recording[:, None]
-    recording = Recording("tune", float(found.tune.rate), *samples.shape, samples=samples)
+    recording = open_recording(found.recording, rate=found.tune.rate)
     written = write_sources(folder, recording, found.transform, robust.W, robust.H, None)
     names = found.heard[-1].names
     return {

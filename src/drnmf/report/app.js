@@ -20,6 +20,7 @@
     gridcolor: style.getPropertyValue("--grid").trim(),
     linecolor: style.getPropertyValue("--line").trim(),
     zeroline: false, automargin: true, fixedrange: narrow(), ...own,
+    title: { standoff: 8, font: { size: 12.5, color: style.getPropertyValue("--soft").trim() }, ...own.title },
   });
 
   const draw = (id) => {
@@ -29,6 +30,8 @@
     for (const name of Object.keys(layout).filter((key) => /^[xy]axis\d*$/.test(key)))
       layout[name] = axis(layout[name], style);
     if (target.dataset.scale && layout.yaxis) layout.yaxis.type = target.dataset.scale;
+    if (chart.log_ticks && layout.yaxis.type === "log")
+      Object.assign(layout.yaxis, { tickvals: chart.log_ticks, ticktext: chart.log_ticks.map(String) });
     return Plotly.react(target, resolve(chart.data, style), {
       height: narrow() ? chart.phone || chart.height : chart.height,
       margin: { l: 8, r: 12, t: 8, b: 8 }, hovermode: "closest", dragmode: narrow() ? false : "zoom",
@@ -57,7 +60,8 @@
   for (const button of document.querySelectorAll("button[data-scale-of]"))
     button.addEventListener("click", () => {
       const target = document.getElementById(button.dataset.scaleOf);
-      target.dataset.scale = target.dataset.scale === "log" ? "linear" : "log";
+      const now = target.dataset.scale || charts[target.id].layout.yaxis.type;
+      target.dataset.scale = now === "log" ? "linear" : "log";
       button.textContent = target.dataset.scale === "log" ? "Linear scale" : "Log scale";
       draw(target.id);
     });

@@ -131,7 +131,7 @@ def demo(run: Run) -> Section:
     losses = [loss_name(float(beta)) for beta in found["betas"]]
     rows = [
         [
-            row["noise"], row["method"], *(percent(float(s) - 1.0) for s in row["scaled_losses"]),
+            row["noise"].capitalize(), row["method"], *(percent(float(s) - 1.0) for s in row["scaled_losses"]),
             row["notes"], row["melody"], f"{row['right']}/{row['strokes']}",
         ]
         for row in found["rows"]
@@ -140,7 +140,8 @@ def demo(run: Run) -> Section:
     numeric = (*range(2, 2 + len(losses)), len(head) - 1)
     note = (
         f"The tune is {found['score']}. Noise was added to its spectrogram; the table shows how far each method is "
-        "above the best error of each loss, what its components are, and which note it hears at each stroke."
+        "above the best error of each loss (bars on a square-root scale), what its components are, and which note it "
+        "hears at each stroke."
     )
     body = place("noises") + table(head, rows, numeric)
     return section("Three noises", note, body), {"noises": charts.noise_bars(found["rows"])}

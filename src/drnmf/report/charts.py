@@ -17,6 +17,7 @@ POINTS = 1500
 CELLS = 24000
 """Cells of an image; larger factors are pooled (the largest entry of each block is kept)."""
 
+_LABELS = {"textposition": "outside", "cliponaxis": False, "constraintext": "none", "textfont": {"size": 11.5}}
 _FIXED = {"IS-NMF": "var(--is)", "KL-NMF": "var(--kl)", "Fro-NMF": "var(--fro)", "DR-NMF": "var(--dr)"}
 _BETAS = {0.0: "var(--is)", 1.0: "var(--kl)", 2.0: "var(--fro)"}
 
@@ -45,7 +46,7 @@ def comparison_bars(comparison: Mapping[str, Any]) -> Chart:
         {
             "type": "bar", "name": m["name"], "x": names, "y": _numbers(shown[i]),
             "marker": {"color": method_colour(m["name"], i)},
-            "text": [_percent(v) for v in excess[i]], "textposition": "outside", "cliponaxis": False,
+            "text": [_percent(v) for v in excess[i]], **_LABELS,
             "customdata": _numbers(m["losses"]),
             "hovertemplate": "%{fullData.name}: %{text} above the best<br>loss %{customdata:.5g}<extra></extra>",
         }
@@ -53,7 +54,7 @@ def comparison_bars(comparison: Mapping[str, Any]) -> Chart:
     ]  # fmt: skip
     top = float(shown.max())
     spread = top > 15 * max(float(np.median(shown[shown > 0])) if (shown > 0).any() else 1.0, 1e-3)
-    axis: dict[str, Any] = {"title": {"text": "above the best error found"}, "ticksuffix": "%", "rangemode": "tozero"}
+    axis: dict[str, Any] = {"title": {"text": "above the best"}, "ticksuffix": "%", "rangemode": "tozero"}
     if spread and top > 0:  # a square-root scale keeps small bars visible beside huge ones
         for trace, row in zip(data, shown, strict=True):
             trace["y"] = _numbers(np.sqrt(row))
@@ -64,8 +65,13 @@ def comparison_bars(comparison: Mapping[str, Any]) -> Chart:
             "ticksuffix": "",
         }
         axis["range"] = [0, float(np.sqrt(top)) * 1.12]
-        axis["title"] = {"text": "above the best error found (square-root scale)"}
-    layout = {"barmode": "group", "bargap": 0.28, "bargroupgap": 0.08, "xaxis": {}, "yaxis": axis}
+    layout = {
+        "barmode": "group",
+        "bargap": 0.28,
+        "bargroupgap": 0.08,
+        "xaxis": {"showgrid": False, "tickangle": 0},
+        "yaxis": axis,
+    }
     return {"data": data, "layout": layout, "height": 340, "phone": 320}
 
 
@@ -79,7 +85,7 @@ def _nice_ticks(top: float) -> list[float]:
     candidates = [m * 10.0**e for e in range(-2, 9) for m in (1, 2, 5)]
     kept: list[float] = [0.0]
     for tick in candidates:
-        if tick <= top and np.sqrt(tick) - np.sqrt(kept[-1]) > np.sqrt(top) / 9:
+        if tick <= 1.1 * top and np.sqrt(tick) - np.sqrt(kept[-1]) > np.sqrt(top) / 9:
             kept.append(tick)
     return kept
 
@@ -109,7 +115,22 @@ def loss_curves(trace: Trace) -> Chart:
                 "y": _numbers(trace.scaled[rows, i]), "line": {"color": loss_colour(beta, i), "width": 2},
             }
         )  # fmt: skip
-    return _curves(data, "error / best error")
+    chart = _curves(data, "error / best error")
+    low, high = float(np.nanmin(trace.scaled)), float(np.nanmax(trace.scaled))
+    chart["layout"]["yaxis"]["type"] = "log" if 0 < low < high / 3 else "linear"
+    chart["log_ticks"] = _log_ticks(max(low, 1e-9), high)
+    return chart
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    """Round numbers for a logarithmic axis, at most about eight."""
+    for steps in ((1, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 7), (1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1,)):
+        decades = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
+        ticks = [float(f"{m * 10.0**e:.6g}") for e in decades for m in steps]
+        inside = [tick for tick in ticks if 0.98 * low <= tick <= 1.02 * high]
+        if len(inside) <= 8:
+            return inside
+    return inside
 
 
 def weight_curves(trace: Trace) -> Chart:
@@ -246,9 +267,9 @@ def noise_bars(rows: list[dict[str, Any]]) -> Chart:
         data.append(
             {
                 "type": "bar", "name": method,
-                "x": [f"{n} recording" if n == "clean" else f"{n} noise" for n in noises],
+                "x": ["no<br>noise" if n == "clean" else f"{n.capitalize()}<br>noise" for n in noises],
                 "y": _numbers(np.sqrt(np.maximum(excess, 0.0))), "text": [_percent(v) for v in excess],
-                "textposition": "outside", "cliponaxis": False, "marker": {"color": method_colour(method, i)},
+                **_LABELS, "marker": {"color": method_colour(method, i)},
                 "hovertemplate": "%{fullData.name}, %{x}: %{text}<extra></extra>",
             }
         )  # fmt: skip
@@ -256,7 +277,13 @@ def noise_bars(rows: list[dict[str, Any]]) -> Chart:
     ticks = _nice_ticks(max(top, 1e-3))
     axis = {
         "tickvals": [float(np.sqrt(t)) for t in ticks], "ticktext": [f"{t:g}%" for t in ticks],
-        "range": [0, float(np.sqrt(top)) * 1.12], "title": {"text": "largest excess (square-root scale)"},
+        "range": [0, float(np.sqrt(top)) * 1.12], "title": {"text": "largest excess"},
     }  # fmt: skip
-    layout = {"barmode": "group", "bargap": 0.28, "bargroupgap": 0.08, "xaxis": {}, "yaxis": axis}
+    layout = {
+        "barmode": "group",
+        "bargap": 0.28,
+        "bargroupgap": 0.08,
+        "xaxis": {"showgrid": False, "tickangle": 0},
+        "yaxis": axis,
+    }
     return {"data": data, "layout": layout, "height": 340, "phone": 320}

@@ -14,9 +14,8 @@ from typing import Any
 from drnmf.report import sections
 from drnmf.report.charts import Chart
 from drnmf.report.run import Run, loss_name, read_run
-from drnmf.report.words import duration, headline
+from drnmf.report.words import demo_headline, duration, headline
 
-HOW_TO_GET = "No report: plotly is not installed. Get it with: pip install 'drnmf[report]'"
 TITLES = {
     "fit": "Factorization",
     "pareto": "Pareto front",
@@ -126,7 +125,8 @@ def _header(run: Run) -> str:
 
 
 def _hero(run: Run) -> str:
-    first, second = headline(sections.comparison_of(run))
+    demo = run.summary.get("demo")
+    first, second = demo_headline(demo) if demo else headline(sections.comparison_of(run))
     if not first:
         first = f"{_title(run)}: done."
         iterations = run.summary.get("iterations")

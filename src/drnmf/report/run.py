@@ -40,9 +40,8 @@ class Run:
 
     @property
     def command(self) -> str:
-        """fit, pareto, separate, topics or demo: the first word of the command line that made the run."""
-        words = str(self.summary.get("command", "")).split()
-        return words[1] if len(words) > 1 else "fit"
+        """fit, pareto, separate, topics or demo: the command that made the run."""
+        return str(self.summary.get("kind", "fit"))
 
     @property
     def betas(self) -> tuple[float, ...]:

@@ -43,13 +43,16 @@ def comparison_of(run: Run) -> Mapping[str, Any] | None:
 
 def comparison(run: Run) -> Section:
     found = comparison_of(run)
-    if found is None:
+    if found is None or "demo" in run.summary:  # the demo has a table of its own
         return NOTHING
     note = (
         "How far each factorization is above the best error found for each loss. A fit under one loss is best at its "
         "own (0%) and pays in the others; DR-NMF keeps the largest excess as small as it can."
     )
-    return section("How close to the best", note, place("comparison")), {"comparison": charts.comparison_bars(found)}
+    chart = charts.comparison_bars(found)
+    if "tickvals" in chart["layout"]["yaxis"]:
+        note += " The bars are on a square-root scale."
+    return section("How close to the best", note, place("comparison")), {"comparison": chart}
 
 
 def curves(run: Run) -> Section:
@@ -66,7 +69,8 @@ def curves(run: Run) -> Section:
             "weight that each loss was given on the way, and the gap between the maximum and the weighted sum, which "
             "is zero at the solution."
         )
-    button = '<button type="button" data-scale-of="losses">Log scale</button>'
+    other = "Linear" if parts["losses"]["layout"]["yaxis"]["type"] == "log" else "Log"
+    button = f'<button type="button" data-scale-of="losses">{other} scale</button>'
     return section("How it got there", note, body, button), parts
 
 
@@ -119,20 +123,25 @@ def made(run: Run) -> Section:
     return section("How it was made", "Parameters, data, versions and time.", body), {}
 
 
-def _flat(content: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Nested records as lines, "parameters: max_iter" and so on."""
-    lines: list[tuple[str, str]] = []
-    for key, value in content.items():
-        name = f"{prefix}{key}".replace("_", " ")
-        if isinstance(value, dict):
-            lines += _flat(value, f"{name}: ")
-        elif isinstance(value, list):
-            lines.append((name, ", ".join(str(item) for item in value)))
-        elif isinstance(value, float):
-            lines.append((name, f"{value:.6g}"))
-        elif value is not None:
-            lines.append((name, str(value)))
-    return lines
+def _flat(content: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """One line per entry; a nested record becomes "name value" pairs on its line."""
+    return [(key.replace("_", " "), _text(_named(key, value))) for key, value in content.items() if value is not None]
+
+
+def _named(key: str, value: Any) -> Any:
+    """Records with one value per beta, by the names of the losses."""
+    if key in ("losses", "references", "scaled_losses", "weights") and isinstance(value, dict):
+        return {loss_name(float(beta)): item for beta, item in value.items()}
+    return value
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        pairs = (f"{key.replace('_', ' ')} {_text(item)}" for key, item in value.items() if item is not None)
+        return " · ".join(pairs)
+    if isinstance(value, list):
+        return ", ".join(_text(item) for item in value)
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 ALL = (

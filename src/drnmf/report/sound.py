@@ -77,7 +77,7 @@ def player(path: Path, how: Embedding, title: str) -> str:
 
 def link(name: str) -> str:
     """A link to a file of the run folder, for readers who have the folder beside the page."""
-    return f'<small><a href="{escape(quote(name))}">{escape(name)}</a></small>'
+    return f'<small><a href="{escape(quote(name))}">WAV</a></small>'
 
 
 def spark(values: Vector, kind: str, left: str, right: str, caption: str) -> str:
