@@ -95,6 +95,7 @@ def separate(
     max_iter: int = 200,
     tol: float = 1e-5,
     random_state: int = 0,
+    n_init: int = 1,
     verbose: int = 0,
 ) -> Separation:
     """Split a recording into sources that sum to it.
@@ -104,6 +105,7 @@ def separate(
     betas : the losses that DR-NMF holds down together; 0 (IS) and 1 (KL) suit sound
     power : 1 factorises magnitudes, 2 powers. Several channels are averaged into one spectrogram, and every channel
         is then masked on its own
+    n_init : starts, of which each loss keeps its best
     group : None, "auto", a number of sources, or lists of components, for example ((0, 2), (1, 3))
 
     Everything is held in memory; the command `drnmf separate` streams from file to files instead.
@@ -114,8 +116,9 @@ def separate(
     if isinstance(group, str):
         parse_groups(group, n_components)
     found = compare(
-        seen.X, n_components, betas=betas, max_iter=max_iter, tol=tol, random_state=random_state, verbose=verbose
-    )
+        seen.X, n_components, betas=betas, max_iter=max_iter, tol=tol, random_state=random_state, n_init=n_init,
+        verbose=verbose,
+    )  # fmt: skip
     W, H = found.robust.W, found.robust.H
     groups = choose_groups(group, W, H)
     parts = [

@@ -62,9 +62,9 @@ class Study:
         size = np.linalg.norm(parts, axis=(1, 2))[:, None] * np.linalg.norm(truth, axis=(1, 2))[None, :]
         return match_components(like / np.maximum(size, np.finfo(np.float64).tiny))
 
-    def sdr(self, method: Method) -> Vector:
+    def sdr(self, method: Method, filter_length: int = 512) -> Vector:
         """SDR in decibels of every true source."""
-        return measure(self.tune.sources, self.sources(method, self.match(method))).sdr
+        return measure(self.tune.sources, self.sources(method, self.match(method)), filter_length).sdr
 
 
 def _resynthesise(spectra: Complex, transform: Transform, length: int) -> Vector:

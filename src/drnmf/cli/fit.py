@@ -42,7 +42,7 @@ def fit(
     init: options.InitName = None,
     max_iter: options.MaxIter = 1000,
     tol: options.Tol = 1e-6,
-    n_init: Annotated[int, typer.Option("--n-init", min=1, help="Starts, of which the best is kept.")] = 1,
+    n_init: options.Starts = 1,
     seed: Seed = 0,
     zeros: options.Zeros = "raise",
     variable: Variable = None,

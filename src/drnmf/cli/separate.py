@@ -60,6 +60,7 @@ def separate(
     ] = "float32",
     max_iter: options.MaxIter = 200,
     tol: options.Tol = 1e-5,
+    n_init: options.Starts = 1,
     seed: Seed = 0,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the results (default: NAME-sources).")] = None,
     overwrite: Overwrite = False,
@@ -93,8 +94,9 @@ def separate(
         seen = spectrogram(mixture, window=window, hop=hop, power=power, progress=progress)
     with plain_warnings() as warned:
         found = compare(
-            seen.X, rank, betas=omega, max_iter=max_iter, tol=tol, random_state=seed, verbose=int(not quiet)
-        )
+            seen.X, rank, betas=omega, max_iter=max_iter, tol=tol, n_init=n_init, random_state=seed,
+            verbose=int(not quiet),
+        )  # fmt: skip
     W, H = found.robust.W, found.robust.H
     groups = choose_groups(group, W, H) if group is not None else _from_references(seen, truths, W, H)
     with output_folder(folder, overwrite, inputs) as temporary:

@@ -32,7 +32,12 @@
     if (target.dataset.scale && layout.yaxis) layout.yaxis.type = target.dataset.scale;
     if (chart.log_ticks && layout.yaxis.type === "log")
       Object.assign(layout.yaxis, { tickvals: chart.log_ticks, ticktext: chart.log_ticks.map(String) });
-    return Plotly.react(target, resolve(chart.data, style), {
+    const data = resolve(chart.data, style);
+    if (narrow() && layout.barmode) {
+      layout.bargap = 0.1;
+      data.forEach((trace) => { trace.textfont = { size: 9.5 }; });
+    }
+    return Plotly.react(target, data, {
       height: narrow() ? chart.phone || chart.height : chart.height,
       margin: { l: 8, r: 12, t: 8, b: 8 }, hovermode: "closest", dragmode: narrow() ? false : "zoom",
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
