@@ -123,14 +123,15 @@ def loss_curves(trace: Trace) -> Chart:
 
 
 def _log_ticks(low: float, high: float) -> list[float]:
-    """Round numbers for a logarithmic axis, at most about eight."""
-    for steps in ((1, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 7), (1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1,)):
-        decades = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
-        ticks = [float(f"{m * 10.0**e:.6g}") for e in decades for m in steps]
-        inside = [tick for tick in ticks if 0.98 * low <= tick <= 1.02 * high]
-        if len(inside) <= 8:
-            return inside
-    return inside
+    """Round numbers for a logarithmic axis, the roundest first, none too close to another."""
+    room = max(np.log10(high / low), 1e-3) / 8
+    decades = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
+    kept: list[float] = []
+    for step in (1, 2, 5, 3, 1.5, 7, 1.2, 1.1, 1.05, 1.02, 1.01):
+        for tick in (float(f"{step * 10.0**decade:.6g}") for decade in decades):
+            if 0.97 * low <= tick <= high and all(abs(np.log10(tick / other)) >= room for other in kept):
+                kept.append(tick)
+    return sorted(kept)
 
 
 def weight_curves(trace: Trace) -> Chart:
@@ -158,7 +159,9 @@ def gap_curve(trace: Trace) -> Chart:
         "y": _numbers(y[rows]), "line": {"color": "var(--accent)", "width": 2},
     }  # fmt: skip
     chart = _curves([line], "gap")
-    chart["layout"]["yaxis"] |= {"type": "log", "exponentformat": "power"}
+    seen = y[np.isfinite(y)]
+    decades = float(np.log10(seen.max() / seen.min())) if seen.size else 1.0
+    chart["layout"]["yaxis"] |= {"type": "log", "exponentformat": "power", "dtick": max(1, round(decades / 5))}
     chart["layout"]["showlegend"] = False
     return chart
 

@@ -137,7 +137,7 @@ def _named(key: str, value: Any) -> Any:
 
 def _text(value: Any) -> str:
     if isinstance(value, dict):
-        pairs = (f"{key.replace('_', ' ')} {_text(item)}" for key, item in value.items() if item is not None)
+        pairs = (f"{k.replace('_', ' ')} {_text(_named(k, item))}" for k, item in value.items() if item is not None)
         return " · ".join(pairs)
     if isinstance(value, list):
         return ", ".join(_text(item) for item in value)
