@@ -38,9 +38,10 @@ def sounds(run: Run) -> Section:
         cards.append(_card(run, audio["mixture"], "Mixture", how, None))
     for s, group in enumerate(audio.get("groups", [])):
         if group["file"] in files:
-            members = ", ".join(str(k) for k in group["members"])
-            title = group.get("name") or f"Source {s}"
-            cards.append(_card(run, group["file"], f"{title} (components {members})", how, list(group["members"])))
+            members = [int(k) for k in group["members"]]
+            listing = f"component{'s' if len(members) > 1 else ''} {', '.join(map(str, members))}"
+            title = f"{group.get('name') or f'Source {s}'} ({listing})"
+            cards.append(_card(run, group["file"], title, how, members))
     for k, component in enumerate(audio["components"]):
         if component["file"] in files:
             title = f"Component {k}" + (f": {component['name']}" if component.get("name") else "")
