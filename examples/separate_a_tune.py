@@ -25,9 +25,8 @@ print("sum of the sources = mixture:", bool(np.allclose(result.sources.sum(axis=
 
 # How good is the model under each loss, against the best that each loss reaches alone?
 for method in result.comparison.methods:
-    print(
-        f"{method.name}: IS {100 * (method.scaled[0] - 1):6.1f} %, KL {100 * (method.scaled[1] - 1):6.1f} % above the best"
-    )
+    excess = 100 * (method.scaled - 1)
+    print(f"{method.name}: {excess[0]:6.1f} % above the best IS error, {excess[1]:6.1f} % above the best KL error")
 
 # Which component is which source? Here the truth is known, so each joins the source it resembles most.
 likeness = np.abs(np.corrcoef(np.abs(result.sources), np.abs(tune.sources))[:4, 4:])

@@ -50,6 +50,7 @@ def demo(
     check_out(out, overwrite)
     reporting.check(report)
     limit_threads(threads)
+    from drnmf import figures
     from drnmf.audio.recording import soundfile
     from drnmf.audio.study import study
     from drnmf.audio.synthesis import NOISES, synthesise_tune
@@ -71,6 +72,7 @@ def demo(
         write_model(folder, shown.comparison.model, shown.comparison.robust.W)
         results.write_record(folder / "comparison.json", shown.comparison.as_record())
         results.write_table(folder / "table.csv", _flat(rows))
+        drawn = figures.try_to_draw(figures.draw_excess, _percents(rows), folder, "figure")
         summary = {"kind": "demo"} | summary_of(shown.comparison.model, seconds, [])
         summary["notes"] = [f"{name}: {note}" for name, found in studies.items() for note in found.comparison.notes]
         score = " ".join(tune.melody)
@@ -83,6 +85,8 @@ def demo(
         results.write_summary(folder, summary)
         reporting.add(folder, report)
     console.print(_table(rows))
+    if not drawn:
+        console.print(figures.HOW_TO_GET, markup=False, highlight=False, soft_wrap=True)
     page = " (open report.html in it)" if (out / "report.html").exists() else ""
     console.print(f"{seconds:.1f} s; results in {out}{page}", highlight=False, soft_wrap=True)
 
@@ -111,6 +115,19 @@ def _flat(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         losses = {f"scaled_{label(b)}": value for b, value in zip(BETAS, row["scaled_losses"], strict=True)}
         named.append({k: v for k, v in row.items() if k != "scaled_losses"} | losses)
     return named
+
+
+def _percents(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """For the figure: percent above the best of each loss, the worst over the three recordings."""
+    from drnmf.divergence import label
+
+    worst = []
+    for method in dict.fromkeys(row["method"] for row in rows):
+        own = [row["scaled_losses"] for row in rows if row["method"] == method]
+        excess = [100 * (max(values) - 1) for values in zip(*own, strict=True)]
+        losses = {label(beta): value for beta, value in zip(BETAS, excess, strict=True)}
+        worst.append({"method": method, **losses, "worst": max(excess)})
+    return worst
 
 
 def _write_sounds(folder: Path, found: Study) -> dict[str, Any]:
@@ -144,7 +161,7 @@ def _table(rows: list[dict[str, Any]]) -> Table:
     for name in ("recording", "method", *(label(beta) for beta in BETAS), "components", "melody", "right"):
         table.add_column(name, justify="right" if name in ("IS", "KL", "right") else "left")
     for row in rows:
-        cells = [f"{100 * (value - 1) + 0.0:.1f}" for value in row["scaled_losses"]]
+        cells = [f"{round(100 * (value - 1), 1) + 0.0:.1f}" for value in row["scaled_losses"]]
         strong = row["method"] == "DR-NMF"
         table.add_row(
             row["noise"], row["method"], *cells, row["notes"], row["melody"], f"{row['right']}/{row['strokes']}",

@@ -225,7 +225,7 @@ def _show(found: Comparison, measures: list[dict[str, Any]]) -> None:
     for beta in found.betas:
         table.add_column(label(beta), justify="right")
     for method in found.methods:
-        cells = (f"{100 * (value - 1) + 0.0:.2f}" for value in method.scaled)
+        cells = (f"{round(100 * (value - 1), 2) + 0.0:.2f}" for value in method.scaled)
         table.add_row(method.name, *cells, style="bold green" if method is found.robust else None)
     console.print(table)
     if measures:
