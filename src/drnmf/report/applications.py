@@ -141,8 +141,7 @@ def demo(run: Run) -> Section:
     numeric = (*range(2, 2 + len(losses)), len(head) - 1)
     note = (
         f"The tune is {found['score']}. Noise was added to its spectrogram; the table shows how far each method is "
-        "above the best error of each loss (bars on a square-root scale), what its components are, and which note it "
-        "hears at each stroke."
+        "above the best error of each loss, what its components are, and which note it hears at each stroke."
     )
     body = place("noises") + table(head, rows, numeric)
     return section("Three noises", note, body), {"noises": charts.noise_bars(found["rows"])}

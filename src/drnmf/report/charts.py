@@ -39,45 +39,56 @@ def comparison_bars(comparison: Mapping[str, Any]) -> Chart:
     """One group of bars per loss: how far each method is above the best error found."""
     betas = [float(beta) for beta in comparison["betas"]]
     methods = comparison["methods"]
-    names = [f"{loss_name(beta)} error" for beta in betas]
     excess = np.array([[100.0 * (float(s) - 1.0) for s in m["scaled_losses"]] for m in methods])
-    shown = np.maximum(excess, 0.0)
+    chart = _bars([f"{loss_name(beta)} error" for beta in betas], [m["name"] for m in methods], excess)
+    for trace, m in zip(chart["data"], methods, strict=True):
+        trace["customdata"] = _numbers(m["losses"])
+        trace["hovertemplate"] = "%{fullData.name}: %{text} above the best<br>loss %{customdata:.5g}<extra></extra>"
+    return chart
+
+
+def _bars(groups: list[str], names: list[str], excess: Vector) -> Chart:
+    """Grouped bars of percentages, (names, groups); the last name is the robust one.
+
+    Where the others tower over it the scale is a square root, which the axis says; a bar beyond all measure is cut
+    and hatched, and its label tells.
+    """
+    shown = np.maximum(np.nan_to_num(excess, nan=0.0, posinf=np.inf), 0.0)
+    robust = max(float(shown[-1].max()), 1.0)
+    limit = max(100.0, 30.0 * robust)
+    cut = shown > 2.0 * limit
+    shown = np.where(cut, 1.15 * max(limit, float(shown[~cut].max(initial=0.0))), shown)
+    top = max(float(shown.max()), 1e-3)
+    rooted = top > 8.0 * robust
+    heights = np.sqrt(shown) if rooted else shown
+    axis: dict[str, Any] = {"title": {"text": "above the best"}, "range": [0, float(heights.max()) * 1.13 or 1.0]}
+    if rooted:
+        ticks = _nice_ticks(float(shown[~cut].max(initial=limit)))
+        axis |= {"tickvals": [float(np.sqrt(t)) for t in ticks], "ticktext": [f"{t:g}%" for t in ticks]}
+        axis["title"] = {"text": "above the best (√ scale)"}
+    else:
+        axis["ticksuffix"] = "%"
     data = [
         {
-            "type": "bar", "name": m["name"], "x": names, "y": _numbers(shown[i]),
-            "marker": {"color": method_colour(m["name"], i)},
-            "text": [_percent(v) for v in excess[i]], **_LABELS,
-            "customdata": _numbers(m["losses"]),
-            "hovertemplate": "%{fullData.name}: %{text} above the best<br>loss %{customdata:.5g}<extra></extra>",
+            "type": "bar", "name": name, "x": groups, "y": _numbers(heights[i]),
+            "text": [_percent(v) for v in excess[i]],
+            "marker": {"color": method_colour(name, i), "pattern": {"shape": ["/" if c else "" for c in cut[i]]}},
+            "hovertemplate": "%{fullData.name}, %{x}: %{text}<extra></extra>", **_LABELS,
         }
-        for i, m in enumerate(methods)
+        for i, name in enumerate(names)
     ]  # fmt: skip
-    top = float(shown.max())
-    spread = top > 15 * max(float(np.median(shown[shown > 0])) if (shown > 0).any() else 1.0, 1e-3)
-    axis: dict[str, Any] = {"title": {"text": "above the best"}, "ticksuffix": "%", "rangemode": "tozero"}
-    if spread and top > 0:  # a square-root scale keeps small bars visible beside huge ones
-        for trace, row in zip(data, shown, strict=True):
-            trace["y"] = _numbers(np.sqrt(row))
-        ticks = _nice_ticks(top)
-        axis |= {
-            "tickvals": [float(np.sqrt(t)) for t in ticks],
-            "ticktext": [f"{t:g}%" for t in ticks],
-            "ticksuffix": "",
-        }
-        axis["range"] = [0, float(np.sqrt(top)) * 1.12]
     layout = {
-        "barmode": "group",
-        "bargap": 0.28,
-        "bargroupgap": 0.08,
-        "xaxis": {"showgrid": False, "tickangle": 0},
+        "barmode": "group", "bargap": 0.28, "bargroupgap": 0.08, "xaxis": {"showgrid": False, "tickangle": 0},
         "yaxis": axis,
-    }
+    }  # fmt: skip
     return {"data": data, "layout": layout, "height": 340, "phone": 320}
 
 
 def _percent(value: float) -> str:
     if abs(value) < 0.05:
         return "0%"
+    if not value < 10_000:
+        return "over 10,000%"
     return f"{value:.1f}%" if abs(value) < 9.95 else f"{value:,.0f}%"
 
 
@@ -259,34 +270,9 @@ def front_chart(rows: list[dict[str, str]], a: str, b: str) -> Chart:
 
 def noise_bars(rows: list[dict[str, Any]]) -> Chart:
     """The demo: the largest excess of each method in each noise."""
-    noises = list(dict.fromkeys(row["noise"] for row in rows))
-    methods = list(dict.fromkeys(row["method"] for row in rows))
-    data = []
-    for i, method in enumerate(methods):
-        worst = [
-            max(next(r for r in rows if r["noise"] == n and r["method"] == method)["scaled_losses"]) for n in noises
-        ]
-        excess = 100.0 * (np.array(worst) - 1.0)
-        data.append(
-            {
-                "type": "bar", "name": method,
-                "x": ["no<br>noise" if n == "clean" else f"{n.capitalize()}<br>noise" for n in noises],
-                "y": _numbers(np.sqrt(np.maximum(excess, 0.0))), "text": [_percent(v) for v in excess],
-                **_LABELS, "marker": {"color": method_colour(method, i)},
-                "hovertemplate": "%{fullData.name}, %{x}: %{text}<extra></extra>",
-            }
-        )  # fmt: skip
-    top = max(max(v for v in trace["y"] if v is not None) for trace in data) ** 2
-    ticks = _nice_ticks(max(top, 1e-3))
-    axis = {
-        "tickvals": [float(np.sqrt(t)) for t in ticks], "ticktext": [f"{t:g}%" for t in ticks],
-        "range": [0, float(np.sqrt(top)) * 1.12], "title": {"text": "largest excess"},
-    }  # fmt: skip
-    layout = {
-        "barmode": "group",
-        "bargap": 0.28,
-        "bargroupgap": 0.08,
-        "xaxis": {"showgrid": False, "tickangle": 0},
-        "yaxis": axis,
-    }
-    return {"data": data, "layout": layout, "height": 340, "phone": 320}
+    noises = list(dict.fromkeys(str(row["noise"]) for row in rows))
+    methods = list(dict.fromkeys(str(row["method"]) for row in rows))
+    worst = {(row["noise"], row["method"]): max(map(float, row["scaled_losses"])) for row in rows}
+    excess = np.array([[100.0 * (worst[noise, method] - 1.0) for noise in noises] for method in methods])
+    groups = ["no<br>noise" if noise == "clean" else f"{noise.capitalize()}<br>noise" for noise in noises]
+    return _bars(groups, methods, excess)

@@ -50,8 +50,6 @@ def comparison(run: Run) -> Section:
         "own (0%) and pays in the others; DR-NMF keeps the largest excess as small as it can."
     )
     chart = charts.comparison_bars(found)
-    if "tickvals" in chart["layout"]["yaxis"]:
-        note += " The bars are on a square-root scale."
     return section("How close to the best", note, place("comparison")), {"comparison": chart}
 
 

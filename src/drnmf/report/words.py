@@ -13,8 +13,12 @@ def percent(excess: float) -> str:
 
     >>> percent(0.0893), percent(0.0042), percent(2.118), percent(98.7), percent(-0.002)
     ('9%', '0.4%', '212%', '9,870%', '0%')
+    >>> percent(3e10)
+    'over 10,000%'
     """
     value = 100.0 * excess
+    if not value < 10_000:
+        return "over 10,000%"
     if value < 0.05:
         return "0%"
     if value < 9.95:
