@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+
 from drnmf.data import base
 from drnmf.data.native import NativeDense
 from drnmf.data.reference import ReferenceDense

@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+
 from drnmf import _core
 
 # Largest error in units in the last place, as docs/performance.md states it.

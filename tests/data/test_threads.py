@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import threadpoolctl
+
 from drnmf.data.base import wrap
 from drnmf.data.pool import get_num_threads, set_num_threads
-
 from tests.data.problems import entries, factors
 
 # (m, n): many columns; few columns (rows are cut as well); few rows; small
@@ -167,13 +167,17 @@ def test_the_gil_is_released():
 def test_ctrl_c_answers_within_a_second(layout):
     data, W, H = _problem((3000, 3000), np.float64, layout, r=150)
     betas = tuple(0.1 + 0.37 * k for k in range(12))
+
+    def sweep_for_long():
+        for _ in range(1000):
+            data.sweep(W, H, betas, np.eye(len(betas)))
+
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     start = time.perf_counter()
     timer.start()
     try:
         with pytest.raises(KeyboardInterrupt):
-            for _ in range(1000):
-                data.sweep(W, H, betas, np.eye(len(betas)))
+            sweep_for_long()
     finally:
         timer.cancel()
     assert time.perf_counter() - start < 2.0
