@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
+
+from drnmf import __version__
+from drnmf.cli import demo, fit, pareto, transform
 
 app = typer.Typer(
     name="drnmf",
@@ -10,3 +15,22 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"drnmf {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Nonnegative matrix factorization for data whose noise you do not know."""
+
+
+for command in (fit.fit, pareto.pareto, transform.transform, demo.demo):
+    app.command()(command)
