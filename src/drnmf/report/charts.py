@@ -115,7 +115,7 @@ def loss_curves(trace: Trace) -> Chart:
         data.append(
             {
                 "type": "scatter", "mode": "lines", "name": "maximum", "x": x,
-                "y": _numbers(trace.scaled.max(axis=1)[rows]), "opacity": 0.25,
+                "y": _numbers(np.nanmax(trace.scaled, axis=1)[rows]), "opacity": 0.25,
                 "line": {"color": "var(--max)", "width": 5},
             }
         )  # fmt: skip
