@@ -159,6 +159,8 @@ def test_hostile_content_everywhere_in_a_run_is_text(runs, tmp_path):
     assert page.count("style") == 1
     assert page.text.count(HOSTILE) >= 8
     assert page.charts["comparison"]["data"][0]["name"] == bad
+    block = re.search(r'<script type="application/json" id="charts">(.*?)</script>', page.source, re.S)
+    assert "<" not in block.group(1)
 
 
 def test_the_page_can_be_made_again_elsewhere(runs, tmp_path):
