@@ -235,12 +235,12 @@ def front_chart(rows: list[dict[str, str]], a: str, b: str) -> Chart:
     """front.csv in the plane of two losses (their betas as written there): scaled errors and the DR point."""
     names = [loss_name(float(a)), loss_name(float(b))]
     kinds = [
-        ("weighted sums", [r for r in rows if r["kind"] == "front" and r.get("dominated") != "True"]),
+        ("front", [r for r in rows if r["kind"] == "front" and r.get("dominated") != "True"]),
         ("dominated", [r for r in rows if r["kind"] == "front" and r.get("dominated") == "True"]),
         ("DR-NMF", [r for r in rows if r["kind"] == "dr"]),
     ]
     markers = {
-        "weighted sums": {"color": "var(--kl)", "size": 9},
+        "front": {"color": "var(--kl)", "size": 9},
         "dominated": {"color": "var(--card)", "size": 8, "line": {"color": "var(--kl)", "width": 1.5}},
         "DR-NMF": {"color": "var(--dr)", "size": 16, "symbol": "star"},
     }
@@ -252,7 +252,7 @@ def front_chart(rows: list[dict[str, str]], a: str, b: str) -> Chart:
             order = np.argsort(x)
             data.append(
                 {
-                    "type": "scatter", "mode": "lines+markers" if line and name == "weighted sums" else "markers",
+                    "type": "scatter", "mode": "lines+markers" if line and name == "front" else "markers",
                     "name": name, "x": _numbers(np.array(x)[order]), "y": _numbers(np.array(y)[order]),
                     "line": {"color": "var(--kl)", "width": 1}, "marker": markers[name],
                     "text": [f"weight {float(points[i][f'weight_{a}']):.2g}" for i in order],
