@@ -188,13 +188,14 @@ def figure() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--only", nargs="*", help="families to run: audio, documents, uniform, synthetic")
     parser.add_argument("--figure", action="store_true", help="draw the figure from saved results, compute nothing")
     arguments = parser.parse_args()
     if DATA is None:
         print("DRNMF_DATA is not set: only the synthetic cases run.")
     done = {(row["dataset"], row["rank"], row["seed"]) for row in read(TABLE)}
     for case in [] if arguments.figure else cases(arguments.seeds):
-        if case.key in done:
+        if case.key in done or (arguments.only and case.family not in arguments.only):
             continue
         row, curves = run(case)
         append(CURVES, curves)
