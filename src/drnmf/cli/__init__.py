@@ -10,3 +10,5 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+
+from drnmf.cli import reproduce  # noqa: E402, F401
