@@ -7,11 +7,18 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_array, validate_data
 
 from drnmf.data.base import Data
 
 _CHUNK = 1 << 20
+_ACCEPTED: dict[str, Any] = {
+    "accept_sparse": ("csr", "csc"),
+    "accept_large_sparse": True,
+    "dtype": (np.float64, np.float32),
+    "ensure_all_finite": False,
+    "copy": False,
+}
 
 
 def check_integer(name: str, value: Any, least: int) -> int:
@@ -40,11 +47,15 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
 
 def check_matrix(estimator: Any, X: Any, reset: bool) -> Any:
     """X as float32 or float64, dense or CSR/CSC, finite and nonnegative, copied only where it must be cast."""
-    X = validate_data(
-        estimator, X, reset=reset, accept_sparse=("csr", "csc"), accept_large_sparse=True,
-        dtype=(np.float64, np.float32), ensure_all_finite=False, copy=False,
-    )  # fmt: skip
+    X = validate_data(estimator, X, reset=reset, **_ACCEPTED)
     check_entries(X, type(estimator).__name__)
+    return X
+
+
+def as_matrix(X: Any, consumer: str) -> Any:
+    """What `check_matrix` does, for a function that is no estimator."""
+    X = check_array(X, **_ACCEPTED)
+    check_entries(X, consumer)
     return X
 
 

@@ -1,0 +1,288 @@
+"""Pareto fronts: what one loss costs in terms of another (section 5.1)."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from drnmf import fitting
+from drnmf.data.base import Data, wrap
+from drnmf.divergence import as_betas, label
+from drnmf.encode import losses_of
+from drnmf.initialize import start
+from drnmf.numerics import Array, Vector
+from drnmf.objective import Objective
+from drnmf.references import Start, check_references, compute_references, single_objective
+from drnmf.result import Result
+from drnmf.simplex import check_weights
+from drnmf.solver import Callback, Control, solve
+from drnmf.threads import single_blas
+from drnmf.updates import Rule, as_rule
+from drnmf.validation import as_matrix, check_choice, check_integer, check_number, check_zeros
+from drnmf.weights import Fixed, Policy, as_policy
+
+
+@dataclass(frozen=True)
+class ParetoPoint:
+    """One solution: the lambda it was found under and its losses.
+
+    weights, losses, scaled_losses : (p,), aligned with the front's betas
+    W, H : (m, r) and (r, n) in canonical form, or None unless the front was asked for its factors
+    """
+
+    weights: Vector
+    losses: Vector
+    scaled_losses: Vector
+    n_iter: int
+    converged: bool
+    W: Array | None = None
+    H: Array | None = None
+
+
+@dataclass(frozen=True)
+class ParetoFront:
+    """The points in the order of their weights, and `dr`, the point whose largest scaled loss is smallest."""
+
+    betas: tuple[float, ...]
+    references: Vector
+    points: tuple[ParetoPoint, ...]
+    dr: ParetoPoint
+    method: str = "weighted"
+    notes: tuple[str, ...] = ()
+
+    @property
+    def weights(self) -> Vector:
+        """lambda of every point, (points, p)."""
+        return np.array([point.weights for point in self.points])
+
+    @property
+    def losses(self) -> Vector:
+        """D_beta of every point, (points, p)."""
+        return np.array([point.losses for point in self.points])
+
+    @property
+    def scaled_losses(self) -> Vector:
+        """D_beta / e_beta of every point, (points, p)."""
+        return np.array([point.scaled_losses for point in self.points])
+
+    @property
+    def dominated(self) -> NDArray[np.bool_]:
+        """(points,): another point of the front, or `dr`, is at least as good in every loss and better in one.
+
+        Fits end in local minima, so a few points may be.
+        """
+        return dominated(self.scaled_losses, np.vstack([self.scaled_losses, self.dr.scaled_losses]))
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One flat record per point, the DR point last: what `front.csv` holds and a data frame takes."""
+        marks = [*self.dominated.tolist(), bool(dominated(self.dr.scaled_losses[None], self.scaled_losses)[0])]
+        kinds = [*(["front"] * len(self.points)), "dr"]
+        return [self._row(*item) for item in zip(kinds, (*self.points, self.dr), marks, strict=True)]
+
+    def _row(self, kind: str, point: ParetoPoint, mark: bool) -> dict[str, Any]:
+        row: dict[str, Any] = {"kind": kind}
+        columns = {"weight": point.weights, "loss": point.losses, "scaled_loss": point.scaled_losses}
+        for name, values in columns.items():
+            row |= {f"{name}_{beta:g}": float(v) for beta, v in zip(self.betas, values, strict=True)}
+        return row | {"n_iter": point.n_iter, "converged": point.converged, "dominated": mark}
+
+
+def dominated(points: Vector, others: Vector) -> NDArray[np.bool_]:
+    """Which rows of `points` have a row in `others` that is nowhere larger and somewhere smaller.
+
+    >>> dominated(np.array([[1.0, 2.0], [2.0, 2.0]]), np.array([[1.0, 2.0], [2.0, 1.0]])).tolist()
+    [False, True]
+    """
+    ahead = points[:, None, :] - others[None, :, :]
+    return np.any(np.all(ahead >= 0, axis=2) & np.any(ahead > 0, axis=2), axis=1)
+
+
+def weight_lattice(p: int, k: int) -> Vector:
+    """All lambda with p entries that are multiples of 1/(k-1): for p = 2 the rows (l, 1-l), l = 0, 1/(k-1), ..., 1.
+
+    >>> weight_lattice(2, 3).tolist()
+    [[0.0, 1.0], [0.5, 0.5], [1.0, 0.0]]
+    >>> len(weight_lattice(3, 11))
+    66
+    """
+    cuts = combinations(range(k + p - 2), p - 1)  # stars and bars
+    counts = [np.diff([-1, *cut, k + p - 2]) - 1 for cut in cuts]
+    return np.array(counts, dtype=np.float64) / (k - 1)
+
+
+def check_points(weights: int | ArrayLike, p: int) -> Vector:
+    """The lambda of every point, (points, p), from how many per edge or from the rows themselves."""
+    if isinstance(weights, int | np.integer) and not isinstance(weights, bool):
+        return weight_lattice(p, check_integer("weights", weights, 2))
+    rows = np.asarray(weights)
+    if rows.ndim != 2 or rows.shape[0] == 0:
+        raise ValueError(
+            f"weights must be an integer >= 2 or an array of shape (points, {p}), one row per point; got {weights!r}."
+        )
+    return np.array([check_weights(row, p) for row in rows])
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What every point of a front shares."""
+
+    data: Data
+    objective: Objective
+    rule: Rule
+    policy: Policy
+    control: Callable[[str], Control]  # of the next run, by the name of its stage
+    quiet: Callable[[str], Control]  # the same without the caller's callback
+
+
+Method = Callable[[Problem, Start, Vector], Result]
+
+
+def weighted(problem: Problem, begin: Start, weights: Vector) -> Result:
+    """min sum_b lambda_b Dbar_b (MO-NMF). Reaches the convex parts of the front."""
+    policy = Fixed(tuple(weights.tolist()))
+    return solve(problem.data, *begin, problem.objective, problem.rule, policy, problem.control(_stage(weights)))
+
+
+METHODS: dict[str, Method] = {"weighted": weighted}
+"""How a lambda becomes a point: a function of the problem, a start, and lambda (no vertex of the simplex)."""
+
+
+def _stage(weights: Vector) -> str:
+    return "(" + ", ".join(f"{w:.3g}" for w in weights) + ")"
+
+
+def pareto_front(
+    X: Any,
+    n_components: int,
+    *,
+    betas: Iterable[float | str],
+    weights: int | ArrayLike = 11,
+    method: str = "weighted",
+    policy: str | Policy = "frank-wolfe",
+    update: str | Rule = "mu",
+    init: str = "random",
+    W: ArrayLike | None = None,
+    H: ArrayLike | None = None,
+    references: ArrayLike | None = None,
+    max_iter: int = 1000,
+    tol: float = 1e-6,
+    zeros: str = "raise",
+    random_state: int | np.random.RandomState | None = None,
+    callback: Callback | None = None,
+    verbose: int = 0,
+    return_factors: bool = False,
+) -> ParetoFront:
+    r"""Solutions between the losses of `betas`, and the DR-NMF solution among them (section 5.1).
+
+    .. math:: \min_{W, H \ge 0} \sum_{\beta \in \Omega} \lambda_\beta D_\beta(X, WH) / e_\beta
+              \quad\text{for every } \lambda
+
+    All runs share one start and the references e_beta, so the points differ by lambda alone. The ends of the front,
+    where one loss has all the weight, are the single-objective fits that give the references.
+
+    Parameters
+    ----------
+    X : array or SciPy sparse matrix of shape (m, n), nonnegative
+    n_components : r
+    betas : Omega, at least two distinct numbers >= 0 or names
+    weights : k spaces lambda by 1/(k-1), which for two betas gives k points (l, 1-l), for more a lattice on
+        the simplex; or an array of shape (points, p), each row nonnegative with sum one
+    method : how a lambda becomes a point, a key of `METHODS`
+    policy : how lambda moves on the way to the DR point, as in `DRNMF`
+    init, W, H : the common start; the paper starts from the true factors with ``init="custom"``
+    references, update, max_iter, tol, zeros, random_state, verbose : as in `DRNMF`
+    callback : as in `DRNMF`, called in every run but the single-objective ones; returning True ends that run
+    return_factors : keep W and H of every point
+
+    Examples
+    --------
+    >>> from drnmf.synthetic import synthetic
+    >>> data = synthetic((1, 2), shape=(30, 20), rank=3, random_state=0)
+    >>> front = pareto_front(data.X, 3, betas=(1, 2), weights=5, tol=0, max_iter=50, random_state=0)
+    >>> front.weights[:, 0].tolist()
+    [0.0, 0.25, 0.5, 0.75, 1.0]
+    >>> bool(front.dr.scaled_losses.max() <= front.scaled_losses.max(axis=1).min() + 0.01)
+    True
+    """
+    omega = as_betas(betas)
+    p, rank = len(omega), check_integer("n_components", n_components, 1)
+    if p < 2:
+        raise ValueError(f"betas={omega} has one loss: a front needs at least two, for example betas=(0, 1).")
+    points, rule, dr_policy = check_points(weights, p), as_rule(update), as_policy(policy)
+    check_choice("method", method, tuple(METHODS))
+    check_choice("zeros", zeros, ("raise", "floor"))
+    given = None if references is None else check_references(references, p)
+    control = Control(check_integer("max_iter", max_iter, 1), check_number("tol", tol, 0.0))
+    X = as_matrix(X, "pareto_front")
+    data = wrap(X)
+    notes = check_zeros(X, data, omega, zeros)
+    with single_blas(), _progress(verbose) as bar:
+        begin = start(data, rank, init, check_random_state(random_state), W, H)
+        budget = fitting.Budget(control, 0, bar.hook if bar is not None else lambda stage: None)
+        ends: dict[int, Result] = {}
+        if given is None:
+            found = compute_references(data, [begin], omega, rule, budget.take)
+            given, notes, ends = found.values, notes + found.notes, dict(enumerate(found.solutions))
+        objective = Objective(omega, given, data.mean)
+        problem = Problem(data, objective, rule, dr_policy, lambda stage: budget.take(stage, callback), budget.take)
+        results = [_solve_point(problem, begin, row, METHODS[method], ends) for row in points]
+        dr = solve(data, *begin, objective, rule, dr_policy, budget.take("DR", callback))
+    _warn_unconverged([*results, dr], control)
+    return ParetoFront(
+        omega, given, tuple(_point(result, return_factors) for result in results), _point(dr, return_factors), method,
+        notes,
+    )  # fmt: skip
+
+
+def _solve_point(problem: Problem, begin: Start, weights: Vector, method: Method, ends: dict[int, Result]) -> Result:
+    """The point of one lambda. With all weight on one loss it is that loss's own fit, solved once."""
+    (used,) = np.nonzero(weights)
+    if used.size > 1:
+        return method(problem, begin, weights)
+    b, objective = int(used[0]), problem.objective
+    if b not in ends:
+        beta = objective.betas[b]
+        ends[b] = single_objective(problem.data, begin, beta, problem.rule, problem.quiet(f"{label(beta)} alone"))
+    return _among_all(problem.data, ends[b], objective, weights)
+
+
+def _among_all(data: Data, single: Result, objective: Objective, weights: Vector) -> Result:
+    """A single-objective result with the losses of every beta at its point; the trace stays its own."""
+    losses = losses_of(data, single.W, single.H, objective.betas)
+    return replace(
+        single, betas=objective.betas, references=objective.references, losses=losses,
+        scaled_losses=objective.scaled(losses), weights=weights,
+    )  # fmt: skip
+
+
+def _point(result: Result, factors: bool) -> ParetoPoint:
+    W, H = fitting.canonical(result.W, result.H) if factors else (None, None)
+    return ParetoPoint(result.weights, result.losses, result.scaled_losses, result.n_iter, result.converged, W, H)
+
+
+def _progress(verbose: int) -> Any:
+    if not verbose:
+        return nullcontext()
+    from drnmf.progress import ProgressBar
+
+    return ProgressBar()
+
+
+def _warn_unconverged(results: list[Result], control: Control) -> None:
+    short = sum(result.reason == "max_iter" for result in results)
+    if control.tol > 0 and short:
+        warnings.warn(
+            f"{short} of {len(results)} runs of the front have not converged after max_iter={control.max_iter} "
+            "iterations: raise max_iter or tol, or set tol=0 to run exactly max_iter iterations.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,74 @@
+"""The synthetic data of section 5.1: a low-rank matrix under one noise per loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from drnmf.divergence import as_betas
+from drnmf.numerics import Vector
+from drnmf.validation import check_integer, check_number
+
+RandomState = np.random.RandomState
+
+
+@dataclass(frozen=True)
+class Synthetic:
+    """X = max(0, WH + N), and the factors W (m, r) and H (r, n) it was made from."""
+
+    X: Vector
+    W: Vector
+    H: Vector
+
+
+NOISES: dict[float, Callable[[Vector, RandomState], Vector]] = {
+    0.0: lambda clean, rng: clean * rng.normal(size=clean.shape),
+    1.0: lambda clean, rng: rng.poisson(1.0, size=clean.shape).astype(np.float64),
+    2.0: lambda clean, rng: rng.normal(size=clean.shape),
+}
+"""The noise each loss stands for: multiplicative ("Gamma" in the paper), Poisson, Gaussian."""
+
+
+def synthetic(
+    betas: Iterable[float | str],
+    shape: tuple[int, int] = (200, 200),
+    rank: int = 10,
+    noise: float = 0.2,
+    random_state: int | RandomState | None = None,
+) -> Synthetic:
+    r"""A rank-r matrix with uniform factors under the noises that `betas` stand for (section 5.1).
+
+    .. math:: X = \max(0, \tilde X + N), \quad N = \epsilon \|\tilde X\|_F \tilde N / \|\tilde N\|_F, \quad
+              \tilde N = \sum_{\beta \in \Omega} N_\beta / \|N_\beta\|_F
+
+    betas : which noises, among 0 (multiplicative), 1 (Poisson) and 2 (Gaussian)
+    noise : epsilon, ||N||_F / ||WH||_F before the maximum with 0
+
+    X may hold exact zeros, which the Itakura-Saito divergence refuses unless ``zeros="floor"``.
+
+    >>> data = synthetic((0, 1), shape=(30, 20), rank=3, random_state=0)
+    >>> data.X.shape, data.W.shape, data.H.shape
+    ((30, 20), (30, 3), (3, 20))
+    """
+    omega = as_betas(betas)
+    unknown = [beta for beta in omega if beta not in NOISES]
+    if unknown:
+        raise ValueError(f"betas={omega}: no noise is known for {unknown[0]:g}, only for {sorted(NOISES)}.")
+    m, n = (check_integer("shape", size, 1) for size in shape)
+    rank = check_integer("rank", rank, 1)
+    noise = check_number("noise", noise, 0.0)
+    # A stream of its own: a fit with the same seed would otherwise start from the very factors it looks for.
+    rng = RandomState(check_random_state(random_state).randint(2**31 - 1))
+    W, H = rng.uniform(size=(m, rank)), rng.uniform(size=(rank, n))
+    clean = W @ H
+    total = sum((_unit(NOISES[beta](clean, rng)) for beta in omega), np.zeros(clean.shape))
+    return Synthetic(np.maximum(0.0, clean + noise * np.linalg.norm(clean) * _unit(total)), W, H)
+
+
+def _unit(noise: Vector) -> Vector:
+    """noise / ||noise||_F, and nothing where there is none (a tiny Poisson draw may be all zeros)."""
+    norm = float(np.linalg.norm(noise))
+    return noise / norm if norm > 0 else noise
