@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -107,8 +108,31 @@ def _reference(X: Any, mean: float | None) -> Data:
     return ReferenceSparse.of(X, mean) if issparse(X) else ReferenceDense.of(X, mean)
 
 
-BACKENDS: dict[str, Callable[[Any, float | None], Data]] = {"numpy": _reference}
+def _native(X: Any, mean: float | None) -> Data:
+    from scipy.sparse import issparse
+
+    from drnmf.data.native import NativeDense, NativeSparse
+
+    return NativeSparse.of(X, mean) if issparse(X) else NativeDense.of(X, mean)
+
+
+BACKENDS: dict[str, Callable[[Any, float | None], Data]] = {"numpy": _reference, "native": _native}
 """Backend name -> constructor."""
+
+
+@cache
+def default_backend() -> str:
+    """The compiled core where it was built, else NumPy; said once in the log when it is NumPy.
+
+    >>> default_backend() in BACKENDS
+    True
+    """
+    try:
+        import drnmf._core  # noqa: F401
+    except ImportError as error:
+        logger.warning("The compiled core is not available (%s): NumPy is used, which is slower.", error)
+        return "numpy"
+    return "native"
 
 
 def wrap(X: Any, backend: str | None = None, mean: float | None = None) -> Data:
@@ -118,7 +142,7 @@ def wrap(X: Any, backend: str | None = None, mean: float | None = None) -> Data:
         DRNMF_BACKEND, else the compiled core where it was built, else NumPy.
     mean : the scale that floors refer to, where it is not X's own (new rows under an old model).
     """
-    name = backend or os.environ.get("DRNMF_BACKEND") or "numpy"
+    name = backend or os.environ.get("DRNMF_BACKEND") or default_backend()
     if name not in BACKENDS:
         raise ValueError(f"backend {name!r} is not known: use one of {sorted(BACKENDS)}.")
     return BACKENDS[name](X, mean)

@@ -1,0 +1,53 @@
+"""The compiled core (src/drnmf/_native)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+
+class Ask:
+    def __init__(
+        self,
+        betas: Sequence[float],
+        weights: Sequence[float],
+        parts: bool,
+        losses: bool,
+        zero: float,
+        floor: float,
+        ceiling: float,
+        squared_norm: float,
+        identity_limit: float,
+    ) -> None: ...
+
+def sweep_dense(
+    X: NDArray[Any],
+    left: NDArray[Any],
+    right: NDArray[Any],
+    ask: Ask,
+    N: NDArray[Any],
+    P: NDArray[Any],
+    totals: NDArray[Any],
+    /,
+) -> None: ...
+def sweep_sparse(
+    values: NDArray[Any],
+    starts: NDArray[Any],
+    indices: NDArray[Any],
+    m: int,
+    n: int,
+    left: NDArray[Any],
+    right: NDArray[Any],
+    ask: Ask,
+    N: NDArray[Any],
+    P: NDArray[Any],
+    totals: NDArray[Any],
+    /,
+) -> None: ...
+def moments(X: NDArray[Any], /) -> tuple[float, float, int]: ...
+def instruction_set() -> str: ...
+def supported_instruction_sets() -> list[str]: ...
+def get_num_threads() -> int: ...
+def set_num_threads(count: int, /) -> None: ...
+def default_num_threads() -> int: ...
+def vector_log(x: NDArray[Any], out: NDArray[Any], /) -> None: ...
+def vector_exp(x: NDArray[Any], out: NDArray[Any], /) -> None: ...

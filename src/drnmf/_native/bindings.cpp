@@ -1,0 +1,188 @@
+// The Python face of the core. Checks what could crash; shapes and dtypes are data/native.py's care.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <stdexcept>
+#include <vector>
+
+#include "dispatch.hpp"
+#include "pool.hpp"
+#include "sweep.hpp"
+
+namespace nb = nanobind;
+
+namespace drnmf {
+namespace {
+
+using Input = nb::ndarray<nb::ro, nb::device::cpu>;
+using Output = nb::ndarray<nb::c_contig, nb::device::cpu>;
+using Losses = nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+void require(bool condition, const char* message) {
+    if (!condition) throw std::invalid_argument(message);
+}
+
+template <class A>
+bool contiguous(const A& a) {
+    std::int64_t expected = 1;
+    for (std::size_t d = a.ndim(); d-- > 0;) {
+        if (a.shape(d) > 1 && a.stride(d) != expected) return false;
+        expected *= std::int64_t(a.shape(d));
+    }
+    return true;
+}
+
+Matrix dense_matrix(const Input& X) {
+    Matrix x{};
+    x.values = X.data();
+    x.row_stride = ptrdiff_t(X.stride(0));
+    x.column_stride = ptrdiff_t(X.stride(1));
+    // An axis of length one has no meaningful stride.
+    if (x.column_stride == 1 || X.shape(1) == 1) x.layout = Layout::rows;
+    else if (x.row_stride == 1 || X.shape(0) == 1) x.layout = Layout::columns;
+    else x.layout = Layout::strided;
+    return x;
+}
+
+Matrix compressed_matrix(const Input& values, const Input& starts, const Input& indices, std::size_t n) {
+    require(values.ndim() == 1 && starts.ndim() == 1 && indices.ndim() == 1, "sparse arrays must be flat");
+    require(contiguous(values) && contiguous(starts) && contiguous(indices), "sparse arrays must be contiguous");
+    require(starts.shape(0) == n + 1 && values.shape(0) == indices.shape(0), "sparse arrays have the wrong length");
+    bool wide = starts.dtype() == nb::dtype<std::int64_t>() && indices.dtype() == nb::dtype<std::int64_t>();
+    bool narrow = starts.dtype() == nb::dtype<std::int32_t>() && indices.dtype() == nb::dtype<std::int32_t>();
+    require(wide || narrow, "starts and indices must both be int32 or int64");
+    return {Layout::compressed, values.data(), 0, 0, starts.data(), indices.data(), wide};
+}
+
+// What every kind of sweep is asked for.
+struct Ask {
+    std::vector<double> betas, weights;
+    bool parts, losses;
+    double zero, floor, ceiling, squared_norm, identity_limit;
+};
+
+Request request(std::size_t m, std::size_t n, const Matrix& x, const Input& left, const Input& right, const Ask& ask,
+                const Output& N, const Output& P, const Losses& totals, nb::dlpack::dtype dtype) {
+    require(left.ndim() == 2 && right.ndim() == 2 && contiguous(left) && contiguous(right),
+            "factors must be C-contiguous, component-first");
+    require(left.shape(1) == m && right.shape(1) == n && left.shape(0) == right.shape(0) && left.shape(0) > 0,
+            "factors do not fit X");
+    require(left.dtype() == dtype && right.dtype() == dtype && N.dtype() == dtype && P.dtype() == dtype,
+            "X, factors and outputs must share one dtype");
+    require(m > 0 && n > 0, "X is empty");
+    require(!ask.betas.empty() && totals.shape(0) == ask.betas.size(), "one loss per beta is needed");
+    require(ask.weights.empty() || ask.weights.size() == ask.betas.size(), "one weight per beta is needed");
+    std::size_t slots = ask.parts ? (ask.weights.empty() ? ask.betas.size() : 1) : 0;
+    for (const Output* out : {&N, &P})
+        require(out->ndim() == 3 && out->shape(0) == slots && out->shape(1) == left.shape(0) && out->shape(2) == n,
+                "outputs have the wrong shape");
+    return {m, n, left.shape(0), x, left.data(), right.data(), ask.betas, ask.weights, ask.parts, ask.losses,
+            ask.zero, ask.floor, ask.ceiling, ask.squared_norm, ask.identity_limit, N.data(), P.data(), totals.data()};
+}
+
+void finish(bool done) {
+    if (!done) throw nb::python_error();  // set by the interrupt check
+}
+
+bool signal_arrived() {
+    nb::gil_scoped_acquire gil;
+    return PyErr_CheckSignals() != 0;
+}
+
+void sweep_dense(Input X, Input left, Input right, const Ask& ask, Output N, Output P, Losses totals) {
+    require(X.ndim() == 2, "X must have two axes");
+    Request q = request(X.shape(0), X.shape(1), dense_matrix(X), left, right, ask, N, P, totals, X.dtype());
+    bool single = X.dtype() == nb::dtype<float>();
+    require(single || X.dtype() == nb::dtype<double>(), "X must be float32 or float64");
+    bool done;
+    {
+        nb::gil_scoped_release release;
+        done = single ? dense_sweep<float>(q) : dense_sweep<double>(q);
+    }
+    finish(done);
+}
+
+void sweep_sparse(Input values, Input starts, Input indices, std::size_t m, std::size_t n, Input left, Input right,
+                  const Ask& ask, Output N, Output P, Losses totals) {
+    Matrix x = compressed_matrix(values, starts, indices, n);
+    Request q = request(m, n, x, left, right, ask, N, P, totals, values.dtype());
+    bool single = values.dtype() == nb::dtype<float>();
+    require(single || values.dtype() == nb::dtype<double>(), "X must be float32 or float64");
+    bool at_nonzeros = true;
+    for (double beta : q.betas) at_nonzeros = at_nonzeros && (beta == 1.0 || beta == 2.0);
+    bool done;
+    {
+        nb::gil_scoped_release release;
+        if (at_nonzeros) done = single ? sparse_sweep<float>(q) : sparse_sweep<double>(q);
+        else done = single ? dense_sweep<float>(q) : dense_sweep<double>(q);
+    }
+    finish(done);
+}
+
+// (sum, sum of squares, number of zeros) of X with one axis contiguous.
+nb::tuple moments_of(Input X) {
+    require(X.ndim() == 2, "X must have two axes");
+    std::size_t rows = X.shape(0), columns = X.shape(1);
+    std::int64_t stride = X.stride(0);
+    if (X.stride(1) != 1 && columns > 1) {
+        require(X.stride(0) == 1 || rows == 1, "one axis of X must be contiguous");
+        std::swap(rows, columns);
+        stride = X.stride(1);
+    }
+    Moments result;
+    bool single = X.dtype() == nb::dtype<float>();
+    require(single || X.dtype() == nb::dtype<double>(), "X must be float32 or float64");
+    {
+        nb::gil_scoped_release release;
+        result = single ? moments(static_cast<const float*>(X.data()), rows, columns, ptrdiff_t(stride))
+                        : moments(static_cast<const double*>(X.data()), rows, columns, ptrdiff_t(stride));
+    }
+    return nb::make_tuple(result.sum, result.squares, result.zeros);
+}
+
+template <class T>
+using Flat = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+template <class T>
+void vector_log(Flat<const T> x, Flat<T> out) {
+    require(x.shape(0) == out.shape(0), "x and out differ in length");
+    kernels<T>(instruction_set()).log(x.data(), out.data(), x.shape(0));
+}
+
+template <class T>
+void vector_exp(Flat<const T> x, Flat<T> out) {
+    require(x.shape(0) == out.shape(0), "x and out differ in length");
+    kernels<T>(instruction_set()).exp(x.data(), out.data(), x.shape(0));
+}
+
+}  // namespace
+}  // namespace drnmf
+
+// What threadpoolctl calls (see threads.py).
+extern "C" {
+__attribute__((visibility("default"))) int drnmf_get_num_threads() { return drnmf::num_threads(); }
+__attribute__((visibility("default"))) void drnmf_set_num_threads(int count) { drnmf::set_num_threads(count); }
+}
+
+NB_MODULE(_core, module) {
+    using namespace drnmf;
+    set_interrupt_check(signal_arrived);
+    nb::class_<Ask>(module, "Ask")
+        .def(nb::init<std::vector<double>, std::vector<double>, bool, bool, double, double, double, double, double>(),
+             nb::arg("betas"), nb::arg("weights"), nb::arg("parts"), nb::arg("losses"), nb::arg("zero"),
+             nb::arg("floor"), nb::arg("ceiling"), nb::arg("squared_norm"), nb::arg("identity_limit"));
+    module.def("sweep_dense", &sweep_dense);
+    module.def("sweep_sparse", &sweep_sparse);
+    module.def("moments", &moments_of);
+    module.def("instruction_set", [] { return std::string(instruction_set().name); });
+    module.def("supported_instruction_sets", &supported_instruction_sets);
+    module.def("get_num_threads", &num_threads);
+    module.def("set_num_threads", &set_num_threads);
+    module.def("default_num_threads", &default_num_threads);
+    module.def("vector_log", &vector_log<float>);
+    module.def("vector_log", &vector_log<double>);
+    module.def("vector_exp", &vector_exp<float>);
+    module.def("vector_exp", &vector_exp<double>);
+}

@@ -1,0 +1,224 @@
+// One block of a sweep over dense tiles: V of a tile, its terms, its products; V is never seen outside.
+#pragma once
+
+#include "gemm.hpp"
+#include "powers.hpp"
+#include "source.hpp"
+
+namespace drnmf::DRNMF_ISA_NAME {
+
+// A product W'Z of the sweep: which terms, and which output it belongs to.
+struct Product {
+    int z;  // -1: X itself
+    bool positive;
+    int slot;
+};
+
+struct Products {
+    Product item[6];
+    int count = 0;
+    void add(int z, bool positive, int slot) { item[count++] = {z, positive, slot}; }
+};
+
+// Products of beta 0, 1, 2. P_1 (column sums) and P_2 = (W'W)H need none.
+inline Products products(const Sweep& s) {
+    Products list;
+    if (s.mode == Mode::weighted) {
+        list.add(0, false, 0);
+        if ((s.mask & kIS) || s.powers) list.add(1, true, 0);
+    } else if (s.mode == Mode::separate) {
+        if (s.mask & kIS) list.add(0, false, s.slot[0]), list.add(1, true, s.slot[0]);
+        if (s.mask & kKL) list.add(2, false, s.slot[1]);
+        if (s.mask & kFro) list.add(s.mask & kIS ? 3 : -1, false, s.slot[2]);
+    }
+    return list;
+}
+
+inline size_t product_count(const Sweep& s) {
+    return size_t(products(s).count) + (s.mode == Mode::separate ? 2 * size_t(s.powers) : 0);
+}
+
+// Buffers of one thread, cut out of one allocation; everything starts on a cache line.
+template <class T>
+struct Scratch {
+    static constexpr size_t tile = size_t(kTileRows) * kTileColumns<T>;
+    T *V, *log_v, *X, *Z[4], *right, *sums;
+    int64_t* cursors;
+
+    Scratch(const Sweep& s, char* p) {
+        auto take = [&p](size_t count) {
+            T* at = reinterpret_cast<T*>(p);
+            p += count * sizeof(T);
+            return at;
+        };
+        V = take(tile), log_v = take(tile), X = take(tile);
+        for (T*& z : Z) z = take(tile);
+        right = take(s.panel * right_size(s));
+        sums = take(s.panel * product_count(s) * right_size(s));
+        cursors = reinterpret_cast<int64_t*>(p);
+    }
+    static size_t right_size(const Sweep& s) { return s.r * kTileColumns<T>; }
+    static size_t bytes(const Sweep& s) {
+        return sizeof(T) * (7 * tile + s.panel * (1 + product_count(s)) * right_size(s)) + 8 * kTileColumns<T>;
+    }
+};
+
+template <class T>
+struct DenseBlock {
+    static constexpr int TN = kTileColumns<T>, TM = kTileRows, L = kLanes<T>;
+    const Sweep& s;
+    Scratch<T> b;
+    Products list;
+    Terms<T> terms_of;
+    size_t all_products, right_size, first_tile, tiles, row_begin, row_end, chunk;
+    double* losses;
+    bool needs_model;
+
+    DenseBlock(const Sweep& sweep, size_t block, char* scratch, double* out)
+        : s(sweep), b(sweep, scratch), list(products(sweep)), losses(out) {
+        terms_of = choose_terms<T>(s.mask, s.mode, s.losses);
+        all_products = product_count(s);
+        right_size = Scratch<T>::right_size(s);
+        needs_model = (s.mask & (kIS | kKL)) || s.powers || s.losses;
+        size_t column_tiles = (s.n + TN - 1) / TN, row_tiles = (s.m + TM - 1) / TM;
+        chunk = block % s.chunks;
+        first_tile = block / s.chunks * s.panel;
+        tiles = least(s.panel, column_tiles - first_tile);
+        row_begin = row_tiles * chunk / s.chunks * TM;
+        row_end = least(row_tiles * (chunk + 1) / s.chunks * TM, s.m);
+    }
+
+    size_t columns(size_t j) const { return least(size_t(TN), s.n - (first_tile + j) * TN); }
+    int vectors(size_t j) const { return int((columns(j) + L - 1) / L); }
+    T* sums(size_t j, size_t product) const { return b.sums + (j * all_products + product) * right_size; }
+    Operand<T> left(size_t i, bool transposed) const {
+        const T* p = static_cast<const T*>(s.left) + i / TM * TM * s.r;  // r x TM
+        return transposed ? Operand<T>{p, TM, 1} : Operand<T>{p, 1, TM};
+    }
+    Operand<T> right(size_t j) const { return {b.right + j * right_size, TN, 1}; }
+
+    void run() {
+        pack_right();
+        memset(b.sums, 0, tiles * all_products * right_size * sizeof(T));
+        Source<T> source(s, b.X, b.cursors);
+        if (s.x.layout == Layout::rows) {
+            // Row pieces of the whole panel are read side by side, so that a cache line is fetched once.
+            for (size_t i = row_begin; i < row_end; i += TM)
+                for (size_t j = 0; j < tiles; ++j) {
+                    if (s.stopped(s.stop_context)) return;
+                    bool last = j + 1 == tiles;
+                    source.prefetch(last ? i + TM : i, first_tile + (last ? 0 : j + 1), row_end);
+                    tile(source, i, j);
+                }
+        } else {
+            for (size_t j = 0; j < tiles; ++j) {
+                source.start_columns(row_begin, (first_tile + j) * TN, columns(j));
+                for (size_t i = row_begin; i < row_end; i += TM) {
+                    if (s.stopped(s.stop_context)) return;
+                    source.prefetch(i + TM, first_tile + j, row_end);
+                    tile(source, i, j);
+                }
+            }
+        }
+        for (size_t j = 0; j < tiles; ++j) write(j);
+    }
+
+    // H of the panel, tile by tile, r x TN each; columns beyond n are zero.
+    void pack_right() {
+        const T* H = static_cast<const T*>(s.right);
+        for (size_t j = 0; j < tiles; ++j)
+            for (size_t k = 0; k < s.r; ++k) {
+                T* to = b.right + j * right_size + k * TN;
+                const T* from = H + k * s.n + (first_tile + j) * TN;
+                size_t count = columns(j);
+                memcpy(to, from, count * sizeof(T));
+                for (size_t c = count; c < size_t(TN); ++c) to[c] = T(0);
+            }
+    }
+
+    void tile(Source<T>& source, size_t i, size_t j) {
+        Tile<T> t;
+        t.rows = int(least(size_t(TM), row_end - i));
+        t.vectors = vectors(j);
+        t.V = b.V, t.log_v = b.log_v;
+        for (int z = 0; z < 4; ++z) t.Z[z] = b.Z[z];
+        source.tile(i, t.rows, (first_tile + j) * TN, columns(j), t.X, t.ldx);
+        if (needs_model) gemm<T>(t.rows, int(s.r), t.vectors, left(i, false), right(j), b.V, TN, false);
+        if (terms_of && needs_model) terms_of(s, t, losses);
+        if (s.powers) log_model(s, t);
+        if (s.losses)
+            for (int p = 0; p < s.powers; ++p) losses[3 + p] += power_loss(s, t, s.power[p].beta);
+        if (s.mode == Mode::weighted)
+            for (int p = 0; p < s.powers; ++p)
+                power_terms(s, t, s.power[p].beta, s.power[p].weight, p || s.mask, p || (s.mask & kIS));
+        for (int p = 0; p < list.count; ++p) accumulate(t, i, list.item[p].z, sums(j, size_t(p)));
+        if (s.mode == Mode::separate)
+            for (int p = 0; p < s.powers; ++p) {
+                power_terms(s, t, s.power[p].beta, 1.0, false, false);
+                accumulate(t, i, 0, sums(j, size_t(list.count + 2 * p)));
+                accumulate(t, i, 1, sums(j, size_t(list.count + 2 * p + 1)));
+            }
+    }
+
+    void accumulate(const Tile<T>& t, size_t i, int z, T* to) {
+        Operand<T> Z = z < 0 ? Operand<T>{t.X, t.ldx, 1} : Operand<T>{t.Z[z], TN, 1};
+        gemm<T>(int(s.r), t.rows, t.vectors, left(i, true), Z, to, TN, true);
+    }
+
+    T* output(void* base, int slot, size_t k, size_t j) const {
+        return static_cast<T*>(base) + ((chunk * s.slots + size_t(slot)) * s.r + k) * s.n + (first_tile + j) * TN;
+    }
+    void copy_out(void* base, int slot, size_t j, const T* from) {
+        for (size_t k = 0; k < s.r; ++k) memcpy(output(base, slot, k, j), from + k * TN, columns(j) * sizeof(T));
+    }
+
+    void write(size_t j) {
+        if (s.mode == Mode::none) return;
+        if (s.cross) losses[2] += inner_product(j);
+        T* known = sums(j, 0);  // P_1 and P_2 parts; borrowed once the first product is written
+        bool has_P = false;
+        for (size_t p = 0; p < all_products; ++p) {
+            bool power = p >= size_t(list.count);
+            bool positive = power ? (p - size_t(list.count)) % 2 : list.item[p].positive;
+            int slot = power ? s.power[(p - size_t(list.count)) / 2].slot : list.item[p].slot;
+            has_P |= positive && s.mode == Mode::weighted;
+            if (!positive || s.mode == Mode::separate) copy_out(positive ? s.P : s.N, slot, j, sums(j, p));
+        }
+        if (s.mode == Mode::weighted) {
+            if (has_P) known = sums(j, 1);
+            else memset(known, 0, right_size * sizeof(T));
+            add_known(j, known, s.mask & kKL, s.mask & kFro);
+            copy_out(s.P, 0, j, known);
+            return;
+        }
+        for (int beta = 1; beta <= 2; ++beta) {
+            if (!(s.mask & (1 << beta))) continue;
+            memset(known, 0, right_size * sizeof(T));
+            add_known(j, known, beta == 1, beta == 2);
+            copy_out(s.P, s.slot[beta], j, known);
+        }
+    }
+
+    // <H, N> over a tile, products and sums in float64; columns beyond n are zero in H.
+    double inner_product(size_t j) const {
+        Vec<double> total{};
+        const T *h = b.right + j * right_size, *n = sums(j, 0);
+        for (size_t k = 0; k < s.r; ++k)
+            for (int c = 0; c < vectors(j) * L; c += kLanes<double>)
+                total += load_double(h + k * TN + c) * load_double(n + k * TN + c);
+        return sum_lanes(total);
+    }
+
+    // P_1 = (1'W)' and P_2 = (W'W)H, already weighted, belong to no row in particular: the first chunk adds them.
+    void add_known(size_t j, T* to, bool kl, bool frobenius) {
+        if (chunk) return;
+        if (frobenius)
+            gemm<T>(int(s.r), int(s.r), vectors(j), {static_cast<const T*>(s.gram), ptrdiff_t(s.r), 1}, right(j), to,
+                    TN, true);
+        if (kl)
+            for (size_t k = 0; k < s.r; ++k)
+                for (int c = 0; c < TN; ++c) to[k * TN + size_t(c)] += T(s.column_sums[k]);
+    }
+};
+
+}  // namespace drnmf::DRNMF_ISA_NAME

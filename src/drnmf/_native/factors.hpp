@@ -1,0 +1,119 @@
+// Small work around a sweep: factors packed the way the kernels read them, Gram matrices, sums.
+#pragma once
+
+#include "kernels.hpp"
+#include "vmath.hpp"
+
+namespace drnmf::DRNMF_ISA_NAME {
+
+// Rows tile * kTileRows ... of W (component-first, r x m) as one r x kTileRows block; missing rows are zero.
+template <class T>
+inline void pack_left(const T* left, size_t m, size_t r, size_t tile, T* out) {
+    size_t begin = tile * kTileRows, rows = least(size_t(kTileRows), m - begin);
+    for (size_t k = 0; k < r; ++k) {
+        T* to = out + (tile * r + k) * kTileRows;
+        memcpy(to, left + k * m + begin, rows * sizeof(T));
+        for (size_t i = rows; i < size_t(kTileRows); ++i) to[i] = T(0);
+    }
+}
+
+// Items begin ... end of a component-first factor (r x length), item by item, padded with zeros to whole vectors.
+template <class T>
+inline void pack_items(const T* factor, size_t length, size_t r, size_t padded, size_t begin, size_t end, T* out) {
+    constexpr size_t step = 64;
+    for (size_t i = begin; i < end; i += step) {
+        size_t count = least(step, end - i);
+        transpose(factor + i, ptrdiff_t(length), int(r), int(count), out + i * padded, ptrdiff_t(padded));
+        for (size_t item = i; item < i + count; ++item)
+            for (size_t k = r; k < padded; ++k) out[item * padded + k] = T(0);
+    }
+}
+
+// Adds F F' and F 1 over columns begin ... end of a factor F (r x length), in float64; lower triangle only.
+template <class T, int Rows, int Columns>
+inline void gram_block(const T* a, const T* b, size_t length, size_t begin, size_t end, double* out, size_t r) {
+    constexpr size_t L = kLanes<double>;
+    Vec<double> sum[Rows][Columns] = {};
+    size_t i = begin;
+    for (; i + L <= end; i += L) {
+        Vec<double> y[Columns];
+        for (int l = 0; l < Columns; ++l) y[l] = load_double(b + size_t(l) * length + i);
+        for (int k = 0; k < Rows; ++k) {
+            Vec<double> x = load_double(a + size_t(k) * length + i);
+            for (int l = 0; l < Columns; ++l) sum[k][l] += x * y[l];
+        }
+    }
+    for (int k = 0; k < Rows; ++k)
+        for (int l = 0; l < Columns; ++l) {
+            double total = sum_lanes(sum[k][l]);
+            for (size_t at = i; at < end; ++at)
+                total += double(a[size_t(k) * length + at]) * double(b[size_t(l) * length + at]);
+            out[size_t(k) * r + size_t(l)] += total;
+        }
+}
+
+template <class T>
+inline void gram(const T* factor, size_t length, size_t r, size_t begin, size_t end, double* out, double* sums) {
+    constexpr size_t B = 3, slice = 2048;  // a slice of all components stays in cache
+    for (size_t start = begin; start < end; start += slice) {
+        size_t stop = least(start + slice, end);
+        for (size_t k = 0; k < r; ++k) {
+            Vec<double> sum{};
+            size_t i = start;
+            for (; i + kLanes<double> <= stop; i += kLanes<double>) sum += load_double(factor + k * length + i);
+            sums[k] += sum_lanes(sum);
+            for (; i < stop; ++i) sums[k] += double(factor[k * length + i]);
+        }
+        if (!out) continue;
+        for (size_t k = 0; k < r; k += B)
+            for (size_t l = 0; l <= k; l += B) {
+                const T *a = factor + k * length, *b = factor + l * length;
+                if (k + B <= r) {
+                    gram_block<T, B, B>(a, b, length, start, stop, out + k * r + l, r);
+                } else {
+                    for (size_t i = 0; i < r - k; ++i)
+                        for (size_t j = 0; j < least(B, r - l); ++j)
+                            gram_block<T, 1, 1>(a + i * length, b + j * length, length, start, stop,
+                                                out + (k + i) * r + l + j, r);
+                }
+            }
+    }
+}
+
+template <class T>
+inline void add(T* to, const T* from, size_t count) {
+    for (size_t i = 0; i < count; ++i) to[i] += from[i];
+}
+
+template <class T>
+inline Moments moments(const T* x, size_t count) {
+    constexpr size_t L = kLanes<double>;
+    Vec<double> sum{}, squares{};
+    size_t zeros = 0, i = 0;
+    for (; i + L <= count; i += L) {
+        Vec<double> v = load_double(x + i);
+        sum += v;
+        squares += v * v;
+    }
+    Moments out{sum_lanes(sum), sum_lanes(squares), 0};
+    for (; i < count; ++i) {
+        out.sum += double(x[i]);
+        out.squares += double(x[i]) * double(x[i]);
+    }
+    for (i = 0; i < count; ++i) zeros += x[i] == T(0);
+    out.zeros = zeros;
+    return out;
+}
+
+template <class T, Vec<T> (*function)(Vec<T>)>
+inline void apply(const T* x, T* out, size_t count) {
+    constexpr size_t L = kLanes<T>;
+    for (size_t i = 0; i < count; i += L) {
+        T buffer[L] = {};
+        memcpy(buffer, x + i, least(L, count - i) * sizeof(T));
+        store(buffer, function(load(buffer)));
+        memcpy(out + i, buffer, least(L, count - i) * sizeof(T));
+    }
+}
+
+}  // namespace drnmf::DRNMF_ISA_NAME

@@ -1,0 +1,116 @@
+// What the driver (sweep.cpp, compiled once) and the kernels (compiled once per instruction set) say to each other:
+// plain structs and function pointers.
+//
+// In a sweep for H: X is m x n, `left` is W (m x r) and is reduced over, `right` is H (r x n) and owns the outputs.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+namespace drnmf {
+
+constexpr int kTileRows = 32;       // rows of X in a tile
+constexpr int kTileRowBytes = 192;  // columns of X in a tile, in bytes: three cache lines
+
+enum class Layout : int { rows, columns, strided, compressed };  // where entries of X are neighbours
+enum class Mode : int { none, separate, weighted };              // which parts are wanted
+
+constexpr int kIS = 1, kKL = 2, kFro = 4;  // bits of `mask`
+
+struct Matrix {
+    Layout layout;
+    const void* values;
+    ptrdiff_t row_stride, column_stride;  // in entries (dense)
+    const void *starts, *indices;         // by column (compressed)
+    bool wide;                            // 64-bit starts and indices
+};
+
+// One general beta, and where its parts go.
+struct Power {
+    double beta, weight;
+    int slot;
+};
+
+struct Sweep {
+    size_t m, n, r;
+    Matrix x;
+    const void* left;   // packed, see pack_left
+    const void* right;  // r x n, component-first
+    int mask;
+    Mode mode;
+    bool losses, cross;  // cross: <H, N> of the first product instead of the third loss
+    double weight[3];    // of beta 0, 1, 2 (weighted)
+    int slot[3];       // of beta 0, 1, 2 (separate)
+    int powers;
+    const Power* power;
+    double zero, floor, ceiling;  // what a zero of X counts as; bounds of V and of its powers
+    const double* column_sums;    // 1'W (r), times weight[1] when weighted
+    const void* gram;             // W'W (r x r), working dtype, times weight[2] when weighted
+    // Outputs: (slots, r, n) each. With `chunks` > 1 they hold one partial result per chunk of rows.
+    void *N, *P;
+    size_t slots;
+    // The plan: a block is `panel` tiles of columns times one of `chunks` ranges of rows. It depends on the
+    // shapes alone, never on the number of threads.
+    size_t panel, chunks, blocks;
+    size_t loss_count;  // 3 + powers
+    bool (*stopped)(void*);
+    void* stop_context;
+};
+
+struct SparseSweep {
+    size_t m, n, r, padded;  // padded: r rounded up to whole vectors
+    Matrix x;
+    const void *left, *right;  // item-first: m x padded, n x padded
+    const void* right_by_component;
+    int mask;
+    Mode mode;
+    bool losses;
+    double weight[3];
+    int slot[3];
+    double floor, ceiling;
+    const double* column_sums;
+    const void* gram;
+    void *N, *P;
+    const size_t* bounds;  // columns of block b: bounds[b] to bounds[b + 1]
+    bool (*stopped)(void*);
+    void* stop_context;
+};
+
+// Sums a sparse sweep yields per block.
+enum SparseSum : int { kSumKL, kSumResidual, kSumModel, kSparseSums };
+
+struct Moments {
+    double sum, squares;
+    size_t zeros;
+};
+
+template <class T>
+struct Kernels {
+    size_t (*scratch)(const Sweep&);                             // bytes a thread needs
+    void (*dense)(const Sweep&, size_t block, char* scratch, double* losses);
+    void (*pack_left)(const T* left, size_t m, size_t r, size_t tile, T* out);
+    void (*gram)(const T* factor, size_t length, size_t r, size_t begin, size_t end, double* gram, double* sums);
+    size_t (*sparse_scratch)(const SparseSweep&);
+    void (*sparse)(const SparseSweep&, size_t block, char* scratch, double* sums);
+    void (*pack_items)(const T* factor, size_t length, size_t r, size_t padded, size_t begin, size_t end, T* out);
+    void (*add)(T* to, const T* from, size_t count);
+    Moments (*moments)(const T* x, size_t count);
+    void (*log)(const T* x, T* out, size_t count);
+    void (*exp)(const T* x, T* out, size_t count);
+    size_t lanes;
+};
+
+struct InstructionSet {
+    const char* name;
+    Kernels<float> f32;
+    Kernels<double> f64;
+};
+
+template <class T>
+const Kernels<T>& kernels(const InstructionSet& isa);
+template <>
+inline const Kernels<float>& kernels(const InstructionSet& isa) { return isa.f32; }
+template <>
+inline const Kernels<double>& kernels(const InstructionSet& isa) { return isa.f64; }
+
+}  // namespace drnmf

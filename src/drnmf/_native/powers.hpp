@@ -1,0 +1,74 @@
+// The same for any other beta: one log of v per entry, shared by all of them, and one exp per entry and beta.
+#pragma once
+
+#include "terms.hpp"
+
+namespace drnmf::DRNMF_ISA_NAME {
+
+template <class T>
+inline void log_model(const Sweep& s, const Tile<T>& t) {
+    constexpr int L = kLanes<T>, ld = kTileColumns<T>;
+    const Vec<T> floor = broadcast(T(s.floor));
+    for (int i = 0; i < t.rows; ++i)
+        for (int c = 0; c < t.vectors * L; c += L) {
+            Vec<T> v = larger<T>(load(t.V + i * ld + c), floor);
+            store(t.V + i * ld + c, v);
+            store(t.log_v + i * ld + c, log<T>(v));
+        }
+}
+
+// Z[0] = weight x v^(b-2), Z[1] = weight v^(b-1), or added to what is there.
+template <class T>
+inline void power_terms(const Sweep& s, const Tile<T>& t, double beta, double weight, bool add_N, bool add_P) {
+    constexpr int L = kLanes<T>, ld = kTileColumns<T>;
+    const Vec<T> ceiling = broadcast(T(s.ceiling)), zero = broadcast(T(s.zero));
+    const T power = T(beta - 2.0), w = T(weight);
+    for (int i = 0; i < t.rows; ++i)
+        for (int c = 0; c < t.vectors * L; c += L) {
+            int at = i * ld + c;
+            Vec<T> x = load(t.X + i * t.ldx + c), v = load(t.V + at);
+            x = x == T(0) ? zero : x;
+            Vec<T> p = exp<T>(load(t.log_v + at) * power);
+            Vec<T> n = w * smaller<T>(p * x, ceiling);
+            p = w * smaller<T>(p * v, ceiling);
+            store(t.Z[0] + at, add_N ? load(t.Z[0] + at) + n : n);
+            store(t.Z[1] + at, add_P ? load(t.Z[1] + at) + p : p);
+        }
+}
+
+// d_b = x^b [E(b) - E(b-1)], E(s) = expm1(s l)/s, l = log(v/x): continuous in beta, summed as its series in l near
+// l = 0 where both terms agree. For v well above x the factor v^b is taken out instead, against overflow:
+// d_b = v^b [E(-b) - (x/v) E(1-b)]. A zero of X costs v^b / b. Always in float64: the loss decides the weights.
+template <class T>
+inline double power_loss(const Sweep& s, const Tile<T>& t, double b) {
+    constexpr int L = kLanes<double>, ld = kTileColumns<T>;
+    using D = Vec<double>;
+    double series[7], up = b, down = b - 1.0, factorial = 2.0;
+    for (int k = 2; k <= 8; ++k) {
+        series[k - 2] = (up - down) / factorial;
+        up *= b, down *= b - 1.0, factorial *= k + 1;
+    }
+    const double radius = 1e-2 / (b > 1.0 ? b : 1.0);
+    D total{};
+    for (int i = 0; i < t.rows; ++i)
+        for (int c = 0; c < t.vectors * kLanes<T>; c += L) {
+            D x = load_double(t.X + i * t.ldx + c), v = load_double(t.V + i * ld + c);
+            x = x == 0.0 ? broadcast(s.zero) : x;
+            D x1 = x > 0.0 ? x : v, exponent, f;
+            D ratio = smaller<double>(v / x1, broadcast(1e300));
+            split<double>(ratio, exponent, f);
+            f = exponent == 0.0 ? (v - x1) / x1 : f;  // v - x is exact where the two are close
+            D l = Log<double>{exponent, f, small_log_gap<double>(f)}.value();
+            auto far = l > 1.0;
+            D s1 = far ? broadcast(-b) : broadcast(b), s2 = far ? broadcast(1.0 - b) : broadcast(b - 1.0);
+            D first = expm1<double>(s1 * l) / s1, second = expm1<double>(s2 * l) / s2;
+            second = far ? second * (x1 / v) : second;
+            D power = exp<double>(log<double>(far ? v : x1) * b);
+            D near_one = l * l * polynomial<double>(series, l);
+            D d = (l < radius) & (l > -radius) ? near_one : first - second;
+            total += x > 0.0 ? larger<double>(power * d, D{}) : power / b;
+        }
+    return sum_lanes(total);
+}
+
+}  // namespace drnmf::DRNMF_ISA_NAME

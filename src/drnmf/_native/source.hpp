@@ -1,0 +1,92 @@
+// Tiles of X, whatever its layout: rows side by side are used in place, anything else is copied into a small buffer
+// as rows. Columns beyond n hold the smallest model value, so that x = v there and they add nothing to a loss.
+#pragma once
+
+#include "terms.hpp"
+
+namespace drnmf::DRNMF_ISA_NAME {
+
+template <class T>
+struct Source {
+    static constexpr int TN = kTileColumns<T>;
+    const Sweep& s;
+    T* buffer;
+    int64_t* cursors;
+    const T* values;
+
+    Source(const Sweep& sweep, T* tile_buffer, int64_t* column_cursors)
+        : s(sweep), buffer(tile_buffer), cursors(column_cursors), values(static_cast<const T*>(sweep.x.values)) {}
+
+    int64_t start_of(size_t j) const {
+        return s.x.wide ? static_cast<const int64_t*>(s.x.starts)[j] : static_cast<const int32_t*>(s.x.starts)[j];
+    }
+    int64_t row_of(int64_t at) const {
+        return s.x.wide ? static_cast<const int64_t*>(s.x.indices)[at] : static_cast<const int32_t*>(s.x.indices)[at];
+    }
+
+    // Compressed columns are walked downwards: a cursor per column stands at its first entry not yet used.
+    void start_columns(size_t row, size_t column, size_t count) {
+        if (s.x.layout != Layout::compressed) return;
+        for (size_t c = 0; c < count; ++c) {
+            int64_t low = start_of(column + c), high = start_of(column + c + 1);
+            while (low < high) {
+                int64_t middle = (low + high) / 2;
+                if (row_of(middle) < int64_t(row)) low = middle + 1;
+                else high = middle;
+            }
+            cursors[c] = low;
+        }
+    }
+
+    void tile(size_t row, int rows, size_t column, size_t count, const T*& X, ptrdiff_t& ldx) {
+        const T* corner = values + ptrdiff_t(row) * s.x.row_stride + ptrdiff_t(column) * s.x.column_stride;
+        bool whole = count == size_t(TN);
+        if (s.x.layout == Layout::rows && whole) {
+            X = corner;
+            ldx = s.x.row_stride;
+            return;
+        }
+        X = buffer;
+        ldx = TN;
+        if (!whole)
+            for (int at = 0; at < rows * TN; ++at) buffer[at] = T(s.floor);
+        if (s.x.layout == Layout::columns) {
+            transpose(corner, s.x.column_stride, int(count), rows, buffer, TN);
+        } else if (s.x.layout == Layout::compressed) {
+            scatter(row, rows, column, count);
+        } else {
+            for (int i = 0; i < rows; ++i)
+                for (size_t c = 0; c < count; ++c)
+                    buffer[i * TN + int(c)] = corner[i * s.x.row_stride + ptrdiff_t(c) * s.x.column_stride];
+        }
+    }
+
+    void scatter(size_t row, int rows, size_t column, size_t count) {
+        for (int i = 0; i < rows; ++i) memset(buffer + i * TN, 0, count * sizeof(T));
+        int64_t end_row = int64_t(row) + rows;
+        for (size_t c = 0; c < count; ++c) {
+            int64_t at = cursors[c], end = start_of(column + c + 1);
+            for (; at < end && row_of(at) < end_row; ++at)
+                buffer[(row_of(at) - int64_t(row)) * TN + int64_t(c)] = values[at];
+            cursors[c] = at;
+        }
+    }
+
+    // Asks for a tile before its turn: row pieces are too short for the hardware to guess the next one.
+    void prefetch(size_t row, size_t column_tile, size_t row_end) const {
+        size_t column = column_tile * TN;
+        if (row >= row_end || column + TN > s.n || row + kTileRows > row_end) return;
+        constexpr int line = 64 / int(sizeof(T));
+        if (s.x.layout == Layout::rows) {
+            const T* p = values + ptrdiff_t(row) * s.x.row_stride + column;
+            for (int i = 0; i < kTileRows; ++i, p += s.x.row_stride)
+                for (int c = 0; c < TN; c += line) __builtin_prefetch(p + c);
+        } else if (s.x.layout == Layout::columns) {
+            const T* p = values + ptrdiff_t(column) * s.x.column_stride + row;
+            for (int c = 0; c < TN; ++c, p += s.x.column_stride)
+                for (int i = 0; i < kTileRows; i += line) __builtin_prefetch(p + i);
+        }
+    }
+};
+
+}  // namespace drnmf::DRNMF_ISA_NAME

@@ -1,0 +1,304 @@
+#include "sweep.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <new>
+#include <numeric>
+
+#include "dispatch.hpp"
+#include "pool.hpp"
+
+namespace drnmf {
+namespace {
+
+constexpr std::size_t kBlocks = 32;            // enough to keep many threads busy, whatever their number
+constexpr std::size_t kPanelBytes = 384 << 10; // factors and sums of a panel stay in the second cache level
+constexpr std::size_t kSmall = 1 << 15;        // entries below which waking a thread costs more than it brings
+
+template <class T>
+struct Aligned {
+    static constexpr std::align_val_t alignment{64};
+    T* p;
+    explicit Aligned(std::size_t count) : p(static_cast<T*>(::operator new[](count * sizeof(T) + 64, alignment))) {}
+    ~Aligned() { ::operator delete[](p, alignment); }
+    Aligned(const Aligned&) = delete;
+    Aligned& operator=(const Aligned&) = delete;
+};
+
+// Every block on its own thread's turn, or all on this one when there is little to do.
+bool run(bool small, std::size_t blocks, const std::function<void(std::size_t, char*)>& task) {
+    if (!small) return run_blocks(blocks, 0, task);
+    for (std::size_t b = 0; b < blocks; ++b) task(b, nullptr);
+    return true;
+}
+
+struct Gram {
+    std::vector<double> products, sums;  // F F' (r x r) and F 1 (r)
+};
+
+// Over a fixed number of slices, added in order.
+template <class T>
+Gram gram_of(const T* factor, std::size_t length, std::size_t r, bool products) {
+    const Kernels<T>& k = kernels<T>(instruction_set());
+    std::size_t slices = std::clamp<std::size_t>(length / 4096, 1, kBlocks), size = products ? r * r : 0;
+    std::vector<double> partial(slices * (size + r), 0.0);
+    run(length * r < kSmall, slices, [&](std::size_t b, char*) {
+        double* at = partial.data() + b * (size + r);
+        k.gram(factor, length, r, length * b / slices, length * (b + 1) / slices, products ? at : nullptr, at + size);
+    });
+    Gram out{std::vector<double>(size, 0.0), std::vector<double>(r, 0.0)};
+    for (std::size_t b = 0; b < slices; ++b) {
+        const double* at = partial.data() + b * (size + r);
+        for (std::size_t i = 0; i < size; ++i) out.products[i] += at[i];
+        for (std::size_t i = 0; i < r; ++i) out.sums[i] += at[size + i];
+    }
+    for (std::size_t i = 0; products && i < r; ++i)
+        for (std::size_t j = i + 1; j < r; ++j) out.products[i * r + j] = out.products[j * r + i];
+    return out;
+}
+
+// W'W in the working dtype, rows `stride` apart, weighted.
+template <class T>
+std::vector<T> weighted_gram(const std::vector<double>& gram, std::size_t r, std::size_t stride, double weight) {
+    std::vector<T> out(r * stride, T(0));
+    for (std::size_t i = 0; i < (gram.empty() ? 0 : r); ++i)
+        for (std::size_t j = 0; j < r; ++j) out[i * stride + j] = T(weight * gram[i * r + j]);
+    return out;
+}
+
+int mask_of(const std::vector<double>& betas) {
+    int mask = 0;
+    for (double beta : betas)
+        for (int b = 0; b <= 2; ++b)
+            if (beta == double(b)) mask |= 1 << b;
+    return mask;
+}
+
+template <class S>
+void name_parts(const Request& q, S& s) {
+    s.m = q.m, s.n = q.n, s.r = q.r;
+    s.x = q.x;
+    s.mask = mask_of(q.betas);
+    s.mode = !q.parts ? Mode::none : q.weights.empty() ? Mode::separate : Mode::weighted;
+    for (std::size_t i = 0; i < q.betas.size(); ++i)
+        for (int b = 0; b <= 2; ++b)
+            if (q.betas[i] == double(b)) {
+                s.slot[b] = int(i);
+                s.weight[b] = q.weights.empty() ? 1.0 : q.weights[i];
+            }
+    s.losses = q.losses;
+    s.floor = q.floor, s.ceiling = q.ceiling;
+    s.stopped = stopped;
+    s.stop_context = nullptr;
+}
+
+// 1/2 (||X||^2 - 2 <H, N> + <W'W, HH'>), or a negative number where that has lost its digits.
+template <class T>
+double frobenius_identity(const Request& q, const Gram& left, double cross) {
+    Gram right = gram_of(static_cast<const T*>(q.right), q.n, q.r, true);
+    double model = std::inner_product(left.products.begin(), left.products.end(), right.products.begin(), 0.0);
+    double loss = 0.5 * (q.squared_norm - 2.0 * cross + model);
+    return loss > q.identity_limit * q.squared_norm ? loss : -1.0;
+}
+
+// Shapes alone decide the blocks. Panels of columns own their outputs; where there are too few of them, rows are
+// cut as well and the partial results added in order.
+void plan(Sweep& s, std::size_t item_size, std::size_t products) {
+    std::size_t width = kTileRowBytes / item_size, column_tiles = (s.n + width - 1) / width;
+    std::size_t row_tiles = (s.m + kTileRows - 1) / kTileRows;
+    std::size_t fits = std::max<std::size_t>(1, kPanelBytes / ((products + 1) * s.r * kTileRowBytes));
+    s.panel = std::clamp<std::size_t>(column_tiles / kBlocks, 1, std::min<std::size_t>(fits, 16));
+    std::size_t panels = (column_tiles + s.panel - 1) / s.panel;
+    s.chunks = panels >= kBlocks / 2 ? 1 : std::clamp<std::size_t>(row_tiles / 8, 1, kBlocks / panels);
+    s.blocks = panels * s.chunks;
+}
+
+template <class T>
+bool add_chunks(const Sweep& s, const T* partial, T* out) {
+    const Kernels<T>& k = kernels<T>(instruction_set());
+    std::size_t size = s.slots * s.r * s.n, slices = std::clamp<std::size_t>(size / 4096, 1, kBlocks);
+    return run(size * s.chunks < kSmall, slices, [&](std::size_t b, char*) {
+        std::size_t begin = size * b / slices, count = size * (b + 1) / slices - begin;
+        std::copy_n(partial + begin, count, out + begin);
+        for (std::size_t c = 1; c < s.chunks; ++c) k.add(out + begin, partial + c * size + begin, count);
+    });
+}
+
+}  // namespace
+
+template <class T>
+bool dense_sweep(const Request& q) {
+    const Kernels<T>& k = kernels<T>(instruction_set());
+    Sweep s{};
+    name_parts(q, s);
+    std::vector<Power> powers;
+    for (std::size_t i = 0; i < q.betas.size(); ++i)
+        if (!(mask_of({q.betas[i]}))) powers.push_back({q.betas[i], q.weights.empty() ? 1.0 : q.weights[i], int(i)});
+    s.powers = int(powers.size());
+    s.power = powers.data();
+    s.zero = q.zero;
+    s.slots = q.parts ? (q.weights.empty() ? q.betas.size() : 1) : 0;
+    s.loss_count = 3 + powers.size();
+    bool identity = s.mask == kFro && powers.empty() && q.parts && q.losses && q.weights.empty();
+    if (identity) {
+        s.losses = false;
+        s.cross = true;
+    }
+
+    std::size_t row_tiles = (q.m + kTileRows - 1) / kTileRows;
+    Aligned<T> left(row_tiles * kTileRows * q.r);
+    const T* factor = static_cast<const T*>(q.left);
+    bool ok = run(q.m * q.r < kSmall, row_tiles,
+                  [&](std::size_t b, char*) { k.pack_left(factor, q.m, q.r, b, left.p); });
+    s.left = left.p;
+    s.right = q.right;
+    Gram gram;
+    if (s.mask & (kKL | kFro)) gram = gram_of(factor, q.m, q.r, s.mask & kFro);
+    std::vector<T> gram_T = weighted_gram<T>(gram.products, q.r, q.r, s.weight[2]);
+    std::vector<double> column_sums = gram.sums;
+    for (double& sum : column_sums) sum *= s.weight[1];
+    s.gram = gram_T.data();
+    s.column_sums = column_sums.data();
+
+    plan(s, sizeof(T), s.mode == Mode::weighted ? 2 : 2 * q.betas.size());
+    std::size_t size = s.slots * q.r * q.n;
+    bool partial = s.chunks > 1 && q.parts;
+    Aligned<T> parts(partial ? 2 * s.chunks * size : 1);
+    s.N = partial ? parts.p : q.N;
+    s.P = partial ? parts.p + s.chunks * size : q.P;
+    std::vector<double> losses(s.blocks * s.loss_count, 0.0);
+    ok = ok && run_blocks(s.blocks, k.scratch(s), [&](std::size_t b, char* memory) {
+        k.dense(s, b, memory, losses.data() + b * s.loss_count);
+    });
+    if (!ok) return false;
+    if (partial) {
+        const T* N = parts.p;
+        ok = add_chunks(s, N, static_cast<T*>(q.N)) && add_chunks(s, N + s.chunks * size, static_cast<T*>(q.P));
+    }
+    if (!q.losses) return ok;
+    if (identity) {
+        double cross = 0.0;
+        for (std::size_t b = 0; b < s.blocks; ++b) cross += losses[b * s.loss_count + 2];
+        q.totals[0] = frobenius_identity<T>(q, gram, cross);
+        if (q.totals[0] >= 0.0) return ok;
+        Request direct = q;
+        direct.parts = false;
+        return ok && dense_sweep<T>(direct);
+    }
+    std::size_t power = 3;
+    for (std::size_t i = 0; i < q.betas.size(); ++i) {
+        int bit = mask_of({q.betas[i]});
+        std::size_t at = bit ? std::size_t(bit >> 1) : power++;
+        double total = 0.0;
+        for (std::size_t b = 0; b < s.blocks; ++b) total += losses[b * s.loss_count + at];
+        q.totals[i] = total;
+    }
+    return ok;
+}
+
+namespace {
+
+template <class Index>
+std::vector<std::size_t> cut_columns(const Index* starts, std::size_t n, std::size_t m) {
+    // Equal shares of non-zeros and columns; cuts depend on X alone.
+    std::size_t nnz = std::size_t(starts[n]), work = nnz + n;
+    (void)m;
+    std::size_t blocks = std::clamp<std::size_t>(work / 4096, 1, 4 * kBlocks);
+    std::vector<std::size_t> bounds = {0};
+    for (std::size_t b = 1, j = 0; b < blocks; ++b) {
+        while (j < n && std::size_t(starts[j]) + j < work * b / blocks) ++j;
+        bounds.push_back(j);
+    }
+    bounds.push_back(n);
+    return bounds;
+}
+
+template <class T>
+bool pack_items(const T* factor, std::size_t length, std::size_t r, std::size_t padded, T* out) {
+    const Kernels<T>& k = kernels<T>(instruction_set());
+    std::size_t slices = std::clamp<std::size_t>(length / 1024, 1, kBlocks);
+    return run(length * r < kSmall, slices, [&](std::size_t b, char*) {
+        k.pack_items(factor, length, r, padded, length * b / slices, length * (b + 1) / slices, out);
+    });
+}
+
+}  // namespace
+
+template <class T>
+bool sparse_sweep(const Request& q) {
+    const Kernels<T>& k = kernels<T>(instruction_set());
+    SparseSweep s{};
+    name_parts(q, s);
+    s.padded = (q.r + k.lanes - 1) / k.lanes * k.lanes;
+    Aligned<T> left(q.m * s.padded), right(q.n * s.padded);
+    const T *W = static_cast<const T*>(q.left), *H = static_cast<const T*>(q.right);
+    bool ok = pack_items(W, q.m, q.r, s.padded, left.p) && pack_items(H, q.n, q.r, s.padded, right.p);
+    s.left = left.p, s.right = right.p, s.right_by_component = q.right;
+    Gram gram = gram_of(W, q.m, q.r, s.mask & kFro);
+    std::vector<T> gram_T = weighted_gram<T>(gram.products, q.r, s.padded, s.weight[2]);
+    std::vector<double> column_sums = gram.sums;
+    for (double& sum : column_sums) sum *= s.weight[1];
+    s.gram = gram_T.data();
+    s.column_sums = column_sums.data();
+    s.N = q.N, s.P = q.P;
+    std::vector<std::size_t> bounds = q.x.wide
+                                          ? cut_columns(static_cast<const std::int64_t*>(q.x.starts), q.n, q.m)
+                                          : cut_columns(static_cast<const std::int32_t*>(q.x.starts), q.n, q.m);
+    s.bounds = bounds.data();
+    std::size_t blocks = bounds.size() - 1;
+    std::vector<double> sums(blocks * kSparseSums, 0.0);
+    ok = ok && run_blocks(blocks, k.sparse_scratch(s), [&](std::size_t b, char* memory) {
+        k.sparse(s, b, memory, sums.data() + b * kSparseSums);
+    });
+    if (!ok || !q.losses) return ok;
+    double total[kSparseSums] = {};
+    for (std::size_t b = 0; b < blocks; ++b)
+        for (int i = 0; i < kSparseSums; ++i) total[i] += sums[b * kSparseSums + std::size_t(i)];
+    Gram other = gram_of(H, q.n, q.r, s.mask & kFro);
+    for (std::size_t i = 0; i < q.betas.size(); ++i) {
+        if (q.betas[i] == 1.0) {
+            // sum over non-zeros of x log(x/v) - x, plus (1'W)(H1)
+            double model = std::inner_product(gram.sums.begin(), gram.sums.end(), other.sums.begin(), 0.0);
+            q.totals[i] = std::max(total[kSumKL] + model, 0.0);
+        } else {
+            // The identity of the Frobenius loss, split at the support of X: (x - v)^2 on it, v^2 off it.
+            double model = std::inner_product(gram.products.begin(), gram.products.end(), other.products.begin(), 0.0);
+            q.totals[i] = 0.5 * (total[kSumResidual] + std::max(model - total[kSumModel], 0.0));
+        }
+    }
+    return ok;
+}
+
+template <class T>
+Moments moments(const T* x, std::size_t rows, std::size_t columns, std::ptrdiff_t stride) {
+    const Kernels<T>& k = kernels<T>(instruction_set());
+    std::size_t slices = std::min<std::size_t>(rows, kBlocks);
+    std::vector<Moments> partial(slices, Moments{0.0, 0.0, 0});
+    run(rows * columns < kSmall, slices, [&](std::size_t b, char*) {
+        for (std::size_t i = rows * b / slices; i < rows * (b + 1) / slices; ++i)
+            for (std::size_t at = 0; at < columns; at += 4096) {
+                Moments piece = k.moments(x + std::ptrdiff_t(i) * stride + std::ptrdiff_t(at),
+                                          std::min<std::size_t>(4096, columns - at));
+                partial[b].sum += piece.sum;
+                partial[b].squares += piece.squares;
+                partial[b].zeros += piece.zeros;
+            }
+    });
+    Moments all{0.0, 0.0, 0};
+    for (const Moments& piece : partial) {
+        all.sum += piece.sum;
+        all.squares += piece.squares;
+        all.zeros += piece.zeros;
+    }
+    return all;
+}
+
+template bool dense_sweep<float>(const Request&);
+template bool dense_sweep<double>(const Request&);
+template bool sparse_sweep<float>(const Request&);
+template bool sparse_sweep<double>(const Request&);
+template Moments moments<float>(const float*, std::size_t, std::size_t, std::ptrdiff_t);
+template Moments moments<double>(const double*, std::size_t, std::size_t, std::ptrdiff_t);
+
+}  // namespace drnmf

@@ -1,0 +1,145 @@
+// log, exp and expm1 of a vector. Polynomials are Chebyshev interpolants; the measured errors stand in
+// docs/performance.md and are held by tests/data/test_vmath.py.
+#pragma once
+
+#include "simd.hpp"
+
+namespace drnmf::DRNMF_ISA_NAME {
+
+template <class T>
+struct Float;
+template <>
+struct Float<float> {
+    static constexpr int mantissa = 23;
+    static constexpr int32_t sqrt_half = 0x3f3504f3;  // bits of sqrt(1/2)
+    static constexpr int32_t bias = 127;
+    static constexpr float round = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
+    static constexpr float ln2 = 0.6931471806f, ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;
+    static constexpr float log2e = 1.442695041f;
+    static constexpr float lowest_power = -87.0f, highest_power = 88.0f;
+};
+template <>
+struct Float<double> {
+    static constexpr int mantissa = 52;
+    static constexpr int64_t sqrt_half = 0x3fe6a09e667f3bcd;
+    static constexpr int64_t bias = 1023;
+    static constexpr double round = 6755399441055744.0;  // 1.5 * 2^52
+    static constexpr double ln2 = 0.69314718055994530942;
+    static constexpr double ln2_high = 6.93147180369123816490e-01, ln2_low = 1.90821492927058770002e-10;
+    static constexpr double log2e = 1.44269504088896340736;
+    static constexpr double lowest_power = -708.0, highest_power = 709.0;
+};
+
+// Horner's rule, constant term first.
+template <class T, int n>
+DRNMF_INLINE Vec<T> polynomial(const T (&c)[n], Vec<T> x) {
+    Vec<T> p = broadcast(c[n - 1]);
+#pragma GCC unroll 16
+    for (int k = n - 2; k >= 0; --k) p = p * x + c[k];
+    return p;
+}
+
+// log(y) = exponent ln 2 + f - g with y = 2^exponent (1 + f), |f| < 0.42 and g = f - log(1 + f) >= 0.
+// Losses want the three pieces: where y is near one the exponent is 0 and y - 1 - log(y) is g, without a
+// cancellation. y = 0 gives a large negative finite value.
+template <class T>
+struct Log {
+    Vec<T> exponent, f, g;
+    DRNMF_INLINE Vec<T> value() const {
+        using F = Float<T>;
+        return exponent * F::ln2_high + ((exponent * F::ln2_low - g) + f);
+    }
+};
+
+template <class T>
+DRNMF_INLINE Vec<T> small_log_gap(Vec<T> f) {
+    if constexpr (sizeof(T) == 4) {
+        constexpr float c[] = {0.4999999765f, -0.3333333003f, 0.2500078124f, -0.2000123446f, 0.1662664563f,
+                               -0.1420485595f, 0.1312755565f, -0.1272267279f, 0.07673641502f};
+        return f * f * polynomial<T>(c, f);
+    } else {
+        // log(1 + f) = 2 atanh(s), s = f / (2 + f), so g = s (f - z R(z)) with z = s^2.
+        constexpr double c[] = {0.6666666666666669693, 0.3999999999989931068, 0.2857142862606338036,
+                                0.2222221112044929849, 0.1818289017031397021, 0.1533168686863842825,
+                                0.1461687891902982079};
+        Vec<T> s = f / (f + T(2)), z = s * s;
+        return s * (f - z * polynomial<T>(c, z));
+    }
+}
+
+// The exponent and f alone.
+template <class T>
+DRNMF_INLINE void split(Vec<T> y, Vec<T>& exponent, Vec<T>& f) {
+    using F = Float<T>;
+    using U = IntVec<T>;
+    U from = bits<U>(y) - F::sqrt_half;
+    U high;
+    if constexpr (sizeof(T) == 4) {
+        high = from & ~((int32_t(1) << F::mantissa) - 1);
+        exponent = __builtin_convertvector(from >> F::mantissa, Vec<T>);
+    } else {
+        // No conversion of 64-bit integers before AVX-512: the exponent plus its bias is written into the
+        // mantissa of 2^52 instead.
+        high = from & ~((int64_t(1) << F::mantissa) - 1);
+        typedef uint64_t Unsigned __attribute__((vector_size(kVectorBytes)));
+        Unsigned biased = Unsigned(from + (F::bias << F::mantissa)) >> F::mantissa;
+        exponent = bits<Vec<T>>(biased | uint64_t(0x4330000000000000)) - T(4503599627370496.0 + F::bias);
+    }
+    f = bits<Vec<T>>(bits<U>(y) - high) - T(1);
+}
+
+template <class T>
+DRNMF_INLINE Log<T> log_pieces(Vec<T> y) {
+    Vec<T> exponent, f;
+    split<T>(y, exponent, f);
+    return {exponent, f, small_log_gap<T>(f)};
+}
+
+template <class T>
+DRNMF_INLINE Vec<T> log(Vec<T> y) {
+    return log_pieces<T>(y).value();
+}
+
+// exp(x) = scale (1 + p): scale = 2^n and p = expm1 of the rest, |rest| <= ln(2) / 2. Saturates, never inf.
+template <class T>
+struct Exp {
+    Vec<T> scale, p;
+};
+
+template <class T>
+DRNMF_INLINE Exp<T> exp_pieces(Vec<T> x) {
+    using F = Float<T>;
+    using U = IntVec<T>;
+    x = smaller<T>(larger<T>(x, broadcast(F::lowest_power)), broadcast(F::highest_power));
+    Vec<T> shifted = x * F::log2e + F::round;
+    Vec<T> n = shifted - F::round;
+    Vec<T> rest = (x - n * F::ln2_high) - n * F::ln2_low;
+    Vec<T> scale = bits<Vec<T>>((bits<U>(shifted) + F::bias) << F::mantissa);
+    Vec<T> tail;
+    if constexpr (sizeof(T) == 4) {
+        constexpr float c[] = {0.50000000134658092f, 0.166666666816232314f, 0.04166646492528590541f,
+                               0.008333310925480900835f, 0.001393364999630925043f, 0.0001989099082467365385f};
+        tail = polynomial<T>(c, rest);
+    } else {
+        constexpr double c[] = {0.5, 0.1666666666666667099, 0.04166666666666666975, 0.008333333333326135126,
+                                0.00138888888888837483, 0.0001984126987482062527, 0.00002480158732554774122,
+                                2.755725540020642443e-6, 2.755727364311029533e-7, 2.510521700472074516e-8,
+                                2.091468696808687723e-9};
+        tail = polynomial<T>(c, rest);
+    }
+    return {scale, rest * rest * tail + rest};
+}
+
+template <class T>
+DRNMF_INLINE Vec<T> exp(Vec<T> x) {
+    Exp<T> e = exp_pieces<T>(x);
+    return e.scale * e.p + e.scale;
+}
+
+template <class T>
+DRNMF_INLINE Vec<T> expm1(Vec<T> x) {
+    Exp<T> e = exp_pieces<T>(x);
+    return e.scale * e.p + (e.scale - T(1));
+}
+
+}  // namespace drnmf::DRNMF_ISA_NAME

@@ -1,0 +1,165 @@
+"""The compiled core behind the seam: one fused pass over X, dense or sparse, on all threads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from drnmf import _core
+from drnmf.data import pool
+from drnmf.data.base import Sweep
+from drnmf.numerics import IDENTITY_LIMIT, Array, Vector, model_floor, power_ceiling, zero_floor
+
+pool.register()
+
+
+def _plan(mix: Vector) -> tuple[bool, list[float]]:
+    """What the core can do in one pass: (parts wanted?, weights); no weights means every part on its own."""
+    q, p = mix.shape
+    if q == 1 and p > 1:
+        return True, [float(weight) for weight in mix[0]]
+    return q > 0, []
+
+
+def _combine(mix: Vector, parts: Array) -> Array:
+    """Rows of `mix` applied to separate parts, where the mix is neither the identity nor one row."""
+    if mix.shape[0] == mix.shape[1] and np.array_equal(mix, np.eye(len(mix))):
+        return parts
+    return np.tensordot(mix.astype(parts.dtype), parts, axes=1)
+
+
+def _sweep(data: Any, W: Array, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool) -> Sweep:
+    """Arguments made ready, outputs allocated, one pass of the core, the mix applied where it was not inside."""
+    (m, n), r, dtype = data.shape, H.shape[0], data.dtype
+    if W.shape != (m, r) or H.shape != (r, n):
+        raise ValueError(f"W {W.shape} and H {H.shape} do not fit X {data.shape}.")
+    if mix.ndim != 2 or mix.shape[1] != len(betas):
+        raise ValueError(f"mix has shape {mix.shape}: it needs one column for each of {len(betas)} betas.")
+    parts, weights = _plan(mix)
+    slots = 0 if not parts else 1 if weights else len(betas)
+    N, P = np.empty((slots, r, n), dtype), np.empty((slots, r, n), dtype)
+    totals = np.full(len(betas), np.nan)
+    ask = _core.Ask(
+        betas=[float(beta) for beta in betas],
+        weights=weights,
+        parts=parts,
+        losses=losses,
+        zero=zero_floor(data.mean) if 0.0 in betas and data.zeros else 0.0,
+        floor=model_floor(dtype),
+        ceiling=power_ceiling(dtype),
+        squared_norm=data.squared_norm,
+        identity_limit=IDENTITY_LIMIT,
+    )
+    if parts or losses:
+        data.run(np.ascontiguousarray(W.T, dtype), np.ascontiguousarray(H, dtype), ask, N, P, totals)
+    if parts and not weights:
+        N, P = _combine(mix, N), _combine(mix, P)
+    return Sweep(totals, N, P)
+
+
+@dataclass(frozen=True)
+class NativeDense:
+    """Dense X in any order, never copied; T is a view."""
+
+    X: Array
+    mean: float
+    squared_norm: float
+    zeros: int
+
+    @classmethod
+    def of(cls, X: Array, mean: float | None = None) -> NativeDense:
+        if 1 in X.shape or X.itemsize in X.strides:
+            total, squared_norm, zeros = _core.moments(X)
+        else:
+            total, zeros = float(X.sum(dtype=np.float64)), X.size - np.count_nonzero(X)
+            squared_norm = sum(float(np.square(row, dtype=np.float64).sum()) for row in X)
+        return cls(X, total / X.size if mean is None else mean, squared_norm, int(zeros))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.X.shape[0], self.X.shape[1]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.X.dtype
+
+    @cached_property
+    def T(self) -> NativeDense:
+        return NativeDense(self.X.T, self.mean, self.squared_norm, self.zeros)
+
+    def column(self, j: int) -> Vector:
+        return np.asarray(self.X[:, j], dtype=np.float64)
+
+    def dot(self, B: Array) -> Array:
+        return self.X @ B
+
+    def squared_norms(self) -> Vector:
+        return np.einsum("ij,ij->j", self.X, self.X, dtype=np.float64)
+
+    def sweep(self, W: Array, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool = True) -> Sweep:
+        return _sweep(self, W, H, betas, mix, losses)
+
+    def run(self, left: Array, right: Array, ask: _core.Ask, N: Array, P: Array, totals: Vector) -> None:
+        _core.sweep_dense(self.X, left, right, ask, N, P, totals)
+
+
+@dataclass(frozen=True)
+class NativeSparse:
+    """Sparse X by columns and by rows, both built once.
+
+    Omega within {1, 2} costs O(nnz r); any other beta runs over dense tiles filled inside the core.
+    """
+
+    by_column: Any  # X, CSC
+    by_row: Any  # X transposed, CSC
+    mean: float
+    squared_norm: float
+
+    @classmethod
+    def of(cls, X: Any, mean: float | None = None) -> NativeSparse:
+        # A copy of indices and values in canonical form: the caller's matrix may hold unsorted or repeated
+        # entries and stored zeros, and is not ours to change.
+        rows = sp.csr_array(X, copy=True)
+        rows.sum_duplicates()
+        rows.eliminate_zeros()
+        own = float(rows.data.sum(dtype=np.float64)) / (rows.shape[0] * rows.shape[1]) if mean is None else mean
+        squared_norm = float(np.square(rows.data, dtype=np.float64).sum())
+        return cls(sp.csc_array(rows), sp.csc_array(rows.T), own, squared_norm)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.by_column.shape[0], self.by_column.shape[1]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.by_column.dtype
+
+    @property
+    def zeros(self) -> int:
+        return self.shape[0] * self.shape[1] - int(self.by_column.nnz)
+
+    @cached_property
+    def T(self) -> NativeSparse:
+        return NativeSparse(self.by_row, self.by_column, self.mean, self.squared_norm)
+
+    def column(self, j: int) -> Vector:
+        return np.asarray(self.by_column[:, [j]].toarray()[:, 0], dtype=np.float64)
+
+    def dot(self, B: Array) -> Array:
+        return self.by_row.T @ B
+
+    def squared_norms(self) -> Vector:
+        X = self.by_column
+        squares = sp.csc_array((np.square(X.data, dtype=np.float64), X.indices, X.indptr), self.shape)
+        return np.asarray(squares.sum(axis=0), dtype=np.float64).ravel()
+
+    def sweep(self, W: Array, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool = True) -> Sweep:
+        return _sweep(self, W, H, betas, mix, losses)
+
+    def run(self, left: Array, right: Array, ask: _core.Ask, N: Array, P: Array, totals: Vector) -> None:
+        X = self.by_column
+        _core.sweep_sparse(X.data, X.indptr, X.indices, *self.shape, left, right, ask, N, P, totals)
