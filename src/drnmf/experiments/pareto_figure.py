@@ -11,10 +11,10 @@ from drnmf.experiments import paper
 from drnmf.experiments.experiment import Experiment, algorithm_line, settings_facts
 from drnmf.experiments.figures import COLOURS, figure
 from drnmf.experiments.fits import OURS, Options, Start, excess, fit_robust, fit_single, fit_weighted
-from drnmf.experiments.noise import add_noise
 from drnmf.experiments.store import Lookup, Plan, Results, Saved, Unit, Watch
 from drnmf.experiments.tables import Row, markdown, show, write_csv
 from drnmf.numerics import Vector
+from drnmf.synthetic import synthetic
 
 NAME = "pareto-figure"
 PAIRS = {"is-kl": (0.0, 1.0), "is-fro": (0.0, 2.0), "kl-fro": (1.0, 2.0)}
@@ -26,9 +26,8 @@ STEPS = tuple(step / 10 for step in range(1, 10))
 
 def problem(betas: tuple[float, ...], seed: int) -> tuple[Vector, Start]:
     """X = max(0, WH + N) and the true factors, which are the start."""
-    rng = np.random.RandomState(seed)
-    W, H = rng.uniform(size=(SHAPE[0], RANK)), rng.uniform(size=(RANK, SHAPE[1]))
-    return add_noise(W @ H, betas, NOISE, rng), (W, H)
+    data = synthetic(betas, SHAPE, RANK, NOISE, random_state=seed)
+    return data.X, (data.W, data.H)
 
 
 def _ends(lookup: Lookup, prefix: str) -> Vector:
