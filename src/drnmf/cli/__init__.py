@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import typer
 
+from drnmf.cli import reproduce
+
 app = typer.Typer(
     name="drnmf",
     help="Nonnegative matrix factorization for data whose noise you do not know.",
@@ -11,4 +13,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-from drnmf.cli import reproduce  # noqa: E402, F401
+
+@app.callback()
+def main() -> None:
+    """Nonnegative matrix factorization for data whose noise you do not know."""
+
+
+app.command()(reproduce.reproduce)

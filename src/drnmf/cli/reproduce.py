@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from drnmf.cli import app
-from drnmf.cli.common import Threads, console, limit_threads, reports_errors
+from drnmf.cli.common import Threads, console, errors, limit_threads, reports_errors
 
 
 class Name(StrEnum):
@@ -23,7 +22,6 @@ class Name(StrEnum):
     ALL = "all"
 
 
-@app.command()
 @reports_errors
 def reproduce(
     name: Annotated[Name, typer.Argument(help="Table or figure of the paper, or all of them.")],
@@ -56,6 +54,10 @@ def reproduce(
     limit_threads(threads)
     chosen = list(EXPERIMENTS.values()) if name is Name.ALL else [EXPERIMENTS[name.value]]
     if not render_only:
-        runner.run(chosen, Options(data, seeds, update, policy, max_iter, ours), out, console)
+        try:
+            runner.run(chosen, Options(data, seeds, update, policy, max_iter, ours), out, console)
+        except KeyboardInterrupt:
+            errors.print(f"Interrupted; what was finished is in {out}, and the same command resumes.", soft_wrap=True)
+            raise typer.Exit(130) from None
     for page in runner.render(chosen, out):
         console.print(f"Wrote {page}", highlight=False, soft_wrap=True)

@@ -171,34 +171,31 @@ def _draw_losses(results: Results, out: Path) -> None:
 
 
 def _draw_activations(results: Results, out: Path) -> None:
-    methods, names = _methods(results.facts), list(STUDIES)
-    rank = max(study.rank for study in STUDIES.values())
-    columns = [(name, method) for name in names for method in methods]
-    times, frame = results.facts["onsets"], results.facts["frame"]
-    with figure(
-        out, f"{NAME}-activations", rank, len(columns), figsize=(1.55 * len(columns), 1.15 * rank + 0.8), sharex=True
-    ) as (_, axes):
-        for column, (name, method) in zip(axes.T, columns, strict=True):
-            saved = results(f"{name}/seed-0/{method}")
-            heard = _hear(results, saved)
-            order = [*paper.MARY_NOTES, "hammer", "other"]
-            chosen = sorted(range(len(heard.labels)), key=lambda k: order.index(heard.labels[k]))
-            H = saved.arrays["H"] * np.linalg.norm(saved.arrays["W"], axis=0)[:, None]
-            for row, ax in enumerate(column):
-                if row >= len(chosen):
-                    ax.axis("off")
-                    continue
-                k = chosen[row]
-                wanted = [t for t, note in zip(times, paper.MARY_SCORE, strict=False) if note == heard.labels[k]]
-                for t in wanted:
-                    ax.axvline(t, color="0.8", lw=3, zorder=0)
-                ax.plot(np.arange(H.shape[1]) * frame, H[k] / H.max(), lw=0.8, color=COLOURS[COLOUR[method]])
-                ax.set_ylim(0, 1.05)
-                ax.set_yticks([])
-                ax.grid(False)
-                ax.text(0.97, 0.93, heard.labels[k], transform=ax.transAxes, ha="right", va="top", fontsize=8)
-            column[0].set_title(f"{METHODS[method]}\n{STUDIES[name].title}", fontsize=8)
-            column[len(chosen) - 1].set_xlabel("time (s)")
+    methods, studies = _methods(results.facts), len(STUDIES)
+    size = (3.3 * len(methods), 2.9 * studies)
+    with figure(out, f"{NAME}-activations", studies, len(methods), figsize=size, sharex=True) as (_, axes):
+        for row, (name, study) in zip(axes, STUDIES.items(), strict=True):
+            for ax, method in zip(row, methods, strict=True):
+                _draw_voices(ax, results, results(f"{name}/seed-0/{method}"), COLOURS[COLOUR[method]])
+                ax.set_title(f"{METHODS[method]}, {study.title}", fontsize=9)
+        for ax in axes[-1]:
+            ax.set_xlabel("time (s)")
+
+
+def _draw_voices(ax: Any, results: Results, saved: Saved, colour: str) -> None:
+    """The activations above one another, notes first; grey marks where the score has that note."""
+    heard, frame = _hear(results, saved), results.facts["frame"]
+    order = [*paper.MARY_NOTES, "hammer", "other"]
+    voices = sorted(range(len(heard.labels)), key=lambda k: order.index(heard.labels[k]))
+    H = saved.arrays["H"] * np.linalg.norm(saved.arrays["W"], axis=0)[:, None]
+    base = len(voices) - 1.0 - np.arange(len(voices))
+    for k, low in zip(voices, base, strict=True):
+        for t, note in zip(results.facts["onsets"], paper.MARY_SCORE, strict=False):
+            if note == heard.labels[k]:
+                ax.plot([t, t], [low, low + 0.9], color="0.85", lw=4, solid_capstyle="butt", zorder=0)
+        ax.plot(np.arange(H.shape[1]) * frame, low + 0.9 * H[k] / H.max(), lw=0.8, color=colour)
+    ax.set_yticks(base, [heard.labels[k] for k in voices])
+    ax.grid(False)
 
 
 def section(rows: list[Row], facts: dict[str, Any], folder: Path) -> str:

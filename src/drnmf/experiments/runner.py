@@ -6,14 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from drnmf.experiments import figures
 from drnmf.experiments.experiment import Experiment
 from drnmf.experiments.fits import Options
 from drnmf.experiments.page import page, section
-from drnmf.experiments.store import Plan, Store, Unit, Watch, finished, write_text
+from drnmf.experiments.store import Plan, Store, Unit, Watch, write_text
 
 
 class Bar:
-    """One progress bar over the whole job, in units of cost; what was finished earlier is not part of the job."""
+    """One progress bar over the whole job, in units of cost; what was finished earlier counts at once."""
 
     def __init__(self, console: Any) -> None:
         from rich.progress import (
@@ -56,6 +57,8 @@ class Bar:
 def run(experiments: list[Experiment], options: Options, out: Path, console: Any = None) -> None:
     """Compute and save every unit that `out` does not have yet."""
     store = Store(out)
+    store.check()
+    figures.pyplot()  # better to miss matplotlib now than after the fits
     bar = Bar(console)
     with bar.progress:
         plans: list[tuple[Experiment, Plan]] = [(experiment, experiment.plan(options)) for experiment in experiments]
@@ -78,9 +81,3 @@ def render(experiments: list[Experiment], out: Path) -> list[Path]:
         write_text(out / "reproduction.md", page(experiments, out))
         pages.append(out / "reproduction.md")
     return pages
-
-
-def remaining(experiment: Experiment, plan: Plan, out: Path) -> list[str]:
-    """Names of the units that are still to be computed."""
-    folder = out / "units" / experiment.name
-    return [unit.name for unit in plan.units if not finished(folder / unit.file)]

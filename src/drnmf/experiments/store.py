@@ -80,17 +80,20 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def open(self) -> None:
-        """Create the folder or accept one of our own; refuse a folder that holds something else."""
+    def check(self) -> None:
+        """Refuse a folder that holds something else than a reproduction."""
         marker = self.folder / "reproduction.json"
         if marker.exists():
             if json.loads(marker.read_text()).get("format") != FORMAT:
                 raise ValueError(f"{self.folder} was written by another version: choose another --out.")
         elif self.folder.exists() and (not self.folder.is_dir() or any(self.folder.iterdir())):
             raise FileExistsError(f"{self.folder} exists and is not a reproduction folder: choose another --out.")
-        else:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            write_text(marker, json.dumps({"format": FORMAT}) + "\n")
+
+    def open(self) -> None:
+        """Create the folder or accept one of our own."""
+        self.check()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_text(self.folder / "reproduction.json", json.dumps({"format": FORMAT}) + "\n")
         for left_over in self.folder.glob("units/*/.*.tmp"):
             left_over.unlink(missing_ok=True)
 
