@@ -54,6 +54,12 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pareto_figure, "RANK", 3)
 
 
+@pytest.fixture
+def unpainted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are set up but not painted, where a test looks at something else."""
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda self, path, **kwargs: path.touch())
+
+
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """The real data folder, where there is one."""

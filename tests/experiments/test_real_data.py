@@ -26,6 +26,7 @@ def test_spectrograms_have_the_papers_sizes(real_data: Path) -> None:
     np.testing.assert_allclose(np.diff(onsets), 0.6, atol=0.05)
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_a_small_data_set_comes_near_the_paper(real_data: Path, tmp_path: Path) -> None:
     names = ("tr23.npz", "tr23.labels.npy")
     if not (real_data / "documents" / names[0]).exists():

@@ -37,6 +37,17 @@ def pyplot() -> Any:
     return plt
 
 
+def log_axis(axis: Any) -> None:
+    """A logarithmic axis with plain numbers (1, 10, 100), not powers of ten."""
+    from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
+
+    axis.set_major_locator(LogLocator(base=10.0, subs=(1.0, 2.0, 5.0), numticks=9))
+    plain = ScalarFormatter()
+    plain.set_scientific(False)
+    axis.set_major_formatter(plain)
+    axis.set_minor_formatter(NullFormatter())
+
+
 @contextmanager
 def figure(out: Path, name: str, *args: Any, **kwargs: Any) -> Iterator[tuple[Any, Any]]:
     """(figure, axes) of `pyplot.subplots`; written as NAME.png and NAME.svg when the block ends."""
@@ -46,6 +57,7 @@ def figure(out: Path, name: str, *args: Any, **kwargs: Any) -> Iterator[tuple[An
         try:
             yield drawing, axes
             drawing.savefig(out / f"{name}.png", dpi=130)
+            drawing.set_layout_engine("none")  # the layout is settled: the second file has the same
             drawing.savefig(out / f"{name}.svg", metadata={"Date": None})
         finally:
             plt.close(drawing)

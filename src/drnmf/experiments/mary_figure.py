@@ -12,7 +12,7 @@ import numpy as np
 from drnmf.data.base import wrap
 from drnmf.experiments import datasets, paper
 from drnmf.experiments.experiment import Experiment, algorithm_line, missing_list, settings_facts
-from drnmf.experiments.figures import COLOURS, figure
+from drnmf.experiments.figures import COLOURS, figure, log_axis
 from drnmf.experiments.fits import OURS, Fit, Options, Start, fit_robust, fit_weighted
 from drnmf.experiments.noise import add_noise
 from drnmf.experiments.notes import RISE, TIME_TOLERANCE, Hearing, listen, recording_onsets
@@ -164,6 +164,8 @@ def _draw_losses(results: Results, out: Path) -> None:
                     ax.plot(keep, trace[keep], lw=1.4, color=COLOURS[COLOUR[method]], label=METHODS[method])
                 ax.set_xscale("log")
                 ax.set_yscale("log")
+                log_axis(ax.xaxis)
+                log_axis(ax.yaxis)
                 ax.set_ylabel(f"scaled {loss} loss")
             column[0].set_title(study.title)
             column[1].set_xlabel("iteration")

@@ -11,7 +11,7 @@ import numpy as np
 from drnmf.data.base import wrap
 from drnmf.experiments import datasets, paper
 from drnmf.experiments.experiment import Experiment, algorithm_line, data_facts, missing_list, settings_facts
-from drnmf.experiments.figures import COLOURS, figure
+from drnmf.experiments.figures import COLOURS, figure, log_axis
 from drnmf.experiments.fits import OURS, Options, Start, excess, fit_robust, fit_single
 from drnmf.experiments.spectrogram import magnitude_spectrogram, read_wav
 from drnmf.experiments.store import Lookup, Plan, Results, Saved, Unit, Watch
@@ -127,9 +127,14 @@ def draw(results: Results, out: Path) -> None:
     """table-audio.csv and a dot plot of it."""
     rows = table(results)
     write_csv(out / f"{NAME}.csv", _columns(results.facts["ours"]), rows)
+    if rows:
+        _draw_rows(rows, results.facts["ours"], out)
+
+
+def _draw_rows(rows: list[dict[str, Any]], ours: bool, out: Path) -> None:
     methods = [("KL-NMF", "kl_is_excess", "IS", "KL"), ("DR-NMF", "dr_is_excess", "IS", "DR")]
     others = [("IS-NMF", "is_kl_excess", "KL", "IS"), ("DR-NMF", "dr_kl_excess", "KL", "DR")]
-    if results.facts["ours"]:
+    if ours:
         methods.append(("ours", "ours_dr_is_excess", "IS", "ours"))
         others.append(("ours", "ours_dr_kl_excess", "KL", "ours"))
     with figure(out, NAME, 1, 2, figsize=(9.5, 1.6 + 0.42 * len(rows)), sharey=True) as (_, axes):
@@ -144,6 +149,7 @@ def draw(results: Results, out: Path) -> None:
                     theirs = [rows[i][f"paper_{measure}"] for i in known]
                     ax.plot(theirs, y[known], "D", ms=8, mfc="none", mec=COLOURS[colour], label=f"{label}, paper")
             ax.set_xscale("log")
+            log_axis(ax.xaxis)
             ax.set_xlabel(f"{group[0][2]} error above {group[0][2]}-NMF's (%)")
             ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=len(group), fontsize=8)
         axes[0].set_yticks(np.arange(len(rows))[::-1], [row["dataset"] for row in rows])

@@ -13,7 +13,7 @@ from drnmf.experiments import datasets, paper
 from drnmf.experiments.clustering import accuracy, closest_topic
 from drnmf.experiments.datasets import Dataset, Documents
 from drnmf.experiments.experiment import Experiment, algorithm_line, data_facts, missing_list, settings_facts
-from drnmf.experiments.figures import COLOURS, figure
+from drnmf.experiments.figures import COLOURS, figure, log_axis
 from drnmf.experiments.fits import OURS, Fit, Options, Start, excess, fit_robust, fit_single
 from drnmf.experiments.store import Lookup, Plan, Results, Saved, Unit, Watch
 from drnmf.experiments.tables import Row, difference, markdown, number, read_csv, show, write_csv
@@ -162,6 +162,11 @@ def draw(results: Results, out: Path) -> None:
     extra = OURS_MEASURES if results.facts["ours"] else ()
     write_csv(out / f"{NAME}.csv", ("dataset", "rank", *measures, *theirs, *extra), rows)
     write_csv(out / f"{LIFTS_NAME}.csv", ("dataset", "lift", *measures, *theirs), lift_table(results))
+    if rows:
+        _draw_rows(rows, out)
+
+
+def _draw_rows(rows: list[dict[str, Any]], out: Path) -> None:
     panels = {
         "Clustering accuracy (%)": (
             ("KL-NMF", "acc_kl", "KL"), ("Fro-NMF", "acc_fro", "Frobenius"), ("DR-NMF", "acc_dr", "DR"),
@@ -181,6 +186,7 @@ def draw(results: Results, out: Path) -> None:
             ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=len(group), fontsize=8)
         for ax in axes[1:]:
             ax.set_xscale("log")
+            log_axis(ax.xaxis)
         axes[0].set_yticks(y, [row["dataset"] for row in rows])
 
 
