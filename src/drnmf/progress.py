@@ -8,25 +8,33 @@ from typing import Any
 from drnmf.divergence import label
 from drnmf.result import Progress
 
+_VISIBLE = 12
+
 
 class ProgressBar:
     """A bar per run: iterations, scaled losses, weights and time left. Use as a context manager.
 
-    `hook(stage)` hands out a callback for one run; stages are named beside their bar.
+    `hook(stage)` hands out a callback for one run; stages are named beside their bar. Bars go to standard
+    error, and the oldest make room when there are many.
     """
 
     def __init__(self, console: Any = None) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as RichProgress
 
+        if console is None:
+            from rich.console import Console
+
+            console = Console(stderr=True)
         self._bars = RichProgress(
             TextColumn("{task.description:>10}"),
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=10),
             MofNCompleteColumn(),
             TimeRemainingColumn(compact=True),
             TextColumn("{task.fields[state]}"),
             console=console,
         )
+        self._tasks: list[Any] = []
 
     def __enter__(self) -> ProgressBar:
         self._bars.start()
@@ -35,11 +43,22 @@ class ProgressBar:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._close_last()
         self._bars.stop()
+
+    def _close_last(self) -> None:
+        """A run that stopped early is done all the same."""
+        if self._tasks:
+            done = self._bars.tasks[self._tasks[-1]].completed
+            self._bars.update(self._tasks[-1], total=max(done, 1), completed=max(done, 1))
 
     def hook(self, stage: str) -> Any:
         """A callback that moves the bar of `stage`."""
+        self._close_last()
         task = self._bars.add_task(stage, total=None, state="")
+        self._tasks.append(task)
+        if len(self._tasks) > _VISIBLE:
+            self._bars.update(self._tasks[-_VISIBLE - 1], visible=False)
 
         def advance(progress: Progress) -> None:
             self._bars.update(task, completed=progress.iteration, total=progress.max_iter, state=describe(progress))

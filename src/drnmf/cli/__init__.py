@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
-from drnmf.cli import reproduce
+from drnmf import __version__
+from drnmf.cli import demo, fit, pareto, transform, reproduce
 
 app = typer.Typer(
     name="drnmf",
@@ -14,9 +17,20 @@ app = typer.Typer(
 )
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"drnmf {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def main() -> None:
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
     """Nonnegative matrix factorization for data whose noise you do not know."""
 
 
-app.command()(reproduce.reproduce)
+for command in (fit.fit, pareto.pareto, transform.transform, demo.demo, reproduce.reproduce):
+    app.command()(command)

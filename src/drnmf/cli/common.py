@@ -6,13 +6,15 @@ import functools
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, ParamSpec, TypeVar
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 console = Console()
 errors = Console(stderr=True)
@@ -23,7 +25,10 @@ Answer = TypeVar("Answer")
 Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads to use (default: all cores).")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the random start.")]
 Out = Annotated[Path, typer.Option("--out", help="Folder for the results; it must not exist yet.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the results folder if it exists.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the results if they exist.")]
+Input = Annotated[Path, typer.Argument(metavar="X", help="Matrix: .npy .npz .mtx .mat .csv .tsv", show_default=False)]
+Variable = Annotated[str | None, typer.Option("--variable", help="Which array of a .mat or .npz file.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bars.")]
 
 
 def reports_errors(command: Callable[Arguments, Answer]) -> Callable[Arguments, Answer]:
@@ -44,13 +49,25 @@ def reports_errors(command: Callable[Arguments, Answer]) -> Callable[Arguments, 
     return guarded
 
 
-@contextmanager
-def output_folder(out: Path, overwrite: bool) -> Iterator[Path]:
-    """A temporary folder beside `out` that takes its place when the block ends well and vanishes otherwise."""
+def check_out(out: Path, overwrite: bool, inputs: Iterable[Path] = ()) -> None:
+    """Refuse, before any work is done, a results folder that may not or must not be written."""
     if out.exists() and not overwrite:
         raise FileExistsError(f"{out} exists: choose another --out, or pass --overwrite to replace it.")
     if out.exists() and not out.is_dir():
         raise NotADirectoryError(f"{out} is a file, not a folder: choose another --out.")
+    whole = out.resolve()
+    for path in (Path.cwd(), Path.home(), whole / ".git", *inputs):
+        if path.exists() and path.resolve().is_relative_to(whole):
+            raise ValueError(f"{out} holds {path}, which replacing it would delete: choose another --out.")
+    parent = next(folder for folder in whole.parents if folder.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise PermissionError(f"{out} cannot be written: {parent} is no folder that you may write to.")
+
+
+@contextmanager
+def output_folder(out: Path, overwrite: bool, inputs: Iterable[Path] = ()) -> Iterator[Path]:
+    """A temporary folder beside `out` that takes its place when the block ends well and vanishes otherwise."""
+    check_out(out, overwrite, inputs)
     out.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
@@ -73,6 +90,48 @@ def parse_numbers(text: str, name: str) -> tuple[float, ...]:
         return tuple(float(item) for item in text.split(","))
     except ValueError:
         raise typer.BadParameter(f"{text!r} is not a comma-separated list of numbers.", param_hint=name) from None
+
+
+def parse_betas(text: str) -> tuple[float, ...]:
+    """Omega from the command line: "0,1" or "itakura-saito,1"."""
+    from drnmf.divergence import NAMES, as_betas
+
+    items = [item.strip() for item in text.split(",")]
+    with bad_usage("--betas"):
+        return as_betas(item if item in NAMES else parse_numbers(item, "--betas")[0] for item in items)
+
+
+@contextmanager
+def bad_usage(option: str) -> Iterator[None]:
+    """A ValueError in the block is the option's fault: exit code 2."""
+    try:
+        yield
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from None
+
+
+def choice(value: str | None, choices: Iterable[str], option: str) -> str | None:
+    """An option that is one of a few words, or was not given."""
+    if value is not None and value not in choices:
+        raise typer.BadParameter(f"{value!r} is not one of {', '.join(choices)}.", param_hint=option)
+    return value
+
+
+@contextmanager
+def plain_warnings() -> Iterator[list[str]]:
+    """Warnings as one line each on standard error, and collected for the summary."""
+    seen: list[str] = []
+
+    def show(message: Warning | str, *details: Any, **more: Any) -> None:
+        text = str(message)
+        if text not in seen:
+            seen.append(text)
+            errors.print(f"[yellow]Warning:[/] {escape(text)}", highlight=False, soft_wrap=True)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = show
+        yield seen
 
 
 def limit_threads(threads: int | None) -> Any:

@@ -1,0 +1,21 @@
+"""The trade-off between two losses, and the point on it that DR-NMF picks (section 5.1 of the paper, smaller)."""
+
+from drnmf import pareto_front
+from drnmf.synthetic import synthetic
+
+data = synthetic((0, 2), shape=(80, 60), rank=5, noise=0.1, random_state=0)
+
+# As in the paper every run starts from the true factors, so that points differ by their weights alone.
+front = pareto_front(
+    data.X, 5, betas=(0, 2), weights=11, init="custom", W=data.W, H=data.H, zeros="floor", max_iter=200, tol=0
+)
+
+print("weight of IS   IS / best   Fro / best")
+for point, worse in zip(front.points, front.dominated, strict=True):
+    print(
+        f"{point.weights[0]:12.1f}   {point.scaled_losses[0]:9.4f}   {point.scaled_losses[1]:10.4f}",
+        "*" if worse else "",
+    )
+print(f"DR-NMF {front.dr.weights[0]:5.2f}   {front.dr.scaled_losses[0]:9.4f}   {front.dr.scaled_losses[1]:10.4f}")
+if front.dominated.any():
+    print("* dominated: another point is better in both losses (fits end in local minima)")

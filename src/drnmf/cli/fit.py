@@ -1,0 +1,144 @@
+"""drnmf fit: factorise a matrix and leave a folder with everything about the run."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from drnmf.cli import options, results
+from drnmf.cli.common import (
+    Input,
+    Overwrite,
+    Quiet,
+    Seed,
+    Threads,
+    Variable,
+    bad_usage,
+    check_out,
+    console,
+    limit_threads,
+    output_folder,
+    parse_betas,
+    parse_numbers,
+    plain_warnings,
+    reports_errors,
+)  # fmt: skip
+
+
+@reports_errors
+def fit(
+    x: Input,
+    rank: options.Rank,
+    betas: options.Betas = "1,2",
+    weights: Annotated[
+        str | None, typer.Option("--weights", help="Fixed weights, one per loss, instead of the most robust ones.")
+    ] = None,
+    policy: options.PolicyName = None,
+    update: options.UpdateName = None,
+    init: options.InitName = None,
+    max_iter: options.MaxIter = 1000,
+    tol: options.Tol = 1e-6,
+    n_init: Annotated[int, typer.Option("--n-init", min=1, help="Starts, of which the best is kept.")] = 1,
+    seed: Seed = 0,
+    zeros: options.Zeros = "raise",
+    variable: Variable = None,
+    dtype: options.Dtype = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for the results (default: NAME-drnmf).")] = None,
+    overwrite: Overwrite = False,
+    threads: Threads = None,
+    quiet: Quiet = False,
+) -> None:
+    """Factorise X as W H, good for every loss of --betas at once.
+
+    Writes W.npy, H.npy, trace.csv, summary.json and model.npz into a folder, all or nothing.
+    """
+    choices = options.Choices(policy, update, init, zeros, dtype)
+    model = _estimator(rank, parse_betas(betas), weights, choices)
+    folder = out if out is not None else Path(f"{x.name.split('.')[0]}-drnmf")
+    check_out(folder, overwrite, (x,))
+    limit_threads(threads)
+    from drnmf.io import read_matrix
+
+    matrix = read_matrix(x, variable)
+    model.set_params(max_iter=max_iter, tol=tol, n_init=n_init, random_state=seed, verbose=int(not quiet))
+    started = time.perf_counter()
+    with plain_warnings() as warned:
+        W = model.fit_transform(choices.cast(matrix.X))
+    seconds = time.perf_counter() - started
+    if matrix.column_names is not None:
+        import numpy as np
+
+        model.feature_names_in_ = np.array(matrix.column_names, dtype=object)
+    with output_folder(folder, overwrite, (x,)) as temporary:
+        _write(temporary, model, W)
+        results.write_names(temporary, matrix)
+        source = results.describe_input(x, matrix, variable)
+        results.write_summary(temporary, _summary(model, seconds, warned) | {"input": source, "threads": threads})
+    if not quiet:
+        console.print(_table(model))
+    console.print(f"{model.n_iter_} iterations, {seconds:.1f} s; results in {folder}", highlight=False, soft_wrap=True)
+
+
+def _estimator(rank: int, betas: tuple[float, ...], weights: str | None, choices: options.Choices) -> Any:
+    """One loss: BetaNMF; several: DRNMF, or MultiObjectiveNMF under given weights."""
+    from drnmf.estimators import DRNMF, BetaNMF, MultiObjectiveNMF
+    from drnmf.simplex import check_weights
+
+    given = choices.given()
+    if choices.policy is not None and (weights is not None or len(betas) == 1):
+        raise typer.BadParameter("the weights are fixed here, so no policy moves them.", param_hint="--policy")
+    if weights is not None:
+        with bad_usage("--weights"):
+            fixed = check_weights(parse_numbers(weights, "--weights"), len(betas))
+        return MultiObjectiveNMF(rank, betas=betas, weights=tuple(fixed.tolist()), **given)
+    if len(betas) == 1:
+        return BetaNMF(rank, beta=betas[0], **given)
+    return DRNMF(rank, betas=betas, **given)
+
+
+def _write(folder: Path, model: Any, W: Any) -> None:
+    import numpy as np
+
+    np.save(folder / "W.npy", W)
+    np.save(folder / "H.npy", model.components_)
+    results.write_table(folder / "trace.csv", results.trace_rows(model.betas_, model.trace_))
+    model.save(folder / "model.npz")
+
+
+def _summary(model: Any, seconds: float, warned: list[str]) -> dict[str, Any]:
+    betas = model.betas_
+    parameters = {name: value for name, value in model.get_params().items() if name not in ("callback", "verbose")}
+    return {
+        "estimator": type(model).__name__,
+        "parameters": parameters,
+        "seed": model.random_state,
+        "seconds": round(seconds, 3),
+        "iterations": model.n_iter_,
+        "converged": model.converged_,
+        "reason": model.reason_,
+        "losses": results.per_beta(betas, model.losses_),
+        "references": results.per_beta(betas, model.references_),
+        "scaled_losses": results.per_beta(betas, model.scaled_losses_),
+        "weights": results.per_beta(betas, model.weights_),
+        "notes": [*model.notes_, *warned],
+    }
+
+
+def _table(model: Any) -> Table:
+    from drnmf.divergence import label
+
+    table = Table(title=f"{type(model).__name__}, rank {model.n_components_}")
+    single = len(model.betas_) == 1
+    for column in ("loss", "error") if single else ("loss", "error", "best alone", "above best", "weight"):
+        table.add_column(column, justify="left" if column == "loss" else "right")
+    for b, beta in enumerate(model.betas_):
+        row = [label(float(beta)), f"{model.losses_[b]:.6g}"]
+        if not single:
+            above = f"{100 * (model.scaled_losses_[b] - 1):.2f} %"
+            row += [f"{model.references_[b]:.6g}", above, f"{model.weights_[b]:.3f}"]
+        table.add_row(*row)
+    return table

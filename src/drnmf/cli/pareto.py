@@ -1,0 +1,103 @@
+"""drnmf pareto: what one loss costs in terms of another, as a table and a figure."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from drnmf.cli import options, results
+from drnmf.cli.common import (
+    Input,
+    Overwrite,
+    Quiet,
+    Seed,
+    Threads,
+    Variable,
+    check_out,
+    choice,
+    console,
+    limit_threads,
+    output_folder,
+    parse_betas,
+    plain_warnings,
+    reports_errors,
+)  # fmt: skip
+
+
+@reports_errors
+def pareto(
+    x: Input,
+    rank: options.Rank,
+    betas: options.Betas = "0,1",
+    points: Annotated[int, typer.Option("--points", min=2, help="Points per edge of the front.")] = 11,
+    method: Annotated[str, typer.Option("--method", help="How weights become points.")] = "weighted",
+    policy: options.PolicyName = None,
+    update: options.UpdateName = None,
+    init: options.InitName = None,
+    max_iter: options.MaxIter = 1000,
+    tol: options.Tol = 1e-6,
+    seed: Seed = 0,
+    zeros: options.Zeros = "raise",
+    variable: Variable = None,
+    dtype: options.Dtype = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for the results (default: NAME-pareto).")] = None,
+    overwrite: Overwrite = False,
+    threads: Threads = None,
+    quiet: Quiet = False,
+) -> None:
+    """Solutions between the losses of --betas, and the robust one among them.
+
+    Writes front.csv, summary.json and, with matplotlib, front.png and front.svg into a folder, all or nothing.
+    """
+    choices = options.Choices(policy, update, init, zeros, dtype)
+    omega = parse_betas(betas)
+    if len(omega) < 2:
+        raise typer.BadParameter("a front needs at least two losses, for example 0,1.", param_hint="--betas")
+    folder = out if out is not None else Path(f"{x.name.split('.')[0]}-pareto")
+    check_out(folder, overwrite, (x,))
+    limit_threads(threads)
+    from drnmf import figures
+    from drnmf.io import read_matrix
+    from drnmf.pareto import METHODS, pareto_front
+
+    choice(method, METHODS, "--method")
+    matrix = read_matrix(x, variable)
+    settings: dict[str, Any] = {"betas": omega, "weights": points, "method": method, **choices.given()}
+    settings |= {"max_iter": max_iter, "tol": tol, "random_state": seed}
+    started = time.perf_counter()
+    with plain_warnings() as warned:
+        front = pareto_front(choices.cast(matrix.X), rank, verbose=int(not quiet), **settings)
+    seconds = time.perf_counter() - started
+    with output_folder(folder, overwrite, (x,)) as temporary:
+        results.write_table(temporary / "front.csv", front.to_rows())
+        drawn = figures.try_to_draw(figures.draw_front, front, temporary, "front")
+        results.write_summary(
+            temporary,
+            {
+                "input": results.describe_input(x, matrix, variable),
+                "parameters": {"n_components": rank, **settings},
+                "seed": seed,
+                "threads": threads,
+                "seconds": round(seconds, 3),
+                "references": results.per_beta(omega, front.references),
+                "dominated_points": int(front.dominated.sum()),
+                "dr": {
+                    "weights": results.per_beta(omega, front.dr.weights),
+                    "losses": results.per_beta(omega, front.dr.losses),
+                    "scaled_losses": results.per_beta(omega, front.dr.scaled_losses),
+                },
+                "notes": [*front.notes, *warned],
+            },
+        )
+    if not drawn:
+        console.print(figures.HOW_TO_GET, markup=False, highlight=False, soft_wrap=True)
+    worst = 100 * (float(front.dr.scaled_losses.max()) - 1)
+    console.print(
+        f"{len(front.points)} points, {seconds:.1f} s; the robust one is at most {worst:.2f} % above the best of each "
+        f"loss; results in {folder}",
+        highlight=False,
+        soft_wrap=True,
+    )

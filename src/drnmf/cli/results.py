@@ -1,0 +1,92 @@
+"""What commands write: summaries, tables, traces."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import platform
+import shlex
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from drnmf.io import Matrix
+    from drnmf.result import Trace
+
+
+def versions() -> dict[str, str]:
+    """What the numbers were made with."""
+    import numpy
+    import scipy
+    import sklearn
+
+    import drnmf
+
+    modules = {"drnmf": drnmf, "numpy": numpy, "scipy": scipy, "scikit-learn": sklearn}
+    return {"python": platform.python_version()} | {name: module.__version__ for name, module in modules.items()}
+
+
+def describe_input(path: Path, matrix: Matrix, variable: str | None) -> dict[str, Any]:
+    """Which data: enough to tell later whether a file is the one."""
+    with open(path, "rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    stored = getattr(matrix.X, "nnz", None)
+    return {
+        "file": path.name,
+        "sha256": digest,
+        "variable": variable,
+        "shape": list(matrix.X.shape),
+        "dtype": str(matrix.X.dtype),
+        "stored_entries": None if stored is None else int(stored),
+    }
+
+
+def command_line() -> str:
+    """The command as it was typed."""
+    return shlex.join(["drnmf", *sys.argv[1:]])
+
+
+def per_beta(betas: Iterable[float], values: Iterable[float]) -> dict[str, float]:
+    """{"0": ..., "1": ...}: one value per loss."""
+    return {f"{beta:g}": float(value) for beta, value in zip(betas, values, strict=True)}
+
+
+def write_summary(folder: Path, content: Mapping[str, Any]) -> None:
+    """summary.json: the content, with the command and the versions before it."""
+    whole = {"command": command_line(), "versions": versions(), **content}
+    (folder / "summary.json").write_text(json.dumps(whole, indent=2, default=_plain) + "\n", encoding="utf-8")
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else str(value)
+
+
+def write_table(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Records as .csv; numbers in full."""
+    with open(path, "w", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, fieldnames=list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def trace_rows(betas: Iterable[float], trace: Trace) -> list[dict[str, Any]]:
+    """One record per iteration, the start included."""
+    names = [f"{beta:g}" for beta in betas]
+    rows = []
+    for k, (scaled, weights) in enumerate(zip(trace.scaled_losses, trace.weights, strict=True)):
+        row: dict[str, Any] = {"iteration": k, "seconds": round(float(trace.seconds[k]), 6)}
+        row |= {"sweeps": int(trace.sweeps[k]), "gap": float(trace.gap[k]), "maximum": float(scaled.max())}
+        row |= {f"scaled_loss_{name}": float(value) for name, value in zip(names, scaled, strict=True)}
+        row |= {f"weight_{name}": float(value) for name, value in zip(names, weights, strict=True)}
+        rows.append(row)
+    return rows
+
+
+def write_names(folder: Path, matrix: Matrix) -> None:
+    """names.json, where the input had names for rows or columns."""
+    if matrix.row_names is not None or matrix.column_names is not None:
+        names = {"rows": matrix.row_names, "columns": matrix.column_names}
+        (folder / "names.json").write_text(json.dumps(names, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

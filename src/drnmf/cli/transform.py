@@ -1,0 +1,83 @@
+"""drnmf transform: a saved model applied to new rows."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from drnmf.cli.common import Input, Overwrite, Threads, Variable, console, limit_threads, plain_warnings, reports_errors
+
+
+@reports_errors
+def transform(
+    run: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="Results folder of `drnmf fit`.", show_default=False)],
+    x: Input,
+    out: Annotated[Path | None, typer.Option("--out", help="File for the result (default: NAME-W.npy).")] = None,
+    variable: Variable = None,
+    overwrite: Overwrite = False,
+    threads: Threads = None,
+) -> None:
+    """W for new rows of the same columns, with the components and weights of a fitted model.
+
+    Every row is treated on its own.
+    """
+    target = out if out is not None else Path(f"{x.name.split('.')[0]}-W.npy")
+    if target.is_dir():
+        raise IsADirectoryError(f"{target} is a folder: --out names a file here, for example {target / 'W.npy'}.")
+    if target.exists() and not overwrite:
+        raise FileExistsError(f"{target} exists: choose another --out, or pass --overwrite to replace it.")
+    if target.exists() and x.exists() and target.samefile(x):
+        raise ValueError(f"{target} is the input itself: choose another --out.")
+    limit_threads(threads)
+    from drnmf.estimators import load
+    from drnmf.io import read_matrix
+
+    model = load(_model_file(run))
+    matrix = read_matrix(x, variable)
+    _check_names(model, matrix.column_names, x)
+    with plain_warnings():
+        W = model.transform(matrix.X)
+    _save(target, W)
+    console.print(f"W with shape {W.shape} in {target}", highlight=False, soft_wrap=True)
+
+
+def _model_file(run: Path) -> Path:
+    file = run / "model.npz" if run.is_dir() else run
+    if not file.exists():
+        raise FileNotFoundError(f"{file} does not exist: RUN_DIR must be a folder that `drnmf fit` wrote.")
+    return file
+
+
+def _check_names(model: Any, names: tuple[str, ...] | None, x: Path) -> None:
+    """Where both sides have column names, they must agree; values alone are checked for their number later."""
+    known = getattr(model, "feature_names_in_", None)
+    if known is None:
+        return
+    del model.feature_names_in_  # the library would ask for a data frame
+    if names is None or len(names) != len(known):
+        return
+    for j, (new, old) in enumerate(zip(names, known, strict=True)):
+        if new != old:
+            raise ValueError(
+                f"{x}: column {j + 1} is {new!r}, but the model has {old!r} there: put the columns in its order."
+            )
+
+
+def _save(target: Path, W: Any) -> None:
+    """Write beside the target, then rename over it: no half-written file."""
+    import numpy as np
+
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            np.save(stream, W)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
