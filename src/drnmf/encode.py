@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from drnmf.data.base import Data, identity, no_parts
-from drnmf.numerics import EPS, Array, Vector
+from drnmf.numerics import ENCODE_TOLERANCE, EPS, Array, Vector
 from drnmf.objective import Objective
 from drnmf.updates import Monotone, Parts
 
@@ -26,7 +26,7 @@ def encode(data: Data, H: Array, objective: Objective, weights: Vector, max_iter
     A = np.repeat(level.astype(data.dtype)[None, :], r, axis=0)
     active = np.ones(m, dtype=bool)
     rule, side = Monotone(), data.T
-    coefficients = objective.coefficients(weights)
+    coefficients, tol = objective.coefficients(weights), tol or ENCODE_TOLERANCE
     G = np.asfortranarray(H.T)
     for _ in range(max_iter):
         sweep = side.sweep(G, A, objective.betas, identity(len(objective.betas)), losses=False)
@@ -35,7 +35,7 @@ def encode(data: Data, H: Array, objective: Objective, weights: Vector, max_iter
         moved = np.abs(stepped - A).max(axis=0) > tol * stepped.max(axis=0)
         A = np.ascontiguousarray(np.where(active, stepped, A))
         active &= moved
-        if tol > 0 and not active.any():
+        if not active.any():
             break
     return A.T
 

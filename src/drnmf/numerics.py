@@ -34,6 +34,9 @@ WEIGHT_FLOOR = 1e-6
 SETTLE_TOLERANCE = 1e-6
 """Share of the constant model's loss by which two W count as fitting alike where r > n leaves W free."""
 
+ENCODE_TOLERANCE = 1e-6
+"""`transform` leaves a row alone once it moves by less than this, where tol=0 asks for no other value."""
+
 LIFT = 1e-6
 """SPA leaves exact zeros that multiplicative steps cannot leave: this share of the mean is added to W and H."""
 

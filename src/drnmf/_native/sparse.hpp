@@ -46,19 +46,24 @@ inline void dots(const T* W, size_t padded, const Index* rows, size_t count, con
     }
 }
 
-// to += sum over t of z[t] W_i(t), Width vectors of the items.
-template <class T, class Index, int Width>
-inline void gather(const T* W, size_t padded, const Index* rows, size_t count, const T* z, T* to) {
+// to[p] += sum over t of z[p][t] W_i(t), Width vectors of the items, for one or two lists z.
+template <class T, class Index, int Width, int Lists>
+inline void gather(const T* W, size_t padded, const Index* rows, size_t count, const T* const* z, T* const* to) {
     constexpr size_t L = kLanes<T>;
-    Vec<T> sum[Width];
-    for (int w = 0; w < Width; ++w) sum[w] = load(to + size_t(w) * L);
+    Vec<T> sum[Lists][Width];
+    for (int p = 0; p < Lists; ++p)
+        for (int w = 0; w < Width; ++w) sum[p][w] = load(to[p] + size_t(w) * L);
     for (size_t t = 0; t < count; ++t) {
         const T* item = W + size_t(rows[t]) * padded;
-        Vec<T> s = broadcast(z[t]);
 #pragma GCC unroll 4
-        for (int w = 0; w < Width; ++w) sum[w] += s * load(item + size_t(w) * L);
+        for (int w = 0; w < Width; ++w) {
+            Vec<T> values = load(item + size_t(w) * L);
+#pragma GCC unroll 2
+            for (int p = 0; p < Lists; ++p) sum[p][w] += z[p][t] * values;
+        }
     }
-    for (int w = 0; w < Width; ++w) store(to + size_t(w) * L, sum[w]);
+    for (int p = 0; p < Lists; ++p)
+        for (int w = 0; w < Width; ++w) store(to[p] + size_t(w) * L, sum[p][w]);
 }
 
 template <class T, class Index>
@@ -67,7 +72,7 @@ struct SparseBlock {
     const SparseSweep& s;
     const Index *starts, *rows;
     const T *x, *W, *H;
-    T *v, *z1, *z2, *N1, *N2;  // runs, and sums of a panel (items x padded)
+    T *v, *z1, *N1, *N2;  // runs, and sums of a panel (items x padded)
     double* sums;
     bool needs_model, weighted;
 
@@ -78,10 +83,10 @@ struct SparseBlock {
         W = static_cast<const T*>(s.left);
         H = static_cast<const T*>(s.right);
         T* p = reinterpret_cast<T*>(scratch);
-        v = p, z1 = v + kRun + L, z2 = z1 + kRun + L;
-        N1 = z2 + kRun + L, N2 = N1 + kSparsePanel * s.padded;
+        v = p, z1 = v + kRun + L;
+        N1 = z1 + kRun + L, N2 = N1 + kSparsePanel * s.padded;
         weighted = s.mode == Mode::weighted;
-        needs_model = s.losses || (s.mask & kKL);
+        needs_model = s.losses || weighted || (s.mask & kKL);
     }
 
     void run(size_t block) {
@@ -103,9 +108,11 @@ struct SparseBlock {
             }
             if (s.mode != Mode::none)
                 next = each_column(column, at, stop, [&](size_t j, size_t from, size_t count) {
-                    const T *a = z1 + (from - at), *b = s.mask == kFro && !weighted ? x + from : z2 + (from - at);
-                    if (weighted || (s.mask & kKL)) add(from, count, a, N1 + (j - begin) * s.padded);
-                    if (!weighted && (s.mask & kFro)) add(from, count, b, N2 + (j - begin) * s.padded);
+                    const T* z[2] = {z1 + (from - at), x + from};
+                    T* to[2] = {N1 + (j - begin) * s.padded, N2 + (j - begin) * s.padded};
+                    if (weighted || s.mask == kKL) add<1>(from, count, z, to);
+                    else if (s.mask == kFro) add<1>(from, count, z + 1, to + 1);
+                    else add<2>(from, count, z, to);
                 });
             column = next;
             at = stop;
@@ -138,15 +145,19 @@ struct SparseBlock {
         }
     }
 
-    void add(size_t from, size_t count, const T* z, T* to) {
+    template <int Lists>
+    void add(size_t from, size_t count, const T* const* z, T* const* to) {
         const Index* at = rows + from;
-        size_t w = 0, width = s.padded / L;
-        for (; w + 4 <= width; w += 4) gather<T, Index, 4>(W + w * L, s.padded, at, count, z, to + w * L);
-        switch (width - w) {
-            case 1: return gather<T, Index, 1>(W + w * L, s.padded, at, count, z, to + w * L);
-            case 2: return gather<T, Index, 2>(W + w * L, s.padded, at, count, z, to + w * L);
-            case 3: return gather<T, Index, 3>(W + w * L, s.padded, at, count, z, to + w * L);
-            default: return;
+        size_t width = s.padded / L;
+        for (size_t w = 0; w < width; w += 4) {
+            T* part[2] = {to[0] + w * L, to[Lists - 1] + w * L};
+            const T* item = W + w * L;
+            switch (width - w) {
+                case 1: gather<T, Index, 1, Lists>(item, s.padded, at, count, z, part); break;
+                case 2: gather<T, Index, 2, Lists>(item, s.padded, at, count, z, part); break;
+                case 3: gather<T, Index, 3, Lists>(item, s.padded, at, count, z, part); break;
+                default: gather<T, Index, 4, Lists>(item, s.padded, at, count, z, part);
+            }
         }
     }
 
@@ -172,7 +183,6 @@ struct SparseBlock {
             } else if (weighted) {
                 store(z1 + t, w2 * a);
             }
-            if (!weighted && (s.mask & kFro)) store(z2 + t, a);
             if (s.losses && (s.mask & kFro)) norms(from, m, residual, model_norm);
         }
         add_to_double<T>(kl_total, kl);
@@ -223,7 +233,7 @@ struct SparseBlock {
 
 template <class T>
 inline size_t sparse_scratch(const SparseSweep& s) {
-    return sizeof(T) * (3 * (kRun + kLanes<T>) + 2 * kSparsePanel * s.padded);
+    return sizeof(T) * (2 * (kRun + kLanes<T>) + 2 * kSparsePanel * s.padded);
 }
 
 }  // namespace drnmf::DRNMF_ISA_NAME

@@ -20,11 +20,11 @@ def _power_parts(X: Array, V: Array, beta: float, ceiling: float) -> tuple[Array
     """Elementwise V^(b-2) X and V^(b-1), kept below the ceiling."""
     if beta == 2.0:
         return X, V
-    if beta == 1.0:
-        return np.minimum(X / V, ceiling), np.ones_like(V)
-    if beta == 0.0:
-        return np.minimum(X / V / V, ceiling), np.minimum(1.0 / V, ceiling)
     with np.errstate(over="ignore"):
+        if beta == 1.0:
+            return np.minimum(X / V, ceiling), np.ones_like(V)
+        if beta == 0.0:
+            return np.minimum(X / V / V, ceiling), np.minimum(1.0 / V, ceiling)
         power = V ** V.dtype.type(beta - 2.0)
         return np.minimum(power * X, ceiling), np.minimum(power * V, ceiling)
 

@@ -1,0 +1,22 @@
+"""Fixtures and settings for all tests."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("drnmf", deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("drnmf")
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+@pytest.fixture
+def problem(rng):
+    """A strictly positive X of 23 x 31 with a strictly positive start of rank 4."""
+    X = rng.gamma(2.0, 1.0, (23, 4)) @ rng.gamma(2.0, 1.0, (4, 31)) * rng.uniform(0.5, 1.5, (23, 31))
+    return X, rng.uniform(0.1, 1.0, (23, 4)), rng.uniform(0.1, 1.0, (4, 31))
