@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+
 from drnmf.data.base import Sweep
 from drnmf.data.reference import ReferenceDense, ReferenceSparse
 

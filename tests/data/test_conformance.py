@@ -8,10 +8,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
+
 from drnmf.data.base import wrap
 from drnmf.data.native import NativeDense, NativeSparse
 from drnmf.data.reference import ReferenceDense, ReferenceSparse
-
 from tests.data.problems import (
     BETA_SETS,
     MIXES,

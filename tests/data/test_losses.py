@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
+
 from drnmf.data.native import NativeDense, NativeSparse
 from drnmf.divergence import beta_divergence
-
 from tests.data.problems import entries, factors
 
 BETAS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)

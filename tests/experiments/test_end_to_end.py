@@ -107,6 +107,8 @@ def test_documents_table(folder: Path, tmp_path: Path) -> None:
     for name in paper.DOCUMENTS:
         assert (f"| {name} | the collection" in page) == (name != "classic")
     lifts = read_csv(tmp_path / "out" / "table-documents-lift.csv")
+    floors = read_csv(tmp_path / "out" / "table-documents-floor.csv")
+    assert float(floors[0]["fro_kl_excess"]) == pytest.approx(float(rows["classic"]["fro_kl_excess"]), rel=1e-4)
     assert [row["lift"] for row in lifts] == ["0.01", "0.0001", "1e-06", "0"]
 
 

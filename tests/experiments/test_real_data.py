@@ -30,7 +30,7 @@ def test_spectrograms_have_the_papers_sizes(real_data: Path) -> None:
 def test_a_small_data_set_comes_near_the_paper(
     real_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_documents, "LIFT_SETS", ())
+    monkeypatch.setattr(table_documents, "STUDY_SETS", ())
     names = ("tr23.npz", "tr23.labels.npy")
     if not (real_data / "documents" / names[0]).exists():
         pytest.skip("tr23 is not in the data folder")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from drnmf import __version__
-from drnmf.cli import demo, fit, pareto, transform, reproduce
+from drnmf.cli import demo, fit, pareto, reproduce, transform
 
 app = typer.Typer(
     name="drnmf",

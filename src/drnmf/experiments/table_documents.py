@@ -18,17 +18,21 @@ from drnmf.experiments.fits import OURS, Fit, Options, Start, excess, fit_robust
 from drnmf.experiments.store import Lookup, Plan, Results, Saved, Unit, Watch
 from drnmf.experiments.tables import Row, difference, markdown, number, read_csv, show, write_csv
 from drnmf.initialize import lifted, spa_factors
-from drnmf.numerics import LIFT, Vector, factor_floor
+from drnmf.numerics import LIFT, Array, Vector, factor_floor
 from drnmf.threads import single_blas
 
 NAME = "table-documents"
 LIFTS_NAME = f"{NAME}-lift"
+FLOORS_NAME = f"{NAME}-floor"
 BETAS = (1.0, 2.0)
+_CHUNK = 1 << 17
 OURS_MEASURES = ("ours_acc_dr", "ours_dr_kl_excess", "ours_dr_fro_excess")
 LIFTS = (1e-2, 1e-4, 0.0)
 """Shares of the mean added to SPA's factors, beside the library's own LIFT, to show what the choice does."""
-LIFT_SETS = ("classic", "hitech", "tr11", "tr23", "tr41")
-"""Data sets small enough to run for every lift."""
+FLOORS = (0.0, 1e-12, 1e-8, 1e-6, 1e-4)
+"""Values below which WH is raised before its KL error is taken, to show how few entries decide that error."""
+STUDY_SETS = ("classic", "hitech", "tr11", "tr23", "tr41")
+"""Data sets small enough to run for every lift and floor."""
 
 
 @lru_cache(maxsize=1)
@@ -88,20 +92,45 @@ def _units(dataset: Dataset, prefix: str, lift: float, options: Options, ours: b
     return units
 
 
+def floored_kl(X: Any, W: Array, H: Array, floor: float) -> float:
+    """D_1(X, V) with V = max(WH, floor) at the counts and V = WH elsewhere (where a floor is no matter)."""
+    rows, columns = X.nonzero()
+    total = float(W.sum(axis=0) @ H.sum(axis=1))
+    for begin in range(0, rows.size, _CHUNK):
+        part = slice(begin, begin + _CHUNK)
+        x, exact = X.data[part], np.einsum("ik,ki->i", W[rows[part]], H[:, columns[part]])
+        v = np.maximum(exact, max(floor, np.finfo(np.float64).tiny))
+        total += float(np.sum(x * np.log(x / v) - x + v - exact))
+    return total
+
+
+def _floor_unit(dataset: Dataset, options: Options) -> Unit:
+    """Fro-NMF once more, for its KL error with WH raised to several floors, and the share of counts raised."""
+
+    def compute(lookup: Lookup, watch: Watch) -> Saved:
+        X = _load(dataset).X
+        fit = fit_single(X, _start(dataset, LIFT), 2.0, BETAS, options, watch)
+        return Saved({"losses": [floored_kl(X, fit.W, fit.H, floor) for floor in FLOORS]})
+
+    settings = options.settings(data=dataset.digest, lift=LIFT, floors=FLOORS)
+    return Unit(f"{dataset.stem}/floor", settings, 3.0 * _load(dataset).X.nnz, compute)
+
+
 def plan(options: Options) -> Plan:
-    """Three fits (four with ours) per data set, and three per data set and lift for a few."""
+    """Three fits (four with ours) per data set; for a few, three more per lift and one for the floors."""
     folder = datasets.check_folder(options.data)
     here = datasets.present(folder, "documents")
-    rows, lifts = [], []
+    rows, studied = [], []
     units: list[Unit] = []
     for dataset in here:
         rows.append({"dataset": dataset.stem, "rank": _load(dataset).rank})
         units += _units(dataset, dataset.stem, LIFT, options, options.ours)
-        if dataset.stem in LIFT_SETS:
-            lifts.append(dataset.stem)
+        if dataset.stem in STUDY_SETS:
+            studied.append(dataset.stem)
+            units.append(_floor_unit(dataset, options))
             for lift in LIFTS:
                 units += _units(dataset, f"{dataset.stem}/lift-{lift:g}", lift, options, ours=False)
-    return Plan(units, {"rows": rows, "lifts": lifts, **settings_facts(options), **data_facts(folder, "documents")})
+    return Plan(units, {"rows": rows, "studied": studied, **settings_facts(options), **data_facts(folder, "documents")})
 
 
 def _measures(results: Results, prefix: str, ours: bool) -> dict[str, float]:
@@ -148,20 +177,37 @@ def table(results: Results) -> list[dict[str, Any]]:
 def lift_table(results: Results) -> list[dict[str, Any]]:
     """How the table depends on the lift: one row per data set and lift, largest first."""
     rows = []
-    for stem in results.facts["lifts"]:
+    for stem in results.facts["studied"]:
         for lift in sorted({LIFT, *LIFTS}, reverse=True):
             prefix = stem if lift == LIFT else f"{stem}/lift-{lift:g}"
             rows.append(_with_paper({"dataset": stem, "lift": lift, **_measures(results, prefix, False)}))
     return rows
 
 
+def floor_table(results: Results) -> list[dict[str, Any]]:
+    """The KL error of Fro-NMF over that of KL-NMF, with small entries of WH raised: one row per data set and floor."""
+    rows = []
+    for stem in results.facts["studied"]:
+        e, printed = (
+            references(results, stem)[0],
+            paper.DOCUMENTS[stem][1][paper.DOCUMENT_MEASURES.index("fro_kl_excess")],
+        )
+        for floor, loss in zip(FLOORS, results(f"{stem}/floor").values["losses"], strict=True):
+            rows.append({
+                "dataset": stem, "floor": floor, "fro_kl_excess": excess(loss, e), "paper_fro_kl_excess": printed,
+            })  # fmt: skip
+    return rows
+
+
 def draw(results: Results, out: Path) -> None:
-    """table-documents.csv, table-documents-lift.csv and a dot plot."""
+    """table-documents.csv, the two studies beside it (-lift, -floor) and a dot plot."""
     rows, measures = table(results), paper.DOCUMENT_MEASURES
     theirs = tuple(f"paper_{measure}" for measure in measures)
     extra = OURS_MEASURES if results.facts["ours"] else ()
     write_csv(out / f"{NAME}.csv", ("dataset", "rank", *measures, *theirs, *extra), rows)
     write_csv(out / f"{LIFTS_NAME}.csv", ("dataset", "lift", *measures, *theirs), lift_table(results))
+    columns = ("dataset", "floor", "fro_kl_excess", "paper_fro_kl_excess")
+    write_csv(out / f"{FLOORS_NAME}.csv", columns, floor_table(results))
     if rows:
         _draw_rows(rows, out)
 
@@ -233,7 +279,20 @@ def section(rows: list[Row], facts: dict[str, Any], folder: Path) -> str:
     if lifts:
         text += "\nHow the numbers depend on the lift of the SPA start:\n\n"
         text += markdown(("data set", "lift", *(_TITLES[m] for m in paper.DOCUMENT_MEASURES)), lifts)
+        text += "\nThe KL error of Fro-NMF above KL-NMF's (%) when entries of WH below a floor count as the floor:\n\n"
+        text += _floors(read_csv(folder / f"{FLOORS_NAME}.csv"))
     return text + missing_list(facts)
+
+
+def _floors(rows: list[Row]) -> str:
+    names = list(dict.fromkeys(row["dataset"] for row in rows))
+    lines = []
+    for name in names:
+        mine = [row for row in rows if row["dataset"] == name]
+        lines.append(
+            [name, *(show(number(row["fro_kl_excess"])) for row in mine), show(number(mine[0]["paper_fro_kl_excess"]))]
+        )
+    return markdown(("data set", *(f"floor {floor:g}" for floor in FLOORS), "paper"), lines)
 
 
 EXPERIMENT = Experiment(NAME, "Sparse documents (section 5.2)", plan, draw, section, (NAME,))
