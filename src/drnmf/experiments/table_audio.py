@@ -15,13 +15,16 @@ from drnmf.experiments.figures import COLOURS, figure, log_axis
 from drnmf.experiments.fits import OURS, Options, Start, excess, fit_robust, fit_single
 from drnmf.experiments.spectrogram import magnitude_spectrogram, read_wav
 from drnmf.experiments.store import Lookup, Plan, Results, Saved, Unit, Watch
-from drnmf.experiments.tables import Row, difference, markdown, number, show, write_csv
+from drnmf.experiments.tables import Row, difference, markdown, number, read_csv, show, write_csv
 from drnmf.initialize import start
 from drnmf.numerics import Vector
 
 NAME = "table-audio"
 BETAS = (0.0, 1.0)
 RANK = 10
+STARTS_NAME = f"{NAME}-starts"
+EQUAL = 0.05
+"""Percentage points within which the two errors of a DR solution count as equal."""
 OURS_MEASURES = ("ours_dr_is_excess", "ours_dr_kl_excess")
 
 
@@ -124,8 +127,15 @@ def _columns(ours: bool) -> list[str]:
 
 
 def draw(results: Results, out: Path) -> None:
-    """table-audio.csv and a dot plot of it."""
+    """table-audio.csv, table-audio-starts.csv (start by start) and a dot plot."""
     rows = table(results)
+    starts = [
+        {"dataset": row["dataset"], "seed": seed, **_measures(results, row["dataset"], seed)}
+        for row in rows
+        for seed in range(results.facts["seeds"])
+    ]
+    extra = OURS_MEASURES if results.facts["ours"] else ()
+    write_csv(out / f"{STARTS_NAME}.csv", ("dataset", "seed", *paper.AUDIO_MEASURES, *extra), starts)
     write_csv(out / f"{NAME}.csv", _columns(results.facts["ours"]), rows)
     if rows:
         _draw_rows(rows, results.facts["ours"], out)
@@ -196,7 +206,20 @@ def section(rows: list[Row], facts: dict[str, Any], folder: Path) -> str:
         f'"KL: IS" is the IS error of KL-NMF. {algorithm_line(facts)}\n\n'
         + markdown(columns, lines, left=3)
         + ("\n" + "\n".join(remarks) + "\n" if remarks else "")
+        + _unequal(read_csv(folder / f"{STARTS_NAME}.csv"))
         + missing_list(facts)
+    )
+
+
+def _unequal(starts: list[Row]) -> str:
+    """The starts in which DR's two errors still differ at the last iteration."""
+    apart = [row for row in starts if abs(float(row["dr_is_excess"]) - float(row["dr_kl_excess"])) > EQUAL]
+    if not apart:
+        return f"\nIn all {len(starts)} runs the two errors of DR-NMF agree within {EQUAL:g} points at the end.\n"
+    cases = (f"{r['dataset']} start {r['seed']} ({r['dr_is_excess']}, {r['dr_kl_excess']})" for r in apart)
+    return (
+        f"\nIn {len(starts) - len(apart)} of {len(starts)} runs the two errors of DR-NMF agree within {EQUAL:g} points "
+        f"at the end; not in {', '.join(cases)}.\n"
     )
 
 
