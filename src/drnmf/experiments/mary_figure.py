@@ -163,9 +163,10 @@ def _draw_losses(results: Results, out: Path) -> None:
                     keep = [k for k in range(1, trace.size) if k <= 40 or k % 10 == 0]
                     ax.plot(keep, trace[keep], lw=1.4, color=COLOURS[COLOUR[method]], label=METHODS[method])
                 ax.set_xscale("log")
-                ax.set_yscale("log")
                 log_axis(ax.xaxis)
-                log_axis(ax.yaxis)
+                if ax.get_ylim()[1] > 2.0:
+                    ax.set_yscale("log")
+                    log_axis(ax.yaxis)
                 ax.set_ylabel(f"scaled {loss} loss")
             column[0].set_title(study.title)
             column[1].set_xlabel("iteration")
@@ -187,7 +188,7 @@ def _draw_activations(results: Results, out: Path) -> None:
 def _draw_voices(ax: Any, results: Results, saved: Saved, colour: str) -> None:
     """The activations above one another, notes first; grey marks where the score has that note."""
     heard, frame = _hear(results, saved), results.facts["frame"]
-    order = [*paper.MARY_NOTES, "hammer", "other"]
+    order = [*paper.MARY_NOTES, "hammer", "other", "silent"]
     voices = sorted(range(len(heard.labels)), key=lambda k: order.index(heard.labels[k]))
     H = saved.arrays["H"] * np.linalg.norm(saved.arrays["W"], axis=0)[:, None]
     base = len(voices) - 1.0 - np.arange(len(voices))
@@ -236,8 +237,8 @@ def section(rows: list[Row], facts: dict[str, Any], folder: Path) -> str:
         f"{facts['seeds']} seeds, medians over them; the figures show seed 0. {algorithm_line(facts)}\n\n"
         + claim
         + "\n"
-        f"A component has the note whose frequency is within half a semitone of the peak of its spectrum. An onset is "
-        f"found where the activation of the note rises (by a quarter of its largest rise, {RISE:g}) within "
+        f"A component has the note whose frequency is within half a semitone of the peak of its spectrum. An onset "
+        f"is found where the activation of the note rises (by a quarter of its largest rise, {RISE:g}) within "
         f"{TIME_TOLERANCE:g} s of one of that note's onsets in the score {' '.join(n[0] for n in paper.MARY_SCORE)}; "
         f"the seconds of the score are the seven largest rises of the clean spectrogram as a whole "
         f"({', '.join(f'{t:.2f}' for t in facts['onsets'])}).\n\n" + markdown(columns, lines, left=2)

@@ -31,12 +31,15 @@ RISE = 0.25
 HAMMER_SHARE = 0.7
 """A component without a note is the hammer when it clicks at this share of all notes, and seldom elsewhere."""
 
+SILENT = 0.01
+"""A component with less than this share of the loudest one's contribution ||w_k|| ||h_k|| is silent."""
+
 
 @dataclass(frozen=True)
 class Hearing:
     """What was heard in one factorization.
 
-    labels : a note, "hammer" or "other" for every component
+    labels : a note, "hammer", "other" or "silent" for every component
     onsets : note -> seconds
     found, false : onsets that the score has and was given; onsets that it does not have
     """
@@ -80,8 +83,10 @@ def _rises(activation: Vector, frame: float, sustain: float) -> Vector:
 def pitches(W: Array, H: Array, spacing: float, notes: Mapping[str, float]) -> list[str]:
     """The note of every component by the peak of its spectrum; of several at one note the loudest has it."""
     loudness = np.linalg.norm(W, axis=0) * np.linalg.norm(H, axis=1)
-    labels = [""] * W.shape[1]
+    labels = ["silent" if loud < SILENT * loudness.max() else "" for loud in loudness]
     for k in np.argsort(-loudness):
+        if labels[k]:
+            continue
         peak = spectral_peak(W[:, k], spacing)
         for note, frequency in notes.items():
             if note not in labels and abs(peak / frequency - 1.0) <= PITCH_TOLERANCE:
@@ -106,12 +111,12 @@ def listen(
     labels, onsets, found, false = pitches(W, H, spacing, notes), dict[str, list[float]](), 0, 0
     for k, label in enumerate(labels):
         activation = np.asarray(H[k], dtype=np.float64)
-        if label:
+        if label in notes:
             heard = _rises(activation, frame, SUSTAIN)
             onsets[label] = [round(float(t), 3) for t in heard]
             hits, wrong = _matched(heard, [t for note, t in zip(score, times, strict=True) if note == label])
             found, false = found + hits, false + wrong
-        else:
+        elif not label:
             hits, wrong = _matched(_rises(activation, frame, 2 * frame), times.tolist())
             labels[k] = "hammer" if hits >= HAMMER_SHARE * len(times) and wrong <= hits / 2 else "other"
     return Hearing(tuple(labels), onsets, found, false)
