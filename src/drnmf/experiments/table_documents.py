@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from drnmf.data.base import wrap
 from drnmf.experiments import datasets, paper
 from drnmf.experiments.clustering import accuracy, closest_topic
-from drnmf.experiments.datasets import Dataset, Documents
+from drnmf.experiments.datasets import Dataset
+from drnmf.experiments.document_starts import VARIANTS, load, start_of
 from drnmf.experiments.experiment import Experiment, algorithm_line, data_facts, missing_list, settings_facts
 from drnmf.experiments.figures import COLOURS, figure, log_axis
-from drnmf.experiments.fits import OURS, Fit, Options, Start, excess, fit_robust, fit_single
+from drnmf.experiments.fits import OURS, Fit, Options, excess, fit_robust, fit_single
 from drnmf.experiments.store import Lookup, Plan, Results, Saved, Unit, Watch
 from drnmf.experiments.tables import Row, difference, markdown, number, read_csv, show, write_csv
-from drnmf.initialize import lifted, spa_factors
-from drnmf.numerics import LIFT, Array, Vector, factor_floor
-from drnmf.threads import single_blas
+from drnmf.numerics import LIFT, Array, Vector
 
 NAME = "table-documents"
 LIFTS_NAME = f"{NAME}-lift"
 FLOORS_NAME = f"{NAME}-floor"
+STARTS_NAME = f"{NAME}-starts"
 BETAS = (1.0, 2.0)
 _CHUNK = 1 << 17
 OURS_MEASURES = ("ours_acc_dr", "ours_dr_kl_excess", "ours_dr_fro_excess")
@@ -32,27 +30,7 @@ LIFTS = (1e-2, 1e-4, 0.0)
 FLOORS = (0.0, 1e-12, 1e-8, 1e-6, 1e-4)
 """Values below which WH is raised before its KL error is taken, to show how few entries decide that error."""
 STUDY_SETS = ("classic", "hitech", "tr11", "tr23", "tr41")
-"""Data sets small enough to run for every lift and floor."""
-
-
-@lru_cache(maxsize=1)
-def _load(dataset: Dataset) -> Documents:
-    return datasets.load_documents(dataset)
-
-
-@lru_cache(maxsize=1)
-def _spa(dataset: Dataset) -> tuple[Vector, Vector]:
-    documents = _load(dataset)
-    with single_blas():
-        return spa_factors(wrap(documents.X), documents.rank, np.random.RandomState(0))
-
-
-def _start(dataset: Dataset, lift: float) -> Start:
-    """SPA's factors, lifted, and floored as every start is."""
-    documents = _load(dataset)
-    floor = factor_floor(float(documents.X.mean()), documents.rank)
-    W, H = lifted(*_spa(dataset), lift)
-    return np.maximum(W, floor), np.maximum(H, floor)
+"""Data sets small enough to run for every lift, SPA variant and floor."""
 
 
 def references(lookup: Lookup, prefix: str) -> Vector:
@@ -60,25 +38,29 @@ def references(lookup: Lookup, prefix: str) -> Vector:
     return np.array([lookup(f"{prefix}/kl").values["losses"][0], lookup(f"{prefix}/fro").values["losses"][1]])
 
 
-def _units(dataset: Dataset, prefix: str, lift: float, options: Options, ours: bool) -> list[Unit]:
-    settings = options.settings(data=dataset.digest, lift=lift)
-    documents = _load(dataset)
+def _units(
+    dataset: Dataset, prefix: str, options: Options, lift: float = LIFT, variant: str = "words", ours: bool = False
+) -> list[Unit]:
+    settings = options.settings(data=dataset.digest, lift=lift, **({} if variant == "words" else {"start": variant}))
+    documents = load(dataset)
     cost = 3.0 * documents.X.nnz * documents.rank / 10.0  # against a dense entry of rank 10
 
     def saved(fit: Fit) -> Saved:
-        clusters = closest_topic(_load(dataset).X, fit.H)
-        return fit.summary(accuracy=100.0 * accuracy(_load(dataset).labels, clusters))
+        clusters = closest_topic(load(dataset).X, fit.H)
+        return fit.summary(accuracy=100.0 * accuracy(load(dataset).labels, clusters))
 
     def single(beta: float) -> Any:
         def compute(lookup: Lookup, watch: Watch) -> Saved:
-            return saved(fit_single(_load(dataset).X, _start(dataset, lift), beta, BETAS, options, watch))
+            return saved(fit_single(load(dataset).X, start_of(dataset, lift, variant), beta, BETAS, options, watch))
 
         return compute
 
     def robust(algorithm: tuple[str, str] | None) -> Any:
         def compute(lookup: Lookup, watch: Watch) -> Saved:
             e = references(lookup, prefix)
-            return saved(fit_robust(_load(dataset).X, _start(dataset, lift), BETAS, e, options, watch, algorithm))
+            return saved(
+                fit_robust(load(dataset).X, start_of(dataset, lift, variant), BETAS, e, options, watch, algorithm)
+            )
 
         return compute
 
@@ -108,28 +90,30 @@ def _floor_unit(dataset: Dataset, options: Options) -> Unit:
     """Fro-NMF once more, for its KL error with WH raised to several floors, and the share of counts raised."""
 
     def compute(lookup: Lookup, watch: Watch) -> Saved:
-        X = _load(dataset).X
-        fit = fit_single(X, _start(dataset, LIFT), 2.0, BETAS, options, watch)
+        X = load(dataset).X
+        fit = fit_single(X, start_of(dataset, LIFT), 2.0, BETAS, options, watch)
         return Saved({"losses": [floored_kl(X, fit.W, fit.H, floor) for floor in FLOORS]})
 
     settings = options.settings(data=dataset.digest, lift=LIFT, floors=FLOORS)
-    return Unit(f"{dataset.stem}/floor", settings, 3.0 * _load(dataset).X.nnz, compute)
+    return Unit(f"{dataset.stem}/floor", settings, 3.0 * load(dataset).X.nnz, compute)
 
 
 def plan(options: Options) -> Plan:
-    """Three fits (four with ours) per data set; for a few, three more per lift and one for the floors."""
+    """Three fits (four with ours) per data set; for a few, three more per lift and SPA variant, one for the floors."""
     folder = datasets.check_folder(options.data)
     here = datasets.present(folder, "documents")
     rows, studied = [], []
     units: list[Unit] = []
     for dataset in here:
-        rows.append({"dataset": dataset.stem, "rank": _load(dataset).rank})
-        units += _units(dataset, dataset.stem, LIFT, options, options.ours)
+        rows.append({"dataset": dataset.stem, "rank": load(dataset).rank})
+        units += _units(dataset, dataset.stem, options, ours=options.ours)
         if dataset.stem in STUDY_SETS:
             studied.append(dataset.stem)
             units.append(_floor_unit(dataset, options))
             for lift in LIFTS:
-                units += _units(dataset, f"{dataset.stem}/lift-{lift:g}", lift, options, ours=False)
+                units += _units(dataset, f"{dataset.stem}/lift-{lift:g}", options, lift)
+            for variant in list(VARIANTS)[1:]:
+                units += _units(dataset, f"{dataset.stem}/start-{variant}", options, variant=variant)
     return Plan(units, {"rows": rows, "studied": studied, **settings_facts(options), **data_facts(folder, "documents")})
 
 
@@ -184,6 +168,16 @@ def lift_table(results: Results) -> list[dict[str, Any]]:
     return rows
 
 
+def start_table(results: Results) -> list[dict[str, Any]]:
+    """How the table depends on SPA's details: one row per data set and variant, the table's own first."""
+    rows = []
+    for stem in results.facts["studied"]:
+        for variant in VARIANTS:
+            prefix = stem if variant == "words" else f"{stem}/start-{variant}"
+            rows.append(_with_paper({"dataset": stem, "start": variant, **_measures(results, prefix, False)}))
+    return rows
+
+
 def floor_table(results: Results) -> list[dict[str, Any]]:
     """The KL error of Fro-NMF over that of KL-NMF, with small entries of WH raised: one row per data set and floor."""
     rows = []
@@ -200,12 +194,13 @@ def floor_table(results: Results) -> list[dict[str, Any]]:
 
 
 def draw(results: Results, out: Path) -> None:
-    """table-documents.csv, the two studies beside it (-lift, -floor) and a dot plot."""
+    """table-documents.csv, the studies beside it (-lift, -starts, -floor) and a dot plot."""
     rows, measures = table(results), paper.DOCUMENT_MEASURES
     theirs = tuple(f"paper_{measure}" for measure in measures)
     extra = OURS_MEASURES if results.facts["ours"] else ()
     write_csv(out / f"{NAME}.csv", ("dataset", "rank", *measures, *theirs, *extra), rows)
     write_csv(out / f"{LIFTS_NAME}.csv", ("dataset", "lift", *measures, *theirs), lift_table(results))
+    write_csv(out / f"{STARTS_NAME}.csv", ("dataset", "start", *measures, *theirs), start_table(results))
     columns = ("dataset", "floor", "fro_kl_excess", "paper_fro_kl_excess")
     write_csv(out / f"{FLOORS_NAME}.csv", columns, floor_table(results))
     if rows:
@@ -263,10 +258,6 @@ def section(rows: list[Row], facts: dict[str, Any], folder: Path) -> str:
         for row in rows
         if row["dataset"] != "average" and (entry := datasets.DOCUMENTS[row["dataset"]]).remark
     ]
-    lifts = [
-        [row["dataset"], f"{float(row['lift']):g}", *(show(number(row[m])) for m in paper.DOCUMENT_MEASURES)]
-        for row in read_csv(folder / f"{LIFTS_NAME}.csv")
-    ]
     text = (
         f"SPA start lifted by {LIFT:g} of the mean. {algorithm_line(facts)} The average is over the paper's own data "
         f"sets that are here, in both columns; over all fifteen the paper has "
@@ -276,12 +267,27 @@ def section(rows: list[Row], facts: dict[str, Any], folder: Path) -> str:
         + _comparison(rows, paper.DOCUMENT_MEASURES[3:], OURS_MEASURES[1:] if ours else ())
         + ("\n" + "\n".join(remarks) + "\n" if remarks else "")
     )
-    if lifts:
+    if facts["studied"]:
         text += "\nHow the numbers depend on the lift of the SPA start:\n\n"
-        text += markdown(("data set", "lift", *(_TITLES[m] for m in paper.DOCUMENT_MEASURES)), lifts)
+        text += _study(read_csv(folder / f"{LIFTS_NAME}.csv"), "lift")
+        text += (
+            "\nHow they depend on SPA's details (the table picks *words*; *ten-sweeps* stops the least squares early, "
+            "*normalised-words* scales the words to sum one first, *documents* picks rows of X):\n\n"
+        )
+        text += _study(read_csv(folder / f"{STARTS_NAME}.csv"), "start")
         text += "\nThe KL error of Fro-NMF above KL-NMF's (%) when entries of WH below a floor count as the floor:\n\n"
         text += _floors(read_csv(folder / f"{FLOORS_NAME}.csv"))
     return text + missing_list(facts)
+
+
+def _study(rows: list[Row], choice: str) -> str:
+    """Every data set under every choice, the paper's row last."""
+    lines = []
+    for name in dict.fromkeys(row["dataset"] for row in rows):
+        mine = [row for row in rows if row["dataset"] == name]
+        lines += [[name, row[choice], *(show(number(row[m])) for m in paper.DOCUMENT_MEASURES)] for row in mine]
+        lines.append([name, "paper", *(show(number(mine[0][f"paper_{m}"])) for m in paper.DOCUMENT_MEASURES)])
+    return markdown(("data set", choice, *(_TITLES[m] for m in paper.DOCUMENT_MEASURES)), lines, left=2)
 
 
 def _floors(rows: list[Row]) -> str:
