@@ -35,7 +35,7 @@ def write_tune(path: Path, seconds: float = 0.5) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """documents: classic and tr23 (own), tr11_cluto (variant), newsgroups3_politics (substitute). audio: one of each, too."""
+    """Documents: two of the paper's own, a variant and a substitute. Audio: one of each."""
     data = tmp_path / "data"
     for stem, classes in (("classic", 4), ("tr23", 3), ("tr11_cluto", 3), ("newsgroups3_politics", 3)):
         write_documents(data / "documents" / f"{stem}.npz", classes, seed=classes)
