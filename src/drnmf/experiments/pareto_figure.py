@@ -89,7 +89,11 @@ def plan(options: Options) -> Plan:
     units = [
         unit for pair in PAIRS for seed in range(options.seeds) for unit in _units(pair, seed, options, front=seed == 0)
     ]
-    return Plan(units, settings_facts(options))
+    zeros = {
+        pair: [int((problem(betas, seed)[0] == 0).sum()) for seed in range(options.seeds)]
+        for pair, betas in PAIRS.items()
+    }
+    return Plan(units, {**settings_facts(options), "zeros": zeros})
 
 
 def _point(results: Results, pair: str, seed: int, kind: str, name: str, weight: float | None) -> dict[str, Any]:
@@ -157,12 +161,11 @@ def section(rows: list[Row], facts: dict[str, Any], folder: Path) -> str:
                 [f"{title}: {name}, percent above the lowest error", f"≤ {paper.PARETO_DR_EXCESS:g}", *_spread(values)]
             )
         ends = [
-            _worst(row)
-            for row in rows
-            if row["pair"] == pair and row["weight"] in ("0", "1") and row["point"] == "weighted"
+            row for row in rows if row["pair"] == pair and row["point"] == "weighted" and row["weight"] in ("0", "1")
         ]
+        worst = [max(_worst(row) for row in ends if row["seed"] == seed) for seed in {row["seed"] for row in ends}]
         printed = f"up to {paper.PARETO_SINGLE_EXCESS:g}" if pair == "is-fro" else f"≤ {paper.PARETO_SINGLE_EXCESS:g}"
-        lines.append([f"{title}: one objective alone, percent above the lowest error", printed, *_spread(ends)])
+        lines.append([f"{title}: one objective alone, percent above the lowest error", printed, *_spread(worst)])
     weights = [float(row["weight"]) for row in rows if row["pair"] == "is-fro" and row["point"] == "dr"]
     gap = show(float(np.median(weights)) - paper.PARETO_IS_FRO_WEIGHT, 2, sign=True)
     lines.append(
@@ -177,6 +180,9 @@ def section(rows: list[Row], facts: dict[str, Any], folder: Path) -> str:
         f"Synthetic {SHAPE[0]} x {SHAPE[1]}, r = {RANK}, {NOISE:.0%} noise, start from the true factors; "
         f"fronts of seed 0, claims over {facts['seeds']} seeds. {algorithm_line(facts)}\n\n"
         + markdown(("claim", "paper", "ours, median", "range", "diff."), lines)
+        + "\nExact zeros of X, seed by seed: "
+        + "; ".join(f"{pair} {', '.join(map(str, counts))}" for pair, counts in facts["zeros"].items())
+        + ". Under the IS loss they count as 2.2e-16 of the mean.\n"
     )
 
 
