@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 NATIVE := CMakeLists.txt pyproject.toml $(wildcard src/drnmf/_native/*)
 
-.PHONY: demo test test-oldest lint clean
+.PHONY: demo test test-oldest test-asan bench lint clean
 
 demo: $(VENV)/.installed
 	$(BIN)/drnmf demo --out demo-result --overwrite
@@ -23,6 +23,27 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# The kernel tests under AddressSanitizer and UndefinedBehaviorSanitizer, on every instruction set of this machine.
+# The packages of $(VENV) are borrowed by path; only drnmf itself is built again.
+ASAN     := .venv-asan
+ASAN_RUN  = LD_PRELOAD="$$($${CXX:-c++} -print-file-name=libasan.so) $$($${CXX:-c++} -print-file-name=libstdc++.so)" \
+            ASAN_OPTIONS=detect_leaks=0 $(ASAN)/bin/python -m pytest -p no:cacheprovider
+test-asan: $(VENV)/.installed-dev
+	$(BIN)/python -m venv $(ASAN)
+	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" \
+	  > $$($(ASAN)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/borrowed.pth
+	$(ASAN)/bin/python -m pip install --quiet --no-deps --force-reinstall . \
+	  -C build-dir=build/asan -C cmake.build-type=RelWithDebInfo -C cmake.define.DRNMF_SANITIZE=ON
+	for isa in $$($(BIN)/python -c "from drnmf import _core; print(*_core.supported_instruction_sets())"); do \
+	  DRNMF_ISA=$$isa $(ASAN_RUN) tests/data/test_conformance.py tests/data/test_losses.py -k "not numpy" || exit 1; \
+	done
+	$(ASAN_RUN) tests/data/test_threads.py -k "bits or python_threads or forked or ctrl"
+
+# Tables and figures of docs/performance.md; sparse rows need DRNMF_DATA, the folder of data sets.
+bench: $(VENV)/.installed-dev
+	$(BIN)/python benchmarks/native.py
+	$(BIN)/python benchmarks/scaling.py
+
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
@@ -40,4 +61,4 @@ $(VENV)/.installed-dev: $(VENV)/bin/python $(NATIVE)
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-oldest build dist demo-result .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-oldest .venv-asan build dist demo-result .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -158,6 +158,11 @@ def test_bad_data() -> None:
         pareto_front([[1.0, 1.0]], 0, betas=(0, 1))
 
 
+def test_sparse_data_under_other_losses_is_warned_about() -> None:
+    with pytest.warns(UserWarning, match="dense tiles"):
+        pareto_front(sp.csr_array(X), 2, betas=(0, 1), weights=2, tol=0, max_iter=2)
+
+
 def test_public_names() -> None:
     assert "weighted" in METHODS
     assert set(drnmf.__all__) <= set(dir(drnmf))

@@ -18,6 +18,7 @@ from drnmf import fitting
 from drnmf.data.base import Data, wrap
 from drnmf.divergence import as_betas, label
 from drnmf.encode import losses_of
+from drnmf.estimators import _warn_dense_tiles
 from drnmf.initialize import start
 from drnmf.numerics import Array, Vector
 from drnmf.objective import Objective
@@ -227,6 +228,7 @@ def pareto_front(
     X = as_matrix(X, "pareto_front")
     data = wrap(X)
     notes = check_zeros(X, data, omega, zeros)
+    _warn_dense_tiles(X, omega)
     with single_blas(), _progress(verbose) as bar:
         begin = start(data, rank, init, check_random_state(random_state), W, H)
         budget = fitting.Budget(control, 0, bar.hook if bar is not None else lambda stage: None)

@@ -21,17 +21,18 @@ class ProgressBar:
     def __init__(self, console: Any = None) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as RichProgress
+        from rich.table import Column
 
         if console is None:
             from rich.console import Console
 
             console = Console(stderr=True)
         self._bars = RichProgress(
-            TextColumn("{task.description:>10}"),
+            TextColumn("{task.description:>10}", table_column=Column(no_wrap=True, min_width=10)),
             BarColumn(bar_width=10),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(compact=True),
-            TextColumn("{task.fields[state]}"),
+            MofNCompleteColumn(table_column=Column(no_wrap=True, min_width=9)),
+            TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True, min_width=5)),
+            TextColumn("{task.fields[state]}", table_column=Column(no_wrap=True)),
             console=console,
         )
         self._tasks: list[Any] = []

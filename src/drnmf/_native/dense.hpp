@@ -73,6 +73,8 @@ struct DenseBlock {
     size_t all_products, right_size, first_tile, tiles, row_begin, row_end, chunk;
     double* losses;
     bool needs_model;
+    Prefetch<T> next;
+    int calls;  // of gemm's blocks per tile
 
     DenseBlock(const Sweep& sweep, size_t block, char* scratch, double* out)
         : s(sweep), b(sweep, scratch), list(products(sweep)), losses(out) {
@@ -80,6 +82,8 @@ struct DenseBlock {
         all_products = product_count(s);
         right_size = Scratch<T>::right_size(s);
         needs_model = (s.mask & (kIS | kKL)) || s.powers || s.losses;
+        int groups = (TN / L + kVectorsInRegisters - 1) / kVectorsInRegisters;
+        calls = groups * (int(all_products) * gemm_blocks(int(s.r)) + (needs_model ? gemm_blocks(TM) : 0));
         size_t column_tiles = (s.n + TN - 1) / TN, row_tiles = (s.m + TM - 1) / TM;
         chunk = block % s.chunks;
         first_tile = block / s.chunks * s.panel;
@@ -107,7 +111,7 @@ struct DenseBlock {
                 for (size_t j = 0; j < tiles; ++j) {
                     if (s.stopped(s.stop_context)) return;
                     bool last = j + 1 == tiles;
-                    source.prefetch(last ? i + TM : i, first_tile + (last ? 0 : j + 1), row_end);
+                    next = source.prefetch(last ? i + TM : i, first_tile + (last ? 0 : j + 1), row_end, calls);
                     tile(source, i, j);
                 }
         } else {
@@ -115,7 +119,7 @@ struct DenseBlock {
                 source.start_columns(row_begin, (first_tile + j) * TN, columns(j));
                 for (size_t i = row_begin; i < row_end; i += TM) {
                     if (s.stopped(s.stop_context)) return;
-                    source.prefetch(i + TM, first_tile + j, row_end);
+                    next = source.prefetch(i + TM, first_tile + j, row_end, calls);
                     tile(source, i, j);
                 }
             }
@@ -143,7 +147,7 @@ struct DenseBlock {
         t.V = b.V, t.log_v = b.log_v;
         for (int z = 0; z < 4; ++z) t.Z[z] = b.Z[z];
         source.tile(i, t.rows, (first_tile + j) * TN, columns(j), t.X, t.ldx);
-        if (needs_model) gemm<T>(t.rows, int(s.r), t.vectors, left(i, false), right(j), b.V, TN, false);
+        if (needs_model) gemm<T>(t.rows, int(s.r), t.vectors, left(i, false), right(j), b.V, TN, false, next);
         if (terms_of && needs_model) terms_of(s, t, losses);
         if (s.powers) log_model(s, t);
         if (s.losses)
@@ -162,7 +166,7 @@ struct DenseBlock {
 
     void accumulate(const Tile<T>& t, size_t i, int z, T* to) {
         Operand<T> Z = z < 0 ? Operand<T>{t.X, t.ldx, 1} : Operand<T>{t.Z[z], TN, 1};
-        gemm<T>(int(s.r), t.rows, t.vectors, left(i, true), Z, to, TN, true);
+        gemm<T>(int(s.r), t.rows, t.vectors, left(i, true), Z, to, TN, true, next);
     }
 
     T* output(void* base, int slot, size_t k, size_t j) const {

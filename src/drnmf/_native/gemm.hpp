@@ -49,27 +49,42 @@ inline void gemm_rows(int rows, int K, Operand<T> A, Operand<T> B, T* C, ptrdiff
 }
 
 // Rows are cut evenly (10 is 5 + 5, not 8 + 2), so that no block is too thin to hide the latency.
-template <class T, int Vectors>
-inline void gemm_columns(int M, int K, Operand<T> A, Operand<T> B, T* C, ptrdiff_t ldc, bool add) {
+template <class T, int Vectors, class Between>
+inline void gemm_columns(int M, int K, Operand<T> A, Operand<T> B, T* C, ptrdiff_t ldc, bool add, Between& between) {
     int blocks = (M + kRowsInRegisters - 1) / kRowsInRegisters;
     for (int b = 0, i = 0; b < blocks; ++b) {
         int rows = (M - i + blocks - b - 1) / (blocks - b);
+        between();
         Operand<T> part{A.p + i * A.down, A.down, A.across};
         gemm_rows<T, Vectors, kRowsInRegisters>(rows, K, part, B, C + i * ldc, ldc, add);
         i += rows;
     }
 }
 
-template <class T>
-inline void gemm(int M, int K, int vectors, Operand<T> A, Operand<T> B, T* C, ptrdiff_t ldc, bool add) {
+// `between` is called before every block of rows.
+template <class T, class Between>
+inline void gemm(int M, int K, int vectors, Operand<T> A, Operand<T> B, T* C, ptrdiff_t ldc, bool add,
+                 Between& between) {
     constexpr int V = kVectorsInRegisters, L = kLanes<T>;
     int v = 0;
     for (; v + V <= vectors; v += V)
-        gemm_columns<T, V>(M, K, A, {B.p + v * L, B.down, B.across}, C + v * L, ldc, add);
+        gemm_columns<T, V>(M, K, A, {B.p + v * L, B.down, B.across}, C + v * L, ldc, add, between);
     if (V > 2 && vectors - v == 2)
-        gemm_columns<T, 2>(M, K, A, {B.p + v * L, B.down, B.across}, C + v * L, ldc, add);
+        gemm_columns<T, 2>(M, K, A, {B.p + v * L, B.down, B.across}, C + v * L, ldc, add, between);
     else if (vectors - v == 1)
-        gemm_columns<T, 1>(M, K, A, {B.p + v * L, B.down, B.across}, C + v * L, ldc, add);
+        gemm_columns<T, 1>(M, K, A, {B.p + v * L, B.down, B.across}, C + v * L, ldc, add, between);
 }
+
+struct Nothing {
+    void operator()() const {}
+};
+
+template <class T>
+inline void gemm(int M, int K, int vectors, Operand<T> A, Operand<T> B, T* C, ptrdiff_t ldc, bool add) {
+    Nothing nothing;
+    gemm<T>(M, K, vectors, A, B, C, ldc, add, nothing);
+}
+
+inline int gemm_blocks(int M) { return (M + kRowsInRegisters - 1) / kRowsInRegisters; }
 
 }  // namespace drnmf::DRNMF_ISA_NAME

@@ -6,6 +6,19 @@
 
 namespace drnmf::DRNMF_ISA_NAME {
 
+// The next tile, fetched a few strips at a time while this one is worked on: its strips are too short for the
+// hardware to guess, and all of them at once would wait for each other.
+template <class T>
+struct Prefetch {
+    const T* p = nullptr;
+    ptrdiff_t stride = 0;
+    int left = 0, length = 0, portion = 0;
+    DRNMF_INLINE void operator()() {
+        for (int n = least(portion, left); n > 0; --n, --left, p += stride)
+            for (int c = 0; c < length; c += 64 / int(sizeof(T))) __builtin_prefetch(p + c);
+    }
+};
+
 template <class T>
 struct Source {
     static constexpr int TN = kTileColumns<T>;
@@ -72,20 +85,16 @@ struct Source {
         }
     }
 
-    // Asks for a tile before its turn: row pieces are too short for the hardware to guess the next one.
-    void prefetch(size_t row, size_t column_tile, size_t row_end) const {
+    // The tile at (row, column_tile), asked for in `calls` portions; nothing for a tile at the edge.
+    Prefetch<T> prefetch(size_t row, size_t column_tile, size_t row_end, int calls) const {
         size_t column = column_tile * TN;
-        if (row >= row_end || column + TN > s.n || row + kTileRows > row_end) return;
-        constexpr int line = 64 / int(sizeof(T));
-        if (s.x.layout == Layout::rows) {
-            const T* p = values + ptrdiff_t(row) * s.x.row_stride + column;
-            for (int i = 0; i < kTileRows; ++i, p += s.x.row_stride)
-                for (int c = 0; c < TN; c += line) __builtin_prefetch(p + c);
-        } else if (s.x.layout == Layout::columns) {
-            const T* p = values + ptrdiff_t(column) * s.x.column_stride + row;
-            for (int c = 0; c < TN; ++c, p += s.x.column_stride)
-                for (int i = 0; i < kTileRows; i += line) __builtin_prefetch(p + i);
-        }
+        Prefetch<T> ask;
+        if (row + kTileRows > row_end || column + TN > s.n) return ask;
+        ask.p = values + ptrdiff_t(row) * s.x.row_stride + ptrdiff_t(column) * s.x.column_stride;
+        if (s.x.layout == Layout::rows) ask.stride = s.x.row_stride, ask.left = kTileRows, ask.length = TN;
+        if (s.x.layout == Layout::columns) ask.stride = s.x.column_stride, ask.left = TN, ask.length = kTileRows;
+        ask.portion = (ask.left + calls - 1) / calls;
+        return ask;
     }
 };
 

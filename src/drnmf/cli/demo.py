@@ -104,6 +104,6 @@ def _table(rows: list[dict[str, Any]]) -> Table:
     for name in rows[0]:
         table.add_column(name, justify="left" if name == "method" else "right")
     for row in rows:
-        cells = [value if isinstance(value, str) else f"{value + 0.0:.2f}" for value in row.values()]
+        cells = [value if isinstance(value, str) else f"{round(value, 2) + 0.0:.2f}" for value in row.values()]
         table.add_row(*cells, style="bold green" if row["method"] == "DR-NMF" else None)
     return table

@@ -75,7 +75,7 @@ class NativeDense:
         if 1 in X.shape or X.itemsize in X.strides:
             total, squared_norm, zeros = _core.moments(X)
         else:
-            total, zeros = float(X.sum(dtype=np.float64)), X.size - np.count_nonzero(X)
+            total, zeros = float(X.sum(dtype=np.float64)), int(X.size - np.count_nonzero(X))
             squared_norm = sum(float(np.square(row, dtype=np.float64).sum()) for row in X)
         return cls(X, total / X.size if mean is None else mean, squared_norm, int(zeros))
 

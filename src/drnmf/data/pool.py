@@ -11,7 +11,7 @@ import threadpoolctl
 from drnmf import _core
 
 
-class DrnmfController(threadpoolctl.LibController):
+class DrnmfController(threadpoolctl.LibController):  # type: ignore[misc]
     """What threadpoolctl needs to see the core among the loaded libraries."""
 
     user_api = "drnmf"

@@ -1,0 +1,91 @@
+r"""How far a point is from optimal, in numbers that do not change with the scale of X."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize, minimize_scalar
+
+from drnmf import simplex
+from drnmf.data.base import Data, identity
+from drnmf.numerics import ACTIVE_TOLERANCE, Array, Vector
+from drnmf.objective import Objective
+
+_TRIALS = 60
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What is known about a point.
+
+    gap : max Dbar - lambda'Dbar, zero when lambda answers the factors best
+    stationarity : the residual of the optimality conditions of sum lambda_b Dbar_b, smallest over lambda on the
+        losses that are (nearly) largest; zero at a stationary point of the maximum, of order one far from it
+    multipliers : the lambda that attains it
+    """
+
+    gap: float
+    stationarity: float
+    multipliers: Vector
+
+
+def block_residual(F: Array, N: Array, P: Array) -> tuple[float, float]:
+    r"""(violation, scale) of the optimality conditions of one block, F >= 0, P - N >= 0, F (P - N) = 0.
+
+    .. math:: \| P \circ (F - [F - s \circ (P - N)]_+) \|_1, \quad \langle F, P + N \rangle, \quad
+              s = \max(F, mean F) / P
+
+    The projected gradient in the metric of the multiplicative step: an entry at zero that wants to grow counts with
+    the size of a mean entry.
+    """
+    step = np.maximum(F, F.mean()) / P
+    moved = np.maximum(F - step * (P - N), 0.0)
+    return float(np.sum(P * np.abs(F - moved), dtype=np.float64)), float(np.sum(F * (P + N), dtype=np.float64))
+
+
+def certify(data: Data, W: Array, H: Array, objective: Objective, weights: Vector, losses: Vector) -> Certificate:
+    """Gap and stationarity at (W, H); two sweeps, one for each block."""
+    p, scaled = len(objective.betas), objective.scaled(losses)
+    A, B = np.ascontiguousarray(W.T), np.ascontiguousarray(H)
+    sides = (
+        (B, data.sweep(A.T, B, objective.betas, identity(p), losses=False)),
+        (A, data.T.sweep(B.T, A, objective.betas, identity(p), losses=False)),
+    )
+    active = np.flatnonzero(scaled >= scaled.max() * (1.0 - ACTIVE_TOLERANCE))
+
+    def residual(multipliers: Vector) -> float:
+        c = np.zeros(p)
+        c[active] = simplex.project(multipliers)
+        c = objective.coefficients(c)
+        violation = scale = 0.0
+        for F, sweep in sides:
+            one, other = block_residual(F, np.tensordot(c, sweep.N, 1), np.tensordot(c, sweep.P, 1))
+            violation, scale = violation + one, scale + other
+        return violation / scale
+
+    inner = weights[active] if weights[active].sum() > 0 else simplex.uniform(active.size)
+    found, value = _smallest(residual, inner / inner.sum())
+    multipliers = np.zeros(p)
+    multipliers[active] = found
+    return Certificate(float(scaled.max() - weights @ scaled), value, multipliers)
+
+
+def _smallest(residual: object, start: Vector) -> tuple[Vector, float]:
+    """The best multipliers on the simplex: nothing, one number, or a small search, by how many losses are active."""
+    assert callable(residual)
+    candidates = [start]
+    if start.size == 2:
+        line = minimize_scalar(
+            lambda t: residual(np.array([t, 1.0 - t])),
+            bounds=(0.0, 1.0),
+            method="bounded",
+            options={"maxiter": _TRIALS},
+        )
+        candidates.append(np.array([line.x, 1.0 - line.x]))
+    elif start.size > 2:
+        search = minimize(residual, start, method="Nelder-Mead", options={"maxfev": 4 * _TRIALS})
+        candidates.append(simplex.project(search.x))
+    values = [residual(candidate) for candidate in candidates]
+    best = int(np.argmin(values))
+    return candidates[best], values[best]
