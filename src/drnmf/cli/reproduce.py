@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from drnmf.cli.common import Threads, console, errors, limit_threads, reports_errors
+from drnmf.cli.common import Threads, choice, console, errors, limit_threads, reports_errors
 
 
 class Name(StrEnum):
@@ -47,10 +47,11 @@ def reproduce(
     """
     from drnmf.experiments import EXPERIMENTS, runner
     from drnmf.experiments.fits import Options
-    from drnmf.updates import as_rule
-    from drnmf.weights import as_policy
+    from drnmf.updates import RULES
+    from drnmf.weights import POLICIES
 
-    as_rule(update), as_policy(policy)
+    choice(update, RULES, "--update")
+    choice(policy, POLICIES, "--policy")
     limit_threads(threads)
     chosen = list(EXPERIMENTS.values()) if name is Name.ALL else [EXPERIMENTS[name.value]]
     if not render_only:
