@@ -42,11 +42,12 @@ def number(text: str | None) -> float | None:
 def show(value: float | None, digits: int = 2, sign: bool = False) -> str:
     """A number for the page; a dash where there is none.
 
-    >>> show(1.234), show(0.5, 1, sign=True), show(None)
-    ('1.23', '+0.5', '–')
+    >>> show(1.234), show(-0.001, sign=True), show(None)
+    ('1.23', '+0.00', '–')
     """
     if value is None:
         return "–"
+    value = round(value, digits) + 0.0  # no minus sign before a zero
     return f"{value:+.{digits}f}" if sign else f"{value:.{digits}f}"
 
 
