@@ -61,19 +61,28 @@ def interleaved(
 
 
 def per_iteration(
-    fits: Mapping[str, Callable[[int], object]], few: int, many: int, rounds: int = 5
+    fits: Mapping[str, Callable[[int], object]],
+    few: int,
+    many: int,
+    rounds: int = 5,
+    now: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Timing]:
-    """Seconds per iteration of fits that take a number of iterations: (t(many) - t(few)) / (many - few), per round.
+    """Seconds per iteration of fits that take a number of iterations: (t(many) - t(few)) / (many - few).
 
     What a fit does once (checks, start, first loss) drops out of the difference.
     """
-    seconds: dict[str, list[float]] = {name: [] for name in fits}
+    seconds: dict[tuple[str, int], list[float]] = {(name, k): [] for name in fits for k in (few, many)}
     for turn in range(rounds + 1):
-        for name, fit in fits.items():
-            short, long = clock(lambda: fit(few)), clock(lambda: fit(many))  # noqa: B023
+        for (name, k), values in seconds.items():
+            spent = clock(lambda: fits[name](k), now)  # noqa: B023
             if turn:
-                seconds[name].append(max(long - short, 1e-9) / (many - few))
-    return {name: Timing.of(values) for name, values in seconds.items()}
+                values.append(spent)
+    out = {}
+    for name in fits:
+        short, long = Timing.of(seconds[name, few]), Timing.of(seconds[name, many])
+        median, minimum = long.median - short.median, long.minimum - short.minimum
+        out[name] = Timing(median / (many - few), minimum / (many - few), long.spread)
+    return out
 
 
 def write_csv(name: str, rows: Sequence[Mapping[str, object]]) -> Path:

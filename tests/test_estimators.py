@@ -317,7 +317,7 @@ def test_interrupt_leaves_factors_and_raises(stage, rng):
 
 def test_verbose_shows_a_bar(problem, capsys):
     quick(DRNMF, verbose=1).fit(problem[0])
-    assert "DRNMF" in capsys.rea.errerr().out
+    assert "DRNMF" in capsys.readouterr().err
 
 
 BAD_PARAMETERS = [

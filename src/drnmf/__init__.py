@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from drnmf.divergence import beta_divergence
     from drnmf.estimators import DRNMF, BetaNMF, MultiObjectiveNMF, load
+    from drnmf.interval import Interval
     from drnmf.pareto import pareto_front
 
 __version__ = "0.1.0"
 
-__all__ = ["DRNMF", "BetaNMF", "MultiObjectiveNMF", "beta_divergence", "load", "pareto_front"]
+__all__ = ["DRNMF", "BetaNMF", "Interval", "MultiObjectiveNMF", "beta_divergence", "load", "pareto_front"]
 
 _HOMES = {
     "DRNMF": "estimators",
     "BetaNMF": "estimators",
     "MultiObjectiveNMF": "estimators",
+    "Interval": "interval",
     "load": "estimators",
     "beta_divergence": "divergence",
     "pareto_front": "pareto",

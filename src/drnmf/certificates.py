@@ -2,6 +2,7 @@ r"""How far a point is from optimal, in numbers that do not change with the scal
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,9 +72,8 @@ def certify(data: Data, W: Array, H: Array, objective: Objective, weights: Vecto
     return Certificate(float(scaled.max() - weights @ scaled), value, multipliers)
 
 
-def _smallest(residual: object, start: Vector) -> tuple[Vector, float]:
+def _smallest(residual: Callable[[Vector], float], start: Vector) -> tuple[Vector, float]:
     """The best multipliers on the simplex: nothing, one number, or a small search, by how many losses are active."""
-    assert callable(residual)
     candidates = [start]
     if start.size == 2:
         line = minimize_scalar(

@@ -22,6 +22,7 @@ from drnmf.data.base import Data, wrap
 from drnmf.divergence import as_beta, as_betas, label
 from drnmf.encode import encode, losses_of
 from drnmf.initialize import start
+from drnmf.interval import Coverage, Interval, as_interval
 from drnmf.numerics import Array, Vector
 from drnmf.objective import Objective
 from drnmf.references import check_references
@@ -29,9 +30,9 @@ from drnmf.result import Interrupted, Result, Trace
 from drnmf.simplex import check_weights, vertex
 from drnmf.solver import Callback, Control
 from drnmf.threads import single_blas
-from drnmf.updates import Rule, as_rule
+from drnmf.updates import Rule
 from drnmf.validation import check_choice, check_integer, check_matrix, check_number, check_zeros
-from drnmf.weights import Fixed, Policy, as_policy
+from drnmf.weights import Fixed, Policy
 
 
 class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -54,7 +55,10 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
     def _betas(self) -> tuple[float, ...]:
         raise NotImplementedError
 
-    def _policy(self, p: int) -> Policy:
+    def _interval(self) -> Interval | None:
+        return None
+
+    def _policy(self, p: int) -> str | Policy:
         raise NotImplementedError
 
     def _references(self, p: int) -> Vector | None:
@@ -89,8 +93,9 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
     def fit_transform(self, X: Any, y: Any = None, W: ArrayLike | None = None, H: ArrayLike | None = None) -> Array:
         """Fit, and return W. More accurate and cheaper than ``fit(X).transform(X)``."""
         rank = check_integer("n_components", self.n_components, 1)
-        betas, rule = self._betas(), as_rule(self.update)
-        policy, references = self._policy(len(betas)), self._references(len(betas))
+        betas, interval = self._betas(), self._interval()
+        method = fitting.Method.of(self.update, self._policy(len(betas)))
+        references = self._references(len(betas))
         control = self._control()
         n_init = check_integer("n_init", self.n_init, 1)
         check_choice("zeros", self.zeros, ("raise", "floor"))
@@ -103,10 +108,12 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
             rng = check_random_state(self.random_state)
             starts = [start(data, rank, self.init, rng, W, H) for _ in range(n_init)]
             budget = fitting.Budget(control, runs, bar.hook if bar is not None else lambda stage: None)
+            name = type(self).__name__
             try:
-                result = fitting.fit_factors(
-                    data, starts, betas, references, rule, policy, budget, self.callback, type(self).__name__
-                )
+                if interval is not None:
+                    result = fitting.fit_interval(data, starts, interval, method, budget, self.callback, name)
+                else:
+                    result = fitting.fit_factors(data, starts, betas, references, method, budget, self.callback, name)
             except Interrupted as stop:
                 self._adopt(self._canonical(_complete(stop.result, data, betas)), data, notes)
                 raise
@@ -157,6 +164,9 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         self.reason_ = result.reason
         self.trace_ = result.trace
         self.notes_ = notes + result.notes
+        self.gap_ = float("nan") if result.certificate is None else result.certificate.gap
+        self.stationarity_ = float("nan") if result.certificate is None else result.certificate.stationarity
+        self.coverage_ = result.coverage
         self.mean_ = data.mean
         return np.ascontiguousarray(result.W)
 
@@ -207,6 +217,8 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         check_is_fitted(self)
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         arrays |= {f"trace_{name}": getattr(self.trace_, name) for name in Trace.__dataclass_fields__}
+        if self.coverage_ is not None:
+            arrays |= {f"coverage_{name}": np.asarray(getattr(self.coverage_, name)) for name in _COVERAGE}
         if hasattr(self, "feature_names_in_"):
             arrays["feature_names_in_"] = np.array(self.feature_names_in_, dtype=str)
         meta: dict[str, Any] = {name: getattr(self, name) for name in _SCALARS}
@@ -216,7 +228,21 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
 _ARRAYS = ("components_", "betas_", "weights_", "references_", "losses_", "scaled_losses_")
 _SCALARS = (
     "n_components_", "reconstruction_err_", "n_iter_", "converged_", "reason_", "notes_", "mean_", "n_features_in_",
+    "gap_", "stationarity_",
 )  # fmt: skip
+
+
+_COVERAGE = tuple(Coverage.__dataclass_fields__)
+
+
+def _coverage_of(arrays: dict[str, Any]) -> Coverage | None:
+    """The interval's coverage as `save` stored it."""
+    if "coverage_betas" not in arrays:
+        return None
+    betas, losses, references = (arrays[f"coverage_{name}"] for name in _COVERAGE[:3])
+    added = tuple((int(k), float(beta)) for k, beta in arrays["coverage_added"].reshape(-1, 2))
+    bound, factor = float(arrays["coverage_bound"]), float(arrays["coverage_factor"])
+    return Coverage(betas, losses, references, bound, factor, added)
 
 
 def _plain_params(estimator: _NMF) -> dict[str, Any]:
@@ -225,6 +251,8 @@ def _plain_params(estimator: _NMF) -> dict[str, Any]:
     for name, value in estimator.get_params(deep=False).items():
         if isinstance(value, np.ndarray | np.generic):
             value = value.tolist()
+        if isinstance(value, Interval):
+            value = str(value)
         if isinstance(value, tuple | list):
             value = [item.item() if isinstance(item, np.generic) else item for item in value]
         if value is None or isinstance(value, bool | int | float | str | list):
@@ -245,6 +273,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         for name in _SCALARS:
             setattr(estimator, name, meta[name])
         estimator.notes_ = tuple(estimator.notes_)
+        estimator.coverage_ = _coverage_of(arrays)
         estimator.trace_ = Trace(**{name: arrays[f"trace_{name}"] for name in Trace.__dataclass_fields__})
         if "feature_names_in_" in arrays:
             estimator.feature_names_in_ = arrays["feature_names_in_"].astype(object)
@@ -265,7 +294,7 @@ def _warn_dense_tiles(X: Any, betas: tuple[float, ...]) -> None:
 
 def _complete(result: Result, data: Data, betas: tuple[float, ...]) -> Result:
     """A run cut short; one cut in a single-objective reference fit speaks for all betas at its point."""
-    if result.betas == betas:
+    if len(result.betas) > 1 or result.betas == betas:
         return result
     losses = losses_of(data, result.W, result.H, betas)
     weights, ones = vertex(len(betas), betas.index(result.betas[0])), np.ones(len(betas))
@@ -284,7 +313,8 @@ class BetaNMF(_NMF):
     ----------
     n_components : r, the number of components
     beta : number >= 0, or "itakura-saito" (0), "kullback-leibler" (1), "frobenius" (2)
-    update : "mu" (Algorithm 1 of the paper) or "monotone"
+    update : "auto" (extrapolated after 15 plain steps), "mu" (Algorithm 1 of the paper), "extrapolated", "monotone";
+        "mu" returns the last iterate, the others the best point met
     init : "random", "spa", "nndsvdar", or "custom" (W and H given to `fit`)
     max_iter, tol : tol=0 runs exactly max_iter iterations; else the fit stops when the loss has not
         fallen by more than tol (relative) over ten iterations
@@ -317,7 +347,7 @@ class BetaNMF(_NMF):
         n_components: int = 10,
         *,
         beta: float | str = 1.0,
-        update: str | Rule = "mu",
+        update: str | Rule = "auto",
         init: str = "random",
         max_iter: int = 1000,
         tol: float = 1e-6,
@@ -382,7 +412,7 @@ class MultiObjectiveNMF(_NMF):
         *,
         betas: Iterable[float | str] = (1, 2),
         weights: ArrayLike | None = None,
-        update: str | Rule = "mu",
+        update: str | Rule = "auto",
         init: str = "random",
         references: ArrayLike | None = None,
         max_iter: int = 1000,
@@ -425,9 +455,10 @@ class DRNMF(_NMF):
 
     Parameters
     ----------
-    betas : Omega, distinct numbers >= 0 or names
-    policy : how lambda moves: "frank-wolfe" (Algorithm 3, step 1/(k+1)), "frank-wolfe-2" (2/(k+2)),
-        "subgradient", "mirror", "fixed", or an object with `init(p)` and `step(weights, scaled_losses, state)`
+    betas : Omega, distinct numbers >= 0 or names; or an `Interval`, every beta between two ends
+    policy : how lambda moves: "auto" (`weights.Reactive` after 15 iterations of Algorithm 3), "frank-wolfe"
+        (Algorithm 3, step 1/(k+1)), "frank-wolfe-2" (2/(k+2)), "subgradient", "mirror", "reactive", "fixed", "minimax"
+        (steps that never raise the maximum), or an object with `init(p)` and `step(weights, scaled_losses, state)`
     inner_iter : updates of (W, H) per move of lambda; with "subgradient" and many it is Algorithm 2
     references : e_beta, aligned with betas; None computes them
     others : as in `BetaNMF`
@@ -438,6 +469,8 @@ class DRNMF(_NMF):
     weights_ : (p,), lambda, the weights under which the factors were found
     references_, losses_, scaled_losses_ : (p,), e_beta, D_beta and D_beta / e_beta at the factors returned
     reconstruction_err_ : the largest scaled loss
+    gap_, stationarity_ : certificates, zero at an optimal lambda and at a stationary point
+    coverage_ : for an Interval, the losses along it and the bound that holds for all of it; else None
     trace_ : scaled_losses and weights of shape (n_iter_ + 1, p), seconds, gap, sweeps
 
     Examples
@@ -453,10 +486,10 @@ class DRNMF(_NMF):
         self,
         n_components: int = 10,
         *,
-        betas: Iterable[float | str] = (1, 2),
-        policy: str | Policy = "frank-wolfe",
+        betas: Iterable[float | str] | Interval | str = (1, 2),
+        policy: str | Policy = "auto",
         inner_iter: int = 1,
-        update: str | Rule = "mu",
+        update: str | Rule = "auto",
         init: str = "random",
         references: ArrayLike | None = None,
         max_iter: int = 1000,
@@ -486,11 +519,20 @@ class DRNMF(_NMF):
         self.verbose = verbose
         self.normalize = normalize
 
-    def _betas(self) -> tuple[float, ...]:
-        return as_betas(self.betas)
+    def _interval(self) -> Interval | None:
+        return as_interval(self.betas)
 
-    def _policy(self, p: int) -> Policy:
-        return as_policy(self.policy)
+    def _betas(self) -> tuple[float, ...]:
+        interval = self._interval()
+        return interval.first_knots() if interval is not None else as_betas(self.betas)  # type: ignore[arg-type]
+
+    def _references(self, p: int) -> Vector | None:
+        if self.references is not None and self._interval() is not None:
+            raise ValueError("references cannot be given for an Interval: its knots are found during the fit.")
+        return super()._references(p)
+
+    def _policy(self, p: int) -> str | Policy:
+        return self.policy
 
     def _inner_iter(self) -> int:
         return self.inner_iter

@@ -12,15 +12,19 @@ from typing import Any
 
 import numpy as np
 
+from drnmf.certificates import certify
 from drnmf.data.base import Data
+from drnmf.divergence import label
 from drnmf.encode import encode, losses_of
-from drnmf.numerics import SETTLE_TOLERANCE, Array, Vector
+from drnmf.interval import Coverage, Interval, coverage, losses_along
+from drnmf.minimax import Minimax
+from drnmf.numerics import REFERENCE_FLOOR, SETTLE_TOLERANCE, Array, Vector
 from drnmf.objective import Objective
 from drnmf.references import Start, compute_references, constant_model_losses
-from drnmf.result import Result
+from drnmf.result import Result, Trace
 from drnmf.solver import Callback, Control, solve, with_notes
-from drnmf.updates import Rule
-from drnmf.weights import Policy
+from drnmf.updates import Rule, as_rule
+from drnmf.weights import ByRule, Policy, as_policy
 
 
 @dataclass
@@ -53,13 +57,27 @@ def _both(first: Callback | None, second: Callback | None) -> Callback | None:
     return call
 
 
+@dataclass(frozen=True)
+class Method:
+    """How to fit: the rule and policy of the fit itself, and the rule of the single-objective reference fits."""
+
+    rule: Rule
+    policy: Policy
+    reference_rule: Rule
+
+    @classmethod
+    def of(cls, update: str | Rule, policy: str | Policy) -> Method:
+        """From names or objects; "minimax" brings its own rule, and `update` is then that of the references."""
+        rule, chosen = as_rule(update), as_policy(policy)
+        return cls(Minimax() if isinstance(chosen, ByRule) else rule, chosen, rule)
+
+
 def fit_factors(
     data: Data,
     starts: list[Start],
     betas: tuple[float, ...],
     references: Vector | None,
-    rule: Rule,
-    policy: Policy,
+    method: Method,
     budget: Budget,
     callback: Callback | None = None,
     stage: str = "fit",
@@ -70,12 +88,111 @@ def fit_factors(
     """
     notes: tuple[str, ...] = ()
     if references is None:
-        found = compute_references(data, starts, betas, rule, budget.take)
+        found = compute_references(data, starts, betas, method.reference_rule, budget.take)
         references, notes = found.values, found.notes
     objective = Objective(betas, references, data.mean)
-    runs = [solve(data, *start, objective, rule, policy, budget.take(stage, callback)) for start in starts]
+    runs = [
+        solve(data, *start, objective, method.rule, method.policy, budget.take(stage, callback)) for start in starts
+    ]
     best = min(runs, key=lambda run: float(run.scaled_losses.max()))
-    return with_notes(best, *notes)
+    return with_notes(certified(data, best), *notes, *_better_than_reference(best))
+
+
+def certified(data: Data, result: Result) -> Result:
+    """The result with its certificate."""
+    objective = Objective(result.betas, result.references, data.mean)
+    return replace(result, certificate=certify(data, result.W, result.H, objective, result.weights, result.losses))
+
+
+def _better_than_reference(result: Result) -> tuple[str, ...]:
+    """e_beta is only a local minimum: say so where the run itself met a smaller D_beta."""
+    if len(result.betas) == 1:
+        return ()
+    smallest = np.nanmin(result.trace.scaled_losses, axis=0)
+    return tuple(
+        f"The run met a {label(beta)} loss of {value:.6f} times its reference: the reference fit is not the best."
+        for beta, value in zip(result.betas, smallest, strict=True)
+        if value < 1.0 - 1e-9
+    )
+
+
+def fit_interval(
+    data: Data,
+    starts: list[Start],
+    interval: Interval,
+    method: Method,
+    budget: Budget,
+    callback: Callback | None = None,
+    stage: str = "fit",
+) -> Result:
+    """The exchange method: solve on the knots, add the worst beta of the interval, repeat from where it stands.
+
+    e(beta) is the smallest D_beta among all reference solutions in hand, at knots and between them alike.
+    """
+    knots, grid = list(interval.first_knots()), interval.betas()
+    solutions = list(compute_references(data, starts, tuple(knots), method.reference_rule, budget.take).solutions)
+    rounds: list[tuple[tuple[float, ...], Result]] = []
+    while True:
+        betas = (*knots, *grid)
+        table = np.array([losses_along(data, run.W, run.H, betas) for run in solutions])
+        floors = REFERENCE_FLOOR * constant_model_losses(data, betas)
+        smallest = np.maximum(table.min(axis=0), np.maximum(floors, np.finfo(np.float64).tiny))
+        references, along = smallest[: len(knots)], smallest[len(knots) :]
+        objective = Objective(tuple(knots), references, data.mean)
+        runs = [solve(data, *s, objective, method.rule, method.policy, budget.take(stage, callback)) for s in starts]
+        best = min(runs, key=lambda run: float(run.scaled_losses.max()))
+        rounds.append((tuple(knots), best))
+        seen = coverage(
+            interval, losses_along(data, best.W, best.H, grid), along, np.array(knots), references, best.losses
+        )
+        excess = float(seen.scaled_losses.max()) > float(best.scaled_losses.max()) * (1.0 + interval.tol)
+        if not excess or len(knots) >= interval.max_knots or min(abs(seen.worst - k) for k in knots) == 0:
+            break
+        knots.append(seen.worst)
+        starts = [(best.W, best.H)]
+        new = compute_references(data, starts, (seen.worst,), method.reference_rule, budget.take)
+        solutions.extend(new.solutions)
+    return _join_rounds(data, rounds, seen)
+
+
+def _join_rounds(data: Data, rounds: list[tuple[tuple[float, ...], Result]], seen: Coverage) -> Result:
+    """One result from the rounds of the exchange: knots in order, one trace, NaN before a knot joined."""
+    knots, last = rounds[-1]
+    order = np.argsort(knots)
+    traces, added, iterations, sweeps, seconds = list[Trace](), list[tuple[int, float]](), 0, 0, 0.0
+    for previous, (now, run) in zip([knots[: len(rounds[0][0])], *(r[0] for r in rounds)], rounds, strict=False):
+        added += [(iterations, beta) for beta in now[len(previous) :]]
+        pad = ((0, 0), (0, len(knots) - len(now)))
+        traces.append(
+            Trace(
+                np.pad(run.trace.scaled_losses, pad, constant_values=np.nan)[:, order],
+                np.pad(run.trace.weights, pad, constant_values=np.nan)[:, order],
+                run.trace.seconds + seconds, run.trace.gap, run.trace.sweeps + sweeps,
+            )
+        )  # fmt: skip
+        iterations += run.n_iter
+        sweeps, seconds = int(traces[-1].sweeps[-1]), float(traces[-1].seconds[-1])
+    # row 0 of a later round is the last row of the one before, under new references: it takes its place
+    parts = [trace if i == len(traces) - 1 else _without_last(trace) for i, trace in enumerate(traces)]
+    rows = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _ROWS}
+    joined = Trace(**rows, added=np.array(added, dtype=np.float64).reshape(-1, 2))
+    note = (
+        f"For every beta of the interval the scaled loss is at most {seen.bound:.6f} "
+        f"({seen.factor:.4f} times the largest at the {len(knots)} knots)."
+    )
+    result = replace(
+        last, betas=tuple(np.array(knots)[order].tolist()), references=last.references[order],
+        losses=last.losses[order], scaled_losses=last.scaled_losses[order], weights=last.weights[order],
+        trace=joined, n_iter=iterations, coverage=replace(seen, added=tuple(added)), notes=(note,),
+    )  # fmt: skip
+    return certified(data, result)
+
+
+_ROWS = ("scaled_losses", "weights", "seconds", "gap", "sweeps")
+
+
+def _without_last(trace: Trace) -> Trace:
+    return Trace(*(getattr(trace, name)[:-1] for name in _ROWS))
 
 
 def settle(data: Data, result: Result, control: Control) -> Result:

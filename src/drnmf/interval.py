@@ -1,7 +1,7 @@
 r"""Omega = [a, b]: every beta of an interval at once, from a few knots and a bound that covers the rest.
 
-For fixed V, d_beta(x|y) is the integral of (x - u) u^(beta-2) from y to x, so log D_beta(X, V) is convex in beta. Between
-two knots a < b, with s = (beta - a) / (b - a),
+For fixed V, d_beta(x|y) is the integral of (x - u) u^(beta-2) from y to x, so log D_beta(X, V) is convex in beta.
+Between two knots a < b, with s = (beta - a) / (b - a),
 
 .. math:: \bar D_\beta \le \max(\bar D_a, \bar D_b) \cdot e_a^{1-s} e_b^s / e_\beta :
 
@@ -68,6 +68,13 @@ class Interval:
     def betas(self) -> tuple[float, ...]:
         """The beta that are looked at."""
         return tuple(np.linspace(self.low, self.high, self.grid).tolist())
+
+
+def as_interval(betas: object) -> Interval | None:
+    """The interval behind `betas`, an Interval or its text "low..high"; None where it is a set of numbers."""
+    if isinstance(betas, str) and ".." in betas:
+        return Interval.parse(betas)
+    return betas if isinstance(betas, Interval) else None
 
 
 @dataclass(frozen=True)

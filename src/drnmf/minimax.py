@@ -2,17 +2,19 @@ r"""A step that never raises the maximum: the min-max problem of the majorisers,
 
 At the current block F~ every loss is majorised by a separable convex function of t = F / F~ (see `updates.Monotone`),
 
-.. math:: G_\beta(t) = \bar D_\beta + \frac{1}{e_\beta} \sum \tilde F [P_\beta \varphi_\beta(t) - N_\beta \psi_\beta(t)],
+.. math:: G_\beta(t) = \bar D_\beta + \sum \tilde F [P_\beta \varphi_\beta(t) - N_\beta \psi_\beta(t)] / e_\beta,
           \quad \varphi' = t^{\max(\beta,1)-1}, \ \psi' = t^{\min(\beta,2)-2}, \ \varphi(1) = \psi(1) = 0,
 
-so that min over t of max over beta of G_beta is max over lambda of g(lambda) = min_t sum lambda_beta G_beta(t): concave,
-|Omega| - 1 variables, gradient G(t(lambda)), and no pass over X. Whatever lambda is found, the true maximum after the
-step is at most max_beta G_beta(t), which is known before the step is taken.
+so that min over t of max over beta of G_beta is max over lambda of g(lambda) = min_t sum lambda_beta G_beta(t): a
+concave problem with |Omega| - 1 variables and the gradient G(t(lambda)), without a pass over X. Whatever lambda is
+found, the true maximum after the step is at most max_beta G_beta(t), which is known before the step is taken.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
@@ -20,6 +22,8 @@ from scipy.optimize import minimize
 from drnmf import simplex
 from drnmf.numerics import Array, Vector, namespace
 from drnmf.updates import Parts, exponents, majoriser_root
+
+Evaluate = Callable[[Vector], Vector]
 
 _BISECTIONS = 30
 _TRIALS = 40
@@ -41,9 +45,9 @@ def surrogates(F: Array, t: Array, parts: Parts) -> Vector:
     return values
 
 
-def _power_integral(log_t: Array, exponent: float, xp: object) -> Array:
+def _power_integral(log_t: Array, exponent: float, xp: Any) -> Array:
     """Integral of s^(exponent-1) from 1 to t: (t^exponent - 1) / exponent, or log t for exponent 0."""
-    return log_t if exponent == 0 else getattr(xp, "expm1")(exponent * log_t) / exponent  # noqa: B009
+    return log_t if exponent == 0 else xp.expm1(exponent * log_t) / exponent
 
 
 @dataclass(frozen=True)
@@ -100,9 +104,8 @@ def solve_dual(F: Array, parts: Parts, guess: Vector | None = None) -> tuple[Vec
     return weights, t, bound
 
 
-def _bisect(evaluate: object) -> None:
+def _bisect(evaluate: Evaluate) -> None:
     """Two losses: at the best lambda both surrogates are equal, or lambda is a vertex."""
-    assert callable(evaluate)
     low, high = 0.0, 1.0  # weight of the first loss
     for vertex in (0.0, 1.0):
         G = evaluate(np.array([vertex, 1.0 - vertex]))
@@ -116,9 +119,8 @@ def _bisect(evaluate: object) -> None:
         low, high = (middle, high) if G[0] > G[1] else (low, middle)
 
 
-def _ascend(evaluate: object, start: Vector) -> None:
+def _ascend(evaluate: Evaluate, start: Vector) -> None:
     """More losses: maximise the concave g on the simplex from values and gradients."""
-    assert callable(evaluate)
 
     def negative(weights: Vector) -> tuple[float, Vector]:
         projected = simplex.project(weights)

@@ -28,6 +28,15 @@ REFERENCE_FLOOR = 1e-16
 SIMPLEX_TOLERANCE = 1e-8
 """How far given weights may sum from one, or stand below zero."""
 
+ACTIVE_TOLERANCE = 1e-3
+"""A scaled loss within this share of the largest counts as active in the stationarity certificate."""
+
+AUTO_DELAY = 15
+"""Iterations that the default rule and policy spend on the paper's algorithm before they accelerate."""
+
+RESTART_RISE = 1e-3
+"""Extrapolation starts anew when what is minimised stands this share above the best met: lambda alone moves it less."""
+
 WEIGHT_FLOOR = 1e-6
 """Smallest weight of a policy that multiplies weights: from zero they could never come back."""
 

@@ -24,12 +24,12 @@ from drnmf.numerics import Array, Vector
 from drnmf.objective import Objective
 from drnmf.references import Start, check_references, compute_references, single_objective
 from drnmf.result import Result
-from drnmf.simplex import check_weights
+from drnmf.simplex import check_weights, vertex
 from drnmf.solver import Callback, Control, solve
 from drnmf.threads import single_blas
-from drnmf.updates import Rule, as_rule
+from drnmf.updates import Rule
 from drnmf.validation import as_matrix, check_choice, check_integer, check_number, check_zeros
-from drnmf.weights import Fixed, Policy, as_policy
+from drnmf.weights import Fixed, Policy
 
 
 @dataclass(frozen=True)
@@ -138,8 +138,7 @@ class Problem:
 
     data: Data
     objective: Objective
-    rule: Rule
-    policy: Policy
+    how: fitting.Method
     control: Callable[[str], Control]  # of the next run, by the name of its stage
     quiet: Callable[[str], Control]  # the same without the caller's callback
 
@@ -150,10 +149,24 @@ Method = Callable[[Problem, Start, Vector], Result]
 def weighted(problem: Problem, begin: Start, weights: Vector) -> Result:
     """min sum_b lambda_b Dbar_b (MO-NMF). Reaches the convex parts of the front."""
     policy = Fixed(tuple(weights.tolist()))
-    return solve(problem.data, *begin, problem.objective, problem.rule, policy, problem.control(_stage(weights)))
+    return solve(
+        problem.data, *begin, problem.objective, problem.how.reference_rule, policy, problem.control(_stage(weights))
+    )
 
 
-METHODS: dict[str, Method] = {"weighted": weighted}
+def tchebycheff(problem: Problem, begin: Start, weights: Vector) -> Result:
+    """min max_b lambda_b Dbar_b: DR-NMF with e_b / lambda_b in the place of e_b. Reaches every part of the front."""
+    used = np.flatnonzero(weights)
+    whole = problem.objective
+    betas = tuple(whole.betas[b] for b in used)
+    objective = Objective(betas, whole.references[used] / weights[used], whole.mean)
+    result = solve(
+        problem.data, *begin, objective, problem.how.rule, problem.how.policy, problem.control(_stage(weights))
+    )
+    return _among_all(problem.data, result, whole, weights)
+
+
+METHODS: dict[str, Method] = {"weighted": weighted, "tchebycheff": tchebycheff}
 """How a lambda becomes a point: a function of the problem, a start, and lambda (no vertex of the simplex)."""
 
 
@@ -168,8 +181,9 @@ def pareto_front(
     betas: Iterable[float | str],
     weights: int | ArrayLike = 11,
     method: str = "weighted",
-    policy: str | Policy = "frank-wolfe",
-    update: str | Rule = "mu",
+    warm_start: bool = False,
+    policy: str | Policy = "auto",
+    update: str | Rule = "auto",
     init: str = "random",
     W: ArrayLike | None = None,
     H: ArrayLike | None = None,
@@ -197,7 +211,10 @@ def pareto_front(
     betas : Omega, at least two distinct numbers >= 0 or names
     weights : k spaces lambda by 1/(k-1), which for two betas gives k points (l, 1-l), for more a lattice on
         the simplex; or an array of shape (points, p), each row nonnegative with sum one
-    method : how a lambda becomes a point, a key of `METHODS`
+    method : how a lambda becomes a point: "weighted" (the sum above) or "tchebycheff" (min max_b lambda_b Dbar_b, which
+        also reaches the parts of the front that are not convex)
+    warm_start : start every point from the nearest one already solved instead of the common start. With tol > 0 a front
+        then costs little more than its ends; its points may be other local minima than from the common start
     policy : how lambda moves on the way to the DR point, as in `DRNMF`
     init, W, H : the common start; the paper starts from the true factors with ``init="custom"``
     references, update, max_iter, tol, zeros, random_state, verbose : as in `DRNMF`
@@ -220,7 +237,7 @@ def pareto_front(
     p, rank = len(omega), check_integer("n_components", n_components, 1)
     if p < 2:
         raise ValueError(f"betas={omega} has one loss: a front needs at least two, for example betas=(0, 1).")
-    points, rule, dr_policy = check_points(weights, p), as_rule(update), as_policy(policy)
+    points, how = check_points(weights, p), fitting.Method.of(update, policy)
     check_choice("method", method, tuple(METHODS))
     check_choice("zeros", zeros, ("raise", "floor"))
     given = None if references is None else check_references(references, p)
@@ -234,12 +251,16 @@ def pareto_front(
         budget = fitting.Budget(control, 0, bar.hook if bar is not None else lambda stage: None)
         ends: dict[int, Result] = {}
         if given is None:
-            found = compute_references(data, [begin], omega, rule, budget.take)
+            found = compute_references(data, [begin], omega, how.reference_rule, budget.take)
             given, notes, ends = found.values, notes + found.notes, dict(enumerate(found.solutions))
         objective = Objective(omega, given, data.mean)
-        problem = Problem(data, objective, rule, dr_policy, lambda stage: budget.take(stage, callback), budget.take)
-        results = [_solve_point(problem, begin, row, METHODS[method], ends) for row in points]
-        dr = solve(data, *begin, objective, rule, dr_policy, budget.take("DR", callback))
+        problem = Problem(data, objective, how, lambda stage: budget.take(stage, callback), budget.take)
+        results: list[Result] = []
+        for row in points:
+            near = _nearest(row, results, ends) if warm_start else None
+            origin = begin if near is None else (near.W, near.H)
+            results.append(_solve_point(problem, begin, origin, row, METHODS[method], ends))
+        dr = solve(data, *begin, objective, how.rule, how.policy, budget.take("DR", callback))
     _warn_unconverged([*results, dr], control)
     return ParetoFront(
         omega, given, tuple(_point(result, return_factors) for result in results), _point(dr, return_factors), method,
@@ -247,15 +268,26 @@ def pareto_front(
     )  # fmt: skip
 
 
-def _solve_point(problem: Problem, begin: Start, weights: Vector, method: Method, ends: dict[int, Result]) -> Result:
-    """The point of one lambda. With all weight on one loss it is that loss's own fit, solved once."""
+def _nearest(weights: Vector, solved: list[Result], ends: dict[int, Result]) -> Result | None:
+    """The point already solved whose lambda is nearest, the single-objective fits among them."""
+    known = [(result.weights, result) for result in solved]
+    known += [(vertex(weights.size, b), result) for b, result in ends.items()]
+    return min(known, key=lambda item: float(np.abs(item[0] - weights).sum()))[1] if known else None
+
+
+def _solve_point(
+    problem: Problem, begin: Start, origin: Start, weights: Vector, method: Method, ends: dict[int, Result]
+) -> Result:
+    """The point of one lambda, from `origin`. With all weight on one loss it is that loss's own fit, solved once."""
     (used,) = np.nonzero(weights)
     if used.size > 1:
-        return method(problem, begin, weights)
+        return method(problem, origin, weights)
     b, objective = int(used[0]), problem.objective
     if b not in ends:
         beta = objective.betas[b]
-        ends[b] = single_objective(problem.data, begin, beta, problem.rule, problem.quiet(f"{label(beta)} alone"))
+        ends[b] = single_objective(
+            problem.data, begin, beta, problem.how.reference_rule, problem.quiet(f"{label(beta)} alone")
+        )
     return _among_all(problem.data, ends[b], objective, weights)
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from drnmf.certificates import Certificate
+from drnmf.interval import Coverage
 from drnmf.numerics import Array, Vector
 
 
@@ -16,6 +18,8 @@ class Trace:
     scaled_losses, weights : (n_iter + 1, p); row k of weights is the lambda that iteration k + 1 uses
     seconds, gap : (n_iter + 1,), time since the start and max Dbar - lambda'Dbar
     sweeps : (n_iter + 1,) int, passes over X so far
+    added : (iteration, beta) of every beta that joined during the run (an Interval's knots); NaN stands in its column
+        before that
     """
 
     scaled_losses: Vector
@@ -23,11 +27,12 @@ class Trace:
     seconds: Vector
     gap: Vector
     sweeps: np.ndarray[tuple[int], np.dtype[np.int64]]
+    added: Vector = field(default_factory=lambda: np.empty((0, 2)))
 
     @property
     def maximum(self) -> Vector:
         """max Dbar_beta of every row."""
-        return self.scaled_losses.max(axis=1)
+        return np.nanmax(self.scaled_losses, axis=1)
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,8 @@ class Result:
     converged: bool
     reason: str
     notes: tuple[str, ...] = field(default=())
+    certificate: Certificate | None = None
+    coverage: Coverage | None = None
 
 
 class Interrupted(KeyboardInterrupt):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from drnmf.data.base import Data, Sweep, identity
-from drnmf.numerics import MAX_HALVINGS, Array, Vector, factor_floor, rise_tolerance
+from drnmf.numerics import MAX_HALVINGS, RESTART_RISE, Array, Vector, factor_floor, rise_tolerance
 from drnmf.objective import Objective, complementarity_gap
 from drnmf.result import Interrupted, Progress, Result, Trace
 from drnmf.updates import Parts, Rule
@@ -78,35 +78,57 @@ class _Point:
     sweeps: int
 
 
+@dataclass(frozen=True)
+class _Task:
+    """What does not change during a run."""
+
+    objective: Objective
+    rule: Rule
+    fixed: bool  # lambda never moves
+
+    def watched(self, weights: Vector, losses: Vector) -> float:
+        """What the run is to lower: the weighted sum under fixed weights, else the maximum."""
+        return self.objective.value(weights, losses) if self.fixed else self.objective.maximum(losses)
+
+    def guarded(self, weights: Vector, losses: Vector) -> float:
+        """What no half-step may raise: the weighted sum, or the maximum where the rule chooses lambda."""
+        return self.objective.maximum(losses) if self.rule.chooses else self.objective.value(weights, losses)
+
+    def mix(self, coefficients: Vector, early: bool) -> Vector:
+        """Weighted sums where lambda is known when the sweep is made, every part on its own elsewhere."""
+        return coefficients[None, :] if early and not self.rule.separate else identity(len(self.objective.betas))
+
+
 def _half_step(
-    data: Data,
-    F: Array,
-    G: Array,
-    sweep: Sweep,
-    weights: Vector,
-    coefficients: Vector,
-    objective: Objective,
-    rule: Rule,
-    state: Any,
-    mix: Vector,
+    task: _Task, data: Data, F: Array, G: Array, sweep: Sweep, state: Any, weights: Vector, c: Vector, early: bool,
     look: bool,
-) -> tuple[Array, Sweep, Any, int]:
+) -> tuple[Array, Sweep, Any, int]:  # fmt: skip
     """Step block F with G fixed, then sweep for G at the new point; take the step back while it rose.
 
-    `sweep` stands at (F, G) and holds the parts of F; `data` is the side whose sweeps hold the parts of G.
-    The check costs nothing extra: the losses come with the sweep that the next half-step needs anyway.
-    look : the losses are wanted even where the rule needs no check.
+    `sweep` stands at (F, G) and holds the parts of F; `data` is the side whose sweeps hold the parts of G. The check
+    costs nothing extra: the losses come with the sweep that the next half-step needs anyway.
+    c : coefficients of lambda;  early : lambda will still be the same when the parts of G are used
+    look : the losses are wanted even where the rule needs no check
     """
-    betas = objective.betas
-    parts = Parts(sweep.N, sweep.P, coefficients, betas, factor_floor(data.mean, F.shape[0]))
+    objective, rule = task.objective, task.rule
+    betas, floor, mix = objective.betas, factor_floor(data.mean, F.shape[0]), task.mix(c, early)
+    parts = Parts(
+        sweep.N,
+        sweep.P,
+        c,
+        betas,
+        floor,
+        objective.scaled(sweep.losses) if rule.chooses else None,
+        objective.references,
+    )
     certain = rule.certain(betas)
     tried, tried_state = rule.step(F, parts, state)
     after = data.sweep(tried.T, G, betas, mix, losses=look or not certain)
     count = 1
     if certain:
         return tried, after, tried_state, count
-    ceiling = objective.value(weights, sweep.losses) * (1.0 + rise_tolerance(F.dtype))
-    while not objective.value(weights, after.losses) <= ceiling:
+    ceiling = task.guarded(weights, sweep.losses) * (1.0 + (0.0 if rule.chooses else rise_tolerance(F.dtype)))
+    while tried is not F and not task.guarded(weights, after.losses) <= ceiling:
         if count > MAX_HALVINGS:
             return F, data.sweep(F.T, G, betas, mix), state, count + 1
         tried, tried_state = rule.retry(F, tried, count, tried_state)
@@ -115,22 +137,15 @@ def _half_step(
     return tried, after, tried_state, count
 
 
-def _iterate(data: Data, point: _Point, weights: Vector, objective: Objective, rule: Rule, early: bool) -> _Point:
-    """One update of H, then of W, with lambda fixed (steps 3 and 4 of Algorithm 3).
-
-    early : lambda will not have moved when the next H-step comes, so its sums can be weighed in the sweep.
-    """
-    p = len(objective.betas)
-    coefficients = objective.coefficients(weights)
-    row = coefficients[None, :]
+def _iterate(task: _Task, data: Data, point: _Point, weights: Vector, early: bool) -> _Point:
+    """One update of H, then of W, with lambda fixed (steps 3 and 4 of Algorithm 3)."""
+    c = task.objective.coefficients(weights)
     B, sweep, state_B, first = _half_step(
-        data.T, point.B, point.A, point.sweep, weights, coefficients, objective, rule, point.states[0],
-        identity(p) if rule.separate else row, look=False,
-    )  # fmt: skip
+        task, data.T, point.B, point.A, point.sweep, point.states[0], weights, c, early=True, look=False
+    )
     A, sweep, state_A, second = _half_step(
-        data, point.A, B, sweep, weights, coefficients, objective, rule, point.states[1],
-        row if early and not rule.separate else identity(p), look=True,
-    )  # fmt: skip
+        task, data, point.A, B, sweep, point.states[1], weights, c, early=early, look=True
+    )
     return _Point(A, B, sweep, (state_B, state_A), point.sweeps + first + second)
 
 
@@ -149,48 +164,49 @@ def solve(data: Data, W: Array, H: Array, objective: Objective, rule: Rule, poli
 
     W : (m, r), H : (r, n), strictly positive; neither is changed.
     """
-    p, fixed = len(objective.betas), isinstance(policy, Fixed)
-    weights, policy_state = policy.init(p)
+    task = _Task(objective, rule, isinstance(policy, Fixed) and not rule.chooses)
+    weights, policy_state = policy.init(len(objective.betas))
     A, B = np.ascontiguousarray(W.T), np.ascontiguousarray(H)
-    log, watched = _Log(), list[float]()
-    first_mix = objective.coefficients(weights)[None, :] if fixed and not rule.separate else identity(p)
-    point = _Point(A, B, data.sweep(A.T, B, objective.betas, first_mix), (rule.init(B), rule.init(A)), 1)
-    reason, converged, k = "max_iter", False, 0
-
-    def note() -> Vector:
-        scaled = objective.scaled(point.sweep.losses)
-        log.add(scaled, weights, point.sweeps)
-        watched.append(float(weights @ scaled) if fixed else float(scaled.max()))
-        return scaled
-
-    scaled = note()
+    mix = task.mix(objective.coefficients(weights), early=task.fixed)
+    point = _Point(A, B, data.sweep(A.T, B, objective.betas, mix), (rule.init(B), rule.init(A)), 1)
+    log, watched, best = _Log(), [task.watched(weights, point.sweep.losses)], (point, weights)
+    log.add(objective.scaled(point.sweep.losses), weights, point.sweeps)
+    reason, k = "max_iter", 0
     try:
         while k < control.max_iter:
+            used = weights
             for inner in range(control.inner_iter):
-                early = fixed or inner + 1 < control.inner_iter
-                point = _iterate(data, point, weights, objective, rule, early)
+                early = task.fixed or inner + 1 < control.inner_iter
+                point = _iterate(task, data, point, weights, early)
             k += 1
-            weights, policy_state = policy.step(weights, objective.scaled(point.sweep.losses), policy_state)
-            scaled = note()
-            if control.callback is not None and control.callback(
-                Progress(k, point.sweep.losses, scaled, weights, log.seconds[-1], control.max_iter, objective.betas)
-            ):
+            losses = point.sweep.losses
+            scaled = objective.scaled(losses)
+            if rule.chooses:
+                weights = used = point.states[1]
+            else:
+                weights, policy_state = policy.step(weights, scaled, policy_state)
+            log.add(scaled, weights, point.sweeps)
+            watched.append(task.watched(weights, losses))
+            if watched[-1] > watched[-2] and watched[-1] > min(watched) * (1.0 + RESTART_RISE):
+                point = replace(point, states=(rule.restart(point.states[0]), rule.restart(point.states[1])))
+            if not rule.best or watched[-1] <= task.watched(weights, best[0].sweep.losses):
+                best = (point, used)
+            progress = Progress(k, losses, scaled, weights, log.seconds[-1], control.max_iter, objective.betas)
+            if control.callback is not None and control.callback(progress):
                 reason = "callback"
-                break
-            if control.max_time is not None and log.seconds[-1] >= control.max_time:
+            elif control.max_time is not None and log.seconds[-1] >= control.max_time:
                 reason = "max_time"
-                break
-            if _stalled(log, watched, control):
-                reason, converged = "tol", True
+            elif _stalled(log, watched, control):
+                reason = "tol"
+            if reason != "max_iter":
                 break
     except KeyboardInterrupt:
-        result = _finish(point, objective, log, "interrupted", False)
-        raise Interrupted(result) from None
-    return _finish(point, objective, log, reason, converged)
+        raise Interrupted(_finish(best[0], best[1], objective, log, "interrupted")) from None
+    return _finish(best[0], best[1] if rule.best else weights, objective, log, reason)
 
 
-def _finish(point: _Point, objective: Objective, log: _Log, reason: str, converged: bool) -> Result:
-    """The last iterate with its losses and trace."""
+def _finish(point: _Point, weights: Vector, objective: Objective, log: _Log, reason: str) -> Result:
+    """The point returned with its losses, the weights it belongs to, and the trace of the whole run."""
     trace = log.trace()
     return Result(
         W=point.A.T,
@@ -199,10 +215,10 @@ def _finish(point: _Point, objective: Objective, log: _Log, reason: str, converg
         references=objective.references,
         losses=point.sweep.losses,
         scaled_losses=objective.scaled(point.sweep.losses),
-        weights=trace.weights[-1],
+        weights=weights,
         trace=trace,
         n_iter=len(trace.seconds) - 1,
-        converged=converged,
+        converged=reason == "tol",
         reason=reason,
     )
 

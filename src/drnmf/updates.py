@@ -4,20 +4,23 @@ Only the update of H is written: the solver hands W over as its transpose. A rul
 
     init(F) -> state
     step(F, parts, state) -> F, state
-    retry(F, tried, attempt, state) -> F, state     after a step that raised what the solver watches
+    retry(F, tried, attempt, state) -> F, state     after a step that raised the objective
+    restart(state) -> state                         after an iteration that raised what is minimised
 
-and two facts about itself: `separate` (it wants every N_beta and P_beta on its own, not their weighted sum)
-and `certain(betas)` (its steps cannot raise the objective, so nobody needs to look).
+and four facts about itself: `separate` (it wants every N_beta and P_beta on its own, not their weighted sum),
+`certain(betas)` (its steps cannot raise the objective, so nobody needs to look), `best` (the run returns the best
+point met, not the last) and `chooses` (it finds lambda together with its step, in its state; the maximum is watched).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 
-from drnmf.numerics import Array, Vector, namespace
+from drnmf.numerics import AUTO_DELAY, Array, Vector, namespace
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,7 @@ class Parts:
     coefficients : (p,) c_beta = lambda_beta / e_beta up to a common factor
     betas : Omega
     floor : smallest entry the new block may have
+    scaled_losses, references : (p,) Dbar_beta at the point and e_beta, for rules that choose lambda themselves
     """
 
     N: Array
@@ -35,6 +39,8 @@ class Parts:
     coefficients: Vector
     betas: tuple[float, ...]
     floor: float
+    scaled_losses: Vector | None = None
+    references: Vector | None = None
 
     def weighted(self) -> tuple[Array, Array]:
         """sum_b c_b N_b and sum_b c_b P_b."""
@@ -57,6 +63,12 @@ class Rule(Protocol):
     @property
     def separate(self) -> bool: ...
 
+    @property
+    def best(self) -> bool: ...
+
+    @property
+    def chooses(self) -> bool: ...
+
     def certain(self, betas: tuple[float, ...]) -> bool: ...
 
     def init(self, F: Array) -> Any: ...
@@ -64,6 +76,8 @@ class Rule(Protocol):
     def step(self, F: Array, parts: Parts, state: Any) -> tuple[Array, Any]: ...
 
     def retry(self, F: Array, tried: Array, attempt: int, state: Any) -> tuple[Array, Any]: ...
+
+    def restart(self, state: Any) -> Any: ...
 
 
 def _halve(F: Array, tried: Array) -> Array:
@@ -81,6 +95,8 @@ class Multiplicative:
     """
 
     separate: bool = False
+    best: bool = False
+    chooses: bool = False
 
     def certain(self, betas: tuple[float, ...]) -> bool:
         return len(betas) == 1 and 1.0 <= betas[0] <= 2.0
@@ -96,6 +112,9 @@ class Multiplicative:
     def retry(self, F: Array, tried: Array, attempt: int, state: None) -> tuple[Array, None]:
         return _halve(F, tried), None
 
+    def restart(self, state: None) -> None:
+        return None
+
 
 @dataclass(frozen=True)
 class Monotone:
@@ -108,6 +127,8 @@ class Monotone:
     """
 
     separate: bool = True
+    best: bool = True
+    chooses: bool = False
 
     def certain(self, betas: tuple[float, ...]) -> bool:
         return True
@@ -121,6 +142,70 @@ class Monotone:
 
     def retry(self, F: Array, tried: Array, attempt: int, state: None) -> tuple[Array, None]:
         return _halve(F, tried), None
+
+    def restart(self, state: None) -> None:
+        return None
+
+
+@dataclass(frozen=True)
+class Momentum:
+    """State of `Extrapolated`: the last block before extrapolation, nu of Nesterov's sequence, steps taken."""
+
+    F: Array
+    nu: float
+    steps: int = 0
+
+
+@dataclass(frozen=True)
+class Extrapolated:
+    """Multiplicative steps from extrapolated points (Hien, Leplat and Gillis 2024).
+
+    F_k = F^ * (sum c_b N_b) / (sum c_b P_b) at the extrapolated point F^, then F^ = F_k + a_k max(F_k - F_(k-1), 0)
+    with nu_k = (1 + sqrt(1 + 4 nu_(k-1)^2)) / 2 and a_k = (nu_(k-1) - 1) / nu_k. Sweeps stand at the extrapolated
+    points, which are feasible. A point that raised the objective is replaced by F_k alone and nu is halved; an
+    iteration that raised what is minimised well above the best restarts the sequence.
+
+    geometric : extrapolate by F^ = F_k max(F_k / F_(k-1), 1)^a_k, at most tenfold, instead
+    delay : plain steps taken first. Which local minimum a run ends in is decided early; with a delay the run follows
+        the paper's algorithm while that happens.
+    """
+
+    geometric: bool = False
+    delay: int = 0
+    separate: bool = False
+    best: bool = True
+    chooses: bool = False
+
+    def certain(self, betas: tuple[float, ...]) -> bool:
+        return False
+
+    def init(self, F: Array) -> Momentum:
+        return Momentum(F, 1.0)
+
+    def step(self, F: Array, parts: Parts, state: Momentum) -> tuple[Array, Momentum]:
+        xp = namespace(F)
+        N, P = parts.weighted()
+        stepped = xp.clip(F * (N / P), parts.floor, None)
+        if state.steps < self.delay:
+            return stepped, Momentum(stepped, 1.0, state.steps + 1)
+        nu = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * state.nu**2))
+        a = (state.nu - 1.0) / nu
+        if a == 0.0:
+            further = stepped
+        elif self.geometric:
+            further = stepped * xp.clip(stepped / state.F, 1.0, 10.0) ** a
+        else:
+            further = stepped + a * xp.clip(stepped - state.F, 0.0, None)
+        return further, Momentum(stepped, nu, state.steps + 1)
+
+    def retry(self, F: Array, tried: Array, attempt: int, state: Momentum) -> tuple[Array, Momentum]:
+        if attempt == 1 and tried is not state.F:
+            return state.F, replace(state, nu=max(1.0, 0.5 * state.nu))
+        halved = _halve(F, tried)
+        return halved, replace(state, F=halved, nu=1.0)
+
+    def restart(self, state: Momentum) -> Momentum:
+        return replace(state, nu=1.0)
 
 
 def exponents(beta: float) -> tuple[float, float]:
@@ -185,7 +270,12 @@ def _newton_root(betas: tuple[float, ...], N: dict[float, Array], P: dict[float,
     return xp.exp(s)
 
 
-RULES: dict[str, Rule] = {"mu": Multiplicative(), "monotone": Monotone()}
+RULES: dict[str, Rule] = {
+    "auto": Extrapolated(geometric=True, delay=AUTO_DELAY),
+    "mu": Multiplicative(),
+    "extrapolated": Extrapolated(),
+    "monotone": Monotone(),
+}
 """Names that estimators and the command line take."""
 
 

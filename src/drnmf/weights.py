@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from drnmf import simplex
-from drnmf.numerics import WEIGHT_FLOOR, Vector
+from drnmf.numerics import AUTO_DELAY, WEIGHT_FLOOR, Vector
 
 
 @runtime_checkable
@@ -88,11 +88,76 @@ class Mirror:
         return floored / floored.sum(), state + 1
 
 
+@dataclass(frozen=True)
+class Advance:
+    """State of `Reactive`: iterations so far, the current step, and the last advantages."""
+
+    k: int
+    eta: float
+    advantage: Vector | None = None
+
+
+@dataclass(frozen=True)
+class Reactive:
+    """Optimistic mirror ascent with a step that adapts: quick while lambda drifts, quiet once it swings.
+
+    With the advantages A_b = (Dbar_b - lambda'Dbar) / max Dbar, the log-weights move by
+
+        eta_k [A^(k) + gain (A^(k) - A^(k-1))]
+
+    so lambda answers to how far a loss stands above the average and, `gain` times more, to how that changes: the
+    factors follow lambda only slowly, and an answer to the distance alone would overshoot. eta grows by `up` while
+    the advantages keep their sign (<A^(k), A^(k-1)>_lambda > 0) and falls by `down` when they turn.
+
+    delay : iterations of Frank-Wolfe steps 1/(k+1) first (see `updates.Extrapolated`).
+    """
+
+    eta: float = 2.0
+    gain: float = 10.0
+    up: float = 1.1
+    down: float = 0.5
+    smallest: float = 1e-3
+    delay: int = 0
+
+    def init(self, p: int) -> tuple[Vector, Advance]:
+        return simplex.uniform(p), Advance(1, self.eta)
+
+    def step(self, weights: Vector, scaled_losses: Vector, state: Advance) -> tuple[Vector, Advance]:
+        k = state.k + 1
+        if state.k <= self.delay:
+            return FrankWolfe().step(weights, scaled_losses, state.k)[0], Advance(k, self.eta)
+        advantage = (scaled_losses - weights @ scaled_losses) / scaled_losses.max()
+        eta, last = state.eta, advantage if state.advantage is None else state.advantage
+        if state.advantage is not None:
+            steady = float(weights @ (advantage * last)) > 0
+            eta = min(eta * self.up, self.eta) if steady else max(eta * self.down, self.smallest)
+        direction = np.clip(eta * (advantage + self.gain * (advantage - last)), -_LARGEST_MOVE, _LARGEST_MOVE)
+        floored = np.maximum(simplex.entropy_step(weights, direction), WEIGHT_FLOOR)
+        return floored / floored.sum(), Advance(k, eta, advantage)
+
+
+_LARGEST_MOVE = 3.0  # of a log-weight in one iteration
+
+
+@dataclass(frozen=True)
+class ByRule:
+    """lambda comes with each step, from the min-max problem that the step solves (`minimax.Minimax`)."""
+
+    def init(self, p: int) -> tuple[Vector, int]:
+        return simplex.uniform(p), 0
+
+    def step(self, weights: Vector, scaled_losses: Vector, state: int) -> tuple[Vector, int]:
+        return weights, state
+
+
 POLICIES: dict[str, Policy] = {
+    "auto": Reactive(delay=AUTO_DELAY),
+    "reactive": Reactive(),
     "frank-wolfe": FrankWolfe(1.0),
     "frank-wolfe-2": FrankWolfe(2.0),
     "subgradient": Subgradient(),
     "mirror": Mirror(),
+    "minimax": ByRule(),
     "fixed": Fixed(),
 }
 """Names that estimators and the command line take."""

@@ -61,7 +61,6 @@ struct SparseSweep {
     size_t m, n, r, padded;  // padded: r rounded up to whole vectors
     Matrix x;
     const void *left, *right;  // item-first: m x padded, n x padded
-    const void* right_by_component;
     int mask;
     Mode mode;
     bool losses;

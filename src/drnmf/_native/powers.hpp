@@ -48,7 +48,7 @@ inline double power_loss(const Sweep& s, const Tile<T>& t, double b) {
         series[k - 2] = (up - down) / factorial;
         up *= b, down *= b - 1.0, factorial *= k + 1;
     }
-    const double radius = 1e-2 / (b > 1.0 ? b : 1.0);
+    const double radius = 1e-2 / (b > 1.0 ? b : 1.0);  // as in divergence.py, where the series is derived
     D total{};
     for (int i = 0; i < t.rows; ++i)
         for (int c = 0; c < t.vectors * kLanes<T>; c += L) {

@@ -1,8 +1,7 @@
 #include "sweep.hpp"
 
 #include <algorithm>
-#include <limits>
-#include <memory>
+#include <functional>
 #include <new>
 #include <numeric>
 
@@ -202,10 +201,9 @@ bool dense_sweep(const Request& q) {
 namespace {
 
 template <class Index>
-std::vector<std::size_t> cut_columns(const Index* starts, std::size_t n, std::size_t m) {
+std::vector<std::size_t> cut_columns(const Index* starts, std::size_t n) {
     // Equal shares of non-zeros and columns; cuts depend on X alone.
-    std::size_t nnz = std::size_t(starts[n]), work = nnz + n;
-    (void)m;
+    std::size_t work = std::size_t(starts[n]) + n;
     std::size_t blocks = std::clamp<std::size_t>(work / 4096, 1, 4 * kBlocks);
     std::vector<std::size_t> bounds = {0};
     for (std::size_t b = 1, j = 0; b < blocks; ++b) {
@@ -236,7 +234,7 @@ bool sparse_sweep(const Request& q) {
     Aligned<T> left(q.m * s.padded), right(q.n * s.padded);
     const T *W = static_cast<const T*>(q.left), *H = static_cast<const T*>(q.right);
     bool ok = pack_items(W, q.m, q.r, s.padded, left.p) && pack_items(H, q.n, q.r, s.padded, right.p);
-    s.left = left.p, s.right = right.p, s.right_by_component = q.right;
+    s.left = left.p, s.right = right.p;
     Gram gram = gram_of(W, q.m, q.r, s.mask & kFro);
     std::vector<T> gram_T = weighted_gram<T>(gram.products, q.r, s.padded, s.weight[2]);
     std::vector<double> column_sums = gram.sums;
@@ -245,8 +243,8 @@ bool sparse_sweep(const Request& q) {
     s.column_sums = column_sums.data();
     s.N = q.N, s.P = q.P;
     std::vector<std::size_t> bounds = q.x.wide
-                                          ? cut_columns(static_cast<const std::int64_t*>(q.x.starts), q.n, q.m)
-                                          : cut_columns(static_cast<const std::int32_t*>(q.x.starts), q.n, q.m);
+                                          ? cut_columns(static_cast<const std::int64_t*>(q.x.starts), q.n)
+                                          : cut_columns(static_cast<const std::int32_t*>(q.x.starts), q.n);
     s.bounds = bounds.data();
     std::size_t blocks = bounds.size() - 1;
     std::vector<double> sums(blocks * kSparseSums, 0.0);

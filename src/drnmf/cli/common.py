@@ -10,11 +10,14 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
 import typer
 from rich.console import Console
 from rich.markup import escape
+
+if TYPE_CHECKING:
+    from drnmf.interval import Interval
 
 console = Console()
 errors = Console(stderr=True)
@@ -90,6 +93,14 @@ def parse_numbers(text: str, name: str) -> tuple[float, ...]:
         return tuple(float(item) for item in text.split(","))
     except ValueError:
         raise typer.BadParameter(f"{text!r} is not a comma-separated list of numbers.", param_hint=name) from None
+
+
+def parse_omega(text: str) -> tuple[float, ...] | Interval:
+    """Omega from the command line: a list as in `parse_betas`, or an interval "0..2"."""
+    from drnmf.interval import as_interval
+
+    with bad_usage("--betas"):
+        return as_interval(text) or parse_betas(text)
 
 
 def parse_betas(text: str) -> tuple[float, ...]:

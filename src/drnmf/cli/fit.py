@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -22,11 +22,14 @@ from drnmf.cli.common import (
     console,
     limit_threads,
     output_folder,
-    parse_betas,
     parse_numbers,
+    parse_omega,
     plain_warnings,
     reports_errors,
 )  # fmt: skip
+
+if TYPE_CHECKING:
+    from drnmf.interval import Interval
 
 
 @reports_errors
@@ -57,7 +60,7 @@ def fit(
     Writes W.npy, H.npy, trace.csv, summary.json and model.npz into a folder, all or nothing.
     """
     choices = options.Choices(policy, update, init, zeros, dtype)
-    model = _estimator(rank, parse_betas(betas), weights, choices)
+    model = _estimator(rank, parse_omega(betas), weights, choices)
     folder = out if out is not None else Path(f"{x.name.split('.')[0]}-drnmf")
     check_out(folder, overwrite, (x,))
     limit_threads(threads)
@@ -80,15 +83,21 @@ def fit(
         results.write_summary(temporary, _summary(model, seconds, warned) | {"input": source, "threads": threads})
     if not quiet:
         console.print(_table(model))
+    if model.coverage_ is not None:
+        console.print(f"For every beta of {betas}: at most {100 * (model.coverage_.bound - 1):.2f} % above its best.")
     console.print(f"{model.n_iter_} iterations, {seconds:.1f} s; results in {folder}", highlight=False, soft_wrap=True)
 
 
-def _estimator(rank: int, betas: tuple[float, ...], weights: str | None, choices: options.Choices) -> Any:
-    """One loss: BetaNMF; several: DRNMF, or MultiObjectiveNMF under given weights."""
+def _estimator(rank: int, betas: tuple[float, ...] | Interval, weights: str | None, choices: options.Choices) -> Any:
+    """One loss: BetaNMF; several or an interval: DRNMF, or MultiObjectiveNMF under given weights."""
     from drnmf.estimators import DRNMF, BetaNMF, MultiObjectiveNMF
     from drnmf.simplex import check_weights
 
     given = choices.given()
+    if not isinstance(betas, tuple):
+        if weights is not None:
+            raise typer.BadParameter("an interval of losses has no fixed weights.", param_hint="--weights")
+        return DRNMF(rank, betas=betas, **given)
     if choices.policy is not None and (weights is not None or len(betas) == 1):
         raise typer.BadParameter("the weights are fixed here, so no policy moves them.", param_hint="--policy")
     if weights is not None:
@@ -124,6 +133,9 @@ def _summary(model: Any, seconds: float, warned: list[str]) -> dict[str, Any]:
         "references": results.per_beta(betas, model.references_),
         "scaled_losses": results.per_beta(betas, model.scaled_losses_),
         "weights": results.per_beta(betas, model.weights_),
+        "gap": model.gap_,
+        "stationarity": model.stationarity_,
+        "bound": None if model.coverage_ is None else model.coverage_.bound,
         "notes": [*model.notes_, *warned],
     }
 

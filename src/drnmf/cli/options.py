@@ -21,7 +21,9 @@ def _one_of(names: Any) -> str:
 
 
 Rank = Annotated[int, typer.Option("--rank", "-r", min=1, help="Number of components.", show_default=False)]
-Betas = Annotated[str, typer.Option("--betas", help="Losses: 0 Itakura-Saito, 1 Kullback-Leibler, 2 Frobenius, ...")]
+Betas = Annotated[
+    str, typer.Option("--betas", help="Losses: 0 IS, 1 KL, 2 Frobenius, any number >= 0; fit also takes 0..2.")
+]
 PolicyName = Annotated[str | None, typer.Option("--policy", help=f"How the weights move: {_one_of(POLICIES)}.")]
 UpdateName = Annotated[str | None, typer.Option("--update", help=f"Update rule: {_one_of(RULES)}.")]
 InitName = Annotated[str | None, typer.Option("--init", help=f"Start: {_one_of(STARTS)}.")]
