@@ -16,13 +16,11 @@ from drnmf.experiments.store import Saved, Watch
 from drnmf.numerics import Array, Vector
 from drnmf.result import Progress, Trace
 from drnmf.threads import single_blas
-from drnmf.updates import RULES
-from drnmf.weights import POLICIES
 
 Start = tuple[Array, Array]
 
 SUBGRADIENT = "subgradient"
-OURS = ("auto" if "auto" in RULES else "monotone", "auto" if "auto" in POLICIES else "mirror")
+OURS = ("auto", "auto")
 """(update, policy) of the library's default algorithm."""
 
 
