@@ -262,7 +262,7 @@ def test_callback_sees_and_stops(problem):
         seen.append(progress)
         return progress.iteration == 7
 
-    model = quick(DRNMF, callback=callback).fit(problem[0])
+    model = quick(DRNMF, update="mu", callback=callback).fit(problem[0])
     assert [progress.iteration for progress in seen] == list(range(1, 8))
     assert model.n_iter_ == 7
     assert model.reason_ == "callback"
@@ -397,7 +397,7 @@ def test_zeros_with_itakura_saito(problem):
     model = quick(DRNMF, betas=(0, 1), zeros="floor").fit(X)
     assert np.isfinite(model.losses_).all()
     assert "1 zero entries" in model.notes_[0]
-    assert quick(DRNMF, betas=(1, 2)).fit(X).notes_ == ()
+    assert not any("zero entries" in note for note in quick(DRNMF, betas=(1, 2)).fit(X).notes_)
 
 
 @pytest.mark.parametrize(

@@ -169,3 +169,26 @@ def test_public_names() -> None:
     assert all(hasattr(drnmf, name) for name in drnmf.__all__)
     with pytest.raises(AttributeError, match="nothing"):
         drnmf.nothing  # noqa: B018
+
+
+def test_tchebycheff_balances_the_weighted_losses() -> None:
+    data = synthetic((0, 1), shape=(40, 30), rank=3, random_state=0)
+    front = pareto_front(
+        data.X, 3, betas=(0, 1), method="tchebycheff", weights=[(0.49, 0.51), (0.5, 0.5), (0.51, 0.49)], zeros="floor",
+        init="custom", W=data.W, H=data.H, tol=0, max_iter=1500,
+    )  # fmt: skip
+    weighted = front.weights * front.scaled_losses
+    np.testing.assert_allclose(weighted[1, 0], weighted[1, 1], rtol=2e-3)
+    np.testing.assert_allclose(front.scaled_losses[1], front.dr.scaled_losses, rtol=1e-3)
+    assert (np.diff(front.scaled_losses[:, 0]) <= 1e-6).all()
+
+
+@pytest.mark.parametrize("method", ["weighted", "tchebycheff"])
+def test_warm_starts_cost_less_and_are_as_good(method: str) -> None:
+    data = synthetic((1, 2), shape=(60, 40), rank=4, random_state=0)
+    options = {"betas": (1, 2), "method": method, "init": "custom", "W": data.W, "H": data.H, "tol": 1e-5}
+    cold = pareto_front(data.X, 4, max_iter=3000, **options)
+    warm = pareto_front(data.X, 4, max_iter=3000, warm_start=True, **options)
+    assert sum(point.n_iter for point in warm.points[1:-1]) < 0.7 * sum(point.n_iter for point in cold.points[1:-1])
+    largest = (warm.weights * warm.scaled_losses).sum(axis=1) / (cold.weights * cold.scaled_losses).sum(axis=1)
+    assert largest.max() < 1.002

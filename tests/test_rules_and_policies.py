@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drnmf import MultiObjectiveNMF
+from drnmf import DRNMF, BetaNMF, MultiObjectiveNMF
 from drnmf.data import wrap
 from drnmf.data.base import identity
 from drnmf.divergence import beta_divergence
+from drnmf.minimax import solve_dual, surrogates
 from drnmf.updates import RULES, Monotone, Parts, majoriser_root
 from drnmf.weights import POLICIES, Fixed, FrankWolfe, as_policy
 
@@ -108,7 +109,7 @@ def test_policies_stay_on_the_simplex(policy, losses, steps):
         assert weights.sum() == pytest.approx(1)
 
 
-@pytest.mark.parametrize("policy", sorted(set(POLICIES) - {"fixed"}))
+@pytest.mark.parametrize("policy", sorted(set(POLICIES) - {"fixed", "minimax"}))
 def test_policies_move_towards_the_largest_loss(policy):
     chosen = as_policy(policy)
     weights, state = chosen.init(2)
@@ -132,3 +133,94 @@ def test_fixed_weights_are_checked():
         as_policy("gradient")
     with pytest.raises(ValueError, match="needs methods"):
         as_policy(3)
+
+
+MOVING = [(0.0, 1.0), (1.0, 2.0), (0.0, 2.0), (0.0, 1.0, 2.0), (0.0, 0.5, 1.5, 3.0)]
+
+
+@pytest.mark.parametrize("betas", MOVING, ids=str)
+@given(problem=problems())
+def test_minimax_never_raises_the_maximum(betas, problem):
+    X, W, H, _ = problem
+    references = np.array([beta_divergence(X, np.full_like(X, X.mean()), beta) + 1e-3 for beta in betas])
+    model = DRNMF(
+        W.shape[1], betas=betas, policy="minimax", references=references, init="custom", tol=0, max_iter=6
+    ).fit(X, W=W, H=H)
+    assert (np.diff(model.trace_.maximum) <= 0).all()
+    assert model.trace_.maximum[-1] < model.trace_.maximum[0]
+
+
+def test_minimax_with_float32_zeros_and_empty_rows(rng):
+    X = np.maximum(rng.normal(size=(20, 15)), 0).astype(np.float32)
+    X[3], X[:, 4] = 0, 0
+    model = DRNMF(3, betas=(1, 2), policy="minimax", tol=0, max_iter=60, random_state=0).fit(X)
+    assert (np.diff(model.trace_.maximum) <= 0).all()
+
+
+@given(problem=problems(), betas=st.sampled_from([*MOVING, (0.5,)]))
+def test_surrogates_majorise(problem, betas):
+    """G_b(t) >= Dbar_b at every t, with equality at t = 1."""
+    X, W, H, weights = problem
+    A = np.ascontiguousarray(W.T)
+    sweep = wrap(X).sweep(A.T, H, betas, identity(len(betas)))
+    references = np.ones(len(betas))
+    parts = Parts(sweep.N, sweep.P, references, betas, 0.0, sweep.losses, references)
+    np.testing.assert_allclose(surrogates(H, np.ones_like(H), parts), sweep.losses, rtol=1e-12)
+    t = np.exp(weights[0] * 3 * np.sin(np.arange(H.size))).reshape(H.shape)
+    true = np.array([beta_divergence(X, W @ (H * t), beta) for beta in betas])
+    assert (surrogates(H, t, parts) >= true * (1 - 1e-10)).all()
+
+
+def test_dual_equalises_what_it_can(rng):
+    X = rng.gamma(1.0, 1.0, (15, 12)) + 0.05
+    W, H = rng.uniform(0.2, 1, (15, 3)), rng.uniform(0.2, 1, (3, 12))
+    A = np.ascontiguousarray(W.T)
+    for betas in ((0.0, 1.0), (0.0, 1.0, 2.0)):
+        sweep = wrap(X).sweep(A.T, H, betas, identity(len(betas)))
+        parts = Parts(sweep.N, sweep.P, np.ones(len(betas)), betas, 0.0, np.ones(len(betas)), sweep.losses)
+        weights, t, bound = solve_dual(H, parts)
+        assert bound < 1
+        # strong duality: the weighted sum of surrogates at the optimum is the maximum
+        assert weights @ surrogates(H, t, parts) == pytest.approx(bound, rel=1e-4)
+
+
+@pytest.mark.parametrize("betas", [(0, 1), (1, 2), (0, 1, 2)], ids=str)
+def test_default_is_no_worse_than_the_paper_and_faster(betas):
+    rng = np.random.default_rng(5)
+    X = rng.gamma(1.0, 1.0, (40, 5)) @ rng.gamma(1.0, 1.0, (5, 30)) * rng.gamma(5.0, 0.2, (40, 30)) + 1e-2
+    paper = DRNMF(5, betas=betas, update="mu", policy="frank-wolfe", tol=0, max_iter=600, random_state=0).fit(X)
+    ours = DRNMF(5, betas=betas, references=paper.references_, tol=0, max_iter=600, random_state=0).fit(X)
+    assert ours.reconstruction_err_ <= paper.reconstruction_err_ * 1.001
+    reached = np.argmax(ours.trace_.maximum <= paper.reconstruction_err_ * 1.0005)
+    assert ours.trace_.sweeps[reached] < 0.7 * paper.trace_.sweeps[-1]
+    assert ours.reconstruction_err_ == ours.trace_.maximum.min()
+
+
+def test_rejected_points_cost_sweeps_and_are_counted(rng):
+    X = rng.gamma(0.3, 1.0, (30, 25)) + 1e-4
+    model = BetaNMF(4, beta=0, update="extrapolated", tol=0, max_iter=200, random_state=0).fit(X)
+    per_iteration = np.diff(model.trace_.sweeps)
+    assert per_iteration.min() == 2
+    assert per_iteration.max() > 2
+
+
+def test_certificates_vanish_at_a_solution_and_not_at_a_start(rng):
+    X = rng.gamma(1.0, 1.0, (30, 4)) @ rng.gamma(1.0, 1.0, (4, 25)) * rng.uniform(0.8, 1.2, (30, 25)) + 0.01
+    far = DRNMF(4, betas=(0, 1), tol=0, max_iter=2, random_state=0).fit(X)
+    near = DRNMF(4, betas=(0, 1), tol=0, max_iter=4000, random_state=0).fit(X)
+    assert far.stationarity_ > 1e-2
+    assert near.stationarity_ < 1e-4
+    assert near.gap_ < 1e-4
+    scaled = DRNMF(4, betas=(0, 1), tol=0, max_iter=2, random_state=0).fit(1e6 * X)
+    assert scaled.stationarity_ == pytest.approx(far.stationarity_, rel=1e-6)
+
+
+def test_reported_when_a_run_beats_its_reference(rng):
+    X = rng.uniform(0.1, 1, (20, 15))
+    model = quick_dr(references=(1e9, 1e9)).fit(X)
+    assert sum("not the best" in note for note in model.notes_) == 2
+    assert not quick_dr(references=(1e-9, 1e-9)).fit(X).notes_
+
+
+def quick_dr(**arguments):
+    return DRNMF(3, betas=(0, 1), tol=0, max_iter=20, random_state=0, **arguments)

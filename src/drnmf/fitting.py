@@ -18,7 +18,7 @@ from drnmf.divergence import label
 from drnmf.encode import encode, losses_of
 from drnmf.interval import Coverage, Interval, coverage, losses_along
 from drnmf.minimax import Minimax
-from drnmf.numerics import REFERENCE_FLOOR, SETTLE_TOLERANCE, Array, Vector
+from drnmf.numerics import REFERENCE_FLOOR, REFERENCE_TOLERANCE, SETTLE_TOLERANCE, Array, Vector
 from drnmf.objective import Objective
 from drnmf.references import Start, compute_references, constant_model_losses
 from drnmf.result import Result, Trace
@@ -59,17 +59,32 @@ def _both(first: Callback | None, second: Callback | None) -> Callback | None:
 
 @dataclass(frozen=True)
 class Method:
-    """How to fit: the rule and policy of the fit itself, and the rule of the single-objective reference fits."""
+    """How to fit: the rule and policy of the fit itself, and the rule of the single-objective reference fits.
+
+    reference_tol : where tol > 0 the reference fits stop at this tolerance or tol, whichever is larger. e_beta only sets
+        the scale of a loss: its last digits cost more sweeps than the fit itself and move nothing else.
+    """
 
     rule: Rule
     policy: Policy
     reference_rule: Rule
+    reference_tol: float = 0.0
 
     @classmethod
     def of(cls, update: str | Rule, policy: str | Policy) -> Method:
         """From names or objects; "minimax" brings its own rule, and `update` is then that of the references."""
         rule, chosen = as_rule(update), as_policy(policy)
-        return cls(Minimax() if isinstance(chosen, ByRule) else rule, chosen, rule)
+        tol = REFERENCE_TOLERANCE if update == "auto" else 0.0
+        return cls(Minimax() if isinstance(chosen, ByRule) else rule, chosen, rule, tol)
+
+    def reference_control(self, budget: Budget) -> Callable[[str], Control]:
+        """The budget of each reference fit: the fit's own, but for a tolerance that need not be as fine."""
+
+        def take(stage: str) -> Control:
+            control = budget.take(stage)
+            return replace(control, tol=max(control.tol, self.reference_tol) if control.tol > 0 else 0.0)
+
+        return take
 
 
 def fit_factors(
@@ -88,7 +103,7 @@ def fit_factors(
     """
     notes: tuple[str, ...] = ()
     if references is None:
-        found = compute_references(data, starts, betas, method.reference_rule, budget.take)
+        found = compute_references(data, starts, betas, method.reference_rule, method.reference_control(budget))
         references, notes = found.values, found.notes
     objective = Objective(betas, references, data.mean)
     runs = [
@@ -130,7 +145,11 @@ def fit_interval(
     e(beta) is the smallest D_beta among all reference solutions in hand, at knots and between them alike.
     """
     knots, grid = list(interval.first_knots()), interval.betas()
-    solutions = list(compute_references(data, starts, tuple(knots), method.reference_rule, budget.take).solutions)
+    solutions = list(
+        compute_references(
+            data, starts, tuple(knots), method.reference_rule, method.reference_control(budget)
+        ).solutions
+    )
     rounds: list[tuple[tuple[float, ...], Result]] = []
     while True:
         betas = (*knots, *grid)
@@ -150,7 +169,7 @@ def fit_interval(
             break
         knots.append(seen.worst)
         starts = [(best.W, best.H)]
-        new = compute_references(data, starts, (seen.worst,), method.reference_rule, budget.take)
+        new = compute_references(data, starts, (seen.worst,), method.reference_rule, method.reference_control(budget))
         solutions.extend(new.solutions)
     return _join_rounds(data, rounds, seen)
 

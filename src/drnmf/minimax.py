@@ -84,10 +84,11 @@ def solve_dual(F: Array, parts: Parts, guess: Vector | None = None) -> tuple[Vec
     assert parts.references is not None
     p, references = len(parts.betas), parts.references
     best: list[tuple[float, Vector, Array]] = []
+    lowest = parts.floor / F  # the step ends at the floor: judge it there
 
     def evaluate(weights: Vector) -> Vector:
         c = weights / references
-        t = majoriser_root(replace(parts, coefficients=c / c.max()))
+        t = namespace(F).maximum(majoriser_root(replace(parts, coefficients=c / c.max())), lowest)
         G = surrogates(F, t, parts)
         if not best or float(G.max()) < best[0][0]:
             best[:] = [(float(G.max()), weights, t)]

@@ -251,7 +251,7 @@ def pareto_front(
         budget = fitting.Budget(control, 0, bar.hook if bar is not None else lambda stage: None)
         ends: dict[int, Result] = {}
         if given is None:
-            found = compute_references(data, [begin], omega, how.reference_rule, budget.take)
+            found = compute_references(data, [begin], omega, how.reference_rule, how.reference_control(budget))
             given, notes, ends = found.values, notes + found.notes, dict(enumerate(found.solutions))
         objective = Objective(omega, given, data.mean)
         problem = Problem(data, objective, how, lambda stage: budget.take(stage, callback), budget.take)

@@ -174,7 +174,6 @@ def solve(data: Data, W: Array, H: Array, objective: Objective, rule: Rule, poli
     reason, k = "max_iter", 0
     try:
         while k < control.max_iter:
-            used = weights
             for inner in range(control.inner_iter):
                 early = task.fixed or inner + 1 < control.inner_iter
                 point = _iterate(task, data, point, weights, early)
@@ -182,7 +181,7 @@ def solve(data: Data, W: Array, H: Array, objective: Objective, rule: Rule, poli
             losses = point.sweep.losses
             scaled = objective.scaled(losses)
             if rule.chooses:
-                weights = used = point.states[1]
+                weights = point.states[1]
             else:
                 weights, policy_state = policy.step(weights, scaled, policy_state)
             log.add(scaled, weights, point.sweeps)
@@ -190,7 +189,7 @@ def solve(data: Data, W: Array, H: Array, objective: Objective, rule: Rule, poli
             if watched[-1] > watched[-2] and watched[-1] > min(watched) * (1.0 + RESTART_RISE):
                 point = replace(point, states=(rule.restart(point.states[0]), rule.restart(point.states[1])))
             if not rule.best or watched[-1] <= task.watched(weights, best[0].sweep.losses):
-                best = (point, used)
+                best = (point, weights)
             progress = Progress(k, losses, scaled, weights, log.seconds[-1], control.max_iter, objective.betas)
             if control.callback is not None and control.callback(progress):
                 reason = "callback"
@@ -201,12 +200,12 @@ def solve(data: Data, W: Array, H: Array, objective: Objective, rule: Rule, poli
             if reason != "max_iter":
                 break
     except KeyboardInterrupt:
-        raise Interrupted(_finish(best[0], best[1], objective, log, "interrupted")) from None
-    return _finish(best[0], best[1] if rule.best else weights, objective, log, reason)
+        raise Interrupted(_finish(*best, objective, log, "interrupted")) from None
+    return _finish(*best, objective, log, reason)
 
 
 def _finish(point: _Point, weights: Vector, objective: Objective, log: _Log, reason: str) -> Result:
-    """The point returned with its losses, the weights it belongs to, and the trace of the whole run."""
+    """The point returned with its losses and its weights (those of its row), and the trace of the whole run."""
     trace = log.trace()
     return Result(
         W=point.A.T,

@@ -15,6 +15,11 @@ from drnmf import simplex
 from drnmf.numerics import AUTO_DELAY, WEIGHT_FLOOR, Vector
 
 
+def _largest(scaled_losses: Vector) -> float:
+    """The largest scaled loss, or one where the fit is exact and all are zero."""
+    return float(scaled_losses.max()) or 1.0
+
+
 @runtime_checkable
 class Policy(Protocol):
     """What the loop asks of a policy. `state` is whatever the policy wants back next time."""
@@ -82,7 +87,7 @@ class Mirror:
         return simplex.uniform(p), 1
 
     def step(self, weights: Vector, scaled_losses: Vector, state: int) -> tuple[Vector, int]:
-        direction = self.eta / np.sqrt(state) * scaled_losses / scaled_losses.max()
+        direction = self.eta / np.sqrt(state) * scaled_losses / _largest(scaled_losses)
         # A weight that reaches zero could never come back: keep it where a few steps can raise it.
         floored = np.maximum(simplex.entropy_step(weights, direction), WEIGHT_FLOOR)
         return floored / floored.sum(), state + 1
@@ -126,7 +131,7 @@ class Reactive:
         k = state.k + 1
         if state.k <= self.delay:
             return FrankWolfe().step(weights, scaled_losses, state.k)[0], Advance(k, self.eta)
-        advantage = (scaled_losses - weights @ scaled_losses) / scaled_losses.max()
+        advantage = (scaled_losses - weights @ scaled_losses) / _largest(scaled_losses)
         eta, last = state.eta, advantage if state.advantage is None else state.advantage
         if state.advantage is not None:
             steady = float(weights @ (advantage * last)) > 0
