@@ -70,7 +70,7 @@ def algorithm_line(facts: dict[str, Any]) -> str:
     line = f"Update `{facts['update']}`, weights `{facts['policy']}`, {facts['max_iter']} iterations."
     if facts["ours"]:
         line += (
-            ' Ours is the library\'s default algorithm (`update="auto"`, `policy="auto"`) from the same start, '
+            ' *Default* is the library\'s default algorithm (`update="auto"`, `policy="auto"`) from the same start, '
             "with the same number of iterations, under the same reference errors."
         )
     return line

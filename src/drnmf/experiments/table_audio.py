@@ -145,8 +145,8 @@ def _draw_rows(rows: list[dict[str, Any]], ours: bool, out: Path) -> None:
     methods = [("KL-NMF", "kl_is_excess", "IS", "KL"), ("DR-NMF", "dr_is_excess", "IS", "DR")]
     others = [("IS-NMF", "is_kl_excess", "KL", "IS"), ("DR-NMF", "dr_kl_excess", "KL", "DR")]
     if ours:
-        methods.append(("ours", "ours_dr_is_excess", "IS", "ours"))
-        others.append(("ours", "ours_dr_kl_excess", "KL", "ours"))
+        methods.append(("library default", "ours_dr_is_excess", "IS", "ours"))
+        others.append(("library default", "ours_dr_kl_excess", "KL", "ours"))
     with figure(out, NAME, 1, 2, figsize=(9.5, 1.6 + 0.42 * len(rows)), sharey=True) as (_, axes):
         for ax, group in zip(axes, (methods, others), strict=True):
             for shift, (label, measure, _, colour) in zip((0.2, 0.0, -0.2), group, strict=False):
