@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 NATIVE := CMakeLists.txt pyproject.toml $(wildcard src/drnmf/_native/*)
 
-.PHONY: demo test test-oldest test-asan bench lint clean
+.PHONY: demo test test-oldest test-asan bench bench-algorithms lint clean
 
 demo: $(VENV)/.installed
 	$(BIN)/drnmf demo --out demo-result --overwrite
@@ -62,3 +62,7 @@ $(VENV)/.installed-dev: $(VENV)/bin/python $(NATIVE)
 
 clean:
 	rm -rf $(VENV) .venv-oldest .venv-asan build dist demo-result .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+bench-algorithms: $(VENV)/.installed-dev
+	$(BIN)/python benchmarks/algorithms.py
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/quality_time.py

@@ -121,7 +121,7 @@ def kernel() -> None:
 
 
 def ours(X: Any, r: int, beta: float) -> Callable[[int], object]:
-    return lambda k: BetaNMF(r, beta=beta, tol=0, max_iter=k, random_state=0, normalize=False).fit(X)
+    return lambda k: BetaNMF(r, beta=beta, update="mu", tol=0, max_iter=k, random_state=0, normalize=False).fit(X)
 
 
 def robust(X: Any, r: int, betas: tuple[float, ...]) -> Callable[[int], object]:
@@ -129,7 +129,17 @@ def robust(X: Any, r: int, betas: tuple[float, ...]) -> Callable[[int], object]:
     start = BetaNMF(r, beta=1.0, tol=0, max_iter=5, random_state=0, zeros="floor").fit(X)
     W = start.transform(X)
     losses = wrap(X).sweep(np.asarray(W, order="F"), start.components_, betas, np.empty((0, len(betas)))).losses
-    return lambda k: DRNMF(r, betas=betas, references=losses, tol=0, max_iter=k, random_state=0, normalize=False).fit(X)
+    return lambda k: DRNMF(
+        r,
+        betas=betas,
+        references=losses,
+        update="mu",
+        policy="frank-wolfe",
+        tol=0,
+        max_iter=k,
+        random_state=0,
+        normalize=False,
+    ).fit(X)
 
 
 def theirs(X: Any, r: int, beta: float) -> Callable[[int], object]:

@@ -71,6 +71,7 @@ def render() -> None:
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import NullFormatter
 
     with (RESULTS / "scaling.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -82,6 +83,7 @@ def render() -> None:
             x, y = [float(row["value"]) for row in line], [1e3 * float(row["seconds"]) for row in line]
             slope = np.polyfit(np.log(x[2:]), np.log(y[2:]), 1)[0]
             panel.loglog(x, y, "o-", markersize=3, label=f"{work} (slope {slope:.2f})")
+        panel.xaxis.set_minor_formatter(NullFormatter())
         panel.set_xlabel(axis)
         panel.set_title(fixed[axis], fontsize=8)
         panel.legend(fontsize=6)

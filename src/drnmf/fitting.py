@@ -61,8 +61,8 @@ def _both(first: Callback | None, second: Callback | None) -> Callback | None:
 class Method:
     """How to fit: the rule and policy of the fit itself, and the rule of the single-objective reference fits.
 
-    reference_tol : where tol > 0 the reference fits stop at this tolerance or tol, whichever is larger. e_beta only sets
-        the scale of a loss: its last digits cost more sweeps than the fit itself and move nothing else.
+    reference_tol : where tol > 0 the reference fits stop at this tolerance or tol, whichever is larger. e_beta only
+        sets the scale of a loss: its last digits cost more sweeps than the fit itself.
     """
 
     rule: Rule
@@ -145,11 +145,8 @@ def fit_interval(
     e(beta) is the smallest D_beta among all reference solutions in hand, at knots and between them alike.
     """
     knots, grid = list(interval.first_knots()), interval.betas()
-    solutions = list(
-        compute_references(
-            data, starts, tuple(knots), method.reference_rule, method.reference_control(budget)
-        ).solutions
-    )
+    control_of = method.reference_control(budget)
+    solutions = list(compute_references(data, starts, tuple(knots), method.reference_rule, control_of).solutions)
     rounds: list[tuple[tuple[float, ...], Result]] = []
     while True:
         betas = (*knots, *grid)
@@ -169,7 +166,7 @@ def fit_interval(
             break
         knots.append(seen.worst)
         starts = [(best.W, best.H)]
-        new = compute_references(data, starts, (seen.worst,), method.reference_rule, method.reference_control(budget))
+        new = compute_references(data, starts, (seen.worst,), method.reference_rule, control_of)
         solutions.extend(new.solutions)
     return _join_rounds(data, rounds, seen)
 

@@ -34,8 +34,11 @@ SIMPLEX_TOLERANCE = 1e-8
 ACTIVE_TOLERANCE = 1e-3
 """A scaled loss within this share of the largest counts as active in the stationarity certificate."""
 
-AUTO_DELAY = 15
-"""Iterations that the default rule and policy spend on the paper's algorithm before they accelerate."""
+RULE_DELAY = 15
+"""Plain steps that the default rule takes before it extrapolates."""
+
+POLICY_DELAY = 100
+"""Frank-Wolfe steps that the default policy takes before it reacts."""
 
 RESTART_RISE = 1e-3
 """Extrapolation starts anew when what is minimised stands this share above the best met: lambda alone moves it less."""

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from drnmf.numerics import AUTO_DELAY, Array, Vector, namespace
+from drnmf.numerics import RULE_DELAY, Array, Vector, namespace
 
 
 @dataclass(frozen=True)
@@ -271,7 +271,7 @@ def _newton_root(betas: tuple[float, ...], N: dict[float, Array], P: dict[float,
 
 
 RULES: dict[str, Rule] = {
-    "auto": Extrapolated(geometric=True, delay=AUTO_DELAY),
+    "auto": Extrapolated(geometric=True, delay=RULE_DELAY),
     "mu": Multiplicative(),
     "extrapolated": Extrapolated(),
     "monotone": Monotone(),

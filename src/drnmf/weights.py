@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from drnmf import simplex
-from drnmf.numerics import AUTO_DELAY, WEIGHT_FLOOR, Vector
+from drnmf.numerics import POLICY_DELAY, WEIGHT_FLOOR, Vector
 
 
 def _largest(scaled_losses: Vector) -> float:
@@ -156,7 +156,7 @@ class ByRule:
 
 
 POLICIES: dict[str, Policy] = {
-    "auto": Reactive(delay=AUTO_DELAY),
+    "auto": Reactive(delay=POLICY_DELAY),
     "reactive": Reactive(),
     "frank-wolfe": FrankWolfe(1.0),
     "frank-wolfe-2": FrankWolfe(2.0),
