@@ -72,8 +72,8 @@ def nonnegative_least_squares(gram: Vector, target: Vector, sweeps: int = 500, t
     return H
 
 
-def spa_start(data: Data, rank: int, rng: RandomState) -> tuple[Vector, Vector]:
-    """W = X(:, K) with K from SPA, H by nonnegative least squares; both lifted off zero by LIFT of their mean.
+def spa_factors(data: Data, rank: int, rng: RandomState) -> tuple[Vector, Vector]:
+    """W = X(:, K) with K from SPA, H by nonnegative least squares: with the exact zeros that both leave.
 
     Where X has fewer independent columns than r, random columns of the right size fill the rest.
     """
@@ -85,8 +85,17 @@ def spa_start(data: Data, rank: int, rng: RandomState) -> tuple[Vector, Vector]:
     W[:, rank - missing :] = rng.uniform(size=(data.shape[0], missing)) * 2.0 * positive_scale(data.mean)
     gram = W.T @ W
     target = np.asarray(data.T.dot(W.astype(data.dtype)), dtype=np.float64).T
-    H = nonnegative_least_squares(gram, target)
-    return W + LIFT * W.mean(), H + LIFT * max(H.mean(), np.finfo(np.float64).tiny)
+    return W, nonnegative_least_squares(gram, target)
+
+
+def lifted(W: Vector, H: Vector, lift: float = LIFT) -> tuple[Vector, Vector]:
+    """Both factors raised by a share of their mean, so that multiplicative steps can leave their zeros."""
+    return W + lift * W.mean(), H + lift * max(H.mean(), np.finfo(np.float64).tiny)
+
+
+def spa_start(data: Data, rank: int, rng: RandomState) -> tuple[Vector, Vector]:
+    """SPA's factors, lifted off zero by LIFT of their mean."""
+    return lifted(*spa_factors(data, rank, rng))
 
 
 def nndsvdar_start(data: Data, rank: int, rng: RandomState) -> tuple[Vector, Vector]:

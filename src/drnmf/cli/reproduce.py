@@ -1,0 +1,64 @@
+"""`drnmf reproduce`: the paper's tables and figures by one command."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from drnmf.cli.common import Threads, choice, console, errors, limit_threads, reports_errors
+
+
+class Name(StrEnum):
+    """What can be reproduced."""
+
+    WEIGHTS = "weights-figure"
+    PARETO = "pareto-figure"
+    DOCUMENTS = "table-documents"
+    AUDIO = "table-audio"
+    MARY = "mary-figure"
+    ALL = "all"
+
+
+@reports_errors
+def reproduce(
+    name: Annotated[Name, typer.Argument(help="Table or figure of the paper, or all of them.")],
+    data: Annotated[
+        Path | None, typer.Option("--data", envvar="DRNMF_DATA", help="Folder that holds documents/ and audio/.")
+    ] = None,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Random starts (or synthetic matrices) per row.")] = 10,
+    out: Annotated[Path, typer.Option("--out", help="Results folder; one of an earlier call is resumed.")] = Path(
+        "reproduction"
+    ),
+    ours: Annotated[
+        bool, typer.Option("--ours", help="Add the library's default algorithm as further columns.")
+    ] = False,
+    update: Annotated[str, typer.Option("--update", help="Update rule.")] = "mu",
+    policy: Annotated[str, typer.Option("--policy", help="Weights policy.")] = "frank-wolfe",
+    max_iter: Annotated[int, typer.Option("--max-iter", min=1, help="Iterations of every fit.")] = 1000,
+    render_only: Annotated[bool, typer.Option("--render", help="Only redraw from the results in --out.")] = False,
+    threads: Threads = None,
+) -> None:
+    """Reproduce a table or figure of the paper beside the paper's own numbers.
+
+    An interrupted call resumes where it stopped when it is given again, also after kill -9.
+    """
+    from drnmf.experiments import EXPERIMENTS, runner
+    from drnmf.experiments.fits import Options
+    from drnmf.updates import RULES
+    from drnmf.weights import POLICIES
+
+    choice(update, RULES, "--update")
+    choice(policy, POLICIES, "--policy")
+    limit_threads(threads)
+    chosen = list(EXPERIMENTS.values()) if name is Name.ALL else [EXPERIMENTS[name.value]]
+    if not render_only:
+        try:
+            runner.run(chosen, Options(data, seeds, update, policy, max_iter, ours), out, console)
+        except KeyboardInterrupt:
+            errors.print(f"Interrupted; what was finished is in {out}, and the same command resumes.", soft_wrap=True)
+            raise typer.Exit(130) from None
+    for page in runner.render(chosen, out):
+        console.print(f"Wrote {page}", highlight=False, soft_wrap=True)

@@ -1,0 +1,182 @@
+"""Results on disk, one small file per finished piece of work, so that a job killed at any moment resumes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+FORMAT = "drnmf-reproduction-1"
+_META = "__meta__"
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a unit leaves: plain values and arrays."""
+
+    values: dict[str, Any]
+    arrays: dict[str, Any] = field(default_factory=dict)
+
+
+Lookup = Callable[[str], Saved]
+"""Name of an earlier unit of the same experiment -> what it left."""
+
+Watch = Callable[[float], None]
+"""Told the finished share (0 to 1) of the unit at work."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One piece of work that is done once and kept.
+
+    name : unique in its experiment, for example "piano_Mary/seed-0/kl"
+    settings : everything that decides the result; other settings are another file
+    cost : relative time it takes, for the progress bar
+    compute : the work; it may look up units that stand before it in the plan
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    cost: float
+    compute: Callable[[Lookup, Watch], Saved]
+
+    @property
+    def file(self) -> str:
+        """Readable name, then a digest of the settings."""
+        text = json.dumps(dict(self.settings), sort_keys=True)
+        return f"{self.name.replace('/', '.')}.{hashlib.sha256(text.encode()).hexdigest()[:12]}.npz"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an experiment will do: its units, and what its page must say beside their results."""
+
+    units: list[Unit]
+    facts: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Results:
+    """The finished units of one experiment, read on demand, with the facts of its plan."""
+
+    folder: Path
+    files: dict[str, str]
+    facts: dict[str, Any]
+
+    def __call__(self, name: str) -> Saved:
+        return read(self.folder / self.files[name])
+
+
+class Store:
+    """A results folder: `reproduction.json` marks it as ours, `units/NAME/` holds what NAME has finished."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def check(self) -> None:
+        """Refuse a folder that holds something else than a reproduction."""
+        marker = self.folder / "reproduction.json"
+        if marker.exists():
+            if json.loads(marker.read_text()).get("format") != FORMAT:
+                raise ValueError(f"{self.folder} was written by another version: choose another --out.")
+        elif self.folder.exists() and (not self.folder.is_dir() or any(self.folder.iterdir())):
+            raise FileExistsError(f"{self.folder} exists and is not a reproduction folder: choose another --out.")
+
+    def open(self) -> None:
+        """Create the folder or accept one of our own."""
+        self.check()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_text(self.folder / "reproduction.json", json.dumps({"format": FORMAT}) + "\n")
+        for left_over in self.folder.glob("units/*/.*.tmp"):
+            left_over.unlink(missing_ok=True)
+
+    def run(self, experiment: str, plan: Plan, watch: Callable[[Unit], Watch]) -> None:
+        """Compute what is not there yet. The plan goes to disk first, so that `results` needs nothing else."""
+        folder = self.folder / "units" / experiment
+        folder.mkdir(parents=True, exist_ok=True)
+        files = {unit.name: unit.file for unit in plan.units}
+        write_text(folder / "plan.json", json.dumps({"facts": plan.facts, "files": files}, indent=1) + "\n")
+        done = Results(folder, files, plan.facts)
+        for unit in plan.units:
+            tell = watch(unit)
+            if not finished(folder / unit.file):
+                write(folder / unit.file, unit.compute(done, tell))
+            tell(1.0)
+
+    def results(self, experiment: str) -> Results:
+        """What `run` left, for rendering; an error says what is still to be computed."""
+        folder = self.folder / "units" / experiment
+        try:
+            plan = json.loads((folder / "plan.json").read_text())
+        except FileNotFoundError:
+            raise FileNotFoundError(f"{self.folder} holds no results of {experiment}: run it first.") from None
+        absent = [name for name, file in plan["files"].items() if not (folder / file).exists()]
+        if absent:
+            raise ValueError(
+                f"{experiment}: {len(absent)} of {len(plan['files'])} results are missing in {self.folder} "
+                f"(the first is {absent[0]}): run the same command again, it resumes."
+            )
+        return Results(folder, plan["files"], plan["facts"])
+
+    def experiments(self) -> Iterator[str]:
+        """Names of the experiments that have a plan here."""
+        return (path.parent.name for path in sorted(self.folder.glob("units/*/plan.json")))
+
+
+def write(path: Path, saved: Saved) -> None:
+    """All or nothing: a temporary name, flushed to disk, then renamed."""
+    text = json.dumps(saved.values, sort_keys=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with open(temporary, "wb") as stream:
+        np.savez_compressed(stream, **{_META: np.frombuffer(text.encode(), dtype=np.uint8), **saved.arrays})
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(temporary, path)
+    _sync_folder(path.parent)
+
+
+def read(path: Path) -> Saved:
+    """What `write` wrote."""
+    with np.load(path, allow_pickle=False) as stored:
+        arrays = {name: stored[name] for name in stored.files}
+    return Saved(json.loads(arrays.pop(_META).tobytes().decode()), arrays)
+
+
+def finished(path: Path) -> bool:
+    """Whether a unit's file is there and whole."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return f"{_META}.npy" in archive.namelist()
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
+def write_text(path: Path, text: str) -> None:
+    """A text file, all or nothing."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with open(temporary, "w", encoding="utf-8", newline="\n") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(temporary, path)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename last, where the system lets a folder be synced."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    except OSError:
+        pass
+    finally:
+        os.close(handle)
