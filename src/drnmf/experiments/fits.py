@@ -16,12 +16,19 @@ from drnmf.experiments.store import Saved, Watch
 from drnmf.numerics import Array, Vector
 from drnmf.result import Progress, Trace
 from drnmf.threads import single_blas
+from drnmf.updates import as_rule
+from drnmf.weights import as_policy
 
 Start = tuple[Array, Array]
 
 SUBGRADIENT = "subgradient"
 OURS = ("auto", "auto")
 """(update, policy) of the library's default algorithm."""
+
+
+def identity(algorithm: tuple[str, str]) -> list[str]:
+    """What the names stand for today, parameters and all: results of an older default are not taken for today's."""
+    return [repr(as_rule(algorithm[0])), repr(as_policy(algorithm[1]))]
 
 
 @dataclass(frozen=True)

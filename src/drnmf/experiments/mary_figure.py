@@ -13,7 +13,7 @@ from drnmf.data.base import wrap
 from drnmf.experiments import datasets, paper
 from drnmf.experiments.experiment import Experiment, algorithm_line, missing_list, settings_facts
 from drnmf.experiments.figures import COLOURS, figure, log_axis
-from drnmf.experiments.fits import OURS, Fit, Options, Start, fit_robust, fit_weighted
+from drnmf.experiments.fits import OURS, Fit, Options, Start, fit_robust, fit_weighted, identity
 from drnmf.experiments.noise import add_noise
 from drnmf.experiments.notes import RISE, TIME_TOLERANCE, Hearing, listen, recording_onsets
 from drnmf.experiments.spectrogram import magnitude_spectrogram, read_wav
@@ -99,7 +99,7 @@ def _units(path: Path, digest: str, name: str, seed: int, options: Options) -> l
         Unit(f"{prefix}/dr", settings, cost, robust(None)),
     ]
     if options.ours:
-        units.append(Unit(f"{prefix}/ours", settings | {"ours": OURS}, cost, robust(OURS)))
+        units.append(Unit(f"{prefix}/ours", settings | {"ours": identity(OURS)}, cost, robust(OURS)))
     return units
 
 

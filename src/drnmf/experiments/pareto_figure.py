@@ -10,7 +10,7 @@ import numpy as np
 from drnmf.experiments import paper
 from drnmf.experiments.experiment import Experiment, algorithm_line, settings_facts
 from drnmf.experiments.figures import COLOURS, figure
-from drnmf.experiments.fits import OURS, Options, Start, excess, fit_robust, fit_single, fit_weighted
+from drnmf.experiments.fits import OURS, Options, Start, excess, fit_robust, fit_single, fit_weighted, identity
 from drnmf.experiments.store import Lookup, Plan, Results, Saved, Unit, Watch
 from drnmf.experiments.tables import Row, markdown, show, write_csv
 from drnmf.numerics import Vector
@@ -77,7 +77,7 @@ def _units(pair: str, seed: int, options: Options, front: bool) -> list[Unit]:
     units = [Unit(f"{prefix}/single-{b}", settings, cost, single(b)) for b in range(2)]
     units.append(Unit(f"{prefix}/dr", settings, 2 * cost, robust(None)))
     if options.ours:
-        units.append(Unit(f"{prefix}/ours", settings | {"ours": OURS}, 2 * cost, robust(OURS)))
+        units.append(Unit(f"{prefix}/ours", settings | {"ours": identity(OURS)}, 2 * cost, robust(OURS)))
     if front:
         units += [Unit(f"{prefix}/weighted-{l}", settings, cost, weighted(l)) for l in STEPS]  # noqa: E741
         units += [Unit(f"{prefix}/tchebycheff-{share}", settings, 2 * cost, robust(None, share)) for share in STEPS]

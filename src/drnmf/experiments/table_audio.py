@@ -12,7 +12,7 @@ from drnmf.data.base import wrap
 from drnmf.experiments import datasets, paper
 from drnmf.experiments.experiment import Experiment, algorithm_line, data_facts, missing_list, settings_facts
 from drnmf.experiments.figures import COLOURS, figure, log_axis
-from drnmf.experiments.fits import OURS, Options, Start, excess, fit_robust, fit_single
+from drnmf.experiments.fits import OURS, Options, Start, excess, fit_robust, fit_single, identity
 from drnmf.experiments.spectrogram import magnitude_spectrogram, read_wav
 from drnmf.experiments.store import Lookup, Plan, Results, Saved, Unit, Watch
 from drnmf.experiments.tables import Row, difference, markdown, number, read_csv, show, write_csv
@@ -68,7 +68,7 @@ def _units(dataset: datasets.Dataset, seed: int, options: Options) -> list[Unit]
         Unit(f"{prefix}/dr", settings, cost, robust(None)),
     ]
     if options.ours:
-        units.append(Unit(f"{prefix}/ours", settings | {"ours": OURS}, cost, robust(OURS)))
+        units.append(Unit(f"{prefix}/ours", settings | {"ours": identity(OURS)}, cost, robust(OURS)))
     return units
 
 

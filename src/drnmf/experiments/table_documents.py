@@ -13,7 +13,7 @@ from drnmf.experiments.datasets import Dataset
 from drnmf.experiments.document_starts import VARIANTS, load, start_of
 from drnmf.experiments.experiment import Experiment, algorithm_line, data_facts, missing_list, settings_facts
 from drnmf.experiments.figures import COLOURS, figure, log_axis
-from drnmf.experiments.fits import OURS, Fit, Options, excess, fit_robust, fit_single
+from drnmf.experiments.fits import OURS, Fit, Options, excess, fit_robust, fit_single, identity
 from drnmf.experiments.store import Lookup, Plan, Results, Saved, Unit, Watch
 from drnmf.experiments.tables import Row, difference, markdown, number, read_csv, show, write_csv
 from drnmf.numerics import LIFT, Array, Vector
@@ -72,7 +72,7 @@ def _units(
         Unit(f"{prefix}/dr", settings, cost, robust(None)),
     ]
     if ours:
-        units.append(Unit(f"{prefix}/ours", settings | {"ours": OURS}, cost, robust(OURS)))
+        units.append(Unit(f"{prefix}/ours", settings | {"ours": identity(OURS)}, cost, robust(OURS)))
     return units
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from drnmf.experiments import paper
 from drnmf.experiments.experiment import Experiment, algorithm_line, settings_facts
 from drnmf.experiments.figures import COLOURS, figure
-from drnmf.experiments.fits import OURS, SUBGRADIENT, Options, Start, fit_robust, fit_single, uniform_start
+from drnmf.experiments.fits import OURS, SUBGRADIENT, Options, Start, fit_robust, fit_single, identity, uniform_start
 from drnmf.experiments.store import Lookup, Plan, Results, Saved, Unit, Watch
 from drnmf.experiments.tables import Row, markdown, number, read_csv, show, write_csv
 from drnmf.numerics import Vector
@@ -62,7 +62,14 @@ def _units(seed: int, options: Options, algorithms: dict[str, tuple[str, str]]) 
         Unit(f"seed-{seed}/{name}", settings, cost, single(beta)) for name, beta in zip(LOSSES, BETAS, strict=True)
     ]
     for name, algorithm in algorithms.items():
-        units.append(Unit(f"seed-{seed}/{name}", settings | {"algorithm": algorithm}, 2 * cost, robust(algorithm)))
+        units.append(
+            Unit(
+                f"seed-{seed}/{name}",
+                settings | {"algorithm": identity(algorithm) if name == "ours" else algorithm},
+                2 * cost,
+                robust(algorithm),
+            )
+        )
     for k in _early(options.max_iter):
         for name in ("dr", "subgradient"):
             more = {"algorithm": algorithms[name], "references": k}
