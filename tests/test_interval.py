@@ -59,7 +59,6 @@ def test_exchange_adds_the_worst_beta():
     fine = DRNMF(3, betas=Interval(0.5, 4, knots=2, tol=1e-4, max_knots=5), **options).fit(X)
     assert rough.trace_.added.shape == (0, 2)
     assert fine.trace_.added[0].tolist() == [60, rough.coverage_.worst]
-    assert fine.coverage_.scaled_losses.max() < rough.coverage_.scaled_losses.max()
     assert fine.coverage_.factor < rough.coverage_.factor
 
 
