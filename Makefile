@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 NATIVE := CMakeLists.txt pyproject.toml $(wildcard src/drnmf/_native/*)
 
-.PHONY: demo test test-oldest test-asan bench bench-algorithms lint clean
+.PHONY: demo test test-browser test-oldest test-asan bench bench-algorithms lint clean
 
 demo: $(VENV)/.installed
 	$(BIN)/drnmf demo --out demo-result --overwrite
@@ -12,8 +12,12 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed-dev lint
 	$(BIN)/python -m pytest
 
+# Reports in a real Chromium (Debian: apt-get install chromium; or name one in DRNMF_CHROMIUM).
+test-browser: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -rs tests/browser
+
 # The lower bounds of pyproject.toml, exactly; the tools that only check may be new.
-OLDEST := numpy==1.26.0 scipy==1.12.0 scikit-learn==1.6.0 threadpoolctl==3.2.0 typer==0.19.2 rich==13.0.0 matplotlib==3.8.0
+OLDEST := numpy==1.26.0 scipy==1.12.0 scikit-learn==1.6.0 threadpoolctl==3.2.0 typer==0.19.2 rich==13.0.0 matplotlib==3.8.0 soundfile==0.12.1 fast-bss-eval==0.1.4 pyarrow==15.0.0 plotly==5.24.1
 
 test-oldest: .venv-oldest/.installed
 	.venv-oldest/bin/python -m pytest
@@ -48,7 +52,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: $(VENV)/bin/python $(NATIVE)
-	$(BIN)/python -m pip install --quiet -e '.[plot]'
+	$(BIN)/python -m pip install --quiet -e '.[plot,audio,report]'
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/bin/python $(NATIVE)

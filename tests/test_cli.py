@@ -52,7 +52,8 @@ FAST = ("--max-iter", "20", "--tol", "0", "--quiet")
 def test_fit_writes_everything_the_estimator_found(here: Path) -> None:
     run("fit", "X.npy", "--rank", "3", "--betas", "0,1", "--seed", "4", *FAST)
     out = here / "X-drnmf"
-    assert files(out) == ["H.npy", "W.npy", "model.npz", "summary.json", "trace.csv"]
+    names = ["H.npy", "W.npy", "comparison.json", "model.npz", "report.html", "summary.json", "trace.csv"]
+    assert files(out) == names
     expected = drnmf.DRNMF(3, betas=(0, 1), random_state=4, max_iter=20, tol=0)
     W = expected.fit_transform(DATA)
     np.testing.assert_array_equal(np.load(out / "W.npy"), W)
@@ -132,7 +133,7 @@ def test_transform_is_the_models(here: Path) -> None:
 
 def test_pareto_writes_the_front_and_its_figure(here: Path) -> None:
     output = run("pareto", "X.npy", "--rank", "2", "--betas", "0,1", "--points", "4", *FAST)
-    assert files(here / "X-pareto") == ["front.csv", "front.png", "front.svg", "summary.json"]
+    assert files(here / "X-pareto") == ["front.csv", "front.png", "front.svg", "report.html", "summary.json"]
     with open("X-pareto/front.csv", newline="") as stream:
         rows = list(csv.DictReader(stream))
     front = drnmf.pareto_front(DATA, 2, betas=(0, 1), weights=4, max_iter=20, tol=0, random_state=0)
@@ -146,28 +147,29 @@ def test_pareto_writes_the_front_and_its_figure(here: Path) -> None:
 def test_pareto_without_matplotlib_says_how_to_get_the_figure(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     output = run("pareto", "X.npy", "--rank", "2", "--betas", "0,1,2", "--points", "2", *FAST)
-    assert files(here / "X-pareto") == ["front.csv", "summary.json"]
+    assert files(here / "X-pareto") == ["front.csv", "report.html", "summary.json"]
     assert "drnmf[plot]" in output
 
 
 def test_demo(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo_command, "SHAPE", (40, 30))
-    monkeypatch.setattr(demo_command, "RANK", 8)
-    monkeypatch.setattr(demo_command, "ITERATIONS", 60)
+    monkeypatch.setattr(demo_command, "STARTS", 3)
+    monkeypatch.setattr(demo_command, "ITERATIONS", 150)
     output = run("demo", "--out", "result", "--quiet")
     assert "DR-NMF" in output
-    expected = ["H.npy", "W.npy", "X.npy", "figure.png", "figure.svg", "summary.json", "table.csv"]
-    assert files(here / "result") == expected
-    table = pd.read_csv("result/table.csv", index_col="method")
-    assert table.index.tolist() == ["IS-NMF", "KL-NMF", "Fro-NMF", "DR-NMF"]
-    assert table.columns.tolist() == ["IS", "KL", "Fro", "worst"]
-    assert table["worst"].idxmin() == "DR-NMF"
-    losses = ("IS", "KL", "Fro")
-    np.testing.assert_allclose([table.loc[f"{name}-NMF", name] for name in losses], 0, atol=1e-8)
-    X, W, H = (np.load(f"result/{name}.npy") for name in "XWH")
-    references = json.loads(Path("result/summary.json").read_text())["references"]
-    excess = 100 * (drnmf.beta_divergence(X, W @ H, 2) / references["2"] - 1)
-    np.testing.assert_allclose(excess, table.loc["DR-NMF", "Fro"], rtol=1e-6, atol=1e-9)
+    sounds = [f"component_{k:02d}.wav" for k in range(4)]
+    tables = ["comparison.json", *sounds, "figure.png", "figure.svg", "mixture", "model.npz", "report.html"]
+    assert files(here / "result") == ["H.npy", "W.npy", *tables, "summary.json", "table.csv", "trace.csv"]
+    table = pd.read_csv("result/table.csv")
+    assert table["method"].tolist() == ["IS-NMF", "KL-NMF", "DR-NMF"] * 3
+    assert table["noise"].unique().tolist() == ["clean", "poisson", "gamma"]
+    for _, own in table.groupby("noise"):
+        worst = own.set_index("method")[["scaled_IS", "scaled_KL"]].max(axis=1)
+        assert worst.idxmin() == "DR-NMF"
+        np.testing.assert_allclose(own.set_index("method").loc["KL-NMF", "scaled_KL"], 1)
+    clean = table[table["noise"] == "clean"].set_index("method")
+    assert set(clean["notes"].str.split().explode()) <= {"C", "D", "E", "click"}
+    model = json.loads(Path("result/summary.json").read_text())
+    np.testing.assert_allclose(model["scaled_losses"]["0"], clean.loc["DR-NMF", "scaled_IS"])
     run("demo", "--out", "result", "--quiet", code=1)
     run("demo", "--out", "result", "--quiet", "--overwrite")
 

@@ -164,6 +164,7 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         self.reason_ = result.reason
         self.trace_ = result.trace
         self.notes_ = notes + result.notes
+        self.single_losses_ = result.single_losses
         self.gap_ = float("nan") if result.certificate is None else result.certificate.gap
         self.stationarity_ = float("nan") if result.certificate is None else result.certificate.stationarity
         self.coverage_ = result.coverage
@@ -472,6 +473,7 @@ class DRNMF(_NMF):
     gap_, stationarity_ : certificates, zero at an optimal lambda and at a stationary point
     coverage_ : for an Interval, the losses along it and the bound that holds for all of it; else None
     trace_ : scaled_losses and weights of shape (n_iter_ + 1, p), seconds, gap, sweeps
+    single_losses_ : (p, p), every loss (column) at each single-objective solution (row); None with given references
 
     Examples
     --------

@@ -102,15 +102,18 @@ def fit_factors(
     references : e_beta; None computes them, one single-objective fit per beta and start.
     """
     notes: tuple[str, ...] = ()
+    singles: Vector | None = None
     if references is None:
         found = compute_references(data, starts, betas, method.reference_rule, method.reference_control(budget))
         references, notes = found.values, found.notes
+        singles = np.array([losses_of(data, run.W, run.H, betas) for run in found.solutions])
     objective = Objective(betas, references, data.mean)
     runs = [
         solve(data, *start, objective, method.rule, method.policy, budget.take(stage, callback)) for start in starts
     ]
     best = min(runs, key=lambda run: float(run.scaled_losses.max()))
-    return with_notes(certified(data, best), *notes, *_better_than_reference(best))
+    result = replace(certified(data, best), single_losses=singles)
+    return with_notes(result, *notes, *_better_than_reference(best))
 
 
 def certified(data: Data, result: Result) -> Result:

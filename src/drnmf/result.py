@@ -50,7 +50,11 @@ class Progress:
 
 @dataclass(frozen=True)
 class Result:
-    """A point and how it was reached. W has shape (m, r), H has shape (r, n)."""
+    """A point and how it was reached. W has shape (m, r), H has shape (r, n).
+
+    single_losses : (p, p), every loss (column) at the single-objective solution of each beta (row), where the run
+        computed its references itself
+    """
 
     W: Array
     H: Array
@@ -64,6 +68,7 @@ class Result:
     converged: bool
     reason: str
     notes: tuple[str, ...] = field(default=())
+    single_losses: Vector | None = None
     certificate: Certificate | None = None
     coverage: Coverage | None = None
 

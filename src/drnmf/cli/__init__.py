@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from drnmf import __version__
-from drnmf.cli import demo, fit, pareto, reproduce, transform
+from drnmf.cli import demo, fit, pareto, reporting, reproduce, separate, topics, transform
 
 app = typer.Typer(
     name="drnmf",
@@ -32,5 +32,8 @@ def main(
     """Nonnegative matrix factorization for data whose noise you do not know."""
 
 
-for command in (fit.fit, pareto.pareto, transform.transform, demo.demo, reproduce.reproduce):
+for command in (
+    fit.fit, pareto.pareto, transform.transform, separate.separate, topics.topics, reporting.report, demo.demo,
+    reproduce.reproduce,
+):  # fmt: skip
     app.command()(command)

@@ -1,4 +1,4 @@
-"""drnmf demo: every loss alone against all at once, on the paper's synthetic data."""
+"""drnmf demo: a tune that is made here, with noise, and what IS-, KL- and DR-NMF hear in it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from drnmf.cli import results
+from drnmf.cli import reporting, results
 from drnmf.cli.common import (
     Out,
     Overwrite,
@@ -17,16 +17,20 @@ from drnmf.cli.common import (
     Threads,
     check_out,
     console,
+    errors,
     limit_threads,
     output_folder,
     reports_errors,
-)  # fmt: skip
+)
+from drnmf.cli.fit import summary_of, write_model
 
 if TYPE_CHECKING:
-    from drnmf.pareto import ParetoFront
+    from drnmf.audio.study import Study
 
-BETAS = (0.0, 1.0, 2.0)
-SHAPE, RANK, NOISE, ITERATIONS = (200, 200), 10, 0.2, 500
+BETAS = (0.0, 1.0)
+ITERATIONS, STARTS = 300, 10
+SHOWN = "clean"
+"""The recording whose sources are in the page; the table has all of them."""
 
 
 @reports_errors
@@ -36,74 +40,131 @@ def demo(
     seed: Seed = 0,
     threads: Threads = None,
     quiet: Quiet = False,
+    report: reporting.Report = None,
 ) -> None:
-    """NMF under one loss against all three at once, on data with three noises mixed (section 5.1 of the paper).
+    """E D C D E E E, clean and in two noises: one loss at a time against both at once (section 5.3 of the paper).
 
-    Prints how far each is above the best of every loss and leaves a folder with the table and a figure.
+    The tune is synthesised, so what should be found is known. Prints how far each method is above the best of every
+    loss and the notes it found, and leaves a folder with the sources and a page to listen to them.
     """
     check_out(out, overwrite)
+    reporting.check(report)
     limit_threads(threads)
-    import numpy as np
-
     from drnmf import figures
-    from drnmf.pareto import pareto_front
-    from drnmf.synthetic import synthetic
+    from drnmf.audio.recording import soundfile
+    from drnmf.audio.study import study
+    from drnmf.audio.synthesis import NOISES, synthesise_tune
 
+    soundfile()
     started = time.perf_counter()
-    data = synthetic(BETAS, SHAPE, RANK, NOISE, random_state=seed)
-    settings: dict[str, Any] = {"betas": BETAS, "max_iter": ITERATIONS, "tol": 0, "zeros": "floor"}
-    front = pareto_front(
-        data.X, RANK, weights=np.eye(len(BETAS)), init="custom", W=data.W, H=data.H, return_factors=True,
-        verbose=int(not quiet), **settings,
-    )  # fmt: skip
+    tune = synthesise_tune(seed)
+    studies: dict[str, Study] = {}
+    with errors.status("synthesising ...") as status:
+        for noise in NOISES:
+            if not quiet:
+                status.update(f"{'clean recording' if noise == 'clean' else noise + ' noise'}: IS-, KL- and DR-NMF ...")
+            studies[noise] = study(tune, noise, betas=BETAS, seed=seed, max_iter=ITERATIONS, n_init=STARTS)
+    rows = [row for found in studies.values() for row in _rows(found)]
     seconds = time.perf_counter() - started
-    rows = table_rows(front)
+    shown = studies[SHOWN]
     with output_folder(out, overwrite) as folder:
-        np.save(folder / "X.npy", data.X)
-        np.save(folder / "W.npy", front.dr.W)  # type: ignore[arg-type]
-        np.save(folder / "H.npy", front.dr.H)  # type: ignore[arg-type]
-        results.write_table(folder / "table.csv", rows)
-        drawn = figures.try_to_draw(figures.draw_excess, rows, folder, "figure")
-        results.write_summary(
-            folder,
-            {
-                "data": {"recipe": "section 5.1", "shape": SHAPE, "rank": RANK, "noise": NOISE, "noises": BETAS},
-                "parameters": {"n_components": RANK, "init": "the true factors", **settings},
-                "seed": seed,
-                "threads": threads,
-                "seconds": round(seconds, 3),
-                "references": results.per_beta(BETAS, front.references),
-                "weights": results.per_beta(BETAS, front.dr.weights),
-                "scaled_losses": results.per_beta(BETAS, front.dr.scaled_losses),
-                "percent_above_best": rows,
-                "notes": front.notes,
-            },
-        )
+        audio = _write_sounds(folder, shown)
+        write_model(folder, shown.comparison.model, shown.comparison.robust.W)
+        results.write_record(folder / "comparison.json", shown.comparison.as_record())
+        results.write_table(folder / "table.csv", _flat(rows))
+        drawn = figures.try_to_draw(figures.draw_excess, _percents(rows), folder, "figure")
+        summary = {"kind": "demo"} | summary_of(shown.comparison.model, seconds, [])
+        summary["notes"] = [f"{name}: {note}" for name, found in studies.items() for note in found.comparison.notes]
+        score = " ".join(tune.melody)
+        summary |= {
+            "data": {"recipe": f"{score}, synthesised", "shape": list(shown.X.shape), "rate": tune.rate},
+            "threads": threads,
+            "audio": audio,
+            "demo": {"betas": list(BETAS), "score": score, "rows": rows},
+        }
+        results.write_summary(folder, summary)
+        reporting.add(folder, report)
     console.print(_table(rows))
     if not drawn:
         console.print(figures.HOW_TO_GET, markup=False, highlight=False, soft_wrap=True)
-    console.print(f"{seconds:.1f} s; results in {out}", highlight=False, soft_wrap=True)
+    page = " (open report.html in it)" if (out / "report.html").exists() else ""
+    console.print(f"{seconds:.1f} s; results in {out}{page}", highlight=False, soft_wrap=True)
 
 
-def table_rows(front: ParetoFront) -> list[dict[str, Any]]:
-    """Percent above the best of each loss, 100 (Dbar_beta - 1), for every single-objective fit and for DR-NMF."""
+def _rows(found: Study) -> list[dict[str, Any]]:
+    """One record per method: scaled losses, what its components are, the melody it hears."""
+    return [
+        {
+            "noise": found.noise,
+            "method": heard.method.name,
+            "scaled_losses": heard.method.scaled.tolist(),
+            "notes": " ".join(sorted(heard.names, key=lambda name: (len(name), name))),
+            "melody": " ".join(heard.melody),
+            "right": heard.right,
+            "strokes": len(heard.melody),
+        }
+        for heard in found.heard
+    ]
+
+
+def _flat(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     from drnmf.divergence import label
 
-    names = [*(f"{label(beta)}-NMF" for beta in front.betas), "DR-NMF"]
-    rows = []
-    for name, point in zip(names, (*front.points, front.dr), strict=True):
-        excess = [100 * (float(value) - 1) for value in point.scaled_losses]
-        row: dict[str, Any] = {"method": name}
-        row |= {label(beta): value for beta, value in zip(front.betas, excess, strict=True)}
-        rows.append(row | {"worst": max(excess)})
-    return rows
+    named = []
+    for row in rows:
+        losses = {f"scaled_{label(b)}": value for b, value in zip(BETAS, row["scaled_losses"], strict=True)}
+        named.append({k: v for k, v in row.items() if k != "scaled_losses"} | losses)
+    return named
+
+
+def _percents(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """For the figure: percent above the best of each loss, the worst over the three recordings."""
+    from drnmf.divergence import label
+
+    worst = []
+    for method in dict.fromkeys(row["method"] for row in rows):
+        own = [row["scaled_losses"] for row in rows if row["method"] == method]
+        excess = [100 * (max(values) - 1) for values in zip(*own, strict=True)]
+        losses = {label(beta): value for beta, value in zip(BETAS, excess, strict=True)}
+        worst.append({"method": method, **losses, "worst": max(excess)})
+    return worst
+
+
+def _write_sounds(folder: Path, found: Study) -> dict[str, Any]:
+    """The recording and DR-NMF's components as files, and what the page needs to know of them."""
+    from drnmf.audio.recording import open_recording
+    from drnmf.audio.separation import write_sources
+
+    robust = found.comparison.robust
+    recording = open_recording(found.recording, rate=found.tune.rate)
+    written = write_sources(folder, recording, found.transform, robust.W, robust.H, None)
+    names = found.heard[-1].names
+    return {
+        "rate": found.tune.rate,
+        "window": found.transform.window,
+        "hop": found.transform.hop,
+        "power": 1,
+        "seconds": recording.seconds,
+        "first_frame_seconds": float(found.transform.times(recording.length)[0]),
+        "gain": written.gain,
+        "components": [{"file": file, "name": name} for file, name in zip(written.components, names, strict=True)],
+        "groups": [],
+        "mixture": written.mixture,
+        "measures": [],
+    }
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:
-    table = Table(title="Percent above the best of each loss")
-    for name in rows[0]:
-        table.add_column(name, justify="left" if name == "method" else "right")
+    from drnmf.divergence import label
+
+    table = Table(title="Percent above the best of each loss, and what was heard")
+    for name in ("recording", "method", *(label(beta) for beta in BETAS), "components", "melody", "right"):
+        table.add_column(name, justify="right" if name in ("IS", "KL", "right") else "left")
     for row in rows:
-        cells = [value if isinstance(value, str) else f"{round(value, 2) + 0.0:.2f}" for value in row.values()]
-        table.add_row(*cells, style="bold green" if row["method"] == "DR-NMF" else None)
+        cells = [f"{round(100 * (value - 1), 1) + 0.0:.1f}" for value in row["scaled_losses"]]
+        strong = row["method"] == "DR-NMF"
+        table.add_row(
+            row["noise"], row["method"], *cells, row["notes"], row["melody"], f"{row['right']}/{row['strokes']}",
+            style="bold green" if strong else None, end_section=strong,
+        )  # fmt: skip
     return table

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from drnmf.cli import options, results
+from drnmf.cli import options, reporting, results
 from drnmf.cli.common import (
     Input,
     Overwrite,
@@ -45,7 +45,7 @@ def fit(
     init: options.InitName = None,
     max_iter: options.MaxIter = 1000,
     tol: options.Tol = 1e-6,
-    n_init: Annotated[int, typer.Option("--n-init", min=1, help="Starts, of which the best is kept.")] = 1,
+    n_init: options.Starts = 1,
     seed: Seed = 0,
     zeros: options.Zeros = "raise",
     variable: Variable = None,
@@ -54,6 +54,7 @@ def fit(
     overwrite: Overwrite = False,
     threads: Threads = None,
     quiet: Quiet = False,
+    report: reporting.Report = None,
 ) -> None:
     """Factorise X as W H, good for every loss of --betas at once.
 
@@ -63,6 +64,7 @@ def fit(
     model = _estimator(rank, parse_omega(betas), weights, choices)
     folder = out if out is not None else Path(f"{x.name.split('.')[0]}-drnmf")
     check_out(folder, overwrite, (x,))
+    reporting.check(report)
     limit_threads(threads)
     from drnmf.io import read_matrix
 
@@ -77,10 +79,14 @@ def fit(
 
         model.feature_names_in_ = np.array(matrix.column_names, dtype=object)
     with output_folder(folder, overwrite, (x,)) as temporary:
-        _write(temporary, model, W)
+        write_model(temporary, model, W)
         results.write_names(temporary, matrix)
         source = results.describe_input(x, matrix, variable)
-        results.write_summary(temporary, _summary(model, seconds, warned) | {"input": source, "threads": threads})
+        results.write_comparison(temporary, model)
+        results.write_summary(
+            temporary, {"kind": "fit"} | summary_of(model, seconds, warned) | {"input": source, "threads": threads}
+        )
+        reporting.add(temporary, report)
     if not quiet:
         console.print(_table(model))
     if model.coverage_ is not None:
@@ -109,7 +115,8 @@ def _estimator(rank: int, betas: tuple[float, ...] | Interval, weights: str | No
     return DRNMF(rank, betas=betas, **given)
 
 
-def _write(folder: Path, model: Any, W: Any) -> None:
+def write_model(folder: Path, model: Any, W: Any) -> None:
+    """W.npy, H.npy, trace.csv and model.npz."""
     import numpy as np
 
     np.save(folder / "W.npy", W)
@@ -118,7 +125,8 @@ def _write(folder: Path, model: Any, W: Any) -> None:
     model.save(folder / "model.npz")
 
 
-def _summary(model: Any, seconds: float, warned: list[str]) -> dict[str, Any]:
+def summary_of(model: Any, seconds: float, warned: list[str]) -> dict[str, Any]:
+    """What summary.json says of a fitted model."""
     betas = model.betas_
     parameters = {name: value for name, value in model.get_params().items() if name not in ("callback", "verbose")}
     return {

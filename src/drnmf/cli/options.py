@@ -30,6 +30,7 @@ InitName = Annotated[str | None, typer.Option("--init", help=f"Start: {_one_of(S
 MaxIter = Annotated[int, typer.Option("--max-iter", min=1, help="Most iterations of a run.")]
 Tol = Annotated[float, typer.Option("--tol", min=0.0, help="Stop when little changes; 0 runs all iterations.")]
 Zeros = Annotated[str, typer.Option("--zeros", help="Zeros under beta 0: raise (refuse) or floor (a tiny value).")]
+Starts = Annotated[int, typer.Option("--n-init", min=1, help="Starts, of which the best is kept.")]
 Dtype = Annotated[str | None, typer.Option("--dtype", help="Compute in float32 or float64 (default: the data's).")]
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from drnmf.cli import options, results
+from drnmf.cli import options, reporting, results
 from drnmf.cli.common import (
     Input,
     Overwrite,
@@ -47,6 +47,7 @@ def pareto(
     overwrite: Overwrite = False,
     threads: Threads = None,
     quiet: Quiet = False,
+    report: reporting.Report = None,
 ) -> None:
     """Solutions between the losses of --betas, and the robust one among them.
 
@@ -58,6 +59,7 @@ def pareto(
         raise typer.BadParameter("a front needs at least two losses, for example 0,1.", param_hint="--betas")
     folder = out if out is not None else Path(f"{x.name.split('.')[0]}-pareto")
     check_out(folder, overwrite, (x,))
+    reporting.check(report)
     limit_threads(threads)
     from drnmf import figures
     from drnmf.io import read_matrix
@@ -77,6 +79,7 @@ def pareto(
         results.write_summary(
             temporary,
             {
+                "kind": "pareto",
                 "input": results.describe_input(x, matrix, variable),
                 "parameters": {"n_components": rank, **settings},
                 "seed": seed,
@@ -92,6 +95,7 @@ def pareto(
                 "notes": [*front.notes, *warned],
             },
         )
+        reporting.add(temporary, report)
     if not drawn:
         console.print(figures.HOW_TO_GET, markup=False, highlight=False, soft_wrap=True)
     worst = 100 * (float(front.dr.scaled_losses.max()) - 1)

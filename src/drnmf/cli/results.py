@@ -57,11 +57,28 @@ def per_beta(betas: Iterable[float], values: Iterable[float]) -> dict[str, float
 def write_summary(folder: Path, content: Mapping[str, Any]) -> None:
     """summary.json: the content, with the command and the versions before it."""
     whole = {"command": command_line(), "versions": versions(), **content}
-    (folder / "summary.json").write_text(json.dumps(whole, indent=2, default=_plain) + "\n", encoding="utf-8")
+    write_record(folder / "summary.json", whole)
 
 
 def _plain(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else str(value)
+
+
+def write_record(path: Path, content: Mapping[str, Any]) -> None:
+    """A .json file."""
+    path.write_text(json.dumps(content, indent=2, default=_plain) + "\n", encoding="utf-8")
+
+
+def write_comparison(folder: Path, model: Any) -> None:
+    """comparison.json, where the fit found its references itself: what each loss alone costs in the others."""
+    from drnmf.comparison import record_of
+
+    singles = getattr(model, "single_losses_", None)
+    if singles is not None:
+        name = {"DRNMF": "DR-NMF", "MultiObjectiveNMF": "MO-NMF"}[type(model).__name__]
+        betas = tuple(model.betas_.tolist())
+        record = record_of(betas, model.references_, singles, model.losses_, name)
+        write_record(folder / "comparison.json", record)
 
 
 def write_table(path: Path, rows: list[dict[str, Any]]) -> None:

@@ -1,0 +1,183 @@
+"""The short-time Fourier transform, forward and back, in chunks of frames: memory does not grow with the length."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.fft import irfft
+from scipy.signal import ShortTimeFFT
+from scipy.signal.windows import hamming
+
+from drnmf.audio.recording import Recording, open_recording
+from drnmf.numerics import Array, Vector
+from drnmf.validation import check_integer
+
+Complex = NDArray[np.complex128]
+CHUNK_ENTRIES = 1 << 21
+"""Complex numbers that a chunk of frames may hold (32 MB)."""
+
+SINGLE_PRECISION_ENTRIES = 1 << 24
+"""A spectrogram with more entries than this is held in float32: half the memory, and far finer than any noise."""
+
+
+@dataclass(frozen=True)
+class Transform:
+    """A periodic Hamming window of `window` samples every `hop`, as SciPy's ShortTimeFFT has it.
+
+    The Hamming window is the paper's; it has no zero, so every hop up to the window can be inverted. Frames reach
+    over both ends of the recording (zeros outside), so every sample comes back, the first and the last too.
+    """
+
+    window: int
+    hop: int
+    rate: float
+
+    def __post_init__(self) -> None:
+        check_integer("window", self.window, 2)
+        check_integer("hop", self.hop, 1)
+        if self.hop > self.window:
+            raise ValueError(f"hop={self.hop} is longer than window={self.window}: samples between would be lost.")
+
+    @cached_property
+    def stft(self) -> ShortTimeFFT:
+        return ShortTimeFFT(hamming(self.window, sym=False), self.hop, self.rate, phase_shift=None)
+
+    @property
+    def bins(self) -> int:
+        return self.window // 2 + 1
+
+    @property
+    def frequencies(self) -> Vector:
+        """Hertz of every bin."""
+        return np.asarray(self.stft.f)
+
+    def frames(self, length: int) -> int:
+        """How many frames touch a recording of `length` samples."""
+        return int(self.stft.p_num(length))
+
+    def times(self, length: int) -> Vector:
+        """Seconds of the middle of every frame."""
+        return np.asarray(self.stft.t(length))
+
+    @property
+    def _first(self) -> int:
+        """Sample at which the first frame starts (negative)."""
+        return int(self.stft.p_min) * self.hop - int(self.stft.m_num_mid)
+
+    def chunk(self, copies: int) -> int:
+        """Frames that are worked on at once when each needs `copies` spectra."""
+        return max(8, CHUNK_ENTRIES // (self.bins * copies))
+
+    def analyse(self, recording: Recording, chunk: int) -> Iterator[Complex]:
+        """The transform, chunk by chunk: (channels, bins, frames of the chunk)."""
+        left = self.frames(recording.length)
+        source = recording.blocks()
+        held = np.zeros((-self._first, recording.channels))
+        while left:
+            count = min(chunk, left)
+            needed = (count - 1) * self.hop + self.window
+            pieces, have = [held], len(held)
+            while have < needed:
+                block = next(source, None)
+                if block is None:
+                    block = np.zeros((needed - have, recording.channels))
+                pieces.append(block)
+                have += len(block)
+            held = np.concatenate(pieces)
+            samples = np.ascontiguousarray(held[:needed].T)
+            yield self.stft.stft(samples, 0, count, k_offset=int(self.stft.m_num_mid))
+            held = held[count * self.hop :]
+            left -= count
+        for block in source:  # what no frame reaches: nothing but a check that the file ends where it said
+            held = block
+
+    def synthesise(self, chunks: Iterator[Complex], length: int) -> Iterator[Vector]:
+        """Overlap-add with the dual window: chunks (..., bins, frames) to blocks (..., samples), `length` in all."""
+        dual = np.asarray(self.stft.dual_win)
+        position, tail = self._first, None
+        for spectra in chunks:
+            count = spectra.shape[-1]
+            pieces = irfft(np.moveaxis(spectra, -2, -1), n=self.window, axis=-1) * dual
+            block = np.zeros((*spectra.shape[:-2], (count - 1) * self.hop + self.window))
+            if tail is not None:
+                block[..., : tail.shape[-1]] = tail
+            for p in range(count):
+                block[..., p * self.hop : p * self.hop + self.window] += pieces[..., p, :]
+            ready, tail = block[..., : count * self.hop], block[..., count * self.hop :].copy()
+            yield from _within(ready, position, length)
+            position += count * self.hop
+        if tail is not None:
+            yield from _within(tail, position, length)
+
+
+def _within(block: Vector, start: int, length: int) -> Iterator[Vector]:
+    """The part of a block that starts at `start` which lies in 0 .. length."""
+    low, high = max(0, -start), min(block.shape[-1], length - start)
+    if low < high:
+        yield block[..., low:high]
+
+
+@dataclass(frozen=True)
+class Spectrogram:
+    """X = mean over channels of |STFT|^power, (bins, frames), and where it comes from."""
+
+    X: Array
+    recording: Recording
+    transform: Transform
+    power: int
+
+    @property
+    def frequencies(self) -> Vector:
+        return self.transform.frequencies
+
+    @property
+    def times(self) -> Vector:
+        return self.transform.times(self.recording.length)
+
+
+def spectrogram(
+    source: str | os.PathLike[str] | ArrayLike | Recording,
+    *,
+    rate: float | None = None,
+    window: int = 1024,
+    hop: int = 256,
+    power: int = 1,
+    progress: Callable[[float], None] | None = None,
+) -> Spectrogram:
+    """The spectrogram of a recording, a nonnegative matrix of shape (window // 2 + 1, frames).
+
+    source : a file name, or samples of shape (length,) or (length, channels) with their `rate`
+    power : 1 for magnitudes, 2 for powers; several channels are averaged after that
+    progress : called with the share done
+
+    >>> spectrogram(np.ones(1000), rate=8000, window=64, hop=16).X.shape
+    (33, 66)
+    """
+    recording = open_recording(source, rate)
+    transform = Transform(window, hop, recording.rate)
+    if power not in (1, 2):
+        raise ValueError(f"power={power!r} is not known: 1 takes magnitudes, 2 powers.")
+    if recording.length < window:
+        raise ValueError(
+            f"{recording.name} has {recording.length} samples, less than one window of {window}: "
+            "take a longer recording or a smaller window."
+        )
+    frames = transform.frames(recording.length)
+    X = np.empty(
+        (transform.bins, frames), np.float32 if transform.bins * frames > SINGLE_PRECISION_ENTRIES else np.float64
+    )
+    done = 0
+    for spectra in transform.analyse(recording, transform.chunk(2 * recording.channels)):
+        size = np.abs(spectra)
+        X[:, done : done + spectra.shape[-1]] = (size if power == 1 else size**2).mean(axis=0)
+        done += spectra.shape[-1]
+        if progress is not None:
+            progress(done / frames)
+    if not X.any():
+        raise ValueError(f"{recording.name} is silent: every sample is zero, so there is nothing to separate.")
+    return Spectrogram(X, recording, transform, power)

@@ -1,0 +1,51 @@
+"""--report/--no-report, and drnmf report."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from drnmf.cli.common import console, errors, reports_errors
+
+HOW_TO_GET = "No report: plotly is not installed. Get it with: pip install 'drnmf[report]'"
+
+Report = Annotated[
+    bool | None,
+    typer.Option("--report/--no-report", help="Write report.html (default: if plotly is there).", show_default=False),
+]
+
+
+def check(asked: bool | None) -> None:
+    """Before any work is done: a report that was asked for must be possible."""
+    if asked and find_spec("plotly") is None:
+        raise ImportError(HOW_TO_GET)
+
+
+def add(folder: Path, asked: bool | None) -> None:
+    """report.html into a run folder, unless it is not wanted; results are never lost for the sake of a page."""
+    if asked is False:
+        return
+    if find_spec("plotly") is None:
+        console.print(HOW_TO_GET, markup=False, highlight=False, soft_wrap=True)
+        return
+    from drnmf.report import write_report
+
+    try:
+        write_report(folder)
+    except Exception as error:  # the numbers are there and are worth more than the page
+        errors.print(f"The report could not be written: {error}", markup=False, highlight=False, soft_wrap=True)
+
+
+@reports_errors
+def report(
+    run: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The folder of an earlier run.", show_default=False)],
+    out: Annotated[Path | None, typer.Option("--out", help="Where to write (default: report.html in RUN_DIR).")] = None,
+) -> None:
+    """Make the page of an earlier run: one self-contained report.html."""
+    from drnmf.report import write_report
+
+    where = write_report(run, out)
+    console.print(f"{where} ({where.stat().st_size / 1e6:.1f} MB)", markup=False, highlight=False, soft_wrap=True)

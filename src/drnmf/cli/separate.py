@@ -1,0 +1,238 @@
+"""drnmf separate: a recording into sources."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from drnmf.cli import options, reporting, results
+from drnmf.cli.common import (
+    Overwrite,
+    Quiet,
+    Seed,
+    Threads,
+    bad_usage,
+    check_out,
+    choice,
+    console,
+    errors,
+    limit_threads,
+    output_folder,
+    parse_betas,
+    plain_warnings,
+    reports_errors,
+)
+from drnmf.cli.fit import summary_of, write_model
+
+if TYPE_CHECKING:
+    from drnmf.audio.grouping import Groups
+    from drnmf.audio.recording import Recording
+    from drnmf.audio.transform import Spectrogram
+    from drnmf.comparison import Comparison
+
+
+@reports_errors
+def separate(
+    recording: Annotated[
+        Path, typer.Argument(metavar="RECORDING", help="WAV, FLAC, OGG, MP3, ...", show_default=False)
+    ],
+    rank: options.Rank,
+    betas: options.Betas = "0,1",
+    window: Annotated[int, typer.Option("--window", min=2, help="Samples of the analysis window.")] = 1024,
+    hop: Annotated[int, typer.Option("--hop", min=1, help="Samples from one frame to the next.")] = 256,
+    power: Annotated[int, typer.Option("--power", min=1, max=2, help="1 factorises magnitudes, 2 powers.")] = 1,
+    group: Annotated[
+        str | None, typer.Option("--group", help="Merge components into sources: auto, a number, or 0,2/1,3.")
+    ] = None,
+    reference: Annotated[
+        list[Path] | None, typer.Option("--reference", help="A true source, for SDR, SIR and SAR; repeat for each.")
+    ] = None,
+    encoding: Annotated[
+        str, typer.Option("--encoding", help="Samples of the files: float32, pcm16, pcm24.")
+    ] = "float32",
+    max_iter: options.MaxIter = 200,
+    tol: options.Tol = 1e-5,
+    n_init: options.Starts = 1,
+    seed: Seed = 0,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for the results (default: NAME-sources).")] = None,
+    overwrite: Overwrite = False,
+    threads: Threads = None,
+    quiet: Quiet = False,
+    report: reporting.Report = None,
+) -> None:
+    """Split a recording into components that sum to it, one WAV file each.
+
+    Components go straight into the folder, merged sources into groups/, a copy of the mixture into mixture/.
+    """
+    omega = parse_betas(betas)
+    folder = out if out is not None else Path(f"{recording.stem}-sources")
+    inputs = (recording, *(reference or ()))
+    check_out(folder, overwrite, inputs)
+    reporting.check(report)
+    limit_threads(threads)
+    from drnmf.audio import open_recording, parse_groups, spectrogram
+    from drnmf.audio.evaluation import open_references
+    from drnmf.audio.separation import ENCODINGS, choose_groups, write_sources
+    from drnmf.comparison import compare
+
+    choice(encoding, ENCODINGS, "--encoding")
+    if group is not None:
+        with bad_usage("--group"):
+            parse_groups(group, rank)
+    started = time.perf_counter()
+    mixture = open_recording(recording)
+    truths = open_references(reference or (), mixture)
+    with _bar("reading", quiet) as progress:
+        seen = spectrogram(mixture, window=window, hop=hop, power=power, progress=progress)
+    with plain_warnings() as warned:
+        found = compare(
+            seen.X, rank, betas=omega, max_iter=max_iter, tol=tol, n_init=n_init, random_state=seed,
+            verbose=int(not quiet),
+        )  # fmt: skip
+    W, H = found.robust.W, found.robust.H
+    groups = choose_groups(group, W, H) if group is not None else _from_references(seen, truths, W, H)
+    with output_folder(folder, overwrite, inputs) as temporary:
+        with _bar("writing", quiet) as progress:
+            written = write_sources(temporary, mixture, seen.transform, W, H, groups, encoding, progress)
+        measures = _measure(temporary, written.groups, groups, truths)
+        write_model(temporary, found.model, W)
+        results.write_record(temporary / "comparison.json", found.as_record())
+        audio = _describe(seen, written, groups, measures, encoding, truths if group is None else ())
+        seconds = time.perf_counter() - started
+        summary = {"kind": "separate"} | summary_of(found.model, seconds, warned)
+        summary["notes"] = _notes(found, seen, written.gain, warned)
+        summary |= {"input": _input(recording, mixture, seen), "threads": threads, "audio": audio}
+        results.write_summary(temporary, summary)
+        reporting.add(temporary, report)
+    if not quiet:
+        _show(found, measures)
+    console.print(
+        f"{rank} components of {escape(mixture.name)} ({mixture.seconds:.1f} s), {seconds:.1f} s; results in {folder}",
+        highlight=False, soft_wrap=True,
+    )  # fmt: skip
+
+
+@contextmanager
+def _bar(title: str, quiet: bool) -> Iterator[Callable[[float], None] | None]:
+    """A bar for work that knows its share done."""
+    if quiet:
+        yield None
+        return
+    from rich.progress import Progress
+
+    with Progress(console=errors, transient=True) as bars:
+        task = bars.add_task(title, total=1.0)
+        yield lambda share: bars.update(task, completed=share)
+
+
+def _from_references(seen: Spectrogram, truths: tuple[Recording, ...], W: Any, H: Any) -> Groups | None:
+    from drnmf.audio.evaluation import match_references
+
+    return match_references(seen.recording, truths, seen.transform, W, H) if truths else None
+
+
+def _measure(
+    folder: Path, files: tuple[str, ...], groups: Groups | None, truths: tuple[Recording, ...]
+) -> list[dict[str, Any]]:
+    """SDR, SIR and SAR per reference, from the files written."""
+    if not truths:
+        return []
+    import numpy as np
+
+    from drnmf.audio import open_recording
+    from drnmf.audio.evaluation import channel_mean
+    from drnmf.audio.metrics import measure
+
+    assert groups is not None
+    if len(groups) != len(truths):
+        raise ValueError(f"{len(groups)} groups do not compare with {len(truths)} references: ask for as many.")
+    estimates = np.stack([channel_mean(open_recording(folder / name)) for name in files])
+    found = measure(np.stack([channel_mean(truth) for truth in truths]), estimates)
+    return [
+        {
+            "reference": truth.name, "components": list(groups[found.order[s]]),
+            **{name: _finite(getattr(found, name)[s]) for name in ("sdr", "sir", "sar")},
+        }
+        for s, truth in enumerate(truths)
+    ]  # fmt: skip
+
+
+def _finite(value: Any) -> float | None:
+    """JSON has no infinity: None stands for it."""
+    return round(float(value), 4) if abs(float(value)) < float("inf") else None
+
+
+def _input(path: Path, mixture: Recording, seen: Spectrogram) -> dict[str, Any]:
+    with open(path, "rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    return {
+        "file": path.name, "sha256": digest, "encoding": mixture.encoding, "rate": mixture.rate,
+        "channels": mixture.channels, "samples": mixture.length, "shape": list(seen.X.shape),
+        "dtype": str(seen.X.dtype),
+    }  # fmt: skip
+
+
+def _describe(
+    seen: Spectrogram, written: Any, groups: Groups | None, measures: list[dict[str, Any]], encoding: str,
+    truths: tuple[Recording, ...],
+) -> dict[str, Any]:  # fmt: skip
+    names: list[str | None] = [truth.name for truth in truths] or [None] * len(groups or ())
+    return {
+        "rate": seen.transform.rate,
+        "window": seen.transform.window,
+        "hop": seen.transform.hop,
+        "power": seen.power,
+        "seconds": seen.recording.seconds,
+        "first_frame_seconds": float(seen.times[0]),
+        "encoding": encoding,
+        "gain": written.gain,
+        "components": [{"file": name} for name in written.components],
+        "groups": [
+            {"file": name, "members": list(members), "name": title}
+            for name, members, title in zip(written.groups, groups or (), names, strict=True)
+        ],
+        "mixture": written.mixture,
+        "measures": measures,
+    }
+
+
+def _notes(found: Comparison, seen: Spectrogram, gain: float, warned: list[str]) -> list[str]:
+    notes = [*found.notes, *warned]
+    if seen.recording.channels > 1:
+        notes.append(
+            f"The spectrogram is the mean over {seen.recording.channels} channels; every channel is masked by itself."
+        )
+    if gain < 1.0:
+        notes.append(f"All files are {gain:.6g} times the recording, one common gain, because they would have clipped.")
+    if seen.X.dtype == "float32":
+        notes.append("The spectrogram is large and was held in float32.")
+    return notes
+
+
+def _show(found: Comparison, measures: list[dict[str, Any]]) -> None:
+    from drnmf.divergence import label
+
+    table = Table(title="Percent above the best of each loss")
+    table.add_column("method")
+    for beta in found.betas:
+        table.add_column(label(beta), justify="right")
+    for method in found.methods:
+        cells = (f"{round(100 * (value - 1), 2) + 0.0:.2f}" for value in method.scaled)
+        table.add_row(method.name, *cells, style="bold green" if method is found.robust else None)
+    console.print(table)
+    if measures:
+        table = Table(title="Against the references (dB)")
+        for name in ("reference", "components", "SDR", "SIR", "SAR"):
+            table.add_column(name, justify="left" if name in ("reference", "components") else "right")
+        for row in measures:
+            values = ("inf" if row[key] is None else f"{row[key]:.2f}" for key in ("sdr", "sir", "sar"))
+            table.add_row(escape(row["reference"]), ", ".join(map(str, row["components"])), *values)
+        console.print(table)

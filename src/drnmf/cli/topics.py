@@ -1,0 +1,235 @@
+"""drnmf topics: documents into topics."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from drnmf.cli import options, reporting, results
+from drnmf.cli.common import (
+    Overwrite,
+    Quiet,
+    Seed,
+    Threads,
+    Variable,
+    check_out,
+    choice,
+    console,
+    errors,
+    limit_threads,
+    output_folder,
+    parse_betas,
+    plain_warnings,
+    reports_errors,
+)
+from drnmf.cli.fit import summary_of, write_model
+
+if TYPE_CHECKING:
+    from drnmf.text import Corpus, Topics
+
+Input = Annotated[
+    Path,
+    typer.Argument(metavar="INPUT", help="A folder of .txt; .jsonl .csv .tsv .parquet; a matrix.", show_default=False),
+]
+Column = Annotated[str | None, typer.Option("--column", help="The column that holds the text.")]
+Labels = Annotated[
+    str | None,
+    typer.Option("--labels", help="Classes to compare with: a column, or a file with one per line (or .npy)."),
+]
+Vocabulary = Annotated[
+    Path | None, typer.Option("--vocabulary", help="INPUT is a document-term matrix; this file has one word per line.")
+]
+STOP_WORDS = ("english", "none")
+WORDS = 20
+"""Words per topic in topics.csv."""
+
+
+@reports_errors
+def topics(
+    source: Input,
+    rank: options.Rank,
+    betas: options.Betas = "1,2",
+    column: Column = None,
+    labels: Labels = None,
+    vocabulary: Vocabulary = None,
+    variable: Variable = None,
+    encoding: Annotated[str, typer.Option("--encoding", help="Encoding of the texts.")] = "utf-8",
+    stop_words: Annotated[str, typer.Option("--stop-words", help="Words to leave out: english or none.")] = "english",
+    min_df: Annotated[float, typer.Option("--min-df", min=0, help="Leave out words in fewer documents.")] = 2,
+    max_df: Annotated[float, typer.Option("--max-df", min=0, help="Leave out words in more documents.")] = 0.5,
+    max_features: Annotated[int | None, typer.Option("--max-features", min=1, help="Most words to keep.")] = None,
+    max_iter: options.MaxIter = 200,
+    tol: options.Tol = 1e-5,
+    init: options.InitName = "spa",
+    seed: Seed = 0,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for the results (default: NAME-topics).")] = None,
+    overwrite: Overwrite = False,
+    threads: Threads = None,
+    quiet: Quiet = False,
+    report: reporting.Report = None,
+) -> None:
+    """Find topics in documents: their words, and the share of each in every document.
+
+    Writes topics.csv, documents.csv, the model and a summary into a folder, all or nothing.
+    """
+    omega = parse_betas(betas)
+    choice(stop_words, STOP_WORDS, "--stop-words")
+    folder = out if out is not None else Path(f"{source.stem}-topics")
+    labels_file = Path(labels) if labels is not None and Path(labels).is_file() else None
+    inputs = [path for path in (source, vocabulary, labels_file) if path is not None]
+    check_out(folder, overwrite, inputs)
+    reporting.check(report)
+    limit_threads(threads)
+    from drnmf.text import count_words, fit_topics, read_documents
+
+    started = time.perf_counter()
+    if vocabulary is not None:
+        corpus = _from_matrix(source, vocabulary, variable)
+        if labels is not None and labels_file is None:
+            raise FileNotFoundError(f"--labels {labels} does not exist: a matrix has no columns to take labels from.")
+    else:
+        _refuse_matrix(source)
+        own = labels if labels_file is None else None
+        if own is not None and (source.is_dir() or column is None):
+            raise FileNotFoundError(f"--labels {labels} does not exist: give a file with one class per document.")
+        documents = read_documents(source, column, encoding, own)
+        corpus = count_words(
+            documents, min_df=_least(min_df), max_df=_most(max_df), max_features=max_features,
+            stop_words=None if stop_words == "none" else stop_words,
+        )  # fmt: skip
+    if labels_file is not None:
+        corpus = corpus.with_labels(_read_labels(labels_file))
+    for note in corpus.notes:
+        errors.print(f"[yellow]Warning:[/] {escape(note)}", highlight=False, soft_wrap=True)
+    with plain_warnings() as warned:
+        found = fit_topics(
+            corpus, rank, betas=omega, init=init or "spa", max_iter=max_iter, tol=tol, random_state=seed,
+            verbose=int(not quiet),
+        )  # fmt: skip
+    scores = found.scores() if corpus.labels is not None else {}
+    seconds = time.perf_counter() - started
+    with output_folder(folder, overwrite, inputs) as temporary:
+        _write(temporary, found)
+        write_model(temporary, found.comparison.model, found.W)
+        results.write_record(temporary / "comparison.json", found.comparison.as_record())
+        summary = {"kind": "topics"} | summary_of(found.comparison.model, seconds, warned)
+        summary["notes"] = [*corpus.notes, *found.comparison.notes, *warned]
+        summary |= {"input": _input(source, corpus), "threads": threads, "topics": _describe(found, scores)}
+        results.write_summary(temporary, summary)
+        reporting.add(temporary, report)
+    if not quiet:
+        _show(found, scores)
+    console.print(f"{rank} topics, {seconds:.1f} s; results in {folder}", highlight=False, soft_wrap=True)
+
+
+def _least(value: float) -> int | float:
+    """--min-df: a share below 1, else a number of documents."""
+    return value if value < 1 else int(value)
+
+
+def _most(value: float) -> int | float:
+    """--max-df: a share up to 1, else a number of documents."""
+    return value if value <= 1 else int(value)
+
+
+def _refuse_matrix(source: Path) -> None:
+    if source.suffix.lower() in (".npz", ".npy", ".mtx", ".mat") or source.name.lower().endswith(".mtx.gz"):
+        raise ValueError(
+            f"{source} is a matrix: name its words with --vocabulary, one per line, in the order of its columns."
+        )
+
+
+def _from_matrix(source: Path, vocabulary: Path, variable: str | None) -> Corpus:
+    from drnmf.io import read_matrix
+    from drnmf.text import corpus_from_matrix
+
+    matrix = read_matrix(source, variable)
+    return corpus_from_matrix(matrix.X, _lines(vocabulary), matrix.row_names)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 text ({error.reason} at byte {error.start}).") from None
+    return [line.strip() for line in text.removesuffix("\n").split("\n")]
+
+
+def _read_labels(path: Path) -> list[str]:
+    if path.suffix.lower() != ".npy":
+        return _lines(path)
+    import numpy as np
+
+    try:
+        return [str(value) for value in np.load(path, allow_pickle=False).ravel().tolist()]
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"{path} cannot be read: {error}") from None
+
+
+def _input(source: Path, corpus: Corpus) -> dict[str, Any]:
+    digest = hashlib.sha256()  # of the file, or of all texts of the folder one after another
+    for path in sorted(source.rglob("*.txt")) if source.is_dir() else [source]:
+        digest.update(path.read_bytes())
+    return {
+        "file": source.name, "sha256": digest.hexdigest(), "shape": list(corpus.X.shape),
+        "stored_entries": int(corpus.X.nnz), "empty_documents": len(corpus.empty),
+    }  # fmt: skip
+
+
+def _write(folder: Path, found: Topics) -> None:
+    """topics.csv, documents.csv (every document of the input, in order) and vocabulary.txt."""
+    corpus, rank = found.corpus, found.H.shape[0]
+    words = [
+        {"topic": k, "rank": place, "word": word, "weight": weight}
+        for k in range(rank)
+        for place, (word, weight) in enumerate(found.top_words(k, WORDS), start=1)
+    ]
+    results.write_table(folder / "topics.csv", words)
+    shares, total = found.shares, len(corpus.kept) + len(corpus.empty)
+    blank = {"best_topic": ""} | {f"topic_{k}": 0.0 for k in range(rank)}
+    rows: list[dict[str, Any]] = [{"document": "", **blank} for _ in range(total)]
+    missing = iter(corpus.empty)
+    for i, place in enumerate(corpus.kept):
+        rows[place] = {"document": corpus.names[i], "best_topic": int(shares[i].argmax())}
+        rows[place] |= {f"topic_{k}": round(float(shares[i, k]), 6) for k in range(rank)}
+    for row in rows:
+        row["document"] = row["document"] or next(missing)
+    results.write_table(folder / "documents.csv", rows)
+    (folder / "vocabulary.txt").write_text("\n".join(corpus.vocabulary) + "\n", encoding="utf-8", errors="replace")
+
+
+def _describe(found: Topics, scores: dict[str, Any]) -> dict[str, Any]:
+    import numpy as np
+
+    shares = found.shares
+    words = np.asarray(found.corpus.X.sum(axis=1)).ravel()
+    overall = (shares * words[:, None]).sum(axis=0) / words.sum()
+    typical = {
+        str(k): [found.corpus.names[i] for i in np.lexsort((-words, -shares[:, k].round(6)))[:5]]
+        for k in range(shares.shape[1])
+    }
+    table = {name: {"accuracy": s.accuracy, "nmi": s.nmi, "ari": s.ari} for name, s in scores.items()}
+    return {"shares": {str(k): float(v) for k, v in enumerate(overall)}, "typical": typical, "scores": table}
+
+
+def _show(found: Topics, scores: dict[str, Any]) -> None:
+    table = Table(title="Topics")
+    table.add_column("topic", justify="right")
+    table.add_column("words")
+    for k in range(found.H.shape[0]):
+        table.add_row(str(k), escape(", ".join(word for word, _ in found.top_words(k, 10))))
+    console.print(table)
+    if scores:
+        table = Table(title="Clusters against the labels")
+        for name in ("method", "accuracy", "NMI", "ARI"):
+            table.add_column(name, justify="left" if name == "method" else "right")
+        for name, s in scores.items():
+            row = (f"{value:.3f}" for value in (s.accuracy, s.nmi, s.ari))
+            table.add_row(name, *row, style="bold green" if name == "DR-NMF" else None)
+        console.print(table)

@@ -1,0 +1,278 @@
+"""Charts as plotly figures in plain dictionaries. Colours are the page's CSS variables, resolved in the browser."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from drnmf.numerics import Array, Vector
+from drnmf.report.run import Trace, loss_name
+
+Chart = dict[str, Any]
+
+POINTS = 1500
+"""Rows of a trace that are drawn; longer ones are thinned."""
+CELLS = 24000
+"""Cells of an image; larger factors are pooled (the largest entry of each block is kept)."""
+
+_LABELS = {"textposition": "outside", "cliponaxis": False, "constraintext": "none", "textfont": {"size": 11.5}}
+_FIXED = {"IS-NMF": "var(--is)", "KL-NMF": "var(--kl)", "Fro-NMF": "var(--fro)", "DR-NMF": "var(--dr)"}
+_BETAS = {0.0: "var(--is)", 1.0: "var(--kl)", 2.0: "var(--fro)"}
+
+
+def loss_colour(beta: float, place: int) -> str:
+    return _BETAS.get(beta, f"var(--other-{place % 4})")
+
+
+def method_colour(name: str, place: int) -> str:
+    return _FIXED.get(name, f"var(--other-{place % 4})")
+
+
+def _numbers(values: Any, digits: int = 6) -> list[float | None]:
+    """Rounded to significant digits, None where not finite: what JSON can hold."""
+    return [float(f"{v:.{digits}g}") if np.isfinite(v) else None for v in np.asarray(values, dtype=np.float64).ravel()]
+
+
+def comparison_bars(comparison: Mapping[str, Any]) -> Chart:
+    """One group of bars per loss: how far each method is above the best error found."""
+    betas = [float(beta) for beta in comparison["betas"]]
+    methods = comparison["methods"]
+    excess = np.array([[100.0 * (float(s) - 1.0) for s in m["scaled_losses"]] for m in methods])
+    chart = _bars([f"{loss_name(beta)} error" for beta in betas], [m["name"] for m in methods], excess)
+    for trace, m in zip(chart["data"], methods, strict=True):
+        trace["customdata"] = _numbers(m["losses"])
+        trace["hovertemplate"] = "%{fullData.name}: %{text} above the best<br>loss %{customdata:.5g}<extra></extra>"
+    return chart
+
+
+def _bars(groups: list[str], names: list[str], excess: Vector) -> Chart:
+    """Grouped bars of percentages, (names, groups); the last name is the robust one.
+
+    Where the others tower over it the scale is a square root, which the axis says; a bar beyond all measure is cut
+    and hatched, and its label tells.
+    """
+    shown = np.maximum(np.nan_to_num(excess, nan=0.0, posinf=np.inf), 0.0)
+    robust = max(float(shown[-1].max()), 1.0)
+    limit = max(100.0, 30.0 * robust)
+    cut = shown > 2.0 * limit
+    shown = np.where(cut, 1.15 * max(limit, float(shown[~cut].max(initial=0.0))), shown)
+    top = max(float(shown.max()), 1e-3)
+    rooted = top > 8.0 * robust
+    heights = np.sqrt(shown) if rooted else shown
+    axis: dict[str, Any] = {"title": {"text": "above the best"}, "range": [0, float(heights.max()) * 1.13 or 1.0]}
+    if rooted:
+        ticks = _nice_ticks(float(shown[~cut].max(initial=limit)))
+        axis |= {"tickvals": [float(np.sqrt(t)) for t in ticks], "ticktext": [f"{t:g}%" for t in ticks]}
+        axis["title"] = {"text": "above the best (√ scale)"}
+    else:
+        axis["ticksuffix"] = "%"
+    data = [
+        {
+            "type": "bar", "name": name, "x": groups, "y": _numbers(heights[i]),
+            "text": [_percent(v) for v in excess[i]],
+            "marker": {"color": method_colour(name, i), "pattern": {"shape": ["/" if c else "" for c in cut[i]]}},
+            "hovertemplate": "%{fullData.name}, %{x}: %{text}<extra></extra>", **_LABELS,
+        }
+        for i, name in enumerate(names)
+    ]  # fmt: skip
+    layout = {
+        "barmode": "group", "bargap": 0.28, "bargroupgap": 0.08, "xaxis": {"showgrid": False, "tickangle": 0},
+        "yaxis": axis,
+    }  # fmt: skip
+    return {"data": data, "layout": layout, "height": 340, "phone": 320}
+
+
+def _percent(value: float) -> str:
+    if abs(value) < 0.05:
+        return "0%"
+    if not value < 10_000:
+        return "over 10,000%"
+    return f"{value:.1f}%" if abs(value) < 9.95 else f"{value:,.0f}%"
+
+
+def _nice_ticks(top: float) -> list[float]:
+    candidates = [m * 10.0**e for e in range(-2, 9) for m in (1, 2, 5)]
+    kept: list[float] = [0.0]
+    for tick in candidates:
+        if tick <= 1.1 * top and np.sqrt(tick) - np.sqrt(kept[-1]) > np.sqrt(top) / 9:
+            kept.append(tick)
+    return kept
+
+
+def _thin(trace: Trace) -> Any:
+    count = len(trace.iterations)
+    return slice(None) if count <= POINTS else np.unique(np.linspace(0, count - 1, POINTS).astype(int))
+
+
+def loss_curves(trace: Trace) -> Chart:
+    """Scaled losses and their maximum against iterations."""
+    rows = _thin(trace)
+    x = _numbers(trace.iterations[rows])
+    data: list[dict[str, Any]] = []
+    if len(trace.betas) > 1:
+        data.append(
+            {
+                "type": "scatter", "mode": "lines", "name": "maximum", "x": x,
+                "y": _numbers(np.nanmax(trace.scaled, axis=1)[rows]), "opacity": 0.25,
+                "line": {"color": "var(--max)", "width": 5},
+            }
+        )  # fmt: skip
+    for i, beta in enumerate(trace.betas):
+        data.append(
+            {
+                "type": "scatter", "mode": "lines", "name": loss_name(beta), "x": x,
+                "y": _numbers(trace.scaled[rows, i]), "line": {"color": loss_colour(beta, i), "width": 2},
+            }
+        )  # fmt: skip
+    chart = _curves(data, "error / best error")
+    low, high = float(np.nanmin(trace.scaled)), float(np.nanmax(trace.scaled))
+    chart["layout"]["yaxis"]["type"] = "log" if 0 < low < high / 3 else "linear"
+    chart["log_ticks"] = _log_ticks(max(low, 1e-9), high)
+    return chart
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    """Round numbers for a logarithmic axis, the roundest first, none too close to another."""
+    room = max(np.log10(high / low), 1e-3) / 8
+    decades = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
+    kept: list[float] = []
+    for step in (1, 2, 5, 3, 1.5, 7, 1.2, 1.1, 1.05, 1.02, 1.01):
+        for tick in (float(f"{step * 10.0**decade:.6g}") for decade in decades):
+            if 0.97 * low <= tick <= high and all(abs(np.log10(tick / other)) >= room for other in kept):
+                kept.append(tick)
+    return sorted(kept)
+
+
+def weight_curves(trace: Trace) -> Chart:
+    """The path of lambda."""
+    rows = _thin(trace)
+    x = _numbers(trace.iterations[rows])
+    data = [
+        {
+            "type": "scatter", "mode": "lines", "name": loss_name(beta), "x": x, "y": _numbers(trace.weights[rows, i]),
+            "line": {"color": loss_colour(beta, i), "width": 2},
+        }
+        for i, beta in enumerate(trace.betas)
+    ]  # fmt: skip
+    chart = _curves(data, "weight")
+    chart["layout"]["yaxis"] |= {"range": [-0.03, 1.03]}
+    return chart
+
+
+def gap_curve(trace: Trace) -> Chart:
+    """max Dbar - lambda'Dbar."""
+    rows = _thin(trace)
+    y = np.where(trace.gap > 0, trace.gap, np.nan)
+    line = {
+        "type": "scatter", "mode": "lines", "name": "gap", "x": _numbers(trace.iterations[rows]),
+        "y": _numbers(y[rows]), "line": {"color": "var(--accent)", "width": 2},
+    }  # fmt: skip
+    chart = _curves([line], "gap")
+    seen = y[np.isfinite(y)]
+    decades = float(np.log10(seen.max() / seen.min())) if seen.size else 1.0
+    chart["layout"]["yaxis"] |= {"type": "log", "exponentformat": "power", "dtick": max(1, round(decades / 5))}
+    chart["layout"]["showlegend"] = False
+    return chart
+
+
+def _curves(data: list[dict[str, Any]], title: str) -> Chart:
+    layout = {
+        "xaxis": {"title": {"text": "iteration"}}, "yaxis": {"title": {"text": title}}, "hovermode": "x unified",
+        "showlegend": True,
+    }  # fmt: skip
+    return {"data": data, "layout": layout, "height": 330, "phone": 290}
+
+
+def pool(matrix: Array, cells: int = CELLS) -> tuple[Vector, int, int]:
+    """(matrix with the maximum of each block, block height, block width), with at most `cells` entries."""
+    m, n = matrix.shape
+    high = wide = 1
+    while -(-m // high) * -(-n // wide) > cells:
+        if -(-m // high) >= -(-n // wide):
+            high += 1
+        else:
+            wide += 1
+    small = np.asarray(matrix, dtype=np.float64)
+    small = np.maximum.reduceat(small, np.arange(0, m, high), axis=0)
+    return np.maximum.reduceat(small, np.arange(0, n, wide), axis=1), high, wide
+
+
+def factor_image(factor: Array, decibels: bool, axis: Vector | None, title: str) -> Chart:
+    """A factor with one row per component as an image; every row is shown relative to its largest entry."""
+    small, _, wide = pool(factor, CELLS)
+    rank = factor.shape[0]
+    if small.shape[0] != rank:  # too many components to pool along: show the first ones
+        small, _, wide = pool(factor[: min(rank, 60)], CELLS)
+    peak = np.maximum(small.max(axis=1, keepdims=True), np.finfo(np.float64).tiny)
+    z = small / peak
+    if decibels:
+        z = np.maximum(20.0 * np.log10(np.maximum(z, 1e-3)), -60.0)
+    x = np.arange(factor.shape[1], dtype=np.float64) if axis is None else axis
+    stops = [[0.0, "var(--heat-0)"], [0.45, "var(--heat-1)"], [0.75, "var(--heat-2)"], [1.0, "var(--heat-3)"]]
+    unit = "dB" if decibels else "of its largest"
+    heat = {
+        "type": "heatmap", "x": _numbers(x[::wide], 5), "z": [_numbers(row, 3) for row in z], "colorscale": stops,
+        "zmin": -60 if decibels else 0, "zmax": 0 if decibels else 1,
+        "hovertemplate": f"component %{{y}}<br>{title} %{{x}}<br>%{{z}} {unit}<extra></extra>",
+        "colorbar": {"thickness": 9, "len": 0.9, "outlinewidth": 0, "ticksuffix": " dB" if decibels else ""},
+    }  # fmt: skip
+    layout = {
+        "xaxis": {"title": {"text": title}, "showgrid": False},
+        "yaxis": {
+            "title": {"text": "component"},
+            "showgrid": False,
+            "autorange": "reversed",
+            "dtick": max(1, rank // 10),
+        },
+    }
+    height = int(min(420, 130 + 26 * small.shape[0]))
+    return {"data": [heat], "layout": layout, "height": height, "phone": height}
+
+
+def front_chart(rows: list[dict[str, str]], a: str, b: str) -> Chart:
+    """front.csv in the plane of two losses (their betas as written there): scaled errors and the DR point."""
+    names = [loss_name(float(a)), loss_name(float(b))]
+    kinds = [
+        ("front", [r for r in rows if r["kind"] == "front" and r.get("dominated") != "True"]),
+        ("dominated", [r for r in rows if r["kind"] == "front" and r.get("dominated") == "True"]),
+        ("DR-NMF", [r for r in rows if r["kind"] == "dr"]),
+    ]
+    markers = {
+        "front": {"color": "var(--kl)", "size": 9},
+        "dominated": {"color": "var(--card)", "size": 8, "line": {"color": "var(--kl)", "width": 1.5}},
+        "DR-NMF": {"color": "var(--dr)", "size": 16, "symbol": "star"},
+    }
+    line = len([key for key in rows[0] if key.startswith("scaled_loss_")]) == 2
+    data = []
+    for name, points in kinds:
+        if points:
+            x, y = ([float(p[f"scaled_loss_{beta}"]) for p in points] for beta in (a, b))
+            order = np.argsort(x)
+            data.append(
+                {
+                    "type": "scatter", "mode": "lines+markers" if line and name == "front" else "markers",
+                    "name": name, "x": _numbers(np.array(x)[order]), "y": _numbers(np.array(y)[order]),
+                    "line": {"color": "var(--kl)", "width": 1}, "marker": markers[name],
+                    "text": [f"weight {float(points[i][f'weight_{a}']):.2g}" for i in order],
+                    "hovertemplate": f"{names[0]} %{{x:.4g}}<br>{names[1]} %{{y:.4g}}<br>{names[0]} %{{text}}"
+                    f"<extra>{name}</extra>",
+                }
+            )  # fmt: skip
+    layout = {
+        "xaxis": {"title": {"text": f"{names[0]} error / best"}},
+        "yaxis": {"title": {"text": f"{names[1]} error / best"}},
+        "showlegend": True,
+    }
+    return {"data": data, "layout": layout, "height": 400, "phone": 330}
+
+
+def noise_bars(rows: list[dict[str, Any]]) -> Chart:
+    """The demo: the largest excess of each method in each noise."""
+    noises = list(dict.fromkeys(str(row["noise"]) for row in rows))
+    methods = list(dict.fromkeys(str(row["method"]) for row in rows))
+    worst = {(row["noise"], row["method"]): max(map(float, row["scaled_losses"])) for row in rows}
+    excess = np.array([[100.0 * (worst[noise, method] - 1.0) for noise in noises] for method in methods])
+    groups = ["no<br>noise" if noise == "clean" else f"{noise.capitalize()}<br>noise" for noise in noises]
+    return _bars(groups, methods, excess)

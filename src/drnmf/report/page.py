@@ -1,0 +1,136 @@
+"""The page: one file with its style, its scripts and its data, and a policy that forbids it every request."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from drnmf.report import sections
+from drnmf.report.charts import Chart
+from drnmf.report.run import Run, loss_name, read_run
+from drnmf.report.words import demo_headline, duration, headline
+
+TITLES = {
+    "fit": "Factorization",
+    "pareto": "Pareto front",
+    "separate": "Separation",
+    "topics": "Topics",
+    "demo": "Demo",
+}
+
+
+def plotly_script() -> str:
+    """plotly.js, whole, from the plotly package."""
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError as error:
+        raise ImportError(f"A report needs plotly ({error}): pip install 'drnmf[report]'") from None
+    return str(get_plotlyjs()).replace("</script", "<\\/script")
+
+
+def write_report(folder: str | os.PathLike[str], out: str | os.PathLike[str] | None = None) -> Path:
+    """Write the report of a run folder, to `out` or to report.html in the folder; returns where it is."""
+    run = read_run(Path(folder))
+    target = Path(out) if out is not None else Path(folder) / "report.html"
+    text = render(run)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(text, encoding="utf-8", errors="replace")
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return target
+
+
+def render(run: Run) -> str:
+    """The page as text."""
+    scripts = [plotly_script(), _resource("app.js")]
+    made = [section(run) for section in sections.ALL]
+    parts: dict[str, Chart] = {}
+    for _, drawn in made:
+        parts |= drawn
+    return "".join(
+        [
+            '<!DOCTYPE html><html lang="en" data-theme="light"><head><meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{_policy(scripts)}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{escape(_title(run))}</title><style>{_resource('style.css')}</style></head><body>",
+            _header(run),
+            f"<main>{_hero(run)}{''.join(html for html, _ in made)}",
+            "<footer>Made by drnmf. This page is one file and asks nothing of the network.</footer></main>",
+            f'<script type="application/json" id="charts">{_json(parts)}</script>',
+            *(f"<script>{script}</script>" for script in scripts),
+            "</body></html>\n",
+        ]
+    )
+
+
+def _resource(name: str) -> str:
+    return files("drnmf.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _policy(scripts: list[str]) -> str:
+    """No request at all, and no script but those of the page, known by their hashes."""
+    hashes = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; "
+        "media-src data: blob:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _json(content: Any) -> str:
+    """JSON that cannot end its script element."""
+    text = json.dumps(content, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _data(run: Run) -> dict[str, Any]:
+    for name in ("input", "data"):
+        if isinstance(run.summary.get(name), dict):
+            return dict(run.summary[name])
+    return {}
+
+
+def _title(run: Run) -> str:
+    name = _data(run).get("file")
+    kind = TITLES.get(run.command, "Factorization")
+    return f"{kind}: {name}" if name else kind
+
+
+def _header(run: Run) -> str:
+    summary, data = run.summary, _data(run)
+    chips = []
+    if data.get("shape"):
+        chips.append(" × ".join(f"{int(n):,}" for n in data["shape"]))
+    rank = run.H.shape[0] if run.H is not None else summary.get("parameters", {}).get("n_components")
+    if rank is not None:
+        chips.append(f"rank {rank}")
+    betas = run.betas or tuple((sections.comparison_of(run) or {}).get("betas", ()))
+    if betas:
+        chips.append(", ".join(loss_name(float(beta)) for beta in betas))
+    if isinstance(summary.get("seconds"), int | float):
+        chips.append(duration(float(summary["seconds"])))
+    items = "".join(f"<li>{escape(str(chip))}</li>" for chip in chips)
+    button = '<button type="button" id="theme">Dark</button>'
+    return (
+        f'<header class="top"><div><h1>{escape(_title(run))}</h1><ul class="chips">{items}</ul></div>{button}</header>'
+    )
+
+
+def _hero(run: Run) -> str:
+    demo = run.summary.get("demo")
+    first, second = demo_headline(demo) if demo else headline(sections.comparison_of(run))
+    if not first:
+        first = f"{_title(run)}: done."
+        iterations = run.summary.get("iterations")
+        if iterations is not None:
+            first = f"Stopped after {iterations} iterations."
+    more = f"<p>{escape(second)}</p>" if second else ""
+    return f'<div class="hero"><p id="headline">{escape(first)}</p>{more}</div>'

@@ -1,0 +1,148 @@
+"""The sections of the page. Everything that comes from a run is escaped here, once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from drnmf.report import applications, charts
+from drnmf.report.parts import NOTHING, Section, place, section
+from drnmf.report.run import Run, loss_name
+
+
+def comparison_of(run: Run) -> Mapping[str, Any] | None:
+    """comparison.json, or the same read off a front: its corners are the single-objective fits."""
+    if run.comparison is not None:
+        return run.comparison
+    rows = run.table("front.csv")
+    if not rows:
+        return None
+    names = [key.removeprefix("weight_") for key in rows[0] if key.startswith("weight_")]
+    methods = []
+    for name in names:
+        corner = [r for r in rows if r["kind"] == "front" and float(r[f"weight_{name}"]) > 1.0 - 1e-9]
+        if corner:
+            methods.append((f"{loss_name(float(name)).replace('Frobenius', 'Fro')}-NMF", corner[0]))
+    methods += [("DR-NMF", row) for row in rows if row["kind"] == "dr"]
+    return {
+        "betas": [float(name) for name in names],
+        "methods": [
+            {
+                "name": title,
+                "losses": [float(row[f"loss_{name}"]) for name in names],
+                "scaled_losses": [float(row[f"scaled_loss_{name}"]) for name in names],
+            }
+            for title, row in methods
+        ],
+    }
+
+
+def comparison(run: Run) -> Section:
+    found = comparison_of(run)
+    if found is None or "demo" in run.summary:  # the demo has a table of its own
+        return NOTHING
+    note = (
+        "How far each factorization is above the best error found for each loss. A fit under one loss is best at its "
+        "own (0%) and pays in the others; DR-NMF keeps the largest excess as small as it can."
+    )
+    chart = charts.comparison_bars(found)
+    return section("How close to the best", note, place("comparison")), {"comparison": chart}
+
+
+def curves(run: Run) -> Section:
+    if run.trace is None or len(run.trace.iterations) < 2:
+        return NOTHING
+    parts = {"losses": charts.loss_curves(run.trace)}
+    body = place("losses")
+    note = "Each error over the best one found for its loss."
+    if len(run.trace.betas) > 1:
+        parts |= {"weights": charts.weight_curves(run.trace), "gap": charts.gap_curve(run.trace)}
+        body += f'<div class="pair">{place("weights", "Weights of the losses")}{place("gap", "Gap")}</div>'
+        note = (
+            "Each error over the best one found for its loss, and their maximum, which DR-NMF brings down. Below: the "
+            "weight that each loss was given on the way, and the gap between the maximum and the weighted sum, which "
+            "is zero at the solution."
+        )
+    other = "Linear" if parts["losses"]["layout"]["yaxis"]["type"] == "log" else "Log"
+    button = f'<button type="button" data-scale-of="losses">{other} scale</button>'
+    return section("How it got there", note, body, button), parts
+
+
+def factors(run: Run) -> Section:
+    if run.W is None or run.H is None:
+        return NOTHING
+    audio = run.summary.get("audio")
+    if isinstance(audio, dict):
+        step = float(audio["rate"]) / float(audio["window"])
+        spectra, times = np.arange(run.W.shape[0], dtype=np.float64) * step, applications.frame_times(run)
+        left = charts.factor_image(run.W.T, True, spectra, "Hz")
+        right = charts.factor_image(run.H, False, times, "seconds")
+        captions = "Spectra (columns of W)", "Activations (rows of H)"
+    else:
+        words = "topics.csv" if run.table("topics.csv") else ""
+        left = charts.factor_image(run.W.T, False, None, "document" if words else "row of X")
+        right = charts.factor_image(run.H, False, None, "word" if words else "column of X")
+        captions = "W, one row per component", "H, one row per component"
+    body = f'<div class="pair">{place("factor-w", captions[0])}{place("factor-h", captions[1])}</div>'
+    note = "X is about W times H. Every component is shown relative to its largest entry; large factors are pooled."
+    return section("The factors", note, body), {"factor-w": left, "factor-h": right}
+
+
+def front(run: Run) -> Section:
+    rows = run.table("front.csv")
+    if not rows:
+        return NOTHING
+    betas = [key.removeprefix("scaled_loss_") for key in rows[0] if key.startswith("scaled_loss_")]
+    parts = {f"front-{i}": charts.front_chart(rows, a, b) for i, (a, b) in enumerate(combinations(betas, 2))}
+    places = "".join(place(name) for name in parts)
+    body = places if len(parts) == 1 else f'<div class="pair">{places}</div>'
+    note = "What one loss costs in terms of another. The star is DR-NMF, where the largest of the errors is smallest."
+    return section("The Pareto front", note, body), parts
+
+
+def made(run: Run) -> Section:
+    summary = dict(run.summary)
+    command = str(summary.pop("command", ""))
+    for name in ("audio", "topics", "demo", "percent_above_best"):
+        summary.pop(name, None)
+    notes = [str(note) for note in summary.pop("notes", []) or []]
+    rows = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in _flat(summary))
+    again = ""
+    if command:
+        button = '<button type="button" data-copy="command">Copy</button>'
+        again = f'<div class="bar"><h3>To do it again</h3>{button}</div><pre id="command">{escape(command)}</pre>'
+    remarks = "".join(f"<li>{escape(note)}</li>" for note in notes)
+    remarks = f"<h3>Remarks</h3><ul>{remarks}</ul>" if remarks else ""
+    body = f'{again}{remarks}<div class="scroll"><table class="made">{rows}</table></div>'
+    return section("How it was made", "Parameters, data, versions and time.", body), {}
+
+
+def _flat(content: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """One line per entry; a nested record becomes "name value" pairs on its line."""
+    return [(key.replace("_", " "), _text(_named(key, value))) for key, value in content.items() if value is not None]
+
+
+def _named(key: str, value: Any) -> Any:
+    """Records with one value per beta, by the names of the losses."""
+    if key in ("losses", "references", "scaled_losses", "weights") and isinstance(value, dict):
+        return {loss_name(float(beta)): item for beta, item in value.items()}
+    return value
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        pairs = (f"{k.replace('_', ' ')} {_text(_named(k, item))}" for k, item in value.items() if item is not None)
+        return " · ".join(pairs)
+    if isinstance(value, list):
+        return ", ".join(_text(item) for item in value)
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+ALL = (
+    comparison, applications.demo, front, applications.sounds, applications.topics, curves, factors, made,
+)  # fmt: skip
+"""The sections in the order of the page."""

@@ -1,0 +1,90 @@
+"""Numbers in words: the headline, percentages, times, sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from drnmf.report.run import loss_name
+
+
+def percent(excess: float) -> str:
+    """An excess over the best, rounded as one would say it.
+
+    >>> percent(0.0893), percent(0.0042), percent(2.118), percent(98.7), percent(-0.002)
+    ('9%', '0.4%', '212%', '9,870%', '0%')
+    >>> percent(3e10)
+    'over 10,000%'
+    """
+    value = 100.0 * excess
+    if not value < 10_000:
+        return "over 10,000%"
+    if value < 0.05:
+        return "0%"
+    if value < 9.95:
+        return f"{value:.1f}".removesuffix(".0") + "%" if value < 1 else f"{round(value)}%"
+    return f"{round(value):,}%" if value < 1000 else f"{float(f'{value:.3g}'):,.0f}%"
+
+
+def join(parts: Sequence[str]) -> str:
+    """ "a", "a and b", "a, b and c"."""
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def headline(comparison: Mapping[str, Any] | None) -> tuple[str, str]:
+    """(what DR-NMF reached, what the fits alone would have cost) as sentences; empty where nothing was compared."""
+    if comparison is None:
+        return "", ""
+    betas = [float(beta) for beta in comparison["betas"]]
+    methods = list(comparison["methods"])
+    robust = next((m for m in methods if m["name"] == "DR-NMF"), methods[-1])
+    excess = [float(s) - 1.0 for s in robust["scaled_losses"]]
+    parts = [f"{percent(e)} of the best {loss_name(b)} error" for b, e in zip(betas, excess, strict=True)]
+    first = f"{robust['name']} is within {join(parts)}."
+    if len(betas) < 2:
+        return first, ""
+    worst = []
+    for method in methods:
+        if method is robust:
+            continue
+        value, beta = max(zip(map(float, method["scaled_losses"]), betas, strict=True))
+        if value - 1.0 > max(excess):
+            worst.append((value, f"{method['name']} alone would be {percent(value - 1.0)} off in {loss_name(beta)}"))
+    if not worst:
+        return first, ""
+    return first, f"{join([text for _, text in sorted(worst, reverse=True)])}."
+
+
+def demo_headline(demo: Mapping[str, Any]) -> tuple[str, str]:
+    """The same for the demo, over all its noises."""
+    worst: dict[str, float] = {}
+    right: dict[str, int] = {}
+    for row in demo["rows"]:
+        name = str(row["method"])
+        worst[name] = max(worst.get(name, 0.0), max(map(float, row["scaled_losses"])) - 1.0)
+        right[name] = right.get(name, 0) + int(row["right"])
+    strokes = sum(int(row["strokes"]) for row in demo["rows"] if row["method"] == "DR-NMF")
+    first = f"In every noise, DR-NMF stays within {percent(worst['DR-NMF'])} of the best error of each loss."
+    others = [f"{name} alone is up to {percent(worst[name])} off" for name in worst if name != "DR-NMF"]
+    heard = ", ".join(f"{name} {count}" for name, count in right.items())
+    return first, f"{join(others)}. Notes heard right, of {strokes}: {heard}."
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people.
+
+    >>> duration(0.256), duration(12.3), duration(75), duration(7300)
+    ('0.26 s', '12.3 s', '1 min 15 s', '2 h 2 min')
+    """
+    if seconds < 10:
+        return f"{seconds:.2g} s"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    if seconds < 3600:
+        return f"{int(seconds // 60)} min {round(seconds % 60)} s"
+    return f"{int(seconds // 3600)} h {round(seconds % 3600 / 60)} min"
+
+
+def number(value: float) -> str:
+    """Four digits that matter."""
+    return f"{value:.4g}"

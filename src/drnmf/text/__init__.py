@@ -1,0 +1,26 @@
+"""Documents in, topics out: reading, counting words, DR-NMF from an SPA start, and how well classes are found.
+
+>>> texts = ["cat dog cat", "dog cat", "rain sun rain", "sun rain"] * 3
+>>> found = fit_topics(count_words(texts, stop_words=None), 2, max_iter=50)
+>>> sorted(sorted(word for word, _ in found.top_words(k, 2)) for k in range(2))
+[['cat', 'dog'], ['rain', 'sun']]
+"""
+
+from drnmf.text.clusters import Scores, assign, clustering_accuracy, score
+from drnmf.text.counting import Corpus, corpus_from_matrix, count_words
+from drnmf.text.reading import Documents, read_documents
+from drnmf.text.topics import Topics, fit_topics
+
+__all__ = [
+    "Corpus",
+    "Documents",
+    "Scores",
+    "Topics",
+    "assign",
+    "clustering_accuracy",
+    "corpus_from_matrix",
+    "count_words",
+    "fit_topics",
+    "read_documents",
+    "score",
+]

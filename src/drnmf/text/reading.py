@@ -1,0 +1,179 @@
+"""Documents from a folder of .txt, or from a column of .jsonl, .csv, .tsv or .parquet."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+_UNLIMITED = 1 << 30
+
+
+@dataclass(frozen=True)
+class Documents:
+    """Texts with their names, a class for each where one was asked for, and remarks on how they were read."""
+
+    names: tuple[str, ...]
+    texts: tuple[str, ...]
+    labels: tuple[str, ...] | None = None
+    notes: tuple[str, ...] = ()
+
+
+def read_documents(
+    source: str | os.PathLike[str],
+    column: str | None = None,
+    encoding: str = "utf-8",
+    labels: str | None = None,
+) -> Documents:
+    """Read documents; `column` names the text, and `labels` the class, in formats that have columns.
+
+    Bytes that do not fit `encoding` become U+FFFD, and a note counts the documents this happened to. A byte order mark
+    is believed whatever `encoding` says.
+    """
+    path = Path(source)
+    try:
+        codecs.lookup(encoding)
+    except LookupError:
+        raise ValueError(f"encoding={encoding!r} is not known: use utf-8, latin-1, cp1252, ...") from None
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist.")
+    if path.is_dir():
+        if column is not None or labels is not None:
+            raise ValueError(f"{path} is a folder of texts, which has no columns: leave the column names out.")
+        return _read_folder(path, encoding)
+    reader = READERS.get(path.suffix.lower())
+    if reader is None:
+        raise ValueError(f"{path} has a suffix that is not known: give a folder of .txt, or one of {sorted(READERS)}.")
+    if column is None:
+        raise ValueError(f"{path} has columns: name the one that holds the text with --column.")
+    rows, damaged = reader(path, [column] if labels is None else [column, labels], encoding)
+    if not rows:
+        raise ValueError(f"{path} holds no documents.")
+    names = tuple(str(number) for number in range(1, len(rows) + 1))
+    classes = None if labels is None else tuple(row[1] for row in rows)
+    return Documents(names, tuple(row[0] for row in rows), classes, _notes(damaged, encoding))
+
+
+def _notes(damaged: int, encoding: str) -> tuple[str, ...]:
+    if not damaged:
+        return ()
+    return (
+        f"{damaged} documents hold bytes that are not {encoding}: they were replaced by U+FFFD. "
+        "Pass the right encoding (for example latin-1) to read them.",
+    )
+
+
+def _decode(content: bytes, encoding: str) -> tuple[str, bool]:
+    """(text, whether something had to be replaced)."""
+    for mark, name in _BOMS:
+        if content.startswith(mark):
+            encoding = name
+    try:
+        return content.decode(encoding), False
+    except UnicodeDecodeError:
+        return content.decode(encoding, errors="replace"), True
+
+
+def _read_folder(folder: Path, encoding: str) -> Documents:
+    files = sorted(path for path in folder.rglob("*.txt") if path.is_file())
+    if not files:
+        raise ValueError(f"{folder} holds no .txt files.")
+    decoded = [_decode(path.read_bytes(), encoding) for path in files]
+    names = tuple(path.relative_to(folder).as_posix().encode(errors="replace").decode() for path in files)
+    return Documents(names, tuple(t for t, _ in decoded), None, _notes(sum(bad for _, bad in decoded), encoding))
+
+
+Rows = tuple[list[tuple[str, ...]], int]
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def _missing(path: Path, wanted: str, there: list[str]) -> ValueError:
+    listing = ", ".join(repr(name) for name in there[:20]) or "none"
+    return ValueError(f"{path} has no column {wanted!r}: it has {listing}.")
+
+
+def _read_jsonl(path: Path, columns: list[str], encoding: str) -> Rows:
+    rows, damaged = [], 0
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+        text, bad = _decode(line, encoding)
+        if not text.strip():
+            continue
+        try:
+            record = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{path}, line {number}: not JSON ({error}).") from None
+        if not isinstance(record, dict):
+            raise ValueError(f"{path}, line {number}: {type(record).__name__} instead of an object with columns.")
+        for name in columns:
+            if name not in record:
+                raise ValueError(f"line {number} of {_missing(path, name, list(record))}")
+        rows.append(tuple(_cell(record[name]) for name in columns))
+        damaged += bad
+    return rows, damaged
+
+
+def _read_delimited(delimiter: str) -> Callable[[Path, list[str], str], Rows]:
+    def read(path: Path, columns: list[str], encoding: str) -> Rows:
+        text, _ = _decode(path.read_bytes(), encoding)
+        csv.field_size_limit(_UNLIMITED)
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+        rows, damaged = [], 0
+        try:
+            header = [name.strip() for name in next(reader, [])]
+            for name in columns:
+                if name not in header:
+                    raise _missing(path, name, header)
+            places = [header.index(name) for name in columns]
+            for cells in reader:
+                if not cells:
+                    continue
+                if max(places) >= len(cells):
+                    raise ValueError(
+                        f"{path}, line {reader.line_num}: {len(cells)} cells, the header has {len(header)}."
+                    )
+                rows.append(tuple(cells[place] for place in places))
+                damaged += "\ufffd" in rows[-1][0]
+        except csv.Error as error:
+            raise ValueError(f"{path}, line {reader.line_num}: {error}.") from None
+        return rows, damaged
+
+    return read
+
+
+def _read_parquet(path: Path, columns: list[str], encoding: str) -> Rows:
+    try:
+        import pyarrow
+        import pyarrow.parquet as parquet
+    except ImportError as error:
+        raise ImportError(f"Reading .parquet needs pyarrow ({error}): pip install 'drnmf[text]'") from None
+    try:
+        there = parquet.read_schema(path).names
+        for name in columns:
+            if name not in there:
+                raise _missing(path, name, there)
+        table = parquet.read_table(path, columns=columns)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise ValueError(f"{path} cannot be read as parquet: {error}") from None
+    return [
+        tuple(_cell(value) for value in row) for row in zip(*(table[c].to_pylist() for c in columns), strict=True)
+    ], 0
+
+
+READERS: dict[str, Callable[[Path, list[str], str], Rows]] = {
+    ".jsonl": _read_jsonl,
+    ".ndjson": _read_jsonl,
+    ".csv": _read_delimited(","),
+    ".tsv": _read_delimited("\t"),
+    ".parquet": _read_parquet,
+}
+"""Suffix -> how its columns are read."""

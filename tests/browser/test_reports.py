@@ -1,0 +1,229 @@
+"""Reports of every kind in a real Chromium: drawn, silent on the console and the network, right in sound, inert."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from drnmf.cli import app, demo
+
+pytest.importorskip("plotly")
+sf = pytest.importorskip("soundfile")
+
+KINDS = ("demo", "separate", "topics", "fit", "pareto")
+SCREENS = {"desktop": (1200, 800), "phone": (390, 844)}
+THEMES = {
+    "sea": "ship harbour wave captain sail anchor island storm crew voyage",
+    "garden": "rose seed soil spade tomato blossom compost bee apple harvest",
+    "music": "piano violin melody concert rhythm choir tempo chord singer stage",
+}
+
+
+def _run(*words: object) -> None:
+    arguments = [str(word) for word in words]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["drnmf", *arguments])
+        result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+
+
+def _texts(folder: Path) -> Path:
+    rng = np.random.default_rng(0)
+    folder.mkdir()
+    labels = []
+    for theme, words in THEMES.items():
+        for i in range(20):
+            weights = rng.dirichlet(np.full(10, 0.7))
+            own, other = rng.choice(words.split(), 60, p=weights), rng.choice(" ".join(THEMES.values()).split(), 6)
+            (folder / f"{theme}-{i:02d}.txt").write_text(" ".join([*own, *other]))
+            labels.append(theme)
+    (folder.parent / "labels.txt").write_text("\n".join(labels) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def reports(browser, tmp_path_factory) -> dict[str, Path]:
+    """A run of every kind; file names, document names and words try to be markup."""
+    place = tmp_path_factory.mktemp("browser")
+    rng = np.random.default_rng(0)
+    W, H = rng.gamma(0.6, 1.0, (120, 5)), rng.gamma(0.6, 1.0, (5, 90))
+    np.save(place / "X.npy", (W @ H + 0.02) * rng.gamma(4.0, 0.25, (120, 90)))
+    out = {kind: place / kind for kind in KINDS}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(demo, "STARTS", 3)
+        _run("demo", "--out", out["demo"], "--quiet")
+    mixture = place / "<script>document.title='taken'</script>.wav".replace("/", "∕")
+    shutil.copy(out["demo"] / "mixture" / "mixture.wav", mixture)
+    shared = ("--quiet", "--max-iter", 150)
+    _run(
+        "separate",
+        mixture,
+        "--rank",
+        5,
+        "--window",
+        512,
+        "--hop",
+        256,
+        "--group",
+        "3",
+        "--out",
+        out["separate"],
+        *shared,
+    )
+    texts = _texts(place / "texts")
+    (texts / "sea-00.txt").rename(texts / "sea-00<img src=x onerror=document.title='taken'>.txt")
+    _run(
+        "topics", texts, "--rank", 3, "--max-df", 0.9, "--labels", place / "labels.txt", "--out", out["topics"], *shared
+    )
+    _run("fit", place / "X.npy", "--rank", 5, "--betas", "0,1,2", "--out", out["fit"], *shared)
+    _run("pareto", place / "X.npy", "--rank", 5, "--betas", "0,1", "--out", out["pareto"], *shared)
+    return out
+
+
+def wait(page, condition: str, seconds: float = 30.0) -> None:
+    """Until a condition holds. Playwright's own wait evaluates text in the page, which the page's policy forbids."""
+    for _ in range(int(seconds / 0.05)):
+        if page.evaluate(condition):
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(f"never came true: {condition}")
+
+
+class Opened:
+    """A page and everything it said or asked for."""
+
+    def __init__(self, browser, path: Path, screen: str, theme: str) -> None:
+        width, height = SCREENS[screen]
+        self.context = browser.new_context(
+            viewport={"width": width, "height": height}, color_scheme=theme, device_scale_factor=1 if width > 500 else 2
+        )
+        self.page = self.context.new_page()
+        self.console: list[str] = []
+        self.requests: list[str] = []
+        self.page.on("console", lambda message: self.console.append(f"{message.type}: {message.text}"))
+        self.page.on("pageerror", lambda error: self.console.append(f"error: {error}"))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.on("dialog", lambda dialog: self.console.append(f"dialog: {dialog.message}"))
+        self.page.goto(path.as_uri())
+        wait(self.page, "document.documentElement.dataset.ready === 'yes'")
+
+    def __enter__(self) -> Opened:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.context.close()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("screen", list(SCREENS))
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_report_draws_and_keeps_to_itself(browser, reports, screenshots, kind, screen, theme):
+    path = reports[kind] / "report.html"
+    with Opened(browser, path, screen, theme) as opened:
+        page = opened.page
+        assert opened.console == []
+        assert [url for url in opened.requests if not url.startswith(("data:", "blob:"))] == [path.as_uri()]
+        charts = page.evaluate(
+            "[...document.querySelectorAll('.chart')].map(c => [c.id, c.dataset.drawn, c.querySelectorAll("
+            "'.trace, .heatmaplayer image, .bars .point, .scatterlayer path').length, c.clientWidth])"
+        )
+        assert charts
+        assert all(drawn == "yes" and marks > 0 and width > 250 for _, drawn, marks, width in charts), charts
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert background == ("rgb(16, 20, 26)" if theme == "dark" else "rgb(246, 247, 249)")
+        assert page.evaluate("document.title") != "taken"
+        if screenshots is not None:
+            page.screenshot(path=screenshots / f"{kind}-{screen}-{theme}.png", full_page=True)
+
+
+@pytest.mark.parametrize("kind", ["demo", "separate"])
+def test_players_have_the_right_duration_and_play(browser, reports, kind):
+    with Opened(browser, reports[kind] / "report.html", "desktop", "light") as opened:
+        page = opened.page
+        wait(page, "[...document.querySelectorAll('audio')].every(a => a.readyState >= 1)")
+        found = page.evaluate("[...document.querySelectorAll('audio')].map(a => [a.duration, +a.dataset.seconds])")
+        files = sorted(reports[kind].rglob("*.wav"))
+        assert len(found) == len(files)
+        expected = sf.info(files[0]).duration
+        assert all(abs(real - expected) < 0.001 and abs(stated - expected) < 0.001 for real, stated in found)
+        first, second = page.locator("audio").nth(0), page.locator("audio").nth(1)
+        first.evaluate("async a => { a.muted = true; await a.play(); }")
+        wait(page, "document.querySelector('audio').currentTime > 0.05")
+        second.evaluate("async a => { a.muted = true; await a.play(); }")
+        assert first.evaluate("a => a.paused")
+        page.locator(".spark.seek").nth(1).click()
+        assert abs(second.evaluate("a => a.currentTime / a.duration") - 0.5) < 0.2
+        assert opened.console == []
+
+
+def test_long_recordings_as_mp3_have_the_right_duration(browser, reports, monkeypatch, tmp_path):
+    from drnmf.report import sound, write_report
+
+    monkeypatch.setattr(sound, "WAV_BYTES", 1000)
+    path = write_report(reports["separate"], tmp_path / "report.html")
+    with Opened(browser, path, "desktop", "light") as opened:
+        wait(opened.page, "[...document.querySelectorAll('audio')].every(a => a.readyState >= 1)")
+        found = opened.page.evaluate(
+            "[...document.querySelectorAll('audio')].map(a => [a.duration, +a.dataset.seconds])"
+        )
+        assert all(abs(real - stated) < 0.1 for real, stated in found)
+        assert opened.console == []
+
+
+def test_switches(browser, reports):
+    with Opened(browser, reports["fit"] / "report.html", "desktop", "light") as opened:
+        page = opened.page
+        button = page.locator("button[data-scale-of=losses]")
+        kind = "document.getElementById('losses')._fullLayout.yaxis.type"
+        before = page.evaluate(kind)
+        button.click()
+        wait(page, f"{kind} !== '{before}'")
+        button.click()
+        wait(page, f"{kind} === '{before}'")
+        colour = "document.getElementById('losses')._fullData[1].line.color"
+        light = page.evaluate(colour)
+        page.locator("#theme").click()
+        wait(page, f"{colour} !== '{light}'")
+        assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+        page.emulate_media(color_scheme="light")
+        assert opened.console == []
+
+
+def test_hover_shows_values(browser, reports):
+    with Opened(browser, reports["fit"] / "report.html", "desktop", "light") as opened:
+        page = opened.page
+        chart = page.locator("#losses .nsewdrag").first
+        chart.scroll_into_view_if_needed()
+        box = chart.bounding_box()
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2, steps=4)
+        page.wait_for_selector("#losses .hoverlayer .legend, #losses .hoverlayer .hovertext")
+        shown = page.locator("#losses .hoverlayer").evaluate("layer => layer.textContent")
+        assert all(name in shown for name in ("IS", "KL", "Frobenius", "maximum"))
+
+
+def test_hostile_names_are_shown_and_inert(browser, reports):
+    with Opened(browser, reports["separate"] / "report.html", "desktop", "light") as opened:
+        assert "<script>document.title=" in opened.page.locator("h1").inner_text()
+        assert opened.page.evaluate("document.title").startswith("Separation: <script>")
+    with Opened(browser, reports["topics"] / "report.html", "desktop", "light") as opened:
+        assert opened.page.locator("img").count() == 0
+        assert opened.page.evaluate("document.title") == "Topics: texts"
+
+
+def test_an_injected_script_would_not_run(browser, reports, tmp_path):
+    """The policy in the page itself: a script that is not the page's own does nothing."""
+    text = (reports["fit"] / "report.html").read_text(encoding="utf-8")
+    path = tmp_path / "report.html"
+    path.write_text(
+        text.replace(
+            "<main>", "<main><script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">", 1
+        )
+    )
+    with Opened(browser, path, "desktop", "light") as opened:
+        assert opened.page.evaluate("document.title") != "taken"
+        assert any("Content Security Policy" in line for line in opened.console)
