@@ -189,14 +189,15 @@ def peers() -> None:
             X = dense_x(m, n, dtype)
             work = f"beta={beta:g} {dtype.name} {m} x {n} r={r}"
             fits = {"drnmf": ours(X, r, beta), "scikit-learn": theirs(X, r, beta)}
-            many = 22 if beta == 2.0 else 12 if m * n < 4e6 else 6
-            rows.append(compare(work, fits, f">= {least:g}", 2, many))
+            # The few are not too few: BLAS threads of the peer's fit spin for some 20 ms after it.
+            few, many = (10, 40) if m * n < 4e6 or beta == 2.0 else (4, 12)
+            rows.append(compare(work, fits, f">= {least:g}", few, many))
     for name, r, least in DOCUMENTS:
         X = documents(name)
         if X is not None:
             work = f"beta=1 float64 {name} (sparse, {X.nnz} non-zeros) r={r}"
             fits = {"drnmf": ours(X, r, 1.0), "scikit-learn": theirs(X, r, 1.0)}
-            rows.append(compare(work, fits, f">= {least:g}", 2, 7))
+            rows.append(compare(work, fits, f">= {least:g}", 5, 15))
     print_table(rows)
     write_csv("native-peers", rows)
 
