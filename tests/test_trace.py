@@ -30,6 +30,15 @@ def test_algorithm_3(betas, seed):
     np.testing.assert_allclose(model.losses_, losses[-1] * references, rtol=1e-8)
 
 
+def test_mu_alone_asks_for_algorithm_3(problem):
+    X, W, H = problem
+    options = {"betas": (0, 1), "update": "mu", "init": "custom", "tol": 0, "max_iter": 130}
+    plain, paper = (DRNMF(4, **options, **policy).fit(X, W=W, H=H) for policy in ({}, {"policy": "frank-wolfe"}))
+    np.testing.assert_array_equal(plain.trace_.weights, paper.trace_.weights)
+    default = DRNMF(4, **(options | {"update": "auto"})).fit(X, W=W, H=H)
+    assert not np.array_equal(default.trace_.weights, paper.trace_.weights)
+
+
 def test_computed_references_are_the_single_objective_errors(problem):
     X, W, H = problem
     model = DRNMF(4, betas=(0, 1), update="mu", policy="frank-wolfe", init="custom", tol=0, max_iter=40).fit(

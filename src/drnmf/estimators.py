@@ -457,7 +457,8 @@ class DRNMF(_NMF):
     Parameters
     ----------
     betas : Omega, distinct numbers >= 0 or names; or an `Interval`, every beta between two ends
-    policy : how lambda moves: "auto" (`weights.Reactive` after 100 steps of Algorithm 3's), "frank-wolfe"
+    policy : how lambda moves: "auto" (`weights.Reactive` after 100 steps of Algorithm 3's; with update="mu" Algorithm
+        3's throughout), "frank-wolfe"
         (Algorithm 3, step 1/(k+1)), "frank-wolfe-2" (2/(k+2)), "subgradient", "mirror", "reactive", "fixed", "minimax"
         (steps that never raise the maximum), or an object with `init(p)` and `step(weights, scaled_losses, state)`
     inner_iter : updates of (W, H) per move of lambda; with "subgradient" and many it is Algorithm 2

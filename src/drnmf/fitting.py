@@ -72,7 +72,12 @@ class Method:
 
     @classmethod
     def of(cls, update: str | Rule, policy: str | Policy) -> Method:
-        """From names or objects; "minimax" brings its own rule, and `update` is then that of the references."""
+        """From names or objects; "minimax" brings its own rule, and `update` is then that of the references.
+
+        policy="auto" beside update="mu" is Frank-Wolfe, the pair of Algorithm 3.
+        """
+        if policy == "auto" and update == "mu":
+            policy = "frank-wolfe"
         rule, chosen = as_rule(update), as_policy(policy)
         tol = REFERENCE_TOLERANCE if update == "auto" else 0.0
         return cls(Minimax() if isinstance(chosen, ByRule) else rule, chosen, rule, tol)
