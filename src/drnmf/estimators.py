@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -31,7 +30,7 @@ from drnmf.simplex import check_weights, vertex
 from drnmf.solver import Callback, Control
 from drnmf.threads import single_blas
 from drnmf.updates import Rule
-from drnmf.validation import check_choice, check_integer, check_matrix, check_number, check_zeros
+from drnmf.validation import check_choice, check_integer, check_matrix, check_number, check_zeros, warn_dense_tiles
 from drnmf.weights import Fixed, Policy
 
 
@@ -102,7 +101,7 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         X = check_matrix(self, X, reset=True)
         data = wrap(X)
         notes = check_zeros(X, data, betas, self.zeros)
-        _warn_dense_tiles(X, betas)
+        warn_dense_tiles(X, betas)
         runs = n_init * (1 if references is not None else 1 + len(betas))
         with single_blas(), self._progress() as bar:
             rng = check_random_state(self.random_state)
@@ -181,7 +180,7 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         check_choice("zeros", self.zeros, ("raise", "floor"))
         data = wrap(X, mean=self.mean_)
         check_zeros(X, data, betas, self.zeros)
-        _warn_dense_tiles(X, betas)
+        warn_dense_tiles(X, betas)
         H = self.components_.astype(data.dtype, copy=False)
         objective = Objective(betas, self.references_, self.mean_)
         control = self._control()
@@ -281,16 +280,6 @@ def load(path: str | os.PathLike[str]) -> Any:
     except (KeyError, TypeError) as error:
         raise ValueError(f"{path} is not a complete drnmf model file ({error}).") from None
     return estimator
-
-
-def _warn_dense_tiles(X: Any, betas: tuple[float, ...]) -> None:
-    if sp.issparse(X) and not set(betas) <= {1.0, 2.0}:
-        warnings.warn(
-            f"Only beta = 1 and 2 can use the sparsity of X; betas={betas} take dense tiles, with time growing as "
-            f"{X.shape[0]} x {X.shape[1]} x n_components an iteration.",
-            UserWarning,
-            stacklevel=3,
-        )
 
 
 def _complete(result: Result, data: Data, betas: tuple[float, ...]) -> Result:

@@ -18,7 +18,6 @@ from drnmf import fitting
 from drnmf.data.base import Data, wrap
 from drnmf.divergence import as_betas, label
 from drnmf.encode import losses_of
-from drnmf.estimators import _warn_dense_tiles
 from drnmf.initialize import start
 from drnmf.numerics import Array, Vector
 from drnmf.objective import Objective
@@ -28,7 +27,7 @@ from drnmf.simplex import check_weights, vertex
 from drnmf.solver import Callback, Control, solve
 from drnmf.threads import single_blas
 from drnmf.updates import Rule
-from drnmf.validation import as_matrix, check_choice, check_integer, check_number, check_zeros
+from drnmf.validation import as_matrix, check_choice, check_integer, check_number, check_zeros, warn_dense_tiles
 from drnmf.weights import Fixed, Policy
 
 
@@ -245,7 +244,7 @@ def pareto_front(
     X = as_matrix(X, "pareto_front")
     data = wrap(X)
     notes = check_zeros(X, data, omega, zeros)
-    _warn_dense_tiles(X, omega)
+    warn_dense_tiles(X, omega)
     with single_blas(), _progress(verbose) as bar:
         begin = start(data, rank, init, check_random_state(random_state), W, H)
         budget = fitting.Budget(control, 0, bar.hook if bar is not None else lambda stage: None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import warnings
 from typing import Any
 
 import numpy as np
@@ -125,3 +126,14 @@ def check_zeros(X: Any, data: Data, betas: tuple[float, ...], zeros: str) -> tup
             "of a zero is infinite. Pass zeros='floor' to replace them by 2.2e-16 mean(X), or leave 0 out of betas."
         )
     return (f"{data.zeros} zero entries of X count as 2.2e-16 mean(X), because beta=0 is in betas.",)
+
+
+def warn_dense_tiles(X: Any, betas: tuple[float, ...]) -> None:
+    """Say what betas other than 1 and 2 cost on sparse data."""
+    if sp.issparse(X) and not set(betas) <= {1.0, 2.0}:
+        warnings.warn(
+            f"Only beta = 1 and 2 can use the sparsity of X; betas={betas} take dense tiles, with time growing as "
+            f"{X.shape[0]} x {X.shape[1]} x n_components an iteration.",
+            UserWarning,
+            stacklevel=3,
+        )
