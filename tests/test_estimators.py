@@ -65,6 +65,8 @@ def test_beta_nmf_has_no_reference(problem):
     assert model.betas_.tolist() == [0.0]
     assert model.references_.tolist() == [1.0]
     assert model.scaled_losses_.tolist() == model.losses_.tolist()
+    scaled = quick(BetaNMF, beta="itakura-saito", references=[2.0]).fit(problem[0])
+    np.testing.assert_allclose(scaled.scaled_losses_, model.losses_ / 2)
 
 
 @pytest.mark.parametrize("cls", ALL)

@@ -306,6 +306,7 @@ class BetaNMF(_NMF):
     update : "auto" (extrapolated after 15 plain steps), "mu" (Algorithm 1 of the paper), "extrapolated", "monotone";
         "mu" returns the last iterate, the others the best point met
     init : "random", "spa", "nndsvdar", or "custom" (W and H given to `fit`)
+    references : what the loss is divided by in `scaled_losses_`, one number; None leaves it as it is
     max_iter, tol : tol=0 runs exactly max_iter iterations; else the fit stops when the loss has not
         fallen by more than tol (relative) over ten iterations
     zeros : "raise" or "floor", what to do with zeros of X when beta = 0
@@ -339,6 +340,7 @@ class BetaNMF(_NMF):
         beta: float | str = 1.0,
         update: str | Rule = "auto",
         init: str = "random",
+        references: ArrayLike | None = None,
         max_iter: int = 1000,
         tol: float = 1e-6,
         zeros: str = "raise",
@@ -353,6 +355,7 @@ class BetaNMF(_NMF):
         self.beta = beta
         self.update = update
         self.init = init
+        self.references = references
         self.max_iter = max_iter
         self.tol = tol
         self.zeros = zeros
@@ -370,7 +373,8 @@ class BetaNMF(_NMF):
         return Fixed()
 
     def _references(self, p: int) -> Vector | None:
-        return np.ones(1)
+        given = super()._references(p)
+        return np.ones(1) if given is None else given
 
 
 class MultiObjectiveNMF(_NMF):
