@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from drnmf.data.base import Sweep
+from drnmf.data.columns import SparseColumns
 from drnmf.divergence import beta_divergence_terms
 from drnmf.numerics import IDENTITY_LIMIT, Array, Vector, model_floor, power_ceiling, zero_floor
 
@@ -108,58 +109,11 @@ class ReferenceDense:
 
 
 @dataclass(frozen=True)
-class ReferenceSparse:
+class ReferenceSparse(SparseColumns):
     """Sparse X as CSC and its transpose as CSC, both built once; Omega within {1, 2} never densifies."""
-
-    by_column: Any  # X, CSC
-    by_row: Any  # X transposed, CSC
-    mean: float
-
-    @classmethod
-    def of(cls, X: Any, mean: float | None = None) -> ReferenceSparse:
-        # A copy of indices and values in canonical form: the caller's matrix may hold unsorted or repeated
-        # entries and stored zeros, and is not ours to change.
-        rows = sp.csr_array(X, copy=True)
-        rows.sum_duplicates()
-        rows.eliminate_zeros()
-        own = float(rows.data.sum(dtype=np.float64)) / (rows.shape[0] * rows.shape[1]) if mean is None else mean
-        return cls(sp.csc_array(rows), sp.csc_array(rows.T), own)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.by_column.shape[0], self.by_column.shape[1]
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.by_column.dtype
-
-    @property
-    def zeros(self) -> int:
-        return self.shape[0] * self.shape[1] - int(self.by_column.nnz)
-
-    @cached_property
-    def T(self) -> ReferenceSparse:
-        return ReferenceSparse(self.by_row, self.by_column, self.mean)
-
-    @cached_property
-    def _squared_norm(self) -> float:
-        return float(np.square(self.by_column.data, dtype=np.float64).sum())
 
     def tile(self, J: slice) -> Array:
         return self.by_column[:, J].toarray()
-
-    def column(self, j: int) -> Vector:
-        return np.asarray(self.by_column[:, [j]].toarray()[:, 0], dtype=np.float64)
-
-    def dot(self, B: Array) -> Array:
-        return self.by_row.T @ B
-
-    def squared_norms(self) -> Vector:
-        squares = sp.csc_array(
-            (np.square(self.by_column.data, dtype=np.float64), self.by_column.indices, self.by_column.indptr),
-            self.shape,
-        )
-        return np.asarray(squares.sum(axis=0), dtype=np.float64).ravel()
 
     def sweep(self, W: Array, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool = True) -> Sweep:
         if not set(betas) <= {1.0, 2.0}:
@@ -216,8 +170,8 @@ class ReferenceSparse:
         """1/2 (||X||^2 - 2 <H, N> + <W'W, HH'>), or by entries where that has lost its digits."""
         H64 = H.astype(np.float64)
         model = float(np.sum(gram * (H64 @ H64.T)))
-        loss = 0.5 * (self._squared_norm - 2.0 * float(np.sum(H64 * N)) + model)
-        if loss > IDENTITY_LIMIT * self._squared_norm:
+        loss = 0.5 * (self.squared_norm - 2.0 * float(np.sum(H64 * N)) + model)
+        if loss > IDENTITY_LIMIT * self.squared_norm:
             return loss
         x, v = self.by_column.data.astype(np.float64), V.astype(np.float64)
         off_support = max(model - float(v @ v), 0.0)
