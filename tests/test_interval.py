@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import drnmf
 from drnmf import DRNMF, Interval
 from drnmf.data import wrap
+from drnmf.data.base import losses_of
 from drnmf.divergence import beta_divergence
-from drnmf.interval import losses_along
 
 
 @given(st.integers(0, 1000), st.floats(0, 3), st.floats(0.01, 2), st.floats(0, 1))
@@ -35,7 +35,7 @@ def test_no_beta_of_the_interval_exceeds_the_bound(interval, rng):
     assert any(f"{coverage.bound:.6f}" in note for note in model.notes_)
     # on a grid of 41 with e(beta) as stored there
     grid = np.linspace(interval.low, interval.high, 41)
-    losses = losses_along(wrap(X), W, model.components_, grid)
+    losses = losses_of(wrap(X), W, model.components_, grid)
     references = np.exp(np.interp(grid, coverage.betas, np.log(coverage.references)))
     on_grid = np.isin(np.round(grid, 12), np.round(coverage.betas, 12))
     assert on_grid.all()

@@ -48,7 +48,7 @@ def block_residual(F: Array, N: Array, P: Array) -> tuple[float, float]:
 def certify(data: Data, W: Array, H: Array, objective: Objective, weights: Vector, losses: Vector) -> Certificate:
     """Gap and stationarity at (W, H); two sweeps, one for each block."""
     p, scaled = len(objective.betas), objective.scaled(losses)
-    A, B = np.ascontiguousarray(W.T), np.ascontiguousarray(H)
+    A, B = data.T.put(W.T), data.put(H)
     sides = (
         (B, data.sweep(A.T, B, objective.betas, identity(p), losses=False)),
         (A, data.T.sweep(B.T, A, objective.betas, identity(p), losses=False)),

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from drnmf.data.base import wrap
+from drnmf.data.base import losses_of, wrap
 from drnmf.divergence import as_betas, label
-from drnmf.encode import losses_of
 from drnmf.estimators import DRNMF, BetaNMF
 from drnmf.numerics import REFERENCE_FLOOR, Array, Vector
 from drnmf.references import constant_model_losses

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from drnmf.data.base import Data, identity, no_parts
+from drnmf.data.base import Data, identity
 from drnmf.numerics import ENCODE_TOLERANCE, EPS, Array, Vector
 from drnmf.objective import Objective
 from drnmf.updates import Monotone, Parts
@@ -38,9 +38,3 @@ def encode(data: Data, H: Array, objective: Objective, weights: Vector, max_iter
         if not active.any():
             break
     return A.T
-
-
-def losses_of(data: Data, W: Array, H: Array, betas: tuple[float, ...]) -> Vector:
-    """D_beta(X, WH) for every beta."""
-    A = np.ascontiguousarray(W.T)
-    return data.sweep(A.T, np.ascontiguousarray(H), betas, no_parts(len(betas))).losses

@@ -17,9 +17,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from drnmf import archive, fitting
-from drnmf.data.base import Data, wrap
+from drnmf.data.base import Data, losses_of, wrap
 from drnmf.divergence import as_beta, as_betas, label
-from drnmf.encode import encode, losses_of
+from drnmf.encode import encode
 from drnmf.initialize import start
 from drnmf.interval import Coverage, Interval, as_interval
 from drnmf.numerics import Array, Vector

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from drnmf.certificates import certify
-from drnmf.data.base import Data
+from drnmf.data.base import Data, losses_of
 from drnmf.divergence import label
-from drnmf.encode import encode, losses_of
-from drnmf.interval import Coverage, Interval, coverage, losses_along
+from drnmf.encode import encode
+from drnmf.interval import Coverage, Interval, coverage
 from drnmf.minimax import Minimax
 from drnmf.numerics import REFERENCE_FLOOR, REFERENCE_TOLERANCE, SETTLE_TOLERANCE, Array, Vector
 from drnmf.objective import Objective
@@ -158,7 +158,7 @@ def fit_interval(
     rounds: list[tuple[tuple[float, ...], Result]] = []
     while True:
         betas = (*knots, *grid)
-        table = np.array([losses_along(data, run.W, run.H, betas) for run in solutions])
+        table = np.array([losses_of(data, run.W, run.H, betas) for run in solutions])
         floors = REFERENCE_FLOOR * constant_model_losses(data, betas)
         smallest = np.maximum(table.min(axis=0), np.maximum(floors, np.finfo(np.float64).tiny))
         references, along = smallest[: len(knots)], smallest[len(knots) :]
@@ -167,7 +167,7 @@ def fit_interval(
         best = min(runs, key=lambda run: float(run.scaled_losses.max()))
         rounds.append((tuple(knots), best))
         seen = coverage(
-            interval, losses_along(data, best.W, best.H, grid), along, np.array(knots), references, best.losses
+            interval, losses_of(data, best.W, best.H, grid), along, np.array(knots), references, best.losses
         )
         excess = float(seen.scaled_losses.max()) > float(best.scaled_losses.max()) * (1.0 + interval.tol)
         if not excess or len(knots) >= interval.max_knots or min(abs(seen.worst - k) for k in knots) == 0:

@@ -12,13 +12,11 @@ knots, finds the worst beta of the interval, makes it a knot if it exceeds the k
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from drnmf.data.base import Data, no_parts
-from drnmf.numerics import Array, Vector
+from drnmf.numerics import Vector
 
 
 @dataclass(frozen=True)
@@ -102,12 +100,6 @@ class Coverage:
     def worst(self) -> float:
         """The beta of the grid with the largest scaled loss."""
         return float(self.betas[int(np.argmax(self.scaled_losses))])
-
-
-def losses_along(data: Data, W: Array, H: Array, betas: Sequence[float]) -> Vector:
-    """D_beta(X, WH) for many beta in one sweep."""
-    A = np.ascontiguousarray(W.T)
-    return data.sweep(A.T, np.ascontiguousarray(H), tuple(betas), no_parts(len(betas))).losses
 
 
 def bound_factors(betas: Vector, references: Vector, knots: Vector, knot_references: Vector) -> Vector:

@@ -15,9 +15,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from drnmf import fitting
-from drnmf.data.base import Data, wrap
+from drnmf.data.base import Data, losses_of, wrap
 from drnmf.divergence import as_betas, label
-from drnmf.encode import losses_of
 from drnmf.initialize import start
 from drnmf.numerics import Array, Vector
 from drnmf.objective import Objective

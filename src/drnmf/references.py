@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from drnmf.data.base import Data, no_parts
+from drnmf.data.base import Data, losses_of
 from drnmf.divergence import label
 from drnmf.numerics import REFERENCE_FLOOR, Array, Vector, as_vector, positive_scale
 from drnmf.objective import Objective
@@ -33,8 +33,7 @@ def constant_model_losses(data: Data, betas: tuple[float, ...]) -> Vector:
     """D_beta(X, mean(X)): what the simplest model costs, the yardstick of the floor under e_beta."""
     m, n = data.shape
     root = np.sqrt(positive_scale(data.mean))
-    A, B = np.full((1, m), root, dtype=data.dtype), np.full((1, n), root, dtype=data.dtype)
-    return data.sweep(A.T, B, betas, no_parts(len(betas))).losses
+    return losses_of(data, np.full((m, 1), root, dtype=data.dtype), np.full((1, n), root, dtype=data.dtype), betas)
 
 
 def single_objective(data: Data, start: Start, beta: float, rule: Rule, control: Control) -> Result:

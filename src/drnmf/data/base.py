@@ -11,11 +11,14 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from drnmf.numerics import Array, Vector
+
+if TYPE_CHECKING:
+    from drnmf.updates import Rule
 
 logger = logging.getLogger("drnmf")
 
@@ -77,6 +80,27 @@ class Data(Protocol):
         """
         ...
 
+    @property
+    def deferred(self) -> bool:
+        """Sweeps return before they are done (a GPU, a cluster): nobody looks at a number before `read`."""
+        ...
+
+    def read(self, *sweeps: Sweep) -> tuple[Sweep, ...]:
+        """The sweeps (of this side or of T) with losses as NumPy vectors: one wait for all of them."""
+        ...
+
+    def put(self, F: Array) -> Array:
+        """A factor (r, n), in NumPy or already in this Data's own kind, as `sweep` and the rules want it."""
+        ...
+
+    def get(self, F: Array) -> Array:
+        """A factor (r, n) of this Data's own kind as a NumPy array."""
+        ...
+
+    def lift(self, rule: Rule) -> Rule:
+        """The rule as a factor (r, n) of this Data's own kind needs it."""
+        ...
+
     def column(self, j: int) -> Vector:
         """Column j of X, dense float64 (for initialisation)."""
         ...
@@ -90,6 +114,24 @@ class Data(Protocol):
         ...
 
 
+class OnHost:
+    """What every Data does whose factors are NumPy arrays and whose sweeps are done when they return."""
+
+    deferred = False
+
+    def read(self, *sweeps: Sweep) -> tuple[Sweep, ...]:
+        return sweeps
+
+    def put(self, F: Array) -> Array:
+        return np.ascontiguousarray(F)
+
+    def get(self, F: Array) -> Array:
+        return F
+
+    def lift(self, rule: Rule) -> Rule:
+        return rule
+
+
 def identity(p: int) -> Vector:
     """The mix that keeps every part on its own."""
     return np.eye(p)
@@ -98,6 +140,12 @@ def identity(p: int) -> Vector:
 def no_parts(p: int) -> Vector:
     """The mix that asks for losses alone."""
     return np.empty((0, p))
+
+
+def losses_of(data: Data, W: Array, H: Array, betas: tuple[float, ...]) -> Vector:
+    """D_beta(X, WH) for every beta."""
+    A, B = data.T.put(W.T), data.put(H)
+    return data.read(data.sweep(A.T, B, betas, no_parts(len(betas))))[0].losses
 
 
 def _reference(X: Any, mean: float | None) -> Data:

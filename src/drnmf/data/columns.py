@@ -9,11 +9,12 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 
+from drnmf.data.base import OnHost
 from drnmf.numerics import Array, Vector
 
 
 @dataclass(frozen=True)
-class SparseColumns:
+class SparseColumns(OnHost):
     """X as CSC and its transpose as CSC, both built once; T swaps them."""
 
     by_column: Any  # X, CSC

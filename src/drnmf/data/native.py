@@ -10,7 +10,7 @@ import numpy as np
 
 from drnmf import _core
 from drnmf.data import pool
-from drnmf.data.base import Sweep
+from drnmf.data.base import OnHost, Sweep
 from drnmf.data.columns import SparseColumns
 from drnmf.numerics import IDENTITY_LIMIT, Array, Vector, model_floor, power_ceiling, zero_floor
 
@@ -62,7 +62,7 @@ def _sweep(data: Any, W: Array, H: Array, betas: tuple[float, ...], mix: Vector,
 
 
 @dataclass(frozen=True)
-class NativeDense:
+class NativeDense(OnHost):
     """Dense X in any order, never copied; T is a view."""
 
     X: Array

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from drnmf.data.base import Sweep
+from drnmf.data.base import OnHost, Sweep
 from drnmf.data.columns import SparseColumns
 from drnmf.divergence import beta_divergence_terms
 from drnmf.numerics import IDENTITY_LIMIT, Array, Vector, model_floor, power_ceiling, zero_floor
@@ -68,7 +68,7 @@ def _sweep_tiles(data: Any, W: Array, H: Array, betas: tuple[float, ...], mix: V
 
 
 @dataclass(frozen=True)
-class ReferenceDense:
+class ReferenceDense(OnHost):
     """Dense X in either order; T is a view."""
 
     X: Array

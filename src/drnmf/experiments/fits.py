@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from drnmf.data.base import wrap
-from drnmf.encode import losses_of
+from drnmf.data.base import losses_of, wrap
 from drnmf.estimators import DRNMF, BetaNMF, MultiObjectiveNMF
 from drnmf.experiments.store import Saved, Watch
 from drnmf.numerics import Array, Vector
