@@ -57,6 +57,7 @@ class Minimax:
     separate: bool = True
     best: bool = True
     chooses: bool = True
+    curved: bool = False
 
     def certain(self, betas: tuple[float, ...]) -> bool:
         return False

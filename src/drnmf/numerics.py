@@ -37,6 +37,12 @@ ACTIVE_TOLERANCE = 1e-3
 RULE_DELAY = 15
 """Plain steps that the default rule takes before it extrapolates."""
 
+NEWTON_DELAY = 30
+"""Extrapolated steps that the default rule takes before its Newton steps."""
+
+NEWTON_PASSES = 4
+"""Passes of coordinate descent over the quadratic model of a Newton step."""
+
 POLICY_DELAY = 100
 """Frank-Wolfe steps that the default policy takes before it reacts."""
 

@@ -26,6 +26,7 @@ class Point:
     sweep: Sweep
     states: tuple[Any, Any]  # of the rule, for (H, W)
     sweeps: int
+    weights: Vector  # lambda when the sweep was made
 
 
 @dataclass(frozen=True)
@@ -80,14 +81,15 @@ class _Half:
 
     def sweep(self, F: Array, G: Array, losses: bool = True) -> Sweep:
         betas, mix = self.task.objective.betas, self.task.mix(self.coefficients, self.early)
-        return self.data.sweep(F.T, G, betas, mix, losses=losses)
+        curvature = self.coefficients if self.rule.curved else None
+        return self.data.sweep(F.T, G, betas, mix, losses=losses, curvature=curvature)
 
     def attempt(self, F: Array, G: Array, before: Sweep, state: Any) -> _Tried:
         """Step from the parts of F in `before`, which stands at (F, G), and sweep for G at the new point."""
         objective, chooses = self.task.objective, self.rule.chooses
         parts = Parts(
             before.N, before.P, self.coefficients, objective.betas, factor_floor(self.data.mean, F.shape[0]),
-            objective.scaled(before.losses) if chooses else None, objective.references,
+            objective.scaled(before.losses) if chooses else None, objective.references, before.Q,
         )  # fmt: skip
         moved, after_state = self.rule.step(F, parts, state)
         return _Tried(moved, self.sweep(moved, G, self.look or not self.certain), after_state, 1)
@@ -141,4 +143,4 @@ def iterate(task: Task, data: Data, point: Point, weights: Vector, early: bool) 
         second = replace(second, sweep=data.read(second.sweep)[0])
     last = half_W.settle(point.A, accepted.F, accepted.sweep, state_W, second)
     spent = accepted.count + last.count + wasted
-    return Point(last.F, accepted.F, last.sweep, (accepted.state, last.state), point.sweeps + spent)
+    return Point(last.F, accepted.F, last.sweep, (accepted.state, last.state), point.sweeps + spent, weights)

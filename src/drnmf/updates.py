@@ -7,9 +7,10 @@ Only the update of H is written: the solver hands W over as its transpose. A rul
     retry(F, tried, attempt, state) -> F, state     after a step that raised the objective
     restart(state) -> state                         after an iteration that raised what is minimised
 
-and four facts about itself: `separate` (it wants every N_beta and P_beta on its own, not their weighted sum),
+and five facts about itself: `separate` (it wants every N_beta and P_beta on its own, not their weighted sum),
 `certain(betas)` (its steps cannot raise the objective, so nobody needs to look), `best` (the run returns the best
-point met, not the last) and `chooses` (it finds lambda together with its step, in its state; the maximum is watched).
+point met, not the last), `chooses` (it finds lambda together with its step, in its state; the maximum is watched) and
+`curved` (it wants the curvature of the columns beside the parts).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class Parts:
     betas : Omega
     floor : smallest entry the new block may have
     scaled_losses, references : (p,) Dbar_beta at the point and e_beta, for rules that choose lambda themselves
+    Q : (r (r + 1) / 2, n) curvature of every column under the lambda of the sweep, for rules that ask for it
     """
 
     N: Array
@@ -41,6 +43,7 @@ class Parts:
     floor: float
     scaled_losses: Vector | None = None
     references: Vector | None = None
+    Q: Array | None = None
 
     def weighted(self) -> tuple[Array, Array]:
         """sum_b c_b N_b and sum_b c_b P_b."""
@@ -68,6 +71,9 @@ class Rule(Protocol):
 
     @property
     def chooses(self) -> bool: ...
+
+    @property
+    def curved(self) -> bool: ...
 
     def certain(self, betas: tuple[float, ...]) -> bool: ...
 
@@ -97,6 +103,7 @@ class Multiplicative:
     separate: bool = False
     best: bool = False
     chooses: bool = False
+    curved: bool = False
 
     def certain(self, betas: tuple[float, ...]) -> bool:
         return len(betas) == 1 and 1.0 <= betas[0] <= 2.0
@@ -129,6 +136,7 @@ class Monotone:
     separate: bool = True
     best: bool = True
     chooses: bool = False
+    curved: bool = False
 
     def certain(self, betas: tuple[float, ...]) -> bool:
         return True
@@ -175,6 +183,7 @@ class Extrapolated:
     separate: bool = False
     best: bool = True
     chooses: bool = False
+    curved: bool = False
 
     def certain(self, betas: tuple[float, ...]) -> bool:
         return False
