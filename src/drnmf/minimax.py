@@ -57,9 +57,11 @@ class Minimax:
     separate: bool = True
     best: bool = True
     chooses: bool = True
-    curved: bool = False
 
     def certain(self, betas: tuple[float, ...]) -> bool:
+        return False
+
+    def curves(self, step: int, rank: int) -> bool:
         return False
 
     def init(self, F: Array) -> Vector | None:

@@ -71,15 +71,16 @@ class Newton:
     Which local minimum a run ends in is decided early: until then it follows the multiplicative steps.
 
     delay : extrapolated steps taken first, of which RULE_DELAY plain
+    largest_rank : above it all steps are extrapolated; the curvature costs r (r + 1) / 2 products a sweep
     passes : of coordinate descent over the model
     """
 
     delay: int = NEWTON_DELAY
+    largest_rank: int | None = None
     passes: int = NEWTON_PASSES
     separate: bool = False
     best: bool = True
     chooses: bool = False
-    curved: bool = True
 
     @property
     def first(self) -> Extrapolated:
@@ -88,14 +89,16 @@ class Newton:
     def certain(self, betas: tuple[float, ...]) -> bool:
         return False
 
+    def curves(self, step: int, rank: int) -> bool:
+        return step >= self.delay and (self.largest_rank is None or rank <= self.largest_rank)
+
     def init(self, F: Array) -> Momentum:
         return self.first.init(F)
 
     def step(self, F: Array, parts: Parts, state: Momentum) -> tuple[Array, Momentum]:
-        if state.steps < self.delay:
+        if parts.Q is None or state.steps < self.delay:
             return self.first.step(F, parts, state)
         N, P = parts.weighted()
-        assert parts.Q is not None
         stepped = quadratic_step(F, N, P, parts.Q, parts.floor, self.passes)
         return stepped, Momentum(stepped, 1.0, state.steps + 1)
 

@@ -40,6 +40,9 @@ RULE_DELAY = 15
 NEWTON_DELAY = 30
 """Extrapolated steps that the default rule takes before its Newton steps."""
 
+NEWTON_RANK = 24
+"""Largest rank at which the default rule takes Newton steps: above, the curvature costs more than it saves."""
+
 NEWTON_PASSES = 4
 """Passes of coordinate descent over the quadratic model of a Newton step."""
 
@@ -52,7 +55,7 @@ RESTART_RISE = 1e-3
 WEIGHT_FLOOR = 1e-6
 """Smallest weight of a policy that multiplies weights: from zero they could never come back."""
 
-SETTLE_TOLERANCE = 1e-6
+SETTLE_TOLERANCE = 1e-5
 """Share of the constant model's loss by which two W count as fitting alike where r > n leaves W free."""
 
 ENCODE_TOLERANCE = 1e-6

@@ -10,7 +10,7 @@ Only the update of H is written: the solver hands W over as its transpose. A rul
 and five facts about itself: `separate` (it wants every N_beta and P_beta on its own, not their weighted sum),
 `certain(betas)` (its steps cannot raise the objective, so nobody needs to look), `best` (the run returns the best
 point met, not the last), `chooses` (it finds lambda together with its step, in its state; the maximum is watched) and
-`curved` (it wants the curvature of the columns beside the parts).
+`curves(step, rank)` (step number `step`, from 0, wants the curvature of the columns beside the parts).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from drnmf.numerics import RULE_DELAY, Array, Vector, namespace
+from drnmf.numerics import Array, Vector, namespace
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,7 @@ class Rule(Protocol):
     @property
     def chooses(self) -> bool: ...
 
-    @property
-    def curved(self) -> bool: ...
+    def curves(self, step: int, rank: int) -> bool: ...
 
     def certain(self, betas: tuple[float, ...]) -> bool: ...
 
@@ -103,10 +102,12 @@ class Multiplicative:
     separate: bool = False
     best: bool = False
     chooses: bool = False
-    curved: bool = False
 
     def certain(self, betas: tuple[float, ...]) -> bool:
         return len(betas) == 1 and 1.0 <= betas[0] <= 2.0
+
+    def curves(self, step: int, rank: int) -> bool:
+        return False
 
     def init(self, F: Array) -> None:
         return None
@@ -136,10 +137,12 @@ class Monotone:
     separate: bool = True
     best: bool = True
     chooses: bool = False
-    curved: bool = False
 
     def certain(self, betas: tuple[float, ...]) -> bool:
         return True
+
+    def curves(self, step: int, rank: int) -> bool:
+        return False
 
     def init(self, F: Array) -> None:
         return None
@@ -183,9 +186,11 @@ class Extrapolated:
     separate: bool = False
     best: bool = True
     chooses: bool = False
-    curved: bool = False
 
     def certain(self, betas: tuple[float, ...]) -> bool:
+        return False
+
+    def curves(self, step: int, rank: int) -> bool:
         return False
 
     def init(self, F: Array) -> Momentum:
@@ -277,21 +282,3 @@ def _newton_root(betas: tuple[float, ...], N: dict[float, Array], P: dict[float,
             break
         s = following
     return xp.exp(s)
-
-
-RULES: dict[str, Rule] = {
-    "auto": Extrapolated(geometric=True, delay=RULE_DELAY),
-    "mu": Multiplicative(),
-    "extrapolated": Extrapolated(),
-    "monotone": Monotone(),
-}
-"""Names that estimators and the command line take."""
-
-
-def as_rule(update: str | Rule) -> Rule:
-    """The rule behind a name, or the object itself."""
-    if not isinstance(update, str):
-        return update
-    if update not in RULES:
-        raise ValueError(f"update={update!r} is not known: use one of {sorted(RULES)}.")
-    return RULES[update]
