@@ -6,9 +6,10 @@ import hashlib
 import json
 import os
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -20,27 +21,34 @@ FORMAT = "drnmf-model-1"
 def write_archive(
     path: str | os.PathLike[str], arrays: Mapping[str, Any], meta: Mapping[str, Any], form: str = FORMAT
 ) -> str:
-    """Write to a temporary name beside `path`, flush to disk, then rename over it. Returns the checksum."""
-    target = Path(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    """Write all or nothing (see `replacing`). Returns the checksum."""
     held = {name: np.asarray(array) for name, array in arrays.items()}
     content = {"format": form, **meta}
     checksum = _checksum(held, content)
     text = json.dumps(content | {_SUM: checksum}, sort_keys=True)
     stored: dict[str, Any] = {_META: np.frombuffer(text.encode(), dtype=np.uint8), **held}
+    with replacing(path) as stream:
+        np.savez(stream, **stored)
+    return checksum
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A file under a temporary name beside `path`; when the block ends well it is flushed to disk and renamed."""
+    target = Path(path)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         with open(temporary, "wb") as stream:
-            np.savez(stream, **stored)
+            yield stream
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
-    sync_folder(target.parent)
-    return checksum
+    _sync_folder(target.parent)
 
 
-def sync_folder(folder: Path) -> None:
+def _sync_folder(folder: Path) -> None:
     """Make the names in a folder durable too: after a power cut a rename without this may be undone."""
     if os.name != "posix":  # elsewhere a folder cannot be opened, and renames are durable by themselves
         return

@@ -17,7 +17,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -29,7 +29,9 @@ from drnmf.locking import held
 from drnmf.plain import carry, pack, unpack
 from drnmf.records import (
     Record,
+    describe,
     differences,
+    digest_of,
     fingerprint,
     on_host,
     result_of,
@@ -218,6 +220,15 @@ class Checkpoint:
         if not isinstance(record, dict):
             raise ValueError(f"{path} holds no record.")
         return record, meta["sha256"]
+
+
+def keeper_of(
+    folder: str | os.PathLike[str] | None, every: float, data: Data, parameters: Mapping[str, Any], W: Any, H: Any
+) -> AbstractContextManager[Checkpoint | None]:
+    """What keeps a fit with these parameters and this given start, if a folder is named; else nothing."""
+    if folder is None:
+        return nullcontext()
+    return Checkpoint(folder, every, data, describe(parameters) | {"W": digest_of(W), "H": digest_of(H)})
 
 
 _IN_USE = "{} is in use by another process: wait until it has ended, or name another folder."

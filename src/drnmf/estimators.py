@@ -16,8 +16,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from drnmf import archive, fitting, records
-from drnmf.checkpoint import Checkpoint
+from drnmf import archive, fitting
+from drnmf.checkpoint import Checkpoint, keeper_of
 from drnmf.data.base import Data, losses_of, wrap
 from drnmf.divergence import as_beta, as_betas, label
 from drnmf.encode import encode
@@ -154,11 +154,8 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         self, data: Data, every: float, W: ArrayLike | None, H: ArrayLike | None
     ) -> AbstractContextManager[Checkpoint | None]:
         """What keeps the fit in the folder `checkpoint`, if there is one."""
-        if self.checkpoint is None:
-            return nullcontext()
-        given = {"W": records.digest_of(W), "H": records.digest_of(H)}
-        parameters = {"estimator": type(self).__name__, **records.describe(self.get_params(deep=False)), **given}
-        return Checkpoint(self.checkpoint, every, data, parameters)
+        parameters = {"estimator": type(self).__name__, **self.get_params(deep=False)}
+        return keeper_of(self.checkpoint, every, data, parameters, W, H)
 
     def _progress(self) -> Any:
         if not self.verbose:

@@ -125,7 +125,7 @@ def differences(there: Mapping[str, Any], here: Mapping[str, Any], equal: Callab
     ]
 
 
-UNSTORED = ("callback", "verbose", "checkpoint", "checkpoint_every")
+UNSTORED = ("callback", "verbose", "checkpoint", "checkpoint_every", "return_factors")
 """Parameters that do not change what a fit finds."""
 
 
