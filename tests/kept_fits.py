@@ -22,7 +22,7 @@ TRACE = ("scaled_losses", "weights", "gap", "sweeps", "added")  # seconds are th
 def matrix(sparse: bool = False, dtype: type = np.float64) -> Any:
     rng = np.random.default_rng(7)
     if sparse:
-        return sp.random_array((40, 25), density=0.3, rng=rng, format="csr", dtype=np.float64).astype(dtype)
+        return sp.csr_array(np.where(rng.random((40, 25)) < 0.3, rng.random((40, 25)), 0.0).astype(dtype))
     return np.exp(1.5 * rng.normal(size=(30, 20))).astype(dtype)
 
 

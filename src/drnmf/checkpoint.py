@@ -158,7 +158,8 @@ class Checkpoint:
                 raise ValueError("it does not follow the run before it.")
             return of(record, self.data), checksum
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            logger.warning("%s is not used, the one before it is: %s", path, error)
+            reason = str(error) if str(path) in str(error) else f"{path}: {error}"
+            logger.warning("Checkpoint passed over: %s", reason)
             return None
 
     def offer(self, snapshot: Callable[[], Snapshot]) -> None:
