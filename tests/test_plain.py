@@ -13,7 +13,7 @@ from drnmf.fitting import Method
 from drnmf.minimax import Minimax
 from drnmf.objective import Objective
 from drnmf.plain import TYPES, pack, unpack
-from drnmf.records import result_of, result_record, snapshot_of, snapshot_record
+from drnmf.records import result_of, result_record, snapshot_of, snapshot_record, state_shells
 from drnmf.result import Result, Trace
 from drnmf.solver import Best, Control, Log, Snapshot, solve
 from drnmf.updates import RULES, Momentum
@@ -107,6 +107,45 @@ def test_factors_that_live_elsewhere_are_fetched_once_and_put_back(rng):
     tree, arrays = pack(result_record(result, data))
     back = result_of(unpack(tree, arrays), data)
     exactly([back.W.array, back.H.array], [A.array.T, B.array])
+
+
+class Keeping(Elsewhere):
+    """A Data that keeps the states of its rules in a form of its own, and only W elsewhere."""
+
+    @property
+    def T(self):
+        return KeepingRows(self.shape[::-1], self.fetched)
+
+    def put(self, F):
+        return F
+
+    def get(self, F):
+        raise AssertionError("H is at home")
+
+
+class KeepingRows(Elsewhere):
+    def get_state(self, state):
+        return Momentum(state["elsewhere"].array, 1.5, 3)
+
+    def put_state(self, state):
+        return {"elsewhere": Handle(state.F), "nu": state.nu}
+
+
+def test_states_that_are_kept_elsewhere_come_as_the_rule_has_them(rng):
+    data = Keeping((4, 7), [])
+    A, B, last = Handle(rng.random((2, 4))), rng.random((2, 7)), rng.random((2, 4))
+    log = Log([np.ones(2)], [np.ones(2)], [0.5], [3], [1.0])
+    states = (Momentum(B, 1.5, 3), {"elsewhere": Handle(last)})
+    at = Snapshot(A, B, states, 3, np.ones(2), 7, Best(A, B, np.ones(2), np.ones(2)), log)
+    pack(state_shells(at, data))
+    back = snapshot_of(unpack(*pack(snapshot_record(at, 1, data))), data)
+    exactly(back.states[0], states[0])
+    assert back.states[1]["nu"] == 1.5
+    exactly(back.states[1]["elsewhere"].array, last)
+    trace = Trace(np.ones((1, 2)), np.ones((1, 2)), np.zeros(1), np.zeros(1), np.zeros(1, int))
+    result = Result(A.T, B, (0.0, 1.0), *(4 * [np.ones(2)]), trace, 0, True, "tol")
+    again = result_of(unpack(*pack(result_record(result, data))), data)
+    exactly([again.W.array, again.H], [A.array.T, B])
 
 
 def test_pack_refuses_what_it_does_not_know():

@@ -26,7 +26,7 @@ from drnmf import __version__
 from drnmf.archive import read_archive, write_archive
 from drnmf.data.base import Data
 from drnmf.locking import held
-from drnmf.plain import carry, pack, unpack
+from drnmf.plain import pack, unpack
 from drnmf.records import (
     Record,
     describe,
@@ -39,6 +39,7 @@ from drnmf.records import (
     same,
     snapshot_of,
     snapshot_record,
+    state_shells,
 )  # fmt: skip
 from drnmf.references import Start
 from drnmf.result import Result
@@ -172,10 +173,8 @@ class Checkpoint:
 
     def _refuse_strange_state(self, taken: Snapshot) -> None:
         """A rule or policy of the user's own may keep what cannot be stored: say so in the first iteration."""
-        shapes = (taken.B.shape, taken.A.shape)
-        states = [carry(state, shape, lambda F: None) for state, shape in zip(taken.states, shapes, strict=True)]
         try:
-            pack((states, taken.policy_state))
+            pack(state_shells(taken, self.data))
         except TypeError as error:
             raise CheckpointError(f"checkpoint: the state of the rule or policy is no plain data: {error}") from None
 

@@ -9,7 +9,7 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -39,6 +39,34 @@ def _once(move: Callable[[Array], Array]) -> Callable[[Array], Array]:
     return moved
 
 
+@runtime_checkable
+class HoldsStates(Protocol):
+    """A Data whose lifted rules keep their state where the factors live, in a form of its own."""
+
+    def get_state(self, state: Any) -> Any:
+        """The state as the rule itself would have it, with NumPy arrays."""
+        ...
+
+    def put_state(self, state: Any) -> Any:
+        """The inverse."""
+        ...
+
+
+def _state_on_host(state: Any, F: Array, side: Data, get: Callable[[Array], Array]) -> Any:
+    return side.get_state(state) if isinstance(side, HoldsStates) else carry(state, F.shape, get)
+
+
+def _state_in_place(state: Any, F: Array, side: Data, put: Callable[[Array], Array]) -> Any:
+    return side.put_state(state) if isinstance(side, HoldsStates) else carry(state, F.shape, put)
+
+
+def state_shells(snapshot: Snapshot, data: Data) -> Any:
+    """The states of rule and policy without their factors: to see whether they can be stored, at no cost."""
+    sides = zip(snapshot.states, (snapshot.B, snapshot.A), (data, data.T), strict=True)
+    rules = [None if isinstance(side, HoldsStates) else carry(s, F.shape, lambda _: None) for s, F, side in sides]
+    return rules, snapshot.policy_state
+
+
 def snapshot_record(snapshot: Snapshot, rows: int, data: Data) -> Record:
     """A snapshot with its log as arrays of `rows` rows: the log itself goes on growing."""
     get_A, get_B = _once(lambda F: on_host(F, data.T)), _once(lambda F: on_host(F, data))
@@ -46,7 +74,10 @@ def snapshot_record(snapshot: Snapshot, rows: int, data: Data) -> Record:
     return {
         "A": get_A(snapshot.A),
         "B": get_B(snapshot.B),
-        "states": (carry(state_B, snapshot.B.shape, get_B), carry(state_A, snapshot.A.shape, get_A)),
+        "states": (
+            _state_on_host(state_B, snapshot.B, data, get_B),
+            _state_on_host(state_A, snapshot.A, data.T, get_A),
+        ),
         "sweeps": snapshot.sweeps,
         "weights": snapshot.weights,
         "policy_state": snapshot.policy_state,
@@ -66,7 +97,7 @@ def snapshot_of(record: Record, data: Data) -> Snapshot:
     return Snapshot(
         A=put_A(A),
         B=put_B(B),
-        states=(carry(state_B, B.shape, put_B), carry(state_A, A.shape, put_A)),
+        states=(_state_in_place(state_B, B, data, put_B), _state_in_place(state_A, A, data.T, put_A)),
         sweeps=record["sweeps"],
         weights=record["weights"],
         policy_state=record["policy_state"],
@@ -76,8 +107,8 @@ def snapshot_of(record: Record, data: Data) -> Snapshot:
 
 
 def result_record(result: Result, data: Data) -> Record:
-    """A result with its factors on the host, and whether they lived there before."""
-    local = isinstance(result.H, np.ndarray)
+    """A result with its factors on the host, and which of them lived there before."""
+    local = tuple(isinstance(F, np.ndarray) for F in (result.W, result.H))
     W, H = on_host(result.W.T, data.T).T, on_host(result.H, data)
     return {"result": replace(result, W=W, H=H), "local": local}
 
@@ -87,9 +118,9 @@ def result_of(record: Record, data: Data) -> Result:
     result = record["result"]
     if not isinstance(result, Result) or (result.W.shape[0], result.H.shape[1]) != data.shape:
         raise ValueError(f"no result for X of shape {data.shape}")
-    if record["local"]:
-        return result
-    return replace(result, W=data.T.put(result.W.T).T, H=data.put(result.H))
+    local_W, local_H = record["local"]
+    W = result.W if local_W else data.T.put(result.W.T).T
+    return replace(result, W=W, H=result.H if local_H else data.put(result.H))
 
 
 def fingerprint(data: Data) -> Record:
