@@ -71,16 +71,14 @@ def snapshot_record(snapshot: Snapshot, rows: int, data: Data) -> Record:
     """A snapshot with its log as arrays of `rows` rows: the log itself goes on growing."""
     get_A, get_B = _once(lambda F: on_host(F, data.T)), _once(lambda F: on_host(F, data))
     best, (state_B, state_A), log = snapshot.best, snapshot.states, snapshot.log
-    return {
+    states = (
+        _state_on_host(state_B, snapshot.B, data, get_B),
+        _state_on_host(state_A, snapshot.A, data.T, get_A),
+    )
+    return {field.name: getattr(snapshot, field.name) for field in fields(Snapshot)} | {
         "A": get_A(snapshot.A),
         "B": get_B(snapshot.B),
-        "states": (
-            _state_on_host(state_B, snapshot.B, data, get_B),
-            _state_on_host(state_A, snapshot.A, data.T, get_A),
-        ),
-        "sweeps": snapshot.sweeps,
-        "weights": snapshot.weights,
-        "policy_state": snapshot.policy_state,
+        "states": states,
         "best": replace(best, A=get_A(best.A), B=get_B(best.B)),
         "log": {field.name: np.array(getattr(log, field.name)[:rows]) for field in fields(Log)},
     }
@@ -94,16 +92,14 @@ def snapshot_of(record: Record, data: Data) -> Snapshot:
     if A.shape[1:] != (m,) or B.shape[1:] != (n,) or not isinstance(best, Best):
         raise ValueError(f"its blocks {A.shape} and {B.shape} do not fit X of shape {data.shape}")
     log = Log(**{name: list(rows.copy()) if rows.ndim > 1 else rows.tolist() for name, rows in record["log"].items()})
-    return Snapshot(
-        A=put_A(A),
-        B=put_B(B),
-        states=(_state_in_place(state_B, B, data, put_B), _state_in_place(state_A, A, data.T, put_A)),
-        sweeps=record["sweeps"],
-        weights=record["weights"],
-        policy_state=record["policy_state"],
-        best=replace(best, A=put_A(best.A), B=put_B(best.B)),
-        log=log,
-    )
+    moved = {
+        "A": put_A(A),
+        "B": put_B(B),
+        "states": (_state_in_place(state_B, B, data, put_B), _state_in_place(state_A, A, data.T, put_A)),
+        "best": replace(best, A=put_A(best.A), B=put_B(best.B)),
+        "log": log,
+    }
+    return Snapshot(**({field.name: record[field.name] for field in fields(Snapshot)} | moved))
 
 
 def result_record(result: Result, data: Data) -> Record:
