@@ -70,6 +70,7 @@ FINGERPRINT_TOLERANCE = 1e-12
 FINGERPRINT_ROWS = 8
 """Rows of X, evenly spaced, whose entries tell it from another X (see `records.fingerprint`)."""
 
+
 def positive_scale(mean: float) -> float:
     """The scale that floors refer to: mean(X), or one where X is all zeros.
 
