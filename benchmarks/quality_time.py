@@ -7,7 +7,8 @@
 2. One loss: the time of scikit-learn's `NMF(solver="mu")` with 1000 iterations against the time of a default `BetaNMF`
    until its loss is not above scikit-learn's.
 
-Peers take turns in one process, three rounds, medians; processor time, so that a busy machine does no harm. Writes results/quality-time.csv.
+Peers take turns in one process, three rounds, medians; processor time, so that a busy machine does no harm.
+Writes results/quality-time.csv.
 
     DRNMF_DATA=... OMP_NUM_THREADS=1 python benchmarks/quality_time.py
 """
