@@ -27,7 +27,7 @@ def matrix(sparse: bool = False, dtype: type = np.float64) -> Any:
 
 
 ROUNDS = Interval(0.5, 4, knots=2, tol=1e-4, max_knots=4)
-"""On `matrix()` from the start of seed 0 the exchange, with multiplicative steps, adds two knots, one round after another."""
+"""On `matrix()` from the start of seed 0 the exchange, with plain steps, adds two knots, one round after another."""
 
 CASES: dict[str, tuple[str, bool, Any]] = {
     "references and starts": ("native", False, DRNMF(3, betas=(0, 1), n_init=2, max_iter=12, tol=0, random_state=0)),
