@@ -20,6 +20,7 @@ from drnmf import archive, fitting
 from drnmf.data.base import Data, losses_of, wrap
 from drnmf.divergence import as_beta, as_betas, label
 from drnmf.encode import encode
+from drnmf.factors import handed_over
 from drnmf.initialize import start
 from drnmf.interval import Coverage, Interval, as_interval
 from drnmf.numerics import Array, Vector
@@ -168,7 +169,7 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         self.stationarity_ = float("nan") if result.certificate is None else result.certificate.stationarity
         self.coverage_ = result.coverage
         self.mean_ = data.mean
-        return np.ascontiguousarray(result.W)
+        return handed_over(result.W)
 
     def transform(self, X: Any) -> Array:
         """W of shape (rows of X, r) for new rows, with components and weights fixed; every row on its own."""
