@@ -65,20 +65,24 @@ def as_matrix(X: Any, consumer: str) -> Any:
     return X
 
 
-def check_entries(X: Any, consumer: str) -> None:
+def check_entries(X: Any, consumer: str, first_row: int = 0) -> None:
     """Raise with the first offending position unless every entry is finite and >= 0. Allocates nothing of X's size."""
     if not is_sound(X):
-        raise refusal(*first_bad_entry(X), consumer)
+        row, column, value = first_bad_entry(X)
+        raise refusal(first_row + row, column, value, consumer)
 
 
-def check_zeros(X: Any, data: Data, betas: tuple[float, ...], zeros: str) -> tuple[str, ...]:
-    """Zeros of X make the Itakura-Saito loss infinite: refuse them, or note that they are floored."""
+def check_zeros(X: Any, data: Data, betas: tuple[float, ...], zeros: str, first_row: int = 0) -> tuple[str, ...]:
+    """Zeros of X make the Itakura-Saito loss infinite: refuse them, or note that they are floored.
+
+    first_row : where X begins, if it is a block of something larger
+    """
     if 0.0 not in betas or data.zeros == 0:
         return ()
     if zeros == "raise":
         i, j = getattr(data, "first_zero", None) or first_zero(X)
         raise ValueError(
-            f"X has {data.zeros} zero entries (the first is X[{i}, {j}]), and the Itakura-Saito divergence (beta=0) "
+            f"X has {data.zeros} zero entries (the first is X[{i + first_row}, {j}]), and the Itakura-Saito divergence (beta=0) "
             "of a zero is infinite. Pass zeros='floor' to replace them by 2.2e-16 mean(X), or leave 0 out of betas."
         )
     return (f"{data.zeros} zero entries of X count as 2.2e-16 mean(X), because beta=0 is in betas.",)
