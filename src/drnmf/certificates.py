@@ -77,7 +77,7 @@ def certify(data: Data, W: Array, H: Array, objective: Objective, weights: Vecto
         c = np.zeros(p)
         c[active] = simplex.project(multipliers)
         c = objective.coefficients(c)
-        violation, scale = sum(side.total(Residual(c, mean), F, sweep) for side, F, mean, sweep in sides)
+        violation, scale = np.sum([side.total(Residual(c, mean), F, sweep) for side, F, mean, sweep in sides], axis=0)
         return float(violation / scale)
 
     inner = weights[active] if weights[active].sum() > 0 else simplex.uniform(active.size)

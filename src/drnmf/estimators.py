@@ -104,7 +104,7 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         notes = check_zeros(X, data, betas, self.zeros)
         warn_dense_tiles(X, betas)
         runs = n_init * (1 if references is not None else 1 + len(betas))
-        with single_blas(), self._progress() as bar:
+        with single_blas(), self._progress(data) as bar:
             rng = check_random_state(self.random_state)
             starts = [start(data, rank, self.init, rng, W, H) for _ in range(n_init)]
             budget = fitting.Budget(control, runs, bar.hook if bar is not None else lambda stage: None)
@@ -142,12 +142,13 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
             inner_iter=check_integer("inner_iter", self._inner_iter(), 1),
         )
 
-    def _progress(self) -> Any:
+    def _progress(self, data: Data) -> Any:
         if not self.verbose:
             return nullcontext()
         from drnmf.progress import ProgressBar
 
-        return ProgressBar()
+        traffic = getattr(data, "traffic", None)
+        return ProgressBar(remark=None if traffic is None else traffic.describe)
 
     def _adopt(self, result: Result, data: Data, notes: tuple[str, ...]) -> Array:
         """Fitted attributes from a result; returns W in the same form as `components_`."""

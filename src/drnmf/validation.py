@@ -82,8 +82,9 @@ def check_zeros(X: Any, data: Data, betas: tuple[float, ...], zeros: str, first_
     if zeros == "raise":
         i, j = getattr(data, "first_zero", None) or first_zero(X)
         raise ValueError(
-            f"X has {data.zeros} zero entries (the first is X[{i + first_row}, {j}]), and the Itakura-Saito divergence (beta=0) "
-            "of a zero is infinite. Pass zeros='floor' to replace them by 2.2e-16 mean(X), or leave 0 out of betas."
+            f"X has {data.zeros} zero entries (the first is X[{i + first_row}, {j}]), and the Itakura-Saito divergence "
+            "(beta=0) of a zero is infinite. Pass zeros='floor' to replace them by 2.2e-16 mean(X), or leave 0 out of "
+            "betas."
         )
     return (f"{data.zeros} zero entries of X count as 2.2e-16 mean(X), because beta=0 is in betas.",)
 

@@ -113,7 +113,7 @@ def _leave_all(X: da.Array, dtype: Any) -> tuple[tuple[Any, ...], list[Summary]]
 
 
 def _with_summaries(holders: list[Any], summaries: list[Any]) -> tuple[tuple[Any, ...], list[Summary]]:
-    listed = cluster.tree_sum([cluster.task("list", _listed, summary) for summary in summaries])
+    listed = cluster.tree_sum([cluster.task("list", _listed, summary) for summary in summaries], 0)
     kept, (found,) = cluster.run(holders, listed)
     return kept, list(found)
 

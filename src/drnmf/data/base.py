@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
@@ -207,7 +207,7 @@ def wrap(X: Any, backend: str | None = None, mean: float | None = None) -> Data:
     if is_dask(X):
         from drnmf.data.arrays import blocks_of
 
-        return blocks_of(X, mean)  # its blocks are wrapped in turn, where they are
+        return cast(Data, blocks_of(X, mean))  # factors of another kind; its blocks are wrapped in turn, where they are
     name = backend or os.environ.get("DRNMF_BACKEND") or default_backend()
     if name not in BACKENDS:
         raise ValueError(f"backend {name!r} is not known: use one of {sorted(BACKENDS)}.")

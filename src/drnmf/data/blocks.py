@@ -7,9 +7,11 @@ H are added up in a tree of fixed order on the way back.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -60,6 +62,7 @@ class Blocks:
     in_memory : X stays with the workers; else it is read from its source in every sweep
     scratch : where W goes now and then, so that lost workers cost little; None where there are no workers
     first_zero : position of the first zero of X, for the error that names it
+    traffic : bytes moved so far
     """
 
     holders: tuple[Any, ...]
@@ -72,6 +75,7 @@ class Blocks:
     scratch: Scratch | None
     cut_every: int
     first_zero: tuple[int, int] | None
+    traffic: cluster.Traffic = field(default_factory=cluster.Traffic)
     deferred: bool = True
 
     @property
@@ -112,7 +116,7 @@ class Blocks:
 
     def execute(self, work: Plan) -> Sequence[Any]:
         """Run a plan on every block in one graph; nodes that stay know afterwards where they are."""
-        shared = [cluster.constant("H", array) for array in work.shared]
+        shared = [cluster.for_all("H", array, len(self.holders)) for array in work.shared]
         depth = 1 + max((held.depth for held in work.held), default=0)
         cuts = tuple({id(cut): cut for held in work.held for cut in held.cuts}.values())
         rows = all(isinstance(node.operation, Step | Retry) for node in work.kept) and bool(work.kept)
@@ -125,7 +129,9 @@ class Blocks:
             for i, holder in enumerate(self.holders)
         ]  # fmt: skip
         stays = [cluster.item("W", task, 0) for task in tasks] if work.kept and cut is None else []
-        kept, answer = cluster.run(stays, cluster.tree_sum([cluster.item("share", task, 1) for task in tasks]))
+        shares = [cluster.item("share", task, 1) for task in tasks]
+        kept, answer = cluster.run(stays, cluster.tree_sum(shares, work.nbytes))
+        self.traffic.direct += sum(array.nbytes for array in work.shared) + sum(map(sys.getsizeof, answer))
         if cut is not None:
             like = tuple(_like(node) for node in work.kept)
             kept = tuple(_loads(cut, i, like) for i in range(len(self.sizes)))
@@ -227,7 +233,7 @@ class Transposed:
         if isinstance(F, Factor):
             return F
         edges = np.cumsum([0, *self.data.sizes])
-        parts = [(Rows(np.array(F[:, a:b], order="C")),) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        parts = [(Rows(np.array(F[:, a:b], order="C")),) for a, b in pairwise(edges)]
         scratch = self.data.scratch
         if scratch is None:
             return self._held(tuple(cluster.constant("start", part) for part in parts), (), F.shape[0])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import time
 import uuid
 import warnings
 from collections.abc import Callable, Sequence
+from functools import reduce
 from operator import add, itemgetter
 from typing import Any
 
@@ -17,6 +19,9 @@ from distributed.system import MEMORY_LIMIT
 
 MEMORY_SHARE = 0.4
 """X stays in memory where it takes at most this share of it (Dask itself begins to spill at 0.6)."""
+
+SMALL = 1 << 20
+"""Bytes that travel in the time of one more hop between tasks, or less."""
 
 CUT_EVERY = 10
 """Iterations between two cuts of the lineage: what a lost worker costs at most."""
@@ -68,20 +73,29 @@ def _same(value: Any) -> Any:
     return value
 
 
-def add_pairs(left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Element by element."""
-    return tuple(map(add, left, right))
+def for_all(kind: str, array: Any, readers: int) -> Any:
+    """An array that every block's task reads: inside each of them where it is small, else a task of its own.
 
-
-def tree_sum(terms: Sequence[Delayed]) -> Delayed:
-    """The sum of tuples as a binary tree over the order given: the same bits wherever the terms are.
-
-    Neighbours are added first. Dask places neighbouring blocks on the same worker, so that most sums stay inside.
+    A task of its own travels once to each worker, but costs a hop on the way.
     """
-    level = list(terms)
+    return array if array.nbytes * readers <= SMALL else constant(kind, array)
+
+
+def add_tuples(*terms: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Element by element, from left to right."""
+    return reduce(lambda left, right: tuple(map(add, left, right)), terms)
+
+
+def tree_sum(terms: Sequence[Delayed], nbytes: int) -> Delayed:
+    """The sum of tuples as a tree over the order given: the same bits wherever the terms are.
+
+    Large terms are added in pairs, neighbours first: Dask places neighbouring blocks on the same worker, so that most
+    sums stay inside. Small ones (`nbytes` each) are added many at a time, because a hop costs more than their bytes.
+    """
+    level, width = list(terms), min(32, max(2, SMALL // max(1, nbytes)))
     while len(level) > 1:
-        pairs = [task("add", add_pairs, *level[i : i + 2]) for i in range(0, len(level) - 1, 2)]
-        level = pairs + level[2 * len(pairs) :]
+        groups = [level[i : i + width] for i in range(0, len(level), width)]
+        level = [group[0] if len(group) == 1 else task("add", add_tuples, *group) for group in groups]
     return level[0]
 
 
@@ -95,11 +109,28 @@ def run(stays: Sequence[Delayed], answer: Delayed) -> tuple[tuple[Delayed, ...],
     return tuple(kept), value
 
 
-def status() -> str:
-    """The cluster in a few words for a progress bar."""
-    active = client()
-    if active is None:
-        return "threads"
-    workers = active.scheduler_info(n_workers=-1)["workers"].values()
-    moved = sum(worker["metrics"].get("transfer", {}).get("incoming_bytes_total", 0) for worker in workers)
-    return f"{len(workers)} workers  {moved / 1e6:.0f} MB between them"
+class Traffic:
+    """Bytes that moved since it was made: between workers as they count them, and to and from here."""
+
+    def __init__(self) -> None:
+        self.direct = 0
+        self._before = self._between()[1]
+        self._asked, self._text = 0.0, ""
+
+    def _between(self) -> tuple[int, int]:
+        """(workers, bytes that they took from each other since they began)."""
+        active = client()
+        if active is None:
+            return 0, 0
+        workers = active.scheduler_info(n_workers=-1)["workers"].values()
+        transfers = [worker["metrics"].get("transfer", {}) for worker in workers]
+        return len(workers), sum(transfer.get("incoming_bytes_total", 0) for transfer in transfers)
+
+    def describe(self) -> str:
+        """For a progress bar; the workers are asked once a second at most."""
+        if time.monotonic() - self._asked > 1.0:
+            self._asked = time.monotonic()
+            workers, between = self._between()
+            moved = self.direct + max(0, between - self._before)  # a worker that was lost took its count along
+            self._text = f"{workers} workers  {moved / 1e6:.1f} MB moved" if workers else "threads"
+        return self._text

@@ -193,6 +193,11 @@ class Plan:
     held: list[Held]
     kept: list[Node]
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes, about, that a block sends up: sums over H are as large as H."""
+        return sum(array.nbytes for array in self.shared)
+
 
 def plan(mean: float, wanted: Sequence[tuple[Node, Callable[[Any], Any]]]) -> Plan:
     """The program that computes the wanted nodes and hands up what `pack` makes of each."""
@@ -224,7 +229,9 @@ def plan(mean: float, wanted: Sequence[tuple[Node, Callable[[Any], Any]]]) -> Pl
         return Slot("held", home[0], argument.held.position)
 
     steps = [(node.operation, tuple(map(slot, node.arguments))) for node in order]
-    stays = [node for node in order if node.keep and (isinstance(node.operation, Step | Retry) or id(node) not in consumed)]
+    stays = [
+        node for node in order if node.keep and (isinstance(node.operation, Step | Retry) or id(node) not in consumed)
+    ]
     send = [(pack, slot(node)) for node, pack in wanted]
     program = Program(mean, steps, [number[id(node)] for node in stays], send)  # type: ignore[arg-type]
     return Plan(program, [array for _, array in shared.values()], [h for _, h in held.values()], stays)
