@@ -198,9 +198,14 @@ def constants(client: Client, large: int = 64 << 20) -> Constants:
     parts, rule = Parts(ones, ones, np.ones(1), (1.0,), 0.0), RULES["auto"]
     step = clock(lambda: rule.step(F, parts, rule.init(F)), 5)
     return Constants(
-        start=one, hop=(five - one) / 4, send=large / max(send - small, 1e-9), fetch=large / max(fetch, 1e-9), link=link,
-        add=large / add, step=F.size / step,
-    )  # fmt: skip
+        start=one,
+        hop=(five - one) / 4,
+        send=large / max(send - small, 1e-9),
+        fetch=large / max(fetch, 1e-9),
+        link=link,
+        add=large / add,
+        step=F.size / step,
+    )
 
 
 def _size_or_number(value: Any) -> int:

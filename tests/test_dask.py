@@ -129,3 +129,11 @@ def test_what_cannot_be_done_is_said():
         DRNMF(R).fit(D[D[:, 0] > 0.5])
     with pytest.raises(ValueError, match="Block 0 of X has shape"):
         DRNMF(R).fit(D.map_blocks(lambda x: x[:-1], dtype=D.dtype, chunks=D.chunks))
+
+
+def test_blocks_that_share_work_with_others():
+    X = matrix()
+    D = blocks(X)
+    model, _ = fitted(D / D.sum(axis=0), betas=(0, 1))
+    local, _ = fitted(X / X.sum(axis=0), betas=(0, 1))
+    np.testing.assert_allclose(model.trace_.scaled_losses, local.trace_.scaled_losses, rtol=1e-10)

@@ -52,11 +52,15 @@ def test_one_worker_process_gives_the_bits_of_two(cluster):
     on_two = everything(*fitted(D, betas=(0, 1), **SHORT))
     with (
         distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as single,
-        distributed.Client(single),
+        distributed.Client(single) as client,
     ):
         on_one = everything(*fitted(D, betas=(0, 1), **SHORT))
-    for one, other in zip(on_two, on_one, strict=True):
-        np.testing.assert_array_equal(one, other)
+        callback, killed = killer(client, (5,))
+        after_none = everything(*fitted(D, betas=(0, 1), callback=callback, **SHORT))  # for a moment there is no worker
+    assert killed
+    for one, *others in zip(on_two, on_one, after_none, strict=True):
+        for other in others:
+            np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("kind", [sp.csr_matrix, sp.csr_array])
@@ -127,6 +131,27 @@ def test_two_killed_workers_change_no_bit(cluster, share, delay):
     assert len(set(killed)) == 2
     for one, other in zip(undisturbed, disturbed, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def sent(dask_worker):
+    return dask_worker.transfer_outgoing_bytes_total
+
+
+@pytest.mark.parametrize("persisted", [False, True])
+def test_only_h_and_shares_move(cluster, persisted):
+    """Bytes that leave the workers: H once, the share of one of them, and the sum that comes here. W and X stay."""
+    D = da.random.default_rng(0).random((2000, 400), chunks=(250, -1)) + 0.1
+    D = D.persist() if persisted else D
+    seen, rank = [], 8
+
+    def callback(progress):
+        seen.append(sum(cluster.run(sent).values()))
+
+    DRNMF(rank, betas=(0, 1), **SHORT, tol=0, random_state=0, callback=callback).fit(D)
+    H = rank * 400 * 8
+    within_cut = np.diff(seen)[1:7]
+    assert max(within_cut) < (1 + 7 * 3 + 3) * H  # eight small shares of 3 r n are added at one place
+    assert max(within_cut) < 250 * 400 * 8  # a block of X
 
 
 def known_tasks(client):

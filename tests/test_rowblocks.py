@@ -118,10 +118,9 @@ def test_stores_that_cannot_be_used_are_refused(tmp_path, X, S):
 
 
 def command(folder, *arguments):
-    return subprocess.run(
-        [sys.executable, "-c", "from drnmf.cli import app; app()", *arguments], cwd=folder, capture_output=True, text=True, timeout=100,
-        env=os.environ | {"COLUMNS": "200"},
-    )  # fmt: skip
+    call = [sys.executable, "-c", "from drnmf.cli import app; app()", *arguments]
+    wide = os.environ | {"COLUMNS": "200"}
+    return subprocess.run(call, cwd=folder, capture_output=True, text=True, timeout=100, env=wide)
 
 
 def test_the_command_line_on_workers_and_out_of_core(tmp_path, X):

@@ -68,6 +68,7 @@ class Place:
         settings: dict[str, Any] = {} if self.scratch is None else {"drnmf.scratch": str(self.scratch)}
         if self.workers is not None:
             each = threads or max(1, len(os.sched_getaffinity(0)) // self.workers)
+            settings["distributed.scheduler.work-stealing"] = False  # blocks have homes: X is not to move
             settings["distributed.nanny.pre-spawn-environ.OMP_NUM_THREADS"] = each
         with dask.config.set(settings):
             if self.scheduler is not None:

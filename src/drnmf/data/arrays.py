@@ -33,7 +33,8 @@ def blocks_of(X: da.Array, mean: float | None = None) -> Blocks:
     X = in_rows(X)
     dtype = fit_dtype(X)
     in_memory = _fits(X, dtype)
-    holders, summaries = _hold_all(X, dtype) if in_memory else _leave_all(X, dtype)
+    homes = cluster.Homes([row[0] for row in X.__dask_keys__()], futures_of(X))
+    holders, summaries = _hold_all(X, dtype, homes) if in_memory else _leave_all(X, dtype, homes)
     _check(summaries, X)
     m, n = X.shape
     scratch = _scratch()
@@ -48,6 +49,7 @@ def blocks_of(X: da.Array, mean: float | None = None) -> Blocks:
         mean=own,
         zeros=sum(summary.zeros for summary in summaries),
         in_memory=in_memory,
+        homes=homes,
         scratch=scratch,
         cut_every=int(dask.config.get("drnmf.cut-every", cluster.CUT_EVERY)),
         first_zero=next((summary.zero for summary in _placed(summaries) if summary.zero is not None), None),
@@ -97,19 +99,51 @@ def _size(X: Any, dtype: Any) -> int:
     return hold(X, dtype)[1].nbytes
 
 
-def _hold_all(X: da.Array, dtype: Any) -> tuple[tuple[Any, ...], list[Summary]]:
-    blocks = X.to_delayed().ravel()
-    pairs = [cluster.task("hold", hold, block, dtype) for block in blocks]
+def _hold_all(X: da.Array, dtype: Any, homes: cluster.Homes) -> tuple[tuple[Any, ...], list[Summary]]:
+    """Blocks read where they will stay; those that share work with others are made as Dask sees fit, and moved."""
+    graphs = _graphs(X)
+    blocks = _sources(X, graphs, dtype) if not futures_of(X) and _alone(graphs) else X.to_delayed().ravel()
+    pairs = []
+    for i, block in enumerate(blocks):
+        with homes.at(i):
+            pairs.append(cluster.task("hold", hold, block, dtype))
     holders = [cluster.item("X", pair, 0) for pair in pairs]
     return _with_summaries(holders, [cluster.item("summary", pair, 1) for pair in pairs])
 
 
-def _leave_all(X: da.Array, dtype: Any) -> tuple[tuple[Any, ...], list[Summary]]:
+def _leave_all(X: da.Array, dtype: Any, homes: cluster.Homes) -> tuple[tuple[Any, ...], list[Summary]]:
+    holders, looks = _sources(X, _graphs(X), dtype), []
+    for i, holder in enumerate(holders):
+        with homes.at(i):
+            looks.append(cluster.task("look", look, holder))
+    return _with_summaries(holders, looks)
+
+
+def _graphs(X: da.Array) -> list[dict[Any, Any]]:
+    """For every block of X the tasks that make it."""
     (X,) = dask.optimize(X)
     graph = X.__dask_graph__()
-    sources = [OutOfCore(dict(graph.cull({key})), key, dtype) for key in (row[0] for row in X.__dask_keys__())]
-    holders = [cluster.constant("source", source) for source in sources]
-    return _with_summaries(holders, [cluster.task("look", look, holder) for holder in holders])
+    return [dict(graph.cull({row[0]})) for row in X.__dask_keys__()]
+
+
+def _alone(graphs: list[dict[Any, Any]]) -> bool:
+    """No task is part of two blocks, but for the name of an open file or store."""
+    seen: set[Any] = set()
+    for graph in graphs:
+        if any(not _is_handle(graph[key]) for key in seen & graph.keys()):
+            return False
+        seen |= graph.keys()
+    return True
+
+
+def _is_handle(node: Any) -> bool:
+    return type(node).__name__ == "DataNode" and not isinstance(node(), np.ndarray)
+
+
+def _sources(X: da.Array, graphs: list[dict[Any, Any]], dtype: Any) -> list[Any]:
+    """Tasks that hold no rows, but what it takes to read them. They have no home, and need none."""
+    keys = [row[0] for row in X.__dask_keys__()]
+    return [cluster.constant("source", OutOfCore(*pair, dtype)) for pair in zip(graphs, keys, strict=True)]
 
 
 def _with_summaries(holders: list[Any], summaries: list[Any]) -> tuple[tuple[Any, ...], list[Summary]]:

@@ -60,6 +60,7 @@ class Blocks:
     holders : one task per block, whose answer is in memory and hands out the block's rows (`holders.Holder`)
     sizes : rows of each block
     in_memory : X stays with the workers; else it is read from its source in every sweep
+    homes : the worker of each block, as long as it lives
     scratch : where W goes now and then, so that lost workers cost little; None where there are no workers
     first_zero : position of the first zero of X, for the error that names it
     traffic : bytes moved so far
@@ -72,6 +73,7 @@ class Blocks:
     mean: float
     zeros: int
     in_memory: bool
+    homes: cluster.Homes
     scratch: Scratch | None
     cut_every: int
     first_zero: tuple[int, int] | None
@@ -121,24 +123,29 @@ class Blocks:
         cuts = tuple({id(cut): cut for held in work.held for cut in held.cuts}.values())
         rows = all(isinstance(node.operation, Step | Retry) for node in work.kept) and bool(work.kept)
         cut = self.scratch.cut() if self.scratch is not None and rows and depth >= self.cut_every else None
-        tasks = [
-            cluster.task(
-                "iterate", run_block, work.program, holder, shared, [held.tuples[i] for held in work.held],
-                None if cut is None else cut.save(i),
-            )
-            for i, holder in enumerate(self.holders)
-        ]  # fmt: skip
+        tasks = []
+        for i, holder in enumerate(self.holders):
+            values, save = [held.tuples[i] for held in work.held], None if cut is None else cut.save(i)
+            with self.homes.at(i):
+                tasks.append(cluster.task("iterate", run_block, work.program, holder, shared, values, save))
         stays = [cluster.item("W", task, 0) for task in tasks] if work.kept and cut is None else []
         shares = [cluster.item("share", task, 1) for task in tasks]
         kept, answer = cluster.run(stays, cluster.tree_sum(shares, work.nbytes))
-        self.traffic.direct += sum(array.nbytes for array in work.shared) + sum(map(sys.getsizeof, answer))
+        self.traffic.add(sum(array.nbytes for array in work.shared), sum(map(sys.getsizeof, answer)))
         if cut is not None:
-            like = tuple(_like(node) for node in work.kept)
-            kept = tuple(_loads(cut, i, like) for i in range(len(self.sizes)))
+            self.homes.refresh()
+            kept = self.loads(cut, tuple(_like(node) for node in work.kept))
             cuts, depth = (cut,), 0
         for position, node in enumerate(work.kept):
             node.settle(Held(kept, position, cuts, depth))
         return answer
+
+    def loads(self, cut: Cut, like: Sequence[Rows]) -> tuple[Any, ...]:
+        """Tasks that read what a cut holds, each where its block of X is."""
+        return tuple(
+            cluster.task("load", load_rows, cut.save(i).path, list(like), holder)
+            for i, holder in enumerate(self.holders)
+        )
 
     def total(self, function: Callable[..., Vector], F: Array, sweep: Sweep | None = None) -> Vector:
         """sum of function(F, N, P) over the pieces that the factor comes in: H is one piece."""
@@ -171,8 +178,8 @@ class Blocks:
         root = float(np.sqrt(positive_scale(self.mean) / (float(sums @ H.sum(axis=1)) / (m * n))))
         floor = factor_floor(self.mean, rank)
         tuples = tuple(
-            cluster.task("draw", _draw, state, size, rank, root, floor, self.dtype)
-            for state, size in zip(states, self.sizes, strict=True)
+            cluster.task("draw", _draw, state, size, rank, root, floor, self.dtype, holder)
+            for state, size, holder in zip(states, self.sizes, self.holders, strict=True)
         )
         W = Factor(self, Node(None, held=Held(tuples, 0)), rank, transposed=True)
         return W, np.maximum(H * root, floor).astype(self.dtype)
@@ -241,7 +248,7 @@ class Transposed:
         for i, part in enumerate(parts):
             cut.save(i)(part)
         like = (Rows(np.empty(0)),)
-        return self._held(tuple(_loads(cut, i, like) for i in range(len(parts))), (cut,), F.shape[0])
+        return self._held(self.data.loads(cut, like), (cut,), F.shape[0])
 
     def _held(self, tuples: tuple[Any, ...], cuts: tuple[Cut, ...], rank: int) -> Factor:
         return Factor(self.data, Node(None, held=Held(tuples, 0, cuts)), rank)
@@ -282,11 +289,8 @@ def _like(node: Node) -> Rows:
     return Rows(empty, node.operation.rule.init(empty))
 
 
-def _loads(cut: Cut, block: int, like: Sequence[Rows]) -> Any:
-    return cluster.task("load", load_rows, cut.save(block).path, list(like))
-
-
-def _draw(state: Any, size: int, rank: int, root: float, floor: float, dtype: Any) -> tuple[Rows]:
+def _draw(state: Any, size: int, rank: int, root: float, floor: float, dtype: Any, beside: Any) -> tuple[Rows]:
+    """Rows of the random start; `beside` is not used, but draws the task to where the block is."""
     rng = np.random.RandomState()
     rng.set_state(state)
     W = np.maximum(rng.uniform(size=(size, rank)) * root, floor)

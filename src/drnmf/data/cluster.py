@@ -7,6 +7,7 @@ import time
 import uuid
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import reduce
 from operator import add, itemgetter
 from typing import Any
@@ -36,10 +37,7 @@ def client() -> Client | None:
 def memory_for_data() -> float:
     """Bytes that X may take: ``drnmf.memory-share`` (default 0.4) of the workers' limits, or of this machine."""
     share = float(dask.config.get("drnmf.memory-share", MEMORY_SHARE))
-    active = client()
-    if active is None:
-        return share * float(MEMORY_LIMIT)
-    limits = [worker["memory_limit"] for worker in active.scheduler_info(n_workers=-1)["workers"].values()]
+    limits = [worker["memory_limit"] for worker in _workers().values()] or [MEMORY_LIMIT]
     return share * float(sum(limit or MEMORY_LIMIT for limit in limits))
 
 
@@ -109,28 +107,69 @@ def run(stays: Sequence[Delayed], answer: Delayed) -> tuple[tuple[Delayed, ...],
     return tuple(kept), value
 
 
+class Homes:
+    """The worker of each block: where it is already, else neighbours together and as many on each.
+
+    Without homes Dask moves blocks of X about to fill idle moments. A home is a wish: where its worker is gone Dask
+    takes another, and `refresh` finds a new one. Only for tasks that need others: one that needs none and is wanted
+    while no worker is there would wait for its own for ever.
+    """
+
+    def __init__(self, keys: Sequence[Any], futures: Sequence[Any]):
+        self._workers, count = sorted(_workers()), len(keys)
+        if not self._workers:
+            self._home = []
+            return
+        held = active.who_has(futures) if futures and (active := client()) is not None else {}
+        spread = [self._workers[i * len(self._workers) // count] for i in range(count)]
+        self._home = [next(iter(held.get(key, ())), there) for key, there in zip(keys, spread, strict=True)]
+
+    def at(self, block: int) -> AbstractContextManager[Any]:
+        """Tasks made inside are for the worker of this block."""
+        if not self._home:
+            return nullcontext()
+        return dask.annotate(workers=[self._home[block]], allow_other_workers=True)
+
+    def refresh(self) -> None:
+        """Blocks without a worker, and those above an even share, go to the workers with the fewest."""
+        now = sorted(_workers())
+        if now == self._workers or not now:
+            return
+        self._workers, most = now, -(-len(self._home) // len(now))
+        load = dict.fromkeys(now, 0)
+        for pass_over in (True, False):
+            for block, home in enumerate(self._home):
+                if pass_over and home in load and load[home] < most:
+                    load[home] += 1
+                elif pass_over:
+                    self._home[block] = ""
+                elif not home:
+                    self._home[block] = min(now, key=load.__getitem__)
+                    load[self._home[block]] += 1
+
+
+def _workers() -> dict[str, Any]:
+    """The workers of the cluster by address; none where everything runs here."""
+    active = client()
+    return {} if active is None else dict(active.scheduler_info(n_workers=-1)["workers"])
+
+
 class Traffic:
-    """Bytes that moved since it was made: between workers as they count them, and to and from here."""
+    """Bytes that moved since it was made: H down to every worker, shares up from every worker but one, and the answer.
+
+    Counted from what was sent, not measured on the wire: Dask's own counters stop with the worker that has them.
+    """
 
     def __init__(self) -> None:
-        self.direct = 0
-        self._before = self._between()[1]
-        self._asked, self._text = 0.0, ""
+        self.moved = 0
+        self._asked, self._count = 0.0, len(_workers())
 
-    def _between(self) -> tuple[int, int]:
-        """(workers, bytes that they took from each other since they began)."""
-        active = client()
-        if active is None:
-            return 0, 0
-        workers = active.scheduler_info(n_workers=-1)["workers"].values()
-        transfers = [worker["metrics"].get("transfer", {}) for worker in workers]
-        return len(workers), sum(transfer.get("incoming_bytes_total", 0) for transfer in transfers)
+    def add(self, down: int, up: int) -> None:
+        """One graph: `down` bytes to each worker, `up` bytes from each to the next and at last here."""
+        self.moved += max(1, self._count) * (down + up)
 
     def describe(self) -> str:
-        """For a progress bar; the workers are asked once a second at most."""
+        """For a progress bar; the workers are counted once a second at most."""
         if time.monotonic() - self._asked > 1.0:
-            self._asked = time.monotonic()
-            workers, between = self._between()
-            moved = self.direct + max(0, between - self._before)  # a worker that was lost took its count along
-            self._text = f"{workers} workers  {moved / 1e6:.1f} MB moved" if workers else "threads"
-        return self._text
+            self._asked, self._count = time.monotonic(), len(_workers())
+        return f"{self._count} workers  {self.moved / 1e6:.1f} MB moved" if self._count else "threads"

@@ -76,8 +76,8 @@ class Summary:
 
 
 def hold(X: Any, dtype: Any) -> tuple[InMemory | None, Summary]:
-    """A block kept in memory, and its summary; nothing is kept of a block that cannot be used."""
-    X = usable(X, dtype)
+    """A block, or what reads one, kept in memory, and its summary; nothing is kept of a block that cannot be used."""
+    X = X.read() if isinstance(X, OutOfCore) else usable(X, dtype)
     if X.ndim != 2 or not is_sound(X):
         return None, _refused(X)
     holder = InMemory(X)
@@ -86,7 +86,7 @@ def hold(X: Any, dtype: Any) -> tuple[InMemory | None, Summary]:
 
 def look(holder: OutOfCore) -> Summary:
     """The summary of a block that is read for it and let go."""
-    return hold(holder.read(), holder.dtype)[1]
+    return hold(holder, holder.dtype)[1]
 
 
 def _refused(X: Any) -> Summary:

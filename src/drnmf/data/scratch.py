@@ -71,8 +71,11 @@ class SaveRows:
         os.replace(temporary, self.path)
 
 
-def load_rows(path: str, like: Sequence[Rows]) -> tuple[Rows, ...]:
-    """What `SaveRows` wrote; `like` are rows of the same kind, whose values do not matter."""
+def load_rows(path: str, like: Sequence[Rows], beside: Any = None) -> tuple[Rows, ...]:
+    """What `SaveRows` wrote; `like` are rows of the same kind, whose values do not matter.
+
+    `beside` is not used: as an argument it draws the task to where the block is.
+    """
     with np.load(path, allow_pickle=False) as stored:
         layout = json.loads(str(stored["layout"]))
         arrays = [stored[f"a{i}"] for i in range(len(stored.files) - 1)]
