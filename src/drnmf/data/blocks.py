@@ -261,7 +261,7 @@ class Transposed:
         """The state of each block: arrays are split, numbers are the same for all."""
         if isinstance(whole, np.ndarray):
             return list(self._split(whole))
-        if not is_dataclass(whole):
+        if not is_dataclass(whole) or isinstance(whole, type):
             return len(self.data.sizes) * [whole]
         parts = {name: self._parted(getattr(whole, name)) for name in whole.__dataclass_fields__}
         return [replace(whole, **{name: part[i] for name, part in parts.items()}) for i in range(len(self.data.sizes))]
