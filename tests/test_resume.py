@@ -80,6 +80,15 @@ def test_the_same_command_goes_on_too(here):
     )
 
 
+def test_fronts_are_resumed_too(here):
+    front = ("pareto", *BASE[1:], "--points", "4")
+    run(*front, "--out", "whole")
+    run(*front, "--checkpoint", "kept", "--out", "thrown-away")
+    Path("kept/run-0003.npz").unlink()  # as if it had been stopped before
+    assert "Resuming the fit in kept: 4 of its runs have ended." in run("resume", "kept", "--out", "result")
+    assert Path("result/front.csv").read_bytes() == Path("whole/front.csv").read_bytes()
+
+
 def test_from_another_folder(here, monkeypatch):
     stopped()
     (here / "elsewhere").mkdir()

@@ -1,4 +1,4 @@
-"""drnmf resume: go on with a fit that was stopped."""
+"""drnmf resume: go on with a fit or a front that was stopped."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 from drnmf.cli import keeping
 from drnmf.cli.common import Overwrite, Quiet, Threads, errors, reports_errors
 from drnmf.cli.fit import fit
+from drnmf.cli.pareto import pareto
 
 
 @reports_errors
@@ -22,8 +23,8 @@ def resume(
     threads: Threads = None,
     quiet: Quiet = False,
 ) -> None:
-    """Go on with a fit that was stopped, from its last checkpoint, with the options it was begun with."""
-    command, options = keeping.recall(folder, {"fit": fit})
+    """Go on with a fit or a front that was stopped, from its last checkpoint, with the options it was begun with."""
+    command, options = keeping.recall(folder, {"fit": fit, "pareto": pareto})
     source = options["x"]
     if not source.exists():
         raise FileNotFoundError(f"{source}, which the fit in {folder} reads, does not exist any more: put it back.")
