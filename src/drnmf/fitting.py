@@ -30,7 +30,10 @@ from drnmf.weights import ByRule, Policy, as_policy
 
 @dataclass
 class Budget:
-    """Hands out the controls of a fit's runs one after another; max_time is shared evenly by the runs left."""
+    """Hands out the controls of a fit's runs one after another; max_time is shared evenly by the runs left.
+
+    Time that a resumed fit spent before counts. That of the run it goes on with is in the run's own log.
+    """
 
     control: Control
     runs: int
@@ -42,7 +45,9 @@ class Budget:
         watcher = self.watch(stage)
         left = None
         if self.control.max_time is not None:
-            left = max(self.control.max_time - (time.perf_counter() - self.started), 0.0) / max(self.runs, 1)
+            before = 0.0 if self.control.keeper is None else self.control.keeper.seconds
+            spent = before + time.perf_counter() - self.started
+            left = max(self.control.max_time - spent, 0.0) / max(self.runs, 1)
         self.runs -= 1
         return replace(self.control, max_time=left, callback=_both(watcher, callback))
 

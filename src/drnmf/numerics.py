@@ -55,6 +55,12 @@ ENCODE_TOLERANCE = 1e-6
 LIFT = 1e-6
 """SPA leaves exact zeros that multiplicative steps cannot leave: this share of the mean is added to W and H."""
 
+FINGERPRINT_TOLERANCE = 1e-12
+"""Relative difference of two means of the same X that were added up in another order."""
+
+FINGERPRINT_ROWS = 8
+"""Rows of X, evenly spaced, whose entries tell it from another X (see `records.fingerprint`)."""
+
 IDENTITY_LIMIT = 1e-6
 """Below this share of ||X||^2 the Frobenius identity has lost its digits and the loss is summed directly."""
 

@@ -26,6 +26,11 @@ Callback = Callable[[Progress], Any]
 class Keeper(Protocol):
     """What keeps a fit on disk while its runs go by, one after another, always in the same order."""
 
+    @property
+    def seconds(self) -> float:
+        """Time of what was recalled so far, spent before this process began."""
+        ...
+
     def recall(self) -> Result | Snapshot | None:
         """What is known of the run that begins now: its result, where it stood, or nothing."""
         ...

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
@@ -18,7 +18,7 @@ import numpy as np
 
 from drnmf.data import cluster
 from drnmf.data.base import Sweep
-from drnmf.data.blockwise import Blockwise
+from drnmf.data.blockwise import Blockwise, State
 from drnmf.data.nodes import Apply, Held, Node, Plan, Program, Retry, Rows, Shared, Step, SweepRows, plan, run_block
 from drnmf.data.scratch import Cut, SaveRows, Scratch, load_rows
 from drnmf.data.shares import SweepColumns, as_it_is, losses_alone
@@ -239,19 +239,38 @@ class Transposed:
         """A given W' in blocks: through files where there is a scratch folder, else inside the graph."""
         if isinstance(F, Factor):
             return F
-        edges = np.cumsum([0, *self.data.sizes])
-        parts = [(Rows(np.array(F[:, a:b], order="C")),) for a, b in pairwise(edges)]
+        return Factor(self.data, self._sent([Rows(part) for part in self._split(F)]), F.shape[0])
+
+    def _split(self, F: Array) -> list[Array]:
+        """The columns of each block."""
+        return [np.array(F[:, a:b], order="C") for a, b in pairwise(np.cumsum([0, *self.data.sizes]))]
+
+    def _sent(self, parts: list[Rows]) -> Node:
+        """Rows of every block that begin here."""
         scratch = self.data.scratch
         if scratch is None:
-            return self._held(tuple(cluster.constant("start", part) for part in parts), (), F.shape[0])
+            return Node(None, held=Held(tuple(cluster.constant("start", (part,)) for part in parts), 0))
         cut = scratch.cut()
         for i, part in enumerate(parts):
-            cut.save(i)(part)
-        like = (Rows(np.empty(0)),)
-        return self._held(self.data.loads(cut, like), (cut,), F.shape[0])
+            cut.save(i)((part,))
+        return Node(None, held=Held(self.data.loads(cut, (parts[0].like(),)), 0, (cut,)))
 
-    def _held(self, tuples: tuple[Any, ...], cuts: tuple[Cut, ...], rank: int) -> Factor:
-        return Factor(self.data, Node(None, held=Held(tuples, 0, cuts)), rank)
+    def get_state(self, state: State) -> dict[str, Any]:
+        """The state of a rule on W in one piece, for a checkpoint (see `records.HoldsStates`)."""
+        return {"whole": _joined(self.data.collect(_state_of, state.rows)), "restart": state.restart}
+
+    def put_state(self, state: dict[str, Any]) -> State:
+        blocks = [Rows(np.empty((1, 0)), part) for part in self._parted(state["whole"])]
+        return State(self._sent(blocks), state["restart"])
+
+    def _parted(self, whole: Any) -> list[Any]:
+        """The state of each block: arrays are split, numbers are the same for all."""
+        if isinstance(whole, np.ndarray):
+            return list(self._split(whole))
+        if not is_dataclass(whole) or isinstance(whole, type):
+            return len(self.data.sizes) * [whole]
+        parts = {name: self._parted(getattr(whole, name)) for name in whole.__dataclass_fields__}
+        return [replace(whole, **{name: part[i] for name, part in parts.items()}) for i in range(len(self.data.sizes))]
 
     def get(self, F: Factor) -> Array:
         return np.concatenate(self.data.collect(_rows_of, F.rows), axis=1)
@@ -311,6 +330,20 @@ def _listed(function: Callable[..., Any], data: Any, *arguments: Any) -> list[An
 
 def _rows_from(function: Callable[[Any], Array], data: Any) -> Rows:
     return Rows(np.ascontiguousarray(function(data)))
+
+
+def _state_of(data: Any, rows: Rows) -> Any:
+    return rows.state
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    """One state from those of all blocks, which differ in their arrays alone."""
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts, axis=1)
+    if not is_dataclass(parts[0]):
+        return parts[0]
+    names = parts[0].__dataclass_fields__
+    return replace(parts[0], **{name: _joined([getattr(part, name) for part in parts]) for name in names})  # type: ignore[type-var]
 
 
 def _rows_of(data: Any, rows: Rows) -> Array:

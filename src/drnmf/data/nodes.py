@@ -8,7 +8,7 @@ what was asked for: within an iteration that is the sweep for W, the step on its
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -63,9 +63,21 @@ class Rows:
     A: Array
     state: Any = None
 
+    def like(self) -> Rows:
+        """Rows of the same kind, with nothing in their arrays: what a file needs to be read back."""
+        return Rows(np.empty(0), _emptied(self.state))
+
     def __sizeof__(self) -> int:
         """Bytes as Dask's memory accounts see them."""
         return 64 + sum(array.nbytes for array in arrays_in((self.A, self.state)))
+
+
+def _emptied(state: Any) -> Any:
+    if isinstance(state, np.ndarray):
+        return np.empty(0)
+    if not is_dataclass(state) or isinstance(state, type):
+        return state
+    return replace(state, **{name: _emptied(getattr(state, name)) for name in state.__dataclass_fields__})
 
 
 def arrays_in(value: Any) -> list[Array]:
