@@ -75,3 +75,4 @@ bench-scale: $(VENV)/.installed-dev
 bench-algorithms: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/algorithms.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/quality_time.py
+	$(BIN)/python benchmarks/interval.py

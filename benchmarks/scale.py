@@ -39,7 +39,8 @@ from drnmf.data.pool import set_num_threads
 from drnmf.data.shares import SweepColumns
 from drnmf.numerics import factor_floor
 from drnmf.rowblocks import open_matrix
-from drnmf.updates import RULES, Parts
+from drnmf.rules import RULES
+from drnmf.updates import Parts
 
 RANK = 20
 

@@ -291,7 +291,7 @@ def _solve_point(
     """The point of one lambda, from `origin`. With all weight on one loss it is that loss's own fit, solved once."""
     (used,) = np.nonzero(weights)
     if used.size > 1:
-        return method(problem, origin, weights)
+        return method(problem if origin is begin else replace(problem, how=problem.how.near()), origin, weights)
     b, objective = int(used[0]), problem.objective
     if b not in ends:
         beta = objective.betas[b]

@@ -26,6 +26,8 @@ class Point:
     sweep: Sweep
     states: tuple[Any, Any]  # of the rule, for (H, W)
     sweeps: int
+    weights: Vector  # lambda when the sweep was made
+    steps: int  # taken by each block
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ class _Half:
     """One half-step: block F moves while G stands. `data` is the side whose sweeps hold the parts of G.
 
     early : lambda will still be the same when the parts of G are used
+    curved : the next step of G wants the curvature
     look : the losses are wanted even where the rule needs no check
     """
 
@@ -72,6 +75,7 @@ class _Half:
     weights: Vector
     coefficients: Vector
     early: bool
+    curved: bool
     look: bool
 
     @property
@@ -80,14 +84,15 @@ class _Half:
 
     def sweep(self, F: Array, G: Array, losses: bool = True) -> Sweep:
         betas, mix = self.task.objective.betas, self.task.mix(self.coefficients, self.early)
-        return self.data.sweep(F.T, G, betas, mix, losses=losses)
+        curvature = self.coefficients if self.curved else None
+        return self.data.sweep(F.T, G, betas, mix, losses=losses, curvature=curvature)
 
     def attempt(self, F: Array, G: Array, before: Sweep, state: Any) -> _Tried:
         """Step from the parts of F in `before`, which stands at (F, G), and sweep for G at the new point."""
         objective, chooses = self.task.objective, self.rule.chooses
         parts = Parts(
             before.N, before.P, self.coefficients, objective.betas, factor_floor(self.data.mean, F.shape[0]),
-            objective.scaled(before.losses) if chooses else None, objective.references,
+            objective.scaled(before.losses) if chooses else None, objective.references, before.Q,
         )  # fmt: skip
         moved, after_state = self.rule.step(F, parts, state)
         return _Tried(moved, self.sweep(moved, G, self.look or not self.certain), after_state, 1)
@@ -123,8 +128,10 @@ class _Tried:
 def iterate(task: Task, data: Data, point: Point, weights: Vector, early: bool) -> Point:
     """One update of H, then of W, with lambda fixed (steps 3 and 4 of Algorithm 3)."""
     c = task.objective.coefficients(weights)
-    half_H = _Half(task, task.rules[0], data.T, weights, c, early=True, look=False)
-    half_W = _Half(task, task.rules[1], data, weights, c, early=early, look=True)
+    step, rank = point.steps, point.B.shape[0]
+    here, then = (task.rule.curves(k, rank) for k in (step, step + 1))
+    half_H = _Half(task, task.rules[0], data.T, weights, c, early=True, curved=here, look=False)
+    half_W = _Half(task, task.rules[1], data, weights, c, early=early, curved=then, look=True)
     state_H, state_W = point.states
     first = half_H.attempt(point.B, point.A, point.sweep, state_H)
     second, wasted = None, 0
@@ -141,4 +148,4 @@ def iterate(task: Task, data: Data, point: Point, weights: Vector, early: bool) 
         second = replace(second, sweep=data.read(second.sweep)[0])
     last = half_W.settle(point.A, accepted.F, accepted.sweep, state_W, second)
     spent = accepted.count + last.count + wasted
-    return Point(last.F, accepted.F, last.sweep, (accepted.state, last.state), point.sweeps + spent)
+    return Point(last.F, accepted.F, last.sweep, (accepted.state, last.state), point.sweeps + spent, weights, step + 1)

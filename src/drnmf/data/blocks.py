@@ -88,8 +88,11 @@ class Blocks:
     def T(self) -> Transposed:
         return Transposed(self)
 
-    def sweep(self, W: Factor, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool = True) -> Sweep:
-        return _promise(Node(SweepColumns(betas, mix, losses), W.rows, Shared(H)))
+    def sweep(
+        self, W: Factor, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool = True,
+        curvature: Vector | None = None,
+    ) -> Sweep:  # fmt: skip
+        return _promise(Node(SweepColumns(betas, mix, losses, curvature), W.rows, Shared(H)))
 
     def read(self, *sweeps: Sweep) -> tuple[Sweep, ...]:
         nodes: list[Any] = [sweep.losses for sweep in sweeps]
@@ -229,8 +232,11 @@ class Transposed:
     def T(self) -> Blocks:
         return self.data
 
-    def sweep(self, W: Array, H: Factor, betas: tuple[float, ...], mix: Vector, losses: bool = True) -> Sweep:
-        return _promise(Node(SweepRows(betas, mix, losses), H.rows, Shared(W.T), keep=True))
+    def sweep(
+        self, W: Array, H: Factor, betas: tuple[float, ...], mix: Vector, losses: bool = True,
+        curvature: Vector | None = None,
+    ) -> Sweep:  # fmt: skip
+        return _promise(Node(SweepRows(betas, mix, losses, curvature), H.rows, Shared(W.T), keep=True))
 
     def read(self, *sweeps: Sweep) -> tuple[Sweep, ...]:
         return self.data.read(*sweeps)

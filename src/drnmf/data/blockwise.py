@@ -26,7 +26,7 @@ class State:
 
 @dataclass(frozen=True)
 class Blockwise:
-    """The rule lifted to blocks. Its steps are elementwise, so blocks change nothing in any bit."""
+    """The rule lifted to blocks. Its steps look at one row of W at a time, so blocks change nothing in any bit."""
 
     rule: Rule
 
@@ -45,11 +45,14 @@ class Blockwise:
     def certain(self, betas: tuple[float, ...]) -> bool:
         return self.rule.certain(betas)
 
+    def curves(self, step: int, rank: int) -> bool:
+        return self.rule.curves(step, rank)
+
     def init(self, F: Factor) -> State:
         return State(Node(Begin(self.rule), F.rows))
 
     def step(self, F: Factor, parts: Parts, state: State) -> tuple[Factor, State]:
-        rest = replace(parts, N=_NOTHING, P=_NOTHING)
+        rest = replace(parts, N=_NOTHING, P=_NOTHING, Q=None)
         rows = Node(Step(self.rule, rest, state.restart), F.rows, parts.N, state.rows, keep=True)
         return F.at(rows), State(rows)
 

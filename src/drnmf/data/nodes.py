@@ -102,9 +102,10 @@ class SweepRows:
     betas: tuple[float, ...]
     mix: Vector
     losses: bool
+    curvature: Vector | None
 
     def __call__(self, data: Data, rows: Rows, H: Array) -> Sweep:
-        return data.T.sweep(H.T, rows.A, self.betas, self.mix, losses=self.losses)
+        return data.T.sweep(H.T, rows.A, self.betas, self.mix, losses=self.losses, curvature=self.curvature)
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ class Begin:
 
 @dataclass(frozen=True)
 class Step:
-    """One step of the rule on the rows, from the parts of a sweep; `parts` carries everything but N and P."""
+    """One step of the rule on the rows, from the parts of a sweep; `parts` carries everything but N, P and Q."""
 
     rule: Rule
     parts: Parts
@@ -127,7 +128,7 @@ class Step:
 
     def __call__(self, data: Data, rows: Rows, sweep: Sweep, holder: Rows) -> Rows:
         state = self.rule.restart(holder.state) if self.restart else holder.state
-        return Rows(*self.rule.step(rows.A, replace(self.parts, N=sweep.N, P=sweep.P), state))
+        return Rows(*self.rule.step(rows.A, replace(self.parts, N=sweep.N, P=sweep.P, Q=sweep.Q), state))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@ r"""What a block sends up for H: its share of every sum, and no number that the 
 
 .. math:: P_1 = W^T 1, \qquad P_2 = W^T W H
 
-so beta = 1 needs r numbers and beta = 2 needs r^2, where any other beta needs r n.
+so beta = 1 needs r numbers and beta = 2 needs r^2, where any other beta needs r n. The curvature, where a rule asks for
+it, is r (r + 1) / 2 numbers for every column.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ class Share:
     N : (q, r, n)
     P : (rows of the mix that reach beyond beta = 1 and 2, r, n)
     sums, gram : W' 1 (r,) and W'W (r, r), float64; empty where nobody needs them
+    Q : (r (r + 1) / 2, n), empty where nobody needs it
     """
 
     losses: Vector
@@ -34,6 +36,7 @@ class Share:
     P: Array
     sums: Vector
     gram: Vector
+    Q: Array
 
     def __add__(self, other: Share) -> Share:
         return Share(*(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__))
@@ -73,14 +76,15 @@ class SweepColumns:
     betas: tuple[float, ...]
     mix: Vector
     losses: bool
+    curvature: Vector | None
 
     def __call__(self, data: Data, rows: Rows, H: Array) -> Share:
-        sweep = data.sweep(rows.A.T, H, self.betas, self.mix, losses=self.losses)
+        sweep = data.sweep(rows.A.T, H, self.betas, self.mix, losses=self.losses, curvature=self.curvature)
         far, empty = travels(self.betas, self.mix), np.empty(0)
         small = len(far) < self.mix.shape[0]
         sums = rows.A.sum(axis=1, dtype=np.float64) if small and 1.0 in self.betas else empty
         gram = _gram(rows.A) if small and 2.0 in self.betas else empty
-        return Share(sweep.losses, sweep.N, sweep.P[far], sums, gram)
+        return Share(sweep.losses, sweep.N, sweep.P[far], sums, gram, empty if sweep.Q is None else sweep.Q)
 
     def restore(self, share: Share, H: Array) -> Sweep:
         """The sweep over all rows from the sum of all shares."""
@@ -89,7 +93,7 @@ class SweepColumns:
         P[far] = share.P
         for q in sorted(set(range(len(P))) - set(far)):
             P[q] = self._small_part(self.mix[q], share, H)
-        return Sweep(share.losses, share.N, P)
+        return Sweep(share.losses, share.N, P, None if self.curvature is None else share.Q)
 
     def _small_part(self, weights: Vector, share: Share, H: Array) -> Vector:
         """sum_b weights_b P_b, from W' 1 and W'W."""
@@ -105,7 +109,7 @@ class SweepColumns:
 def losses_alone(sweep: Sweep) -> Share:
     """What goes up of a sweep whose parts stay with the rows of W."""
     empty = np.empty(0)
-    return Share(sweep.losses, empty, empty, empty, empty)
+    return Share(sweep.losses, empty, empty, empty, empty, empty)
 
 
 def as_it_is(share: Share) -> Share:
