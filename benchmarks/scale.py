@@ -1,7 +1,7 @@
 """X in blocks on Dask: against the local core, under a memory limit, from one worker to two, and what a cut costs.
 
     python benchmarks/scale.py ratio      2 workers of 1 thread against the local core with 2 threads
-    python benchmarks/scale.py memory     6 GiB in zarr through workers of 1 GiB, 20 iterations  [--folder F]
+    python benchmarks/scale.py memory     6 GiB in zarr through workers of 1 GiB, 20 iterations  [--store X.zarr]
     python benchmarks/scale.py weak       weak scaling on 1 and 2 workers, and the cost model's prediction
     python benchmarks/scale.py cuts       writing W down every 10 iterations, against never
     python benchmarks/scale.py model      the cost model for 100 million x 50,000 at 0.1 %, from the constants measured
@@ -38,10 +38,12 @@ from drnmf.data.nodes import Rows, Step, SweepRows
 from drnmf.data.pool import set_num_threads
 from drnmf.data.shares import SweepColumns
 from drnmf.numerics import factor_floor
+from drnmf.rowblocks import open_matrix
 from drnmf.rules import RULES
 from drnmf.updates import Parts
 
 RANK = 20
+RULE = "extrapolated"  # no curvature: what goes up is what the losses alone ask for
 
 
 @contextmanager
@@ -67,7 +69,7 @@ def in_blocks(X: Any, count: int) -> da.Array:
 def per_iteration(X: Any, betas: tuple[float, ...], rank: int = RANK, iterations: int = 8) -> float:
     """Median seconds of an iteration, the first two left out."""
     settings = {"references": np.ones(len(betas)), "max_iter": iterations + 2, "tol": 0, "random_state": 0}
-    model = DRNMF(rank, betas=betas, **settings).fit(X)
+    model = DRNMF(rank, betas=betas, update=RULE, **settings).fit(X)
     return float(np.median(np.diff(model.trace_.seconds)[2:]))
 
 
@@ -116,40 +118,50 @@ def _spilled(dask_worker: Any) -> int:
     return 0 if slow is None else len(slow)
 
 
-def memory(folder: str | None, gib: float = 6.0, iterations: int = 20) -> None:
-    """The second number: X larger than all workers together."""
-    limit, columns, chunk = 1 << 30, 4096, 4096
+def write_store(path: Path, gib: float) -> None:
+    """Random numbers, in chunks of 64 MiB."""
+    columns, chunk = 4096, 4096
     count = round(gib * (1 << 30) / (4 * columns * chunk))
-    place = Path(tempfile.mkdtemp(prefix="drnmf-scale-", dir=folder))
-    try:
-        X = da.random.default_rng(0).random((count * chunk, columns), chunks=(chunk, columns), dtype=np.float32)
-        (X + np.float32(0.01)).to_zarr(str(place / "X.zarr"), compute=True)
-        from drnmf.rowblocks import open_matrix
+    X = da.random.default_rng(0).random((count * chunk, columns), chunks=(chunk, columns), dtype=np.float32)
+    (X + np.float32(0.01)).to_zarr(str(path), compute=True)
 
-        X = open_matrix(place / "X.zarr").X
+
+def memory(store: str | None, gib: float = 6.0, iterations: int = 20, rank: int = 4) -> None:
+    """The second number: X larger than all workers together."""
+    limit, place = 1 << 30, Path(tempfile.mkdtemp(prefix="drnmf-scale-"))
+    path = place / "X.zarr" if store is None else Path(store)
+    try:
+        if store is None:
+            write_store(path, gib)
+        X = open_matrix(path).X
         with workers(2, limit) as client:
-            assert not wrap(X).in_memory
             started = time.perf_counter()
-            model = DRNMF(10, betas=(1, 2), references=(1.0, 1.0), max_iter=iterations, tol=0, random_state=0).fit(X)
+
+            def show(progress: Any) -> None:
+                peak = max(client.run(_peak).values()) >> 20
+                print(f"iteration {progress.iteration}, {progress.seconds:.0f} s, peak {peak} MiB", flush=True)
+
+            settings = {"references": (1.0, 1.0), "max_iter": iterations, "tol": 0, "random_state": 0}
+            model = DRNMF(rank, betas=(1, 2), update=RULE, **settings, callback=show).fit(X)
             seconds = time.perf_counter() - started
             peaks, spills = client.run(_peak), client.run(_spilled)
     finally:
         shutil.rmtree(place)
     rows = [
-        {"GiB": X.nbytes / (1 << 30), "blocks": X.numblocks[0], "iterations": model.n_iter_, "seconds": seconds,
-         "per iteration": float(np.median(np.diff(model.trace_.seconds))), "limit MiB": limit >> 20,
-         "peak MiB": max(peaks.values()) >> 20, "spilled": sum(spills.values())}
+        {"GiB": X.nbytes / (1 << 30), "blocks": X.numblocks[0], "r": rank, "iterations": model.n_iter_,
+         "seconds": seconds, "per iteration": float(np.median(np.diff(model.trace_.seconds))),
+         "limit MiB": limit >> 20, "peak MiB": max(peaks.values()) >> 20, "spilled": sum(spills.values())}
     ]  # fmt: skip
     print_table(rows)
     write_csv("scale_memory", rows)
 
 
-def clock(case: Callable[[], object], rounds: int = 15) -> float:
+def clock(case: Callable[[], object], rounds: int = 15, now: Callable[[], float] = time.perf_counter) -> float:
     times = []
     for _ in range(rounds + 2):
-        start = time.perf_counter()
+        start = now()
         case()
-        times.append(time.perf_counter() - start)
+        times.append(now() - start)
     return float(np.median(times[2:]))
 
 
@@ -194,10 +206,10 @@ def constants(client: Client, large: int = 64 << 20) -> Constants:
                 cluster.run([], cluster.task("size", _size, cluster.task("made", _made, large)))
 
         link = large / max(clock(across, 5) - clock(same, 5), 1e-9)
-    add = clock(lambda: array + array, 5)
+    add = clock(lambda: array + array, 5, time.thread_time)
     F, ones = np.ones((RANK, 50_000), np.float32), np.ones((1, RANK, 50_000), np.float32)
-    parts, rule = Parts(ones, ones, np.ones(1), (1.0,), 0.0), RULES["auto"]
-    step = clock(lambda: rule.step(F, parts, rule.init(F)), 5)
+    parts, rule = Parts(ones, ones, np.ones(1), (1.0,), 0.0), RULES[RULE]
+    step = clock(lambda: rule.step(F, parts, rule.init(F)), 5, time.thread_time)
     return Constants(
         start=one,
         hop=(five - one) / 4,
@@ -214,13 +226,16 @@ def _size_or_number(value: Any) -> int:
 
 
 def block_seconds(X: Any, betas: tuple[float, ...], rank: int, threads: int = 1) -> tuple[float, int]:
-    """(seconds, bytes of the share) of one block's task without Dask: sweep, step, sweep."""
+    """(seconds, bytes of the share) of one block's task without Dask: sweep, step, sweep.
+
+    On one thread they are seconds of that thread, so that a busy machine does not count.
+    """
     set_num_threads(threads)
     data, rng = wrap(X), np.random.default_rng(0)
     A, H = (rng.uniform(0.1, 1, (rank, size)).astype(data.dtype) for size in data.shape)
-    p, rule = len(betas), RULES["auto"]
+    p, rule = len(betas), RULES[RULE]
     c = np.full((1, p), 1.0 / p)
-    first, last = SweepRows(betas, c, True), SweepColumns(betas, np.eye(p), True)
+    first, last = SweepRows(betas, c, True, None), SweepColumns(betas, np.eye(p), True, None)
     parts = Parts(np.empty(0), np.empty(0), c[0], betas, factor_floor(data.mean, rank))
     rows = Rows(A, rule.init(A))
 
@@ -228,7 +243,7 @@ def block_seconds(X: Any, betas: tuple[float, ...], rank: int, threads: int = 1)
         return last(data, Step(rule, parts, False)(data, rows, first(data, rows, H), rows), H)
 
     share = run()
-    return clock(run, 7), share.nbytes
+    return clock(run, 7, time.thread_time if threads == 1 else time.perf_counter), share.nbytes
 
 
 def weak(rounds: int = 3) -> None:
@@ -274,7 +289,7 @@ def cuts(rounds: int = 3) -> None:
             for every, found in seconds.items():
                 with dask.config.set({"drnmf.cut-every": every}):
                     settings = {"references": (1.0, 1.0), "max_iter": 40, "tol": 0, "random_state": 0}
-                    model = DRNMF(RANK, betas=(0, 1), **settings).fit(D)
+                    model = DRNMF(RANK, betas=(0, 1), update=RULE, **settings).fit(D)
                 found.append(float(model.trace_.seconds[-1]) / 40)
     with_cuts, without = (float(np.median(found)) for found in seconds.values())
     rows = [
@@ -291,12 +306,13 @@ def model() -> None:
     with open(RESULTS / "scale_constants.csv", newline="") as file:
         known = [row for row in csv.DictReader(file) if row["workers"] == "2"][-1]
     measured = Constants(**{name: float(known[name]) for name in Constants.__dataclass_fields__})
-    sample = sp.random_array((20_000, n), density=density, rng=np.random.default_rng(0), dtype=np.float32, format="csr")
+    size = 100_000
+    sample = sp.random_array((size, n), density=density, rng=np.random.default_rng(0), dtype=np.float32, format="csr")
     seconds, up = block_seconds(sp.csr_array(sample), (1.0, 2.0), r)
     cores, rows = 16, []
     for gigabits in (10, 100):
         for count in (8, 16, 32, 64, 128, 256, 512, 1024):
-            block = seconds * (m / count) / 20_000 / cores
+            block = seconds * (m / count) / size / cores
             said = cost(Work(block, count, 4.0 * r * n, up, r * n), count, at_link(measured, gigabits * 1e9 / 8))
             moved = said.hops + said.down + said.up + said.driver
             rows.append(
@@ -304,7 +320,7 @@ def model() -> None:
                  "up": said.up, "driver": said.driver, "iteration": said.total, "busy": said.compute / said.total,
                  "GB each": (16 * density * m * n + 4 * 4 * r * m) / count / 1e9, "other": moved}
             )  # fmt: skip
-    print(f"one core: {seconds / (density * 20_000 * n) * 1e9:.1f} ns per stored entry; {up / 1e6:.0f} MB up")
+    print(f"one core: {seconds / (density * size * n) * 1e9:.1f} ns per stored entry; {up / 1e6:.0f} MB up")
     print_table(rows)
     write_csv("scale_model", rows)
 
@@ -312,11 +328,11 @@ def model() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["ratio", "memory", "weak", "cuts", "model"])
-    parser.add_argument("--folder", help="where the 6 GiB go (default: the temporary folder)")
+    parser.add_argument("--store", help="an X.zarr for `memory` (default: 6 GiB are written to the temporary folder)")
     asked = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "2")
     if asked.what == "memory":
-        memory(asked.folder)
+        memory(asked.store)
     else:
         {"ratio": ratio, "weak": weak, "cuts": cuts, "model": model}[asked.what]()
 

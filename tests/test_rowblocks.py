@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -120,7 +121,7 @@ def test_stores_that_cannot_be_used_are_refused(tmp_path, X, S):
 def command(folder, *arguments):
     call = [sys.executable, "-c", "from drnmf.cli import app; app()", *arguments]
     wide = os.environ | {"COLUMNS": "200"}
-    return subprocess.run(call, cwd=folder, capture_output=True, text=True, timeout=100, env=wide)
+    return subprocess.run(call, cwd=folder, capture_output=True, text=True, timeout=300, env=wide)
 
 
 def test_the_command_line_on_workers_and_out_of_core(tmp_path, X):
@@ -143,3 +144,41 @@ def test_workers_and_a_scheduler_are_not_both_given(tmp_path, X):
     done = command(tmp_path, "fit", "x.npy", "--rank", "2", "--workers", "2", "--scheduler", "tcp://127.0.0.1:1")
     assert done.returncode == 2
     assert "one of the two" in done.stderr
+
+
+def test_a_driver_that_was_killed_is_resumed(tmp_path, X):
+    """SIGKILL of the process that drives the workers; `drnmf resume` ends with the bits of an undisturbed fit."""
+    store(".zarr", tmp_path, X, None)
+    fit = (
+        "fit",
+        "x.zarr",
+        "--rank",
+        "3",
+        "--betas",
+        "0,1",
+        "--max-iter",
+        "60",
+        "--tol",
+        "0",
+        "--workers",
+        "2",
+        "--quiet",
+    )
+    whole = command(tmp_path, *fit, "--out", "whole")
+    assert whole.returncode == 0, whole.stderr
+    call = [sys.executable, "-c", "from drnmf.cli import app; app()", *fit, "--out", "killed"]
+    process = subprocess.Popen(
+        [*call, "--checkpoint", "kept", "--checkpoint-every", "0"], cwd=tmp_path, stderr=subprocess.DEVNULL
+    )
+    kept = tmp_path / "kept"
+    deadline = time.monotonic() + 200
+    while not list(kept.glob("state-0000-*.npz")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    assert not (tmp_path / "killed").exists()
+    done = command(tmp_path, "resume", "kept", "--quiet")
+    assert done.returncode == 0, done.stderr
+    for name in ("W.npy", "H.npy"):
+        one, other = np.load(tmp_path / "whole" / name), np.load(tmp_path / "killed" / name)
+        np.testing.assert_array_equal(one, other)
