@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 NATIVE := CMakeLists.txt pyproject.toml $(wildcard src/drnmf/_native/*)
 
-.PHONY: demo test test-browser test-oldest test-asan bench bench-algorithms lint clean
+.PHONY: demo test test-browser test-oldest test-asan bench bench-scale bench-algorithms lint clean
 
 demo: $(VENV)/.installed
 	$(BIN)/drnmf demo --out demo-result --overwrite
@@ -17,7 +17,7 @@ test-browser: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -rs tests/browser
 
 # The lower bounds of pyproject.toml, exactly; the tools that only check may be new.
-OLDEST := numpy==1.26.0 scipy==1.12.0 scikit-learn==1.6.0 threadpoolctl==3.2.0 typer==0.19.2 rich==13.0.0 matplotlib==3.8.0 soundfile==0.12.1 fast-bss-eval==0.1.4 pyarrow==15.0.0 plotly==5.24.1
+OLDEST := numpy==1.26.0 scipy==1.12.0 scikit-learn==1.6.0 threadpoolctl==3.2.0 typer==0.19.2 rich==13.0.0 matplotlib==3.8.0 soundfile==0.12.1 fast-bss-eval==0.1.4 pyarrow==15.0.0 plotly==5.24.1 dask[array]==2025.7.0 distributed==2025.7.0 zarr==3.1.0 anndata==0.12.0 pandas==2.1.1
 
 test-oldest: .venv-oldest/.installed
 	.venv-oldest/bin/python -m pytest
@@ -68,6 +68,11 @@ $(VENV)/.installed-dev: $(VENV)/bin/python $(NATIVE)
 clean:
 	rm -rf $(VENV) .venv-oldest .venv-asan build dist demo-result .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
+# Tables of docs/scale.md; the sparse rows need DRNMF_DATA, and `memory` 6 GiB of disk.
+bench-scale: $(VENV)/.installed-dev
+	for what in ratio weak cuts memory model; do $(BIN)/python benchmarks/scale.py $$what || exit 1; done
+
 bench-algorithms: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/algorithms.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/quality_time.py
+	$(BIN)/python benchmarks/interval.py

@@ -20,8 +20,8 @@ from harness import machine, print_table, write_csv
 from drnmf.checkpoint import Checkpoint
 from drnmf.data.base import wrap
 from drnmf.objective import Objective
+from drnmf.rules import RULES
 from drnmf.solver import Control, solve
-from drnmf.updates import RULES
 from drnmf.weights import POLICIES
 
 ROUNDS = 15

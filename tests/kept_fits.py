@@ -27,18 +27,19 @@ def matrix(sparse: bool = False, dtype: type = np.float64) -> Any:
 
 
 ROUNDS = Interval(0.5, 4, knots=2, tol=1e-4, max_knots=4)
-"""On `matrix()` from the start of seed 0 the exchange adds two knots, one round after another."""
+"""On `matrix()` from the start of seed 0 the exchange, with plain steps, adds two knots, one round after another."""
 
 CASES: dict[str, tuple[str, bool, Any]] = {
     "references and starts": ("native", False, DRNMF(3, betas=(0, 1), n_init=2, max_iter=12, tol=0, random_state=0)),
     "interval": (
         "native",
         False,
-        DRNMF(3, betas=ROUNDS, max_iter=9, tol=0, random_state=0),
+        DRNMF(3, betas=ROUNDS, update="mu", max_iter=9, tol=0, random_state=0),
     ),
     "sparse": ("native", True, DRNMF(3, betas=(1, 2), policy="reactive", max_iter=25, tol=0, random_state=1)),
     "numpy": ("numpy", False, MultiObjectiveNMF(3, betas=(0.5, 2), max_iter=25, tol=0, random_state=2)),
     "numpy sparse": ("numpy", True, DRNMF(2, betas=(1, 2), policy="minimax", max_iter=20, tol=0, random_state=3)),
+    "newton": ("native", True, DRNMF(3, betas=(1, 2), update="newton", max_iter=45, tol=0, random_state=1)),
     "one loss": ("native", False, BetaNMF(3, beta=0, update="extrapolated", n_init=3, max_iter=20, tol=0)),
 }
 """Name -> backend, sparse, estimator."""

@@ -17,8 +17,8 @@ from drnmf import DRNMF, BetaNMF, Interval, MultiObjectiveNMF, pareto_front
 from drnmf.checkpoint import Checkpoint, CheckpointError
 from drnmf.data import wrap
 from drnmf.fitting import Budget
+from drnmf.rules import RULES
 from drnmf.solver import Control
-from drnmf.updates import RULES
 from drnmf.weights import POLICIES
 from tests.keeping import After, Stopped, dr, files, fitted, same, stop
 from tests.kept_fits import ROUNDS, matrix, outcome
@@ -55,8 +55,8 @@ def test_every_layout_and_estimator_goes_on(backend, sparse, dtype, cls, tmp_pat
 
 
 def test_stopped_again_and_again(tmp_path):
-    X, model = matrix(), dr(betas=ROUNDS, max_iter=15)
-    whole = fitted(dr(betas=ROUNDS, max_iter=15), X)
+    X, model = matrix(), dr(betas=ROUNDS, max_iter=15, update="mu")
+    whole = fitted(dr(betas=ROUNDS, max_iter=15, update="mu"), X)
     assert len(whole["betas_"]) == 4
     for k in (7, 11, 4, 9, 8):
         stop(model, X, tmp_path, k)

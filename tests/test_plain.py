@@ -15,8 +15,9 @@ from drnmf.objective import Objective
 from drnmf.plain import TYPES, pack, unpack
 from drnmf.records import result_of, result_record, snapshot_of, snapshot_record, state_shells
 from drnmf.result import Result, Trace
+from drnmf.rules import RULES
 from drnmf.solver import Best, Control, Log, Snapshot, solve
-from drnmf.updates import RULES, Momentum
+from drnmf.updates import Momentum
 from drnmf.weights import POLICIES
 from tests.keeping import exactly
 from tests.kept_fits import matrix
@@ -94,7 +95,7 @@ def test_factors_that_live_elsewhere_are_fetched_once_and_put_back(rng):
     best = Best(A, B, np.ones(2), np.ones(2))
     log = Log([np.ones(2)], [np.ones(2)], [0.5], [3], [1.0])
     states = (Momentum(last, 1.5, 3), np.array([0.4, 0.6]))
-    record = snapshot_record(Snapshot(A, B, states, 3, np.ones(2), 7, best, log), 1, data)
+    record = snapshot_record(Snapshot(A, B, states, 3, np.ones(2), 2, np.ones(2), 7, best, log), 1, data)
     assert len(data.fetched) == 3
     tree, arrays = pack(record)
     back = snapshot_of(unpack(json.loads(json.dumps(tree)), arrays), data)
@@ -136,7 +137,7 @@ def test_states_that_are_kept_elsewhere_come_as_the_rule_has_them(rng):
     A, B, last = Handle(rng.random((2, 4))), rng.random((2, 7)), rng.random((2, 4))
     log = Log([np.ones(2)], [np.ones(2)], [0.5], [3], [1.0])
     states = (Momentum(B, 1.5, 3), {"elsewhere": Handle(last)})
-    at = Snapshot(A, B, states, 3, np.ones(2), 7, Best(A, B, np.ones(2), np.ones(2)), log)
+    at = Snapshot(A, B, states, 3, np.ones(2), 2, np.ones(2), 7, Best(A, B, np.ones(2), np.ones(2)), log)
     pack(state_shells(at, data))
     back = snapshot_of(unpack(*pack(snapshot_record(at, 1, data))), data)
     exactly(back.states[0], states[0])

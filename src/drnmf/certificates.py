@@ -31,27 +31,45 @@ class Certificate:
     multipliers: Vector
 
 
-def block_residual(F: Array, N: Array, P: Array) -> tuple[float, float]:
+@dataclass(frozen=True)
+class Residual:
     r"""(violation, scale) of the optimality conditions of one block, F >= 0, P - N >= 0, F (P - N) = 0.
 
     .. math:: \| P \circ (F - [F - s \circ (P - N)]_+) \|_1, \quad \langle F, P + N \rangle, \quad
               s = \max(F, mean F) / P
 
     The projected gradient in the metric of the multiplicative step: an entry at zero that wants to grow counts with
-    the size of a mean entry.
+    the size of a mean entry. Both are sums over entries, so pieces of F add up.
+
+    coefficients : of lambda, for the parts of every beta
+    mean : of all entries of the block
     """
-    step = np.maximum(F, F.mean()) / P
-    moved = np.maximum(F - step * (P - N), 0.0)
-    return float(np.sum(P * np.abs(F - moved), dtype=np.float64)), float(np.sum(F * (P + N), dtype=np.float64))
+
+    coefficients: Vector
+    mean: float
+
+    def __call__(self, F: Array, N: Array, P: Array) -> Vector:
+        N, P = np.tensordot(self.coefficients, N, 1), np.tensordot(self.coefficients, P, 1)
+        step = np.maximum(F, self.mean) / P
+        moved = np.maximum(F - step * (P - N), 0.0)
+        return np.array([np.sum(P * np.abs(F - moved), dtype=np.float64), np.sum(F * (P + N), dtype=np.float64)])
+
+
+def _entry_sum(F: Array) -> Vector:
+    return np.asarray(F.sum(dtype=np.float64))
 
 
 def certify(data: Data, W: Array, H: Array, objective: Objective, weights: Vector, losses: Vector) -> Certificate:
     """Gap and stationarity at (W, H); two sweeps, one for each block."""
     p, scaled = len(objective.betas), objective.scaled(losses)
     A, B = data.T.put(W.T), data.put(H)
-    sides = (
-        (B, data.sweep(A.T, B, objective.betas, identity(p), losses=False)),
-        (A, data.T.sweep(B.T, A, objective.betas, identity(p), losses=False)),
+    sweeps = data.read(
+        data.sweep(A.T, B, objective.betas, identity(p), losses=False),
+        data.T.sweep(B.T, A, objective.betas, identity(p), losses=False),
+    )
+    sides = tuple(
+        (side, F, float(side.total(_entry_sum, F)) / (F.shape[0] * F.shape[1]), sweep)
+        for side, F, sweep in zip((data, data.T), (B, A), sweeps, strict=True)
     )
     active = np.flatnonzero(scaled >= scaled.max() * (1.0 - ACTIVE_TOLERANCE))
 
@@ -59,11 +77,8 @@ def certify(data: Data, W: Array, H: Array, objective: Objective, weights: Vecto
         c = np.zeros(p)
         c[active] = simplex.project(multipliers)
         c = objective.coefficients(c)
-        violation = scale = 0.0
-        for F, sweep in sides:
-            one, other = block_residual(F, np.tensordot(c, sweep.N, 1), np.tensordot(c, sweep.P, 1))
-            violation, scale = violation + one, scale + other
-        return violation / scale
+        violation, scale = np.sum([side.total(Residual(c, mean), F, sweep) for side, F, mean, sweep in sides], axis=0)
+        return float(violation / scale)
 
     inner = weights[active] if weights[active].sum() > 0 else simplex.uniform(active.size)
     found, value = _smallest(residual, inner / inner.sum())

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 
 from drnmf.data.base import Data, identity
 from drnmf.numerics import ENCODE_TOLERANCE, EPS, Array, Vector
 from drnmf.objective import Objective
 from drnmf.updates import Monotone, Parts
+
+
+def _encoded(settings: dict[str, Any], data: Data) -> Array:
+    return encode(data, **settings).T
 
 
 def encode(data: Data, H: Array, objective: Objective, weights: Vector, max_iter: int, tol: float) -> Array:
@@ -17,6 +24,9 @@ def encode(data: Data, H: Array, objective: Objective, weights: Vector, max_iter
     with the right sum, moves by steps that cannot raise its own objective, and stays once it moves by less than
     tol. So the same row gives the same answer whatever the other rows are.
     """
+    if hasattr(data, "map_rows"):
+        settings = {"H": H, "objective": objective, "weights": weights, "max_iter": max_iter, "tol": tol}
+        return data.map_rows(partial(_encoded, settings), H.shape[0]).T
     m, n = data.shape
     r = H.shape[0]
     total = float(H.sum(dtype=np.float64))

@@ -18,9 +18,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from drnmf import archive, fitting
 from drnmf.checkpoint import Checkpoint, keeper_of
-from drnmf.data.base import Data, losses_of, wrap
+from drnmf.data.base import Data, is_dask, losses_of, wrap
 from drnmf.divergence import as_beta, as_betas, label
-from drnmf.encode import encode
+from drnmf.encoder import Encoder
+from drnmf.factors import handed_over
 from drnmf.initialize import start
 from drnmf.interval import Coverage, Interval, as_interval
 from drnmf.numerics import Array, Vector
@@ -112,7 +113,7 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
             rng = check_random_state(self.random_state)
             return [start(data, rank, self.init, rng, W, H) for _ in range(n_init)]
 
-        with single_blas(), self._progress() as bar, self._keeper(data, every, W, H) as keeper:
+        with single_blas(), self._progress(data) as bar, self._keeper(data, every, W, H) as keeper:
             starts = make_starts() if keeper is None else keeper.starts(make_starts)
             control = replace(control, keeper=keeper)
             budget = fitting.Budget(control, runs, bar.hook if bar is not None else lambda stage: None)
@@ -157,12 +158,13 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         parameters = {"estimator": type(self).__name__, **self.get_params(deep=False)}
         return keeper_of(self.checkpoint, every, data, parameters, W, H)
 
-    def _progress(self) -> Any:
+    def _progress(self, data: Data) -> Any:
         if not self.verbose:
             return nullcontext()
         from drnmf.progress import ProgressBar
 
-        return ProgressBar()
+        traffic = getattr(data, "traffic", None)
+        return ProgressBar(remark=None if traffic is None else traffic.describe)
 
     def _adopt(self, result: Result, data: Data, notes: tuple[str, ...]) -> Array:
         """Fitted attributes from a result; returns W in the same form as `components_`."""
@@ -184,24 +186,28 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         self.stationarity_ = float("nan") if result.certificate is None else result.certificate.stationarity
         self.coverage_ = result.coverage
         self.mean_ = data.mean
-        return np.ascontiguousarray(result.W)
+        return handed_over(result.W)
 
     def transform(self, X: Any) -> Array:
-        """W of shape (rows of X, r) for new rows, with components and weights fixed; every row on its own."""
-        check_is_fitted(self)
-        return self._encode(check_matrix(self, X, reset=False))[0]
+        """W of shape (rows of X, r) for new rows, with components and weights fixed; every row on its own.
 
-    def _encode(self, X: Any) -> tuple[Array, Data]:
-        betas = tuple(self.betas_.tolist())
+        A Dask array gives a Dask array: nothing is computed, and nothing is checked, before somebody asks for it.
+        """
+        check_is_fitted(self)
+        X = check_matrix(self, X, reset=False)
+        encoder = self._encoder()
+        warn_dense_tiles(X, encoder.objective.betas)
+        if is_dask(X):
+            from drnmf.data.arrays import map_rows
+
+            return map_rows(encoder, X, self.components_.shape[0])
+        return encoder(X)
+
+    def _encoder(self) -> Encoder:
         check_choice("zeros", self.zeros, ("raise", "floor"))
-        data = wrap(X, mean=self.mean_)
-        check_zeros(X, data, betas, self.zeros)
-        warn_dense_tiles(X, betas)
-        H = self.components_.astype(data.dtype, copy=False)
-        objective = Objective(betas, self.references_, self.mean_)
-        control = self._control()
-        with single_blas():
-            return np.ascontiguousarray(encode(data, H, objective, self.weights_, control.max_iter, control.tol)), data
+        control, objective = self._control(), Objective(tuple(self.betas_.tolist()), self.references_, self.mean_)
+        name = type(self).__name__
+        return Encoder(self.components_, objective, self.weights_, control.max_iter, control.tol, self.zeros, name)
 
     def inverse_transform(self, X: ArrayLike) -> Array:
         """WH for rows of W in X, of shape (rows, n_features_in_)."""
@@ -222,10 +228,13 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         """
         check_is_fitted(self)
         X = check_matrix(self, X, reset=False)
-        W, data = self._encode(X)
+        encoder = self._encoder()
+        warn_dense_tiles(X, encoder.objective.betas)
+        data = wrap(X, mean=self.mean_)
+        W = encoder.rows(X, data)
         H = self.components_.astype(data.dtype, copy=False)
         with single_blas():
-            losses = losses_of(data, W, H, tuple(self.betas_.tolist()))
+            losses = losses_of(data, W, H, encoder.objective.betas)
         return -float((losses / self.references_).max()) / (X.shape[0] * X.shape[1])
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -321,8 +330,9 @@ class BetaNMF(_NMF):
     ----------
     n_components : r, the number of components
     beta : number >= 0, or "itakura-saito" (0), "kullback-leibler" (1), "frobenius" (2)
-    update : "auto" (extrapolated after 15 plain steps), "mu" (Algorithm 1 of the paper), "extrapolated", "monotone";
-        "mu" returns the last iterate, the others the best point met
+    update : "auto" (30 multiplicative steps, the later ones extrapolated, then Newton steps where r <= 24), "mu"
+        (Algorithm 1 of the paper), "extrapolated", "monotone", "newton" (as "auto", for any r); "mu" returns the last
+        iterate, the others the best point met
     init : "random", "spa", "nndsvdar", or "custom" (W and H given to `fit`)
     references : what the loss is divided by in `scaled_losses_`, one number; None leaves it as it is
     max_iter, tol : tol=0 runs exactly max_iter iterations; else the fit stops when the loss has not

@@ -175,6 +175,8 @@ def start(
         W0, H0 = check_factor("W", W, (m, rank)), check_factor("H", H, (rank, n))
     elif W is not None or H is not None:
         raise ValueError(f"W and H are only used with init='custom', but init={init!r}.")
+    elif init == "random" and hasattr(data, "random_start"):  # rows are drawn where they live
+        return data.random_start(rank, rng)
     else:
         W0, H0 = STARTS[init](data, rank, rng)
     floor = factor_floor(data.mean, rank)

@@ -25,7 +25,7 @@ MAX_HALVINGS = 30
 REFERENCE_FLOOR = 1e-16
 """e_beta is at least this times D_beta(X, mean(X)), so that exact rank-r data has a finite scale."""
 
-REFERENCE_TOLERANCE = 1e-4
+REFERENCE_TOLERANCE = 3e-4
 """Where the reference fits of the default rule stop: relative decrease over the window of ten iterations."""
 
 SIMPLEX_TOLERANCE = 1e-8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -16,9 +17,11 @@ class ProgressBar:
 
     `hook(stage)` hands out a callback for one run; stages are named beside their bar. Bars go to standard
     error, and the oldest make room when there are many.
+
+    remark : asked for a few words to stand after the losses, for example on a cluster's workers
     """
 
-    def __init__(self, console: Any = None) -> None:
+    def __init__(self, console: Any = None, remark: Callable[[], str] | None = None) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as RichProgress
         from rich.table import Column
@@ -36,6 +39,7 @@ class ProgressBar:
             console=console,
         )
         self._tasks: list[Any] = []
+        self._remark = remark
 
     def __enter__(self) -> ProgressBar:
         self._bars.start()
@@ -62,7 +66,10 @@ class ProgressBar:
             self._bars.update(self._tasks[-_VISIBLE - 1], visible=False)
 
         def advance(progress: Progress) -> None:
-            self._bars.update(task, completed=progress.iteration, total=progress.max_iter, state=describe(progress))
+            state = describe(progress)
+            if self._remark is not None:
+                state = f"{state}  {self._remark()}"
+            self._bars.update(task, completed=progress.iteration, total=progress.max_iter, state=state)
 
         return advance
 

@@ -10,9 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_array, validate_data
 
-from drnmf.data.base import Data
+from drnmf.data.base import Data, is_dask
+from drnmf.entries import first_bad_entry, first_zero, is_sound, refusal
 
-_CHUNK = 1 << 20
 _ACCEPTED: dict[str, Any] = {
     "accept_sparse": ("csr", "csc"),
     "accept_large_sparse": True,
@@ -47,7 +47,12 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
 
 
 def check_matrix(estimator: Any, X: Any, reset: bool) -> Any:
-    """X as float32 or float64, dense or CSR/CSC, finite and nonnegative, copied only where it must be cast."""
+    """X as float32 or float64, dense or CSR/CSC, finite and nonnegative, copied only where it must be cast.
+
+    The entries of a Dask array are looked at where they are (`data.wrap`), not here.
+    """
+    if is_dask(X):
+        return validate_data(estimator, X, reset=reset, skip_check_array=True)
     X = validate_data(estimator, X, reset=reset, **_ACCEPTED)
     check_entries(X, type(estimator).__name__)
     return X
@@ -60,77 +65,33 @@ def as_matrix(X: Any, consumer: str) -> Any:
     return X
 
 
-def check_entries(X: Any, consumer: str) -> None:
+def check_entries(X: Any, consumer: str, first_row: int = 0) -> None:
     """Raise with the first offending position unless every entry is finite and >= 0. Allocates nothing of X's size."""
-    values = X.data if sp.issparse(X) else X
-    if values.size == 0:
-        return
-    low, high = values.min(), values.max()  # NaN propagates through both
-    if low >= 0 and np.isfinite(high):
-        return
-    row, column, value = first_bad_entry(X)
-    where = f"X[{row}, {column}] = {value}"
-    if value < 0:
-        raise ValueError(
-            f"Negative values in data passed to {consumer} (input X): the first is {where}. "
-            "NMF needs values >= 0: clip them (np.maximum(X, 0)) or shift X if that makes sense for your data."
-        )
-    raise ValueError(
-        f"Input X contains NaN or infinity: the first is {where}. "
-        "Remove or impute such entries (for example with sklearn.impute.SimpleImputer)."
-    )
+    if not is_sound(X):
+        row, column, value = first_bad_entry(X)
+        raise refusal(first_row + row, column, value, consumer)
 
 
-def first_bad_entry(X: Any) -> tuple[int, int, float]:
-    """Position and value of the first entry, row by row, that is negative, NaN or infinite."""
-    if sp.issparse(X):
-        entries = X.tocoo()
-        bad = np.flatnonzero(~((entries.data >= 0) & np.isfinite(entries.data)))
-        first = bad[np.lexsort((entries.col[bad], entries.row[bad]))[0]]
-        return int(entries.row[first]), int(entries.col[first]), float(entries.data[first])
-    step = max(1, _CHUNK // X.shape[1])
-    for start in range(0, X.shape[0], step):
-        block = X[start : start + step]
-        bad = ~((block >= 0) & np.isfinite(block))
-        if bad.any():
-            i, j = np.unravel_index(int(np.argmax(bad)), bad.shape)
-            return start + int(i), int(j), float(block[i, j])
-    raise AssertionError("no bad entry")
+def check_zeros(X: Any, data: Data, betas: tuple[float, ...], zeros: str, first_row: int = 0) -> tuple[str, ...]:
+    """Zeros of X make the Itakura-Saito loss infinite: refuse them, or note that they are floored.
 
-
-def first_zero(X: Any) -> tuple[int, int]:
-    """Position of the first zero of X, row by row."""
-    if sp.issparse(X):
-        rows = sp.csr_array(X)
-        for i in range(rows.shape[0]):
-            held = rows.indices[rows.indptr[i] : rows.indptr[i + 1]][
-                rows.data[rows.indptr[i] : rows.indptr[i + 1]] != 0
-            ]
-            if held.size < rows.shape[1]:
-                return i, int(np.setdiff1d(np.arange(rows.shape[1]), held)[0])
-    else:
-        for i, row in enumerate(X):
-            if not row.all():
-                return i, int(np.argmin(row != 0))
-    raise AssertionError("no zero")
-
-
-def check_zeros(X: Any, data: Data, betas: tuple[float, ...], zeros: str) -> tuple[str, ...]:
-    """Zeros of X make the Itakura-Saito loss infinite: refuse them, or note that they are floored."""
+    first_row : where X begins, if it is a block of something larger
+    """
     if 0.0 not in betas or data.zeros == 0:
         return ()
     if zeros == "raise":
-        i, j = first_zero(X)
+        i, j = getattr(data, "first_zero", None) or first_zero(X)
         raise ValueError(
-            f"X has {data.zeros} zero entries (the first is X[{i}, {j}]), and the Itakura-Saito divergence (beta=0) "
-            "of a zero is infinite. Pass zeros='floor' to replace them by 2.2e-16 mean(X), or leave 0 out of betas."
+            f"X has {data.zeros} zero entries (the first is X[{i + first_row}, {j}]), and the Itakura-Saito divergence "
+            "(beta=0) of a zero is infinite. Pass zeros='floor' to replace them by 2.2e-16 mean(X), or leave 0 out of "
+            "betas."
         )
     return (f"{data.zeros} zero entries of X count as 2.2e-16 mean(X), because beta=0 is in betas.",)
 
 
 def warn_dense_tiles(X: Any, betas: tuple[float, ...]) -> None:
     """Say what betas other than 1 and 2 cost on sparse data."""
-    if sp.issparse(X) and not set(betas) <= {1.0, 2.0}:
+    if sp.issparse(getattr(X, "_meta", X)) and not set(betas) <= {1.0, 2.0}:
         warnings.warn(
             f"Only beta = 1 and 2 can use the sparsity of X; betas={betas} take dense tiles, with time growing as "
             f"{X.shape[0]} x {X.shape[1]} x n_components an iteration.",

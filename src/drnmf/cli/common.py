@@ -29,7 +29,14 @@ Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads t
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the random start.")]
 Out = Annotated[Path, typer.Option("--out", help="Folder for the results; it must not exist yet.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the results if they exist.")]
-Input = Annotated[Path, typer.Argument(metavar="X", help="Matrix: .npy .npz .mtx .mat .csv .tsv", show_default=False)]
+Input = Annotated[
+    Path,
+    typer.Argument(
+        metavar="X",
+        help="Matrix: .npy .npz .mtx .mat .csv .tsv .zarr .h5ad, or a folder of row blocks.",
+        show_default=False,
+    ),
+]
 Variable = Annotated[str | None, typer.Option("--variable", help="Which array of a .mat or .npz file.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bars.")]
 

@@ -27,6 +27,7 @@ from drnmf.cli.common import (
     plain_warnings,
     reports_errors,
 )  # fmt: skip
+from drnmf.cli.workers import Place, Scheduler, ScratchFolder, Workers
 
 if TYPE_CHECKING:
     from drnmf.interval import Interval
@@ -57,6 +58,9 @@ def fit(
     report: reporting.Report = None,
     checkpoint: keeping.CheckpointFolder = None,
     checkpoint_every: keeping.CheckpointEvery = 30.0,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
+    scratch: ScratchFolder = None,
 ) -> None:
     """Factorise X as W H, good for every loss of --betas at once.
 
@@ -70,22 +74,21 @@ def fit(
     keeping.check(checkpoint, folder)
     reporting.check(report)
     limit_threads(threads)
-    from drnmf.io import read_matrix
-
-    matrix = read_matrix(x, variable)
+    place = Place(workers, scheduler, scratch)
+    matrix = place.read(x, variable)
     model.set_params(max_iter=max_iter, tol=tol, n_init=n_init, random_state=seed, verbose=int(not quiet))
     if checkpoint is not None:
         model.set_params(checkpoint=checkpoint, checkpoint_every=checkpoint_every)
         keeping.remember(checkpoint, "fit", asked | {"out": folder})
     started = time.perf_counter()
-    with plain_warnings() as warned, keeping.kept(checkpoint):
-        W = model.fit_transform(choices.cast(matrix.X))
-    seconds = time.perf_counter() - started
-    if matrix.column_names is not None:
-        import numpy as np
+    with place.active(threads), output_folder(folder, overwrite, (x,)) as temporary:
+        with plain_warnings() as warned, keeping.kept(checkpoint):
+            W = model.fit_transform(choices.cast(matrix.X))
+        seconds = time.perf_counter() - started
+        if matrix.column_names is not None:
+            import numpy as np
 
-        model.feature_names_in_ = np.array(matrix.column_names, dtype=object)
-    with output_folder(folder, overwrite, (x,)) as temporary:
+            model.feature_names_in_ = np.array(matrix.column_names, dtype=object)
         write_model(temporary, model, W)
         results.write_names(temporary, matrix)
         source = results.describe_input(x, matrix, variable)
@@ -126,7 +129,14 @@ def write_model(folder: Path, model: Any, W: Any) -> None:
     """W.npy, H.npy, trace.csv and model.npz."""
     import numpy as np
 
-    np.save(folder / "W.npy", W)
+    from drnmf.data.base import is_dask
+
+    if is_dask(W):
+        from drnmf.rowblocks import save_rows
+
+        save_rows(folder / "W.npy", W)
+    else:
+        np.save(folder / "W.npy", W)
     np.save(folder / "H.npy", model.components_)
     results.write_table(folder / "trace.csv", results.trace_rows(model.betas_, model.trace_))
     model.save(folder / "model.npz")

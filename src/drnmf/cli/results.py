@@ -31,8 +31,10 @@ def versions() -> dict[str, str]:
 
 def describe_input(path: Path, matrix: Matrix, variable: str | None) -> dict[str, Any]:
     """Which data: enough to tell later whether a file is the one."""
-    with open(path, "rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    digest = None  # a store of many files, or one too large to read once more
+    if path.is_file() and not hasattr(matrix.X, "chunks"):
+        with open(path, "rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
     stored = getattr(matrix.X, "nnz", None)
     return {
         "file": path.name,

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
@@ -115,6 +115,10 @@ class Data(Protocol):
         """The rule as a factor (r, n) of this Data's own kind needs it."""
         ...
 
+    def total(self, function: Callable[..., Vector], F: Array, sweep: Sweep | None = None) -> Vector:
+        """sum of function(F) or function(F, N, P) over the pieces in which a factor (r, n) and its parts are held."""
+        ...
+
     def column(self, j: int) -> Vector:
         """Column j of X, dense float64 (for initialisation)."""
         ...
@@ -144,6 +148,9 @@ class OnHost:
 
     def lift(self, rule: Rule) -> Rule:
         return rule
+
+    def total(self, function: Callable[..., Vector], F: Array, sweep: Sweep | None = None) -> Vector:
+        return function(F) if sweep is None else function(F, sweep.N, sweep.P)
 
 
 def identity(p: int) -> Vector:
@@ -206,13 +213,24 @@ def native_core() -> Any:
     return _core
 
 
+def is_dask(X: Any) -> bool:
+    """Is X a Dask array? Asked without importing Dask."""
+    return type(X).__module__.partition(".")[0] == "dask" and hasattr(X, "chunks")
+
+
 def wrap(X: Any, backend: str | None = None, mean: float | None = None) -> Data:
     """Put X (validated: float32 or float64, nonnegative, finite) behind the seam, without a copy if possible.
+
+    A Dask array is validated here, block by block.
 
     backend : "numpy" (the oracle) or "native" (the compiled core); None takes the environment variable
         DRNMF_BACKEND, else the compiled core where it was built, else NumPy.
     mean : the scale that floors refer to, where it is not X's own (new rows under an old model).
     """
+    if is_dask(X):
+        from drnmf.data.arrays import blocks_of
+
+        return cast(Data, blocks_of(X, mean))  # factors of another kind; its blocks are wrapped in turn, where they are
     name = backend or os.environ.get("DRNMF_BACKEND") or default_backend()
     if name not in BACKENDS:
         raise ValueError(f"backend {name!r} is not known: use one of {sorted(BACKENDS)}.")

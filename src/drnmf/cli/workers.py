@@ -1,0 +1,97 @@
+"""Options of commands that can run on Dask, and the cluster behind them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from drnmf.cli.common import errors
+
+if TYPE_CHECKING:
+    from drnmf.io import Matrix
+
+Workers = Annotated[
+    int | None, typer.Option("--workers", min=1, help="Run on so many processes of this machine (Dask).")
+]
+Scheduler = Annotated[
+    str | None, typer.Option("--scheduler", help="Run on a Dask cluster, for example tcp://host:8786.")
+]
+ScratchFolder = Annotated[
+    Path | None, typer.Option("--scratch", help="Folder that all workers see, for blocks of W (default: temporary).")
+]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a command runs: here, on processes of this machine, or on a cluster."""
+
+    workers: int | None
+    scheduler: str | None
+    scratch: Path | None
+
+    def __post_init__(self) -> None:
+        if self.workers is not None and self.scheduler is not None:
+            raise typer.BadParameter("a cluster has its own workers: give one of the two.", param_hint="--workers")
+
+    @property
+    def remote(self) -> bool:
+        return self.workers is not None or self.scheduler is not None
+
+    def read(self, path: Path, variable: str | None) -> Matrix:
+        """The matrix, whole or in blocks of rows: in blocks for a cluster, and where it is stored so."""
+        from drnmf.io import read_matrix
+
+        if not self.remote and not (path.is_dir() or path.suffix.lower() in (".zarr", ".h5ad")):
+            return read_matrix(path, variable)
+        if not path.exists():
+            raise FileNotFoundError(f"{path} does not exist: check the path.")
+        _dask()
+        from drnmf.rowblocks import open_matrix
+
+        return open_matrix(path, variable, blocks=self.workers or 1)
+
+    @contextmanager
+    def active(self, threads: int | None) -> Iterator[Any]:
+        """The client of the cluster while the block runs; None where everything runs here."""
+        if not self.remote:
+            yield None
+            return
+        dask = _dask()
+        from distributed import Client, LocalCluster
+
+        settings: dict[str, Any] = {} if self.scratch is None else {"drnmf.scratch": str(self.scratch)}
+        if self.workers is not None:
+            each = threads or max(1, len(os.sched_getaffinity(0)) // self.workers)
+            settings["distributed.scheduler.work-stealing"] = False  # blocks have homes: X is not to move
+            settings["distributed.nanny.pre-spawn-environ.OMP_NUM_THREADS"] = each
+        with dask.config.set(settings):
+            if self.scheduler is not None:
+                with Client(self.scheduler) as client:
+                    yield _announced(client)
+                return
+            with (
+                LocalCluster(n_workers=self.workers, threads_per_worker=1, dashboard_address=":0") as cluster,
+                Client(cluster) as client,
+            ):
+                yield _announced(client)
+
+
+def _announced(client: Any) -> Any:
+    errors.print(f"Dashboard: {client.dashboard_link}", highlight=False, soft_wrap=True)
+    return client
+
+
+def _dask() -> Any:
+    try:
+        import dask
+        import dask.array
+        import distributed  # noqa: F401
+    except ImportError as error:
+        raise ImportError(f"Dask is needed here ({error}): pip install 'drnmf[dask]'.") from None
+    return dask
