@@ -51,6 +51,10 @@ template <class T>
 using IntVec = typename VecOf<typename IntOf<T>::type>::type;
 template <class T>
 constexpr int kLanes = kVectorBytes / int(sizeof(T));
+// Vectors of entries worked on side by side. In float64 that pays where registers are many; in float32 the stores of
+// the terms come too close to each other.
+template <class T>
+constexpr int kSideBySide = kVectorBytes == 64 && sizeof(T) == 8 ? 3 : 1;
 
 template <class T>
 DRNMF_INLINE Vec<T> load(const T* p) {
@@ -185,6 +189,13 @@ inline void transpose(const T* from, ptrdiff_t from_stride, int rows, int column
     for (int i = 0; i < rows; ++i)
         for (int j = i < full_rows ? full_columns : 0; j < columns; ++j)
             to[j * to_stride + i] = from[i * from_stride + j];
+}
+
+// f(0) ... f(U - 1): one step of a chain for U vectors side by side, which hides its latency where registers are many.
+template <int U, class F>
+DRNMF_INLINE void each(F f) {
+#pragma GCC unroll 8
+    for (int u = 0; u < U; ++u) f(u);
 }
 
 template <class T>

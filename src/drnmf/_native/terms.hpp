@@ -22,60 +22,86 @@ struct Tile {
 // Where the terms of each product go. Separate: Z[0] = x/v^2, Z[1] = 1/v, Z[2] = x/v, Z[3] = x (only beside
 // beta = 0, where zeros are replaced; X itself otherwise). Weighted: Z[0] = sum of N terms, Z[1] = weight/v.
 template <class T, int mask, Mode mode, bool losses>
-inline void terms(const Sweep& s, const Tile<T>& t, double* loss) {
-    constexpr int L = kLanes<T>, ld = kTileColumns<T>, flush = 8;
-    constexpr bool logs = losses && (mask & (kIS | kKL));
-    constexpr bool inverse = (mask & (kIS | kKL)) != 0;
-    const Vec<T> floor = broadcast(T(s.floor)), ceiling = broadcast(T(s.ceiling)), zero = broadcast(T(s.zero));
-    const T w0 = T(s.weight[0]), w1 = T(s.weight[1]), w2 = T(s.weight[2]);
-    Vec<double> total0{}, total1{}, total2{};
-    for (int start = 0; start < t.rows; start += flush) {
-        Vec<T> d0{}, d1{}, d2{};
-        for (int i = start; i < least(start + flush, t.rows); ++i)
-            for (int c = 0; c < t.vectors * L; c += L) {
-                ptrdiff_t at = ptrdiff_t(i) * ld + c;
-                Vec<T> x = load(t.X + i * t.ldx + c), v = larger<T>(load(t.V + at), floor), inv, q;
-                if constexpr ((mask & kIS) != 0) x = x == T(0) ? zero : x;
-                if constexpr (inverse) {
-                    inv = T(1) / v;
-                    q = smaller<T>(x * inv, ceiling);
-                }
-                if constexpr (mode == Mode::separate) {
-                    if constexpr ((mask & kIS) != 0) {
-                        store(t.Z[0] + at, smaller<T>(q * inv, ceiling));
-                        store(t.Z[1] + at, inv);
-                    }
-                    if constexpr ((mask & kKL) != 0) store(t.Z[2] + at, q);
-                    if constexpr ((mask & kIS) && (mask & kFro)) store(t.Z[3] + at, x);
-                } else if constexpr (mode == Mode::weighted) {
-                    Vec<T> z{};
-                    if constexpr ((mask & kIS) != 0) {
-                        z = w0 * smaller<T>(q * inv, ceiling);
-                        store(t.Z[1] + at, w0 * inv);
-                    }
-                    if constexpr ((mask & kKL) != 0) z = z + w1 * q;
-                    if constexpr ((mask & kFro) != 0) z = z + w2 * x;
-                    store(t.Z[0] + at, z);
-                }
-                if constexpr (logs) {
-                    // With log q = e ln2 + f - g and q = 2^e (1 + f):
-                    // IS = q - 1 - log q    = (q - 1 - f) - e ln2 + g
-                    // KL = x log q - x + v  = v (q f - (q - 1)) + x (e ln2 - g)
-                    // Near q = 1, e = 0 and q - 1 = f exactly: IS = g, KL = v f^2 - x g, both accurate and >= 0.
-                    Log<T> log_q = log_pieces<T>(q);
-                    Vec<T> rise = q - T(1), shift = log_q.exponent * Float<T>::ln2 - log_q.g;
-                    if constexpr ((mask & kIS) != 0) d0 += (rise - log_q.f) - shift;
-                    if constexpr ((mask & kKL) != 0) d1 += v * (q * log_q.f - rise) + x * shift;
-                }
-                if constexpr (losses && (mask & kFro)) {
-                    Vec<T> gap = x - v;
-                    d2 += gap * gap;
-                }
+struct Entries {
+    static constexpr int L = kLanes<T>, ld = kTileColumns<T>;
+    static constexpr bool is = (mask & kIS) != 0, kl = (mask & kKL) != 0, frobenius = (mask & kFro) != 0;
+    const Tile<T>& t;
+    const Vec<T> floor, ceiling, zero;
+    const bool replace;  // zeros, where there are any
+    const T w0, w1, w2;
+    Vec<T> d0{}, d1{}, d2{};
+
+    Entries(const Sweep& s, const Tile<T>& tile)
+        : t(tile), floor(broadcast(T(s.floor))), ceiling(broadcast(T(s.ceiling))), zero(broadcast(T(s.zero))),
+          replace(s.zero > 0.0), w0(T(s.weight[0])), w1(T(s.weight[1])), w2(T(s.weight[2])) {}
+
+    // U vectors of row i from column c on.
+    template <int U>
+    DRNMF_INLINE void run(int i, int c) {
+        ptrdiff_t at = ptrdiff_t(i) * ld + c;
+        const T *X = t.X + i * t.ldx + c, *V = t.V + at;
+        Vec<T> x[U], v[U], inv[U], q[U];
+        each<U>([&](int u) { x[u] = load(X + u * L), v[u] = larger<T>(load(V + u * L), floor); });
+        if constexpr (is)
+            if (replace) each<U>([&](int u) { x[u] = x[u] == T(0) ? zero : x[u]; });
+        if constexpr (is || kl) {
+            each<U>([&](int u) { inv[u] = T(1) / v[u]; });
+            each<U>([&](int u) { q[u] = smaller<T>(x[u] * inv[u], ceiling); });
+        }
+        each<U>([&](int u) { put(at + u * L, x[u], inv[u], q[u]); });
+        if constexpr (losses && (is || kl)) logs<U>(x, v, q);
+        if constexpr (losses && frobenius) each<U>([&](int u) { d2 += (x[u] - v[u]) * (x[u] - v[u]); });
+    }
+
+    DRNMF_INLINE void put(ptrdiff_t at, Vec<T> x, Vec<T> inv, Vec<T> q) const {
+        if constexpr (mode == Mode::separate) {
+            if constexpr (is) {
+                store(t.Z[0] + at, smaller<T>(q * inv, ceiling));
+                store(t.Z[1] + at, inv);
             }
+            if constexpr (kl) store(t.Z[2] + at, q);
+            if constexpr (is && frobenius) store(t.Z[3] + at, x);
+        } else if constexpr (mode == Mode::weighted) {
+            Vec<T> z{};
+            if constexpr (is) {
+                z = w0 * smaller<T>(q * inv, ceiling);
+                store(t.Z[1] + at, w0 * inv);
+            }
+            if constexpr (kl) z = z + w1 * q;
+            if constexpr (frobenius) z = z + w2 * x;
+            store(t.Z[0] + at, z);
+        }
+    }
+
+    // With log q = e ln2 + f - g and q = 2^e (1 + f):
+    // IS = q - 1 - log q    = (q - 1 - f) - e ln2 + g
+    // KL = x log q - x + v  = v (q f - (q - 1)) + x (e ln2 - g)
+    // Near q = 1, e = 0 and q - 1 = f exactly: IS = g, KL = v f^2 - x g, both accurate and >= 0.
+    template <int U>
+    DRNMF_INLINE void logs(const Vec<T>* x, const Vec<T>* v, const Vec<T>* q) {
+        Vec<T> exponent[U], f[U], g[U], rise[U], shift[U];
+        each<U>([&](int u) { split<T>(q[u], exponent[u], f[u]); });
+        small_log_gaps<T, U>(f, g);
+        each<U>([&](int u) { rise[u] = q[u] - T(1), shift[u] = exponent[u] * Float<T>::ln2 - g[u]; });
+        if constexpr (is) each<U>([&](int u) { d0 += (rise[u] - f[u]) - shift[u]; });
+        if constexpr (kl) each<U>([&](int u) { d1 += v[u] * (q[u] * f[u] - rise[u]) + x[u] * shift[u]; });
+    }
+};
+
+// A function per U: both in one would share the registers that hold the constants.
+template <class T, int mask, Mode mode, bool losses, int U>
+inline __attribute__((noinline)) void terms_side_by_side(const Sweep& s, const Tile<T>& t, double* loss) {
+    constexpr int L = kLanes<T>, flush = 8;
+    Vec<double> total0{}, total1{}, total2{};
+    Entries<T, mask, mode, losses> entries(s, t);
+    for (int start = 0; start < t.rows; start += flush) {
+        entries.d0 = entries.d1 = entries.d2 = Vec<T>{};
+        for (int i = start; i < least(start + flush, t.rows); ++i)
+            for (int c = 0; c < t.vectors * L; c += U * L) entries.template run<U>(i, c);
         if constexpr (losses) {
-            if constexpr ((mask & kIS) != 0) add_to_double<T>(total0, d0);
-            if constexpr ((mask & kKL) != 0) add_to_double<T>(total1, d1);
-            if constexpr ((mask & kFro) != 0) add_to_double<T>(total2, d2);
+            if constexpr ((mask & kIS) != 0) add_to_double<T>(total0, entries.d0);
+            if constexpr ((mask & kKL) != 0) add_to_double<T>(total1, entries.d1);
+            if constexpr ((mask & kFro) != 0) add_to_double<T>(total2, entries.d2);
         }
     }
     if constexpr (losses) {
@@ -83,6 +109,12 @@ inline void terms(const Sweep& s, const Tile<T>& t, double* loss) {
         if constexpr ((mask & kKL) != 0) loss[1] += sum_lanes(total1);
         if constexpr ((mask & kFro) != 0) loss[2] += 0.5 * sum_lanes(total2);
     }
+}
+
+template <class T, int mask, Mode mode, bool losses>
+inline void terms(const Sweep& s, const Tile<T>& t, double* loss) {
+    if (t.vectors % kSideBySide<T>) terms_side_by_side<T, mask, mode, losses, 1>(s, t, loss);
+    else terms_side_by_side<T, mask, mode, losses, kSideBySide<T>>(s, t, loss);
 }
 
 template <class T>

@@ -30,12 +30,17 @@ struct Float<double> {
     static constexpr double lowest_power = -708.0, highest_power = 709.0;
 };
 
-// Horner's rule, constant term first.
+// Horner's rule, constant term first: p[u] of x[u], U vectors side by side.
+template <class T, int U, int n>
+DRNMF_INLINE void polynomials(const T (&c)[n], const Vec<T>* x, Vec<T>* p) {
+    each<U>([&](int u) { p[u] = broadcast(c[n - 1]); });
+#pragma GCC unroll 16
+    for (int k = n - 2; k >= 0; --k) each<U>([&](int u) { p[u] = p[u] * x[u] + c[k]; });
+}
 template <class T, int n>
 DRNMF_INLINE Vec<T> polynomial(const T (&c)[n], Vec<T> x) {
-    Vec<T> p = broadcast(c[n - 1]);
-#pragma GCC unroll 16
-    for (int k = n - 2; k >= 0; --k) p = p * x + c[k];
+    Vec<T> p;
+    polynomials<T, 1>(c, &x, &p);
     return p;
 }
 
@@ -51,20 +56,32 @@ struct Log {
     }
 };
 
-template <class T>
-DRNMF_INLINE Vec<T> small_log_gap(Vec<T> f) {
+// g[u] of f[u], U vectors side by side.
+template <class T, int U>
+DRNMF_INLINE void small_log_gaps(const Vec<T>* f, Vec<T>* g) {
+    Vec<T> p[U];
     if constexpr (sizeof(T) == 4) {
         constexpr float c[] = {0.4999999765f, -0.3333333003f, 0.2500078124f, -0.2000123446f, 0.1662664563f,
                                -0.1420485595f, 0.1312755565f, -0.1272267279f, 0.07673641502f};
-        return f * f * polynomial<T>(c, f);
+        polynomials<T, U>(c, f, p);
+        each<U>([&](int u) { g[u] = f[u] * f[u] * p[u]; });
     } else {
         // log(1 + f) = 2 atanh(s), s = f / (2 + f), so g = s (f - z R(z)) with z = s^2.
         constexpr double c[] = {0.6666666666666669693, 0.3999999999989931068, 0.2857142862606338036,
                                 0.2222221112044929849, 0.1818289017031397021, 0.1533168686863842825,
                                 0.1461687891902982079};
-        Vec<T> s = f / (f + T(2)), z = s * s;
-        return s * (f - z * polynomial<T>(c, z));
+        Vec<T> s[U], z[U];
+        each<U>([&](int u) { s[u] = f[u] / (f[u] + T(2)); });
+        each<U>([&](int u) { z[u] = s[u] * s[u]; });
+        polynomials<T, U>(c, z, p);
+        each<U>([&](int u) { g[u] = s[u] * (f[u] - z[u] * p[u]); });
     }
+}
+template <class T>
+DRNMF_INLINE Vec<T> small_log_gap(Vec<T> f) {
+    Vec<T> g;
+    small_log_gaps<T, 1>(&f, &g);
+    return g;
 }
 
 // The exponent and f alone.
