@@ -46,6 +46,7 @@ test-asan: $(VENV)/.installed-dev
 # Tables and figures of docs/performance.md and docs/checkpoints.md; sparse rows need DRNMF_DATA, the folder of data sets.
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/native.py
+	$(BIN)/python benchmarks/other_peers.py
 	$(BIN)/python benchmarks/scaling.py
 	$(BIN)/python benchmarks/checkpoint.py
 

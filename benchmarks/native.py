@@ -27,6 +27,8 @@ from drnmf.data.pool import get_num_threads, set_num_threads
 Row = dict[str, object]
 WALL_ROUNDS = int(os.environ.get("DRNMF_BENCH_ROUNDS", "5"))
 """Rounds by the wall clock; 0 leaves them out, for machines too busy for it to mean anything."""
+SUFFIX = "" if WALL_ROUNDS else "-one-core"
+"""Results without the wall clock do not overwrite those with it."""
 
 F32, F64 = np.dtype("float32"), np.dtype("float64")
 DENSE = ((512, 6200, 10), (2000, 5000, 20))
@@ -199,7 +201,7 @@ def peers() -> None:
             fits = {"drnmf": ours(X, r, 1.0), "scikit-learn": theirs(X, r, 1.0)}
             rows.append(compare(work, fits, f">= {least:g}", 5, 15))
     print_table(rows)
-    write_csv("native-peers", rows)
+    write_csv(f"native-peers{SUFFIX}", rows)
 
 
 def own() -> None:
@@ -234,7 +236,7 @@ def own() -> None:
             scaling.append({"work": f"beta=1 {dtype.name} 2000 x 5000 r=20", "goal": ">= 1.8", "speed_up": speed_up})
         set_num_threads(available)
     print_table(rows)
-    write_csv("native-own", rows)
+    write_csv(f"native-own{SUFFIX}", rows)
     if scaling:
         print_table(scaling)
         write_csv("native-threads", scaling)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from harness import machine, print_table, write_csv
-from native import DENSE, F32, F64, Row, compare, dense_x, ours
+from native import DENSE, F32, F64, SUFFIX, Row, compare, dense_x, ours
 
 
 def torchnmf(X: np.ndarray, r: int, beta: float) -> Callable[[int], object]:
@@ -61,9 +61,7 @@ def main() -> None:
                     print(f"note: {peer}, {work} is left out: {type(error).__name__}: {error}")
                     continue
                 rows.append(compare(work, {"drnmf": ours(X, r, beta), peer: theirs}, "", 10, 20))
-    if rows:
-        print_table(rows)
-        write_csv("native-other-peers", rows)
+                write_csv(f"native-other-peers{SUFFIX}", rows)
 
 
 if __name__ == "__main__":
