@@ -1,0 +1,253 @@
+"""X on a device of PyTorch. On a CUDA card with Triton the sweep is one fused pass; elsewhere plain torch, tile by tile.
+
+Factors and parts stay on the device, and sweeps return before they are done: `read` is the one place that waits.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from drnmf.data.base import Sweep
+from drnmf.data.torch_tiles import TILE, full_precision, numpy_name, tile_sweep
+from drnmf.numerics import Array, Vector, zero_floor
+
+logger = logging.getLogger("drnmf")
+Tensor = torch.Tensor
+PRECISIONS = ("float32", "tf32")
+_WORKING = {torch.float64: torch.float64, torch.float32: torch.float32} | {
+    half: torch.float32 for half in (torch.float16, torch.bfloat16)
+}
+
+
+@cache
+def fused_available(kind: str) -> bool:
+    """Whether the Triton kernels run on devices of this kind; said once in the log where they do not."""
+    try:
+        from drnmf.data.fused import INTERPRETED
+    except ImportError as error:
+        if kind == "cuda":
+            logger.warning("Triton is not available (%s): plain PyTorch is used on the card, which is slower.", error)
+        return False
+    return kind == "cuda" or INTERPRETED
+
+
+def check_shapes(shape: tuple[int, int], W: Any, H: Any, betas: tuple[float, ...], mix: Vector) -> None:
+    """Factors that fit X, and a mix with a column for every beta."""
+    (m, n), r = shape, H.shape[0]
+    if tuple(W.shape) != (m, r) or tuple(H.shape) != (r, n):
+        raise ValueError(f"W {tuple(W.shape)} and H {tuple(H.shape)} do not fit X {shape}.")
+    if mix.ndim != 2 or mix.shape[1] != len(betas):
+        raise ValueError(f"mix has shape {mix.shape}: it needs one column for each of {len(betas)} betas.")
+
+
+def same_device(X: Tensor, *others: Any) -> None:
+    """X and the tensors given with it on one device."""
+    for other in others:
+        if isinstance(other, Tensor) and other.device != X.device:
+            raise ValueError(
+                f"X is on {X.device} and another tensor on {other.device}: move one of them with .to({str(X.device)!r})."
+            )
+
+
+class OnTorch:
+    """What every Data does whose factors are torch tensors on one device."""
+
+    @property
+    def device(self) -> torch.device:
+        raise NotImplementedError
+
+    @property
+    def working(self) -> torch.dtype:
+        """dtype of the factors."""
+        raise NotImplementedError
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(numpy_name(self.working))
+
+    @property
+    def deferred(self) -> bool:
+        return self.device.type == "cuda"
+
+    def read(self, *sweeps: Sweep) -> tuple[Sweep, ...]:
+        """One copy to the host, and one wait, for all of them."""
+        together = torch.cat([sweep.losses for sweep in sweeps]).cpu().numpy()  # type: ignore[misc]
+        p = together.shape[0] // len(sweeps)
+        return tuple(replace(sweep, losses=together[i * p : (i + 1) * p]) for i, sweep in enumerate(sweeps))
+
+    def put(self, F: Any) -> Any:
+        if isinstance(F, Tensor):
+            return F.to(self.device, self.working).contiguous()
+        return torch.as_tensor(np.ascontiguousarray(F)).to(self.device, self.working)
+
+    def get(self, F: Any) -> Array:
+        return F.detach().cpu().numpy() if isinstance(F, Tensor) else F
+
+    def lift(self, rule: Any) -> Any:
+        return rule
+
+    def numbers(self, values: Any) -> Tensor:
+        """A few numbers on the device in the factors' dtype, without waiting for it."""
+        held = torch.as_tensor(np.ascontiguousarray(values)).to(self.working)
+        return held.pin_memory().to(self.device, non_blocking=True) if self.device.type == "cuda" else held
+
+
+def moments(X: Tensor) -> tuple[float, int]:
+    """Sum of all entries in float64 and the number of zeros, a bounded block of rows at a time."""
+    rows = max(1, TILE * 16 // max(1, X.shape[1]))
+    total = torch.zeros((), dtype=torch.float64, device=X.device)
+    held = torch.zeros((), dtype=torch.int64, device=X.device)
+    for block in X.split(rows):
+        total += block.sum(dtype=torch.float64)
+        held += torch.count_nonzero(block)
+    return float(total), X.numel() - int(held)
+
+
+@dataclass(frozen=True)
+class TorchDense(OnTorch):
+    """Dense X of any strides, in float64, float32 or half precision; never copied, T is a view.
+
+    fast : the fused sweep may use single bfloat16 products in its sums ("tf32")
+    fused : Triton rather than plain torch
+    """
+
+    X: Tensor
+    mean: float
+    zeros: int
+    fast: bool = False
+    fused: bool = False
+
+    @classmethod
+    def of(cls, X: Any, mean: float | None = None, precision: str = "float32", fused: bool | None = None) -> TorchDense:
+        held = X if isinstance(X, Tensor) else torch.as_tensor(X)
+        if precision not in PRECISIONS:
+            raise ValueError(f"precision={precision!r} is not known: use one of {list(PRECISIONS)}.")
+        if held.dtype not in _WORKING:
+            raise ValueError(f"X has dtype {held.dtype}: use float32, float64, float16 or bfloat16.")
+        total, zeros = moments(held)
+        usable = held.dtype != torch.float64 and fused_available(held.device.type)
+        own = total / max(1, held.numel()) if mean is None else mean
+        return cls(held, own, zeros, precision == "tf32", usable if fused is None else fused)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.X.shape[0], self.X.shape[1]
+
+    @property
+    def device(self) -> torch.device:
+        return self.X.device
+
+    @property
+    def working(self) -> torch.dtype:
+        return _WORKING[self.X.dtype]
+
+    @cached_property
+    def T(self) -> TorchDense:
+        return replace(self, X=self.X.T)
+
+    def column(self, j: int) -> Vector:
+        return self.X[:, j].double().cpu().numpy()
+
+    def dot(self, B: Array) -> Array:
+        return self.get(_rows_times(self.X, self.put(B)))
+
+    def squared_norms(self) -> Vector:
+        total = torch.zeros(self.shape[1], dtype=torch.float64, device=self.device)
+        for block in self.X.split(max(1, TILE // max(1, self.shape[1]))):
+            total += block.double().square().sum(0)
+        return total.cpu().numpy()
+
+    def sweep(self, W: Any, H: Any, betas: tuple[float, ...], mix: Vector, losses: bool = True) -> Sweep:
+        check_shapes(self.shape, W, H, betas, mix)
+        W, H = self.put(W.T).T, self.put(H)
+        zero = zero_floor(self.mean) if 0.0 in betas and self.zeros else 0.0
+        if self.fused and H.shape[0] <= _most_components():
+            return self._fused(W, H, betas, mix, losses, zero)
+        return sweep_tiles(self, W, H, betas, mix, losses, zero)
+
+    def tile(self, J: slice) -> Tensor:
+        return self.X[:, J]
+
+    def _fused(self, W: Any, H: Any, betas: tuple[float, ...], mix: Vector, losses: bool, zero: float) -> Sweep:
+        from drnmf.data.fused import sweep_dense
+
+        q = mix.shape[0]
+        weights = self.numbers(mix[0]) if q == 1 else None
+        totals, N, P = sweep_dense(self.X, W.T, H, betas, weights, q > 0, losses, zero, self.fast)
+        if q:
+            P = add_cheap(P, W, H, betas, weights)
+        return finished(self, betas, mix, totals, N, P)
+
+
+def _most_components() -> int:
+    from drnmf.data.fused import MOST_COMPONENTS
+
+    return MOST_COMPONENTS
+
+
+def _rows_times(X: Tensor, B: Tensor) -> Tensor:
+    """X B in B's dtype, a block of rows at a time where X must be cast."""
+    with full_precision():
+        if X.dtype == B.dtype:
+            return X @ B
+        return torch.cat([block.to(B.dtype) @ B for block in X.split(max(1, TILE // max(1, X.shape[1])))])
+
+
+def add_cheap(P: Tensor, W: Tensor, H: Tensor, betas: tuple[float, ...], weights: Tensor | None) -> Tensor:
+    """P with what needs no pass over X: P_1 = W'1 (every column alike), P_2 = (W'W) H.
+
+    P holds the weighted sum in its one slot, or a slot for every beta.
+    """
+    for b, beta in enumerate(betas):
+        if beta not in (1.0, 2.0):
+            continue
+        if beta == 1.0:
+            part = W.sum(0, dtype=torch.float64).to(H.dtype)[:, None]
+        else:
+            with full_precision():
+                part = gram(W).to(H.dtype) @ H
+        if weights is None:
+            P[b] = part
+        else:
+            P[0] += weights[b] * part
+    return P
+
+
+def gram(W: Tensor) -> Tensor:
+    """W'W in float64."""
+    rows = W.double()
+    return rows.T @ rows
+
+
+def finished(
+    data: OnTorch, betas: tuple[float, ...], mix: Vector, totals: Tensor | None, N: Tensor, P: Tensor
+) -> Sweep:
+    """A Sweep from parts on their own, mixed where the mix is neither one row nor the identity."""
+    if totals is None:
+        totals = torch.full((len(betas),), float("nan"), dtype=torch.float64, device=data.device)
+    q, p = mix.shape
+    if q > 1 and not (q == p and np.array_equal(mix, np.eye(p))):
+        rows = data.numbers(mix)
+        N, P = torch.tensordot(rows, N, 1), torch.tensordot(rows, P, 1)
+    return Sweep(totals, N, P)  # type: ignore[arg-type]
+
+
+def sweep_tiles(
+    data: Any, W: Tensor, H: Tensor, betas: tuple[float, ...], mix: Vector, losses: bool, zero: float
+) -> Sweep:
+    """All tiles of X, left to right, in plain torch: columns of N and P belong to one tile, losses add up in order."""
+    m, n = data.shape
+    width, rows = max(1, TILE // m), data.numbers(mix)
+    found = []
+    with full_precision():
+        for first in range(0, n, width):
+            J = slice(first, min(first + width, n))
+            found.append(tile_sweep(data.tile(J), W, H[:, J], betas, rows, losses, zero))
+    totals = torch.stack([f[0] for f in found]).sum(0)
+    return Sweep(totals, torch.cat([f[1] for f in found], 2), torch.cat([f[2] for f in found], 2))  # type: ignore[arg-type]
