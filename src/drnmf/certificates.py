@@ -49,10 +49,11 @@ def certify(data: Data, W: Array, H: Array, objective: Objective, weights: Vecto
     """Gap and stationarity at (W, H); two sweeps, one for each block."""
     p, scaled = len(objective.betas), objective.scaled(losses)
     A, B = data.T.put(W.T), data.put(H)
-    sides = (
+    swept = (
         (B, data.sweep(A.T, B, objective.betas, identity(p), losses=False)),
         (A, data.T.sweep(B.T, A, objective.betas, identity(p), losses=False)),
     )
+    sides = [(data.get(F), data.get(sweep.N), data.get(sweep.P)) for F, sweep in swept]
     active = np.flatnonzero(scaled >= scaled.max() * (1.0 - ACTIVE_TOLERANCE))
 
     def residual(multipliers: Vector) -> float:
@@ -60,8 +61,8 @@ def certify(data: Data, W: Array, H: Array, objective: Objective, weights: Vecto
         c[active] = simplex.project(multipliers)
         c = objective.coefficients(c)
         violation = scale = 0.0
-        for F, sweep in sides:
-            one, other = block_residual(F, np.tensordot(c, sweep.N, 1), np.tensordot(c, sweep.P, 1))
+        for F, N, P in sides:
+            one, other = block_residual(F, np.tensordot(c, N, 1), np.tensordot(c, P, 1))
             violation, scale = violation + one, scale + other
         return violation / scale
 

@@ -17,20 +17,21 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from drnmf import archive, fitting
-from drnmf.data.base import Data, losses_of, wrap
+from drnmf.data.base import Data, losses_of
 from drnmf.divergence import as_beta, as_betas, label
 from drnmf.encode import encode
 from drnmf.initialize import start
 from drnmf.interval import Coverage, Interval, as_interval
 from drnmf.numerics import Array, Vector
 from drnmf.objective import Objective
+from drnmf.placement import Placement, as_numpy, is_sparse, is_tensor, place, times
 from drnmf.references import check_references
 from drnmf.result import Interrupted, Result, Trace
 from drnmf.simplex import check_weights, vertex
 from drnmf.solver import Callback, Control
 from drnmf.threads import single_blas
 from drnmf.updates import Rule
-from drnmf.validation import check_choice, check_integer, check_matrix, check_number, check_zeros, warn_dense_tiles
+from drnmf.validation import check_choice, check_integer, check_number, check_zeros, warn_dense_tiles
 from drnmf.weights import Fixed, Policy
 
 
@@ -50,6 +51,8 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
     callback: Callback | None
     verbose: int
     normalize: bool
+    device: str | None
+    precision: str
 
     def _betas(self) -> tuple[float, ...]:
         raise NotImplementedError
@@ -82,7 +85,7 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
 
         Parameters
         ----------
-        X : array or SciPy sparse matrix of shape (m, n), nonnegative
+        X : array, SciPy sparse matrix or torch.Tensor of shape (m, n), nonnegative
         y : ignored, here for pipelines
         W, H : the start, with ``init="custom"``
         """
@@ -98,14 +101,15 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         control = self._control()
         n_init = check_integer("n_init", self.n_init, 1)
         check_choice("zeros", self.zeros, ("raise", "floor"))
-        X = check_matrix(self, X, reset=True)
-        data = wrap(X)
+        spot = place(X, self.device, self.precision)
+        X = spot.receive(self, X, reset=True)
+        data = spot.wrap(X)
         notes = check_zeros(X, data, betas, self.zeros)
-        warn_dense_tiles(X, betas)
+        warn_dense_tiles(is_sparse(X), X.shape, betas)
         runs = n_init * (1 if references is not None else 1 + len(betas))
         with single_blas(), self._progress() as bar:
             rng = check_random_state(self.random_state)
-            starts = [start(data, rank, self.init, rng, W, H) for _ in range(n_init)]
+            starts = [start(data, rank, self.init, rng, as_numpy(W), as_numpy(H)) for _ in range(n_init)]
             budget = fitting.Budget(control, runs, bar.hook if bar is not None else lambda stage: None)
             name = type(self).__name__
             try:
@@ -114,10 +118,10 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
                 else:
                     result = fitting.fit_factors(data, starts, betas, references, method, budget, self.callback, name)
             except Interrupted as stop:
-                self._adopt(self._canonical(_complete(stop.result, data, betas)), data, notes)
+                self._adopt(self._canonical(_complete(stop.result, data, betas)), data, spot, notes)
                 raise
             result = fitting.settle(data, self._canonical(result), control)
-        factors = self._adopt(result, data, notes)
+        factors = self._adopt(result, data, spot, notes)
         if control.tol > 0 and result.reason == "max_iter":
             warnings.warn(
                 f"{type(self).__name__} has not converged after max_iter={control.max_iter} iterations: "
@@ -148,9 +152,9 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
 
         return ProgressBar()
 
-    def _adopt(self, result: Result, data: Data, notes: tuple[str, ...]) -> Array:
+    def _adopt(self, result: Result, data: Data, spot: Placement, notes: tuple[str, ...]) -> Array:
         """Fitted attributes from a result; returns W in the same form as `components_`."""
-        self.components_ = np.ascontiguousarray(result.H)
+        self.components_ = spot.hand_back(data, result.H)
         self.n_components_ = result.H.shape[0]
         self.betas_ = np.array(result.betas)
         self.weights_ = result.weights
@@ -168,35 +172,37 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         self.stationarity_ = float("nan") if result.certificate is None else result.certificate.stationarity
         self.coverage_ = result.coverage
         self.mean_ = data.mean
-        return np.ascontiguousarray(result.W)
+        return spot.hand_back(data, result.W)
 
     def transform(self, X: Any) -> Array:
         """W of shape (rows of X, r) for new rows, with components and weights fixed; every row on its own."""
         check_is_fitted(self)
-        return self._encode(check_matrix(self, X, reset=False))[0]
+        spot = place(X, self.device, self.precision)
+        W, data = self._encode(spot, spot.receive(self, X, reset=False))
+        return spot.hand_back(data, W)
 
-    def _encode(self, X: Any) -> tuple[Array, Data]:
+    def _encode(self, spot: Placement, X: Any) -> tuple[Array, Data]:
         betas = tuple(self.betas_.tolist())
         check_choice("zeros", self.zeros, ("raise", "floor"))
-        data = wrap(X, mean=self.mean_)
+        data = spot.wrap(X, self.mean_)
         check_zeros(X, data, betas, self.zeros)
-        warn_dense_tiles(X, betas)
-        H = self.components_.astype(data.dtype, copy=False)
+        warn_dense_tiles(is_sparse(X), X.shape, betas)
+        H = _as_factor(data, self.components_)
         objective = Objective(betas, self.references_, self.mean_)
         control = self._control()
         with single_blas():
-            return np.ascontiguousarray(encode(data, H, objective, self.weights_, control.max_iter, control.tol)), data
+            return encode(data, H, objective, self.weights_, control.max_iter, control.tol), data
 
     def inverse_transform(self, X: ArrayLike) -> Array:
         """WH for rows of W in X, of shape (rows, n_features_in_)."""
         check_is_fitted(self)
-        W = np.asarray(X)
+        W = X if is_tensor(X) else np.asarray(X)
         if W.ndim != 2 or W.shape[1] != self.components_.shape[0]:
             raise ValueError(
-                f"W has shape {W.shape}, but this model has {self.components_.shape[0]} components: "
+                f"W has shape {tuple(W.shape)}, but this model has {self.components_.shape[0]} components: "
                 "give what transform returned."
             )
-        return W @ self.components_
+        return times(W, self.components_)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the largest scaled loss max_b D_b(X, WH) / e_b of X under `transform`, per entry of X.
@@ -205,9 +211,10 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         to each (BetaNMF has none, so its models of one beta always compare).
         """
         check_is_fitted(self)
-        X = check_matrix(self, X, reset=False)
-        W, data = self._encode(X)
-        H = self.components_.astype(data.dtype, copy=False)
+        spot = place(X, self.device, self.precision)
+        X = spot.receive(self, X, reset=False)
+        W, data = self._encode(spot, X)
+        H = _as_factor(data, self.components_)
         with single_blas():
             losses = losses_of(data, W, H, tuple(self.betas_.tolist()))
         return -float((losses / self.references_).max()) / (X.shape[0] * X.shape[1])
@@ -215,7 +222,7 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model as plain data (one .npz, no pickle); read it back with `drnmf.load`."""
         check_is_fitted(self)
-        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        arrays = {name: as_numpy(getattr(self, name)) for name in _ARRAYS}
         arrays |= {f"trace_{name}": getattr(self.trace_, name) for name in Trace.__dataclass_fields__}
         if self.coverage_ is not None:
             arrays |= {f"coverage_{name}": np.asarray(getattr(self.coverage_, name)) for name in _COVERAGE}
@@ -255,9 +262,9 @@ def _plain_params(estimator: _NMF) -> dict[str, Any]:
             value = str(value)
         if isinstance(value, tuple | list):
             value = [item.item() if isinstance(item, np.generic) else item for item in value]
-        if value is None or isinstance(value, bool | int | float | str | list):
+        if name != "device" and (value is None or isinstance(value, bool | int | float | str | list)):
             plain[name] = value
-        elif name != "callback":
+        elif name not in ("callback", "device"):
             warnings.warn(f"save: {name} is an object and is not stored; load will use the default.", stacklevel=3)
     return plain
 
@@ -280,6 +287,11 @@ def load(path: str | os.PathLike[str]) -> Any:
     except (KeyError, TypeError) as error:
         raise ValueError(f"{path} is not a complete drnmf model file ({error}).") from None
     return estimator
+
+
+def _as_factor(data: Data, components: Any) -> Array:
+    """components_, NumPy or tensor, as a factor of `data`."""
+    return data.put(components if is_tensor(components) else components.astype(data.dtype, copy=False))
 
 
 def _complete(result: Result, data: Data, betas: tuple[float, ...]) -> Result:
@@ -316,6 +328,10 @@ class BetaNMF(_NMF):
         weights and seconds; returning True stops
     verbose : 1 shows a progress bar
     normalize : return components in canonical form (see `components_`)
+    device : where to fit: None - where X is (the card of a CUDA tensor, else this machine's core), "auto" - a card
+        where there is one, "cpu", "cuda", "cuda:1", or "cuda-blocks" - a card, with X kept in host memory and streamed
+    precision : of products on a card, for X in float32 or half precision: "float32", or "tf32", which is faster
+        (docs/gpu.md says what it costs)
 
     Attributes
     ----------
@@ -350,6 +366,8 @@ class BetaNMF(_NMF):
         callback: Callback | None = None,
         verbose: int = 0,
         normalize: bool = True,
+        device: str | None = None,
+        precision: str = "float32",
     ) -> None:
         self.n_components = n_components
         self.beta = beta
@@ -365,6 +383,8 @@ class BetaNMF(_NMF):
         self.callback = callback
         self.verbose = verbose
         self.normalize = normalize
+        self.device = device
+        self.precision = precision
 
     def _betas(self) -> tuple[float, ...]:
         return (as_beta(self.beta),)
@@ -418,6 +438,8 @@ class MultiObjectiveNMF(_NMF):
         callback: Callback | None = None,
         verbose: int = 0,
         normalize: bool = True,
+        device: str | None = None,
+        precision: str = "float32",
     ) -> None:
         self.n_components = n_components
         self.betas = betas
@@ -434,6 +456,8 @@ class MultiObjectiveNMF(_NMF):
         self.callback = callback
         self.verbose = verbose
         self.normalize = normalize
+        self.device = device
+        self.precision = precision
 
     def _betas(self) -> tuple[float, ...]:
         return as_betas(self.betas)
@@ -497,6 +521,8 @@ class DRNMF(_NMF):
         callback: Callback | None = None,
         verbose: int = 0,
         normalize: bool = True,
+        device: str | None = None,
+        precision: str = "float32",
     ) -> None:
         self.n_components = n_components
         self.betas = betas
@@ -514,6 +540,8 @@ class DRNMF(_NMF):
         self.callback = callback
         self.verbose = verbose
         self.normalize = normalize
+        self.device = device
+        self.precision = precision
 
     def _interval(self) -> Interval | None:
         return as_interval(self.betas)

@@ -18,7 +18,15 @@ from drnmf.divergence import label
 from drnmf.encode import encode
 from drnmf.interval import Coverage, Interval, coverage
 from drnmf.minimax import Minimax
-from drnmf.numerics import REFERENCE_FLOOR, REFERENCE_TOLERANCE, SETTLE_TOLERANCE, Array, Vector
+from drnmf.numerics import (
+    REFERENCE_FLOOR,
+    REFERENCE_TOLERANCE,
+    SETTLE_TOLERANCE,
+    Array,
+    Vector,
+    as_float64,
+    namespace,
+)
 from drnmf.objective import Objective
 from drnmf.references import Start, compute_references, constant_model_losses
 from drnmf.result import Result, Trace
@@ -241,10 +249,14 @@ def canonical(W: Array, H: Array) -> tuple[Array, Array]:
     >>> W.tolist(), H.tolist()
     ([[4.0, 1.0]], [[4.0], [1.0]])
     """
-    w = np.linalg.norm(W.astype(np.float64), axis=0)
-    h = np.linalg.norm(H.astype(np.float64), axis=1)
-    scale = np.sqrt(h / w)
-    order = np.argsort(-(w * h), kind="stable")
-    W = np.ascontiguousarray((W * scale[None, :])[:, order], dtype=W.dtype)
-    H = np.ascontiguousarray((H / scale[:, None])[order], dtype=H.dtype)
-    return W, H
+    xp = namespace(W)
+    w = xp.linalg.norm(as_float64(W), axis=0)
+    h = xp.linalg.norm(as_float64(H), axis=1)
+    scale = xp.sqrt(h / w)
+    order = np.argsort(-np.array((w * h).tolist()), kind="stable")
+    return _in_dtype((W * scale[None, :])[:, order], W), _in_dtype((H / scale[:, None])[order], H)
+
+
+def _in_dtype(F: Any, like: Any) -> Any:
+    """F, contiguous, in the dtype of `like`."""
+    return np.ascontiguousarray(F, dtype=like.dtype) if isinstance(F, np.ndarray) else F.to(like.dtype).contiguous()

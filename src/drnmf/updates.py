@@ -18,9 +18,9 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-import numpy as np
+import numpy as np  # noqa: F401 (the examples use it)
 
-from drnmf.numerics import RULE_DELAY, Array, Vector, namespace
+from drnmf.numerics import RULE_DELAY, Array, Vector, is_float32, namespace
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ def _newton_root(betas: tuple[float, ...], N: dict[float, Array], P: dict[float,
     xp = namespace(next(iter(N.values())))
     s = xp.zeros_like(next(iter(N.values())))
     low, high = s - 700.0, s + 700.0
-    if s.dtype == np.float32:
+    if is_float32(s):
         low, high = s - 80.0, s + 80.0
     for _ in range(_NEWTON_STEPS):
         up = down = up_slope = down_slope = 0.0

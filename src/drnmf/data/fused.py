@@ -83,16 +83,16 @@ def _pass(
     zero: float, fast: bool,
 ) -> tuple[Any, Tensor, Tensor]:  # fmt: skip
     """One pass over X for at most three betas."""
-    (L, O), r, device = X.shape, own.shape[0], X.device
+    (L, width), r, device = X.shape, own.shape[0], X.device
     R = max(16, triton.next_power_of_2(r))
     components = min(R, 64)
     block_own, block_other = 64, 64 if R <= 64 else 32
     own_first = X.stride(1) <= X.stride(0)
-    blocks, tiles, chunks = triton.cdiv(O, block_own), triton.cdiv(L, block_other), triton.cdiv(r, components)
+    blocks, tiles, chunks = triton.cdiv(width, block_own), triton.cdiv(L, block_other), triton.cdiv(r, components)
     splits = max(1, min(tiles // 2, WAVES * 2 * processors(device) // (blocks * chunks)))
     chunk = triton.cdiv(tiles, splits) * block_other
     slots = 0 if not parts else 1 if weights is not None else len(betas)
-    N = torch.empty((splits, slots, r, O), dtype=torch.float32, device=device)
+    N = torch.empty((splits, slots, r, width), dtype=torch.float32, device=device)
     P = torch.empty_like(N)
     totals = torch.empty((len(betas), blocks * splits), dtype=torch.float64, device=device)
     pieces, padded = _pieces(other, R)
@@ -104,7 +104,7 @@ def _pass(
         described if tma else X, X.stride(1), X.stride(0), own, own.stride(0),
         TensorDescriptor.from_tensor(pieces, [block_other, R]) if tma else pieces,
         TensorDescriptor.from_tensor(pieces, [block_other, components]) if tma else pieces,
-        padded, totals if weights is None else weights, N, P, totals, O, L, r, r * O, chunk,
+        padded, totals if weights is None else weights, N, P, totals, width, L, r, r * width, chunk,
         1.0, model_floor("float32"), power_ceiling("float32"), zero,
         B0=named[0], B1=named[1], B2=named[2], COUNT=len(betas),
         PARTS=parts, WEIGHTED=weights is not None, POSITIVE=not set(betas) <= {1.0, 2.0}, LOSSES=losses,
@@ -129,7 +129,7 @@ def sweep_nonzeros(
     losses: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Sums over the non-zeros, (3,) float64 (see `triton_sparse.sparse_sweep`), and N (slots, r, O)."""
-    cuts, r, O = compressed.segments, own.shape[0], own.shape[1]
+    cuts, (r, width) = compressed.segments, own.shape
     rows, R = rows_of(other)
     columns, _ = rows_of(own)
     count = cuts.starts.shape[0]
@@ -149,9 +149,9 @@ def sweep_nonzeros(
         KL=kl, FROBENIUS=frobenius, PARTS=parts, WEIGHTED=weights is not None, LOSSES=losses,
         R=R, B=max(16, min(64, 2048 // R)), num_warps=2,
     )  # fmt: skip
-    N = torch.empty((slots, r, O), dtype=own.dtype, device=own.device)
+    N = torch.empty((slots, r, width), dtype=own.dtype, device=own.device)
     for slot in range(slots):
-        add_segments[(triton.cdiv(O, 32),)](partial[slot], cuts.first, N[slot], O, r, R=R, B=32)
+        add_segments[(triton.cdiv(width, 32),)](partial[slot], cuts.first, N[slot], width, r, R=R, B=32)
     return sums.sum(1), N
 
 

@@ -1,4 +1,4 @@
-"""X on a device of PyTorch. On a CUDA card with Triton the sweep is one fused pass; elsewhere plain torch, tile by tile.
+"""X on a device of PyTorch: one fused pass on a CUDA card with Triton, plain torch, tile by tile, elsewhere.
 
 Factors and parts stay on the device, and sweeps return before they are done: `read` is the one place that waits.
 """
@@ -20,9 +20,7 @@ from drnmf.numerics import Array, Vector, zero_floor
 logger = logging.getLogger("drnmf")
 Tensor = torch.Tensor
 PRECISIONS = ("float32", "tf32")
-_WORKING = {torch.float64: torch.float64, torch.float32: torch.float32} | {
-    half: torch.float32 for half in (torch.float16, torch.bfloat16)
-}
+_WORKING = {torch.float64: torch.float64} | dict.fromkeys((torch.float32, torch.float16, torch.bfloat16), torch.float32)
 
 
 @cache
@@ -44,15 +42,6 @@ def check_shapes(shape: tuple[int, int], W: Any, H: Any, betas: tuple[float, ...
         raise ValueError(f"W {tuple(W.shape)} and H {tuple(H.shape)} do not fit X {shape}.")
     if mix.ndim != 2 or mix.shape[1] != len(betas):
         raise ValueError(f"mix has shape {mix.shape}: it needs one column for each of {len(betas)} betas.")
-
-
-def same_device(X: Tensor, *others: Any) -> None:
-    """X and the tensors given with it on one device."""
-    for other in others:
-        if isinstance(other, Tensor) and other.device != X.device:
-            raise ValueError(
-                f"X is on {X.device} and another tensor on {other.device}: move one of them with .to({str(X.device)!r})."
-            )
 
 
 class OnTorch:

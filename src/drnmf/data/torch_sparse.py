@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,8 +13,15 @@ import torch
 
 from drnmf.data.base import Sweep
 from drnmf.data.torch import (
-    OnTorch, Tensor, add_cheap, check_shapes, finished, fused_available, gram, sweep_tiles,
-)  # fmt: skip
+    OnTorch,
+    Tensor,
+    add_cheap,
+    check_shapes,
+    finished,
+    fused_available,
+    gram,
+    sweep_tiles,
+)
 from drnmf.data.torch_tiles import TILE, full_precision
 from drnmf.numerics import IDENTITY_LIMIT, Array, Vector, model_floor, power_ceiling, zero_floor
 
@@ -157,7 +165,7 @@ class TorchSparse(OnTorch):
         while cuts[-1] < n:
             reach = int(np.searchsorted(ends, ends[cuts[-1]] + limit, side="right")) - 1
             cuts.append(min(n, max(cuts[-1] + 1, reach)))
-        return [slice(a, b) for a, b in zip(cuts, cuts[1:], strict=False)]
+        return [slice(a, b) for a, b in pairwise(cuts)]
 
     def sweep(self, W: Any, H: Any, betas: tuple[float, ...], mix: Vector, losses: bool = True) -> Sweep:
         check_shapes(self.shape, W, H, betas, mix)

@@ -77,7 +77,7 @@ def power_parts(X: Tensor, V: Tensor, beta: float, ceiling: float) -> tuple[Tens
         return (X / V).clamp_max(ceiling), torch.ones_like(V)
     if beta == 0.0:
         return (X / V / V).clamp_max(ceiling), (1.0 / V).clamp_max(ceiling)
-    power = V ** (beta - 2.0)
+    power = (V ** (beta - 2.0)).clamp_max(ceiling)  # finite before a zero of X meets it
     return (power * X).clamp_max(ceiling), (power * V).clamp_max(ceiling)
 
 

@@ -56,8 +56,8 @@ def accumulate(
     """acc + E F_L.
 
     The tensor cores round towards zero each time they add to their accumulator, so a long sum drifts (2e-4 over 65536
-    rows). A tile's product therefore starts from zero and is added by an ordinary, rounded addition: `one` is 1.0 at run
-    time, which keeps the compiler from folding that addition back into the product.
+    rows). A tile's product therefore starts from zero and is added by an ordinary, rounded addition: `one` is 1.0 at
+    run time, which keeps the compiler from folding that addition back into the product.
     """
     e_hi = piece_of(E, HARDWARE)
     total = tl.zeros_like(acc)
@@ -207,9 +207,13 @@ def dense_sweep(
             else:
                 n0, p0 = add_parts(n0, p0, x, v, rv, ratio, log_v, hi, mid, one, ceiling, B0, EXACT, SMALL, HARDWARE)
                 if COUNT > 1:
-                    n1, p1 = add_parts(n1, p1, x, v, rv, ratio, log_v, hi, mid, one, ceiling, B1, EXACT, SMALL, HARDWARE)
+                    n1, p1 = add_parts(
+                        n1, p1, x, v, rv, ratio, log_v, hi, mid, one, ceiling, B1, EXACT, SMALL, HARDWARE
+                    )
                 if COUNT > 2:
-                    n2, p2 = add_parts(n2, p2, x, v, rv, ratio, log_v, hi, mid, one, ceiling, B2, EXACT, SMALL, HARDWARE)
+                    n2, p2 = add_parts(
+                        n2, p2, x, v, rv, ratio, log_v, hi, mid, one, ceiling, B2, EXACT, SMALL, HARDWARE
+                    )
         if not TMA:
             x_at += BL * stride_l
             piece_at += BL * R
