@@ -9,7 +9,7 @@ iteration; the points are the same, only a rejected H costs the sweep that was b
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from drnmf.data.base import Data, Sweep, identity
 from drnmf.numerics import MAX_HALVINGS, Array, Vector, factor_floor, rise_tolerance
@@ -26,6 +26,31 @@ class Point:
     sweep: Sweep
     states: tuple[Any, Any]  # of the rule, for (H, W)
     sweeps: int
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """All that both half-steps of an iteration begin from, for a Data that takes them in one go.
+
+    early : the last sweep may weigh its parts too;  look : the losses after the first half-step are wanted
+    """
+
+    point: Point
+    rules: tuple[Rule, Rule]
+    coefficients: Vector
+    betas: tuple[float, ...]
+    floor: float
+    early: bool
+    look: bool
+
+
+@runtime_checkable
+class Recorder(Protocol):
+    """A Data that can take both half-steps at once (a recorded graph on a card), with the losses read."""
+
+    def record(self, iteration: Iteration) -> tuple[tuple[Array, Sweep, Any], tuple[Array, Sweep, Any]] | None:
+        """(block, sweep after it, state) of H and of W; None where this rule is not for recording."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -126,9 +151,12 @@ def iterate(task: Task, data: Data, point: Point, weights: Vector, early: bool) 
     half_H = _Half(task, task.rules[0], data.T, weights, c, early=True, look=False)
     half_W = _Half(task, task.rules[1], data, weights, c, early=early, look=True)
     state_H, state_W = point.states
-    first = half_H.attempt(point.B, point.A, point.sweep, state_H)
+    recorded = _recorded(half_H, half_W, point)
+    first = recorded[0] if recorded is not None else half_H.attempt(point.B, point.A, point.sweep, state_H)
     second, wasted = None, 0
-    if data.deferred and not task.rule.chooses:
+    if recorded is not None:
+        second = recorded[1]
+    elif data.deferred and not task.rule.chooses:
         second = half_W.attempt(point.A, first.F, first.sweep, state_W)
         sweeps = data.read(first.sweep, second.sweep)
         first, second = replace(first, sweep=sweeps[0]), replace(second, sweep=sweeps[1])
@@ -142,3 +170,15 @@ def iterate(task: Task, data: Data, point: Point, weights: Vector, early: bool) 
     last = half_W.settle(point.A, accepted.F, accepted.sweep, state_W, second)
     spent = accepted.count + last.count + wasted
     return Point(last.F, accepted.F, last.sweep, (accepted.state, last.state), point.sweeps + spent)
+
+
+def _recorded(half_H: _Half, half_W: _Half, point: Point) -> tuple[_Tried, _Tried] | None:
+    """Both half-steps from a Data that takes them in one go."""
+    data, task = half_W.data, half_W.task
+    if not isinstance(data, Recorder):
+        return None
+    floor = factor_floor(data.mean, point.A.shape[0])
+    found = data.record(
+        Iteration(point, task.rules, half_H.coefficients, task.objective.betas, floor, half_W.early, not half_H.certain)
+    )
+    return None if found is None else (_Tried(*found[0], 1), _Tried(*found[1], 1))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -25,6 +25,27 @@ SMALL = 1 << 20  # entries of X under which rounding errors do not average out a
 SHORT = 256  # rows under which a sum of bfloat16 products does not average its rounding errors out
 
 Tensor = torch.Tensor
+
+
+class Blocks(NamedTuple):
+    """Sizes of a program: its tile of X, its warps, its copies under way, components of one chunk of N and P."""
+
+    own: int
+    other: int
+    warps: int
+    stages: int
+    components: int
+    registers: int | None = None
+
+
+# Chosen on an H200 by trial; by the padded number of components.
+BLOCKS = {
+    16: Blocks(64, 64, 4, 3, 16),
+    32: Blocks(64, 64, 4, 3, 32),
+    64: Blocks(64, 64, 4, 3, 64),
+    128: Blocks(64, 32, 4, 2, 64),
+    256: Blocks(64, 32, 4, 2, 64),
+}
 
 
 @cache
@@ -85,8 +106,8 @@ def _pass(
     """One pass over X for at most three betas."""
     (L, width), r, device = X.shape, own.shape[0], X.device
     R = max(16, triton.next_power_of_2(r))
-    components = min(R, 64)
-    block_own, block_other = 64, 64 if R <= 64 else 32
+    shape = BLOCKS[R]
+    block_own, block_other, components = shape.own, shape.other, shape.components
     own_first = X.stride(1) <= X.stride(0)
     blocks, tiles, chunks = triton.cdiv(width, block_own), triton.cdiv(L, block_other), triton.cdiv(r, components)
     splits = max(1, min(tiles // 2, WAVES * 2 * processors(device) // (blocks * chunks)))
@@ -110,18 +131,12 @@ def _pass(
         PARTS=parts, WEIGHTED=weights is not None, POSITIVE=not set(betas) <= {1.0, 2.0}, LOSSES=losses,
         ZEROS=zero != 0.0, MASK=L % block_other != 0, SMALL=X.numel() < SMALL, EXACT=accurate, ACCURATE=accurate,
         HARDWARE=not INTERPRETED, TMA=tma, OWN_FIRST=own_first,
-        R=R, RC=components, BO=block_own, BL=block_other, STAGES=3 if R <= 64 else 2,
-        num_warps=4, num_stages=3 if R <= 64 else 2,
+        R=R, RC=components, BO=block_own, BL=block_other, STAGES=shape.stages,
+        num_warps=shape.warps, num_stages=shape.stages, maxnreg=shape.registers,
     )  # fmt: skip
     if splits == 1:
         return totals.sum(1), N[0], P[0]
     return totals.sum(1), N.sum(0), P.sum(0)
-
-
-def rows_of(F: Tensor) -> tuple[Tensor, int]:
-    """A factor (r, L) as (L, R) with the components of an entry side by side, padded with zeros to a power of two."""
-    R = max(2, triton.next_power_of_2(F.shape[0]))
-    return torch.nn.functional.pad(F.T, (0, R - F.shape[0])).contiguous(), R
 
 
 def sweep_nonzeros(
@@ -130,8 +145,7 @@ def sweep_nonzeros(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Sums over the non-zeros, (3,) float64 (see `triton_sparse.sparse_sweep`), and N (slots, r, O)."""
     cuts, (r, width) = compressed.segments, own.shape
-    rows, R = rows_of(other)
-    columns, _ = rows_of(own)
+    R = max(2, triton.next_power_of_2(r))
     count = cuts.starts.shape[0]
     kl, frobenius = 1.0 in betas, 2.0 in betas
     slots = 0 if not parts else 1 if weights is not None else len(betas)
@@ -142,12 +156,12 @@ def sweep_nonzeros(
         weights = torch.stack(pair).to(own.dtype)
     dtype = str(own.dtype).removeprefix("torch.")
     sparse_sweep[(count,)](
-        compressed.values, compressed.indices, cuts.starts, cuts.ends, cuts.columns, columns, rows,
+        compressed.values, compressed.indices, cuts.starts, cuts.ends, cuts.columns,
+        own.T.contiguous(), other.T.contiguous(),
         sums if weights is None else weights, partial[betas.index(1.0) if kl and slots > 1 else 0],
-        partial[betas.index(2.0) if frobenius and slots > 1 else 0], sums, count,
-        model_floor(dtype), power_ceiling(dtype),
+        partial[betas.index(2.0) if frobenius and slots > 1 else 0], sums, count, r,
         KL=kl, FROBENIUS=frobenius, PARTS=parts, WEIGHTED=weights is not None, LOSSES=losses,
-        R=R, B=max(16, min(64, 2048 // R)), num_warps=2,
+        FLOOR=model_floor(dtype), CEILING=power_ceiling(dtype), R=R, B=max(16, min(32, 2048 // R)), num_warps=1,
     )  # fmt: skip
     N = torch.empty((slots, r, width), dtype=own.dtype, device=own.device)
     for slot in range(slots):

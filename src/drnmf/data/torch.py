@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -16,6 +16,9 @@ import torch
 from drnmf.data.base import Sweep
 from drnmf.data.torch_tiles import TILE, full_precision, numpy_name, tile_sweep
 from drnmf.numerics import Array, Vector, zero_floor
+
+if TYPE_CHECKING:
+    from drnmf.stepping import Iteration
 
 logger = logging.getLogger("drnmf")
 Tensor = torch.Tensor
@@ -66,6 +69,8 @@ class OnTorch:
 
     def read(self, *sweeps: Sweep) -> tuple[Sweep, ...]:
         """One copy to the host, and one wait, for all of them."""
+        if all(isinstance(sweep.losses, np.ndarray) for sweep in sweeps):
+            return sweeps
         together = torch.cat([sweep.losses for sweep in sweeps]).cpu().numpy()  # type: ignore[misc]
         p = together.shape[0] // len(sweeps)
         return tuple(replace(sweep, losses=together[i * p : (i + 1) * p]) for i, sweep in enumerate(sweeps))
@@ -80,6 +85,11 @@ class OnTorch:
 
     def lift(self, rule: Any) -> Any:
         return rule
+
+    @cached_property
+    def tapes(self) -> dict[Any, Any]:
+        """Recorded iterations, by what they depend on."""
+        return {}
 
     def numbers(self, values: Any) -> Tensor:
         """A few numbers on the device in the factors' dtype, without waiting for it."""
@@ -157,27 +167,44 @@ class TorchDense(OnTorch):
         W, H = self.put(W.T).T, self.put(H)
         zero = zero_floor(self.mean) if 0.0 in betas and self.zeros else 0.0
         if self.fused and H.shape[0] <= _most_components():
-            return self._fused(W, H, betas, mix, losses, zero)
+            return self._fused(W, H, betas, mix, losses)
         return sweep_tiles(self, W, H, betas, mix, losses, zero)
 
     def tile(self, J: slice) -> Tensor:
         return self.X[:, J]
 
-    def _fused(self, W: Any, H: Any, betas: tuple[float, ...], mix: Vector, losses: bool, zero: float) -> Sweep:
-        from drnmf.data.fused import sweep_dense
-
+    def _fused(self, W: Any, H: Any, betas: tuple[float, ...], mix: Vector, losses: bool) -> Sweep:
         q = mix.shape[0]
         weights = self.numbers(mix[0]) if q == 1 else None
-        totals, N, P = sweep_dense(self.X, W.T, H, betas, weights, q > 0, losses, zero, self.fast)
-        if q:
-            P = add_cheap(P, W, H, betas, weights)
-        return finished(self, betas, mix, totals, N, P)
+        return finished(self, betas, mix, *self.pass_over(W, H, betas, weights, q > 0, losses))
+
+    def pass_over(
+        self, W: Tensor, H: Tensor, betas: tuple[float, ...], weights: Tensor | None, parts: bool, losses: bool
+    ) -> tuple[Tensor | None, Tensor, Tensor]:
+        """Losses, N and P of the fused sweep, under weights that are on the device; nothing waits."""
+        from drnmf.data.fused import sweep_dense
+
+        zero = zero_floor(self.mean) if 0.0 in betas and self.zeros else 0.0
+        totals, N, P = sweep_dense(self.X, W.T, H, betas, weights, parts, losses, zero, self.fast)
+        return totals, N, add_cheap(P, W, H, betas, weights) if parts else P
+
+    def record(self, iteration: Iteration) -> Any:
+        return record(self, iteration)
 
 
 def _most_components() -> int:
     from drnmf.data.fused import MOST_COMPONENTS
 
     return MOST_COMPONENTS
+
+
+def record(data: Any, iteration: Iteration) -> Any:
+    """The iteration as a replayed graph, where a card and a fused sweep make that possible."""
+    if data.device.type != "cuda" or not data.fused or iteration.point.A.shape[0] > _most_components():
+        return None
+    from drnmf.data.torch_graph import replay
+
+    return replay(data, iteration)
 
 
 def _rows_times(X: Tensor, B: Tensor) -> Tensor:

@@ -50,36 +50,43 @@ def product(a, b, acc, HARDWARE: tl.constexpr):
 
 
 @triton.jit
-def accumulate(
-    acc, E, hi, mid, one, EXACT: tl.constexpr, SMALL: tl.constexpr, HARDWARE: tl.constexpr
+def tile_product(
+    E, hi, mid, RC: tl.constexpr, EXACT: tl.constexpr, SMALL: tl.constexpr, HARDWARE: tl.constexpr
 ):  # fmt: skip
-    """acc + E F_L.
-
-    The tensor cores round towards zero each time they add to their accumulator, so a long sum drifts (2e-4 over 65536
-    rows). A tile's product therefore starts from zero and is added by an ordinary, rounded addition: `one` is 1.0 at
-    run time, which keeps the compiler from folding that addition back into the product.
-    """
+    """E F_L of one tile: one bfloat16 product, or three (four where X is small)."""
     e_hi = piece_of(E, HARDWARE)
-    total = tl.zeros_like(acc)
+    total = tl.zeros((E.shape[0], RC), tl.float32)
     if EXACT:
         e_mid = piece_of(E - e_hi.to(tl.float32), HARDWARE)
         if SMALL:
             total = product(e_mid, mid, total, HARDWARE)
         total = product(e_mid, hi, total, HARDWARE)
         total = product(e_hi, mid, total, HARDWARE)
-    total = product(e_hi, hi, total, HARDWARE)
+    return product(e_hi, hi, total, HARDWARE)
+
+
+@triton.jit
+def added(acc, total, one):
+    """acc + total, rounded.
+
+    The tensor cores round towards zero each time they add to their accumulator, so a long sum drifts (2e-4 over 65536
+    rows). A tile's product therefore starts from zero and is added by an ordinary addition: `one` is 1.0 at run time,
+    which keeps the compiler from folding that addition back into the product.
+    """
     return tl.fma(total, one, acc)
 
 
 @triton.jit
 def add_parts(
     n, p, x, v, rv, ratio, log_v, hi, mid, one, ceiling,
-    BETA: tl.constexpr, EXACT: tl.constexpr, SMALL: tl.constexpr, HARDWARE: tl.constexpr,
+    BETA: tl.constexpr, RC: tl.constexpr, EXACT: tl.constexpr, SMALL: tl.constexpr, HARDWARE: tl.constexpr,
 ):  # fmt: skip
-    """N_beta and P_beta of one tile."""
-    n = accumulate(n, negative(x, v, rv, ratio, log_v, BETA, ceiling), hi, mid, one, EXACT, SMALL, HARDWARE)
+    """N_beta and P_beta with those of one tile; P of beta = 1 and 2 is added elsewhere."""
+    E = negative(x, v, rv, ratio, log_v, BETA, ceiling)
+    n = added(n, tile_product(E, hi, mid, RC, EXACT, SMALL, HARDWARE), one)
     if BETA != 1.0 and BETA != 2.0:
-        p = accumulate(p, positive(v, rv, log_v, BETA, ceiling), hi, mid, one, EXACT, SMALL, HARDWARE)
+        E = positive(v, rv, log_v, BETA, ceiling)
+        p = added(p, tile_product(E, hi, mid, RC, EXACT, SMALL, HARDWARE), one)
     return n, p
 
 
@@ -173,7 +180,7 @@ def dense_sweep(
         if ZEROS:
             x = tl.where(x == 0.0, zero, x)
         rv = reciprocal(v, HARDWARE)
-        ratio = x * rv
+        ratio = tl.minimum(x * rv, ceiling)
         log_v = log_of(v, ACCURATE, HARDWARE)  # used by general betas alone, and dropped by the compiler elsewhere
         if LOSSES:
             log_ratio = log_of(ratio, ACCURATE, HARDWARE)
@@ -194,7 +201,7 @@ def dense_sweep(
                     E += w1 * negative(x, v, rv, ratio, log_v, B1, ceiling)
                 if COUNT > 2:
                     E += w2 * negative(x, v, rv, ratio, log_v, B2, ceiling)
-                n0 = accumulate(n0, E, hi, mid, one, EXACT, SMALL, HARDWARE)
+                n0 = added(n0, tile_product(E, hi, mid, RC, EXACT, SMALL, HARDWARE), one)
                 if POSITIVE:
                     E = tl.zeros((BO, BL), tl.float32)
                     if B0 != 1.0 and B0 != 2.0:
@@ -203,16 +210,18 @@ def dense_sweep(
                         E += w1 * positive(v, rv, log_v, B1, ceiling)
                     if COUNT > 2 and B2 != 1.0 and B2 != 2.0:
                         E += w2 * positive(v, rv, log_v, B2, ceiling)
-                    p0 = accumulate(p0, E, hi, mid, one, EXACT, SMALL, HARDWARE)
+                    p0 = added(p0, tile_product(E, hi, mid, RC, EXACT, SMALL, HARDWARE), one)
             else:
-                n0, p0 = add_parts(n0, p0, x, v, rv, ratio, log_v, hi, mid, one, ceiling, B0, EXACT, SMALL, HARDWARE)
+                n0, p0 = add_parts(
+                    n0, p0, x, v, rv, ratio, log_v, hi, mid, one, ceiling, B0, RC, EXACT, SMALL, HARDWARE
+                )
                 if COUNT > 1:
                     n1, p1 = add_parts(
-                        n1, p1, x, v, rv, ratio, log_v, hi, mid, one, ceiling, B1, EXACT, SMALL, HARDWARE
+                        n1, p1, x, v, rv, ratio, log_v, hi, mid, one, ceiling, B1, RC, EXACT, SMALL, HARDWARE
                     )
                 if COUNT > 2:
                     n2, p2 = add_parts(
-                        n2, p2, x, v, rv, ratio, log_v, hi, mid, one, ceiling, B2, EXACT, SMALL, HARDWARE
+                        n2, p2, x, v, rv, ratio, log_v, hi, mid, one, ceiling, B2, RC, EXACT, SMALL, HARDWARE
                     )
         if not TMA:
             x_at += BL * stride_l
