@@ -15,6 +15,7 @@ from drnmf.data.base import Data, Sweep, identity
 from drnmf.numerics import MAX_HALVINGS, Array, Vector, factor_floor, rise_tolerance
 from drnmf.objective import Objective
 from drnmf.updates import Parts, Rule
+from drnmf.weights import Policy
 
 
 @dataclass(frozen=True)
@@ -33,15 +34,17 @@ class Iteration:
     """All that both half-steps of an iteration begin from, for a Data that takes them in one go.
 
     early : the last sweep may weigh its parts too;  look : the losses after the first half-step are wanted
+    forecast : how lambda will move, for a Data that runs ahead; None where that is not known
     """
 
     point: Point
     rules: tuple[Rule, Rule]
-    coefficients: Vector
-    betas: tuple[float, ...]
+    objective: Objective
+    weights: Vector
     floor: float
     early: bool
     look: bool
+    forecast: tuple[Policy, Any] | None
 
 
 @runtime_checkable
@@ -145,13 +148,18 @@ class _Tried:
     count: int
 
 
-def iterate(task: Task, data: Data, point: Point, weights: Vector, early: bool) -> Point:
-    """One update of H, then of W, with lambda fixed (steps 3 and 4 of Algorithm 3)."""
+def iterate(
+    task: Task, data: Data, point: Point, weights: Vector, early: bool, forecast: tuple[Policy, Any] | None = None
+) -> Point:
+    """One update of H, then of W, with lambda fixed (steps 3 and 4 of Algorithm 3).
+
+    forecast : the policy and its state, where the next call follows one step of it
+    """
     c = task.objective.coefficients(weights)
     half_H = _Half(task, task.rules[0], data.T, weights, c, early=True, look=False)
     half_W = _Half(task, task.rules[1], data, weights, c, early=early, look=True)
     state_H, state_W = point.states
-    recorded = _recorded(half_H, half_W, point)
+    recorded = _recorded(half_H, half_W, point, forecast)
     first = recorded[0] if recorded is not None else half_H.attempt(point.B, point.A, point.sweep, state_H)
     second, wasted = None, 0
     if recorded is not None:
@@ -172,13 +180,15 @@ def iterate(task: Task, data: Data, point: Point, weights: Vector, early: bool) 
     return Point(last.F, accepted.F, last.sweep, (accepted.state, last.state), point.sweeps + spent)
 
 
-def _recorded(half_H: _Half, half_W: _Half, point: Point) -> tuple[_Tried, _Tried] | None:
+def _recorded(
+    half_H: _Half, half_W: _Half, point: Point, forecast: tuple[Policy, Any] | None
+) -> tuple[_Tried, _Tried] | None:
     """Both half-steps from a Data that takes them in one go."""
     data, task = half_W.data, half_W.task
     if not isinstance(data, Recorder):
         return None
     floor = factor_floor(data.mean, point.A.shape[0])
     found = data.record(
-        Iteration(point, task.rules, half_H.coefficients, task.objective.betas, floor, half_W.early, not half_H.certain)
+        Iteration(point, task.rules, task.objective, half_H.weights, floor, half_W.early, not half_H.certain, forecast)
     )
     return None if found is None else (_Tried(*found[0], 1), _Tried(*found[1], 1))

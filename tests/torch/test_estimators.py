@@ -161,6 +161,22 @@ def test_without_a_card(caplog):
 
 
 @pytest.mark.skipif(not CARD, reason="takes a card")
+@pytest.mark.parametrize("options", [{"update": "mu"}, {"update": "extrapolated"}, {"update": "mu", "tol": 1e-4}])
+def test_a_replayed_iteration_is_the_iteration(options, monkeypatch):
+    """The graph, and the iterations it runs ahead, leave the trace and the factors of the loop without it."""
+    X = data(129, 200).astype(np.float32)
+    fit = {"betas": (0, 1), "max_iter": 120, "tol": 0, "references": (900.0, 600.0), "random_state": 0, **options}
+    replayed = DRNMF(4, device="cuda", **fit).fit(X)
+    monkeypatch.setattr(TorchDense, "record", lambda self, iteration: None)
+    plain = DRNMF(4, device="cuda", **fit).fit(X)
+    assert replayed.n_iter_ == plain.n_iter_
+    assert np.allclose(replayed.trace_.scaled_losses, plain.trace_.scaled_losses, rtol=1e-6)
+    assert np.allclose(replayed.trace_.weights, plain.trace_.weights, atol=1e-9)
+    assert np.array_equal(replayed.trace_.sweeps, plain.trace_.sweeps)
+    assert np.allclose(replayed.components_, plain.components_, rtol=1e-3)
+
+
+@pytest.mark.skipif(not CARD, reason="takes a card")
 def test_devices_are_not_mixed():
     X = torch.rand(20, 10, device="cuda")
     with pytest.raises(ValueError, match="X is on cuda:0, but device='cpu'"):

@@ -28,7 +28,10 @@ Tensor = torch.Tensor
 
 
 class Blocks(NamedTuple):
-    """Sizes of a program: its tile of X, its warps, its copies under way, components of one chunk of N and P."""
+    """Sizes of a program: its tile of X, its warps, its copies under way, components of one chunk of N and P.
+
+    registers : of a thread at most; 168 lets three programs share a processor
+    """
 
     own: int
     other: int
@@ -40,8 +43,8 @@ class Blocks(NamedTuple):
 
 # Chosen on an H200 by trial; by the padded number of components.
 BLOCKS = {
-    16: Blocks(64, 64, 4, 3, 16),
-    32: Blocks(64, 64, 4, 3, 32),
+    16: Blocks(64, 64, 4, 3, 16, 168),
+    32: Blocks(64, 64, 4, 3, 32, 168),
     64: Blocks(64, 64, 4, 3, 64),
     128: Blocks(64, 32, 4, 2, 64),
     256: Blocks(64, 32, 4, 2, 64),
@@ -139,6 +142,11 @@ def _pass(
     return totals.sum(1), N.sum(0), P.sum(0)
 
 
+def rows_of(F: Tensor, R: int) -> Tensor:
+    """A factor (r, L) as (L, R): the components of an entry side by side, and rows that start on whole sectors."""
+    return torch.nn.functional.pad(F.T, (0, R - F.shape[0])).contiguous()
+
+
 def sweep_nonzeros(
     compressed: Any, other: Tensor, own: Tensor, betas: tuple[float, ...], weights: Tensor | None, parts: bool,
     losses: bool,
@@ -157,11 +165,11 @@ def sweep_nonzeros(
     dtype = str(own.dtype).removeprefix("torch.")
     sparse_sweep[(count,)](
         compressed.values, compressed.indices, cuts.starts, cuts.ends, cuts.columns,
-        own.T.contiguous(), other.T.contiguous(),
+        rows_of(own, R), rows_of(other, R),
         sums if weights is None else weights, partial[betas.index(1.0) if kl and slots > 1 else 0],
-        partial[betas.index(2.0) if frobenius and slots > 1 else 0], sums, count, r,
+        partial[betas.index(2.0) if frobenius and slots > 1 else 0], sums, count,
         KL=kl, FROBENIUS=frobenius, PARTS=parts, WEIGHTED=weights is not None, LOSSES=losses,
-        FLOOR=model_floor(dtype), CEILING=power_ceiling(dtype), R=R, B=max(16, min(32, 2048 // R)), num_warps=1,
+        FLOOR=model_floor(dtype), CEILING=power_ceiling(dtype), R=R, B=max(16, min(64, 2048 // R)), num_warps=2,
     )  # fmt: skip
     N = torch.empty((slots, r, width), dtype=own.dtype, device=own.device)
     for slot in range(slots):

@@ -15,11 +15,11 @@ SEGMENT = 1024
 
 @triton.jit
 def sparse_sweep(
-    values, indices, starts, ends, columns, own, other, weights, N1, N2, losses, segments, r,
+    values, indices, starts, ends, columns, own, other, weights, N1, N2, losses, segments,
     KL: tl.constexpr, FROBENIUS: tl.constexpr, PARTS: tl.constexpr, WEIGHTED: tl.constexpr, LOSSES: tl.constexpr,
     FLOOR: tl.constexpr, CEILING: tl.constexpr, R: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
-    """own (O, r) and other (L, r): factors with the components of an entry side by side; R, a power of two, holds r.
+    """own (O, R) and other (L, R): factors with the components of an entry side by side, padded with zeros to R.
 
     N1, N2 : (segments, R), W'(X/V) and W'X of a segment; WEIGHTED puts w1 N1 + w2 N2 into N1
     losses : (3, segments) float64: sum x log(x/v) - x, sum (x - v)^2, sum v^2
@@ -27,8 +27,7 @@ def sparse_sweep(
     segment = tl.program_id(0)
     k, lane = tl.arange(0, R), tl.arange(0, B)
     start, end = tl.load(starts + segment), tl.load(ends + segment)
-    named = k < r
-    h = tl.load(own + tl.load(columns + segment).to(tl.int64) * r + k, mask=named, other=0.0)
+    h = tl.load(own + tl.load(columns + segment).to(tl.int64) * R + k)
     n1 = tl.zeros((R,), h.dtype)
     n2 = tl.zeros((R,), h.dtype)
     kl = tl.zeros((B,), tl.float64)
@@ -39,7 +38,7 @@ def sparse_sweep(
         inside = at + lane < end
         x = tl.load(values + at + lane, mask=inside, other=0.0)
         row = tl.load(indices + at + lane, mask=inside, other=0).to(tl.int64)
-        w = tl.load(other + row[:, None] * r + k[None, :], mask=inside[:, None] & named[None, :], other=0.0)
+        w = tl.load(other + row[:, None] * R + k[None, :], mask=inside[:, None], other=0.0)
         v = tl.maximum(tl.sum(w * h[None, :], axis=1), FLOOR)
         ratio = x / v
         if PARTS:
