@@ -43,10 +43,11 @@ test-asan: $(VENV)/.installed-dev
 	done
 	$(ASAN_RUN) tests/data/test_threads.py -k "bits or python_threads or forked or ctrl"
 
-# Tables and figures of docs/performance.md; sparse rows need DRNMF_DATA, the folder of data sets.
+# Tables and figures of docs/performance.md and docs/checkpoints.md; sparse rows need DRNMF_DATA, the folder of data sets.
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/native.py
 	$(BIN)/python benchmarks/scaling.py
+	$(BIN)/python benchmarks/checkpoint.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

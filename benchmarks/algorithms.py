@@ -28,9 +28,9 @@ from drnmf.numerics import Vector
 from drnmf.objective import Objective
 from drnmf.references import compute_references
 from drnmf.result import Trace
+from drnmf.rules import RULES
 from drnmf.solver import Control, solve
 from drnmf.synthetic import synthetic
-from drnmf.updates import RULES
 from drnmf.weights import POLICIES
 
 ITERATIONS = 1000

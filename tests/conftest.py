@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import stat
 
 import numpy as np
 import pytest
@@ -26,3 +28,21 @@ def problem(rng):
     """A strictly positive X of 23 x 31 with a strictly positive start of rank 4."""
     X = rng.gamma(2.0, 1.0, (23, 4)) @ rng.gamma(2.0, 1.0, (4, 31)) * rng.uniform(0.5, 1.5, (23, 31))
     return X, rng.uniform(0.1, 1.0, (23, 4)), rng.uniform(0.1, 1.0, (4, 31))
+
+
+@pytest.fixture
+def synced(monkeypatch):
+    """What is flushed to disk, in order, without the wait for it."""
+    calls: list[str] = []
+    replace = os.replace
+
+    def fsync(handle):
+        calls.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file")
+
+    def rename(source, target):
+        calls.append("rename")
+        replace(source, target)
+
+    monkeypatch.setattr("os.fsync", fsync)
+    monkeypatch.setattr("os.replace", rename)
+    return calls

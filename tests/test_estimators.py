@@ -330,7 +330,7 @@ BAD_PARAMETERS = [
     ({"references": (1.0,)}, "one per beta"),
     ({"references": "all"}, "not numbers"),
     ({"policy": "fastest"}, "not known"),
-    ({"update": "newton"}, "not known"),
+    ({"update": "bfgs"}, "not known"),
     ({"init": "svd"}, "not known"),
     ({"init": "custom"}, "needs both W and H"),
     ({"max_iter": 0}, "max_iter=0"),

@@ -12,7 +12,8 @@ from drnmf.data import wrap
 from drnmf.data.base import identity
 from drnmf.divergence import beta_divergence
 from drnmf.minimax import solve_dual, surrogates
-from drnmf.updates import RULES, Monotone, Parts, majoriser_root
+from drnmf.rules import RULES
+from drnmf.updates import Monotone, Parts, majoriser_root
 from drnmf.weights import POLICIES, Fixed, FrankWolfe, as_policy
 
 SETS = [(0.0,), (0.5,), (1.0,), (2.0,), (3.0,), (0.0, 1.0), (1.0, 2.0), (0.0, 2.0), (0.0, 1.0, 2.0), (0.0, 0.5, 3.0)]

@@ -9,15 +9,21 @@ import numpy as np
 import pytest
 
 from drnmf.data import wrap
-from drnmf.data.base import Sweep
 from drnmf.minimax import Minimax
 from drnmf.objective import Objective
+from drnmf.rules import RULES
 from drnmf.solver import Control, solve
-from drnmf.updates import RULES
 from drnmf.weights import POLICIES, ByRule
 
 FACTORS = ("W", "H", "losses", "weights")
-PAIRS = [("auto", "auto"), ("mu", "frank-wolfe"), ("extrapolated", "reactive"), ("monotone", "mirror"), ("mu", "fixed")]
+PAIRS = [
+    ("auto", "auto"),
+    ("mu", "frank-wolfe"),
+    ("extrapolated", "reactive"),
+    ("monotone", "mirror"),
+    ("mu", "fixed"),
+    ("newton", "auto"),
+]
 
 
 class Unread:
@@ -42,13 +48,13 @@ class Late:
     def T(self):
         return Late(self.data.T, self.waits)
 
-    def sweep(self, W, H, betas, mix, losses=True):
-        sweep = self.data.sweep(W, H, betas, mix, losses)
+    def sweep(self, W, H, betas, mix, losses=True, curvature=None):
+        sweep = self.data.sweep(W, H, betas, mix, losses, curvature)
         return replace(sweep, losses=Unread(sweep.losses))
 
     def read(self, *sweeps):
         self.waits.append(len(sweeps))
-        return tuple(Sweep(sweep.losses.hidden, sweep.N, sweep.P) for sweep in sweeps)
+        return tuple(replace(sweep, losses=sweep.losses.hidden) for sweep in sweeps)
 
 
 def problem(m=40, n=30, r=4, seed=0):

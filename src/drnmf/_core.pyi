@@ -17,6 +17,7 @@ class Ask:
         ceiling: float,
         squared_norm: float,
         identity_limit: float,
+        curvature: Sequence[float],
     ) -> None: ...
 
 def sweep_dense(
@@ -26,6 +27,7 @@ def sweep_dense(
     ask: Ask,
     N: NDArray[Any],
     P: NDArray[Any],
+    Q: NDArray[Any],
     totals: NDArray[Any],
     /,
 ) -> None: ...
@@ -40,7 +42,19 @@ def sweep_sparse(
     ask: Ask,
     N: NDArray[Any],
     P: NDArray[Any],
+    Q: NDArray[Any],
     totals: NDArray[Any],
+    /,
+) -> None: ...
+def quadratic_step(
+    F: NDArray[Any],
+    N: NDArray[Any],
+    P: NDArray[Any],
+    Q: NDArray[Any],
+    floor: float,
+    largest: float,
+    passes: int,
+    out: NDArray[Any],
     /,
 ) -> None: ...
 def moments(X: NDArray[Any], /) -> tuple[float, float, int]: ...

@@ -1,46 +1,92 @@
-"""Fitted models on disk: arrays and JSON in one .npz, never a pickle, written all or nothing."""
+"""Arrays and JSON in one .npz on disk, never a pickle, written all or nothing: fitted models and checkpoints."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 _META = "__meta__"
+_SUM = "sha256"
 FORMAT = "drnmf-model-1"
 
 
-def write_archive(path: str | os.PathLike[str], arrays: Mapping[str, Any], meta: Mapping[str, Any]) -> None:
-    """Write to a temporary name beside `path`, flush to disk, then rename over it."""
+def write_archive(
+    path: str | os.PathLike[str], arrays: Mapping[str, Any], meta: Mapping[str, Any], form: str = FORMAT
+) -> str:
+    """Write all or nothing (see `replacing`). Returns the checksum."""
+    held = {name: np.asarray(array) for name, array in arrays.items()}
+    content = {"format": form, **meta}
+    checksum = _checksum(held, content)
+    text = json.dumps(content | {_SUM: checksum}, sort_keys=True)
+    stored: dict[str, Any] = {_META: np.frombuffer(text.encode(), dtype=np.uint8), **held}
+    with replacing(path) as stream:
+        np.savez(stream, **stored)
+    return checksum
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A file under a temporary name beside `path`; when the block ends well it is flushed to disk and renamed."""
     target = Path(path)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    text = json.dumps({"format": FORMAT, **meta}, sort_keys=True)
-    stored: dict[str, Any] = {_META: np.frombuffer(text.encode(), dtype=np.uint8), **arrays}
     try:
         with open(temporary, "wb") as stream:
-            np.savez(stream, **stored)
+            yield stream
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
+    _sync_folder(target.parent)
 
 
-def read_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(arrays, meta) of a model file; a clear error where it is none."""
+def _sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable too: after a power cut a rename without this may be undone."""
+    if os.name != "posix":  # elsewhere a folder cannot be opened, and renames are durable by themselves
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def read_archive(path: str | os.PathLike[str], form: str = FORMAT) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(arrays, meta) of a file; a clear error where it is none, or not as it was written."""
+    kind = form.rsplit("-", 1)[0].replace("-", " ")
     try:
         with np.load(path, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
         meta = json.loads(arrays.pop(_META).tobytes().decode())
-    except FileNotFoundError:
+        found = meta.get("format")
+    except (FileNotFoundError, PermissionError):
         raise
-    except (OSError, ValueError, KeyError, EOFError, AttributeError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path} is not a readable drnmf model file ({error}): it may be cut short.") from None
-    if meta.get("format") != FORMAT:
-        raise ValueError(f"{path} has format {meta.get('format')!r}; this version reads {FORMAT!r}.")
-    return arrays, meta
+    except (OSError, ValueError, KeyError, EOFError, AttributeError, RecursionError, NotImplementedError,
+            zipfile.BadZipFile) as error:  # fmt: skip
+        raise ValueError(f"{path} is not a readable {kind} file ({error}): it may be cut short.") from None
+    if found != form:
+        raise ValueError(f"{path} has format {found!r}; this version reads {form!r}.")
+    stated = meta.pop(_SUM, None)
+    first_models = stated is None and form == FORMAT  # the first models were written without
+    if not first_models and stated != _checksum(arrays, meta):
+        raise ValueError(f"{path} is not as it was written: its checksum does not fit its content.")
+    return arrays, meta | {_SUM: stated}
+
+
+def _checksum(arrays: Mapping[str, Any], meta: Mapping[str, Any]) -> str:
+    """SHA-256 over the JSON and over name, type, shape and bytes of every array."""
+    digest = hashlib.sha256(json.dumps(meta, sort_keys=True).encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        order = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
+        digest.update(f"{name} {array.dtype.str} {array.shape} {order}".encode())
+        digest.update(array.ravel(order=order).view(np.uint8))
+    return digest.hexdigest()

@@ -62,12 +62,12 @@ def label(beta: float) -> str:
     return {0.0: "IS", 1.0: "KL", 2.0: "Fro"}.get(beta, f"beta={beta:g}")
 
 
-def _expm1_over(scale: float, l: Array) -> Array:  # noqa: E741
+def _expm1_over(scale: float, l: Array) -> Array:
     """expm1(scale l) / scale, and its limit l where scale is 0."""
     return np.expm1(scale * l) / scale if scale != 0 else l
 
 
-def _near_terms(x: Array, l: Array, beta: float) -> Array:  # noqa: E741
+def _near_terms(x: Array, l: Array, beta: float) -> Array:
     """x^b [expm1(b l)/b - expm1((b-1) l)/(b-1)]: accurate where y is not far above x.
 
     Both terms equal l to first order, so near l = 0 the difference is summed as its Taylor series
@@ -81,7 +81,7 @@ def _near_terms(x: Array, l: Array, beta: float) -> Array:  # noqa: E741
     return x**beta * np.where(small, series * l, _expm1_over(a, l) - _expm1_over(c, l))
 
 
-def _far_terms(y: Array, l: Array, beta: float) -> Array:  # noqa: E741
+def _far_terms(y: Array, l: Array, beta: float) -> Array:
     """The same with y^b factored out, y^b [-expm1(-b l)/b + e^-l expm1((1-b) l)/(b-1)]: no overflow for y >> x."""
     b, c = beta, beta - 1.0
     second = np.exp(-l) * _expm1_over(-c, l) if abs(c) < 0.5 else (np.exp(-b * l) - np.exp(-l)) / -c
@@ -168,3 +168,25 @@ def beta_divergence(X: ArrayLike, Y: ArrayLike, beta: float | str) -> float:
 def _require_nonnegative(values: Array, name: str) -> None:
     if values.size and not values.min() >= 0:
         raise ValueError(f"{name} has negative or NaN entries: beta-divergences are defined for values >= 0.")
+
+
+def divergence_curvature(x: Array, y: Array, beta: float) -> Array:
+    r"""A second derivative of d_beta(x | y) in y that is never negative, elementwise.
+
+    .. math:: (\beta - 1) y^{\beta-2} + (2 - \beta) x y^{\beta-3} \ (1 \le \beta \le 2), \quad
+              y^{\beta-2} \text{ elsewhere}
+
+    The second derivative itself where d_beta is convex in y; elsewhere what it is on average when x scatters around y.
+
+    >>> x, y = np.array([4.0]), np.array([2.0])
+    >>> divergence_curvature(x, y, 1.0), divergence_curvature(x, y, 0.0)
+    (array([1.]), array([0.25]))
+    """
+    if beta == 1.0:
+        return x / y / y
+    if beta == 2.0:
+        return np.ones_like(y)
+    power = y ** y.dtype.type(beta - 2.0)
+    if 1.0 < beta < 2.0:
+        return y.dtype.type(beta - 1.0) * power + y.dtype.type(2.0 - beta) * (x / y) * power
+    return power

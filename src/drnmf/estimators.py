@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, Self
 
@@ -17,6 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from drnmf import archive, fitting
+from drnmf.checkpoint import Checkpoint, keeper_of
 from drnmf.data.base import Data, losses_of
 from drnmf.divergence import as_beta, as_betas, label
 from drnmf.encode import encode
@@ -25,7 +26,7 @@ from drnmf.interval import Coverage, Interval, as_interval
 from drnmf.numerics import Array, Vector
 from drnmf.objective import Objective
 from drnmf.placement import Placement, as_numpy, is_sparse, is_tensor, place, times
-from drnmf.references import check_references
+from drnmf.references import Start, check_references
 from drnmf.result import Interrupted, Result, Trace
 from drnmf.simplex import check_weights, vertex
 from drnmf.solver import Callback, Control
@@ -51,6 +52,8 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
     callback: Callback | None
     verbose: int
     normalize: bool
+    checkpoint: str | os.PathLike[str] | None
+    checkpoint_every: float
     device: str | None
     precision: str
 
@@ -99,6 +102,7 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         method = fitting.Method.of(self.update, self._policy(len(betas)))
         references = self._references(len(betas))
         control = self._control()
+        every = check_number("checkpoint_every", self.checkpoint_every, 0.0)
         n_init = check_integer("n_init", self.n_init, 1)
         check_choice("zeros", self.zeros, ("raise", "floor"))
         spot = place(X, self.device, self.precision)
@@ -107,9 +111,14 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         notes = check_zeros(X, data, betas, self.zeros)
         warn_dense_tiles(is_sparse(X), X.shape, betas)
         runs = n_init * (1 if references is not None else 1 + len(betas))
-        with single_blas(), self._progress() as bar:
+
+        def make_starts() -> list[Start]:
             rng = check_random_state(self.random_state)
-            starts = [start(data, rank, self.init, rng, as_numpy(W), as_numpy(H)) for _ in range(n_init)]
+            return [start(data, rank, self.init, rng, as_numpy(W), as_numpy(H)) for _ in range(n_init)]
+
+        with single_blas(), self._progress() as bar, self._keeper(data, every, as_numpy(W), as_numpy(H)) as keeper:
+            starts = make_starts() if keeper is None else keeper.starts(make_starts)
+            control = replace(control, keeper=keeper)
             budget = fitting.Budget(control, runs, bar.hook if bar is not None else lambda stage: None)
             name = type(self).__name__
             try:
@@ -144,6 +153,13 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
             max_time=None if self.max_time is None else check_number("max_time", self.max_time, 0.0, strict=True),
             inner_iter=check_integer("inner_iter", self._inner_iter(), 1),
         )
+
+    def _keeper(
+        self, data: Data, every: float, W: ArrayLike | None, H: ArrayLike | None
+    ) -> AbstractContextManager[Checkpoint | None]:
+        """What keeps the fit in the folder `checkpoint`, if there is one."""
+        parameters = {"estimator": type(self).__name__, **self.get_params(deep=False)}
+        return keeper_of(self.checkpoint, every, data, parameters, W, H)
 
     def _progress(self) -> Any:
         if not self.verbose:
@@ -253,9 +269,11 @@ def _coverage_of(arrays: dict[str, Any]) -> Coverage | None:
 
 
 def _plain_params(estimator: _NMF) -> dict[str, Any]:
-    """Constructor arguments that JSON can hold; objects (a callback, a policy of one's own) are left at default."""
+    """Constructor arguments that JSON can hold; objects (a policy of one's own) are left at default."""
     plain: dict[str, Any] = {}
     for name, value in estimator.get_params(deep=False).items():
+        if name in ("callback", "checkpoint"):  # of this fit, not of the model
+            continue
         if isinstance(value, np.ndarray | np.generic):
             value = value.tolist()
         if isinstance(value, Interval):
@@ -264,7 +282,7 @@ def _plain_params(estimator: _NMF) -> dict[str, Any]:
             value = [item.item() if isinstance(item, np.generic) else item for item in value]
         if name != "device" and (value is None or isinstance(value, bool | int | float | str | list)):
             plain[name] = value
-        elif name not in ("callback", "device"):
+        elif name != "device":
             warnings.warn(f"save: {name} is an object and is not stored; load will use the default.", stacklevel=3)
     return plain
 
@@ -315,8 +333,9 @@ class BetaNMF(_NMF):
     ----------
     n_components : r, the number of components
     beta : number >= 0, or "itakura-saito" (0), "kullback-leibler" (1), "frobenius" (2)
-    update : "auto" (extrapolated after 15 plain steps), "mu" (Algorithm 1 of the paper), "extrapolated", "monotone";
-        "mu" returns the last iterate, the others the best point met
+    update : "auto" (30 multiplicative steps, the later ones extrapolated, then Newton steps where r <= 24), "mu"
+        (Algorithm 1 of the paper), "extrapolated", "monotone", "newton" (as "auto", for any r); "mu" returns the last
+        iterate, the others the best point met
     init : "random", "spa", "nndsvdar", or "custom" (W and H given to `fit`)
     references : what the loss is divided by in `scaled_losses_`, one number; None leaves it as it is
     max_iter, tol : tol=0 runs exactly max_iter iterations; else the fit stops when the loss has not
@@ -328,6 +347,8 @@ class BetaNMF(_NMF):
         weights and seconds; returning True stops
     verbose : 1 shows a progress bar
     normalize : return components in canonical form (see `components_`)
+    checkpoint, checkpoint_every : a folder where the fit is kept, and the seconds between two snapshots; a fit that
+        was stopped, by kill -9 too, goes on from there when it is called again with the same X and parameters
     device : where to fit: None - where X is (the card of a CUDA tensor, else this machine's core), "auto" - a card
         where there is one, "cpu", "cuda", "cuda:1", or "cuda-blocks" - a card, with X kept in host memory and streamed
     precision : of products on a card, for X in float32 or half precision: "float32", or "tf32", which is faster
@@ -366,6 +387,8 @@ class BetaNMF(_NMF):
         callback: Callback | None = None,
         verbose: int = 0,
         normalize: bool = True,
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_every: float = 30.0,
         device: str | None = None,
         precision: str = "float32",
     ) -> None:
@@ -383,6 +406,8 @@ class BetaNMF(_NMF):
         self.callback = callback
         self.verbose = verbose
         self.normalize = normalize
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
         self.device = device
         self.precision = precision
 
@@ -438,6 +463,8 @@ class MultiObjectiveNMF(_NMF):
         callback: Callback | None = None,
         verbose: int = 0,
         normalize: bool = True,
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_every: float = 30.0,
         device: str | None = None,
         precision: str = "float32",
     ) -> None:
@@ -456,6 +483,8 @@ class MultiObjectiveNMF(_NMF):
         self.callback = callback
         self.verbose = verbose
         self.normalize = normalize
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
         self.device = device
         self.precision = precision
 
@@ -521,6 +550,8 @@ class DRNMF(_NMF):
         callback: Callback | None = None,
         verbose: int = 0,
         normalize: bool = True,
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_every: float = 30.0,
         device: str | None = None,
         precision: str = "float32",
     ) -> None:
@@ -540,6 +571,8 @@ class DRNMF(_NMF):
         self.callback = callback
         self.verbose = verbose
         self.normalize = normalize
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
         self.device = device
         self.precision = precision
 

@@ -30,14 +30,18 @@ from drnmf.numerics import (
 from drnmf.objective import Objective
 from drnmf.references import Start, compute_references, constant_model_losses
 from drnmf.result import Result, Trace
+from drnmf.rules import as_rule
 from drnmf.solver import Callback, Control, solve, with_notes
-from drnmf.updates import Rule, as_rule
+from drnmf.updates import Rule
 from drnmf.weights import ByRule, Policy, as_policy
 
 
 @dataclass
 class Budget:
-    """Hands out the controls of a fit's runs one after another; max_time is shared evenly by the runs left."""
+    """Hands out the controls of a fit's runs one after another; max_time is shared evenly by the runs left.
+
+    Time that a resumed fit spent before counts. That of the run it goes on with is in the run's own log.
+    """
 
     control: Control
     runs: int
@@ -49,7 +53,9 @@ class Budget:
         watcher = self.watch(stage)
         left = None
         if self.control.max_time is not None:
-            left = max(self.control.max_time - (time.perf_counter() - self.started), 0.0) / max(self.runs, 1)
+            before = 0.0 if self.control.keeper is None else self.control.keeper.seconds
+            spent = before + time.perf_counter() - self.started
+            left = max(self.control.max_time - spent, 0.0) / max(self.runs, 1)
         self.runs -= 1
         return replace(self.control, max_time=left, callback=_both(watcher, callback))
 
@@ -90,6 +96,12 @@ class Method:
         tol = REFERENCE_TOLERANCE if update == "auto" else 0.0
         return cls(Minimax() if isinstance(chosen, ByRule) else rule, chosen, rule, tol)
 
+    def near(self) -> Method:
+        """The same for starts that are near a solution already: no step is held back."""
+        return replace(
+            self, rule=_at_once(self.rule), policy=_at_once(self.policy), reference_rule=_at_once(self.reference_rule)
+        )
+
     def reference_control(self, budget: Budget) -> Callable[[str], Control]:
         """The budget of each reference fit: the fit's own, but for a tolerance that need not be as fine."""
 
@@ -98,6 +110,11 @@ class Method:
             return replace(control, tol=max(control.tol, self.reference_tol) if control.tol > 0 else 0.0)
 
         return take
+
+
+def _at_once(how: Any) -> Any:
+    """A rule or a policy without its delay."""
+    return replace(how, delay=0) if getattr(how, "delay", 0) else how
 
 
 def fit_factors(
@@ -181,7 +198,7 @@ def fit_interval(
         if not excess or len(knots) >= interval.max_knots or min(abs(seen.worst - k) for k in knots) == 0:
             break
         knots.append(seen.worst)
-        starts = [(best.W, best.H)]
+        starts, method = [(best.W, best.H)], method.near()
         new = compute_references(data, starts, (seen.worst,), method.reference_rule, control_of)
         solutions.extend(new.solutions)
     return _join_rounds(data, rounds, seen)
@@ -230,7 +247,7 @@ def _without_last(trace: Trace) -> Trace:
 def settle(data: Data, result: Result, control: Control) -> Result:
     """Where r > n, X and H do not determine W: take the W that `transform` gives, if it fits no worse.
 
-    No worse means by less than 1e-6 of the constant model's loss. The trace stays the run's.
+    No worse means by less than 1e-5 of the constant model's loss. The trace stays the run's.
     """
     if result.H.shape[0] <= data.shape[1]:
         return result

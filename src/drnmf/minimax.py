@@ -61,6 +61,9 @@ class Minimax:
     def certain(self, betas: tuple[float, ...]) -> bool:
         return False
 
+    def curves(self, step: int, rank: int) -> bool:
+        return False
+
     def init(self, F: Array) -> Vector | None:
         return None
 

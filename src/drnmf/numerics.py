@@ -25,7 +25,7 @@ MAX_HALVINGS = 30
 REFERENCE_FLOOR = 1e-16
 """e_beta is at least this times D_beta(X, mean(X)), so that exact rank-r data has a finite scale."""
 
-REFERENCE_TOLERANCE = 1e-4
+REFERENCE_TOLERANCE = 1e-3
 """Where the reference fits of the default rule stop: relative decrease over the window of ten iterations."""
 
 SIMPLEX_TOLERANCE = 1e-8
@@ -37,6 +37,15 @@ ACTIVE_TOLERANCE = 1e-3
 RULE_DELAY = 15
 """Plain steps that the default rule takes before it extrapolates."""
 
+NEWTON_DELAY = 30
+"""Extrapolated steps that the default rule takes before its Newton steps."""
+
+NEWTON_RANK = 24
+"""Largest rank at which the default rule takes Newton steps: above, the curvature costs more than it saves."""
+
+NEWTON_PASSES = 4
+"""Passes of coordinate descent over the quadratic model of a Newton step."""
+
 POLICY_DELAY = 100
 """Frank-Wolfe steps that the default policy takes before it reacts."""
 
@@ -46,7 +55,7 @@ RESTART_RISE = 1e-3
 WEIGHT_FLOOR = 1e-6
 """Smallest weight of a policy that multiplies weights: from zero they could never come back."""
 
-SETTLE_TOLERANCE = 1e-6
+SETTLE_TOLERANCE = 1e-5
 """Share of the constant model's loss by which two W count as fitting alike where r > n leaves W free."""
 
 ENCODE_TOLERANCE = 1e-6
@@ -54,6 +63,12 @@ ENCODE_TOLERANCE = 1e-6
 
 LIFT = 1e-6
 """SPA leaves exact zeros that multiplicative steps cannot leave: this share of the mean is added to W and H."""
+
+FINGERPRINT_TOLERANCE = 1e-12
+"""Relative difference of two means of the same X that were added up in another order."""
+
+FINGERPRINT_ROWS = 8
+"""Rows of X, evenly spaced, whose entries tell it from another X (see `records.fingerprint`)."""
 
 IDENTITY_LIMIT = 1e-6
 """Below this share of ||X||^2 the Frobenius identity has lost its digits and the loss is summed directly."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
@@ -15,6 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from drnmf import fitting
+from drnmf.checkpoint import keeper_of
 from drnmf.data.base import Data, losses_of, wrap
 from drnmf.divergence import as_betas, label
 from drnmf.initialize import start
@@ -194,6 +196,8 @@ def pareto_front(
     callback: Callback | None = None,
     verbose: int = 0,
     return_factors: bool = False,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_every: float = 30.0,
 ) -> ParetoFront:
     r"""Solutions between the losses of `betas`, and the DR-NMF solution among them (section 5.1).
 
@@ -219,6 +223,7 @@ def pareto_front(
     references, update, max_iter, tol, zeros, random_state, verbose : as in `DRNMF`
     callback : as in `DRNMF`, called in every run but the single-objective ones; returning True ends that run
     return_factors : keep W and H of every point
+    checkpoint, checkpoint_every : as in `DRNMF`; the folder keeps every run of the front
 
     Examples
     --------
@@ -232,6 +237,7 @@ def pareto_front(
     >>> bool(front.dr.scaled_losses.max() <= front.scaled_losses.max(axis=1).min() + 1e-3)
     True
     """
+    asked = {name: value for name, value in locals().items() if name not in ("X", "W", "H")}
     omega = as_betas(betas)
     p, rank = len(omega), check_integer("n_components", n_components, 1)
     if p < 2:
@@ -241,13 +247,19 @@ def pareto_front(
     check_choice("zeros", zeros, ("raise", "floor"))
     given = None if references is None else check_references(references, p)
     control = Control(check_integer("max_iter", max_iter, 1), check_number("tol", tol, 0.0))
+    every = check_number("checkpoint_every", checkpoint_every, 0.0)
     X = as_matrix(X, "pareto_front")
     data = wrap(X)
     notes = check_zeros(X, data, omega, zeros)
     warn_dense_tiles(is_sparse(X), X.shape, omega)
-    with single_blas(), _progress(verbose) as bar:
-        begin = start(data, rank, init, check_random_state(random_state), W, H)
-        budget = fitting.Budget(control, 0, bar.hook if bar is not None else lambda stage: None)
+
+    def make_start() -> list[Start]:
+        return [start(data, rank, init, check_random_state(random_state), W, H)]
+
+    kept = keeper_of(checkpoint, every, data, {"estimator": "pareto_front", **asked}, W, H)
+    with single_blas(), _progress(verbose) as bar, kept as keeper:
+        (begin,) = make_start() if keeper is None else keeper.starts(make_start)
+        budget = fitting.Budget(replace(control, keeper=keeper), 0, bar.hook if bar is not None else lambda stage: None)
         ends: dict[int, Result] = {}
         if given is None:
             found = compute_references(data, [begin], omega, how.reference_rule, how.reference_control(budget))
@@ -280,7 +292,7 @@ def _solve_point(
     """The point of one lambda, from `origin`. With all weight on one loss it is that loss's own fit, solved once."""
     (used,) = np.nonzero(weights)
     if used.size > 1:
-        return method(problem, origin, weights)
+        return method(problem if origin is begin else replace(problem, how=problem.how.near()), origin, weights)
     b, objective = int(used[0]), problem.objective
     if b not in ends:
         beta = objective.betas[b]

@@ -26,6 +26,11 @@ Callback = Callable[[Progress], Any]
 class Keeper(Protocol):
     """What keeps a fit on disk while its runs go by, one after another, always in the same order."""
 
+    @property
+    def seconds(self) -> float:
+        """Time of what was recalled so far, spent before this process began."""
+        ...
+
     def recall(self) -> Result | Snapshot | None:
         """What is known of the run that begins now: its result, where it stood, or nothing."""
         ...
@@ -105,6 +110,8 @@ class Snapshot:
     B: Array
     states: tuple[Any, Any]
     sweeps: int
+    swept: Vector  # lambda when the sweep at (A, B) was made
+    steps: int
     weights: Vector
     policy_state: Any
     best: Best
@@ -157,7 +164,7 @@ class _Run:
         started = time.perf_counter()
         weights, policy_state = policy.init(len(task.objective.betas))
         A, B = data.T.put(W.T), data.put(H)
-        point = _swept(task, data, A, B, weights, (task.rules[0].init(B), task.rules[1].init(A)), 1)
+        point = _swept(task, data, A, B, weights, (task.rules[0].init(B), task.rules[1].init(A)), 1, 0)
         best = Best(A, B, point.sweep.losses, weights)
         run = cls(task, data, policy, point, weights, policy_state, best, Log(), started)
         run._add_row()
@@ -166,15 +173,16 @@ class _Run:
     @classmethod
     def resume(cls, task: Task, data: Data, policy: Policy, at: Snapshot) -> _Run:
         """From a snapshot; the sweep at its point is made anew and not counted: the run itself made it already."""
-        point = _swept(task, data, at.A, at.B, at.weights, at.states, at.sweeps)
+        point = _swept(task, data, at.A, at.B, at.swept, at.states, at.sweeps, at.steps)
         started = time.perf_counter() - at.log.seconds[-1]
         return cls(task, data, policy, point, at.weights, at.policy_state, at.best, at.log, started)
 
     def snapshot(self) -> Snapshot:
         point = self.point
         return Snapshot(
-            point.A, point.B, point.states, point.sweeps, self.weights, self.policy_state, self.best, self.log
-        )
+            point.A, point.B, point.states, point.sweeps, point.weights, point.steps,
+            self.weights, self.policy_state, self.best, self.log,
+        )  # fmt: skip
 
     @property
     def iterations(self) -> int:
@@ -248,11 +256,14 @@ class _Run:
         )
 
 
-def _swept(task: Task, data: Data, A: Array, B: Array, weights: Vector, states: tuple[Any, Any], sweeps: int) -> Point:
+def _swept(
+    task: Task, data: Data, A: Array, B: Array, weights: Vector, states: tuple[Any, Any], sweeps: int, steps: int
+) -> Point:
     """The point (A, B) with the sweep that an iteration begins from."""
-    mix = task.mix(task.objective.coefficients(weights), early=task.fixed)
-    (sweep,) = data.read(data.sweep(A.T, B, task.objective.betas, mix))
-    return Point(A, B, sweep, states, sweeps)
+    c = task.objective.coefficients(weights)
+    mix, curvature = task.mix(c, early=task.fixed), c if task.rule.curves(steps, B.shape[0]) else None
+    (sweep,) = data.read(data.sweep(A.T, B, task.objective.betas, mix, curvature=curvature))
+    return Point(A, B, sweep, states, sweeps, weights, steps)
 
 
 def with_notes(result: Result, *notes: str) -> Result:

@@ -27,6 +27,8 @@ class Point:
     sweep: Sweep
     states: tuple[Any, Any]  # of the rule, for (H, W)
     sweeps: int
+    weights: Vector  # lambda when the sweep was made
+    steps: int  # taken by each block
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,7 @@ class _Half:
     """One half-step: block F moves while G stands. `data` is the side whose sweeps hold the parts of G.
 
     early : lambda will still be the same when the parts of G are used
+    curved : the next step of G wants the curvature
     look : the losses are wanted even where the rule needs no check
     """
 
@@ -100,6 +103,7 @@ class _Half:
     weights: Vector
     coefficients: Vector
     early: bool
+    curved: bool
     look: bool
 
     @property
@@ -108,14 +112,15 @@ class _Half:
 
     def sweep(self, F: Array, G: Array, losses: bool = True) -> Sweep:
         betas, mix = self.task.objective.betas, self.task.mix(self.coefficients, self.early)
-        return self.data.sweep(F.T, G, betas, mix, losses=losses)
+        curvature = self.coefficients if self.curved else None
+        return self.data.sweep(F.T, G, betas, mix, losses=losses, curvature=curvature)
 
     def attempt(self, F: Array, G: Array, before: Sweep, state: Any) -> _Tried:
         """Step from the parts of F in `before`, which stands at (F, G), and sweep for G at the new point."""
         objective, chooses = self.task.objective, self.rule.chooses
         parts = Parts(
             before.N, before.P, self.coefficients, objective.betas, factor_floor(self.data.mean, F.shape[0]),
-            objective.scaled(before.losses) if chooses else None, objective.references,
+            objective.scaled(before.losses) if chooses else None, objective.references, before.Q,
         )  # fmt: skip
         moved, after_state = self.rule.step(F, parts, state)
         return _Tried(moved, self.sweep(moved, G, self.look or not self.certain), after_state, 1)
@@ -156,8 +161,10 @@ def iterate(
     forecast : the policy and its state, where the next call follows one step of it
     """
     c = task.objective.coefficients(weights)
-    half_H = _Half(task, task.rules[0], data.T, weights, c, early=True, look=False)
-    half_W = _Half(task, task.rules[1], data, weights, c, early=early, look=True)
+    step, rank = point.steps, point.B.shape[0]
+    here, then = (task.rule.curves(k, rank) for k in (step, step + 1))
+    half_H = _Half(task, task.rules[0], data.T, weights, c, early=True, curved=here, look=False)
+    half_W = _Half(task, task.rules[1], data, weights, c, early=early, curved=then, look=True)
     state_H, state_W = point.states
     recorded = _recorded(half_H, half_W, point, forecast)
     first = recorded[0] if recorded is not None else half_H.attempt(point.B, point.A, point.sweep, state_H)
@@ -177,7 +184,7 @@ def iterate(
         second = replace(second, sweep=data.read(second.sweep)[0])
     last = half_W.settle(point.A, accepted.F, accepted.sweep, state_W, second)
     spent = accepted.count + last.count + wasted
-    return Point(last.F, accepted.F, last.sweep, (accepted.state, last.state), point.sweeps + spent)
+    return Point(last.F, accepted.F, last.sweep, (accepted.state, last.state), point.sweeps + spent, weights, step + 1)
 
 
 def _recorded(
@@ -185,7 +192,7 @@ def _recorded(
 ) -> tuple[_Tried, _Tried] | None:
     """Both half-steps from a Data that takes them in one go."""
     data, task = half_W.data, half_W.task
-    if not isinstance(data, Recorder):
+    if not isinstance(data, Recorder) or half_H.curved or half_W.curved:
         return None
     floor = factor_floor(data.mean, point.A.shape[0])
     found = data.record(

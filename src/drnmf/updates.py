@@ -7,9 +7,10 @@ Only the update of H is written: the solver hands W over as its transpose. A rul
     retry(F, tried, attempt, state) -> F, state     after a step that raised the objective
     restart(state) -> state                         after an iteration that raised what is minimised
 
-and four facts about itself: `separate` (it wants every N_beta and P_beta on its own, not their weighted sum),
+and five facts about itself: `separate` (it wants every N_beta and P_beta on its own, not their weighted sum),
 `certain(betas)` (its steps cannot raise the objective, so nobody needs to look), `best` (the run returns the best
-point met, not the last) and `chooses` (it finds lambda together with its step, in its state; the maximum is watched).
+point met, not the last), `chooses` (it finds lambda together with its step, in its state; the maximum is watched) and
+`curves(step, rank)` (step number `step`, from 0, wants the curvature of the columns beside the parts).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from drnmf.numerics import RULE_DELAY, Array, Vector, is_float32, namespace
+from drnmf.numerics import Array, Vector, is_float32, namespace
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Parts:
     betas : Omega
     floor : smallest entry the new block may have
     scaled_losses, references : (p,) Dbar_beta at the point and e_beta, for rules that choose lambda themselves
+    Q : (r (r + 1) / 2, n) curvature of every column under the lambda of the sweep, for rules that ask for it
     """
 
     N: Array
@@ -41,6 +43,7 @@ class Parts:
     floor: float
     scaled_losses: Vector | None = None
     references: Vector | None = None
+    Q: Array | None = None
 
     def weighted(self) -> tuple[Array, Array]:
         """sum_b c_b N_b and sum_b c_b P_b."""
@@ -69,6 +72,8 @@ class Rule(Protocol):
 
     @property
     def chooses(self) -> bool: ...
+
+    def curves(self, step: int, rank: int) -> bool: ...
 
     def certain(self, betas: tuple[float, ...]) -> bool: ...
 
@@ -102,6 +107,9 @@ class Multiplicative:
     def certain(self, betas: tuple[float, ...]) -> bool:
         return len(betas) == 1 and 1.0 <= betas[0] <= 2.0
 
+    def curves(self, step: int, rank: int) -> bool:
+        return False
+
     def init(self, F: Array) -> None:
         return None
 
@@ -133,6 +141,9 @@ class Monotone:
 
     def certain(self, betas: tuple[float, ...]) -> bool:
         return True
+
+    def curves(self, step: int, rank: int) -> bool:
+        return False
 
     def init(self, F: Array) -> None:
         return None
@@ -178,6 +189,9 @@ class Extrapolated:
     chooses: bool = False
 
     def certain(self, betas: tuple[float, ...]) -> bool:
+        return False
+
+    def curves(self, step: int, rank: int) -> bool:
         return False
 
     def init(self, F: Array) -> Momentum:
@@ -275,21 +289,3 @@ def _newton_root(betas: tuple[float, ...], N: dict[float, Array], P: dict[float,
             break
         s = following
     return xp.exp(s)
-
-
-RULES: dict[str, Rule] = {
-    "auto": Extrapolated(geometric=True, delay=RULE_DELAY),
-    "mu": Multiplicative(),
-    "extrapolated": Extrapolated(),
-    "monotone": Monotone(),
-}
-"""Names that estimators and the command line take."""
-
-
-def as_rule(update: str | Rule) -> Rule:
-    """The rule behind a name, or the object itself."""
-    if not isinstance(update, str):
-        return update
-    if update not in RULES:
-        raise ValueError(f"update={update!r} is not known: use one of {sorted(RULES)}.")
-    return RULES[update]

@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
+from drnmf.data.reference import ReferenceDense
 from drnmf.data.torch import TorchDense
 from drnmf.data.torch_sparse import TorchSparse
 from drnmf.data.torch_stream import TorchStreamed
@@ -213,3 +214,26 @@ def test_more_entries_than_an_int32_counts():
     other = data.T.sweep(B.T, A, (0.0, 1.0), np.eye(2))
     assert torch.allclose(sweep.losses, other.losses, rtol=1e-6)
     assert zero_floor(data.mean) > 0
+
+
+@pytest.mark.parametrize("betas", [(0.0, 1.0), (1.5,), (2.0, 3.0)], ids=str)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_curvature(betas, dtype):
+    X = entries((31, 23), dtype, zeros=0.3)
+    W, H = factors(31, 23, 4, dtype)
+    c = np.random.default_rng(0).random(len(betas))
+    dense = TorchDense.of(tensor(X))
+    forms = [
+        dense,
+        TorchSparse.of(sp.csr_array(X), device=DEVICE),
+        TorchStreamed.of(torch.from_numpy(X), DEVICE, rows=7),
+    ]
+    wanted = ReferenceDense.of(X.astype(np.float64), dense.mean)
+    for side, (first, second) in enumerate(((W, H), (H.T, np.ascontiguousarray(W.T)))):
+        exact = (wanted.T if side else wanted).sweep(
+            first.astype(np.float64), second.astype(np.float64), betas, np.eye(len(betas)), curvature=c
+        )
+        for form in forms:
+            data = form.T if side else form
+            Q = data.sweep(first, second, betas, np.eye(len(betas)), curvature=c).Q
+            assert distance(data.get(Q), exact.Q) < (1e-12 if dtype is np.float64 else 1e-5)

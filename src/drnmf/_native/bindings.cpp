@@ -61,10 +61,11 @@ struct Ask {
     std::vector<double> betas, weights;
     bool parts, losses;
     double zero, floor, ceiling, squared_norm, identity_limit;
+    std::vector<double> curvature;
 };
 
 Request request(std::size_t m, std::size_t n, const Matrix& x, const Input& left, const Input& right, const Ask& ask,
-                const Output& N, const Output& P, const Losses& totals, nb::dlpack::dtype dtype) {
+                const Output& N, const Output& P, const Output& Q, const Losses& totals, nb::dlpack::dtype dtype) {
     require(left.ndim() == 2 && right.ndim() == 2 && contiguous(left) && contiguous(right),
             "factors must be C-contiguous, component-first");
     require(left.shape(1) == m && right.shape(1) == n && left.shape(0) == right.shape(0) && left.shape(0) > 0,
@@ -78,8 +79,13 @@ Request request(std::size_t m, std::size_t n, const Matrix& x, const Input& left
     for (const Output* out : {&N, &P})
         require(out->ndim() == 3 && out->shape(0) == slots && out->shape(1) == left.shape(0) && out->shape(2) == n,
                 "outputs have the wrong shape");
+    require(ask.curvature.empty() || ask.curvature.size() == ask.betas.size(), "one coefficient per beta is needed");
+    std::size_t pairs = ask.curvature.empty() ? 0 : pair_count(left.shape(0));
+    require(Q.ndim() == 2 && Q.shape(0) == pairs && Q.shape(1) == n && Q.dtype() == dtype,
+            "the curvature has the wrong shape");
     return {m, n, left.shape(0), x, left.data(), right.data(), ask.betas, ask.weights, ask.parts, ask.losses,
-            ask.zero, ask.floor, ask.ceiling, ask.squared_norm, ask.identity_limit, N.data(), P.data(), totals.data()};
+            ask.zero, ask.floor, ask.ceiling, ask.squared_norm, ask.identity_limit, N.data(), P.data(), totals.data(),
+            ask.curvature, Q.data()};
 }
 
 void finish(bool done) {
@@ -91,9 +97,9 @@ bool signal_arrived() {
     return PyErr_CheckSignals() != 0;
 }
 
-void sweep_dense(Input X, Input left, Input right, const Ask& ask, Output N, Output P, Losses totals) {
+void sweep_dense(Input X, Input left, Input right, const Ask& ask, Output N, Output P, Output Q, Losses totals) {
     require(X.ndim() == 2, "X must have two axes");
-    Request q = request(X.shape(0), X.shape(1), dense_matrix(X), left, right, ask, N, P, totals, X.dtype());
+    Request q = request(X.shape(0), X.shape(1), dense_matrix(X), left, right, ask, N, P, Q, totals, X.dtype());
     bool single = X.dtype() == nb::dtype<float>();
     require(single || X.dtype() == nb::dtype<double>(), "X must be float32 or float64");
     bool done;
@@ -105,9 +111,9 @@ void sweep_dense(Input X, Input left, Input right, const Ask& ask, Output N, Out
 }
 
 void sweep_sparse(Input values, Input starts, Input indices, std::size_t m, std::size_t n, Input left, Input right,
-                  const Ask& ask, Output N, Output P, Losses totals) {
+                  const Ask& ask, Output N, Output P, Output Q, Losses totals) {
     Matrix x = compressed_matrix(values, starts, indices, n);
-    Request q = request(m, n, x, left, right, ask, N, P, totals, values.dtype());
+    Request q = request(m, n, x, left, right, ask, N, P, Q, totals, values.dtype());
     bool single = values.dtype() == nb::dtype<float>();
     require(single || values.dtype() == nb::dtype<double>(), "X must be float32 or float64");
     bool at_nonzeros = true;
@@ -117,6 +123,26 @@ void sweep_sparse(Input values, Input starts, Input indices, std::size_t m, std:
         nb::gil_scoped_release release;
         if (at_nonzeros) done = single ? sparse_sweep<float>(q) : sparse_sweep<double>(q);
         else done = single ? dense_sweep<float>(q) : dense_sweep<double>(q);
+    }
+    finish(done);
+}
+
+// newton.py's step from block F (r x n) with gradient parts N, P and curvature Q, written to out.
+void quadratic(Input F, Input N, Input P, Input Q, double floor, double largest, int passes, Output out) {
+    require(F.ndim() == 2 && F.shape(0) > 0, "F must have two axes");
+    std::size_t r = F.shape(0), n = F.shape(1);
+    for (const Input* a : {&F, &N, &P, &Q})
+        require(a->ndim() == 2 && a->shape(1) == n && contiguous(*a) && a->dtype() == F.dtype(),
+                "blocks must be C-contiguous, of one dtype and width");
+    require(N.shape(0) == r && P.shape(0) == r && Q.shape(0) == pair_count(r), "blocks have the wrong shape");
+    require(out.ndim() == 2 && out.shape(0) == r && out.shape(1) == n && out.dtype() == F.dtype(), "out does not fit");
+    bool single = F.dtype() == nb::dtype<float>();
+    require(single || F.dtype() == nb::dtype<double>(), "blocks must be float32 or float64");
+    Quadratic q{r, n, F.data(), N.data(), P.data(), Q.data(), floor, largest, passes, out.data()};
+    bool done;
+    {
+        nb::gil_scoped_release release;
+        done = single ? quadratic_step<float>(q) : quadratic_step<double>(q);
     }
     finish(done);
 }
@@ -170,11 +196,14 @@ NB_MODULE(_core, module) {
     using namespace drnmf;
     set_interrupt_check(signal_arrived);
     nb::class_<Ask>(module, "Ask")
-        .def(nb::init<std::vector<double>, std::vector<double>, bool, bool, double, double, double, double, double>(),
+        .def(nb::init<std::vector<double>, std::vector<double>, bool, bool, double, double, double, double, double,
+                      std::vector<double>>(),
              nb::arg("betas"), nb::arg("weights"), nb::arg("parts"), nb::arg("losses"), nb::arg("zero"),
-             nb::arg("floor"), nb::arg("ceiling"), nb::arg("squared_norm"), nb::arg("identity_limit"));
+             nb::arg("floor"), nb::arg("ceiling"), nb::arg("squared_norm"), nb::arg("identity_limit"),
+             nb::arg("curvature"));
     module.def("sweep_dense", &sweep_dense);
     module.def("sweep_sparse", &sweep_sparse);
+    module.def("quadratic_step", &quadratic);
     module.def("moments", &moments_of);
     module.def("instruction_set", [] { return std::string(instruction_set().name); });
     module.def("supported_instruction_sets", &supported_instruction_sets);

@@ -1,6 +1,7 @@
 // One block of a sweep over dense tiles: V of a tile, its terms, its products; V is never seen outside.
 #pragma once
 
+#include "curvature.hpp"
 #include "gemm.hpp"
 #include "powers.hpp"
 #include "source.hpp"
@@ -42,7 +43,7 @@ inline size_t product_count(const Sweep& s) {
 template <class T>
 struct Scratch {
     static constexpr size_t tile = size_t(kTileRows) * kTileColumns<T>;
-    T *V, *log_v, *X, *Z[4], *right, *sums;
+    T *V, *log_v, *X, *Z[5], *right, *sums, *pair_sums;
     int64_t* cursors;
 
     Scratch(const Sweep& s, char* p) {
@@ -55,11 +56,13 @@ struct Scratch {
         for (T*& z : Z) z = take(tile);
         right = take(s.panel * right_size(s));
         sums = take(s.panel * product_count(s) * right_size(s));
+        pair_sums = take(s.panel * s.curvature.pairs * kTileColumns<T>);
         cursors = reinterpret_cast<int64_t*>(p);
     }
     static size_t right_size(const Sweep& s) { return s.r * kTileColumns<T>; }
     static size_t bytes(const Sweep& s) {
-        return sizeof(T) * (7 * tile + s.panel * (1 + product_count(s)) * right_size(s)) + 8 * kTileColumns<T>;
+        size_t panel = (1 + product_count(s)) * right_size(s) + s.curvature.pairs * kTileColumns<T>;
+        return sizeof(T) * (8 * tile + s.panel * panel) + 8 * kTileColumns<T>;
     }
 };
 
@@ -70,7 +73,7 @@ struct DenseBlock {
     Scratch<T> b;
     Products list;
     Terms<T> terms_of;
-    size_t all_products, right_size, first_tile, tiles, row_begin, row_end, chunk;
+    size_t all_products, pairs, right_size, first_tile, tiles, row_begin, row_end, chunk;
     double* losses;
     bool needs_model;
     Prefetch<T> next;
@@ -82,8 +85,10 @@ struct DenseBlock {
         all_products = product_count(s);
         right_size = Scratch<T>::right_size(s);
         needs_model = (s.mask & (kIS | kKL)) || s.powers || s.losses;
+        pairs = s.curvature.pairs;
         int groups = (TN / L + kVectorsInRegisters - 1) / kVectorsInRegisters;
-        calls = groups * (int(all_products) * gemm_blocks(int(s.r)) + (needs_model ? gemm_blocks(TM) : 0));
+        calls = groups * (int(all_products) * gemm_blocks(int(s.r)) + (needs_model ? gemm_blocks(TM) : 0) +
+                          gemm_blocks(int(pairs)));
         size_t column_tiles = (s.n + TN - 1) / TN, row_tiles = (s.m + TM - 1) / TM;
         chunk = block % s.chunks;
         first_tile = block / s.chunks * s.panel;
@@ -99,11 +104,16 @@ struct DenseBlock {
         const T* p = static_cast<const T*>(s.left) + i / TM * TM * s.r;  // r x TM
         return transposed ? Operand<T>{p, TM, 1} : Operand<T>{p, 1, TM};
     }
+    Operand<T> left_pairs(size_t i) const {
+        return {static_cast<const T*>(s.curvature.left) + i / TM * TM * pairs, TM, 1};
+    }
+    T* pair_sums(size_t j) const { return b.pair_sums + j * pairs * TN; }
     Operand<T> right(size_t j) const { return {b.right + j * right_size, TN, 1}; }
 
     void run() {
         pack_right();
         memset(b.sums, 0, tiles * all_products * right_size * sizeof(T));
+        memset(b.pair_sums, 0, tiles * pairs * TN * sizeof(T));
         Source<T> source(s, b.X, b.cursors);
         if (s.x.layout == Layout::rows) {
             // Row pieces of the whole panel are read side by side, so that a cache line is fetched once.
@@ -145,13 +155,17 @@ struct DenseBlock {
         t.rows = int(least(size_t(TM), row_end - i));
         t.vectors = vectors(j);
         t.V = b.V, t.log_v = b.log_v;
-        for (int z = 0; z < 4; ++z) t.Z[z] = b.Z[z];
+        for (int z = 0; z < 5; ++z) t.Z[z] = b.Z[z];
         source.tile(i, t.rows, (first_tile + j) * TN, columns(j), t.X, t.ldx);
         if (needs_model) gemm<T>(t.rows, int(s.r), t.vectors, left(i, false), right(j), b.V, TN, false, next);
         if (terms_of && needs_model) terms_of(s, t, losses);
         if (s.powers) log_model(s, t);
         if (s.losses)
             for (int p = 0; p < s.powers; ++p) losses[3 + p] += power_loss(s, t, s.power[p].beta);
+        if (pairs) {
+            curvature_terms(s, t);
+            gemm<T>(int(pairs), t.rows, t.vectors, left_pairs(i), {t.Z[4], TN, 1}, pair_sums(j), TN, true, next);
+        }
         if (s.mode == Mode::weighted)
             for (int p = 0; p < s.powers; ++p)
                 power_terms(s, t, s.power[p].beta, s.power[p].weight, p || s.mask, p || (s.mask & kIS));
@@ -176,7 +190,20 @@ struct DenseBlock {
         for (size_t k = 0; k < s.r; ++k) memcpy(output(base, slot, k, j), from + k * TN, columns(j) * sizeof(T));
     }
 
+    // The part of beta = 2 is the same in every column and belongs to no row: the first chunk adds it.
+    void write_curvature(size_t j) {
+        const T* gram = static_cast<const T*>(s.curvature.gram);
+        T* to = static_cast<T*>(s.curvature.Q) + chunk * pair_count(s.r) * s.n + (first_tile + j) * TN;
+        for (size_t k = 0; k < pair_count(s.r); ++k, to += s.n) {
+            if (pairs) memcpy(to, pair_sums(j) + k * TN, columns(j) * sizeof(T));
+            else memset(to, 0, columns(j) * sizeof(T));
+            if (gram && !chunk)
+                for (size_t c = 0; c < columns(j); ++c) to[c] += gram[k];
+        }
+    }
+
     void write(size_t j) {
+        if (s.curvature.wanted) write_curvature(j);
         if (s.mode == Mode::none) return;
         if (s.cross) losses[2] += inner_product(j);
         T* known = sums(j, 0);  // P_1 and P_2 parts; borrowed once the first product is written

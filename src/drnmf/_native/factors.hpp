@@ -17,6 +17,19 @@ inline void pack_left(const T* left, size_t m, size_t r, size_t tile, T* out) {
     }
 }
 
+// The same for the products w_k w_l, l <= k, as one r (r + 1) / 2 x kTileRows block.
+template <class T>
+inline void pack_pairs(const T* left, size_t m, size_t r, size_t tile, T* out) {
+    size_t begin = tile * kTileRows, rows = least(size_t(kTileRows), m - begin);
+    T* to = out + tile * pair_count(r) * kTileRows;
+    for (size_t k = 0; k < r; ++k)
+        for (size_t l = 0; l <= k; ++l, to += kTileRows) {
+            const T *a = left + k * m + begin, *b = left + l * m + begin;
+            for (size_t i = 0; i < rows; ++i) to[i] = a[i] * b[i];
+            for (size_t i = rows; i < size_t(kTileRows); ++i) to[i] = T(0);
+        }
+}
+
 // Items begin ... end of a component-first factor (r x length), item by item, padded with zeros to whole vectors.
 template <class T>
 inline void pack_items(const T* factor, size_t length, size_t r, size_t padded, size_t begin, size_t end, T* out) {

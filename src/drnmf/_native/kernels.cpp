@@ -1,6 +1,7 @@
 // Compiled once per instruction set; see CMakeLists.txt.
 #include "dense.hpp"
 #include "factors.hpp"
+#include "quadratic.hpp"
 #include "sparse.hpp"
 
 #define DRNMF_JOIN_(a, b) a##b
@@ -22,8 +23,9 @@ void sparse(const SparseSweep& s, size_t block, char* scratch, double* sums) {
 
 template <class T>
 constexpr Kernels<T> table() {
-    return {Scratch<T>::bytes, dense<T>,      pack_left<T>, gram<T>,    sparse_scratch<T>,  sparse<T>,
-            pack_items<T>,     add<T>,        moments<T>,   apply<T, log<T>>, apply<T, exp<T>>, size_t(kLanes<T>)};
+    return {Scratch<T>::bytes, dense<T>,      pack_left<T>, pack_pairs<T>,    quadratic<T>,     gram<T>,
+            sparse_scratch<T>, sparse<T>,  pack_items<T>, add<T>,           moments<T>,       apply<T, log<T>>,
+            apply<T, exp<T>>,  size_t(kLanes<T>)};
 }
 
 #define DRNMF_TEXT_(a) #a

@@ -29,7 +29,20 @@ struct Matrix {
 struct Power {
     double beta, weight;
     int slot;
+    double bend;  // its coefficient in the curvature
 };
+
+// The curvature of the columns, sum_i w_i w_i' sum_b bend_b d''_b(x, v): what is wanted of it, and where it goes.
+struct Curvature {
+    bool wanted;
+    double bend[2];     // of beta 0 and 1
+    size_t pairs;       // r (r + 1) / 2 where entries of V matter, 0 where they do not
+    const void* left;   // products of pairs of components of W, packed like W (dense)
+    const void* gram;   // (r (r + 1) / 2), working dtype: the part of beta = 2, which belongs to no row
+    void* Q;            // (r (r + 1) / 2, n), the lower triangle row by row
+};
+
+constexpr size_t pair_count(size_t r) { return r * (r + 1) / 2; }
 
 struct Sweep {
     size_t m, n, r;
@@ -46,6 +59,7 @@ struct Sweep {
     double zero, floor, ceiling;  // what a zero of X counts as; bounds of V and of its powers
     const double* column_sums;    // 1'W (r), times weight[1] when weighted
     const void* gram;             // W'W (r x r), working dtype, times weight[2] when weighted
+    Curvature curvature;
     // Outputs: (slots, r, n) each. With `chunks` > 1 they hold one partial result per chunk of rows.
     void *N, *P;
     size_t slots;
@@ -69,6 +83,7 @@ struct SparseSweep {
     double floor, ceiling;
     const double* column_sums;
     const void* gram;
+    Curvature curvature;
     void *N, *P;
     const size_t* bounds;  // columns of block b: bounds[b] to bounds[b + 1]
     bool (*stopped)(void*);
@@ -77,6 +92,15 @@ struct SparseSweep {
 
 // Sums a sparse sweep yields per block.
 enum SparseSum : int { kSumKL, kSumResidual, kSumModel, kSparseSums };
+
+// min over h >= floor of (P - N)'(h - f) + 1/2 (h - f)'Q(h - f) in every column, by coordinate descent from F.
+struct Quadratic {
+    size_t r, n;
+    const void *F, *N, *P, *Q;
+    double floor, largest;  // bounds of the new block and of F'QF / F'P: beyond, the multiplicative step is taken
+    int passes;
+    void* out;  // (r, n)
+};
 
 struct Moments {
     double sum, squares;
@@ -88,6 +112,8 @@ struct Kernels {
     size_t (*scratch)(const Sweep&);                             // bytes a thread needs
     void (*dense)(const Sweep&, size_t block, char* scratch, double* losses);
     void (*pack_left)(const T* left, size_t m, size_t r, size_t tile, T* out);
+    void (*pack_pairs)(const T* left, size_t m, size_t r, size_t tile, T* out);
+    void (*quadratic)(const Quadratic& q, size_t begin, size_t end, char* scratch);
     void (*gram)(const T* factor, size_t length, size_t r, size_t begin, size_t end, double* gram, double* sums);
     size_t (*sparse_scratch)(const SparseSweep&);
     void (*sparse)(const SparseSweep&, size_t block, char* scratch, double* sums);

@@ -72,7 +72,8 @@ struct SparseBlock {
     const SparseSweep& s;
     const Index *starts, *rows;
     const T *x, *W, *H;
-    T *v, *z1, *N1, *N2;  // runs, and sums of a panel (items x padded)
+    T *v, *z1, *z2, *N1, *N2;  // runs, and sums of a panel (items x padded)
+    T *items, *bent, *bends;   // rows of W of a run, the same times z2, and the curvatures of a panel (r x padded each)
     double* sums;
     bool needs_model, weighted;
 
@@ -83,10 +84,11 @@ struct SparseBlock {
         W = static_cast<const T*>(s.left);
         H = static_cast<const T*>(s.right);
         T* p = reinterpret_cast<T*>(scratch);
-        v = p, z1 = v + kRun + L;
-        N1 = z1 + kRun + L, N2 = N1 + kSparsePanel * s.padded;
+        v = p, z1 = v + kRun + L, z2 = z1 + kRun + L;
+        N1 = z2 + kRun + L, N2 = N1 + kSparsePanel * s.padded;
+        items = N2 + kSparsePanel * s.padded, bent = items + kRun * s.padded, bends = bent + kRun * s.padded;
         weighted = s.mode == Mode::weighted;
-        needs_model = s.losses || weighted || (s.mask & kKL);
+        needs_model = s.losses || weighted || (s.mask & kKL) || s.curvature.pairs;
     }
 
     void run(size_t block) {
@@ -98,6 +100,7 @@ struct SparseBlock {
 
     void panel(size_t begin, size_t end) {
         memset(N1, 0, 2 * kSparsePanel * s.padded * sizeof(T));
+        if (s.curvature.pairs) memset(bends, 0, kSparsePanel * s.r * s.padded * sizeof(T));
         size_t column = begin;
         for (size_t at = size_t(starts[begin]); at < size_t(starts[end]);) {
             size_t stop = least(at + kRun, size_t(starts[end]));
@@ -114,10 +117,15 @@ struct SparseBlock {
                     else if (s.mask == kFro) add<1>(from, count, z + 1, to + 1);
                     else add<2>(from, count, z, to);
                 });
+            if (s.curvature.pairs)
+                next = each_column(column, at, stop, [&](size_t j, size_t from, size_t count) {
+                    bend(from, count, z2 + (from - at), bends + (j - begin) * s.r * s.padded);
+                });
             column = next;
             at = stop;
         }
         if (s.mode != Mode::none) write(begin, end);
+        if (s.curvature.wanted) write_curvature(begin, end);
     }
 
     // Calls f(column, first, count) for every column met by non-zeros begin ... end; returns the last column met.
@@ -161,6 +169,33 @@ struct SparseBlock {
         }
     }
 
+    // to += sum over t of z[t] W_i(t) W_i(t)', the lower triangle (and what shares a vector with it).
+    void bend(size_t from, size_t count, const T* z, T* to) {
+        for (size_t t = 0; t < count; ++t) {
+            const T* item = W + size_t(rows[from + t]) * s.padded;
+            for (size_t w = 0; w < s.padded; w += L) {
+                Vec<T> values = load(item + w);
+                store(items + t * s.padded + w, values);
+                store(bent + t * s.padded + w, z[t] * values);
+            }
+        }
+        for (size_t k = 0; k < s.r; k += kRowsInRegisters) {
+            size_t some = least(size_t(kRowsInRegisters), s.r - k);
+            gemm<T>(int(some), int(count), int((k + some + L - 1) / L), {bent + k, 1, ptrdiff_t(s.padded)},
+                    {items, ptrdiff_t(s.padded), 1}, to + k * s.padded, ptrdiff_t(s.padded), true);
+        }
+    }
+
+    void write_curvature(size_t begin, size_t end) {
+        const T* gram = static_cast<const T*>(s.curvature.gram);
+        T* to = static_cast<T*>(s.curvature.Q) + begin;
+        for (size_t k = 0, at = 0; k < s.r; ++k)
+            for (size_t l = 0; l <= k; ++l, ++at, to += s.n)
+                for (size_t j = 0; j < end - begin; ++j)
+                    to[j] = (gram ? gram[at] : T(0)) +
+                            (s.curvature.pairs ? bends[(j * s.r + k) * s.padded + l] : T(0));
+    }
+
     // Terms of a run. Lanes beyond it hold x = v = 0, which add nothing.
     void entries(size_t at, size_t count) {
         for (size_t t = count; t < (count + L - 1) / L * L; ++t) v[t] = T(0);
@@ -179,6 +214,7 @@ struct SparseBlock {
             if (s.mask & kKL) {
                 Vec<T> q = smaller<T>(a / m, ceiling);
                 store(z1 + t, weighted ? (s.mask & kFro ? w1 * q + w2 * a : w1 * q) : q);
+                if (s.curvature.pairs) store(z2 + t, T(s.curvature.bend[1]) * smaller<T>(q / m, ceiling));
                 if (s.losses) kl += a * log<T>(q) - a;
             } else if (weighted) {
                 store(z1 + t, w2 * a);
@@ -233,7 +269,8 @@ struct SparseBlock {
 
 template <class T>
 inline size_t sparse_scratch(const SparseSweep& s) {
-    return sizeof(T) * (2 * (kRun + kLanes<T>) + 2 * kSparsePanel * s.padded);
+    size_t curvature = s.curvature.pairs ? (2 * kRun + kSparsePanel * s.r) * s.padded : 0;
+    return sizeof(T) * (3 * (kRun + kLanes<T>) + 2 * kSparsePanel * s.padded + curvature);
 }
 
 }  // namespace drnmf::DRNMF_ISA_NAME

@@ -58,6 +58,25 @@ Gram gram_of(const T* factor, std::size_t length, std::size_t r, bool products) 
     return out;
 }
 
+// The coefficient of a beta in the curvature.
+double bend_of(const Request& q, double beta) {
+    for (std::size_t i = 0; i < q.curvature.size(); ++i)
+        if (q.betas[i] == beta) return q.curvature[i];
+    return 0.0;
+}
+
+// What is wanted of the curvature, and the constant part of beta = 2.
+template <class T, class S>
+std::vector<T> name_curvature(const Request& q, const std::vector<double>& gram, S& s) {
+    s.curvature.wanted = !q.curvature.empty();
+    s.curvature.bend[0] = bend_of(q, 0.0), s.curvature.bend[1] = bend_of(q, 1.0);
+    std::vector<T> packed;
+    if (!s.curvature.wanted) return packed;
+    for (std::size_t k = 0; k < q.r && (s.mask & kFro); ++k)
+        for (std::size_t l = 0; l <= k; ++l) packed.push_back(T(bend_of(q, 2.0) * gram[k * q.r + l]));
+    return packed;
+}
+
 // W'W in the working dtype, rows `stride` apart, weighted.
 template <class T>
 std::vector<T> weighted_gram(const std::vector<double>& gram, std::size_t r, std::size_t stride, double weight) {
@@ -105,9 +124,10 @@ double frobenius_identity(const Request& q, const Gram& left, double cross) {
 // Shapes alone decide the blocks. Panels of columns own their outputs; where there are too few of them, rows are
 // cut as well and the partial results added in order.
 void plan(Sweep& s, std::size_t item_size, std::size_t products) {
+    std::size_t rows = (products + 1) * s.r + s.curvature.pairs;
     std::size_t width = kTileRowBytes / item_size, column_tiles = (s.n + width - 1) / width;
     std::size_t row_tiles = (s.m + kTileRows - 1) / kTileRows;
-    std::size_t fits = std::max<std::size_t>(1, kPanelBytes / ((products + 1) * s.r * kTileRowBytes));
+    std::size_t fits = std::max<std::size_t>(1, kPanelBytes / (rows * kTileRowBytes));
     s.panel = std::clamp<std::size_t>(column_tiles / kBlocks, 1, std::min<std::size_t>(fits, 16));
     std::size_t panels = (column_tiles + s.panel - 1) / s.panel;
     s.chunks = panels >= kBlocks / 2 ? 1 : std::clamp<std::size_t>(row_tiles / 8, 1, kBlocks / panels);
@@ -115,9 +135,9 @@ void plan(Sweep& s, std::size_t item_size, std::size_t products) {
 }
 
 template <class T>
-bool add_chunks(const Sweep& s, const T* partial, T* out) {
+bool add_chunks(const Sweep& s, std::size_t size, const T* partial, T* out) {
     const Kernels<T>& k = kernels<T>(instruction_set());
-    std::size_t size = s.slots * s.r * s.n, slices = std::clamp<std::size_t>(size / 4096, 1, kBlocks);
+    std::size_t slices = std::clamp<std::size_t>(size / 4096, 1, kBlocks);
     return run(size * s.chunks < kSmall, slices, [&](std::size_t b, char*) {
         std::size_t begin = size * b / slices, count = size * (b + 1) / slices - begin;
         std::copy_n(partial + begin, count, out + begin);
@@ -134,7 +154,7 @@ bool dense_sweep(const Request& q) {
     name_parts(q, s);
     std::vector<Power> powers;
     for (std::size_t i = 0; i < q.betas.size(); ++i)
-        if (!(mask_of({q.betas[i]}))) powers.push_back({q.betas[i], q.weights.empty() ? 1.0 : q.weights[i], int(i)});
+        if (!(mask_of({q.betas[i]}))) powers.push_back({q.betas[i], q.weights.empty() ? 1.0 : q.weights[i], int(i), bend_of(q, q.betas[i])});
     s.powers = int(powers.size());
     s.power = powers.data();
     s.zero = q.zero;
@@ -162,6 +182,14 @@ bool dense_sweep(const Request& q) {
     for (double& sum : column_sums) sum *= s.weight[1];
     s.gram = gram_T.data();
     s.column_sums = column_sums.data();
+    std::vector<T> gram_pairs = name_curvature<T>(q, gram.products, s);
+    s.curvature.gram = gram_pairs.empty() ? nullptr : gram_pairs.data();
+    s.curvature.pairs = s.curvature.wanted && ((s.mask & (kIS | kKL)) || s.powers) ? pair_count(q.r) : 0;
+    Aligned<T> left_pairs(row_tiles * kTileRows * s.curvature.pairs);
+    ok = ok && (!s.curvature.pairs || run(q.m * s.curvature.pairs < kSmall, row_tiles, [&](std::size_t b, char*) {
+             k.pack_pairs(factor, q.m, q.r, b, left_pairs.p);
+         }));
+    s.curvature.left = left_pairs.p;
 
     plan(s, sizeof(T), s.mode == Mode::weighted ? 2 : 2 * q.betas.size());
     std::size_t size = s.slots * q.r * q.n;
@@ -169,6 +197,9 @@ bool dense_sweep(const Request& q) {
     Aligned<T> parts(partial ? 2 * s.chunks * size : 1);
     s.N = partial ? parts.p : q.N;
     s.P = partial ? parts.p + s.chunks * size : q.P;
+    std::size_t curvature_size = s.curvature.wanted ? pair_count(q.r) * q.n : 0;
+    Aligned<T> curvature(s.chunks > 1 ? s.chunks * curvature_size : 1);
+    s.curvature.Q = s.chunks > 1 ? curvature.p : q.Q;
     std::vector<double> losses(s.blocks * s.loss_count, 0.0);
     ok = ok && run_blocks(s.blocks, k.scratch(s), [&](std::size_t b, char* memory) {
         k.dense(s, b, memory, losses.data() + b * s.loss_count);
@@ -176,8 +207,10 @@ bool dense_sweep(const Request& q) {
     if (!ok) return false;
     if (partial) {
         const T* N = parts.p;
-        ok = add_chunks(s, N, static_cast<T*>(q.N)) && add_chunks(s, N + s.chunks * size, static_cast<T*>(q.P));
+        ok = add_chunks(s, size, N, static_cast<T*>(q.N)) &&
+             add_chunks(s, size, N + s.chunks * size, static_cast<T*>(q.P));
     }
+    if (s.chunks > 1 && curvature_size) ok = ok && add_chunks(s, curvature_size, curvature.p, static_cast<T*>(q.Q));
     if (!q.losses) return ok;
     if (identity) {
         double cross = 0.0;
@@ -186,6 +219,7 @@ bool dense_sweep(const Request& q) {
         if (q.totals[0] >= 0.0) return ok;
         Request direct = q;
         direct.parts = false;
+        direct.curvature.clear();
         return ok && dense_sweep<T>(direct);
     }
     std::size_t power = 3;
@@ -243,6 +277,10 @@ bool sparse_sweep(const Request& q) {
     s.gram = gram_T.data();
     s.column_sums = column_sums.data();
     s.N = q.N, s.P = q.P;
+    std::vector<T> gram_pairs = name_curvature<T>(q, gram.products, s);
+    s.curvature.gram = gram_pairs.empty() ? nullptr : gram_pairs.data();
+    s.curvature.pairs = s.curvature.wanted && (s.mask & kKL) ? pair_count(q.r) : 0;
+    s.curvature.Q = q.Q;
     std::vector<std::size_t> bounds = q.x.wide
                                           ? cut_columns(static_cast<const std::int64_t*>(q.x.starts), q.n)
                                           : cut_columns(static_cast<const std::int32_t*>(q.x.starts), q.n);
@@ -269,6 +307,16 @@ bool sparse_sweep(const Request& q) {
         }
     }
     return ok;
+}
+
+template <class T>
+bool quadratic_step(const Quadratic& q) {
+    const Kernels<T>& k = kernels<T>(instruction_set());
+    std::size_t vectors = (q.n + k.lanes - 1) / k.lanes, slices = std::clamp<std::size_t>(vectors / 8, 1, kBlocks);
+    std::size_t bytes = sizeof(T) * k.lanes * (pair_count(q.r) + 4 * q.r);
+    return run_blocks(slices, bytes, [&](std::size_t b, char* scratch) {
+        k.quadratic(q, vectors * b / slices * k.lanes, std::min(vectors * (b + 1) / slices * k.lanes, q.n), scratch);
+    });
 }
 
 template <class T>
@@ -299,6 +347,8 @@ template bool dense_sweep<float>(const Request&);
 template bool dense_sweep<double>(const Request&);
 template bool sparse_sweep<float>(const Request&);
 template bool sparse_sweep<double>(const Request&);
+template bool quadratic_step<float>(const Quadratic&);
+template bool quadratic_step<double>(const Quadratic&);
 template Moments moments<float>(const float*, std::size_t, std::size_t, std::ptrdiff_t);
 template Moments moments<double>(const double*, std::size_t, std::size_t, std::ptrdiff_t);
 

@@ -20,6 +20,8 @@ struct Request {
     double identity_limit;          // share of ||X||^2 below which the Frobenius identity is not used
     void *N, *P;                    // (slots, r, n)
     double* totals;                 // one per beta
+    std::vector<double> curvature;  // empty: not wanted; else one coefficient per beta
+    void* Q;                        // (r (r + 1) / 2, n)
 };
 
 // Both return false when interrupted (the outputs are then incomplete).
@@ -27,6 +29,9 @@ template <class T>
 bool dense_sweep(const Request& request);
 template <class T>
 bool sparse_sweep(const Request& request);  // betas within {1, 2}
+
+template <class T>
+bool quadratic_step(const Quadratic& q);
 
 template <class T>
 Moments moments(const T* x, std::size_t rows, std::size_t columns, std::ptrdiff_t stride);

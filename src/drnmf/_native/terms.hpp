@@ -16,7 +16,7 @@ struct Tile {
     int rows, vectors;
     const T* X;
     ptrdiff_t ldx;
-    T *V, *log_v, *Z[4];
+    T *V, *log_v, *Z[5];  // the last for the curvature
 };
 
 // Where the terms of each product go. Separate: Z[0] = x/v^2, Z[1] = 1/v, Z[2] = x/v, Z[3] = x (only beside

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from drnmf.cli import options, reporting, results
+from drnmf.cli import keeping, options, reporting, results
 from drnmf.cli.common import (
     Input,
     Overwrite,
@@ -55,23 +55,30 @@ def fit(
     threads: Threads = None,
     quiet: Quiet = False,
     report: reporting.Report = None,
+    checkpoint: keeping.CheckpointFolder = None,
+    checkpoint_every: keeping.CheckpointEvery = 30.0,
 ) -> None:
     """Factorise X as W H, good for every loss of --betas at once.
 
     Writes W.npy, H.npy, trace.csv, summary.json and model.npz into a folder, all or nothing.
     """
+    asked = dict(locals())  # every option, before anything else has a name here
     choices = options.Choices(policy, update, init, zeros, dtype)
     model = _estimator(rank, parse_omega(betas), weights, choices)
     folder = out if out is not None else Path(f"{x.name.split('.')[0]}-drnmf")
     check_out(folder, overwrite, (x,))
+    keeping.check(checkpoint, folder)
     reporting.check(report)
     limit_threads(threads)
     from drnmf.io import read_matrix
 
     matrix = read_matrix(x, variable)
     model.set_params(max_iter=max_iter, tol=tol, n_init=n_init, random_state=seed, verbose=int(not quiet))
+    if checkpoint is not None:
+        model.set_params(checkpoint=checkpoint, checkpoint_every=checkpoint_every)
+        keeping.remember(checkpoint, "fit", asked | {"out": folder})
     started = time.perf_counter()
-    with plain_warnings() as warned:
+    with plain_warnings() as warned, keeping.kept(checkpoint):
         W = model.fit_transform(choices.cast(matrix.X))
     seconds = time.perf_counter() - started
     if matrix.column_names is not None:
@@ -127,8 +134,10 @@ def write_model(folder: Path, model: Any, W: Any) -> None:
 
 def summary_of(model: Any, seconds: float, warned: list[str]) -> dict[str, Any]:
     """What summary.json says of a fitted model."""
+    from drnmf.records import UNSTORED
+
     betas = model.betas_
-    parameters = {name: value for name, value in model.get_params().items() if name not in ("callback", "verbose")}
+    parameters = {name: value for name, value in model.get_params().items() if name not in UNSTORED}
     return {
         "estimator": type(model).__name__,
         "parameters": parameters,

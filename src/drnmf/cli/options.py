@@ -9,7 +9,7 @@ import typer
 
 from drnmf.cli.common import choice
 from drnmf.initialize import STARTS
-from drnmf.updates import RULES
+from drnmf.rules import RULES
 from drnmf.weights import POLICIES
 
 ZEROS = ("raise", "floor")

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from drnmf.cli import options, reporting, results
+from drnmf.cli import keeping, options, reporting, results
 from drnmf.cli.common import (
     Input,
     Overwrite,
@@ -48,17 +48,21 @@ def pareto(
     threads: Threads = None,
     quiet: Quiet = False,
     report: reporting.Report = None,
+    checkpoint: keeping.CheckpointFolder = None,
+    checkpoint_every: keeping.CheckpointEvery = 30.0,
 ) -> None:
     """Solutions between the losses of --betas, and the robust one among them.
 
     Writes front.csv, summary.json and, with matplotlib, front.png and front.svg into a folder, all or nothing.
     """
+    asked = dict(locals())  # every option, before anything else has a name here
     choices = options.Choices(policy, update, init, zeros, dtype)
     omega = parse_betas(betas)
     if len(omega) < 2:
         raise typer.BadParameter("a front needs at least two losses, for example 0,1.", param_hint="--betas")
     folder = out if out is not None else Path(f"{x.name.split('.')[0]}-pareto")
     check_out(folder, overwrite, (x,))
+    keeping.check(checkpoint, folder)
     reporting.check(report)
     limit_threads(threads)
     from drnmf import figures
@@ -69,9 +73,14 @@ def pareto(
     matrix = read_matrix(x, variable)
     settings: dict[str, Any] = {"betas": omega, "weights": points, "method": method, **choices.given()}
     settings |= {"max_iter": max_iter, "tol": tol, "random_state": seed}
+    if checkpoint is not None:
+        keeping.remember(checkpoint, "pareto", asked | {"out": folder})
     started = time.perf_counter()
-    with plain_warnings() as warned:
-        front = pareto_front(choices.cast(matrix.X), rank, verbose=int(not quiet), **settings)
+    with plain_warnings() as warned, keeping.kept(checkpoint):
+        front = pareto_front(
+            choices.cast(matrix.X), rank, verbose=int(not quiet), checkpoint=checkpoint,
+            checkpoint_every=checkpoint_every, **settings,
+        )  # fmt: skip
     seconds = time.perf_counter() - started
     with output_folder(folder, overwrite, (x,)) as temporary:
         results.write_table(temporary / "front.csv", front.to_rows())

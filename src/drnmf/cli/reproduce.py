@@ -47,7 +47,7 @@ def reproduce(
     """
     from drnmf.experiments import EXPERIMENTS, runner
     from drnmf.experiments.fits import Options
-    from drnmf.updates import RULES
+    from drnmf.rules import RULES
     from drnmf.weights import POLICIES
 
     choice(update, RULES, "--update")

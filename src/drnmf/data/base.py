@@ -29,11 +29,13 @@ class Sweep:
 
     losses : (p,) float64, D_beta(X, WH) for each beta of Omega; NaN where they were not asked for
     N, P : (q, r, n), the negative and positive parts of the gradient in H, mixed by the rows of `mix`
+    Q : (r (r + 1) / 2, n), the curvature of every column, packed (see `Data.sweep`); None where it was not asked for
     """
 
     losses: Vector
     N: Array
     P: Array
+    Q: Array | None = None
 
 
 class Data(Protocol):
@@ -65,7 +67,15 @@ class Data(Protocol):
     @property
     def T(self) -> Data: ...
 
-    def sweep(self, W: Array, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool = True) -> Sweep:
+    def sweep(
+        self,
+        W: Array,
+        H: Array,
+        betas: tuple[float, ...],
+        mix: Vector,
+        losses: bool = True,
+        curvature: Vector | None = None,
+    ) -> Sweep:
         r"""One pass over X at V = WH.
 
         .. math:: N_q = \sum_\beta mix_{q\beta} W^T (V^{\beta-2} \circ X), \qquad
@@ -74,6 +84,10 @@ class Data(Protocol):
         mix : (q, p) float64. The identity yields every part on its own, one row yields the weighted sums
             (lambda known), no row (shape (0, p)) the losses alone.
         losses : False skips them (they come back as NaN) where nobody will look.
+        curvature : (p,) float64, c_beta. Asks for the expected second derivative in every column of H, the lower
+            triangle row by row, k(k+1)/2 + l for l <= k:
+
+            .. math:: Q_{kl,j} = \sum_i W_{ik} W_{il} \sum_\beta c_\beta V_{ij}^{\beta-2}
 
         Zeros of X count as `zero` (see `wrap`) when beta = 0 is among the betas. V is kept above
         `numerics.model_floor`, powers below `numerics.power_ceiling`.
@@ -181,6 +195,15 @@ def default_backend() -> str:
         logger.warning("The compiled core is not available (%s): NumPy is used, which is slower.", error)
         return "numpy"
     return "native"
+
+
+def native_core() -> Any:
+    """The compiled core where it is built and in use, else None."""
+    if (os.environ.get("DRNMF_BACKEND") or default_backend()) != "native":
+        return None
+    from drnmf import _core
+
+    return _core
 
 
 def wrap(X: Any, backend: str | None = None, mean: float | None = None) -> Data:

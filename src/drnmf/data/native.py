@@ -32,7 +32,9 @@ def _combine(mix: Vector, parts: Array) -> Array:
     return np.tensordot(mix.astype(parts.dtype), parts, axes=1)
 
 
-def _sweep(data: Any, W: Array, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool) -> Sweep:
+def _sweep(
+    data: Any, W: Array, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool, curvature: Vector | None
+) -> Sweep:
     """Arguments made ready, outputs allocated, one pass of the core, the mix applied where it was not inside."""
     (m, n), r, dtype = data.shape, H.shape[0], data.dtype
     if W.shape != (m, r) or H.shape != (r, n):
@@ -42,6 +44,7 @@ def _sweep(data: Any, W: Array, H: Array, betas: tuple[float, ...], mix: Vector,
     parts, weights = _plan(mix)
     slots = 0 if not parts else 1 if weights else len(betas)
     N, P = np.empty((slots, r, n), dtype), np.empty((slots, r, n), dtype)
+    Q = np.empty((r * (r + 1) // 2 if curvature is not None else 0, n), dtype)
     totals = np.full(len(betas), np.nan)
     ask = _core.Ask(
         betas=[float(beta) for beta in betas],
@@ -53,12 +56,13 @@ def _sweep(data: Any, W: Array, H: Array, betas: tuple[float, ...], mix: Vector,
         ceiling=power_ceiling(dtype),
         squared_norm=data.squared_norm,
         identity_limit=IDENTITY_LIMIT,
+        curvature=[] if curvature is None else [float(c) for c in curvature],
     )
-    if parts or losses:
-        data.run(np.ascontiguousarray(W.T, dtype), np.ascontiguousarray(H, dtype), ask, N, P, totals)
+    if parts or losses or curvature is not None:
+        data.run(np.ascontiguousarray(W.T, dtype), np.ascontiguousarray(H, dtype), ask, N, P, Q, totals)
     if parts and not weights:
         N, P = _combine(mix, N), _combine(mix, P)
-    return Sweep(totals, N, P)
+    return Sweep(totals, N, P, Q if curvature is not None else None)
 
 
 @dataclass(frozen=True)
@@ -100,11 +104,14 @@ class NativeDense(OnHost):
     def squared_norms(self) -> Vector:
         return np.einsum("ij,ij->j", self.X, self.X, dtype=np.float64)
 
-    def sweep(self, W: Array, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool = True) -> Sweep:
-        return _sweep(self, W, H, betas, mix, losses)
+    def sweep(
+        self, W: Array, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool = True,
+        curvature: Vector | None = None,
+    ) -> Sweep:  # fmt: skip
+        return _sweep(self, W, H, betas, mix, losses, curvature)
 
-    def run(self, left: Array, right: Array, ask: _core.Ask, N: Array, P: Array, totals: Vector) -> None:
-        _core.sweep_dense(self.X, left, right, ask, N, P, totals)
+    def run(self, left: Array, right: Array, ask: _core.Ask, N: Array, P: Array, Q: Array, totals: Vector) -> None:
+        _core.sweep_dense(self.X, left, right, ask, N, P, Q, totals)
 
 
 @dataclass(frozen=True)
@@ -114,9 +121,12 @@ class NativeSparse(SparseColumns):
     Omega within {1, 2} costs O(nnz r); any other beta runs over dense tiles filled inside the core.
     """
 
-    def sweep(self, W: Array, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool = True) -> Sweep:
-        return _sweep(self, W, H, betas, mix, losses)
+    def sweep(
+        self, W: Array, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool = True,
+        curvature: Vector | None = None,
+    ) -> Sweep:  # fmt: skip
+        return _sweep(self, W, H, betas, mix, losses, curvature)
 
-    def run(self, left: Array, right: Array, ask: _core.Ask, N: Array, P: Array, totals: Vector) -> None:
+    def run(self, left: Array, right: Array, ask: _core.Ask, N: Array, P: Array, Q: Array, totals: Vector) -> None:
         X = self.by_column
-        _core.sweep_sparse(X.data, X.indptr, X.indices, *self.shape, left, right, ask, N, P, totals)
+        _core.sweep_sparse(X.data, X.indptr, X.indices, *self.shape, left, right, ask, N, P, Q, totals)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from drnmf.data.base import OnHost, Sweep
 from drnmf.data.columns import SparseColumns
-from drnmf.divergence import beta_divergence_terms
+from drnmf.divergence import beta_divergence_terms, divergence_curvature
 from drnmf.numerics import IDENTITY_LIMIT, Array, Vector, model_floor, power_ceiling, zero_floor
 
 _TILE = 1 << 18  # entries of V held at a time
@@ -30,9 +30,18 @@ def _power_parts(X: Array, V: Array, beta: float, ceiling: float) -> tuple[Array
         return np.minimum(power * X, ceiling), np.minimum(power * V, ceiling)
 
 
+def _curvature(X: Array, W: Array, V: Array, betas: tuple[float, ...], coefficients: Vector) -> Array:
+    """Packed sum_i W_ik W_il sum_b c_b d''_b(X_ij, V_ij)."""
+    total = np.zeros_like(V)
+    for beta, c in zip(betas, coefficients, strict=True):
+        total += V.dtype.type(c) * np.minimum(divergence_curvature(X, V, beta), power_ceiling(V.dtype))
+    k, l = np.tril_indices(W.shape[1])
+    return (W[:, k] * W[:, l]).T @ total
+
+
 def _tile_sweep(
-    X: Array, W: Array, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool
-) -> tuple[Vector, Array, Array]:
+    X: Array, W: Array, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool, curvature: Vector | None
+) -> tuple[Vector, Array, Array, Array | None]:
     """The formulas of section 3 on one dense tile X = X(:, J), H = H(:, J)."""
     q, r, n = mix.shape[0], H.shape[0], H.shape[1]
     N, P = np.zeros((q, r, n), dtype=H.dtype), np.zeros((q, r, n), dtype=H.dtype)
@@ -46,15 +55,19 @@ def _tile_sweep(
             N_beta, P_beta = W.T @ negative, W.T @ positive
             N += mix[:, b, None, None].astype(H.dtype) * N_beta
             P += mix[:, b, None, None].astype(H.dtype) * P_beta
-    return totals, N, P
+    with np.errstate(over="ignore"):
+        return totals, N, P, None if curvature is None else _curvature(X, W, V, betas, curvature)
 
 
-def _sweep_tiles(data: Any, W: Array, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool) -> Sweep:
+def _sweep_tiles(
+    data: Any, W: Array, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool, curvature: Vector | None
+) -> Sweep:
     """All tiles of X, left to right. Columns of N and P belong to one tile; losses add up in fixed order."""
     m, n = data.shape
     width = max(1, _TILE // m)
     N = np.empty((mix.shape[0], H.shape[0], n), dtype=H.dtype)
     P = np.empty_like(N)
+    Q = None if curvature is None else np.empty((H.shape[0] * (H.shape[0] + 1) // 2, n), dtype=H.dtype)
     totals = np.zeros(len(betas))
     zero = H.dtype.type(zero_floor(data.mean)) if 0.0 in betas and data.zeros else None
     for start in range(0, n, width):
@@ -62,9 +75,12 @@ def _sweep_tiles(data: Any, W: Array, H: Array, betas: tuple[float, ...], mix: V
         X = data.tile(J)
         if zero is not None:
             X = np.where(X == 0, zero, X)
-        tile_totals, N[:, :, J], P[:, :, J] = _tile_sweep(X, W, H[:, J], betas, mix, losses)
-        totals += tile_totals
-    return Sweep(totals, N, P)
+        tile = _tile_sweep(X, W, H[:, J], betas, mix, losses, curvature)
+        N[:, :, J], P[:, :, J] = tile[1:3]
+        if Q is not None:
+            Q[:, J] = tile[3]
+        totals += tile[0]
+    return Sweep(totals, N, P, Q)
 
 
 @dataclass(frozen=True)
@@ -104,8 +120,11 @@ class ReferenceDense(OnHost):
     def squared_norms(self) -> Vector:
         return np.einsum("ij,ij->j", self.X, self.X, dtype=np.float64)
 
-    def sweep(self, W: Array, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool = True) -> Sweep:
-        return _sweep_tiles(self, W, H, betas, mix, losses)
+    def sweep(
+        self, W: Array, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool = True,
+        curvature: Vector | None = None,
+    ) -> Sweep:  # fmt: skip
+        return _sweep_tiles(self, W, H, betas, mix, losses, curvature)
 
 
 @dataclass(frozen=True)
@@ -115,10 +134,28 @@ class ReferenceSparse(SparseColumns):
     def tile(self, J: slice) -> Array:
         return self.by_column[:, J].toarray()
 
-    def sweep(self, W: Array, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool = True) -> Sweep:
+    def sweep(
+        self, W: Array, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool = True,
+        curvature: Vector | None = None,
+    ) -> Sweep:  # fmt: skip
         if not set(betas) <= {1.0, 2.0}:
-            return _sweep_tiles(self, W, H, betas, mix, losses)
-        return self._sweep_nonzeros(W, H, betas, mix, losses)
+            return _sweep_tiles(self, W, H, betas, mix, losses, curvature)
+        sweep = self._sweep_nonzeros(W, H, betas, mix, losses)
+        return sweep if curvature is None else replace(sweep, Q=self._curvature(W, H, betas, curvature))
+
+    def _curvature(self, W: Array, H: Array, betas: tuple[float, ...], coefficients: Vector) -> Array:
+        """Packed sum_i W_ik W_il (c_1 x/v^2 + c_2): only non-zeros count for beta = 1, W'W for beta = 2."""
+        X, V = self.by_column, self._model_at_nonzeros(W, H)
+        k, l = np.tril_indices(W.shape[1])
+        pairs = W[:, k] * W[:, l]
+        Q = np.zeros((k.size, self.shape[1]), dtype=H.dtype)
+        for beta, c in zip(betas, coefficients, strict=True):
+            if beta == 1.0:
+                bend = np.minimum(divergence_curvature(X.data, V, 1.0), power_ceiling(H.dtype))
+                Q += np.asarray((sp.csc_array((bend * H.dtype.type(c), X.indices, X.indptr), X.shape).T @ pairs).T)
+            else:
+                Q += (c * pairs.sum(axis=0, dtype=np.float64)).astype(H.dtype)[:, None]
+        return Q
 
     def _model_at_nonzeros(self, W: Array, H: Array) -> Array:
         """V = WH at the non-zeros of X, in CSC order, a bounded chunk at a time."""

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from drnmf.data.base import Sweep
-from drnmf.data.torch_tiles import TILE, full_precision, numpy_name, tile_sweep
+from drnmf.data.torch_tiles import TILE, full_precision, numpy_name, tile_curvature, tile_sweep
 from drnmf.numerics import Array, Vector, zero_floor
 
 if TYPE_CHECKING:
@@ -162,13 +162,17 @@ class TorchDense(OnTorch):
             total += block.double().square().sum(0)
         return total.cpu().numpy()
 
-    def sweep(self, W: Any, H: Any, betas: tuple[float, ...], mix: Vector, losses: bool = True) -> Sweep:
+    def sweep(
+        self, W: Any, H: Any, betas: tuple[float, ...], mix: Vector, losses: bool = True,
+        curvature: Vector | None = None,
+    ) -> Sweep:  # fmt: skip
         check_shapes(self.shape, W, H, betas, mix)
         W, H = self.put(W.T).T, self.put(H)
-        zero = zero_floor(self.mean) if 0.0 in betas and self.zeros else 0.0
         if self.fused and H.shape[0] <= _most_components():
-            return self._fused(W, H, betas, mix, losses)
-        return sweep_tiles(self, W, H, betas, mix, losses, zero)
+            sweep = self._fused(W, H, betas, mix, losses)
+        else:
+            sweep = sweep_tiles(self, W, H, betas, mix, losses)
+        return sweep if curvature is None else replace(sweep, Q=curvature_tiles(self, W, H, betas, curvature))
 
     def tile(self, J: slice) -> Tensor:
         return self.X[:, J]
@@ -184,8 +188,7 @@ class TorchDense(OnTorch):
         """Losses, N and P of the fused sweep, under weights that are on the device; nothing waits."""
         from drnmf.data.fused import sweep_dense
 
-        zero = zero_floor(self.mean) if 0.0 in betas and self.zeros else 0.0
-        totals, N, P = sweep_dense(self.X, W.T, H, betas, weights, parts, losses, zero, self.fast)
+        totals, N, P = sweep_dense(self.X, W.T, H, betas, weights, parts, losses, zero_of(self, betas), self.fast)
         return totals, N, add_cheap(P, W, H, betas, weights) if parts else P
 
     def record(self, iteration: Iteration) -> Any:
@@ -254,16 +257,30 @@ def finished(
     return Sweep(totals, N, P)  # type: ignore[arg-type]
 
 
-def sweep_tiles(
-    data: Any, W: Tensor, H: Tensor, betas: tuple[float, ...], mix: Vector, losses: bool, zero: float
-) -> Sweep:
-    """All tiles of X, left to right, in plain torch: columns of N and P belong to one tile, losses add up in order."""
+def _tiles(data: Any) -> list[slice]:
+    """Columns of X in runs that keep V within TILE entries."""
     m, n = data.shape
-    width, rows = max(1, TILE // m), data.numbers(mix)
-    found = []
+    width = max(1, TILE // m)
+    return [slice(first, min(first + width, n)) for first in range(0, n, width)]
+
+
+def zero_of(data: Any, betas: tuple[float, ...]) -> float:
+    """What a zero of X counts as; 0.0 where it stays."""
+    return zero_floor(data.mean) if 0.0 in betas and data.zeros else 0.0
+
+
+def sweep_tiles(data: Any, W: Tensor, H: Tensor, betas: tuple[float, ...], mix: Vector, losses: bool) -> Sweep:
+    """All tiles of X, left to right, in plain torch: columns of N and P belong to one tile, losses add up in order."""
+    rows, zero = data.numbers(mix), zero_of(data, betas)
     with full_precision():
-        for first in range(0, n, width):
-            J = slice(first, min(first + width, n))
-            found.append(tile_sweep(data.tile(J), W, H[:, J], betas, rows, losses, zero))
+        found = [tile_sweep(data.tile(J), W, H[:, J], betas, rows, losses, zero) for J in _tiles(data)]
     totals = torch.stack([f[0] for f in found]).sum(0)
     return Sweep(totals, torch.cat([f[1] for f in found], 2), torch.cat([f[2] for f in found], 2))  # type: ignore[arg-type]
+
+
+def curvature_tiles(data: Any, W: Tensor, H: Tensor, betas: tuple[float, ...], curvature: Vector) -> Any:
+    """Q (r (r + 1) / 2, n), packed by rows, in plain torch: one more pass over X, for rules that ask for it."""
+    k, l = np.tril_indices(H.shape[0])
+    pairs, c, zero = W[:, k] * W[:, l], data.numbers(curvature), zero_of(data, betas)
+    with full_precision():
+        return torch.cat([tile_curvature(data.tile(J), W, pairs, H[:, J], betas, c, zero) for J in _tiles(data)], 1)

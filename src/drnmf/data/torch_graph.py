@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from drnmf.data.base import Sweep
+from drnmf.newton import Newton
 from drnmf.updates import Extrapolated, Momentum, Multiplicative, Parts
 from drnmf.weights import Fixed, FrankWolfe
 
@@ -32,7 +33,7 @@ _NAMES = ("A", "B", "N", "P", "last_A", "last_B")
 
 def replay(data: Any, iteration: Iteration) -> Any:
     """(block, sweep, state) of H and of W after one iteration, or None for a rule that has no tape."""
-    rule, point = iteration.rules[0], iteration.point
+    rule, point = _plain(iteration.rules[0]), iteration.point
     slots = 1 if iteration.early else len(iteration.objective.betas)
     if type(rule) not in (Multiplicative, Extrapolated) or rule.separate or point.sweep.N.shape[0] != slots:
         return None
@@ -46,6 +47,11 @@ def replay(data: Any, iteration: Iteration) -> Any:
     return data.tapes[key].play(iteration)
 
 
+def _plain(rule: Any) -> Any:
+    """The rule of an iteration without curvature."""
+    return rule.first if isinstance(rule, Newton) else rule
+
+
 class Tape:
     """A recorded iteration, its memory, and the iterations that were run ahead.
 
@@ -53,7 +59,7 @@ class Tape:
     """
 
     def __init__(self, data: Any, iteration: Iteration, moving: bool) -> None:
-        self.data, self.rule, self.moving = data, iteration.rules[0], moving
+        self.data, self.rule, self.moving = data, _plain(iteration.rules[0]), moving
         self.betas, self.floor = iteration.objective.betas, iteration.floor
         self.early, self.look = iteration.early, iteration.look
         self.extrapolates = isinstance(self.rule, Extrapolated)
@@ -138,7 +144,9 @@ class Tape:
         away = max(abs(a - b) for a, b in zip(iteration.weights.tolist(), self.expected.tolist(), strict=True))
         if iteration.point.B is not self.point["B"] or away > 1e-9:
             return False
-        return not self.extrapolates or self._paces(iteration, 1)[0, :2].tolist() == self.planned[self.taken, :2].tolist()
+        return (
+            not self.extrapolates or self._paces(iteration, 1)[0, :2].tolist() == self.planned[self.taken, :2].tolist()
+        )
 
     def _paces(self, iteration: Iteration, count: int) -> Any:
         """a_k of H and of W and the step of lambda for the next iterations, if none of them is taken back."""

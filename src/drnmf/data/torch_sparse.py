@@ -17,13 +17,14 @@ from drnmf.data.torch import (
     Tensor,
     add_cheap,
     check_shapes,
+    curvature_tiles,
     finished,
     fused_available,
     gram,
     sweep_tiles,
 )
 from drnmf.data.torch_tiles import TILE, full_precision
-from drnmf.numerics import IDENTITY_LIMIT, Array, Vector, model_floor, power_ceiling, zero_floor
+from drnmf.numerics import IDENTITY_LIMIT, Array, Vector, model_floor, power_ceiling
 
 
 class Segments(NamedTuple):
@@ -167,11 +168,20 @@ class TorchSparse(OnTorch):
             cuts.append(min(n, max(cuts[-1] + 1, reach)))
         return [slice(a, b) for a, b in pairwise(cuts)]
 
-    def sweep(self, W: Any, H: Any, betas: tuple[float, ...], mix: Vector, losses: bool = True) -> Sweep:
+    def sweep(
+        self, W: Any, H: Any, betas: tuple[float, ...], mix: Vector, losses: bool = True,
+        curvature: Vector | None = None,
+    ) -> Sweep:  # fmt: skip
         check_shapes(self.shape, W, H, betas, mix)
         W, H = self.put(W.T).T, self.put(H)
-        if not set(betas) <= {1.0, 2.0}:
-            return sweep_tiles(self, W, H, betas, mix, losses, zero_floor(self.mean) if 0.0 in betas else 0.0)
+        if set(betas) <= {1.0, 2.0}:
+            sweep = self._sweep_nonzeros(W, H, betas, mix, losses)
+        else:
+            sweep = sweep_tiles(self, W, H, betas, mix, losses)
+        return sweep if curvature is None else replace(sweep, Q=curvature_tiles(self, W, H, betas, curvature))
+
+    def _sweep_nonzeros(self, W: Tensor, H: Tensor, betas: tuple[float, ...], mix: Vector, losses: bool) -> Sweep:
+        """The sweep in O(nnz r), for betas within {1, 2}."""
         q = mix.shape[0]
         weights = self.numbers(mix[0]) if q == 1 else None
         identity_of = losses and 2.0 in betas

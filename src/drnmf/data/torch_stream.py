@@ -124,20 +124,32 @@ class TorchStreamed(OnTorch):
     def squared_norms(self) -> Vector:
         return TorchDense(self._side(), self.mean, self.zeros).squared_norms()
 
-    def sweep(self, W: Any, H: Any, betas: tuple[float, ...], mix: Vector, losses: bool = True) -> Sweep:
+    def sweep(
+        self, W: Any, H: Any, betas: tuple[float, ...], mix: Vector, losses: bool = True,
+        curvature: Vector | None = None,
+    ) -> Sweep:  # fmt: skip
         check_shapes(self.shape, W, H, betas, mix)
         A, B = self.put(W.T), self.put(H)
         fused = fused_available(self.device.type) and self.working == torch.float32
-        N = torch.zeros((mix.shape[0], *B.shape), dtype=B.dtype, device=self.device)
-        P, total = torch.zeros_like(N), torch.zeros(len(betas), dtype=torch.float64, device=self.device)
+        zeros = [torch.zeros(shape, dtype=B.dtype, device=self.device) for shape in self._shapes(B, mix, curvature)]
+        total = torch.zeros(len(betas), dtype=torch.float64, device=self.device)
         for at, block in self.belt.carry(self.X, self.rows):
             data = TorchDense(block, self.mean, self.zeros, self.precision == "tf32", fused)
             if self.flipped:
-                found = data.T.sweep(A.T, B[:, at].contiguous(), betas, mix, losses)
-                N[:, :, at], P[:, :, at] = found.N, found.P
+                found: Any = data.T.sweep(A.T, B[:, at].contiguous(), betas, mix, losses, curvature)
             else:
-                found = data.sweep(A[:, at].contiguous().T, B, betas, mix, losses)
-                N += found.N
-                P += found.P
+                found = data.sweep(A[:, at].contiguous().T, B, betas, mix, losses, curvature)
+            for sum_of, part in zip(zeros, (found.N, found.P, found.Q), strict=False):
+                if self.flipped:
+                    sum_of[..., at] = part
+                else:
+                    sum_of += part
             total += found.losses
-        return Sweep(total, N, P)  # type: ignore[arg-type]
+        parts: Any = (*zeros, None)[:3]
+        return Sweep(total, *parts)  # type: ignore[arg-type]
+
+    def _shapes(self, B: Tensor, mix: Vector, curvature: Vector | None) -> list[tuple[int, ...]]:
+        """Of N, P and, where it is asked for, Q."""
+        r, n = B.shape
+        packed = [] if curvature is None else [(r * (r + 1) // 2, n)]
+        return [(mix.shape[0], r, n), (mix.shape[0], r, n), *packed]

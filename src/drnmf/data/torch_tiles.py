@@ -44,7 +44,7 @@ def _general_terms(x: Tensor, v: Tensor, beta: float) -> Tensor:
     """d_beta for beta not in {0, 1, 2}: a series in l = log(v/x) near zero, exponentials of -|l| elsewhere."""
     b, c = beta, beta - 1.0
     positive = x > 0
-    l = -_log_ratio(torch.where(positive, x, 1.0), torch.where(positive, v, 1.0))  # noqa: E741
+    l = -_log_ratio(torch.where(positive, x, 1.0), torch.where(positive, v, 1.0))
     series = torch.zeros_like(l)
     for k in range(14, 1, -1):
         series = (series + (b ** (k - 1) - c ** (k - 1)) / math.factorial(k)) * l
@@ -101,3 +101,28 @@ def tile_sweep(
             N += mix[:, b, None, None] * (W.T @ negative)
             P += mix[:, b, None, None] * (W.T @ positive)
     return totals, N, P
+
+
+def bend(X: Tensor, V: Tensor, beta: float) -> Tensor:
+    """`divergence.divergence_curvature`: a second derivative in v that is never negative."""
+    if beta == 1.0:
+        return X / V / V
+    if beta == 2.0:
+        return torch.ones_like(V)
+    power = V ** (beta - 2.0)
+    return (beta - 1.0) * power + (2.0 - beta) * (X / V) * power if 1.0 < beta < 2.0 else power
+
+
+def tile_curvature(
+    X: Tensor, W: Tensor, pairs: Tensor, H: Tensor, betas: tuple[float, ...], c: Tensor, zero: float
+) -> Tensor:
+    """Q of one dense tile, packed: pairs (m, r (r + 1) / 2) holds the products W_ik W_il."""
+    name = numpy_name(H.dtype)
+    X = X.to(H.dtype)
+    if zero:
+        X = torch.where(X == 0, zero, X)
+    V = (W @ H).clamp_min(model_floor(name))
+    total = torch.zeros_like(V)
+    for b, beta in enumerate(betas):
+        total += c[b] * bend(X, V, beta).clamp_max(power_ceiling(name))
+    return pairs.T @ total

@@ -14,8 +14,8 @@ from drnmf.estimators import DRNMF, BetaNMF, MultiObjectiveNMF
 from drnmf.experiments.store import Saved, Watch
 from drnmf.numerics import Array, Vector
 from drnmf.result import Progress, Trace
+from drnmf.rules import as_rule
 from drnmf.threads import single_blas
-from drnmf.updates import as_rule
 from drnmf.weights import as_policy
 
 Start = tuple[Array, Array]

@@ -58,7 +58,7 @@ def _units(pair: str, seed: int, options: Options, front: bool) -> list[Unit]:
 
         return compute
 
-    def weighted(l: float) -> Any:  # noqa: E741
+    def weighted(l: float) -> Any:
         def compute(lookup: Lookup, watch: Watch) -> Saved:
             e, weights = np.diag(_ends(lookup, prefix)), np.array([l, 1.0 - l])
             return fit_weighted(*problem(betas, seed), betas, weights, e, options, watch).summary()
@@ -79,7 +79,7 @@ def _units(pair: str, seed: int, options: Options, front: bool) -> list[Unit]:
     if options.ours:
         units.append(Unit(f"{prefix}/ours", settings | {"ours": identity(OURS)}, 2 * cost, robust(OURS)))
     if front:
-        units += [Unit(f"{prefix}/weighted-{l}", settings, cost, weighted(l)) for l in STEPS]  # noqa: E741
+        units += [Unit(f"{prefix}/weighted-{l}", settings, cost, weighted(l)) for l in STEPS]
         units += [Unit(f"{prefix}/tchebycheff-{share}", settings, 2 * cost, robust(None, share)) for share in STEPS]
     return units
 
@@ -109,7 +109,7 @@ def points(results: Results) -> list[dict[str, Any]]:
         for seed in range(results.facts["seeds"]):
             rows.append(_point(results, pair, seed, "weighted", "single-1", 0.0))
             if seed == 0:
-                rows += [_point(results, pair, seed, "weighted", f"weighted-{l}", l) for l in STEPS]  # noqa: E741
+                rows += [_point(results, pair, seed, "weighted", f"weighted-{l}", l) for l in STEPS]
             rows.append(_point(results, pair, seed, "weighted", "single-0", 1.0))
             if seed == 0:
                 rows += [_point(results, pair, seed, "tchebycheff", f"tchebycheff-{s}", None) for s in STEPS]

@@ -1,0 +1,110 @@
+"""--checkpoint: the command beside the checkpoints, as JSON, so that `drnmf resume` knows how to go on."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+from rich.markup import escape
+
+from drnmf.cli.common import errors
+
+CheckpointFolder = Annotated[
+    Path | None, typer.Option("--checkpoint", help="Keep the fit in this folder; `drnmf resume` goes on from there.")
+]
+CheckpointEvery = Annotated[
+    float, typer.Option("--checkpoint-every", min=0.0, help="Seconds between two checkpoints; 0: every iteration.")
+]
+
+FILE = "command.json"
+FORMAT = "drnmf-command-1"
+_NOT_STORED = ("checkpoint", "overwrite")  # a folder from a stranger must not be able to replace anything
+
+
+def remember(folder: Path, command: str, options: Mapping[str, Any]) -> None:
+    """Write the options of a command, with absolute paths, unless a fit has begun in the folder already."""
+    from drnmf.archive import replacing
+
+    folder.mkdir(parents=True, exist_ok=True)
+    if (folder / "begin.npz").exists():
+        return
+    plain = {
+        name: str(value.resolve()) if isinstance(value, Path) else value
+        for name, value in options.items()
+        if name not in _NOT_STORED
+    }
+    with replacing(folder / FILE) as stream:
+        stream.write(json.dumps({"format": FORMAT, "command": command, "options": plain}, indent=2).encode() + b"\n")
+
+
+def recall(folder: Path, commands: Mapping[str, Callable[..., Any]]) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """The command stored in the folder and its options; only those that the command has, of the type they have."""
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder} is no folder: give the one that --checkpoint named.")
+    path = folder / FILE
+    if not path.exists():
+        raise FileNotFoundError(
+            f"{folder} holds no {FILE}: only what was begun on the command line with --checkpoint is resumed here. "
+            "A fit that was begun in Python goes on when fit is called again with the same checkpoint folder."
+        )
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        if stored["format"] != FORMAT:
+            raise ValueError(f"format {stored['format']!r}, not {FORMAT!r}")
+        command = commands[stored["command"]]
+        hints = get_type_hints(command)
+        options = {name: _typed(name, value, hints[name]) for name, value in stored["options"].items()}
+        inspect.signature(command).bind(**options)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged or of another version ({type(error).__name__}: {error}).") from None
+    if set(options) & set(_NOT_STORED):
+        raise ValueError(f"{path} holds options that are never stored: it was not written by drnmf.")
+    return command, options
+
+
+def _typed(name: str, value: Any, hint: Any) -> Any:
+    if isinstance(value, str) and not isinstance(value, hint):
+        value = Path(value)
+    if not isinstance(value, hint):
+        raise TypeError(f"{name} is {value!r}")
+    return value
+
+
+def check(folder: Path | None, out: Path) -> None:
+    """Results replace their folder as a whole: checkpoints cannot lie inside it."""
+    if folder is not None and folder.resolve().is_relative_to(out.resolve()):
+        raise typer.BadParameter(
+            f"{folder} lies in {out}, the folder of the results, which appears as a whole at the end: name another.",
+            param_hint="--checkpoint",
+        )
+
+
+@contextmanager
+def kept(folder: Path | None) -> Iterator[None]:
+    """While a fit is kept: the library's log on standard error, and after Ctrl-C a word on how to go on."""
+    if folder is None:
+        yield
+        return
+    logger, handler = logging.getLogger("drnmf"), _Lines(logging.INFO)
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    except KeyboardInterrupt:
+        errors.print(f"Interrupted; go on with: drnmf resume {folder}", markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(130) from None
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+class _Lines(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        errors.print(escape(record.getMessage()), highlight=False, soft_wrap=True)

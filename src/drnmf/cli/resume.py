@@ -1,0 +1,34 @@
+"""drnmf resume: go on with a fit or a front that was stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from drnmf.cli import keeping
+from drnmf.cli.common import Overwrite, Quiet, Threads, errors, reports_errors
+from drnmf.cli.fit import fit
+from drnmf.cli.pareto import pareto
+
+
+@reports_errors
+def resume(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The folder that --checkpoint named.", show_default=False)
+    ],
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for the results (default: as before).")] = None,
+    overwrite: Overwrite = False,
+    threads: Threads = None,
+    quiet: Quiet = False,
+) -> None:
+    """Go on with a fit or a front that was stopped, from its last checkpoint, with the options it was begun with."""
+    command, options = keeping.recall(folder, {"fit": fit, "pareto": pareto})
+    source = options["x"]
+    if not source.exists():
+        raise FileNotFoundError(f"{source}, which the fit in {folder} reads, does not exist any more: put it back.")
+    given: dict[str, Any] = {"out": out, "threads": threads, "quiet": quiet or None}
+    options |= {name: value for name, value in given.items() if value is not None}
+    errors.print(f"Going on with {source}.", markup=False, highlight=False, soft_wrap=True)
+    command(**options, checkpoint=folder, overwrite=overwrite)
