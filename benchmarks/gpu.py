@@ -187,7 +187,7 @@ def fit_rows(rate: float) -> list[dict[str, Any]]:
         }  # fmt: skip
         few = {**common, "max_iter": 3}
         cases: dict[str, Callable[[], object]] = {}
-        for update in ("mu", "auto"):
+        for update in ("mu", "extrapolated"):
             for precision in ("float32", "tf32"):
                 model = DRNMF(r, update=update, precision=precision, **common)
                 DRNMF(r, update=update, precision=precision, **few).fit(X, **start)
@@ -240,10 +240,12 @@ def small_rows(rate: float) -> list[dict[str, Any]]:
     """Iterations a second where the launches cost more than the work: 129 x 586, r = 10."""
     rows = []
     X, A, B = problem(129, 586, 10)
-    for estimator, options in (
-        ("DRNMF mu", {"update": "mu"}),
-        ("DRNMF auto", {}),
-    ):
+    cases: dict[str, dict[str, Any]] = {
+        "DRNMF, mu": {"update": "mu"},
+        "DRNMF, extrapolated, frank-wolfe": {"update": "extrapolated", "policy": "frank-wolfe"},
+        "DRNMF, default": {},
+    }
+    for estimator, options in cases.items():
         common = {
             "betas": BETAS, "references": (3e4, 3e4), "init": "custom", "tol": 0, "normalize": False, **options,
         }  # fmt: skip

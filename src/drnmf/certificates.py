@@ -10,7 +10,7 @@ from scipy.optimize import minimize, minimize_scalar
 
 from drnmf import simplex
 from drnmf.data.base import Data, identity
-from drnmf.numerics import ACTIVE_TOLERANCE, Array, Vector
+from drnmf.numerics import ACTIVE_TOLERANCE, Array, Vector, namespace
 from drnmf.objective import Objective
 
 _TRIALS = 60
@@ -40,9 +40,19 @@ def block_residual(F: Array, N: Array, P: Array) -> tuple[float, float]:
     The projected gradient in the metric of the multiplicative step: an entry at zero that wants to grow counts with
     the size of a mean entry.
     """
-    step = np.maximum(F, F.mean()) / P
-    moved = np.maximum(F - step * (P - N), 0.0)
-    return float(np.sum(P * np.abs(F - moved), dtype=np.float64)), float(np.sum(F * (P + N), dtype=np.float64))
+    xp = namespace(F)
+    step = xp.maximum(F, F.mean()) / P
+    moved = xp.clip(F - step * (P - N), 0.0, None)
+    return float((P * abs(F - moved)).sum(dtype=xp.float64)), float((F * (P + N)).sum(dtype=xp.float64))
+
+
+def _weighed(c: Vector, parts: Array) -> Array:
+    """sum_b c_b parts_b where the parts are."""
+    return (
+        np.tensordot(c, parts, 1)
+        if isinstance(parts, np.ndarray)
+        else sum(w * N for w, N in zip(c, parts, strict=True))
+    )
 
 
 def certify(data: Data, W: Array, H: Array, objective: Objective, weights: Vector, losses: Vector) -> Certificate:
@@ -53,7 +63,7 @@ def certify(data: Data, W: Array, H: Array, objective: Objective, weights: Vecto
         (B, data.sweep(A.T, B, objective.betas, identity(p), losses=False)),
         (A, data.T.sweep(B.T, A, objective.betas, identity(p), losses=False)),
     )
-    sides = [(data.get(F), data.get(sweep.N), data.get(sweep.P)) for F, sweep in swept]
+    sides = [(F, sweep.N, sweep.P) for F, sweep in swept]
     active = np.flatnonzero(scaled >= scaled.max() * (1.0 - ACTIVE_TOLERANCE))
 
     def residual(multipliers: Vector) -> float:
@@ -62,7 +72,7 @@ def certify(data: Data, W: Array, H: Array, objective: Objective, weights: Vecto
         c = objective.coefficients(c)
         violation = scale = 0.0
         for F, N, P in sides:
-            one, other = block_residual(F, np.tensordot(c, N, 1), np.tensordot(c, P, 1))
+            one, other = block_residual(F, _weighed(c, N), _weighed(c, P))
             violation, scale = violation + one, scale + other
         return violation / scale
 

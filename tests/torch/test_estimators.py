@@ -37,7 +37,8 @@ def _on_torch(monkeypatch):
 
 RUNS = {
     "mu": {"update": "mu"},
-    "auto": {},
+    "newton": {"update": "newton"},
+    "extrapolated": {"update": "extrapolated", "policy": "auto"},
     "monotone": {"update": "monotone"},
     "minimax": {"policy": "minimax"},
     "subgradient": {"policy": "subgradient", "update": "extrapolated"},
@@ -48,7 +49,7 @@ RUNS = {
 @pytest.mark.parametrize("name", RUNS)
 def test_same_trace_in_float64(name):
     X = data()
-    iterations = 200 if name in ("mu", "auto") else 20
+    iterations = 200 if name in ("mu", "extrapolated") else 20
     betas = (1, 2) if name == "minimax" else (0, 1)
     with pytest.MonkeyPatch.context() as undo:
         undo.setattr("drnmf.estimators.place", placement.place)

@@ -84,6 +84,13 @@ class OnTorch:
         return F.detach().cpu().numpy() if isinstance(F, Tensor) else F
 
     def lift(self, rule: Any) -> Any:
+        """The default rule keeps to its extrapolated steps on a card: there the curvature is a pass of its own, and
+        costs more than it saves. A rule that asks for Newton steps at any rank gets them.
+        """
+        from drnmf.newton import Newton
+
+        if self.device.type == "cuda" and isinstance(rule, Newton) and rule.largest_rank is not None:
+            return rule.first
         return rule
 
     @cached_property
