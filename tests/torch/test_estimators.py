@@ -190,12 +190,12 @@ def test_devices_are_not_mixed():
 @pytest.mark.skipif(not CARD, reason="takes a card")
 def test_arrays_go_to_the_card_and_come_back():
     X = data().astype(np.float32)
-    plain = BetaNMF(3, beta=0, max_iter=50, tol=0, random_state=0).fit(X)
+    plain = BetaNMF(3, beta=0, max_iter=50, tol=0, update="mu", random_state=0).fit(X)
     for device in ("cuda", "cuda:0", "auto", "cuda-blocks"):
-        model = BetaNMF(3, beta=0, max_iter=50, tol=0, random_state=0, device=device).fit(X)
+        model = BetaNMF(3, beta=0, max_iter=50, tol=0, update="mu", random_state=0, device=device).fit(X)
         assert isinstance(model.components_, np.ndarray)
         assert model.reconstruction_err_ == pytest.approx(plain.reconstruction_err_, rel=1e-4)
-    host = BetaNMF(3, beta=0, max_iter=50, tol=0, random_state=0, device="cuda").fit(torch.from_numpy(X))
+    host = BetaNMF(3, beta=0, max_iter=50, tol=0, update="mu", random_state=0, device="cuda").fit(torch.from_numpy(X))
     assert host.components_.device.type == "cpu"
 
 
