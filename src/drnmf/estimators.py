@@ -212,7 +212,7 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
     def inverse_transform(self, X: ArrayLike) -> Array:
         """WH for rows of W in X, of shape (rows, n_features_in_)."""
         check_is_fitted(self)
-        W = X if is_tensor(X) else np.asarray(X)
+        W: Any = X if is_tensor(X) else np.asarray(X)
         if W.ndim != 2 or W.shape[1] != self.components_.shape[0]:
             raise ValueError(
                 f"W has shape {tuple(W.shape)}, but this model has {self.components_.shape[0]} components: "

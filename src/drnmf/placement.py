@@ -70,7 +70,7 @@ def place(X: Any, device: str | None, precision: str) -> Placement:
     """
     check_choice("precision", precision, PRECISIONS)
     tensor = is_tensor(X)
-    home = X.device if tensor else None
+    home: Any = X.device if tensor else None
     on_card = tensor and home.type != "cpu"
     if device is None or (device == "auto" and on_card):
         return Placement(str(home) if on_card or (tensor and not _has_numpy_form(X)) else None, precision, home=home)

@@ -194,7 +194,7 @@ class Tape:
 
     def _answer(self, iteration: Iteration, at: dict[str, Any], numbers: Any) -> Any:
         """What the loop asked for, with the states that the rule itself would have left."""
-        p, states = len(self.betas), [None, None]
+        p, states = len(self.betas), list[Any]([None, None])
         if self.extrapolates:
             for i, name in enumerate(("B", "A")):
                 before = iteration.point.states[i]
