@@ -71,7 +71,7 @@ class OnTorch:
         """One copy to the host, and one wait, for all of them."""
         if all(isinstance(sweep.losses, np.ndarray) for sweep in sweeps):
             return sweeps
-        together = torch.cat([sweep.losses for sweep in sweeps]).cpu().numpy()  # type: ignore[misc]
+        together = torch.cat([sweep.losses for sweep in sweeps]).cpu().numpy()
         p = together.shape[0] // len(sweeps)
         return tuple(replace(sweep, losses=together[i * p : (i + 1) * p]) for i, sweep in enumerate(sweeps))
 
@@ -261,7 +261,7 @@ def finished(
     if q > 1 and not (q == p and np.array_equal(mix, np.eye(p))):
         rows = data.numbers(mix)
         N, P = torch.tensordot(rows, N, 1), torch.tensordot(rows, P, 1)
-    return Sweep(totals, N, P)  # type: ignore[arg-type]
+    return Sweep(totals, N, P)
 
 
 def _tiles(data: Any) -> list[slice]:
@@ -282,7 +282,7 @@ def sweep_tiles(data: Any, W: Tensor, H: Tensor, betas: tuple[float, ...], mix: 
     with full_precision():
         found = [tile_sweep(data.tile(J), W, H[:, J], betas, rows, losses, zero) for J in _tiles(data)]
     totals = torch.stack([f[0] for f in found]).sum(0)
-    return Sweep(totals, torch.cat([f[1] for f in found], 2), torch.cat([f[2] for f in found], 2))  # type: ignore[arg-type]
+    return Sweep(totals, torch.cat([f[1] for f in found], 2), torch.cat([f[2] for f in found], 2))
 
 
 def curvature_tiles(data: Any, W: Tensor, H: Tensor, betas: tuple[float, ...], curvature: Vector) -> Any:

@@ -119,7 +119,7 @@ class Tape:
     def _step(self, F: Any, N: Any, P: Any, c: Any, last: Any, pace: Any) -> tuple[Tensor, Tensor]:
         """The rule's step with its pace on the card; (new block, block before extrapolation)."""
         stepped: Any = Multiplicative().step(F, Parts(N, P, c, self.betas, self.floor), None)[0]
-        return (self.rule.push(stepped, last, pace) if self.extrapolates else stepped), stepped  # type: ignore
+        return (self.rule.push(stepped, last, pace) if self.extrapolates else stepped), stepped
 
     def play(self, iteration: Iteration) -> Any:
         """The iteration from the row that foresaw it, or from a new run of the tape."""
@@ -157,7 +157,7 @@ class Tape:
         if self.extrapolates:
             for side, state in enumerate(iteration.point.states):
                 for i in range(count):
-                    paces[i, side], nu = self.rule.pace(state)  # type: ignore[attr-defined]
+                    paces[i, side], nu = self.rule.pace(state)
                     state = Momentum(state.F, nu, state.steps + 1)
         return paces
 
@@ -198,7 +198,7 @@ class Tape:
         if self.extrapolates:
             for i, name in enumerate(("B", "A")):
                 before = iteration.point.states[i]
-                a, nu = self.rule.pace(before)  # type: ignore[attr-defined]
+                a, nu = self.rule.pace(before)
                 last = at[name] if a == 0.0 else at[f"last_{name}"]  # as the rule: one block, not two that agree
                 states[i] = Momentum(last, nu, before.steps + 1)
         first = Sweep(numbers[:p], np.empty(0), np.empty(0))  # the parts of W were used up inside

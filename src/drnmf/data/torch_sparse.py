@@ -77,7 +77,7 @@ def _coordinates(X: Any, device: torch.device | str | None) -> tuple[Tensor, Ten
         tidy.sum_duplicates()
         rows, columns, values = (torch.as_tensor(np.ascontiguousarray(a)) for a in (*tidy.coords, tidy.data))
     held = values != 0
-    return tuple(part[held].to(device or part.device) for part in (rows.long(), columns.long(), values))  # type: ignore[return-value]
+    return tuple(part[held].to(device or part.device) for part in (rows.long(), columns.long(), values))
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ class _Belt:
         cuda = device.type == "cuda"
         pinned = tuple(torch.empty((rows, width), dtype=dtype, pin_memory=cuda) for _ in range(2))
         there = tuple(torch.empty((rows, width), dtype=dtype, device=device) for _ in range(2)) if cuda else pinned
-        return cls(pinned, there, torch.cuda.Stream(device) if cuda else None)  # type: ignore[arg-type]
+        return cls(pinned, there, torch.cuda.Stream(device) if cuda else None)
 
     def carry(self, X: Tensor, rows: int) -> Iterator[tuple[slice, Tensor]]:
         """(rows of X, the block on the device), one after another; a block may be used until the next but one."""
@@ -146,7 +146,7 @@ class TorchStreamed(OnTorch):
                     sum_of += part
             total += found.losses
         parts: Any = (*zeros, None)[:3]
-        return Sweep(total, *parts)  # type: ignore[arg-type]
+        return Sweep(total, *parts)
 
     def _shapes(self, B: Tensor, mix: Vector, curvature: Vector | None) -> list[tuple[int, ...]]:
         """Of N, P and, where it is asked for, Q."""
