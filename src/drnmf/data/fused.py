@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 import triton
@@ -24,7 +24,7 @@ WAVES = 4  # programs per slot of the card: enough that the last wave matters li
 SMALL = 1 << 20  # entries of X under which rounding errors do not average out and accuracy costs nothing
 SHORT = 256  # rows under which a sum of bfloat16 products does not average its rounding errors out
 
-Tensor = torch.Tensor
+Tensor: TypeAlias = torch.Tensor
 
 
 class Blocks(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from drnmf.stepping import Iteration
 
 logger = logging.getLogger("drnmf")
-Tensor = torch.Tensor
+Tensor: TypeAlias = torch.Tensor
 PRECISIONS = ("float32", "tf32")
 _WORKING = {torch.float64: torch.float64} | dict.fromkeys((torch.float32, torch.float16, torch.bfloat16), torch.float32)
 
@@ -76,12 +76,12 @@ class OnTorch:
         return tuple(replace(sweep, losses=together[i * p : (i + 1) * p]) for i, sweep in enumerate(sweeps))
 
     def put(self, F: Any) -> Any:
-        if isinstance(F, Tensor):
+        if isinstance(F, torch.Tensor):
             return F.to(self.device, self.working).contiguous()
         return torch.as_tensor(np.ascontiguousarray(F)).to(self.device, self.working)
 
     def get(self, F: Any) -> Array:
-        return F.detach().cpu().numpy() if isinstance(F, Tensor) else F
+        return F.detach().cpu().numpy() if isinstance(F, torch.Tensor) else F
 
     def lift(self, rule: Any) -> Any:
         """The default rule keeps to its extrapolated steps on a card: there the curvature is a pass of its own, and
@@ -131,7 +131,7 @@ class TorchDense(OnTorch):
 
     @classmethod
     def of(cls, X: Any, mean: float | None = None, precision: str = "float32", fused: bool | None = None) -> TorchDense:
-        held = X if isinstance(X, Tensor) else torch.as_tensor(X)
+        held = X if isinstance(X, torch.Tensor) else torch.as_tensor(X)
         if precision not in PRECISIONS:
             raise ValueError(f"precision={precision!r} is not known: use one of {list(PRECISIONS)}.")
         if held.dtype not in _WORKING:

@@ -11,7 +11,7 @@ ahead, and the tape starts again from there: the loop never sees an iteration th
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from drnmf.weights import Fixed, FrankWolfe
 if TYPE_CHECKING:
     from drnmf.stepping import Iteration
 
-Tensor = torch.Tensor
+Tensor: TypeAlias = torch.Tensor
 LONGEST = 32  # iterations run ahead
 SMALL = 1 << 24  # entries of X beyond which an iteration takes long enough by itself
 _ALIGN = 64  # entries: every field of a flat buffer starts on a boundary that vector loads like

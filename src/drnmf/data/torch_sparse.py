@@ -69,9 +69,9 @@ class Compressed:
 
 def _coordinates(X: Any, device: torch.device | str | None) -> tuple[Tensor, Tensor, Tensor]:
     """Rows, columns and values without zeros or repetitions, from a SciPy matrix or a sparse tensor."""
-    if isinstance(X, Tensor):
+    if isinstance(X, torch.Tensor):
         entries = X.to_sparse_coo().coalesce()
-        rows, columns, values = *entries.indices(), entries.values()
+        (rows, columns), values = entries.indices(), entries.values()
     else:
         tidy = sp.coo_array(X)
         tidy.sum_duplicates()

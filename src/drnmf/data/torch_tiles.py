@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeAlias
 
 import torch
 
 from drnmf.numerics import model_floor, power_ceiling
 
-Tensor = torch.Tensor
+Tensor: TypeAlias = torch.Tensor
 TILE = 1 << 22  # entries of V held at a time
 
 
