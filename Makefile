@@ -20,7 +20,7 @@ test-browser: $(VENV)/.installed-dev
 # Torch gets an environment of its own, which borrows the packages of $(VENV): `make test` needs none.
 TORCH := .venv-torch
 test-torch: $(TORCH)/.installed
-	TRITON_INTERPRET=1 $(TORCH)/bin/python -m pytest tests/torch
+	PYTHONPATH=src TRITON_INTERPRET=1 $(TORCH)/bin/python -m pytest tests/torch
 
 # The same table on a CUDA card, from the source tree, with whatever python holds torch and triton there.
 GPU_PYTHON ?= python3
