@@ -13,7 +13,7 @@ from drnmf.data.base import identity
 from drnmf.divergence import beta_divergence
 from drnmf.minimax import solve_dual, surrogates
 from drnmf.rules import RULES
-from drnmf.updates import Monotone, Parts, majoriser_root
+from drnmf.updates import Monotone, Parts, _ratio_step, majoriser_root, multiplicative_step
 from drnmf.weights import POLICIES, Fixed, FrankWolfe, as_policy
 
 SETS = [(0.0,), (0.5,), (1.0,), (2.0,), (3.0,), (0.0, 1.0), (1.0, 2.0), (0.0, 2.0), (0.0, 1.0, 2.0), (0.0, 0.5, 3.0)]
@@ -225,3 +225,21 @@ def test_reported_when_a_run_beats_its_reference(rng):
 
 def quick_dr(**arguments):
     return DRNMF(3, betas=(0, 1), tol=0, max_iter=20, random_state=0, **arguments)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("parts", "shape"), [(1, (3, 17)), (2, (7, 9001)), (3, (1, 1))])
+def test_the_compiled_multiplicative_step_is_the_written_one(parts, shape, dtype):
+    rng = np.random.default_rng(0)
+    F, N, P = (rng.random(size).astype(dtype) + dtype(0.1) for size in (shape, (parts, *shape), (parts, *shape)))
+    N[:, 0, 0] = 0.0  # the floor takes over
+    given = Parts(N, P, rng.random(parts) + 0.5, tuple(map(float, range(parts))), 0.25)
+    ours = multiplicative_step(F, given)
+    assert ours.dtype == dtype
+    assert ours[0, 0] == 0.25
+    np.testing.assert_allclose(ours, _ratio_step(F, given), rtol=4 * np.finfo(dtype).eps)
+
+
+def test_a_nan_in_the_parts_stays_one():
+    one = np.ones((1, 1, 1))
+    assert np.isnan(multiplicative_step(one[0], Parts(np.nan * one, one, np.ones(1), (1.0,), 0.5))).all()

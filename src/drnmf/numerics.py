@@ -70,9 +70,6 @@ FINGERPRINT_TOLERANCE = 1e-12
 FINGERPRINT_ROWS = 8
 """Rows of X, evenly spaced, whose entries tell it from another X (see `records.fingerprint`)."""
 
-IDENTITY_LIMIT = 1e-6
-"""Below this share of ||X||^2 the Frobenius identity has lost its digits and the loss is summed directly."""
-
 
 def positive_scale(mean: float) -> float:
     """The scale that floors refer to: mean(X), or one where X is all zeros.
@@ -105,6 +102,11 @@ def model_floor(dtype: DTypeLike) -> float:
 def power_ceiling(dtype: DTypeLike) -> float:
     """Largest X V^(beta-2) or V^(beta-1) a tile works with: the counterpart of `model_floor`."""
     return 1.0 / model_floor(dtype)
+
+
+def identity_limit(dtype: DTypeLike) -> float:
+    """Below this share of ||X||^2 the Frobenius identity has lost its digits and the loss is summed directly."""
+    return 0.1 if np.dtype(dtype) == np.float32 else 1e-6
 
 
 def rise_tolerance(dtype: DTypeLike) -> float:

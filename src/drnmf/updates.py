@@ -21,6 +21,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from drnmf.data.base import native_core
 from drnmf.numerics import Array, Vector, is_float32, namespace
 
 
@@ -59,6 +60,30 @@ def _weigh(coefficients: Vector, stack: Array) -> Array:
     for c, part in zip(numbers[1:], stack[1:], strict=True):
         total += part * c
     return total
+
+
+def multiplicative_step(F: Array, parts: Parts) -> Array:
+    """max(F * (sum c_b N_b) / (sum c_b P_b), floor), entry by entry.
+
+    >>> F, ones = np.full((1, 1), 2.0), np.ones((1, 1, 1))
+    >>> multiplicative_step(F, Parts(3 * ones, 2 * ones, np.ones(1), (2.0,), 0.0))
+    array([[3.]])
+    """
+    core = native_core() if isinstance(F, np.ndarray) and F.dtype == parts.N.dtype else None
+    if core is None:
+        return _ratio_step(F, parts)
+    out, single = np.empty(F.shape, F.dtype), parts.N.shape[0] == 1
+    coefficients = [1.0] if single else [float(c) for c in parts.coefficients]
+    N, P = np.ascontiguousarray(parts.N), np.ascontiguousarray(parts.P)
+    core.multiplicative_step(np.ascontiguousarray(F), N, P, coefficients, parts.floor, out)
+    return out
+
+
+def _ratio_step(F: Array, parts: Parts) -> Array:
+    """The same in the array library of F: the reference of the compiled step."""
+    N, P = parts.weighted()
+    stepped: Array = namespace(F).clip(F * (N / P), parts.floor, None)
+    return stepped
 
 
 class Rule(Protocol):
@@ -114,9 +139,7 @@ class Multiplicative:
         return None
 
     def step(self, F: Array, parts: Parts, state: None) -> tuple[Array, None]:
-        xp = namespace(F)
-        N, P = parts.weighted()
-        return xp.clip(F * (N / P), parts.floor, None), None
+        return multiplicative_step(F, parts), None
 
     def retry(self, F: Array, tried: Array, attempt: int, state: None) -> tuple[Array, None]:
         return _halve(F, tried), None
@@ -198,9 +221,7 @@ class Extrapolated:
         return Momentum(F, 1.0)
 
     def step(self, F: Array, parts: Parts, state: Momentum) -> tuple[Array, Momentum]:
-        xp = namespace(F)
-        N, P = parts.weighted()
-        stepped = xp.clip(F * (N / P), parts.floor, None)
+        stepped = multiplicative_step(F, parts)
         a, nu = self.pace(state)
         further = stepped if a == 0.0 else self.push(stepped, state.F, a)
         return further, Momentum(stepped, nu, state.steps + 1)

@@ -147,6 +147,26 @@ void quadratic(Input F, Input N, Input P, Input Q, double floor, double largest,
     finish(done);
 }
 
+// updates.py's multiplicative step from block F (r x n) with `coefficients.size()` parts N and P, written to out.
+void multiplicative(Input F, Input N, Input P, const std::vector<double>& coefficients, double floor, Output out) {
+    require(F.ndim() == 2 && contiguous(F), "F must have two axes and be C-contiguous");
+    for (const Input* a : {&N, &P})
+        require(a->ndim() == 3 && a->shape(0) == coefficients.size() && a->shape(1) == F.shape(0) &&
+                    a->shape(2) == F.shape(1) && contiguous(*a) && a->dtype() == F.dtype(),
+                "parts must be C-contiguous, one per coefficient, each like F");
+    require(out.ndim() == 2 && out.shape(0) == F.shape(0) && out.shape(1) == F.shape(1) && out.dtype() == F.dtype(),
+            "out does not fit");
+    bool single = F.dtype() == nb::dtype<float>();
+    require(single || F.dtype() == nb::dtype<double>(), "blocks must be float32 or float64");
+    Multiplicative q{F.size(), coefficients.size(), F.data(), N.data(), P.data(), coefficients.data(), floor, out.data()};
+    bool done;
+    {
+        nb::gil_scoped_release release;
+        done = single ? multiplicative_step<float>(q) : multiplicative_step<double>(q);
+    }
+    finish(done);
+}
+
 // (sum, sum of squares, number of zeros) of X with one axis contiguous.
 nb::tuple moments_of(Input X) {
     require(X.ndim() == 2, "X must have two axes");
@@ -204,6 +224,7 @@ NB_MODULE(_core, module) {
     module.def("sweep_dense", &sweep_dense);
     module.def("sweep_sparse", &sweep_sparse);
     module.def("quadratic_step", &quadratic);
+    module.def("multiplicative_step", &multiplicative);
     module.def("moments", &moments_of);
     module.def("instruction_set", [] { return std::string(instruction_set().name); });
     module.def("supported_instruction_sets", &supported_instruction_sets);

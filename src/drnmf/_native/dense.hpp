@@ -77,7 +77,7 @@ struct DenseBlock {
     double* losses;
     bool needs_model;
     Prefetch<T> next;
-    int calls;  // of gemm's blocks per tile
+    int steps;  // of the products of a tile
 
     DenseBlock(const Sweep& sweep, size_t block, char* scratch, double* out)
         : s(sweep), b(sweep, scratch), list(products(sweep)), losses(out) {
@@ -87,8 +87,8 @@ struct DenseBlock {
         needs_model = (s.mask & (kIS | kKL)) || s.powers || s.losses;
         pairs = s.curvature.pairs;
         int groups = (TN / L + kVectorsInRegisters - 1) / kVectorsInRegisters;
-        calls = groups * (int(all_products) * gemm_blocks(int(s.r)) + (needs_model ? gemm_blocks(TM) : 0) +
-                          gemm_blocks(int(pairs)));
+        steps = groups * (int(all_products) * gemm_steps(int(s.r), TM) + (needs_model ? gemm_steps(TM, int(s.r)) : 0) +
+                          gemm_steps(int(pairs), TM));
         size_t column_tiles = (s.n + TN - 1) / TN, row_tiles = (s.m + TM - 1) / TM;
         chunk = block % s.chunks;
         first_tile = block / s.chunks * s.panel;
@@ -116,12 +116,12 @@ struct DenseBlock {
         memset(b.pair_sums, 0, tiles * pairs * TN * sizeof(T));
         Source<T> source(s, b.X, b.cursors);
         if (s.x.layout == Layout::rows) {
-            // Row pieces of the whole panel are read side by side, so that a cache line is fetched once.
+            // Row pieces of the whole panel are read side by side, so that a cache line is fetched once; they are asked
+            // for a whole panel of tiles ahead, which leaves memory the most time.
             for (size_t i = row_begin; i < row_end; i += TM)
                 for (size_t j = 0; j < tiles; ++j) {
                     if (s.stopped(s.stop_context)) return;
-                    bool last = j + 1 == tiles;
-                    next = source.prefetch(last ? i + TM : i, first_tile + (last ? 0 : j + 1), row_end, calls);
+                    next = source.prefetch(i + TM, first_tile + j, row_end, steps, !needs_model);
                     tile(source, i, j);
                 }
         } else {
@@ -129,7 +129,7 @@ struct DenseBlock {
                 source.start_columns(row_begin, (first_tile + j) * TN, columns(j));
                 for (size_t i = row_begin; i < row_end; i += TM) {
                     if (s.stopped(s.stop_context)) return;
-                    next = source.prefetch(i + TM, first_tile + j, row_end, calls);
+                    next = source.prefetch(i + TM, first_tile + j, row_end, steps, false);
                     tile(source, i, j);
                 }
             }

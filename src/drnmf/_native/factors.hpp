@@ -98,6 +98,33 @@ inline void add(T* to, const T* from, size_t count) {
     for (size_t i = 0; i < count; ++i) to[i] += from[i];
 }
 
+// Entries begin ... end of the multiplicative step; a NaN stays one.
+template <class T>
+inline void multiplicative(const Multiplicative& q, size_t begin, size_t end) {
+    constexpr size_t L = kLanes<T>;
+    const T *F = static_cast<const T*>(q.F), *N = static_cast<const T*>(q.N), *P = static_cast<const T*>(q.P);
+    T* out = static_cast<T*>(q.out);
+    const Vec<T> floor = broadcast(T(q.floor));
+    for (size_t i = begin; i < end; i += L) {
+        size_t count = least(L, end - i);
+        T tail[3][L] = {};
+        auto at = [&](const T* from, int which) {
+            if (count == L) return load(from);
+            memcpy(tail[which], from, count * sizeof(T));
+            return load(tail[which]);
+        };
+        Vec<T> n{}, p{};
+        for (size_t b = 0; b < q.count; ++b) {
+            const T c = T(q.coefficients[b]);
+            n += c * at(N + b * q.size + i, 0);
+            p += c * at(P + b * q.size + i, 1);
+        }
+        Vec<T> moved = larger<T>(floor, at(F + i, 2) * (n / p));
+        if (count == L) store(out + i, moved);
+        else store(tail[2], moved), memcpy(out + i, tail[2], count * sizeof(T));
+    }
+}
+
 template <class T>
 inline Moments moments(const T* x, size_t count) {
     constexpr size_t L = kLanes<double>;

@@ -15,12 +15,13 @@ struct Operand {
 
 // Rows x Vectors of C in registers. Sums over K start from zero and are added to C once: short sums of short
 // sums keep float32 accurate.
-template <class T, int Rows, int Vectors>
-inline void gemm_block(int K, Operand<T> A, Operand<T> B, T* C, ptrdiff_t ldc, bool add) {
+template <class T, int Rows, int Vectors, class Between>
+inline void gemm_block(int K, Operand<T> A, Operand<T> B, T* C, ptrdiff_t ldc, bool add, Between& between) {
     constexpr int L = kLanes<T>;
     Vec<T> c[Rows][Vectors] = {};
     const T *a = A.p, *b = B.p;
     for (int k = 0; k < K; ++k, a += A.across, b += B.down) {
+        between();
         Vec<T> row[Vectors];
 #pragma GCC unroll 4
         for (int v = 0; v < Vectors; ++v) row[v] = load(b + v * L);
@@ -40,12 +41,12 @@ inline void gemm_block(int K, Operand<T> A, Operand<T> B, T* C, ptrdiff_t ldc, b
         }
 }
 
-template <class T, int Vectors, int Rows>
-inline void gemm_rows(int rows, int K, Operand<T> A, Operand<T> B, T* C, ptrdiff_t ldc, bool add) {
+template <class T, int Vectors, int Rows, class Between>
+inline void gemm_rows(int rows, int K, Operand<T> A, Operand<T> B, T* C, ptrdiff_t ldc, bool add, Between& between) {
     if constexpr (Rows > 1) {
-        if (rows < Rows) return gemm_rows<T, Vectors, Rows - 1>(rows, K, A, B, C, ldc, add);
+        if (rows < Rows) return gemm_rows<T, Vectors, Rows - 1>(rows, K, A, B, C, ldc, add, between);
     }
-    gemm_block<T, Rows, Vectors>(K, A, B, C, ldc, add);
+    gemm_block<T, Rows, Vectors>(K, A, B, C, ldc, add, between);
 }
 
 // Rows are cut evenly (10 is 5 + 5, not 8 + 2), so that no block is too thin to hide the latency.
@@ -54,14 +55,13 @@ inline void gemm_columns(int M, int K, Operand<T> A, Operand<T> B, T* C, ptrdiff
     int blocks = (M + kRowsInRegisters - 1) / kRowsInRegisters;
     for (int b = 0, i = 0; b < blocks; ++b) {
         int rows = (M - i + blocks - b - 1) / (blocks - b);
-        between();
         Operand<T> part{A.p + i * A.down, A.down, A.across};
-        gemm_rows<T, Vectors, kRowsInRegisters>(rows, K, part, B, C + i * ldc, ldc, add);
+        gemm_rows<T, Vectors, kRowsInRegisters>(rows, K, part, B, C + i * ldc, ldc, add, between);
         i += rows;
     }
 }
 
-// `between` is called before every block of rows.
+// `between` is called before every step of every block, that is gemm_steps(M, K) times for each group of vectors.
 template <class T, class Between>
 inline void gemm(int M, int K, int vectors, Operand<T> A, Operand<T> B, T* C, ptrdiff_t ldc, bool add,
                  Between& between) {
@@ -85,6 +85,6 @@ inline void gemm(int M, int K, int vectors, Operand<T> A, Operand<T> B, T* C, pt
     gemm<T>(M, K, vectors, A, B, C, ldc, add, nothing);
 }
 
-inline int gemm_blocks(int M) { return (M + kRowsInRegisters - 1) / kRowsInRegisters; }
+inline int gemm_steps(int M, int K) { return (M + kRowsInRegisters - 1) / kRowsInRegisters * K; }
 
 }  // namespace drnmf::DRNMF_ISA_NAME

@@ -23,8 +23,8 @@ void sparse(const SparseSweep& s, size_t block, char* scratch, double* sums) {
 
 template <class T>
 constexpr Kernels<T> table() {
-    return {Scratch<T>::bytes, dense<T>,      pack_left<T>, pack_pairs<T>,    quadratic<T>,     gram<T>,
-            sparse_scratch<T>, sparse<T>,  pack_items<T>, add<T>,           moments<T>,       apply<T, log<T>>,
+    return {Scratch<T>::bytes, dense<T>,   pack_left<T>,  pack_pairs<T>, quadratic<T>, multiplicative<T>, gram<T>,
+            sparse_scratch<T>, sparse<T>,  pack_items<T>, add<T>,        moments<T>,   apply<T, log<T>>,
             apply<T, exp<T>>,  size_t(kLanes<T>)};
 }
 

@@ -9,7 +9,7 @@
 
 namespace drnmf {
 
-constexpr int kTileRows = 32;       // rows of X in a tile
+constexpr int kTileRows = 64;       // rows of X in a tile
 constexpr int kTileRowBytes = 192;  // columns of X in a tile, in bytes: three cache lines
 
 enum class Layout : int { rows, columns, strided, compressed };  // where entries of X are neighbours
@@ -102,6 +102,15 @@ struct Quadratic {
     void* out;  // (r, n)
 };
 
+// max(F * sum_b c_b N_b / sum_b c_b P_b, floor), as updates.py defines it; N and P hold `count` blocks of `size` entries.
+struct Multiplicative {
+    size_t size, count;
+    const void *F, *N, *P;
+    const double* coefficients;
+    double floor;
+    void* out;
+};
+
 struct Moments {
     double sum, squares;
     size_t zeros;
@@ -114,6 +123,7 @@ struct Kernels {
     void (*pack_left)(const T* left, size_t m, size_t r, size_t tile, T* out);
     void (*pack_pairs)(const T* left, size_t m, size_t r, size_t tile, T* out);
     void (*quadratic)(const Quadratic& q, size_t begin, size_t end, char* scratch);
+    void (*multiplicative)(const Multiplicative& q, size_t begin, size_t end);
     void (*gram)(const T* factor, size_t length, size_t r, size_t begin, size_t end, double* gram, double* sums);
     size_t (*sparse_scratch)(const SparseSweep&);
     void (*sparse)(const SparseSweep&, size_t block, char* scratch, double* sums);

@@ -6,16 +6,24 @@
 
 namespace drnmf::DRNMF_ISA_NAME {
 
-// The next tile, fetched a few strips at a time while this one is worked on: its strips are too short for the
-// hardware to guess, and all of them at once would wait for each other.
+// The next tile, fetched a line or two at every step of the products of this one: its strips are too short for the
+// hardware to guess, and many lines at once would wait for each other.
 template <class T>
 struct Prefetch {
     const T* p = nullptr;
-    ptrdiff_t stride = 0;
-    int left = 0, length = 0, portion = 0;
+    ptrdiff_t skip = 0;                        // from the end of a strip to the next
+    int left = 0, line = 0, lines = 0, portion = 0;  // strips left; lines done and in all of a strip; lines at once
+    bool far = false;                                // into the second cache level only
     DRNMF_INLINE void operator()() {
-        for (int n = least(portion, left); n > 0; --n, --left, p += stride)
-            for (int c = 0; c < length; c += 64 / int(sizeof(T))) __builtin_prefetch(p + c);
+        if (!left) return;
+        for (int n = 0; n < portion; ++n) {
+            if (far) __builtin_prefetch(p, 0, 2);
+            else __builtin_prefetch(p);
+            p += 64 / sizeof(T);
+            if (++line < lines) continue;
+            p += skip, line = 0;
+            if (!--left) return;
+        }
     }
 };
 
@@ -85,15 +93,19 @@ struct Source {
         }
     }
 
-    // The tile at (row, column_tile), asked for in `calls` portions; nothing for a tile at the edge.
-    Prefetch<T> prefetch(size_t row, size_t column_tile, size_t row_end, int calls) const {
+    // The tile at (row, column_tile), asked for within `steps` calls; nothing for a tile at the edge.
+    Prefetch<T> prefetch(size_t row, size_t column_tile, size_t row_end, int steps, bool far) const {
         size_t column = column_tile * TN;
         Prefetch<T> ask;
-        if (row + kTileRows > row_end || column + TN > s.n) return ask;
+        bool rows = s.x.layout == Layout::rows;
+        if (row + kTileRows > row_end || column + TN > s.n || !(rows || s.x.layout == Layout::columns)) return ask;
+        int length = rows ? TN : kTileRows;
         ask.p = values + ptrdiff_t(row) * s.x.row_stride + ptrdiff_t(column) * s.x.column_stride;
-        if (s.x.layout == Layout::rows) ask.stride = s.x.row_stride, ask.left = kTileRows, ask.length = TN;
-        if (s.x.layout == Layout::columns) ask.stride = s.x.column_stride, ask.left = TN, ask.length = kTileRows;
-        ask.portion = (ask.left + calls - 1) / calls;
+        ask.left = rows ? kTileRows : TN;
+        ask.lines = length * int(sizeof(T)) / 64;
+        ask.skip = (rows ? s.x.row_stride : s.x.column_stride) - length;
+        ask.far = far;
+        ask.portion = (ask.left * ask.lines + steps - 1) / steps;
         return ask;
     }
 };

@@ -12,7 +12,7 @@
 namespace drnmf {
 namespace {
 
-constexpr std::size_t kBlocks = 32;            // enough to keep many threads busy, whatever their number
+constexpr std::size_t kBlocks = 64;            // enough to keep many threads busy, whatever their number
 constexpr std::size_t kPanelBytes = 384 << 10; // factors and sums of a panel stay in the second cache level
 constexpr std::size_t kSmall = 1 << 15;        // entries below which waking a thread costs more than it brings
 
@@ -160,9 +160,7 @@ bool dense_sweep(const Request& q) {
     s.zero = q.zero;
     s.slots = q.parts ? (q.weights.empty() ? q.betas.size() : 1) : 0;
     s.loss_count = 3 + powers.size();
-    // In float32 the identity would need more digits of <H, N> than N has: there V is computed and the loss summed.
-    bool identity =
-        sizeof(T) == 8 && s.mask == kFro && powers.empty() && q.parts && q.losses && q.weights.empty();
+    bool identity = s.mask == kFro && powers.empty() && q.parts && q.losses && q.weights.empty();
     if (identity) {
         s.losses = false;
         s.cross = true;
@@ -320,6 +318,15 @@ bool quadratic_step(const Quadratic& q) {
 }
 
 template <class T>
+bool multiplicative_step(const Multiplicative& q) {
+    const Kernels<T>& k = kernels<T>(instruction_set());
+    std::size_t slices = std::clamp<std::size_t>(q.size / 4096, 1, kBlocks);
+    return run(q.size < kSmall, slices, [&](std::size_t b, char*) {
+        k.multiplicative(q, q.size * b / slices, q.size * (b + 1) / slices);
+    });
+}
+
+template <class T>
 Moments moments(const T* x, std::size_t rows, std::size_t columns, std::ptrdiff_t stride) {
     const Kernels<T>& k = kernels<T>(instruction_set());
     std::size_t slices = std::min<std::size_t>(rows, kBlocks);
@@ -349,6 +356,8 @@ template bool sparse_sweep<float>(const Request&);
 template bool sparse_sweep<double>(const Request&);
 template bool quadratic_step<float>(const Quadratic&);
 template bool quadratic_step<double>(const Quadratic&);
+template bool multiplicative_step<float>(const Multiplicative&);
+template bool multiplicative_step<double>(const Multiplicative&);
 template Moments moments<float>(const float*, std::size_t, std::size_t, std::ptrdiff_t);
 template Moments moments<double>(const double*, std::size_t, std::size_t, std::ptrdiff_t);
 

@@ -32,6 +32,8 @@ bool sparse_sweep(const Request& request);  // betas within {1, 2}
 
 template <class T>
 bool quadratic_step(const Quadratic& q);
+template <class T>
+bool multiplicative_step(const Multiplicative& q);
 
 template <class T>
 Moments moments(const T* x, std::size_t rows, std::size_t columns, std::ptrdiff_t stride);

@@ -12,7 +12,7 @@ from drnmf import _core
 from drnmf.data import pool
 from drnmf.data.base import OnHost, Sweep
 from drnmf.data.columns import SparseColumns
-from drnmf.numerics import IDENTITY_LIMIT, Array, Vector, model_floor, power_ceiling, zero_floor
+from drnmf.numerics import Array, Vector, identity_limit, model_floor, power_ceiling, zero_floor
 
 pool.register()
 
@@ -55,7 +55,7 @@ def _sweep(
         floor=model_floor(dtype),
         ceiling=power_ceiling(dtype),
         squared_norm=data.squared_norm,
-        identity_limit=IDENTITY_LIMIT,
+        identity_limit=identity_limit(dtype),
         curvature=[] if curvature is None else [float(c) for c in curvature],
     )
     if parts or losses or curvature is not None:

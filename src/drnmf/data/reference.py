@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from drnmf.data.base import OnHost, Sweep
 from drnmf.data.columns import SparseColumns
 from drnmf.divergence import beta_divergence_terms, divergence_curvature
-from drnmf.numerics import IDENTITY_LIMIT, Array, Vector, model_floor, power_ceiling, zero_floor
+from drnmf.numerics import Array, Vector, identity_limit, model_floor, power_ceiling, zero_floor
 
 _TILE = 1 << 18  # entries of V held at a time
 
@@ -208,7 +208,7 @@ class ReferenceSparse(SparseColumns):
         H64 = H.astype(np.float64)
         model = float(np.sum(gram * (H64 @ H64.T)))
         loss = 0.5 * (self.squared_norm - 2.0 * float(np.sum(H64 * N)) + model)
-        if loss > IDENTITY_LIMIT * self.squared_norm:
+        if loss > identity_limit(H.dtype) * self.squared_norm:
             return loss
         x, v = self.by_column.data.astype(np.float64), V.astype(np.float64)
         off_support = max(model - float(v @ v), 0.0)

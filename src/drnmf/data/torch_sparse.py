@@ -24,7 +24,7 @@ from drnmf.data.torch import (
     sweep_tiles,
 )
 from drnmf.data.torch_tiles import TILE, full_precision
-from drnmf.numerics import IDENTITY_LIMIT, Array, Vector, model_floor, power_ceiling
+from drnmf.numerics import Array, Vector, identity_limit, model_floor, power_ceiling
 
 
 class Segments(NamedTuple):
@@ -235,5 +235,5 @@ class TorchSparse(OnTorch):
                 model = (gram(W) * gram(H.T)).sum()
             by_identity = 0.5 * (self.squared_norm - 2.0 * (H.double() * N[b]).sum() + model)
             by_entries = 0.5 * (sums[1] + (model - sums[2]).clamp_min(0.0))
-            totals.append(torch.where(by_identity > IDENTITY_LIMIT * self.squared_norm, by_identity, by_entries))
+            totals.append(torch.where(by_identity > identity_limit(np.float64) * self.squared_norm, by_identity, by_entries))
         return torch.stack(totals)
