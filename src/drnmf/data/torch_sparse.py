@@ -235,5 +235,6 @@ class TorchSparse(OnTorch):
                 model = (gram(W) * gram(H.T)).sum()
             by_identity = 0.5 * (self.squared_norm - 2.0 * (H.double() * N[b]).sum() + model)
             by_entries = 0.5 * (sums[1] + (model - sums[2]).clamp_min(0.0))
-            totals.append(torch.where(by_identity > identity_limit(np.float64) * self.squared_norm, by_identity, by_entries))
+            kept = by_identity > identity_limit(self.dtype) * self.squared_norm
+            totals.append(torch.where(kept, by_identity, by_entries))
         return torch.stack(totals)
