@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 NATIVE := CMakeLists.txt pyproject.toml $(wildcard src/drnmf/_native/*)
 
-.PHONY: demo test test-browser test-oldest test-asan bench bench-scale bench-algorithms lint clean
+.PHONY: demo test test-browser test-torch test-gpu test-oldest test-asan bench bench-scale bench-algorithms lint clean
 
 demo: $(VENV)/.installed
 	$(BIN)/drnmf demo --out demo-result --overwrite
@@ -15,6 +15,17 @@ test: $(VENV)/.installed-dev lint
 # Reports in a real Chromium (Debian: apt-get install chromium; or name one in DRNMF_CHROMIUM).
 test-browser: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -rs tests/browser
+
+# The conformance table with the torch Data, without a card: Triton's kernels under its interpreter, at small sizes.
+# Torch gets an environment of its own, which borrows the packages of $(VENV): `make test` needs none.
+TORCH := .venv-torch
+test-torch: $(TORCH)/.installed
+	PYTHONPATH=src TRITON_INTERPRET=1 $(TORCH)/bin/python -m pytest tests/torch
+
+# The same table on a CUDA card, from the source tree, with whatever python holds torch and triton there.
+GPU_PYTHON ?= python3
+test-gpu:
+	PYTHONPATH=src $(GPU_PYTHON) -m pytest -p no:cacheprovider tests/torch
 
 # The lower bounds of pyproject.toml, exactly; the tools that only check may be new.
 OLDEST := numpy==1.26.0 scipy==1.12.0 scikit-learn==1.6.0 threadpoolctl==3.2.0 typer==0.19.2 rich==13.0.0 matplotlib==3.8.0 soundfile==0.12.1 fast-bss-eval==0.1.4 pyarrow==15.0.0 plotly==5.24.1 dask[array]==2025.7.0 distributed==2025.7.0 zarr==3.1.0 anndata==0.12.0 pandas==2.1.1
@@ -61,13 +72,21 @@ $(VENV)/.installed-dev: $(VENV)/bin/python $(NATIVE)
 	$(BIN)/python -m pip install --quiet -e '.[dev]'
 	touch $@ $(VENV)/.installed
 
+$(TORCH)/.installed: $(VENV)/.installed-dev
+	$(BIN)/python -m venv $(TORCH)
+	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" \
+	  > $$($(TORCH)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/borrowed.pth
+	$(TORCH)/bin/python -m pip install --quiet torch==2.13.0
+	$(TORCH)/bin/python -m pip install --quiet triton
+	touch $@
+
 .venv-oldest/.installed: Makefile $(NATIVE)
 	$(PYTHON) -m venv .venv-oldest
 	.venv-oldest/bin/python -m pip install --quiet -e '.[dev]' $(OLDEST)
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-oldest .venv-asan build dist demo-result .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(TORCH) .venv-oldest .venv-asan build dist demo-result .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # Tables of docs/scale.md; the sparse rows need DRNMF_DATA, and `memory` 6 GiB of disk.
 bench-scale: $(VENV)/.installed-dev

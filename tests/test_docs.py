@@ -17,7 +17,7 @@ import drnmf
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MODULES = sorted(module.name for module in pkgutil.walk_packages(drnmf.__path__, "drnmf."))
-OPTIONAL = {"torch", "dask", "soundfile", "matplotlib", "distributed"}
+OPTIONAL = {"torch", "triton", "dask", "soundfile", "matplotlib", "distributed"}
 
 
 @pytest.mark.parametrize("name", ["drnmf", *MODULES])

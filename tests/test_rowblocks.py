@@ -157,7 +157,7 @@ def test_a_driver_that_was_killed_is_resumed(tmp_path, X):
         "--betas",
         "0,1",
         "--max-iter",
-        "60",
+        "20",
         "--tol",
         "0",
         "--workers",

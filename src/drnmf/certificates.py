@@ -10,7 +10,7 @@ from scipy.optimize import minimize, minimize_scalar
 
 from drnmf import simplex
 from drnmf.data.base import Data, identity
-from drnmf.numerics import ACTIVE_TOLERANCE, Array, Vector
+from drnmf.numerics import ACTIVE_TOLERANCE, Array, Vector, namespace
 from drnmf.objective import Objective
 
 _TRIALS = 60
@@ -49,14 +49,23 @@ class Residual:
     mean: float
 
     def __call__(self, F: Array, N: Array, P: Array) -> Vector:
-        N, P = np.tensordot(self.coefficients, N, 1), np.tensordot(self.coefficients, P, 1)
-        step = np.maximum(F, self.mean) / P
-        moved = np.maximum(F - step * (P - N), 0.0)
-        return np.array([np.sum(P * np.abs(F - moved), dtype=np.float64), np.sum(F * (P + N), dtype=np.float64)])
+        xp = namespace(F)
+        N, P = _weighed(self.coefficients, N), _weighed(self.coefficients, P)
+        step = xp.clip(F, self.mean, None) / P
+        moved = xp.clip(F - step * (P - N), 0.0, None)
+        violation, scale = (P * abs(F - moved)).sum(dtype=xp.float64), (F * (P + N)).sum(dtype=xp.float64)
+        return np.array([float(violation), float(scale)])
 
 
 def _entry_sum(F: Array) -> Vector:
-    return np.asarray(F.sum(dtype=np.float64))
+    return np.asarray(float(F.sum(dtype=namespace(F).float64)))
+
+
+def _weighed(c: Vector, parts: Array) -> Array:
+    """sum_b c_b parts_b where the parts are."""
+    if isinstance(parts, np.ndarray):
+        return np.tensordot(c, parts, 1)
+    return sum(float(w) * part for w, part in zip(c, parts, strict=True))
 
 
 def certify(data: Data, W: Array, H: Array, objective: Objective, weights: Vector, losses: Vector) -> Certificate:

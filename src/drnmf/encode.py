@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from drnmf.data.base import Data, identity
-from drnmf.numerics import ENCODE_TOLERANCE, EPS, Array, Vector
+from drnmf.numerics import ENCODE_TOLERANCE, EPS, Array, Vector, as_float64, namespace
 from drnmf.objective import Objective
 from drnmf.updates import Monotone, Parts
 
@@ -27,23 +27,22 @@ def encode(data: Data, H: Array, objective: Objective, weights: Vector, max_iter
     if hasattr(data, "map_rows"):
         settings = {"H": H, "objective": objective, "weights": weights, "max_iter": max_iter, "tol": tol}
         return data.map_rows(partial(_encoded, settings), H.shape[0]).T
-    m, n = data.shape
-    r = H.shape[0]
-    total = float(H.sum(dtype=np.float64))
+    n, r = data.shape[1], H.shape[0]
+    G = data.put(H).T
+    total = float(as_float64(G).sum())
     sums = np.asarray(data.dot(np.ones((n, 1), dtype=data.dtype)), dtype=np.float64)[:, 0]
     level = np.maximum(sums, EPS * n * objective.mean) / total
-    floor = (EPS * level).astype(data.dtype)[None, :]
-    A = np.repeat(level.astype(data.dtype)[None, :], r, axis=0)
-    active = np.ones(m, dtype=bool)
     rule, side = Monotone(), data.T
+    A = side.put(np.repeat(level.astype(data.dtype)[None, :], r, axis=0))
+    floor, xp = EPS * A[:1], namespace(A)
+    active = A[0] > 0
     coefficients, tol = objective.coefficients(weights), tol or ENCODE_TOLERANCE
-    G = np.asfortranarray(H.T)
     for _ in range(max_iter):
         sweep = side.sweep(G, A, objective.betas, identity(len(objective.betas)), losses=False)
         parts = Parts(sweep.N, sweep.P, coefficients, objective.betas, floor)  # type: ignore[arg-type]
         stepped, _ = rule.step(A, parts, None)
-        moved = np.abs(stepped - A).max(axis=0) > tol * stepped.max(axis=0)
-        A = np.ascontiguousarray(np.where(active, stepped, A))
+        moved = xp.amax(abs(stepped - A), axis=0) > tol * xp.amax(stepped, axis=0)
+        A = side.put(xp.where(active, stepped, A))
         active &= moved
         if not active.any():
             break

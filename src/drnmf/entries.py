@@ -52,6 +52,9 @@ def refusal(row: int, column: int, value: float, consumer: str) -> ValueError:
 
 def first_zero(X: Any) -> tuple[int, int]:
     """Position of the first zero of X, row by row."""
+    if type(X).__module__.partition(".")[0] == "torch":
+        i, j = (X.to_dense() == 0).nonzero()[0].tolist()
+        return i, j
     if sp.issparse(X):
         rows = sp.csr_array(X)
         for i in range(rows.shape[0]):

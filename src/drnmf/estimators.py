@@ -18,21 +18,21 @@ from sklearn.utils.validation import check_is_fitted
 
 from drnmf import archive, fitting
 from drnmf.checkpoint import Checkpoint, keeper_of
-from drnmf.data.base import Data, is_dask, losses_of, wrap
+from drnmf.data.base import Data, is_dask, losses_of
 from drnmf.divergence import as_beta, as_betas, label
 from drnmf.encoder import Encoder
-from drnmf.factors import handed_over
 from drnmf.initialize import start
 from drnmf.interval import Coverage, Interval, as_interval
 from drnmf.numerics import Array, Vector
 from drnmf.objective import Objective
+from drnmf.placement import Placement, as_numpy, is_sparse, is_tensor, place, times
 from drnmf.references import Start, check_references
 from drnmf.result import Interrupted, Result, Trace
 from drnmf.simplex import check_weights, vertex
 from drnmf.solver import Callback, Control
 from drnmf.threads import single_blas
 from drnmf.updates import Rule
-from drnmf.validation import check_choice, check_integer, check_matrix, check_number, check_zeros, warn_dense_tiles
+from drnmf.validation import check_choice, check_integer, check_number, check_zeros, warn_dense_tiles
 from drnmf.weights import Fixed, Policy
 
 
@@ -54,6 +54,8 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
     normalize: bool
     checkpoint: str | os.PathLike[str] | None
     checkpoint_every: float
+    device: str | None
+    precision: str
 
     def _betas(self) -> tuple[float, ...]:
         raise NotImplementedError
@@ -86,7 +88,7 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
 
         Parameters
         ----------
-        X : array or SciPy sparse matrix of shape (m, n), nonnegative
+        X : array, SciPy sparse matrix or torch.Tensor of shape (m, n), nonnegative
         y : ignored, here for pipelines
         W, H : the start, with ``init="custom"``
         """
@@ -103,17 +105,19 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         every = check_number("checkpoint_every", self.checkpoint_every, 0.0)
         n_init = check_integer("n_init", self.n_init, 1)
         check_choice("zeros", self.zeros, ("raise", "floor"))
-        X = check_matrix(self, X, reset=True)
-        data = wrap(X)
+        spot = place(X, self.device, self.precision)
+        X = spot.receive(self, X, reset=True)
+        data = spot.wrap(X)
         notes = check_zeros(X, data, betas, self.zeros)
-        warn_dense_tiles(X, betas)
+        warn_dense_tiles(is_sparse(X), X.shape, betas)
         runs = n_init * (1 if references is not None else 1 + len(betas))
 
         def make_starts() -> list[Start]:
             rng = check_random_state(self.random_state)
-            return [start(data, rank, self.init, rng, W, H) for _ in range(n_init)]
+            return [start(data, rank, self.init, rng, as_numpy(W), as_numpy(H)) for _ in range(n_init)]
 
-        with single_blas(), self._progress(data) as bar, self._keeper(data, every, W, H) as keeper:
+        started, given = self._progress(data), (as_numpy(W), as_numpy(H))
+        with single_blas(), started as bar, self._keeper(data, every, *given) as keeper:
             starts = make_starts() if keeper is None else keeper.starts(make_starts)
             control = replace(control, keeper=keeper)
             budget = fitting.Budget(control, runs, bar.hook if bar is not None else lambda stage: None)
@@ -124,10 +128,10 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
                 else:
                     result = fitting.fit_factors(data, starts, betas, references, method, budget, self.callback, name)
             except Interrupted as stop:
-                self._adopt(self._canonical(_complete(stop.result, data, betas)), data, notes)
+                self._adopt(self._canonical(_complete(stop.result, data, betas)), data, spot, notes)
                 raise
             result = fitting.settle(data, self._canonical(result), control)
-        factors = self._adopt(result, data, notes)
+        factors = self._adopt(result, data, spot, notes)
         if control.tol > 0 and result.reason == "max_iter":
             warnings.warn(
                 f"{type(self).__name__} has not converged after max_iter={control.max_iter} iterations: "
@@ -166,9 +170,9 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         traffic = getattr(data, "traffic", None)
         return ProgressBar(remark=None if traffic is None else traffic.describe)
 
-    def _adopt(self, result: Result, data: Data, notes: tuple[str, ...]) -> Array:
+    def _adopt(self, result: Result, data: Data, spot: Placement, notes: tuple[str, ...]) -> Array:
         """Fitted attributes from a result; returns W in the same form as `components_`."""
-        self.components_ = np.ascontiguousarray(result.H)
+        self.components_ = spot.hand_back(data, result.H)
         self.n_components_ = result.H.shape[0]
         self.betas_ = np.array(result.betas)
         self.weights_ = result.weights
@@ -186,7 +190,7 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         self.stationarity_ = float("nan") if result.certificate is None else result.certificate.stationarity
         self.coverage_ = result.coverage
         self.mean_ = data.mean
-        return handed_over(result.W)
+        return spot.hand_back(data, result.W)
 
     def transform(self, X: Any) -> Array:
         """W of shape (rows of X, r) for new rows, with components and weights fixed; every row on its own.
@@ -194,31 +198,34 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         A Dask array gives a Dask array: nothing is computed, and nothing is checked, before somebody asks for it.
         """
         check_is_fitted(self)
-        X = check_matrix(self, X, reset=False)
-        encoder = self._encoder()
-        warn_dense_tiles(X, encoder.objective.betas)
+        spot = place(X, self.device, self.precision)
+        X, encoder = spot.receive(self, X, reset=False), self._encoder()
+        warn_dense_tiles(is_sparse(X), X.shape, encoder.objective.betas)
         if is_dask(X):
             from drnmf.data.arrays import map_rows
 
             return map_rows(encoder, X, self.components_.shape[0])
-        return encoder(X)
+        data = spot.wrap(X, self.mean_)
+        return spot.hand_back(data, encoder.rows(X, data))
 
     def _encoder(self) -> Encoder:
         check_choice("zeros", self.zeros, ("raise", "floor"))
         control, objective = self._control(), Objective(tuple(self.betas_.tolist()), self.references_, self.mean_)
-        name = type(self).__name__
-        return Encoder(self.components_, objective, self.weights_, control.max_iter, control.tol, self.zeros, name)
+        return Encoder(
+            as_numpy(self.components_), objective, self.weights_, control.max_iter, control.tol, self.zeros,
+            type(self).__name__,
+        )  # fmt: skip
 
     def inverse_transform(self, X: ArrayLike) -> Array:
         """WH for rows of W in X, of shape (rows, n_features_in_)."""
         check_is_fitted(self)
-        W = np.asarray(X)
+        W: Any = X if is_tensor(X) else np.asarray(X)
         if W.ndim != 2 or W.shape[1] != self.components_.shape[0]:
             raise ValueError(
-                f"W has shape {W.shape}, but this model has {self.components_.shape[0]} components: "
+                f"W has shape {tuple(W.shape)}, but this model has {self.components_.shape[0]} components: "
                 "give what transform returned."
             )
-        return W @ self.components_
+        return times(W, self.components_)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the largest scaled loss max_b D_b(X, WH) / e_b of X under `transform`, per entry of X.
@@ -227,12 +234,12 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         to each (BetaNMF has none, so its models of one beta always compare).
         """
         check_is_fitted(self)
-        X = check_matrix(self, X, reset=False)
-        encoder = self._encoder()
-        warn_dense_tiles(X, encoder.objective.betas)
-        data = wrap(X, mean=self.mean_)
+        spot = place(X, self.device, self.precision)
+        X, encoder = spot.receive(self, X, reset=False), self._encoder()
+        warn_dense_tiles(is_sparse(X), X.shape, encoder.objective.betas)
+        data = spot.wrap(X, self.mean_)
         W = encoder.rows(X, data)
-        H = self.components_.astype(data.dtype, copy=False)
+        H = encoder.components.astype(data.dtype, copy=False)
         with single_blas():
             losses = losses_of(data, W, H, encoder.objective.betas)
         return -float((losses / self.references_).max()) / (X.shape[0] * X.shape[1])
@@ -240,7 +247,7 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model as plain data (one .npz, no pickle); read it back with `drnmf.load`."""
         check_is_fitted(self)
-        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        arrays = {name: as_numpy(getattr(self, name)) for name in _ARRAYS}
         arrays |= {f"trace_{name}": getattr(self.trace_, name) for name in Trace.__dataclass_fields__}
         if self.coverage_ is not None:
             arrays |= {f"coverage_{name}": np.asarray(getattr(self.coverage_, name)) for name in _COVERAGE}
@@ -282,9 +289,9 @@ def _plain_params(estimator: _NMF) -> dict[str, Any]:
             value = str(value)
         if isinstance(value, tuple | list):
             value = [item.item() if isinstance(item, np.generic) else item for item in value]
-        if value is None or isinstance(value, bool | int | float | str | list):
+        if name != "device" and (value is None or isinstance(value, bool | int | float | str | list)):
             plain[name] = value
-        else:
+        elif name != "device":
             warnings.warn(f"save: {name} is an object and is not stored; load will use the default.", stacklevel=3)
     return plain
 
@@ -346,6 +353,10 @@ class BetaNMF(_NMF):
     normalize : return components in canonical form (see `components_`)
     checkpoint, checkpoint_every : a folder where the fit is kept, and the seconds between two snapshots; a fit that
         was stopped, by kill -9 too, goes on from there when it is called again with the same X and parameters
+    device : where to fit: None - where X is (the card of a CUDA tensor, else this machine's core), "auto" - a card
+        where there is one, "cpu", "cuda", "cuda:1", or "cuda-blocks" - a card, with X kept in host memory and streamed
+    precision : of products on a card, for X in float32 or half precision: "float32", or "tf32", which is faster
+        (docs/gpu.md says what it costs)
 
     Attributes
     ----------
@@ -382,6 +393,8 @@ class BetaNMF(_NMF):
         normalize: bool = True,
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_every: float = 30.0,
+        device: str | None = None,
+        precision: str = "float32",
     ) -> None:
         self.n_components = n_components
         self.beta = beta
@@ -399,6 +412,8 @@ class BetaNMF(_NMF):
         self.normalize = normalize
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
+        self.device = device
+        self.precision = precision
 
     def _betas(self) -> tuple[float, ...]:
         return (as_beta(self.beta),)
@@ -454,6 +469,8 @@ class MultiObjectiveNMF(_NMF):
         normalize: bool = True,
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_every: float = 30.0,
+        device: str | None = None,
+        precision: str = "float32",
     ) -> None:
         self.n_components = n_components
         self.betas = betas
@@ -472,6 +489,8 @@ class MultiObjectiveNMF(_NMF):
         self.normalize = normalize
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
+        self.device = device
+        self.precision = precision
 
     def _betas(self) -> tuple[float, ...]:
         return as_betas(self.betas)
@@ -537,6 +556,8 @@ class DRNMF(_NMF):
         normalize: bool = True,
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_every: float = 30.0,
+        device: str | None = None,
+        precision: str = "float32",
     ) -> None:
         self.n_components = n_components
         self.betas = betas
@@ -556,6 +577,8 @@ class DRNMF(_NMF):
         self.normalize = normalize
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
+        self.device = device
+        self.precision = precision
 
     def _interval(self) -> Interval | None:
         return as_interval(self.betas)

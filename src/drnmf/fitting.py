@@ -16,7 +16,7 @@ from drnmf.certificates import certify
 from drnmf.data.base import Data, losses_of
 from drnmf.divergence import label
 from drnmf.encode import encode
-from drnmf.factors import column_norms, rescaled
+from drnmf.factors import column_norms, divided, rescaled, row_norms
 from drnmf.interval import Coverage, Interval, coverage
 from drnmf.minimax import Minimax
 from drnmf.numerics import REFERENCE_FLOOR, REFERENCE_TOLERANCE, SETTLE_TOLERANCE, Array, Vector
@@ -259,10 +259,7 @@ def canonical(W: Array, H: Array) -> tuple[Array, Array]:
     >>> W.tolist(), H.tolist()
     ([[4.0, 1.0]], [[4.0], [1.0]])
     """
-    w = column_norms(W)
-    h = np.linalg.norm(H.astype(np.float64), axis=1)
+    w, h = column_norms(W), row_norms(H)
     scale = np.sqrt(h / w)
     order = np.argsort(-(w * h), kind="stable")
-    W = rescaled(W, scale, order)
-    H = np.ascontiguousarray((H / scale[:, None])[order], dtype=H.dtype)
-    return W, H
+    return rescaled(W, scale, order), divided(H, scale, order)

@@ -40,7 +40,7 @@ def surrogates(F: Array, t: Array, parts: Parts) -> Vector:
         up, down = exponents(beta)
         rise = _power_integral(log_t, up + 1.0, xp)
         fall = _power_integral(log_t, 1.0 - down, xp)
-        change = (F * (parts.P[b] * rise - parts.N[b] * fall)).sum(dtype=np.float64)
+        change = (F * (parts.P[b] * rise - parts.N[b] * fall)).sum(dtype=xp.float64)
         values[b] = parts.scaled_losses[b] + float(change) / parts.references[b]
     return values
 

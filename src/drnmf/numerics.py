@@ -121,6 +121,16 @@ def namespace(array: Any) -> Any:
     return importlib.import_module(type(array).__module__.partition(".")[0])
 
 
+def as_float64(array: Any) -> Any:
+    """An array of any kind in float64."""
+    return array.astype(np.float64) if isinstance(array, np.ndarray) else array.double()
+
+
+def is_float32(array: Any) -> bool:
+    """Whether an array of any kind holds float32."""
+    return str(array.dtype).endswith("float32")
+
+
 def as_vector(values: ArrayLike) -> Vector:
     """A float64 vector, copied: what weights, losses and references are held in."""
     return np.array(values, dtype=np.float64, ndmin=1, copy=True)

@@ -22,6 +22,7 @@ from drnmf.divergence import as_betas, label
 from drnmf.initialize import start
 from drnmf.numerics import Array, Vector
 from drnmf.objective import Objective
+from drnmf.placement import is_sparse
 from drnmf.references import Start, check_references, compute_references, single_objective
 from drnmf.result import Result
 from drnmf.simplex import check_weights, vertex
@@ -250,7 +251,7 @@ def pareto_front(
     X = as_matrix(X, "pareto_front")
     data = wrap(X)
     notes = check_zeros(X, data, omega, zeros)
-    warn_dense_tiles(X, omega)
+    warn_dense_tiles(is_sparse(X), X.shape, omega)
 
     def make_start() -> list[Start]:
         return [start(data, rank, init, check_random_state(random_state), W, H)]

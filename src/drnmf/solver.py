@@ -193,7 +193,8 @@ class _Run:
         task = self.task
         for inner in range(inner_iter):
             early = task.fixed or inner + 1 < inner_iter
-            self.point = iterate(task, self.data, self.point, self.weights, early)
+            forecast = (self.policy, self.policy_state) if task.fixed or inner_iter == 1 else None
+            self.point = iterate(task, self.data, self.point, self.weights, early, forecast)
         losses = self.point.sweep.losses
         if task.rule.chooses:
             self.weights = self.point.states[1]

@@ -9,12 +9,13 @@ iteration; the points are the same, only a rejected H costs the sweep that was b
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from drnmf.data.base import Data, Sweep, identity
 from drnmf.numerics import MAX_HALVINGS, Array, Vector, factor_floor, rise_tolerance
 from drnmf.objective import Objective
 from drnmf.updates import Parts, Rule
+from drnmf.weights import Policy
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,33 @@ class Point:
     sweeps: int
     weights: Vector  # lambda when the sweep was made
     steps: int  # taken by each block
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """All that both half-steps of an iteration begin from, for a Data that takes them in one go.
+
+    early : the last sweep may weigh its parts too;  look : the losses after the first half-step are wanted
+    forecast : how lambda will move, for a Data that runs ahead; None where that is not known
+    """
+
+    point: Point
+    rules: tuple[Rule, Rule]
+    objective: Objective
+    weights: Vector
+    floor: float
+    early: bool
+    look: bool
+    forecast: tuple[Policy, Any] | None
+
+
+@runtime_checkable
+class Recorder(Protocol):
+    """A Data that can take both half-steps at once (a recorded graph on a card), with the losses read."""
+
+    def record(self, iteration: Iteration) -> tuple[tuple[Array, Sweep, Any], tuple[Array, Sweep, Any]] | None:
+        """(block, sweep after it, state) of H and of W; None where this rule is not for recording."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -125,17 +153,25 @@ class _Tried:
     count: int
 
 
-def iterate(task: Task, data: Data, point: Point, weights: Vector, early: bool) -> Point:
-    """One update of H, then of W, with lambda fixed (steps 3 and 4 of Algorithm 3)."""
+def iterate(
+    task: Task, data: Data, point: Point, weights: Vector, early: bool, forecast: tuple[Policy, Any] | None = None
+) -> Point:
+    """One update of H, then of W, with lambda fixed (steps 3 and 4 of Algorithm 3).
+
+    forecast : the policy and its state, where the next call follows one step of it
+    """
     c = task.objective.coefficients(weights)
     step, rank = point.steps, point.B.shape[0]
     here, then = (task.rule.curves(k, rank) for k in (step, step + 1))
     half_H = _Half(task, task.rules[0], data.T, weights, c, early=True, curved=here, look=False)
     half_W = _Half(task, task.rules[1], data, weights, c, early=early, curved=then, look=True)
     state_H, state_W = point.states
-    first = half_H.attempt(point.B, point.A, point.sweep, state_H)
+    recorded = _recorded(half_H, half_W, point, forecast)
+    first = recorded[0] if recorded is not None else half_H.attempt(point.B, point.A, point.sweep, state_H)
     second, wasted = None, 0
-    if data.deferred and not task.rule.chooses:
+    if recorded is not None:
+        second = recorded[1]
+    elif data.deferred and not task.rule.chooses:
         second = half_W.attempt(point.A, first.F, first.sweep, state_W)
         sweeps = data.read(first.sweep, second.sweep)
         first, second = replace(first, sweep=sweeps[0]), replace(second, sweep=sweeps[1])
@@ -149,3 +185,17 @@ def iterate(task: Task, data: Data, point: Point, weights: Vector, early: bool) 
     last = half_W.settle(point.A, accepted.F, accepted.sweep, state_W, second)
     spent = accepted.count + last.count + wasted
     return Point(last.F, accepted.F, last.sweep, (accepted.state, last.state), point.sweeps + spent, weights, step + 1)
+
+
+def _recorded(
+    half_H: _Half, half_W: _Half, point: Point, forecast: tuple[Policy, Any] | None
+) -> tuple[_Tried, _Tried] | None:
+    """Both half-steps from a Data that takes them in one go."""
+    data, task = half_W.data, half_W.task
+    if not isinstance(data, Recorder) or half_H.curved or half_W.curved:
+        return None
+    floor = factor_floor(data.mean, point.A.shape[0])
+    found = data.record(
+        Iteration(point, task.rules, task.objective, half_H.weights, floor, half_W.early, not half_H.certain, forecast)
+    )
+    return None if found is None else (_Tried(*found[0], 1), _Tried(*found[1], 1))

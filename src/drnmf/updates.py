@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from drnmf.data.base import native_core
-from drnmf.numerics import Array, Vector, namespace
+from drnmf.numerics import Array, Vector, is_float32, namespace
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,11 @@ class Parts:
 
 
 def _weigh(coefficients: Vector, stack: Array) -> Array:
-    """sum_b c_b stack_b, in the dtype of the stack."""
-    total = stack[0] * float(coefficients[0])
-    for c, part in zip(coefficients[1:], stack[1:], strict=True):
-        total += part * float(c)
+    """sum_b c_b stack_b, in the dtype of the stack (coefficients that live on a device are not waited for)."""
+    numbers = [float(c) for c in coefficients] if isinstance(coefficients, np.ndarray) else coefficients
+    total = stack[0] * numbers[0]
+    for c, part in zip(numbers[1:], stack[1:], strict=True):
+        total += part * c
     return total
 
 
@@ -220,19 +221,24 @@ class Extrapolated:
         return Momentum(F, 1.0)
 
     def step(self, F: Array, parts: Parts, state: Momentum) -> tuple[Array, Momentum]:
-        xp = namespace(F)
         stepped = multiplicative_step(F, parts)
-        if state.steps < self.delay:
-            return stepped, Momentum(stepped, 1.0, state.steps + 1)
-        nu = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * state.nu**2))
-        a = (state.nu - 1.0) / nu
-        if a == 0.0:
-            further = stepped
-        elif self.geometric:
-            further = stepped * xp.clip(stepped / state.F, 1.0, 10.0) ** a
-        else:
-            further = stepped + a * xp.clip(stepped - state.F, 0.0, None)
+        a, nu = self.pace(state)
+        further = stepped if a == 0.0 else self.push(stepped, state.F, a)
         return further, Momentum(stepped, nu, state.steps + 1)
+
+    def pace(self, state: Momentum) -> tuple[float, float]:
+        """(a_k, nu_k) of the step that begins at `state`."""
+        if state.steps < self.delay:
+            return 0.0, 1.0
+        nu = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * state.nu**2))
+        return (state.nu - 1.0) / nu, nu
+
+    def push(self, stepped: Array, last: Array, a: Any) -> Array:
+        """The extrapolated point; a = 0 leaves it at F_k."""
+        xp = namespace(stepped)
+        if self.geometric:
+            return stepped * xp.clip(stepped / last, 1.0, 10.0) ** a
+        return stepped + a * xp.clip(stepped - last, 0.0, None)
 
     def retry(self, F: Array, tried: Array, attempt: int, state: Momentum) -> tuple[Array, Momentum]:
         if attempt == 1 and tried is not state.F:
@@ -286,7 +292,7 @@ def _newton_root(betas: tuple[float, ...], N: dict[float, Array], P: dict[float,
     xp = namespace(next(iter(N.values())))
     s = xp.zeros_like(next(iter(N.values())))
     low, high = s - 700.0, s + 700.0
-    if s.dtype == np.float32:
+    if is_float32(s):
         low, high = s - 80.0, s + 80.0
     for _ in range(_NEWTON_STEPS):
         up = down = up_slope = down_slope = 0.0

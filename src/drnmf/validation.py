@@ -7,7 +7,6 @@ import warnings
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.utils.validation import check_array, validate_data
 
 from drnmf.data.base import Data, is_dask
@@ -58,6 +57,38 @@ def check_matrix(estimator: Any, X: Any, reset: bool) -> Any:
     return X
 
 
+def check_tensor(estimator: Any, X: Any, reset: bool) -> None:
+    """The same checks for a torch.Tensor, made where it is."""
+    consumer = type(estimator).__name__
+    if X.ndim != 2:
+        raise ValueError(f"Expected a 2-dimensional tensor as X, got {X.ndim} dimensions: reshape it to (m, n).")
+    if 0 in X.shape:
+        raise ValueError(f"X has shape {tuple(X.shape)}: at least one row and one column are required by {consumer}.")
+    if not str(X.dtype).startswith(("torch.float", "torch.bfloat")):
+        raise ValueError(f"X has dtype {X.dtype}: use float32, float64, float16 or bfloat16 (X.float()).")
+    if reset:
+        estimator.n_features_in_ = int(X.shape[1])
+    elif X.shape[1] != estimator.n_features_in_:
+        raise ValueError(
+            f"X has {X.shape[1]} features, but {consumer} is expecting {estimator.n_features_in_} features as input."
+        )
+    sparse = str(X.layout) != "torch.strided"
+    values = X.to_sparse_coo().coalesce().values() if sparse else X
+    if values.numel() == 0:
+        return
+    low, high = (float(end) for end in values.aminmax())  # NaN propagates through both
+    if low >= 0 and np.isfinite(high):
+        return
+    where = "among its non-zeros" if sparse else f"first at X{_first(~((X >= 0) & X.isfinite()))}"
+    what = "Negative values" if low < 0 else "NaN or infinity"
+    raise ValueError(f"{what} in the tensor passed to {consumer} (input X), {where}: NMF needs finite values >= 0.")
+
+
+def _first(found: Any) -> list[int]:
+    """Position of the first True of a tensor."""
+    return [int(index) for index in found.nonzero()[0]]
+
+
 def as_matrix(X: Any, consumer: str) -> Any:
     """What `check_matrix` does, for a function that is no estimator."""
     X = check_array(X, **_ACCEPTED)
@@ -89,12 +120,12 @@ def check_zeros(X: Any, data: Data, betas: tuple[float, ...], zeros: str, first_
     return (f"{data.zeros} zero entries of X count as 2.2e-16 mean(X), because beta=0 is in betas.",)
 
 
-def warn_dense_tiles(X: Any, betas: tuple[float, ...]) -> None:
+def warn_dense_tiles(sparse: bool, shape: tuple[int, int], betas: tuple[float, ...]) -> None:
     """Say what betas other than 1 and 2 cost on sparse data."""
-    if sp.issparse(getattr(X, "_meta", X)) and not set(betas) <= {1.0, 2.0}:
+    if sparse and not set(betas) <= {1.0, 2.0}:
         warnings.warn(
             f"Only beta = 1 and 2 can use the sparsity of X; betas={betas} take dense tiles, with time growing as "
-            f"{X.shape[0]} x {X.shape[1]} x n_components an iteration.",
+            f"{shape[0]} x {shape[1]} x n_components an iteration.",
             UserWarning,
             stacklevel=3,
         )

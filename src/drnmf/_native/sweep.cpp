@@ -1,6 +1,7 @@
 #include "sweep.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <new>
 #include <numeric>

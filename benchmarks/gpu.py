@@ -1,0 +1,367 @@
+"""The fused sweep on a CUDA card against its floor and its peers, and whole fits.
+
+    python benchmarks/gpu.py [sweep peers errors fits small sparse streamed] [--out FOLDER]
+
+The floor of a sweep is one read of X at the rate of a large device-to-device copy, measured here first. Every section
+writes one CSV, with the date and the versions in each row.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import datetime
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+import triton
+
+from drnmf import DRNMF
+from drnmf.data.base import wrap
+from drnmf.data.torch import TorchDense
+from drnmf.data.torch_sparse import TorchSparse
+from drnmf.data.torch_stream import TorchStreamed
+
+SHAPE = (16384, 65536)
+RANKS = (16, 32, 64)
+BETAS = (0.0, 1.0)
+CARD = "cuda"
+Tensor = torch.Tensor
+
+
+def milliseconds(case: Callable[[], object], rounds: int = 15) -> float:
+    """Median time on the card."""
+    for _ in range(3):
+        case()
+    marks = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(rounds)]
+    for begin, end in marks:
+        begin.record()
+        case()
+        end.record()
+    torch.cuda.synchronize()
+    return float(np.median([begin.elapsed_time(end) for begin, end in marks]))
+
+
+def problem(m: int, n: int, r: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    """X = WH times exponential noise, and factors (r, m), (r, n) at some distance from W and H."""
+    generator = torch.Generator(CARD).manual_seed(seed)
+    A, B = (torch.rand((r, k), device=CARD, generator=generator) for k in (m, n))
+    B *= 2.0 / r
+    X = torch.empty((m, n), device=CARD)
+    for rows in torch.arange(m, device=CARD).split(1024):
+        noise = torch.empty((len(rows), n), device=CARD).exponential_(generator=generator).clamp_(1e-4)
+        X[rows] = (A[:, rows].T @ B) * noise
+    wobble = [0.5 + torch.rand(F.shape, device=CARD, generator=generator) for F in (A, B)]
+    return X, A * wobble[0], B * wobble[1]
+
+
+def copy_rate() -> float:
+    """TB/s of a large copy, bytes read and written."""
+    a, b = (torch.empty(1 << 30, device=CARD, dtype=torch.float32).normal_() for _ in range(2))
+    return 2 * a.numel() * 4 / milliseconds(lambda: b.copy_(a)) / 1e9
+
+
+def sides(data: Any, A: Tensor, B: Tensor) -> dict[str, tuple[Any, Tensor, Tensor]]:
+    return {"H": (data, A, B), "W": (data.T, B, A)}
+
+
+def sweep_rows(rate: float) -> list[dict[str, Any]]:
+    """One sweep, IS and KL, both losses: every part on its own, and the weighted sums."""
+    rows = []
+    mixes = {"separate": np.eye(2), "weighted": np.array([[0.3, 0.7]]), "losses only": np.empty((0, 2))}
+    for r in RANKS:
+        X, A, B = problem(*SHAPE, r)
+        floor = X.numel() * 4 / rate / 1e9
+        for precision in ("float32", "tf32"):
+            data = TorchDense.of(X, 1.0, precision)
+            for side, (view, other, own) in sides(data, A, B).items():
+                for name, mix in mixes.items():
+                    ms = milliseconds(lambda: view.sweep(other.T, own, BETAS, mix))  # noqa: B023
+                    rows.append(_row(r, precision, side, name, "float32", ms, floor))
+    for dtype in (torch.float16, torch.bfloat16):
+        data = TorchDense.of(X.to(dtype), 1.0, "tf32")
+        ms = milliseconds(lambda: data.sweep(A.T, B, BETAS, np.eye(2)))  # noqa: B023
+        rows.append(_row(64, "tf32", "H", "separate", str(dtype).removeprefix("torch."), ms, floor / 2))
+    X, A, B = problem(SHAPE[0], SHAPE[1] - 1, 16)
+    for side, (view, other, own) in sides(TorchDense.of(X, 1.0), A, B).items():
+        ms = milliseconds(lambda: view.sweep(other.T, own, BETAS, np.eye(2)))  # noqa: B023
+        rows.append(_row(16, "float32", side, "separate, odd n", "float32", ms, floor))
+    return rows
+
+
+def _row(r: int, precision: str, side: str, mix: str, storage: str, ms: float, floor: float) -> dict[str, Any]:
+    return {
+        "r": r, "precision": precision, "side": side, "mix": mix, "X": storage, "ms": round(ms, 3),
+        "floor_ms": round(floor, 3), "share_of_floor": round(floor / ms, 3),
+    }  # fmt: skip
+
+
+def eager_sweep(X: Tensor, A: Tensor, B: Tensor) -> tuple[Tensor, ...]:
+    """What one writes in torch: V in memory, products by cuBLAS."""
+    V = A.T @ B
+    inverse = 1.0 / V
+    ratio = X * inverse
+    log = torch.log(ratio)
+    first, second = (ratio - log - 1.0).sum(), (X * log - X + V).sum()
+    return A @ (ratio * inverse), A @ inverse, A @ ratio, A.sum(1), first, second
+
+
+def peer_rows(rate: float) -> list[dict[str, Any]]:
+    """Torch eager and torch.compile, the same sweep."""
+    rows = []
+    for r in RANKS:
+        X, A, B = problem(*SHAPE, r)
+        floor = X.numel() * 4 / rate / 1e9
+        fused = TorchDense.of(X, 1.0)
+        compiled = torch.compile(eager_sweep)
+        cases = {
+            "drnmf float32": lambda: fused.sweep(A.T, B, BETAS, np.eye(2)),  # noqa: B023
+            "torch eager": lambda: eager_sweep(X, A, B),  # noqa: B023
+            "torch.compile": lambda: compiled(X, A, B),  # noqa: B023
+        }
+        for name, case in cases.items():
+            ms = milliseconds(case, 7)
+            rows.append({"r": r, "peer": name, "ms": round(ms, 2), "times_floor": round(ms / floor, 1)})
+    return rows
+
+
+def error_rows(rate: float) -> list[dict[str, Any]]:
+    """Distance of a sweep from float64, by the length of the sums and the level of noise."""
+    rows = []
+    for m, n, r in ((1024, 4096, 16), (16384, 4096, 16), (16384, 4096, 64), (129, 586, 10)):
+        X, A, B = problem(m, n, r)
+        for precision in ("float32", "tf32"):
+            data = TorchDense.of(X, 1.0, precision)
+            for side, (view, other, own) in sides(data, A, B).items():
+                exact = TorchDense(view.X.double(), 1.0, 0)
+                wanted = exact.sweep(other.double().T, own.double(), BETAS, np.eye(2))
+                got = view.sweep(other.T, own, BETAS, np.eye(2))
+                distance = [
+                    float((a.double() - b).norm() / b.norm()) for a, b in ((got.N, wanted.N), (got.P, wanted.P))
+                ]
+                losses = (got.losses / wanted.losses - 1.0).abs().tolist()
+                rows.append(
+                    {"m": m, "n": n, "r": r, "precision": precision, "side": side}
+                    | dict(zip(("N", "P", "IS", "KL"), (f"{e:.1e}" for e in (*distance, *losses)), strict=True))
+                )
+    return rows
+
+
+def eager_fit(X: Tensor, A: Tensor, B: Tensor, references: Tensor, iterations: int) -> None:
+    """Algorithm 3 with multiplicative updates and Frank-Wolfe weights as a torch user writes it: all on the card."""
+    weights = torch.full((2,), 0.5, device=CARD)
+    for k in range(1, iterations + 1):
+        c = weights / references
+        for side in range(2):
+            Y, other, own = (X, A, B) if side == 0 else (X.T, B, A)
+            V = other.T @ own
+            inverse = 1.0 / V
+            ratio = Y * inverse
+            N = c[0] * (other @ (ratio * inverse)) + c[1] * (other @ ratio)
+            P = c[0] * (other @ inverse) + c[1] * other.sum(1)[:, None]
+            own.mul_(N / P)
+        V = A.T @ B
+        ratio = X / V
+        log = torch.log(ratio)
+        scaled = torch.stack([(ratio - log - 1.0).sum(), (X * log - X + V).sum()]) / references
+        oracle = torch.nn.functional.one_hot(scaled.argmax(), 2)
+        weights = weights + (oracle - weights) / (k + 1)
+
+
+def fit_rows(rate: float) -> list[dict[str, Any]]:
+    """DRNMF {0, 1}, 200 iterations under given references: seconds, and as a ratio to ours."""
+    rows = []
+    for r in RANKS:
+        X, A, B = problem(*SHAPE, r)
+        start = {"W": A.T.contiguous(), "H": B}
+        common: dict[str, Any] = {
+            "betas": BETAS, "references": (1e8, 1e8), "init": "custom", "tol": 0, "max_iter": 200, "normalize": False,
+        }  # fmt: skip
+        few = {**common, "max_iter": 3}
+        cases: dict[str, Callable[[], object]] = {}
+        for update in ("mu", "extrapolated"):
+            for precision in ("float32", "tf32"):
+                model = DRNMF(r, update=update, precision=precision, **common)
+                DRNMF(r, update=update, precision=precision, **few).fit(X, **start)
+                cases[f"drnmf {update} {precision}"] = lambda model=model, X=X, start=start: model.fit(X, **start)
+        scales = torch.full((2,), 1e8, device=CARD)
+        cases["torch eager"] = lambda X=X, A=A, B=B: eager_fit(X, A.clone(), B.clone(), scales, 20)  # noqa: B023
+        spent = {}
+        for name, case in cases.items():
+            torch.cuda.synchronize()
+            began = time.perf_counter()
+            case()
+            torch.cuda.synchronize()
+            spent[name] = (time.perf_counter() - began) * (10 if name == "torch eager" else 1)
+        for name, seconds in spent.items():
+            rows.append(
+                {"r": r, "fit": name, "seconds": round(seconds, 3)}
+                | {"eager_over_this": round(spent["torch eager"] / seconds, 1)}
+            )
+        if r == RANKS[0]:
+            rows += core_fit_rows(X, A, B, common, spent)
+    return rows
+
+
+def core_fit_rows(X: Tensor, A: Tensor, B: Tensor, common: dict[str, Any], spent: dict[str, float]) -> list[Any]:
+    """The compiled core on all cores of this machine, 3 iterations scaled to 200."""
+    try:
+        from drnmf import _core
+    except ImportError as error:
+        print(f"no compiled core here: {error}")
+        return []
+    host = X.cpu().numpy()
+    model = DRNMF(A.shape[0], update="mu", **{**common, "max_iter": 3})
+    seconds = [0.0, 0.0]
+    for i, count in enumerate((1, 3)):
+        model.set_params(max_iter=count)
+        began = time.perf_counter()
+        model.fit(host, W=A.T.cpu().numpy(), H=B.cpu().numpy())
+        seconds[i] = time.perf_counter() - began
+    whole = (seconds[1] - seconds[0]) / 2 * 200
+    ours = spent["drnmf mu float32"]
+    threads = _core.get_num_threads()
+    return [
+        {"r": A.shape[0], "fit": f"compiled core, {threads} threads, mu float32", "seconds": round(whole, 1),
+         "eager_over_this": round(spent["torch eager"] / whole, 2)},
+        {"r": A.shape[0], "fit": "core over drnmf mu float32", "seconds": round(whole / ours, 1)},
+    ]  # fmt: skip
+
+
+def small_rows(rate: float) -> list[dict[str, Any]]:
+    """Iterations a second where the launches cost more than the work: 129 x 586, r = 10."""
+    rows = []
+    X, A, B = problem(129, 586, 10)
+    cases: dict[str, dict[str, Any]] = {
+        "DRNMF, mu": {"update": "mu"},
+        "DRNMF, extrapolated, frank-wolfe": {"update": "extrapolated", "policy": "frank-wolfe"},
+        "DRNMF, default": {},
+    }
+    for estimator, options in cases.items():
+        common = {
+            "betas": BETAS, "references": (3e4, 3e4), "init": "custom", "tol": 0, "normalize": False, **options,
+        }  # fmt: skip
+        seconds = []
+        for count in (200, 200, 2200):
+            began = time.perf_counter()
+            model = DRNMF(10, max_iter=count, **common).fit(X, W=A.T.contiguous(), H=B)
+            torch.cuda.synchronize()
+            seconds.append(time.perf_counter() - began)
+        rate_here = 2000 / (seconds[2] - seconds[1])
+        rows.append(
+            {"fit": estimator, "iterations_a_second": round(rate_here), "sweeps_an_iteration":
+             round(float(model.trace_.sweeps[-1]) / 2200, 2)}
+        )  # fmt: skip
+    return rows
+
+
+def sparse_rows(rate: float) -> list[dict[str, Any]]:
+    """newsgroups20_bydate stacked 20 times, r = 20, KL and Frobenius with both losses."""
+    folder = os.environ.get("DRNMF_DATA")
+    if not folder:
+        print("sparse: set DRNMF_DATA to the folder of data sets")
+        return []
+    small = sp.csr_array(sp.load_npz(Path(folder) / "documents" / "newsgroups20_bydate.npz")).astype(np.float32)
+    X = sp.vstack([small] * 20, format="csr")
+    r, (m, n) = 20, X.shape
+    rng = np.random.default_rng(0)
+    A, B = (rng.random((r, k)).astype(np.float32) + 0.01 for k in (m, n))
+    data = TorchSparse.of(X, device=CARD)
+    there = {"H": (data, data.put(A), data.put(B)), "W": (data.T, data.put(B), data.put(A))}
+    rows = []
+    for side, (view, other, own) in there.items():
+        ms = milliseconds(lambda: view.sweep(other.T, own, (1.0, 2.0), np.eye(2)))  # noqa: B023
+        least = X.nnz * 8 + (other.numel() + own.numel() * 5) * 4
+        gathered = X.nnz * 32 * 4
+        rows.append(
+            {"side": side, "where": "card", "ms": round(ms, 2), "least_bytes_share": round(least / ms / 1e9 / rate, 3),
+             "gathered_TB_s": round(gathered / ms / 1e9, 2), "core_over_card": ""}
+        )  # fmt: skip
+    try:
+        from drnmf import _core
+    except ImportError as error:
+        print(f"no compiled core here: {error}")
+        return rows
+    for threads in (2, os.cpu_count() or 1):
+        _core.set_num_threads(threads)
+        core = wrap(X, "native")
+        for i, (view, other, own) in enumerate(((core, A, B), (core.T, B, A))):
+            seconds = []
+            for _ in range(2):
+                began = time.perf_counter()
+                view.sweep(other.T, own, (1.0, 2.0), np.eye(2))
+                seconds.append(time.perf_counter() - began)
+            rows.append(
+                {"side": "HW"[i], "where": f"core, {threads} threads", "ms": round(min(seconds) * 1e3, 1),
+                 "core_over_card": round(min(seconds) * 1e3 / rows[i]["ms"], 1)}
+            )  # fmt: skip
+    return rows
+
+
+def streamed_rows(rate: float) -> list[dict[str, Any]]:
+    """X kept in host memory: bound by the way to the card, which a pinned copy measures."""
+    X, A, B = problem(4096, 65536, 16)
+    host = X.cpu()
+    pinned = torch.empty(1 << 26, pin_memory=True)
+    there = torch.empty_like(pinned, device=CARD)
+    link = pinned.numel() * 4 / milliseconds(lambda: there.copy_(pinned, non_blocking=True)) / 1e6
+    data = TorchStreamed.of(host, CARD, 1.0)
+    rows = []
+    for side, (view, other, own) in sides(data, A, B).items():
+        ms = milliseconds(lambda: view.sweep(other.T, own, BETAS, np.eye(2)), 5)  # noqa: B023
+        reached = host.numel() * 4 / ms / 1e6
+        rows.append(
+            {"side": side, "ms": round(ms, 1), "GB_s": round(reached, 1), "pinned_copy_GB_s": round(link, 1),
+             "share_of_link": round(reached / link, 2)}
+        )  # fmt: skip
+    return rows
+
+
+SECTIONS: dict[str, Callable[[float], list[dict[str, Any]]]] = {
+    "sweep": sweep_rows,
+    "peers": peer_rows,
+    "errors": error_rows,
+    "fits": fit_rows,
+    "small": small_rows,
+    "sparse": sparse_rows,
+    "streamed": streamed_rows,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("sections", nargs="*", default=list(SECTIONS), metavar="section")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
+    options = parser.parse_args()
+    if not torch.cuda.is_available():
+        sys.exit("This benchmark needs a CUDA card.")
+    rate = copy_rate()
+    stamp = {
+        "date": datetime.date.today().isoformat(), "card": torch.cuda.get_device_name(), "copy_TB_s": round(rate, 2),
+        "torch": torch.__version__, "triton": triton.__version__, "python": platform.python_version(),
+    }  # fmt: skip
+    print(stamp, flush=True)
+    for name in options.sections:
+        began = time.perf_counter()
+        rows = SECTIONS[name](rate)
+        torch.cuda.empty_cache()
+        print(f"\n{name} ({time.perf_counter() - began:.0f} s)")
+        for row in rows:
+            print("  ".join(f"{key}={value}" for key, value in row.items() if value != ""), flush=True)
+        if rows:
+            with (options.out / f"gpu-{name}.csv").open("w", newline="") as file:
+                writer = csv.DictWriter(file, fieldnames=[*rows[0], *stamp], restval="", lineterminator="\n")
+                writer.writeheader()
+                writer.writerows({**row, **stamp} for row in rows)
+
+
+if __name__ == "__main__":
+    main()

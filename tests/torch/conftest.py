@@ -1,0 +1,7 @@
+"""Everything here needs PyTorch; the fused kernels run on a card, or under Triton's interpreter (`make test-torch`)."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch installs it")
