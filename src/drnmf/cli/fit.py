@@ -81,7 +81,7 @@ def fit(
         model.set_params(checkpoint=checkpoint, checkpoint_every=checkpoint_every)
         keeping.remember(checkpoint, "fit", asked | {"out": folder})
     started = time.perf_counter()
-    with place.active(threads), output_folder(folder, overwrite, (x,)) as temporary:
+    with place.active(threads):  # the rows of a Dask array's W are written from where they are
         with plain_warnings() as warned, keeping.kept(checkpoint):
             W = model.fit_transform(choices.cast(matrix.X))
         seconds = time.perf_counter() - started
@@ -89,14 +89,15 @@ def fit(
             import numpy as np
 
             model.feature_names_in_ = np.array(matrix.column_names, dtype=object)
-        write_model(temporary, model, W)
-        results.write_names(temporary, matrix)
-        source = results.describe_input(x, matrix, variable)
-        results.write_comparison(temporary, model)
-        results.write_summary(
-            temporary, {"kind": "fit"} | summary_of(model, seconds, warned) | {"input": source, "threads": threads}
-        )
-        reporting.add(temporary, report)
+        with output_folder(folder, overwrite, (x,)) as temporary:
+            write_model(temporary, model, W)
+            results.write_names(temporary, matrix)
+            source = results.describe_input(x, matrix, variable)
+            results.write_comparison(temporary, model)
+            results.write_summary(
+                temporary, {"kind": "fit"} | summary_of(model, seconds, warned) | {"input": source, "threads": threads}
+            )
+            reporting.add(temporary, report)
     if not quiet:
         console.print(_table(model))
     if model.coverage_ is not None:
