@@ -50,10 +50,15 @@ def refusal(row: int, column: int, value: float, consumer: str) -> ValueError:
     )
 
 
+def first_true(found: Any) -> list[int]:
+    """Position of the first True of a tensor."""
+    return [int(index) for index in found.nonzero()[0]]
+
+
 def first_zero(X: Any) -> tuple[int, int]:
     """Position of the first zero of X, row by row."""
     if type(X).__module__.partition(".")[0] == "torch":
-        i, j = (X.to_dense() == 0).nonzero()[0].tolist()
+        i, j = first_true(X.to_dense() == 0)
         return i, j
     if sp.issparse(X):
         rows = sp.csr_array(X)

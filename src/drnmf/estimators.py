@@ -172,7 +172,7 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
 
     def _adopt(self, result: Result, data: Data, spot: Placement, notes: tuple[str, ...]) -> Array:
         """Fitted attributes from a result; returns W in the same form as `components_`."""
-        self.components_ = spot.hand_back(data, result.H)
+        self.components_ = spot.hand_back(result.H)
         self.n_components_ = result.H.shape[0]
         self.betas_ = np.array(result.betas)
         self.weights_ = result.weights
@@ -190,7 +190,7 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         self.stationarity_ = float("nan") if result.certificate is None else result.certificate.stationarity
         self.coverage_ = result.coverage
         self.mean_ = data.mean
-        return spot.hand_back(data, result.W)
+        return spot.hand_back(result.W)
 
     def transform(self, X: Any) -> Array:
         """W of shape (rows of X, r) for new rows, with components and weights fixed; every row on its own.
@@ -206,7 +206,7 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
 
             return map_rows(encoder, X, self.components_.shape[0])
         data = spot.wrap(X, self.mean_)
-        return spot.hand_back(data, encoder.rows(X, data))
+        return spot.hand_back(encoder.rows(X, data))
 
     def _encoder(self) -> Encoder:
         check_choice("zeros", self.zeros, ("raise", "floor"))

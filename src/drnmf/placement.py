@@ -55,7 +55,7 @@ class Placement:
 
         return load(X, self.device, self.precision, self.blocks, mean)
 
-    def hand_back(self, data: Data, F: Any) -> Any:
+    def hand_back(self, F: Any) -> Any:
         """A factor in the kind and on the device that X came in."""
         if self.home is None:
             return handed_over(as_numpy(F))

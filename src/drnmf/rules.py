@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from drnmf.newton import Newton
-from drnmf.numerics import NEWTON_DELAY, NEWTON_RANK
+from drnmf.numerics import NEWTON_RANK
 from drnmf.updates import Extrapolated, Monotone, Multiplicative, Rule
 
 RULES: dict[str, Rule] = {
-    "auto": Newton(delay=NEWTON_DELAY, largest_rank=NEWTON_RANK),
+    "auto": Newton(largest_rank=NEWTON_RANK),
     "mu": Multiplicative(),
     "extrapolated": Extrapolated(),
     "monotone": Monotone(),

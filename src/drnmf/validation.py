@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils.validation import check_array, validate_data
 
 from drnmf.data.base import Data, is_dask
-from drnmf.entries import first_bad_entry, first_zero, is_sound, refusal
+from drnmf.entries import first_bad_entry, first_true, first_zero, is_sound, refusal
 
 _ACCEPTED: dict[str, Any] = {
     "accept_sparse": ("csr", "csc"),
@@ -79,14 +79,9 @@ def check_tensor(estimator: Any, X: Any, reset: bool) -> None:
     low, high = (float(end) for end in values.aminmax())  # NaN propagates through both
     if low >= 0 and np.isfinite(high):
         return
-    where = "among its non-zeros" if sparse else f"first at X{_first(~((X >= 0) & X.isfinite()))}"
+    where = "among its non-zeros" if sparse else f"first at X{first_true(~((X >= 0) & X.isfinite()))}"
     what = "Negative values" if low < 0 else "NaN or infinity"
     raise ValueError(f"{what} in the tensor passed to {consumer} (input X), {where}: NMF needs finite values >= 0.")
-
-
-def _first(found: Any) -> list[int]:
-    """Position of the first True of a tensor."""
-    return [int(index) for index in found.nonzero()[0]]
 
 
 def as_matrix(X: Any, consumer: str) -> Any:
