@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from drnmf import _core
 from drnmf.data import pool
-from drnmf.data.base import OnHost, Sweep
+from drnmf.data.base import Sweep
 from drnmf.data.columns import SparseColumns
+from drnmf.data.dense import DenseMatrix
 from drnmf.numerics import Array, Vector, identity_limit, model_floor, power_ceiling, zero_floor
 
 pool.register()
@@ -66,13 +66,10 @@ def _sweep(
 
 
 @dataclass(frozen=True)
-class NativeDense(OnHost):
-    """Dense X in any order, never copied; T is a view."""
+class NativeDense(DenseMatrix):
+    """Dense X in any order under the compiled core."""
 
-    X: Array
-    mean: float
     squared_norm: float
-    zeros: int
 
     @classmethod
     def of(cls, X: Array, mean: float | None = None) -> NativeDense:
@@ -81,28 +78,7 @@ class NativeDense(OnHost):
         else:
             total, zeros = float(X.sum(dtype=np.float64)), int(X.size - np.count_nonzero(X))
             squared_norm = sum(float(np.square(row, dtype=np.float64).sum()) for row in X)
-        return cls(X, total / X.size if mean is None else mean, squared_norm, int(zeros))
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.X.shape[0], self.X.shape[1]
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.X.dtype
-
-    @cached_property
-    def T(self) -> NativeDense:
-        return NativeDense(self.X.T, self.mean, self.squared_norm, self.zeros)
-
-    def column(self, j: int) -> Vector:
-        return np.asarray(self.X[:, j], dtype=np.float64)
-
-    def dot(self, B: Array) -> Array:
-        return self.X @ B
-
-    def squared_norms(self) -> Vector:
-        return np.einsum("ij,ij->j", self.X, self.X, dtype=np.float64)
+        return cls(X, total / X.size if mean is None else mean, int(zeros), squared_norm)
 
     def sweep(
         self, W: Array, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool = True,

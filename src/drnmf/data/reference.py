@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from drnmf.data.base import OnHost, Sweep
+from drnmf.data.base import Sweep
 from drnmf.data.columns import SparseColumns
+from drnmf.data.dense import DenseMatrix
 from drnmf.divergence import beta_divergence_terms, divergence_curvature
 from drnmf.numerics import Array, Vector, identity_limit, model_floor, power_ceiling, zero_floor
 
@@ -84,41 +84,16 @@ def _sweep_tiles(
 
 
 @dataclass(frozen=True)
-class ReferenceDense(OnHost):
-    """Dense X in either order; T is a view."""
-
-    X: Array
-    mean: float
-    zeros: int
+class ReferenceDense(DenseMatrix):
+    """Dense X in either order under NumPy."""
 
     @classmethod
     def of(cls, X: Array, mean: float | None = None) -> ReferenceDense:
         own = float(X.mean(dtype=np.float64)) if mean is None else mean
         return cls(X, own, int(X.size - np.count_nonzero(X)))
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.X.shape[0], self.X.shape[1]
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.X.dtype
-
-    @cached_property
-    def T(self) -> ReferenceDense:
-        return ReferenceDense(self.X.T, self.mean, self.zeros)
-
     def tile(self, J: slice) -> Array:
         return self.X[:, J]
-
-    def column(self, j: int) -> Vector:
-        return np.asarray(self.X[:, j], dtype=np.float64)
-
-    def dot(self, B: Array) -> Array:
-        return self.X @ B
-
-    def squared_norms(self) -> Vector:
-        return np.einsum("ij,ij->j", self.X, self.X, dtype=np.float64)
 
     def sweep(
         self, W: Array, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool = True,
