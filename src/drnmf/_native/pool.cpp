@@ -92,11 +92,38 @@ struct Pool {
     std::atomic<std::uint64_t> generation{0};
     std::atomic<int> inside{0}, sleeping{0};
     std::atomic<bool> open{false};
-    int workers = 0;
+    std::vector<std::thread::native_handle_type> workers;  // valid for good: workers never end
 
     void grow(int wanted) {
-        for (; workers < wanted; ++workers) std::thread([this, id = workers] { live(id); }).detach();
+        for (int id = int(workers.size()); id < wanted; ++id) {
+            std::thread worker([this, id] { live(id); });
+            workers.push_back(worker.native_handle());
+            worker.detach();
+            forget_cores();
+        }
     }
+
+#if defined(__linux__)
+    cpu_set_t cores{};  // where the workers may run
+
+    void forget_cores() { CPU_ZERO(&cores); }
+
+    // Off the caller's core, where there are cores enough. Right after a call into another pool (BLAS) whose idle
+    // threads spin, every core looks busy, and the scheduler queues a woken worker behind its own caller, who will
+    // not make room before the work is done. A caller bound to too few cores (OMP_PROC_BIND) does not bind them.
+    void keep_off_the_caller() {
+        cpu_set_t wanted;
+        int here = sched_getcpu();
+        if (here < 0 || here >= CPU_SETSIZE || sched_getaffinity(0, sizeof(wanted), &wanted) != 0) return;
+        CPU_CLR(here, &wanted);
+        if (std::size_t(CPU_COUNT(&wanted)) < workers.size() || CPU_EQUAL(&wanted, &cores)) return;
+        for (auto worker : workers) pthread_setaffinity_np(worker, sizeof(wanted), &wanted);
+        cores = wanted;
+    }
+#else
+    void forget_cores() {}
+    void keep_off_the_caller() {}
+#endif
 
     void live(int id) {
         std::uint64_t seen = 0;
@@ -210,6 +237,7 @@ bool run_blocks(std::size_t blocks, std::size_t bytes, const std::function<void(
         return outcome(alone);
     }
     shared.grow(threads - 1);
+    shared.keep_off_the_caller();
     prepare(shared.job, blocks, bytes, task, threads);
     Calling mark(&shared.job);
     shared.publish();
