@@ -101,6 +101,40 @@ def test_affinity_is_respected():
     assert result.stdout.strip() == "1"
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs CPU affinity")
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two cores")
+def test_workers_stay_off_their_callers_core_and_a_bound_caller_does_not_bind_them():
+    """A worker woken while another pool spins would else queue behind the very thread that waits for it."""
+    code = """
+        import os
+        import numpy as np
+        from drnmf.data.base import wrap
+        from drnmf.data.pool import set_num_threads
+
+        set_num_threads(2)
+        data = wrap(np.ones((400, 500)), "native")
+        before, everywhere = set(os.listdir("/proc/self/task")), os.sched_getaffinity(0)
+
+        def sweep():
+            data.sweep(np.ones((400, 3), order="F"), np.ones((3, 500)), (1.0,), np.eye(1))
+
+        sweep()
+        (worker,) = [int(task) for task in set(os.listdir("/proc/self/task")) - before]
+        for cpu in sorted(everywhere)[:2]:
+            os.sched_setaffinity(0, {cpu})  # the caller moves there at once
+            os.sched_setaffinity(0, everywhere)
+            sweep()
+            assert len(os.sched_getaffinity(worker)) == len(everywhere) - 1, os.sched_getaffinity(worker)
+            assert os.sched_getaffinity(worker) < everywhere
+        free = os.sched_getaffinity(worker)
+        os.sched_setaffinity(0, {min(free)})
+        sweep()
+        assert os.sched_getaffinity(worker) == free, os.sched_getaffinity(worker)
+    """
+    status, _, errors = _run(code)
+    assert status == 0, errors
+
+
 def _sweep_losses(seed):
     X = entries((200, 300), np.float64, zeros=0.1, seed=seed)
     W, H = factors(200, 300, 5, np.float64)
