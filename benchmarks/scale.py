@@ -35,7 +35,8 @@ from drnmf.data import cluster
 from drnmf.data.base import wrap
 from drnmf.data.nodes import Rows, Step, SweepRows
 from drnmf.data.pool import set_num_threads
-from drnmf.data.shares import SweepColumns
+from drnmf.data.shares import Share, SweepColumns
+from drnmf.newton import Newton
 from drnmf.numerics import factor_floor
 from drnmf.rowblocks import open_matrix
 from drnmf.rules import RULES
@@ -43,7 +44,7 @@ from drnmf.updates import Parts
 
 RANK = 20
 RULE = "extrapolated"  # no curvature: what goes up is what the losses alone ask for
-NEWTON = "newton"  # r (r + 1) n / 2 numbers more: the default after its first 30 iterations, up to its largest rank
+NEWTON = Newton(delay=0)  # r (r + 1) n / 2 numbers more: the default after 30 iterations, up to its largest rank
 
 
 @contextmanager
@@ -66,7 +67,7 @@ def in_blocks(X: Any, count: int) -> da.Array:
         return da.concatenate(parts).persist()
 
 
-def per_iteration(X: Any, betas: tuple[float, ...], rule: str = RULE, rank: int = RANK, iterations: int = 8) -> float:
+def per_iteration(X: Any, betas: tuple[float, ...], rule: Any = RULE, rank: int = RANK, iterations: int = 8) -> float:
     """Median seconds of an iteration, the first two left out."""
     settings = {"references": np.ones(len(betas)), "max_iter": iterations + 2, "tol": 0, "random_state": 0}
     model = DRNMF(rank, betas=betas, update=rule, **settings).fit(X)
@@ -95,7 +96,7 @@ def ratio(rounds: int = 5) -> None:
         X = make()
         with workers(2, "8GiB"):
             D = in_blocks(X, 2)
-            for rule in (RULE, NEWTON):
+            for update, rule in ((RULE, RULE), ("newton", NEWTON)):
                 seconds: dict[str, list[float]] = {"local": [], "dask": []}
                 for _ in range(rounds):
                     seconds["local"].append(per_iteration(X, betas, rule))
@@ -103,7 +104,7 @@ def ratio(rounds: int = 5) -> None:
                 local, remote = (float(np.median(seconds[key])) for key in ("local", "dask"))
                 spread = [b / a for a, b in zip(*seconds.values(), strict=True)]
                 rows.append(
-                    {"case": name, "update": rule, "local": local, "dask": remote, "ratio": remote / local,
+                    {"case": name, "update": update, "local": local, "dask": remote, "ratio": remote / local,
                      "smallest": min(spread), "largest": max(spread), "goal": goal}
                 )  # fmt: skip
                 print_table(rows[-1:])
@@ -180,21 +181,37 @@ def constants(client: Client, large: int = 64 << 20) -> Constants:
     """Hops from empty tasks, bandwidths from a large array on the same ways that H and the shares take."""
 
     def chain(hops: int) -> float:
-        def run() -> None:
-            end = cluster.task("hop", _made, 8)
+        """Seconds beside those of its first task, which works as a block does and leaves the caches cold."""
+
+        def run() -> float:
+            end = cluster.task("work", _work)
             for _ in range(hops):
-                end = cluster.task("hop", _size_or_number, end)
-            cluster.run([], end)
+                end = cluster.task("hop", _same, end)
+            started = time.perf_counter()
+            worked = cluster.run([], end)[1]
+            return time.perf_counter() - started - worked
 
-        return clock(run)
+        return float(np.median([run() for _ in range(17)][2:]))
 
-    empty, array = np.empty(0), np.ones(large // 8)
+    names = list(client.scheduler_info(n_workers=-1)["workers"])
+
+    def beside(count: int) -> None:
+        """So many tasks that need not wait for each other."""
+        tasks = []
+        for i in range(count):
+            with dask.annotate(workers=[names[i % len(names)]]):
+                tasks.append(cluster.task("one", _made, 8))
+        cluster.run([], cluster.task("all", _count, tasks))
+
+    empty, array, many = np.empty(0), np.ones(large // 8), 64
     one, five = chain(0), chain(4)
+    task = (clock(lambda: beside(many)) - clock(lambda: beside(1))) / (many - 1)
     send = clock(lambda: cluster.run([], cluster.task("size", _size, cluster.constant("H", array))), 5)
     small = clock(lambda: cluster.run([], cluster.task("size", _size, cluster.constant("H", empty))), 5)
-    fetch = clock(lambda: cluster.run([], cluster.task("made", _made, large)), 5) - one - clock(lambda: _made(large), 5)
+    tiny = clock(lambda: cluster.run([], cluster.task("made", _made, 8)), 5)
+    fetch = clock(lambda: cluster.run([], cluster.task("made", _made, large)), 5) - tiny
+    fetch -= clock(lambda: _made(large), 5)
     link = float("inf")
-    names = list(client.scheduler_info(n_workers=-1)["workers"])
     if len(names) > 1:
 
         def across() -> None:
@@ -210,30 +227,48 @@ def constants(client: Client, large: int = 64 << 20) -> Constants:
 
         link = large / max(clock(across, 5) - clock(same, 5), 1e-9)
     add = clock(lambda: array + array, 5, time.thread_time)
-    F, ones = np.ones((RANK, 50_000), np.float32), np.ones((1, RANK, 50_000), np.float32)
-    parts, rule = Parts(ones, ones, np.ones(1), (1.0,), 0.0), RULES[RULE]
-    step = clock(lambda: rule.step(F, parts, rule.init(F)), 5, time.thread_time)
+    H, betas, rule = np.ones((RANK, 50_000), np.float32), (1.0, 2.0), RULES[RULE]
+    sums, gram = np.ones(RANK), np.ones((RANK, RANK))
+    N = np.stack([H, H])
+    sweep, share = SweepColumns(betas, np.eye(2), True, None), Share(sums, N, N[:0], sums, gram, H[:0])
+
+    def move() -> Any:
+        whole = sweep.restore(share, H)
+        return rule.step(H, Parts(whole.N, whole.P, np.ones(2), betas, 0.0), rule.init(H))
+
+    step = clock(move, 5, time.thread_time)
     return Constants(
         start=one,
         hop=(five - one) / 4,
+        task=task,
         send=large / max(send - small, 1e-9),
         fetch=large / max(fetch, 1e-9),
         link=link,
         add=large / add,
-        step=F.size / step,
+        step=H.size / step,
     )
 
 
-def _size_or_number(value: Any) -> int:
-    return 0
+def _same(value: Any) -> Any:
+    return value
 
 
-def block_seconds(X: Any, betas: tuple[float, ...], rank: int, threads: int = 1) -> tuple[float, int]:
-    """(seconds, bytes of the share) of one block's task without Dask: sweep, step, sweep.
+def _work(passes: int = 6) -> float:
+    """Some passes over more than the caches hold; how long they took."""
+    started = time.perf_counter()
+    array = np.ones(4 << 20)
+    for _ in range(passes):
+        array += 1.0
+    return time.perf_counter() - started
 
-    On one thread they are seconds of that thread, so that a busy machine does not count.
-    """
-    set_num_threads(threads)
+
+def _count(values: list[Any]) -> int:
+    return len(values)
+
+
+def block_seconds(X: Any, betas: tuple[float, ...], rank: int) -> tuple[float, int]:
+    """(seconds, bytes of the share) of one block's work on one thread, without tasks: sweep, step, sweep."""
+    set_num_threads(1)
     data, rng = wrap(X), np.random.default_rng(0)
     A, H = (rng.uniform(0.1, 1, (rank, size)).astype(data.dtype) for size in data.shape)
     p, rule = len(betas), RULES[RULE]
@@ -246,10 +281,17 @@ def block_seconds(X: Any, betas: tuple[float, ...], rank: int, threads: int = 1)
         return last(data, Step(rule, parts, False)(data, rows, first(data, rows, H), rows), H)
 
     share = run()
-    return clock(run, 7, time.thread_time if threads == 1 else time.perf_counter), share.nbytes
+    return clock(run, 7), share.nbytes
 
 
-def weak(rounds: int = 3) -> None:
+def blocks_at_once(client: Client, D: da.Array, betas: tuple[float, ...]) -> tuple[float, int]:
+    """The same on all workers at the same time, one block each: they share the memory of one machine."""
+    tasks = [dask.delayed(block_seconds)(block, betas, RANK) for block in D.to_delayed().ravel()]
+    found = client.gather(client.compute(tasks))
+    return max(seconds for seconds, _ in found), found[0][1]
+
+
+def weak(rounds: int = 5) -> None:
     """The third number: the same rows per worker on 1 and 2 workers, measured and predicted."""
     rows, known = [], []
     cases: list[tuple[str, Callable[[int], Any], tuple[float, ...]]] = [
@@ -259,20 +301,20 @@ def weak(rounds: int = 3) -> None:
         news = stacked_news()
         cases.append(("4 newsgroups20_bydate each, {1,2}", lambda k: news[: 4 * 18_846 * k], (1.0, 2.0)))
     for name, make, betas in cases:
-        single, up = block_seconds(make(1), betas, RANK)
-        pair, _ = block_seconds(make(2), betas, RANK, threads=2)  # what two busy cores do, without Dask
-        for count, block in ((1, single), (2, pair)):
+        for count in (1, 2):
             X = make(count)
             entries = RANK * X.shape[1]
             with workers(count, "8GiB") as client:
                 measured = constants(client)
                 D = in_blocks(X, count)
-                seconds = float(np.median([per_iteration(D, betas) for _ in range(rounds)]))
+                turns = [(blocks_at_once(client, D, betas), per_iteration(D, betas)) for _ in range(rounds)]
+            block, seconds = (float(np.median(found)) for found in zip(*((b[0], s) for b, s in turns), strict=True))
+            up = turns[0][0][1]
             said = cost(Work(block, count, 4.0 * entries, up, entries), count, measured)
             rows.append(
                 {"case": name, "workers": count, "measured": seconds, "predicted": said.total,
-                 "error": said.total / seconds - 1, "compute": said.compute, "hops": said.hops, "down": said.down,
-                 "up": said.up}
+                 "error": said.total / seconds - 1, "compute": said.compute, "hops": said.hops, "tasks": said.tasks,
+                 "down": said.down, "up": said.up, "driver": said.driver}
             )  # fmt: skip
             known.append({"case": name, "workers": count, **measured.__dict__})
     print_table(rows)
@@ -317,11 +359,12 @@ def model() -> None:
         for count in (8, 16, 32, 64, 128, 256, 512, 1024):
             block = seconds * (m / count) / size / cores
             said = cost(Work(block, count, 4.0 * r * n, up, r * n), count, at_link(measured, gigabits * 1e9 / 8))
-            moved = said.hops + said.down + said.up + said.driver
+            moved = said.total - said.compute
             rows.append(
-                {"Gbit/s": gigabits, "workers": count, "compute": said.compute, "hops": said.hops, "down": said.down,
-                 "up": said.up, "driver": said.driver, "iteration": said.total, "busy": said.compute / said.total,
-                 "GB each": (16 * density * m * n + 4 * 4 * r * m) / count / 1e9, "other": moved}
+                {"Gbit/s": gigabits, "workers": count, "compute": said.compute, "hops": said.hops, "tasks": said.tasks,
+                 "down": said.down, "up": said.up, "driver": said.driver, "iteration": said.total,
+                 "busy": said.compute / said.total, "GB each": (16 * density * m * n + 4 * 4 * r * m) / count / 1e9,
+                 "other": moved}
             )  # fmt: skip
     print(f"one core: {seconds / (density * size * n) * 1e9:.1f} ns per stored entry; {up / 1e6:.0f} MB up")
     print_table(rows)

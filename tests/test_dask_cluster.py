@@ -6,7 +6,6 @@ import gc
 import os
 import signal
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +17,7 @@ import dask.array as da  # noqa: E402
 
 from drnmf import DRNMF  # noqa: E402
 from drnmf.data.base import wrap  # noqa: E402
+from tests.peak import peak_memory  # noqa: E402
 from tests.test_dask import M, N, R, blocks, everything, fitted, matrix  # noqa: E402
 
 SHORT = {"references": (60.0, 20.0), "max_iter": 12}
@@ -182,20 +182,16 @@ def test_scratch_files_go_when_the_fit_is_gone(cluster, tmp_path):
         assert not list(tmp_path.rglob("*.npz"))
 
 
-def test_a_scratch_folder_that_workers_do_not_see_is_refused(cluster, monkeypatch):
+def test_a_scratch_folder_that_workers_do_not_see_is_refused(cluster, monkeypatch, tmp_path):
     from drnmf.data import cluster as place
 
     monkeypatch.setattr(place, "seen_by_all", lambda path: False)
-    with dask.config.set({"drnmf.scratch": "elsewhere"}), pytest.raises(ValueError, match="not every worker sees"):
-        wrap(blocks(matrix()))
+    for folder in (tmp_path / "new", tmp_path):
+        with dask.config.set({"drnmf.scratch": str(folder)}), pytest.raises(ValueError, match="not every worker sees"):
+            wrap(blocks(matrix()))
+        assert not list(tmp_path.iterdir())
     with pytest.warns(UserWarning, match="drnmf.scratch"):
         wrap(blocks(matrix()))
-
-
-def worker_peak():
-    """Most memory that this process ever held. Not ru_maxrss: a new process inherits that of its parent."""
-    status = Path("/proc/self/status").read_text()
-    return 1024 * int(status.split("VmHWM:")[1].split()[0])
 
 
 def spilled(dask_worker):
@@ -222,7 +218,7 @@ def test_x_larger_than_all_workers_passes_through_them(tmp_path):
         data = wrap(X)
         assert not data.in_memory
         model = DRNMF(2, betas=(1, 2), references=(1.0, 1.0), max_iter=2, tol=0, random_state=0).fit(X)
-        peaks, spills = client.run(worker_peak), client.run(spilled)
+        peaks, spills = client.run(peak_memory), client.run(spilled)
     assert model.n_iter_ == 2
     assert max(peaks.values()) < limit
     assert not any(spills.values())

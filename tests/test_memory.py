@@ -8,8 +8,11 @@ import sys
 
 import pytest
 
+from tests.peak import SOURCE
+
 SCRIPT = """
-import json, resource
+import json
+{source}
 import numpy as np, scipy.sparse as sp
 from drnmf import DRNMF
 rng = np.random.default_rng(0)
@@ -17,8 +20,7 @@ rows, columns = rng.integers(0, 200_000, 2_000_000), rng.integers(0, 100_000, 2_
 X = sp.csr_matrix((rng.integers(1, 5, 2_000_000).astype(float), (rows, columns)), shape=(200_000, 100_000))
 model = DRNMF(10, betas=(1, 2), init="{init}", tol=0, max_iter=2, random_state=0).fit(X)
 model.transform(X[:1000])
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-print(json.dumps({{"peak": peak, "losses": model.scaled_losses_.tolist()}}))
+print(json.dumps({{"peak": peak_memory(), "losses": model.scaled_losses_.tolist()}}))
 """
 
 
@@ -27,7 +29,8 @@ def test_two_million_entries_of_a_200000_by_100000_matrix_fit_in_a_gibibyte(back
     if backend == "native":
         pytest.importorskip("drnmf._core", reason="the compiled core was not built")
     monkeypatch.setenv("DRNMF_BACKEND", backend)
-    run = subprocess.run([sys.executable, "-c", SCRIPT.format(init=init)], capture_output=True, text=True, check=True)
+    script = SCRIPT.format(init=init, source=SOURCE)
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     answer = json.loads(run.stdout)
     assert answer["peak"] < 2**30
     assert all(loss > 0 for loss in answer["losses"])

@@ -20,6 +20,9 @@ class Ask:
         curvature: Sequence[float],
     ) -> None: ...
 
+class Workspace:
+    def __init__(self) -> None: ...
+
 def sweep_dense(
     X: NDArray[Any],
     left: NDArray[Any],
@@ -29,6 +32,7 @@ def sweep_dense(
     P: NDArray[Any],
     Q: NDArray[Any],
     totals: NDArray[Any],
+    memory: Workspace,
     /,
 ) -> None: ...
 def sweep_sparse(
@@ -44,6 +48,7 @@ def sweep_sparse(
     P: NDArray[Any],
     Q: NDArray[Any],
     totals: NDArray[Any],
+    memory: Workspace,
     /,
 ) -> None: ...
 def quadratic_step(

@@ -238,7 +238,11 @@ class Extrapolated:
         xp = namespace(stepped)
         if self.geometric:
             return stepped * xp.clip(stepped / last, 1.0, 10.0) ** a
-        return stepped + a * xp.clip(stepped - last, 0.0, None)
+        further = stepped - last  # in place from here on: W may be large
+        xp.clip(further, 0.0, None, out=further)
+        further *= a
+        further += stepped
+        return further
 
     def retry(self, F: Array, tried: Array, attempt: int, state: Momentum) -> tuple[Array, Momentum]:
         if attempt == 1 and tried is not state.F:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -112,8 +113,8 @@ def test_workers_stay_off_their_callers_core_and_a_bound_caller_does_not_bind_th
         from drnmf.data.pool import set_num_threads
 
         set_num_threads(2)
-        data = wrap(np.ones((400, 500)), "native")
         before, everywhere = set(os.listdir("/proc/self/task")), os.sched_getaffinity(0)
+        data = wrap(np.ones((400, 500)), "native")
 
         def sweep():
             data.sweep(np.ones((400, 3), order="F"), np.ones((3, 500)), (1.0,), np.eye(1))
@@ -176,6 +177,31 @@ def test_many_python_threads_at_once():
     with ThreadPoolExecutor(6) as pool:
         for _ in range(5):
             assert np.array_equal(list(pool.map(_sweep_losses, range(6))), wanted)
+
+
+def test_many_python_threads_on_one_x():
+    """One of them borrows the memory kept for sweeps over X, the others bring their own."""
+    data, (W, H) = wrap(entries((600, 700), np.float64, zeros=0.1, seed=0), "native"), factors(600, 700, 5, np.float64)
+
+    def losses(scale):
+        return data.sweep(scale * W, H, (0.0, 1.0), np.eye(2)).losses
+
+    scales = [1.0, 2.0, 3.0, 4.0]
+    wanted = [losses(scale) for scale in scales]
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(20):
+            assert np.array_equal(list(pool.map(losses, scales)), wanted)
+
+
+def test_a_copy_of_x_in_another_process_begins_with_memory_of_its_own():
+    for X in (np.ones((20, 30)), sp.csr_array(np.ones((20, 30)))):
+        data = wrap(X, "native")
+        data.T.sweep(np.ones((30, 2)), np.ones((2, 20)), (1.0,), np.eye(1))
+        copy = pickle.loads(pickle.dumps(data))
+        assert copy.memory is not data.memory
+        assert data.T.memory is data.memory
+        ours, theirs = (d.sweep(np.ones((20, 2)), np.ones((2, 30)), (1.0,), np.eye(1)) for d in (data, copy))
+        assert _same(ours, theirs)
 
 
 def test_the_gil_is_released():

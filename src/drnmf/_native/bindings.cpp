@@ -65,7 +65,8 @@ struct Ask {
 };
 
 Request request(std::size_t m, std::size_t n, const Matrix& x, const Input& left, const Input& right, const Ask& ask,
-                const Output& N, const Output& P, const Output& Q, const Losses& totals, nb::dlpack::dtype dtype) {
+                const Output& N, const Output& P, const Output& Q, const Losses& totals, Workspace& memory,
+                nb::dlpack::dtype dtype) {
     require(left.ndim() == 2 && right.ndim() == 2 && contiguous(left) && contiguous(right),
             "factors must be C-contiguous, component-first");
     require(left.shape(1) == m && right.shape(1) == n && left.shape(0) == right.shape(0) && left.shape(0) > 0,
@@ -85,7 +86,7 @@ Request request(std::size_t m, std::size_t n, const Matrix& x, const Input& left
             "the curvature has the wrong shape");
     return {m, n, left.shape(0), x, left.data(), right.data(), ask.betas, ask.weights, ask.parts, ask.losses,
             ask.zero, ask.floor, ask.ceiling, ask.squared_norm, ask.identity_limit, N.data(), P.data(), totals.data(),
-            ask.curvature, Q.data()};
+            ask.curvature, Q.data(), &memory};
 }
 
 void finish(bool done) {
@@ -97,9 +98,10 @@ bool signal_arrived() {
     return PyErr_CheckSignals() != 0;
 }
 
-void sweep_dense(Input X, Input left, Input right, const Ask& ask, Output N, Output P, Output Q, Losses totals) {
+void sweep_dense(Input X, Input left, Input right, const Ask& ask, Output N, Output P, Output Q, Losses totals,
+                 Workspace& memory) {
     require(X.ndim() == 2, "X must have two axes");
-    Request q = request(X.shape(0), X.shape(1), dense_matrix(X), left, right, ask, N, P, Q, totals, X.dtype());
+    Request q = request(X.shape(0), X.shape(1), dense_matrix(X), left, right, ask, N, P, Q, totals, memory, X.dtype());
     bool single = X.dtype() == nb::dtype<float>();
     require(single || X.dtype() == nb::dtype<double>(), "X must be float32 or float64");
     bool done;
@@ -111,9 +113,9 @@ void sweep_dense(Input X, Input left, Input right, const Ask& ask, Output N, Out
 }
 
 void sweep_sparse(Input values, Input starts, Input indices, std::size_t m, std::size_t n, Input left, Input right,
-                  const Ask& ask, Output N, Output P, Output Q, Losses totals) {
+                  const Ask& ask, Output N, Output P, Output Q, Losses totals, Workspace& memory) {
     Matrix x = compressed_matrix(values, starts, indices, n);
-    Request q = request(m, n, x, left, right, ask, N, P, Q, totals, values.dtype());
+    Request q = request(m, n, x, left, right, ask, N, P, Q, totals, memory, values.dtype());
     bool single = values.dtype() == nb::dtype<float>();
     require(single || values.dtype() == nb::dtype<double>(), "X must be float32 or float64");
     bool at_nonzeros = true;
@@ -221,6 +223,10 @@ NB_MODULE(_core, module) {
              nb::arg("betas"), nb::arg("weights"), nb::arg("parts"), nb::arg("losses"), nb::arg("zero"),
              nb::arg("floor"), nb::arg("ceiling"), nb::arg("squared_norm"), nb::arg("identity_limit"),
              nb::arg("curvature"));
+    nb::class_<Workspace>(module, "Workspace")
+        .def(nb::init<>())
+        // Nothing in it is worth keeping: a copy, here or in another process, begins empty.
+        .def("__reduce__", [](nb::object self) { return nb::make_tuple(self.type(), nb::make_tuple()); });
     module.def("sweep_dense", &sweep_dense);
     module.def("sweep_sparse", &sweep_sparse);
     module.def("quadratic_step", &quadratic);

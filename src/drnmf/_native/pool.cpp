@@ -8,9 +8,10 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <thread>
 #include <vector>
+
+#include "memory.hpp"
 
 #if defined(__linux__)
 #include <sched.h>
@@ -34,27 +35,7 @@ inline void pause_cpu() {
 #endif
 }
 
-// Cache-line aligned memory of one thread, grown on demand.
-struct Buffer {
-    static constexpr std::align_val_t alignment{64};
-    char* p = nullptr;
-    std::size_t size = 0;
-    ~Buffer() { release(); }
-    void release() {
-        if (p) ::operator delete[](p, alignment);
-        p = nullptr, size = 0;
-    }
-    char* reserve(std::size_t bytes) {
-        if (bytes > size) {
-            release();
-            p = static_cast<char*>(::operator new[](bytes, alignment));
-            size = bytes;
-        }
-        return p;
-    }
-};
-
-thread_local Buffer scratch;
+thread_local Buffer scratch;  // of one thread
 
 struct Job {
     const std::function<void(std::size_t, char*)>* task = nullptr;
@@ -66,7 +47,7 @@ struct Job {
     void work() {
         char* memory = nullptr;
         try {
-            memory = scratch.reserve(scratch_bytes);
+            memory = scratch.reserve<char>(scratch_bytes);
         } catch (const std::bad_alloc&) {
             out_of_memory.store(true);
             stop.store(true);

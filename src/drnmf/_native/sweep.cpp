@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
-#include <new>
 #include <numeric>
 
 #include "dispatch.hpp"
@@ -15,16 +14,6 @@ namespace {
 constexpr std::size_t kBlocks = 64;            // enough to keep many threads busy, whatever their number
 constexpr std::size_t kPanelBytes = 384 << 10; // factors and sums of a panel stay in the second cache level
 constexpr std::size_t kSmall = 1 << 15;        // entries below which waking a thread costs more than it brings
-
-template <class T>
-struct Aligned {
-    static constexpr std::align_val_t alignment{64};
-    T* p;
-    explicit Aligned(std::size_t count) : p(static_cast<T*>(::operator new[](count * sizeof(T) + 64, alignment))) {}
-    ~Aligned() { ::operator delete[](p, alignment); }
-    Aligned(const Aligned&) = delete;
-    Aligned& operator=(const Aligned&) = delete;
-};
 
 // Every block on its own thread's turn, or all on this one when there is little to do.
 bool run(bool small, std::size_t blocks, const std::function<void(std::size_t, char*)>& task) {
@@ -166,12 +155,13 @@ bool dense_sweep(const Request& q) {
         s.cross = true;
     }
 
+    Borrowed memory(*q.memory);
     std::size_t row_tiles = (q.m + kTileRows - 1) / kTileRows;
-    Aligned<T> left(row_tiles * kTileRows * q.r);
+    T* left = memory->left.reserve<T>(row_tiles * kTileRows * q.r);
     const T* factor = static_cast<const T*>(q.left);
     bool ok = run(q.m * q.r < kSmall, row_tiles,
-                  [&](std::size_t b, char*) { k.pack_left(factor, q.m, q.r, b, left.p); });
-    s.left = left.p;
+                  [&](std::size_t b, char*) { k.pack_left(factor, q.m, q.r, b, left); });
+    s.left = left;
     s.right = q.right;
     Gram gram;
     if (s.mask & (kKL | kFro)) gram = gram_of(factor, q.m, q.r, s.mask & kFro);
@@ -183,32 +173,31 @@ bool dense_sweep(const Request& q) {
     std::vector<T> gram_pairs = name_curvature<T>(q, gram.products, s);
     s.curvature.gram = gram_pairs.empty() ? nullptr : gram_pairs.data();
     s.curvature.pairs = s.curvature.wanted && ((s.mask & (kIS | kKL)) || s.powers) ? pair_count(q.r) : 0;
-    Aligned<T> left_pairs(row_tiles * kTileRows * s.curvature.pairs);
+    T* left_pairs = memory->pairs.reserve<T>(row_tiles * kTileRows * s.curvature.pairs);
     ok = ok && (!s.curvature.pairs || run(q.m * s.curvature.pairs < kSmall, row_tiles, [&](std::size_t b, char*) {
-             k.pack_pairs(factor, q.m, q.r, b, left_pairs.p);
+             k.pack_pairs(factor, q.m, q.r, b, left_pairs);
          }));
-    s.curvature.left = left_pairs.p;
+    s.curvature.left = left_pairs;
 
     plan(s, sizeof(T), s.mode == Mode::weighted ? 2 : 2 * q.betas.size());
     std::size_t size = s.slots * q.r * q.n;
     bool partial = s.chunks > 1 && q.parts;
-    Aligned<T> parts(partial ? 2 * s.chunks * size : 1);
-    s.N = partial ? parts.p : q.N;
-    s.P = partial ? parts.p + s.chunks * size : q.P;
+    T* parts = memory->parts.reserve<T>(partial ? 2 * s.chunks * size : 0);
+    s.N = partial ? parts : q.N;
+    s.P = partial ? parts + s.chunks * size : q.P;
     std::size_t curvature_size = s.curvature.wanted ? pair_count(q.r) * q.n : 0;
-    Aligned<T> curvature(s.chunks > 1 ? s.chunks * curvature_size : 1);
-    s.curvature.Q = s.chunks > 1 ? curvature.p : q.Q;
+    T* curvature = memory->curvature.reserve<T>(s.chunks > 1 ? s.chunks * curvature_size : 0);
+    s.curvature.Q = s.chunks > 1 ? curvature : q.Q;
     std::vector<double> losses(s.blocks * s.loss_count, 0.0);
-    ok = ok && run_blocks(s.blocks, k.scratch(s), [&](std::size_t b, char* memory) {
-        k.dense(s, b, memory, losses.data() + b * s.loss_count);
+    ok = ok && run_blocks(s.blocks, k.scratch(s), [&](std::size_t b, char* scratch) {
+        k.dense(s, b, scratch, losses.data() + b * s.loss_count);
     });
     if (!ok) return false;
     if (partial) {
-        const T* N = parts.p;
-        ok = add_chunks(s, size, N, static_cast<T*>(q.N)) &&
-             add_chunks(s, size, N + s.chunks * size, static_cast<T*>(q.P));
+        ok = add_chunks(s, size, parts, static_cast<T*>(q.N)) &&
+             add_chunks(s, size, parts + s.chunks * size, static_cast<T*>(q.P));
     }
-    if (s.chunks > 1 && curvature_size) ok = ok && add_chunks(s, curvature_size, curvature.p, static_cast<T*>(q.Q));
+    if (s.chunks > 1 && curvature_size) ok = ok && add_chunks(s, curvature_size, curvature, static_cast<T*>(q.Q));
     if (!q.losses) return ok;
     if (identity) {
         double cross = 0.0;
@@ -264,10 +253,11 @@ bool sparse_sweep(const Request& q) {
     SparseSweep s{};
     name_parts(q, s);
     s.padded = (q.r + k.lanes - 1) / k.lanes * k.lanes;
-    Aligned<T> left(q.m * s.padded), right(q.n * s.padded);
+    Borrowed memory(*q.memory);
+    T *left = memory->left.reserve<T>(q.m * s.padded), *right = memory->right.reserve<T>(q.n * s.padded);
     const T *W = static_cast<const T*>(q.left), *H = static_cast<const T*>(q.right);
-    bool ok = pack_items(W, q.m, q.r, s.padded, left.p) && pack_items(H, q.n, q.r, s.padded, right.p);
-    s.left = left.p, s.right = right.p;
+    bool ok = pack_items(W, q.m, q.r, s.padded, left) && pack_items(H, q.n, q.r, s.padded, right);
+    s.left = left, s.right = right;
     Gram gram = gram_of(W, q.m, q.r, s.mask & kFro);
     std::vector<T> gram_T = weighted_gram<T>(gram.products, q.r, s.padded, s.weight[2]);
     std::vector<double> column_sums = gram.sums;
@@ -285,8 +275,8 @@ bool sparse_sweep(const Request& q) {
     s.bounds = bounds.data();
     std::size_t blocks = bounds.size() - 1;
     std::vector<double> sums(blocks * kSparseSums, 0.0);
-    ok = ok && run_blocks(blocks, k.sparse_scratch(s), [&](std::size_t b, char* memory) {
-        k.sparse(s, b, memory, sums.data() + b * kSparseSums);
+    ok = ok && run_blocks(blocks, k.sparse_scratch(s), [&](std::size_t b, char* scratch) {
+        k.sparse(s, b, scratch, sums.data() + b * kSparseSums);
     });
     if (!ok || !q.losses) return ok;
     double total[kSparseSums] = {};

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels.hpp"
+#include "memory.hpp"
 
 namespace drnmf {
 
@@ -22,6 +23,7 @@ struct Request {
     double* totals;                 // one per beta
     std::vector<double> curvature;  // empty: not wanted; else one coefficient per beta
     void* Q;                        // (r (r + 1) / 2, n)
+    Workspace* memory;
 };
 
 // Both return false when interrupted (the outputs are then incomplete).

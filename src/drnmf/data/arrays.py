@@ -187,6 +187,7 @@ def _scratch() -> Scratch | None:
     scratch = Scratch(folder)
     if cluster.seen_by_all(scratch.path):
         return scratch
+    scratch.remove()
     if folder is not None:
         raise ValueError(f"drnmf.scratch = {folder}: not every worker sees this folder; name one that all share.")
     warnings.warn(

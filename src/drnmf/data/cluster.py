@@ -21,7 +21,7 @@ from distributed.system import MEMORY_LIMIT
 MEMORY_SHARE = 0.4
 """X stays in memory where it takes at most this share of it (Dask itself begins to spill at 0.6)."""
 
-SMALL = 1 << 20
+SMALL = 4 << 20
 """Bytes that travel in the time of one more hop between tasks, or less."""
 
 CUT_EVERY = 10

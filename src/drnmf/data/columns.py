@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -47,7 +47,7 @@ class SparseColumns(OnHost):
 
     @cached_property
     def T(self) -> Self:
-        return type(self)(self.by_row, self.by_column, self.mean, self.squared_norm)
+        return replace(self, by_column=self.by_row, by_row=self.by_column)
 
     def column(self, j: int) -> Vector:
         return np.asarray(self.by_column[:, [j]].toarray()[:, 0], dtype=np.float64)

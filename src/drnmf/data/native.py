@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -70,6 +70,7 @@ class NativeDense(DenseMatrix):
     """Dense X in any order under the compiled core."""
 
     squared_norm: float
+    memory: _core.Workspace = field(default_factory=_core.Workspace, compare=False, repr=False)
 
     @classmethod
     def of(cls, X: Array, mean: float | None = None) -> NativeDense:
@@ -87,7 +88,7 @@ class NativeDense(DenseMatrix):
         return _sweep(self, W, H, betas, mix, losses, curvature)
 
     def run(self, left: Array, right: Array, ask: _core.Ask, N: Array, P: Array, Q: Array, totals: Vector) -> None:
-        _core.sweep_dense(self.X, left, right, ask, N, P, Q, totals)
+        _core.sweep_dense(self.X, left, right, ask, N, P, Q, totals, self.memory)
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,8 @@ class NativeSparse(SparseColumns):
     Omega within {1, 2} costs O(nnz r); any other beta runs over dense tiles filled inside the core.
     """
 
+    memory: _core.Workspace = field(default_factory=_core.Workspace, compare=False, repr=False)
+
     def sweep(
         self, W: Array, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool = True,
         curvature: Vector | None = None,
@@ -105,4 +108,4 @@ class NativeSparse(SparseColumns):
 
     def run(self, left: Array, right: Array, ask: _core.Ask, N: Array, P: Array, Q: Array, totals: Vector) -> None:
         X = self.by_column
-        _core.sweep_sparse(X.data, X.indptr, X.indices, *self.shape, left, right, ask, N, P, Q, totals)
+        _core.sweep_sparse(X.data, X.indptr, X.indices, *self.shape, left, right, ask, N, P, Q, totals, self.memory)

@@ -30,12 +30,19 @@ class Scratch:
     """A folder that every worker sees. A temporary one goes when the process ends or nobody refers to it."""
 
     def __init__(self, folder: str | os.PathLike[str] | None = None):
-        base = None if folder is None else os.fspath(folder)
+        base = None if folder is None else Path(folder)
+        self._made = base if base is not None and not base.exists() else None
         if base is not None:
-            os.makedirs(base, exist_ok=True)
+            base.mkdir(parents=True, exist_ok=True)
         self.path = Path(tempfile.mkdtemp(prefix="drnmf-", dir=base))
         self._count = 0
-        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+        self._clear = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+    def remove(self) -> None:
+        """Nothing of it stays: not the folder that was named either, if it was not there before."""
+        self._clear()
+        if self._made is not None:
+            self._made.rmdir()
 
     def cut(self) -> Cut:
         """The next set of files, one per block."""

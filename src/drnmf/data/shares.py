@@ -63,8 +63,11 @@ def travels(betas: tuple[float, ...], mix: Vector) -> list[int]:
 def _gram(A: Array) -> Vector:
     """W'W in float64 from A = W' (r, rows), a slab at a time."""
     total = np.zeros((A.shape[0], A.shape[0]))
+    buffer = np.empty((A.shape[0], min(_COLUMNS, A.shape[1])))  # one for all: fresh pages cost more than the product
     for start in range(0, A.shape[1], _COLUMNS):
-        slab = A[:, start : start + _COLUMNS].astype(np.float64)
+        rows = A[:, start : start + _COLUMNS]
+        slab = buffer[:, : rows.shape[1]]
+        slab[...] = rows
         total += slab @ slab.T
     return total
 
@@ -95,14 +98,14 @@ class SweepColumns:
             P[q] = self._small_part(self.mix[q], share, H)
         return Sweep(share.losses, share.N, P, None if self.curvature is None else share.Q)
 
-    def _small_part(self, weights: Vector, share: Share, H: Array) -> Vector:
+    def _small_part(self, weights: Vector, share: Share, H: Array) -> Array:
         """sum_b weights_b P_b, from W' 1 and W'W."""
-        total = np.zeros(H.shape)
+        total = np.zeros(H.shape, H.dtype)
         for weight, beta in zip(weights, self.betas, strict=True):
             if beta == 1.0 and weight != 0:
-                total += weight * share.sums[:, None]
+                total += (weight * share.sums).astype(H.dtype)[:, None]
             elif beta == 2.0 and weight != 0:
-                total += weight * (share.gram @ H.astype(np.float64))
+                total += (weight * share.gram).astype(H.dtype) @ H
         return total
 
 
