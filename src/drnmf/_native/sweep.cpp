@@ -12,6 +12,7 @@ namespace drnmf {
 namespace {
 
 constexpr std::size_t kBlocks = 64;            // enough to keep many threads busy, whatever their number
+constexpr std::size_t kStrip = 3;              // tiles side by side: pieces of rows long enough for the memory system
 constexpr std::size_t kPanelBytes = 384 << 10; // factors and sums of a panel stay in the second cache level
 constexpr std::size_t kSmall = 1 << 15;        // entries below which waking a thread costs more than it brings
 
@@ -117,7 +118,8 @@ void plan(Sweep& s, std::size_t item_size, std::size_t products) {
     std::size_t width = kTileRowBytes / item_size, column_tiles = (s.n + width - 1) / width;
     std::size_t row_tiles = (s.m + kTileRows - 1) / kTileRows;
     std::size_t fits = std::max<std::size_t>(1, kPanelBytes / (rows * kTileRowBytes));
-    s.panel = std::clamp<std::size_t>(column_tiles / kBlocks, 1, std::min<std::size_t>(fits, 16));
+    std::size_t strip = std::clamp<std::size_t>(column_tiles / (kBlocks / 2), 1, kStrip);
+    s.panel = std::min(std::clamp<std::size_t>(column_tiles / kBlocks, strip, 16), fits);
     std::size_t panels = (column_tiles + s.panel - 1) / s.panel;
     s.chunks = panels >= kBlocks / 2 ? 1 : std::clamp<std::size_t>(row_tiles / 8, 1, kBlocks / panels);
     s.blocks = panels * s.chunks;
