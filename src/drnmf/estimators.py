@@ -197,16 +197,21 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
 
         A Dask array gives a Dask array: nothing is computed, and nothing is checked, before somebody asks for it.
         """
-        check_is_fitted(self)
-        spot = place(X, self.device, self.precision)
-        X, encoder = spot.receive(self, X, reset=False), self._encoder()
-        warn_dense_tiles(is_sparse(X), X.shape, encoder.objective.betas)
+        spot, X, encoder = self._received(X)
         if is_dask(X):
             from drnmf.data.arrays import map_rows
 
             return map_rows(encoder, X, self.components_.shape[0])
         data = spot.wrap(X, self.mean_)
         return spot.hand_back(encoder.rows(X, data))
+
+    def _received(self, X: Any) -> tuple[Placement, Any, Encoder]:
+        """New rows, checked, with where they are computed and what finds their W."""
+        check_is_fitted(self)
+        spot = place(X, self.device, self.precision)
+        X, encoder = spot.receive(self, X, reset=False), self._encoder()
+        warn_dense_tiles(is_sparse(X), X.shape, encoder.objective.betas)
+        return spot, X, encoder
 
     def _encoder(self) -> Encoder:
         check_choice("zeros", self.zeros, ("raise", "floor"))
@@ -233,10 +238,7 @@ class _NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         Larger is better. Models are comparable when they share references: pass the same `references`
         to each (BetaNMF has none, so its models of one beta always compare).
         """
-        check_is_fitted(self)
-        spot = place(X, self.device, self.precision)
-        X, encoder = spot.receive(self, X, reset=False), self._encoder()
-        warn_dense_tiles(is_sparse(X), X.shape, encoder.objective.betas)
+        spot, X, encoder = self._received(X)
         data = spot.wrap(X, self.mean_)
         W = encoder.rows(X, data)
         H = encoder.components.astype(data.dtype, copy=False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any, Protocol
 
 import numpy as np
@@ -72,12 +73,16 @@ class Log:
     sweeps: list[int] = field(default_factory=list)
     watched: list[float] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self.lowest = list(accumulate(self.watched, min))  # the smallest watched up to each row
+
     def add(self, scaled: Vector, weights: Vector, seconds: float, sweeps: int, watched: float) -> None:
         self.scaled.append(scaled)
         self.weights.append(weights)
         self.seconds.append(seconds)
         self.sweeps.append(sweeps)
         self.watched.append(watched)
+        self.lowest.append(min([watched, *self.lowest[-1:]]))
 
     def gap(self, row: int) -> float:
         return complementarity_gap(self.weights[row], self.scaled[row])
@@ -203,7 +208,7 @@ class _Run:
             self.weights, self.policy_state = self.policy.step(self.weights, scaled, self.policy_state)
         self._add_row()
         watched = self.log.watched
-        if watched[-1] > watched[-2] and watched[-1] > min(watched) * (1.0 + RESTART_RISE):
+        if watched[-1] > watched[-2] and watched[-1] > self.log.lowest[-1] * (1.0 + RESTART_RISE):
             self.point = task.restart(self.point)
         if not task.rule.best or watched[-1] <= task.watched(self.weights, self.best.losses):
             self.best = Best(self.point.A, self.point.B, losses, self.weights)
@@ -234,7 +239,7 @@ class _Run:
         w, watched = control.window, self.log.watched
         if control.tol <= 0 or len(watched) <= 2 * w:
             return False
-        before, now = min(watched[:-w]), min(watched[-w:])
+        before, now = self.log.lowest[-w - 1], min(watched[-w:])
         moved = abs(self.log.gap(-w - 1) - self.log.gap(-1))
         return before - now <= control.tol * before and moved <= control.tol * before
 
