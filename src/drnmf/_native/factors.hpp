@@ -42,7 +42,7 @@ inline void pack_items(const T* factor, size_t length, size_t r, size_t padded, 
     }
 }
 
-// Adds F F' and F 1 over columns begin ... end of a factor F (r x length), in float64; lower triangle only.
+// Adds rows a times rows b, over columns begin ... end of a factor (r x length), in float64.
 template <class T, int Rows, int Columns>
 inline void gram_block(const T* a, const T* b, size_t length, size_t begin, size_t end, double* out, size_t r) {
     constexpr size_t L = kLanes<double>;
@@ -65,9 +65,24 @@ inline void gram_block(const T* a, const T* b, size_t length, size_t begin, size
         }
 }
 
+// The same for rows x columns of it, each at most Rows.
+template <class T, int Rows>
+inline void gram_corner(int rows, int columns, const T* a, const T* b, size_t length, size_t begin, size_t end,
+                        double* out, size_t r) {
+    if constexpr (Rows > 1) {
+        if (rows < Rows) return gram_corner<T, Rows - 1>(rows, columns, a, b, length, begin, end, out, r);
+    }
+    int l = 0;
+    for (; l + Rows <= columns; l += Rows)
+        gram_block<T, Rows, Rows>(a, b + size_t(l) * length, length, begin, end, out + l, r);
+    for (; l < columns; ++l) gram_block<T, Rows, 1>(a, b + size_t(l) * length, length, begin, end, out + l, r);
+}
+
+// Adds F F' and F 1 over columns begin ... end of a factor F; lower triangle only.
 template <class T>
 inline void gram(const T* factor, size_t length, size_t r, size_t begin, size_t end, double* out, double* sums) {
-    constexpr size_t B = 3, slice = 2048;  // a slice of all components stays in cache
+    constexpr size_t slice = 2048;  // of all components stays in cache
+    constexpr int B = kVectorBytes == 64 ? 4 : 3;
     for (size_t start = begin; start < end; start += slice) {
         size_t stop = least(start + slice, end);
         for (size_t k = 0; k < r; ++k) {
@@ -79,17 +94,9 @@ inline void gram(const T* factor, size_t length, size_t r, size_t begin, size_t 
         }
         if (!out) continue;
         for (size_t k = 0; k < r; k += B)
-            for (size_t l = 0; l <= k; l += B) {
-                const T *a = factor + k * length, *b = factor + l * length;
-                if (k + B <= r) {
-                    gram_block<T, B, B>(a, b, length, start, stop, out + k * r + l, r);
-                } else {
-                    for (size_t i = 0; i < r - k; ++i)
-                        for (size_t j = 0; j < least(B, r - l); ++j)
-                            gram_block<T, 1, 1>(a + i * length, b + j * length, length, start, stop,
-                                                out + (k + i) * r + l + j, r);
-                }
-            }
+            for (size_t l = 0; l <= k; l += B)
+                gram_corner<T, B>(int(least(size_t(B), r - k)), int(least(size_t(B), r - l)), factor + k * length,
+                                  factor + l * length, length, start, stop, out + k * r + l, r);
     }
 }
 
