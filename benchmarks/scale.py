@@ -178,7 +178,7 @@ def _size(array: np.ndarray) -> int:
 
 
 def constants(client: Client, large: int = 64 << 20) -> Constants:
-    """Hops from empty tasks, bandwidths from a large array on the same ways that H and the shares take."""
+    """Hops behind a task that works, bandwidths from a large array on the same ways that H and the shares take."""
 
     def chain(hops: int) -> float:
         """Seconds beside those of its first task, which works as a block does and leaves the caches cold."""

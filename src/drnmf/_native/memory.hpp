@@ -3,8 +3,8 @@
 // the first time takes as long as a good part of a sparse sweep.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
-#include <mutex>
 #include <new>
 
 namespace drnmf {
@@ -41,19 +41,28 @@ private:
 
 // What sweeps over one X need besides its factors and their outputs; it lives as long as the Data that holds it.
 struct Workspace {
-    std::mutex busy;
+    std::atomic<bool> busy{false};
     Buffer left, right, pairs, parts, curvature;
 };
 
-// The workspace for one sweep, or memory of its own where another thread is using that.
+// The workspace for one sweep, or memory of its own where another sweep is using that.
 class Borrowed {
 public:
-    explicit Borrowed(Workspace& shared) : lock_(shared.busy, std::try_to_lock), at_(lock_ ? shared : own_) {}
+    explicit Borrowed(Workspace& shared) : taken_(!shared.busy.exchange(true)), at_(taken_ ? shared : own_) {}
+    Borrowed(const Borrowed&) = delete;
+    Borrowed& operator=(const Borrowed&) = delete;
+    ~Borrowed() { give_back(); }
     Workspace* operator->() { return &at_; }
+
+    // Before the end of the sweep, when nothing in it is needed any more.
+    void give_back() {
+        if (taken_) at_.busy.store(false);
+        taken_ = false;
+    }
 
 private:
     Workspace own_;
-    std::unique_lock<std::mutex> lock_;
+    bool taken_;
     Workspace& at_;
 };
 

@@ -206,6 +206,7 @@ bool dense_sweep(const Request& q) {
         for (std::size_t b = 0; b < s.blocks; ++b) cross += losses[b * s.loss_count + 2];
         q.totals[0] = frobenius_identity<T>(q, gram, cross);
         if (q.totals[0] >= 0.0) return ok;
+        memory.give_back();  // to the second pass
         Request direct = q;
         direct.parts = false;
         direct.curvature.clear();
