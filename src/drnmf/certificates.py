@@ -51,7 +51,8 @@ class Residual:
     def __call__(self, F: Array, N: Array, P: Array) -> Vector:
         xp = namespace(F)
         N, P = _weighed(self.coefficients, N), _weighed(self.coefficients, P)
-        step = xp.clip(F, self.mean, None) / P
+        told = P > 0  # where powers of V underflow the parts say nothing, and the entry counts as it stands
+        step = xp.where(told, xp.clip(F, self.mean, None) / xp.where(told, P, 1.0), 0.0)
         moved = xp.clip(F - step * (P - N), 0.0, None)
         violation, scale = (P * abs(F - moved)).sum(dtype=xp.float64), (F * (P + N)).sum(dtype=xp.float64)
         return np.array([float(violation), float(scale)])
@@ -87,7 +88,7 @@ def certify(data: Data, W: Array, H: Array, objective: Objective, weights: Vecto
         c[active] = simplex.project(multipliers)
         c = objective.coefficients(c)
         violation, scale = np.sum([side.total(Residual(c, mean), F, sweep) for side, F, mean, sweep in sides], axis=0)
-        return float(violation / scale)
+        return float(violation / scale) if scale > 0 else 0.0
 
     inner = weights[active] if weights[active].sum() > 0 else simplex.uniform(active.size)
     found, value = _smallest(residual, inner / inner.sum())

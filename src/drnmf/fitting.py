@@ -260,6 +260,7 @@ def canonical(W: Array, H: Array) -> tuple[Array, Array]:
     ([[4.0, 1.0]], [[4.0], [1.0]])
     """
     w, h = column_norms(W), row_norms(H)
-    scale = np.sqrt(h / w)
+    used = (w > 0) & (h > 0)  # a component whose norm underflows keeps its scale
+    scale = np.sqrt(np.divide(h, w, out=np.ones_like(w), where=used))
     order = np.argsort(-(w * h), kind="stable")
     return rescaled(W, scale, order), divided(H, scale, order)

@@ -17,7 +17,7 @@ import numpy as np
 
 from drnmf.data.base import native_core
 from drnmf.numerics import NEWTON_DELAY, NEWTON_PASSES, RULE_DELAY, Array, namespace, power_ceiling
-from drnmf.updates import Extrapolated, Momentum, Parts
+from drnmf.updates import Extrapolated, Momentum, Parts, usable
 
 
 def quadratic_step(F: Array, N: Array, P: Array, Q: Array, floor: float, passes: int) -> Array:
@@ -32,7 +32,8 @@ def quadratic_step(F: Array, N: Array, P: Array, Q: Array, floor: float, passes:
     """
     core = native_core() if isinstance(F, np.ndarray) else None
     if core is None:
-        return _descend(F, N, P, Q, floor, passes)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # such columns take the other step
+            return _descend(F, N, P, Q, floor, passes)
     out = np.empty_like(F)
     core.quadratic_step(F, N, P, Q, floor, power_ceiling(F.dtype), passes, out)
     return out
@@ -51,8 +52,8 @@ def _descend(F: Array, N: Array, P: Array, Q: Array, floor: float, passes: int) 
             slope = slope + Q[row] * (moved - H[k])
             H[k] = moved
     step = xp.stack(H)
-    usable = (scale > 0) & (scale < power_ceiling(np.float32 if F.itemsize == 4 else np.float64)) & (step == step)
-    return xp.where(usable, step, xp.clip(F * (N / P), floor, None))
+    good = (scale > 0) & (scale < power_ceiling(np.float32 if F.itemsize == 4 else np.float64)) & (step == step)
+    return xp.where(good, step, xp.clip(F * usable(N / P), floor, None))
 
 
 def _triangle_rows(r: int) -> list[list[int]]:

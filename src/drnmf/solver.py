@@ -170,6 +170,7 @@ class _Run:
         weights, policy_state = policy.init(len(task.objective.betas))
         A, B = data.T.put(W.T), data.put(H)
         point = _swept(task, data, A, B, weights, (task.rules[0].init(B), task.rules[1].init(A)), 1, 0)
+        _require_finite(point.sweep.losses, data)
         best = Best(A, B, point.sweep.losses, weights)
         run = cls(task, data, policy, point, weights, policy_state, best, Log(), started)
         run._add_row()
@@ -244,8 +245,15 @@ class _Run:
         return before - now <= control.tol * before and moved <= control.tol * before
 
     def result(self, reason: str) -> Result:
-        """The best point with its losses and its weights (those of its row), and the trace of the whole run."""
+        """The best point with its losses and its weights (those of its row), and the trace of the whole run.
+
+        Raises
+        ------
+        ValueError
+            Where a loss at the point is not a finite number.
+        """
         best, objective = self.best, self.task.objective
+        _require_finite(best.losses, self.data)
         return Result(
             W=best.A.T,
             H=best.B,
@@ -269,6 +277,15 @@ def _swept(
     mix, curvature = task.mix(c, early=task.fixed), c if task.rule.curves(steps, B.shape[0]) else None
     (sweep,) = data.read(data.sweep(A.T, B, task.objective.betas, mix, curvature=curvature))
     return Point(A, B, sweep, states, sweeps, weights, steps)
+
+
+def _require_finite(losses: Vector, data: Data) -> None:
+    """Refuse a point whose losses are not numbers: nothing that follows from it could be trusted."""
+    if not np.isfinite(losses).all():
+        raise ValueError(
+            f"The losses {losses.tolist()} are not finite: powers of X and WH leave the range of {data.dtype} (mean of "
+            f"X {data.mean:.3g}). Divide X by its mean before the fit, or use float64."
+        )
 
 
 def with_notes(result: Result, *notes: str) -> Result:

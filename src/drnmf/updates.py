@@ -82,8 +82,21 @@ def multiplicative_step(F: Array, parts: Parts) -> Array:
 def _ratio_step(F: Array, parts: Parts) -> Array:
     """The same in the array library of F: the reference of the compiled step."""
     N, P = parts.weighted()
-    stepped: Array = namespace(F).clip(F * (N / P), parts.floor, None)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        stepped: Array = namespace(F).clip(F * usable(N / P), parts.floor, None)
     return stepped
+
+
+def usable(ratio: Array) -> Array:
+    """Replace ratios that are not finite numbers by one, so that their entries stay.
+
+    Powers of a small V underflow in float32: where P is zero the parts say nothing about the entry.
+
+    >>> usable(np.array([2.0, np.inf, np.nan]))
+    array([2., 1., 1.])
+    """
+    xp = namespace(ratio)
+    return xp.where(ratio < math.inf, ratio, 1.0)
 
 
 class Rule(Protocol):
@@ -264,7 +277,13 @@ def exponents(beta: float) -> tuple[float, float]:
 
 
 def majoriser_root(parts: Parts) -> Array:
-    """The positive root t of the majoriser's derivative, entry by entry: closed forms where there are any."""
+    """Find the positive root t of the majoriser's derivative, entry by entry; one where there is no finite root."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return usable(_root(parts))
+
+
+def _root(parts: Parts) -> Array:
+    """The root in closed form where there is one, else by Newton steps."""
     xp = namespace(parts.N)
     used = [b for b, c in enumerate(parts.coefficients) if c > 0]
     betas = tuple(parts.betas[b] for b in used)

@@ -105,13 +105,13 @@ inline void add(T* to, const T* from, size_t count) {
     for (size_t i = 0; i < count; ++i) to[i] += from[i];
 }
 
-// Entries begin ... end of the multiplicative step; a NaN stays one.
+// Entries begin ... end of the multiplicative step; an entry whose ratio is not a finite number stays.
 template <class T>
 inline void multiplicative(const Multiplicative& q, size_t begin, size_t end) {
     constexpr size_t L = kLanes<T>;
     const T *F = static_cast<const T*>(q.F), *N = static_cast<const T*>(q.N), *P = static_cast<const T*>(q.P);
     T* out = static_cast<T*>(q.out);
-    const Vec<T> floor = broadcast(T(q.floor));
+    const Vec<T> floor = broadcast(T(q.floor)), largest = broadcast(T(__builtin_inf()));
     for (size_t i = begin; i < end; i += L) {
         size_t count = least(L, end - i);
         T tail[3][L] = {};
@@ -126,7 +126,8 @@ inline void multiplicative(const Multiplicative& q, size_t begin, size_t end) {
             n += c * at(N + b * q.size + i, 0);
             p += c * at(P + b * q.size + i, 1);
         }
-        Vec<T> moved = larger<T>(floor, at(F + i, 2) * (n / p));
+        Vec<T> ratio = n / p;
+        Vec<T> moved = larger<T>(floor, at(F + i, 2) * (ratio < largest ? ratio : broadcast(T(1))));
         if (count == L) store(out + i, moved);
         else store(tail[2], moved), memcpy(out + i, tail[2], count * sizeof(T));
     }

@@ -31,13 +31,14 @@ struct ColumnBlock {
     const T* pair(size_t k, size_t l) const { return Q + (k >= l ? k * (k + 1) / 2 + l : l * (l + 1) / 2 + k) * L; }
 
     void run() {
-        const Vec<T> floor = broadcast(T(q.floor));
+        const Vec<T> floor = broadcast(T(q.floor)), largest = broadcast(T(__builtin_inf()));
         for (size_t k = 0; k < pair_count(q.r); ++k) store(Q + k * L, row(q.Q, k));
         Vec<T> model{}, wanted{};
         for (size_t k = 0; k < q.r; ++k) {
             Vec<T> f = row(q.F, k), n = row(q.N, k), p = row(q.P, k);
             store(F + k * L, f), store(H + k * L, f), store(slope + k * L, p - n);
-            store(multiplicative + k * L, larger<T>(f * (n / p), floor));
+            Vec<T> ratio = n / p;
+            store(multiplicative + k * L, larger<T>(f * (ratio < largest ? ratio : broadcast(T(1))), floor));
             wanted += f * p;
         }
         for (size_t k = 0; k < q.r; ++k) {
