@@ -58,7 +58,8 @@ class Residual:
         return np.array([float(violation), float(scale)])
 
 
-def _entry_sum(F: Array) -> Vector:
+def entry_sum(F: Array) -> Vector:
+    """Sum all entries in float64."""
     return np.asarray(float(F.sum(dtype=namespace(F).float64)))
 
 
@@ -78,7 +79,7 @@ def certify(data: Data, W: Array, H: Array, objective: Objective, weights: Vecto
         data.T.sweep(B.T, A, objective.betas, identity(p), losses=False),
     )
     sides = tuple(
-        (side, F, float(side.total(_entry_sum, F)) / (F.shape[0] * F.shape[1]), sweep)
+        (side, F, float(side.total(entry_sum, F)) / (F.shape[0] * F.shape[1]), sweep)
         for side, F, sweep in zip((data, data.T), (B, A), sweeps, strict=True)
     )
     active = np.flatnonzero(scaled >= scaled.max() * (1.0 - ACTIVE_TOLERANCE))

@@ -53,7 +53,7 @@ def _descend(F: Array, N: Array, P: Array, Q: Array, floor: float, passes: int) 
             H[k] = moved
     step = xp.stack(H)
     good = (scale > 0) & (scale < power_ceiling(np.float32 if F.itemsize == 4 else np.float64)) & (step == step)
-    return xp.where(good, step, xp.clip(F * usable(N / P), floor, None))
+    return xp.where(good, step, xp.clip(F * usable(N / P, P), floor, None))
 
 
 def _triangle_rows(r: int) -> list[list[int]]:

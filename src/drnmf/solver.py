@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from drnmf.certificates import entry_sum
 from drnmf.data.base import Data
 from drnmf.numerics import RESTART_RISE, Array, Vector
 from drnmf.objective import Objective, complementarity_gap
@@ -253,7 +254,8 @@ class _Run:
             Where a loss at the point is not a finite number.
         """
         best, objective = self.best, self.task.objective
-        _require_finite(best.losses, self.data)
+        sums = self.data.T.total(entry_sum, best.A), self.data.total(entry_sum, best.B)
+        _require_finite(np.append(best.losses, sums), self.data)
         return Result(
             W=best.A.T,
             H=best.B,
@@ -279,11 +281,11 @@ def _swept(
     return Point(A, B, sweep, states, sweeps, weights, steps)
 
 
-def _require_finite(losses: Vector, data: Data) -> None:
-    """Refuse a point whose losses are not numbers: nothing that follows from it could be trusted."""
-    if not np.isfinite(losses).all():
+def _require_finite(values: Vector, data: Data) -> None:
+    """Refuse a point whose losses or factors are not numbers: nothing that follows from it could be trusted."""
+    if not np.isfinite(values).all():
         raise ValueError(
-            f"The losses {losses.tolist()} are not finite: powers of X and WH leave the range of {data.dtype} (mean of "
+            f"The losses or factors are not finite: powers of X and WH leave the range of {data.dtype} (mean of "
             f"X {data.mean:.3g}). Divide X by its mean before the fit, or use float64."
         )
 

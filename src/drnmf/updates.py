@@ -83,20 +83,21 @@ def _ratio_step(F: Array, parts: Parts) -> Array:
     """The same in the array library of F: the reference of the compiled step."""
     N, P = parts.weighted()
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        stepped: Array = namespace(F).clip(F * usable(N / P), parts.floor, None)
+        stepped: Array = namespace(F).clip(F * usable(N / P, P), parts.floor, None)
     return stepped
 
 
-def usable(ratio: Array) -> Array:
-    """Replace ratios that are not finite numbers by one, so that their entries stay.
+def usable(ratio: Array, P: Array) -> Array:
+    """Replace ratios without a meaning by one, so that their entries stay.
 
-    Powers of a small V underflow in float32: where P is zero the parts say nothing about the entry.
+    Powers of a small V underflow in float32: where P is zero the parts say nothing about the entry. A NaN of the parts
+    themselves stays one.
 
-    >>> usable(np.array([2.0, np.inf, np.nan]))
+    >>> usable(np.array([2.0, np.inf, np.nan]), np.array([1.0, 1.0, 0.0]))
     array([2., 1., 1.])
     """
     xp = namespace(ratio)
-    return xp.where(ratio < math.inf, ratio, 1.0)
+    return xp.where((P == 0) | (ratio == math.inf), 1.0, ratio)
 
 
 class Rule(Protocol):
@@ -278,17 +279,17 @@ def exponents(beta: float) -> tuple[float, float]:
 
 def majoriser_root(parts: Parts) -> Array:
     """Find the positive root t of the majoriser's derivative, entry by entry; one where there is no finite root."""
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        return usable(_root(parts))
-
-
-def _root(parts: Parts) -> Array:
-    """The root in closed form where there is one, else by Newton steps."""
-    xp = namespace(parts.N)
     used = [b for b, c in enumerate(parts.coefficients) if c > 0]
     betas = tuple(parts.betas[b] for b in used)
     N = {parts.betas[b]: float(parts.coefficients[b]) * parts.N[b] for b in used}
     P = {parts.betas[b]: float(parts.coefficients[b]) * parts.P[b] for b in used}
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return usable(_root(betas, N, P), sum(P.values()))
+
+
+def _root(betas: tuple[float, ...], N: dict[float, Array], P: dict[float, Array]) -> Array:
+    """The root in closed form where there is one, else by Newton steps."""
+    xp: Any = namespace(N[betas[0]])
     if len(betas) == 1:
         a, b = exponents(betas[0])
         ratio = N[betas[0]] / P[betas[0]]
@@ -297,9 +298,9 @@ def _root(parts: Parts) -> Array:
         A, B, C = P[0.0] + P[1.0], N[1.0], N[0.0]
         return (B + xp.sqrt(B * B + 4.0 * A * C)) / (2.0 * A)
     if set(betas) == {1.0, 2.0}:  # P2 t^2 + (P1 - N2) t - N1 = 0, without cancellation for either sign
-        A, B, C = P[2.0], P[1.0] - N[2.0], N[1.0]
-        root = xp.sqrt(B * B + 4.0 * A * C)
-        return xp.where(B > 0, 2.0 * C / xp.where(B > 0, B + root, 1.0), (root - B) / (2.0 * A))
+        A2, B1, C1 = P[2.0], P[1.0] - N[2.0], N[1.0]
+        root = xp.sqrt(B1 * B1 + 4.0 * A2 * C1)
+        return xp.where(B1 > 0, 2.0 * C1 / xp.where(B1 > 0, B1 + root, 1.0), (root - B1) / (2.0 * A2))
     return _newton_root(betas, N, P)
 
 

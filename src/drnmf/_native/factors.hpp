@@ -105,7 +105,8 @@ inline void add(T* to, const T* from, size_t count) {
     for (size_t i = 0; i < count; ++i) to[i] += from[i];
 }
 
-// Entries begin ... end of the multiplicative step; an entry whose ratio is not a finite number stays.
+// Entries begin ... end of the multiplicative step; an entry without a slope (P = 0, or N/P infinite) stays; a
+// NaN stays one.
 template <class T>
 inline void multiplicative(const Multiplicative& q, size_t begin, size_t end) {
     constexpr size_t L = kLanes<T>;
@@ -127,7 +128,7 @@ inline void multiplicative(const Multiplicative& q, size_t begin, size_t end) {
             p += c * at(P + b * q.size + i, 1);
         }
         Vec<T> ratio = n / p;
-        Vec<T> moved = larger<T>(floor, at(F + i, 2) * (ratio < largest ? ratio : broadcast(T(1))));
+        Vec<T> moved = larger<T>(floor, at(F + i, 2) * ((p == T(0)) | (ratio == largest) ? broadcast(T(1)) : ratio));
         if (count == L) store(out + i, moved);
         else store(tail[2], moved), memcpy(out + i, tail[2], count * sizeof(T));
     }

@@ -38,7 +38,7 @@ struct ColumnBlock {
             Vec<T> f = row(q.F, k), n = row(q.N, k), p = row(q.P, k);
             store(F + k * L, f), store(H + k * L, f), store(slope + k * L, p - n);
             Vec<T> ratio = n / p;
-            store(multiplicative + k * L, larger<T>(f * (ratio < largest ? ratio : broadcast(T(1))), floor));
+            store(multiplicative + k * L, larger<T>(f * ((p == T(0)) | (ratio == largest) ? broadcast(T(1)) : ratio), floor));
             wanted += f * p;
         }
         for (size_t k = 0; k < q.r; ++k) {

@@ -47,15 +47,15 @@ def _tile_sweep(
     N, P = np.zeros((q, r, n), dtype=H.dtype), np.zeros((q, r, n), dtype=H.dtype)
     totals = np.full(len(betas), np.nan)
     V = np.maximum(W @ H, H.dtype.type(model_floor(H.dtype)))
-    for b, beta in enumerate(betas):
-        if losses:
-            totals[b] = beta_divergence_terms(X, V, beta).sum()
-        if q:
-            negative, positive = _power_parts(X, V, beta, power_ceiling(H.dtype))
-            N_beta, P_beta = W.T @ negative, W.T @ positive
-            N += mix[:, b, None, None].astype(H.dtype) * N_beta
-            P += mix[:, b, None, None].astype(H.dtype) * P_beta
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):  # of a step too far: its losses tell, and it is taken back
+        for b, beta in enumerate(betas):
+            if losses:
+                totals[b] = beta_divergence_terms(X, V, beta).sum()
+            if q:
+                negative, positive = _power_parts(X, V, beta, power_ceiling(H.dtype))
+                N_beta, P_beta = W.T @ negative, W.T @ positive
+                N += mix[:, b, None, None].astype(H.dtype) * N_beta
+                P += mix[:, b, None, None].astype(H.dtype) * P_beta
         return totals, N, P, None if curvature is None else _curvature(X, W, V, betas, curvature)
 
 
