@@ -22,16 +22,16 @@ import numpy as np
 import scipy.sparse as sp
 from harness import DATA, RESULTS
 
-from drnmf.data import wrap
-from drnmf.initialize import start
+from drnmf.algorithms.initialize import start
+from drnmf.algorithms.loop import Control, solve
+from drnmf.algorithms.result import Trace
+from drnmf.algorithms.updates.table import RULES
+from drnmf.algorithms.weights import POLICIES
+from drnmf.backends.base import wrap
+from drnmf.fit.references import compute_references
 from drnmf.numerics import Vector
-from drnmf.objective import Objective
-from drnmf.references import compute_references
-from drnmf.result import Trace
-from drnmf.rules import RULES
-from drnmf.solver import Control, solve
+from drnmf.objective.objective import Objective
 from drnmf.synthetic import synthetic
-from drnmf.weights import POLICIES
 
 ITERATIONS = 1000
 CHECKPOINTS = np.unique(np.round(np.geomspace(10, 2 * ITERATIONS, 60)).astype(int))

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from harness import machine, print_table, write_csv
 
-from drnmf.checkpoint import Checkpoint
-from drnmf.data.base import wrap
-from drnmf.objective import Objective
-from drnmf.rules import RULES
-from drnmf.solver import Control, solve
-from drnmf.weights import POLICIES
+from drnmf.algorithms.loop import Control, solve
+from drnmf.algorithms.updates.table import RULES
+from drnmf.algorithms.weights import POLICIES
+from drnmf.backends.base import wrap
+from drnmf.objective.objective import Objective
+from drnmf.storage.checkpoint import Checkpoint
 
 ROUNDS = 15
 EVERY = 30.0  # seconds, the default

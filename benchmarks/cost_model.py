@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from drnmf.data.cluster import SMALL
+from drnmf.backends.dask.cluster import SMALL
 
 
 @dataclass(frozen=True)

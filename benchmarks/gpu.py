@@ -25,10 +25,10 @@ import torch
 import triton
 
 from drnmf import DRNMF
-from drnmf.data.base import wrap
-from drnmf.data.torch import TorchDense
-from drnmf.data.torch_sparse import TorchSparse
-from drnmf.data.torch_stream import TorchStreamed
+from drnmf.backends.base import wrap
+from drnmf.backends.torch.dense import TorchDense
+from drnmf.backends.torch.sparse import TorchSparse
+from drnmf.backends.torch.stream import TorchStreamed
 
 SHAPE = (16384, 65536)
 RANKS = (16, 32, 64)

@@ -17,8 +17,7 @@ from algorithms import append, cases
 from harness import RESULTS
 
 from drnmf import DRNMF, Interval
-from drnmf.data import wrap
-from drnmf.data.base import losses_of
+from drnmf.backends.base import losses_of, wrap
 
 GRID = np.linspace(0.0, 2.0, 41)
 

@@ -22,8 +22,8 @@ from sklearn.decomposition import NMF
 from threadpoolctl import threadpool_limits
 
 from drnmf import DRNMF, BetaNMF
-from drnmf.data.base import wrap
-from drnmf.data.pool import get_num_threads, set_num_threads
+from drnmf.backends.base import wrap
+from drnmf.backends.host.pool import get_num_threads, set_num_threads
 
 Row = dict[str, object]
 WALL_ROUNDS = int(os.environ.get("DRNMF_BENCH_ROUNDS", "5"))

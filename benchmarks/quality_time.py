@@ -27,7 +27,7 @@ from harness import DATA, RESULTS
 from threadpoolctl import threadpool_limits
 
 from drnmf import DRNMF, BetaNMF
-from drnmf.result import Progress
+from drnmf.algorithms.result import Progress
 
 ROUNDS = 3
 
@@ -109,8 +109,7 @@ def single() -> list[dict[str, Any]]:
 
 def loss(X: Any, W: Any, H: Any, beta: float) -> float:
     """D_beta without a dense m x n array where X is sparse."""
-    from drnmf.data import wrap
-    from drnmf.data.base import losses_of
+    from drnmf.backends.base import losses_of, wrap
 
     return float(losses_of(wrap(X), W, H, (beta,))[0])
 

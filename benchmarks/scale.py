@@ -31,16 +31,16 @@ from distributed import Client, LocalCluster
 from harness import DATA, RESULTS, print_table, write_csv
 
 from drnmf import DRNMF
-from drnmf.data import cluster
-from drnmf.data.base import wrap
-from drnmf.data.nodes import Rows, Step, SweepRows
-from drnmf.data.pool import set_num_threads
-from drnmf.data.shares import Share, SweepColumns
-from drnmf.newton import Newton
+from drnmf.algorithms.updates.base import Parts
+from drnmf.algorithms.updates.newton import Newton
+from drnmf.algorithms.updates.table import RULES
+from drnmf.backends.base import wrap
+from drnmf.backends.dask import cluster
+from drnmf.backends.dask.nodes import Rows, Step, SweepRows
+from drnmf.backends.dask.shares import Share, SweepColumns
+from drnmf.backends.host.pool import set_num_threads
+from drnmf.matrices.rowblocks import open_matrix
 from drnmf.numerics import factor_floor
-from drnmf.rowblocks import open_matrix
-from drnmf.rules import RULES
-from drnmf.updates import Parts
 
 RANK = 20
 RULE = "extrapolated"  # no curvature: what goes up is what the losses alone ask for

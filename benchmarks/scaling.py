@@ -17,8 +17,8 @@ import numpy as np
 import scipy.sparse as sp
 from harness import RESULTS, write_csv
 
-from drnmf.data.base import wrap
-from drnmf.data.pool import set_num_threads
+from drnmf.backends.base import wrap
+from drnmf.backends.host.pool import set_num_threads
 
 ROUNDS = 5
 AXES: dict[str, tuple[int, ...]] = {

@@ -19,7 +19,7 @@ from distributed import Client, LocalCluster
 from playwright.sync_api import sync_playwright
 
 from drnmf import DRNMF
-from drnmf.data import cluster
+from drnmf.backends.dask import cluster
 
 TARGET = Path(__file__).parents[1] / "docs" / "images" / "dask-iteration.png"
 

@@ -1,7 +1,7 @@
 """One matrix, three losses at once: what each single-loss NMF gives up, and what DR-NMF does."""
 
 from drnmf import DRNMF, BetaNMF, beta_divergence
-from drnmf.divergence import label
+from drnmf.losses.beta import label
 from drnmf.synthetic import synthetic
 
 BETAS = (0, 1, 2)  # Itakura-Saito, Kullback-Leibler, Frobenius

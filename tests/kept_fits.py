@@ -12,8 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from drnmf import DRNMF, BetaNMF, Interval, MultiObjectiveNMF
-from drnmf.checkpoint import Checkpoint
-from drnmf.data import wrap
+from drnmf.backends.base import wrap
+from drnmf.storage.checkpoint import Checkpoint
 
 FITTED = ("components_", "losses_", "scaled_losses_", "weights_", "references_", "betas_", "n_iter_", "gap_")
 TRACE = ("scaled_losses", "weights", "gap", "sweeps", "added")  # seconds are the only thing that may differ

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from drnmf.data.base import wrap
-from drnmf.initialize import random_start
+from drnmf.algorithms.initialize import random_start
+from drnmf.backends.base import wrap
 from drnmf.synthetic import synthetic
 
 

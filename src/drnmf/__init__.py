@@ -6,23 +6,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from drnmf.divergence import beta_divergence
-    from drnmf.estimators import DRNMF, BetaNMF, MultiObjectiveNMF, load
-    from drnmf.interval import Interval
-    from drnmf.pareto import pareto_front
+    from drnmf.estimators.base import DRNMF, BetaNMF, MultiObjectiveNMF, load
+    from drnmf.estimators.pareto import pareto_front
+    from drnmf.losses.beta import beta_divergence
+    from drnmf.losses.interval import Interval
 
 __version__ = "0.1.0"
 
 __all__ = ["DRNMF", "BetaNMF", "Interval", "MultiObjectiveNMF", "beta_divergence", "load", "pareto_front"]
 
 _HOMES = {
-    "DRNMF": "estimators",
-    "BetaNMF": "estimators",
-    "MultiObjectiveNMF": "estimators",
-    "Interval": "interval",
-    "load": "estimators",
-    "beta_divergence": "divergence",
-    "pareto_front": "pareto",
+    "DRNMF": "estimators.base",
+    "BetaNMF": "estimators.base",
+    "MultiObjectiveNMF": "estimators.base",
+    "Interval": "losses.interval",
+    "load": "estimators.base",
+    "beta_divergence": "losses.beta",
+    "pareto_front": "estimators.pareto",
 }
 
 

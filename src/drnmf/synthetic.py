@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.utils import check_random_state
 
-from drnmf.divergence import as_betas
+from drnmf.inputs.check import check_integer, check_number
+from drnmf.losses.beta import as_betas
 from drnmf.numerics import Vector
-from drnmf.validation import check_integer, check_number
 
 RandomState = np.random.RandomState
 

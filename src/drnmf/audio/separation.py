@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike
 from drnmf.audio.grouping import Groups, check_groups, group_components, parse_groups
 from drnmf.audio.recording import Recording, open_recording, soundfile
 from drnmf.audio.transform import Complex, Transform, spectrogram
-from drnmf.comparison import Comparison, compare
+from drnmf.estimators.comparison import Comparison, compare
+from drnmf.inputs.check import check_integer
 from drnmf.numerics import Array, Vector
-from drnmf.validation import check_integer
 
 ENCODINGS = {"float32": "FLOAT", "pcm16": "PCM_16", "pcm24": "PCM_24"}
 """Sample formats of the WAV files written, and libsndfile's names for them."""

@@ -13,7 +13,7 @@ from drnmf.audio.notes import name_components, play_back
 from drnmf.audio.separation import masks
 from drnmf.audio.synthesis import PITCHES, Tune, add_noise
 from drnmf.audio.transform import Complex, Transform
-from drnmf.comparison import Comparison, Method, compare
+from drnmf.estimators.comparison import Comparison, Method, compare
 from drnmf.numerics import Array, Vector
 
 WINDOW, HOP = 512, 256

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 
 if TYPE_CHECKING:
-    from drnmf.interval import Interval
+    from drnmf.losses.interval import Interval
 
 console = Console()
 errors = Console(stderr=True)
@@ -104,7 +104,7 @@ def parse_numbers(text: str, name: str) -> tuple[float, ...]:
 
 def parse_omega(text: str) -> tuple[float, ...] | Interval:
     """Omega from the command line: a list as in `parse_betas`, or an interval "0..2"."""
-    from drnmf.interval import as_interval
+    from drnmf.losses.interval import as_interval
 
     with bad_usage("--betas"):
         return as_interval(text) or parse_betas(text)
@@ -112,7 +112,7 @@ def parse_omega(text: str) -> tuple[float, ...] | Interval:
 
 def parse_betas(text: str) -> tuple[float, ...]:
     """Omega from the command line: "0,1" or "itakura-saito,1"."""
-    from drnmf.divergence import NAMES, as_betas
+    from drnmf.losses.beta import NAMES, as_betas
 
     items = [item.strip() for item in text.split(",")]
     with bad_usage("--betas"):

@@ -50,10 +50,10 @@ def demo(
     check_out(out, overwrite)
     reporting.check(report)
     limit_threads(threads)
-    from drnmf import figures
     from drnmf.audio.recording import soundfile
     from drnmf.audio.study import study
     from drnmf.audio.synthesis import NOISES, synthesise_tune
+    from drnmf.report import figures
 
     soundfile()
     started = time.perf_counter()
@@ -108,7 +108,7 @@ def _rows(found: Study) -> list[dict[str, Any]]:
 
 
 def _flat(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    from drnmf.divergence import label
+    from drnmf.losses.beta import label
 
     named = []
     for row in rows:
@@ -119,7 +119,7 @@ def _flat(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _percents(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """For the figure: percent above the best of each loss, the worst over the three recordings."""
-    from drnmf.divergence import label
+    from drnmf.losses.beta import label
 
     worst = []
     for method in dict.fromkeys(row["method"] for row in rows):
@@ -155,7 +155,7 @@ def _write_sounds(folder: Path, found: Study) -> dict[str, Any]:
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:
-    from drnmf.divergence import label
+    from drnmf.losses.beta import label
 
     table = Table(title="Percent above the best of each loss, and what was heard")
     for name in ("recording", "method", *(label(beta) for beta in BETAS), "components", "melody", "right"):

@@ -30,7 +30,7 @@ from drnmf.cli.common import (
 from drnmf.cli.workers import Place, Scheduler, ScratchFolder, Workers
 
 if TYPE_CHECKING:
-    from drnmf.interval import Interval
+    from drnmf.losses.interval import Interval
 
 
 @reports_errors
@@ -107,8 +107,8 @@ def fit(
 
 def _estimator(rank: int, betas: tuple[float, ...] | Interval, weights: str | None, choices: options.Choices) -> Any:
     """One loss: BetaNMF; several or an interval: DRNMF, or MultiObjectiveNMF under given weights."""
-    from drnmf.estimators import DRNMF, BetaNMF, MultiObjectiveNMF
-    from drnmf.simplex import check_weights
+    from drnmf.estimators.base import DRNMF, BetaNMF, MultiObjectiveNMF
+    from drnmf.objective.simplex import check_weights
 
     given = choices.given()
     if not isinstance(betas, tuple):
@@ -130,10 +130,10 @@ def write_model(folder: Path, model: Any, W: Any) -> None:
     """W.npy, H.npy, trace.csv and model.npz."""
     import numpy as np
 
-    from drnmf.data.base import is_dask
+    from drnmf.backends.base import is_dask
 
     if is_dask(W):
-        from drnmf.rowblocks import save_rows
+        from drnmf.matrices.rowblocks import save_rows
 
         save_rows(folder / "W.npy", W)
     else:
@@ -145,7 +145,7 @@ def write_model(folder: Path, model: Any, W: Any) -> None:
 
 def summary_of(model: Any, seconds: float, warned: list[str]) -> dict[str, Any]:
     """What summary.json says of a fitted model."""
-    from drnmf.records import UNSTORED
+    from drnmf.storage.records import UNSTORED
 
     betas = model.betas_
     parameters = {name: value for name, value in model.get_params().items() if name not in UNSTORED}
@@ -169,7 +169,7 @@ def summary_of(model: Any, seconds: float, warned: list[str]) -> dict[str, Any]:
 
 
 def _table(model: Any) -> Table:
-    from drnmf.divergence import label
+    from drnmf.losses.beta import label
 
     table = Table(title=f"{type(model).__name__}, rank {model.n_components_}")
     single = len(model.betas_) == 1

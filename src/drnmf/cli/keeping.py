@@ -29,7 +29,7 @@ _NOT_STORED = ("checkpoint", "overwrite")  # a folder from a stranger must not b
 
 def remember(folder: Path, command: str, options: Mapping[str, Any]) -> None:
     """Write the options of a command, with absolute paths, unless a fit has begun in the folder already."""
-    from drnmf.archive import replacing
+    from drnmf.storage.archive import replacing
 
     folder.mkdir(parents=True, exist_ok=True)
     if (folder / "begin.npz").exists():

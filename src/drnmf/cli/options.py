@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from drnmf.algorithms.initialize import STARTS
+from drnmf.algorithms.updates.table import RULES
+from drnmf.algorithms.weights import POLICIES
 from drnmf.cli.common import choice
-from drnmf.initialize import STARTS
-from drnmf.rules import RULES
-from drnmf.weights import POLICIES
 
 ZEROS = ("raise", "floor")
 DTYPES = ("float32", "float64")

@@ -65,9 +65,9 @@ def pareto(
     keeping.check(checkpoint, folder)
     reporting.check(report)
     limit_threads(threads)
-    from drnmf import figures
-    from drnmf.io import read_matrix
-    from drnmf.pareto import METHODS, pareto_front
+    from drnmf.estimators.pareto import METHODS, pareto_front
+    from drnmf.matrices.files import read_matrix
+    from drnmf.report import figures
 
     choice(method, METHODS, "--method")
     matrix = read_matrix(x, variable)

@@ -45,10 +45,10 @@ def reproduce(
 
     An interrupted call resumes where it stopped when it is given again, also after kill -9.
     """
-    from drnmf.experiments import EXPERIMENTS, runner
-    from drnmf.experiments.fits import Options
-    from drnmf.rules import RULES
-    from drnmf.weights import POLICIES
+    from drnmf.algorithms.updates.table import RULES
+    from drnmf.algorithms.weights import POLICIES
+    from drnmf.paper import EXPERIMENTS, runner
+    from drnmf.paper.fits import Options
 
     choice(update, RULES, "--update")
     choice(policy, POLICIES, "--policy")

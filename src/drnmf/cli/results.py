@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from drnmf.io import Matrix
-    from drnmf.result import Trace
+    from drnmf.algorithms.result import Trace
+    from drnmf.matrices.files import Matrix
 
 
 def versions() -> dict[str, str]:
@@ -73,7 +73,7 @@ def write_record(path: Path, content: Mapping[str, Any]) -> None:
 
 def write_comparison(folder: Path, model: Any) -> None:
     """comparison.json, where the fit found its references itself: what each loss alone costs in the others."""
-    from drnmf.comparison import record_of
+    from drnmf.estimators.comparison import record_of
 
     singles = getattr(model, "single_losses_", None)
     if singles is not None:

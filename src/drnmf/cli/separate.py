@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from drnmf.audio.grouping import Groups
     from drnmf.audio.recording import Recording
     from drnmf.audio.transform import Spectrogram
-    from drnmf.comparison import Comparison
+    from drnmf.estimators.comparison import Comparison
 
 
 @reports_errors
@@ -81,7 +81,7 @@ def separate(
     from drnmf.audio import open_recording, parse_groups, spectrogram
     from drnmf.audio.evaluation import open_references
     from drnmf.audio.separation import ENCODINGS, choose_groups, write_sources
-    from drnmf.comparison import compare
+    from drnmf.estimators.comparison import compare
 
     choice(encoding, ENCODINGS, "--encoding")
     if group is not None:
@@ -218,7 +218,7 @@ def _notes(found: Comparison, seen: Spectrogram, gain: float, warned: list[str])
 
 
 def _show(found: Comparison, measures: list[dict[str, Any]]) -> None:
-    from drnmf.divergence import label
+    from drnmf.losses.beta import label
 
     table = Table(title="Percent above the best of each loss")
     table.add_column("method")

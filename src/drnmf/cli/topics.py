@@ -146,7 +146,7 @@ def _refuse_matrix(source: Path) -> None:
 
 
 def _from_matrix(source: Path, vocabulary: Path, variable: str | None) -> Corpus:
-    from drnmf.io import read_matrix
+    from drnmf.matrices.files import read_matrix
     from drnmf.text import corpus_from_matrix
 
     matrix = read_matrix(source, variable)

@@ -14,7 +14,7 @@ import typer
 from drnmf.cli.common import errors
 
 if TYPE_CHECKING:
-    from drnmf.io import Matrix
+    from drnmf.matrices.files import Matrix
 
 Workers = Annotated[
     int | None, typer.Option("--workers", min=1, help="Run on so many processes of this machine (Dask).")
@@ -45,14 +45,14 @@ class Place:
 
     def read(self, path: Path, variable: str | None) -> Matrix:
         """The matrix, whole or in blocks of rows: in blocks for a cluster, and where it is stored so."""
-        from drnmf.io import read_matrix
+        from drnmf.matrices.files import read_matrix
 
         if not self.remote and not (path.is_dir() or path.suffix.lower() in (".zarr", ".h5ad")):
             return read_matrix(path, variable)
         if not path.exists():
             raise FileNotFoundError(f"{path} does not exist: check the path.")
         _dask()
-        from drnmf.rowblocks import open_matrix
+        from drnmf.matrices.rowblocks import open_matrix
 
         return open_matrix(path, variable, blocks=self.workers or 1)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from drnmf.divergence import label
+from drnmf.losses.beta import label
 from drnmf.numerics import Array, Vector
 
 

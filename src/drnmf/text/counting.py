@@ -11,8 +11,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.feature_extraction.text import CountVectorizer
 
+from drnmf.inputs.check import check_entries
 from drnmf.text.reading import Documents
-from drnmf.validation import check_entries
 
 
 @dataclass(frozen=True)

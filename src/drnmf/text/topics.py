@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from drnmf.comparison import Comparison, compare
+from drnmf.estimators.comparison import Comparison, compare
+from drnmf.inputs.check import check_integer
 from drnmf.numerics import Array, Vector
 from drnmf.text.clusters import Scores, assign, score
 from drnmf.text.counting import Corpus
-from drnmf.validation import check_integer
 
 
 @dataclass(frozen=True)

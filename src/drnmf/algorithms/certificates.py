@@ -1,0 +1,117 @@
+r"""How far a point is from optimal, in numbers that do not change with the scale of X."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize, minimize_scalar
+
+from drnmf.backends.base import Data, identity
+from drnmf.numerics import ACTIVE_TOLERANCE, Array, Vector, namespace
+from drnmf.objective import simplex
+from drnmf.objective.objective import Objective
+
+_TRIALS = 60
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What is known about a point.
+
+    gap : max Dbar - lambda'Dbar, zero when lambda answers the factors best
+    stationarity : the residual of the optimality conditions of sum lambda_b Dbar_b, smallest over lambda on the
+        losses that are (nearly) largest; zero at a stationary point of the maximum, of order one far from it
+    multipliers : the lambda that attains it
+    """
+
+    gap: float
+    stationarity: float
+    multipliers: Vector
+
+
+@dataclass(frozen=True)
+class Residual:
+    r"""(violation, scale) of the optimality conditions of one block, F >= 0, P - N >= 0, F (P - N) = 0.
+
+    .. math:: \| P \circ (F - [F - s \circ (P - N)]_+) \|_1, \quad \langle F, P + N \rangle, \quad
+              s = \max(F, mean F) / P
+
+    The projected gradient in the metric of the multiplicative step: an entry at zero that wants to grow counts with
+    the size of a mean entry. Both are sums over entries, so pieces of F add up.
+
+    coefficients : of lambda, for the parts of every beta
+    mean : of all entries of the block
+    """
+
+    coefficients: Vector
+    mean: float
+
+    def __call__(self, F: Array, N: Array, P: Array) -> Vector:
+        xp = namespace(F)
+        N, P = _weighed(self.coefficients, N), _weighed(self.coefficients, P)
+        told = P > 0  # where powers of V underflow the parts say nothing, and the entry counts as it stands
+        step = xp.where(told, xp.clip(F, self.mean, None) / xp.where(told, P, 1.0), 0.0)
+        moved = xp.clip(F - step * (P - N), 0.0, None)
+        violation, scale = (P * abs(F - moved)).sum(dtype=xp.float64), (F * (P + N)).sum(dtype=xp.float64)
+        return np.array([float(violation), float(scale)])
+
+
+def entry_sum(F: Array) -> Vector:
+    """Sum all entries in float64."""
+    return np.asarray(float(F.sum(dtype=namespace(F).float64)))
+
+
+def _weighed(c: Vector, parts: Array) -> Array:
+    """sum_b c_b parts_b where the parts are."""
+    if isinstance(parts, np.ndarray):
+        return np.tensordot(c, parts, 1)
+    return sum(float(w) * part for w, part in zip(c, parts, strict=True))
+
+
+def certify(data: Data, W: Array, H: Array, objective: Objective, weights: Vector, losses: Vector) -> Certificate:
+    """Gap and stationarity at (W, H); two sweeps, one for each block."""
+    p, scaled = len(objective.betas), objective.scaled(losses)
+    A, B = data.T.put(W.T), data.put(H)
+    sweeps = data.read(
+        data.sweep(A.T, B, objective.betas, identity(p), losses=False),
+        data.T.sweep(B.T, A, objective.betas, identity(p), losses=False),
+    )
+    sides = tuple(
+        (side, F, float(side.total(entry_sum, F)) / (F.shape[0] * F.shape[1]), sweep)
+        for side, F, sweep in zip((data, data.T), (B, A), sweeps, strict=True)
+    )
+    active = np.flatnonzero(scaled >= scaled.max() * (1.0 - ACTIVE_TOLERANCE))
+
+    def residual(multipliers: Vector) -> float:
+        c = np.zeros(p)
+        c[active] = simplex.project(multipliers)
+        c = objective.coefficients(c)
+        violation, scale = np.sum([side.total(Residual(c, mean), F, sweep) for side, F, mean, sweep in sides], axis=0)
+        return float(violation / scale) if scale > 0 else 0.0
+
+    inner = weights[active] if weights[active].sum() > 0 else simplex.uniform(active.size)
+    found, value = _smallest(residual, inner / inner.sum())
+    multipliers = np.zeros(p)
+    multipliers[active] = found
+    return Certificate(float(scaled.max() - weights @ scaled), value, multipliers)
+
+
+def _smallest(residual: Callable[[Vector], float], start: Vector) -> tuple[Vector, float]:
+    """The best multipliers on the simplex: nothing, one number, or a small search, by how many losses are active."""
+    candidates = [start]
+    if start.size == 2:
+        line = minimize_scalar(
+            lambda t: residual(np.array([t, 1.0 - t])),
+            bounds=(0.0, 1.0),
+            method="bounded",
+            options={"maxiter": _TRIALS},
+        )
+        candidates.append(np.array([line.x, 1.0 - line.x]))
+    elif start.size > 2:
+        search = minimize(residual, start, method="Nelder-Mead", options={"maxfev": 4 * _TRIALS})
+        candidates.append(simplex.project(search.x))
+    values = [residual(candidate) for candidate in candidates]
+    best = int(np.argmin(values))
+    return candidates[best], values[best]

@@ -1,0 +1,183 @@
+"""Where the iterations start: random, SPA, NNDSVD, or given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from drnmf.backends.base import Data
+from drnmf.numerics import EPS, LIFT, Array, Vector, factor_floor, positive_scale
+
+RandomState = np.random.RandomState
+
+
+def _scale_to_mean(W: Vector, H: Vector, mean: float) -> tuple[Vector, Vector]:
+    """Scale both factors alike so that mean(WH) = mean(X)."""
+    current = float(W.sum(axis=0) @ H.sum(axis=1)) / (W.shape[0] * H.shape[1])
+    root = np.sqrt(positive_scale(mean) / current)
+    return W * root, H * root
+
+
+def random_start(data: Data, rank: int, rng: RandomState) -> tuple[Vector, Vector]:
+    """Uniform entries, scaled so that mean(WH) = mean(X)."""
+    m, n = data.shape
+    return _scale_to_mean(rng.uniform(size=(m, rank)), rng.uniform(size=(rank, n)), data.mean)
+
+
+def successive_projection(data: Data, rank: int) -> list[int]:
+    """SPA: r times, the column with the largest residual, then project it out of all columns.
+
+    The residual norms follow from one product with X per pick, so a sparse X stays sparse. Stops early
+    when nothing is left to pick.
+    """
+    norms = data.squared_norms()
+    first, picked, basis = float(norms.max(initial=0.0)), list[int](), list[Vector]()
+    for _ in range(min(rank, data.shape[1])):
+        j = int(np.argmax(norms))
+        if norms[j] <= EPS * max(first, 0.0):
+            break
+        direction = data.column(j)
+        for _ in range(2):  # twice: one pass of Gram-Schmidt loses digits
+            for previous in basis:
+                direction = direction - previous * (previous @ direction)
+        length = float(np.linalg.norm(direction))
+        if length == 0:
+            break
+        direction = direction / length
+        basis.append(direction)
+        picked.append(j)
+        norms = np.maximum(norms - data.T.dot(direction[:, None].astype(data.dtype))[:, 0].astype(np.float64) ** 2, 0.0)
+        norms[picked] = 0.0
+    return picked
+
+
+def nonnegative_least_squares(gram: Vector, target: Vector, sweeps: int = 500, tol: float = 1e-8) -> Vector:
+    """argmin over H >= 0 of ||X - WH||_F from W'W and W'X, by cyclic coordinate descent over the rows of H."""
+    diagonal = np.maximum(np.diag(gram), np.finfo(np.float64).tiny)
+    H = np.maximum(target / diagonal[:, None], 0.0)
+    # Start from the best multiple of that guess: the columns of W overlap.
+    H *= max(float(np.sum(H * target)) / max(float(np.sum(H * (gram @ H))), np.finfo(np.float64).tiny), 0.0)
+    first = None
+    for _ in range(sweeps):
+        moved = 0.0
+        for k in range(gram.shape[0]):
+            step = np.maximum(H[k] + (target[k] - gram[k] @ H) / diagonal[k], 0.0) - H[k]
+            H[k] += step
+            moved += float(diagonal[k] * (step @ step))
+        first = moved if first is None else first
+        if moved <= tol**2 * first:
+            break
+    return H
+
+
+def spa_factors(data: Data, rank: int, rng: RandomState) -> tuple[Vector, Vector]:
+    """W = X(:, K) with K from SPA, H by nonnegative least squares: with the exact zeros that both leave.
+
+    Where X has fewer independent columns than r, random columns of the right size fill the rest.
+    """
+    picked = successive_projection(data, rank)
+    W = np.empty((data.shape[0], rank))
+    for k, j in enumerate(picked):
+        W[:, k] = data.column(j)
+    missing = rank - len(picked)
+    W[:, rank - missing :] = rng.uniform(size=(data.shape[0], missing)) * 2.0 * positive_scale(data.mean)
+    gram = W.T @ W
+    target = np.asarray(data.T.dot(W.astype(data.dtype)), dtype=np.float64).T
+    return W, nonnegative_least_squares(gram, target)
+
+
+def lifted(W: Vector, H: Vector, lift: float = LIFT) -> tuple[Vector, Vector]:
+    """Both factors raised by a share of their mean, so that multiplicative steps can leave their zeros."""
+    return W + lift * W.mean(), H + lift * max(H.mean(), np.finfo(np.float64).tiny)
+
+
+def spa_start(data: Data, rank: int, rng: RandomState) -> tuple[Vector, Vector]:
+    """SPA's factors, lifted off zero by LIFT of their mean."""
+    return lifted(*spa_factors(data, rank, rng))
+
+
+def nndsvdar_start(data: Data, rank: int, rng: RandomState) -> tuple[Vector, Vector]:
+    """NNDSVD (Boutsidis and Gallopoulos 2008); zeros become random values up to 1/100 of a typical entry."""
+    m, n = data.shape
+    known = min(rank, m, n)
+    U, S, Vt = _svd(data, known, rng)
+    W, H = np.zeros((m, rank)), np.zeros((rank, n))
+    for k in range(known):
+        u, v = U[:, k], Vt[k]
+        sides = [(np.maximum(s * u, 0.0), np.maximum(s * v, 0.0)) for s in (1.0, -1.0)]
+        left, right = max(sides, key=lambda side: float(np.linalg.norm(side[0]) * np.linalg.norm(side[1])))
+        size = float(np.linalg.norm(left) * np.linalg.norm(right))
+        if size > 0:
+            root = np.sqrt(S[k] * size)
+            W[:, k], H[k] = root * left / np.linalg.norm(left), root * right / np.linalg.norm(right)
+    small = np.sqrt(positive_scale(data.mean) / rank) / 100.0
+    for factor in (W, H):
+        empty = factor == 0
+        factor[empty] = small * rng.uniform(size=int(empty.sum()))
+    return W, H
+
+
+def _svd(data: Data, rank: int, rng: RandomState) -> tuple[Vector, Vector, Vector]:
+    """Leading singular triplets by a randomised range finder, from products with X alone."""
+    m, n = data.shape
+    width = min(rank + 10, m, n)
+
+    def forward(B: Vector) -> Vector:
+        return np.asarray(data.dot(B.astype(data.dtype)), dtype=np.float64)
+
+    def backward(B: Vector) -> Vector:
+        return np.asarray(data.T.dot(B.astype(data.dtype)), dtype=np.float64)
+
+    Q = np.linalg.qr(forward(rng.normal(size=(n, width))))[0]
+    for _ in range(4):
+        Q = np.linalg.qr(backward(Q))[0]
+        Q = np.linalg.qr(forward(Q))[0]
+    small_U, S, Vt = np.linalg.svd(backward(Q).T, full_matrices=False)
+    return Q @ small_U[:, :rank], S[:rank], Vt[:rank]
+
+
+STARTS: dict[str, Callable[[Data, int, RandomState], tuple[Vector, Vector]]] = {
+    "random": random_start,
+    "spa": spa_start,
+    "nndsvdar": nndsvdar_start,
+}
+"""Names that estimators and the command line take; "custom" stands for a given start."""
+
+
+def check_factor(name: str, value: ArrayLike, shape: tuple[int, int]) -> Vector:
+    """A given factor: any real dtype, right shape, finite, nonnegative."""
+    try:
+        factor = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} cannot be read as numbers.") from None
+    if factor.shape != shape:
+        raise ValueError(f"{name} has shape {factor.shape}, but the data and n_components ask for {shape}.")
+    if not np.isfinite(factor).all():
+        raise ValueError(f"{name} holds NaN or infinite entries: give finite values >= 0.")
+    if factor.size and factor.min() < 0:
+        i, j = np.unravel_index(int(np.argmin(factor)), shape)
+        raise ValueError(f"{name}[{i}, {j}] = {factor[i, j]:g} is negative: factors must be >= 0.")
+    return factor
+
+
+def start(
+    data: Data, rank: int, init: str, rng: RandomState, W: ArrayLike | None = None, H: ArrayLike | None = None
+) -> tuple[Array, Array]:
+    """(W, H) to start from, floored, in the dtype of the data."""
+    m, n = data.shape
+    if init != "custom" and init not in STARTS:
+        raise ValueError(f"init={init!r} is not known: use one of {[*sorted(STARTS), 'custom']}.")
+    if init == "custom":
+        if W is None or H is None:
+            raise ValueError("init='custom' needs both W and H: pass them to fit or fit_transform.")
+        W0, H0 = check_factor("W", W, (m, rank)), check_factor("H", H, (rank, n))
+    elif W is not None or H is not None:
+        raise ValueError(f"W and H are only used with init='custom', but init={init!r}.")
+    elif init == "random" and hasattr(data, "random_start"):  # rows are drawn where they live
+        return data.random_start(rank, rng)
+    else:
+        W0, H0 = STARTS[init](data, rank, rng)
+    floor = factor_floor(data.mean, rank)
+    return np.maximum(W0, floor).astype(data.dtype), np.maximum(H0, floor).astype(data.dtype)

@@ -1,0 +1,295 @@
+"""The one loop: step H, step W, move lambda, look, keep, stop.
+
+It never looks at X: everything it knows of the data comes out of `Data.sweep`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from typing import Any, Protocol
+
+import numpy as np
+
+from drnmf.algorithms.certificates import entry_sum
+from drnmf.algorithms.iteration import Point, Task, iterate
+from drnmf.algorithms.result import Interrupted, Progress, Result, Trace
+from drnmf.algorithms.updates.base import Rule
+from drnmf.algorithms.weights import Fixed, Policy
+from drnmf.backends.base import Data
+from drnmf.numerics import RESTART_RISE, Array, Vector
+from drnmf.objective.objective import Objective, complementarity_gap
+
+Callback = Callable[[Progress], Any]
+
+
+class Keeper(Protocol):
+    """What keeps a fit on disk while its runs go by, one after another, always in the same order."""
+
+    @property
+    def seconds(self) -> float:
+        """Time of what was recalled so far, spent before this process began."""
+        ...
+
+    def recall(self) -> Result | Snapshot | None:
+        """What is known of the run that begins now: its result, where it stood, or nothing."""
+        ...
+
+    def offer(self, snapshot: Callable[[], Snapshot]) -> None:
+        """Called after every iteration; the keeper decides whether it is time to take the snapshot."""
+        ...
+
+    def done(self, result: Result) -> None:
+        """The run that began last has ended."""
+        ...
+
+
+@dataclass(frozen=True)
+class Control:
+    """When to stop, whom to tell, and who keeps the state.
+
+    tol : 0 runs exactly max_iter iterations; else stop when neither the maximum nor the gap has moved by
+        more than this (relative to the maximum) over `window` iterations
+    inner_iter : updates of (W, H) per move of lambda; one trace row per move (Algorithm 2 with many)
+    """
+
+    max_iter: int = 1000
+    tol: float = 1e-6
+    max_time: float | None = None
+    callback: Callback | None = None
+    inner_iter: int = 1
+    window: int = 10
+    keeper: Keeper | None = None
+
+
+@dataclass
+class Log:
+    """The trace while it grows, and what was watched at each row."""
+
+    scaled: list[Vector] = field(default_factory=list)
+    weights: list[Vector] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    sweeps: list[int] = field(default_factory=list)
+    watched: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.lowest = list(accumulate(self.watched, min))  # the smallest watched up to each row
+
+    def add(self, scaled: Vector, weights: Vector, seconds: float, sweeps: int, watched: float) -> None:
+        self.scaled.append(scaled)
+        self.weights.append(weights)
+        self.seconds.append(seconds)
+        self.sweeps.append(sweeps)
+        self.watched.append(watched)
+        self.lowest.append(min([watched, *self.lowest[-1:]]))
+
+    def gap(self, row: int) -> float:
+        return complementarity_gap(self.weights[row], self.scaled[row])
+
+    def trace(self) -> Trace:
+        return Trace(
+            np.array(self.scaled),
+            np.array(self.weights),
+            np.array(self.seconds),
+            np.array([self.gap(row) for row in range(len(self.scaled))]),
+            np.array(self.sweeps),
+        )
+
+
+@dataclass(frozen=True)
+class Best:
+    """The point that the run would return: blocks, losses, and the weights of its row."""
+
+    A: Array
+    B: Array
+    losses: Vector
+    weights: Vector
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Where a run stands after an iteration: all of it but the parts, which a sweep at (A, B) gives again."""
+
+    A: Array
+    B: Array
+    states: tuple[Any, Any]
+    sweeps: int
+    swept: Vector  # lambda when the sweep at (A, B) was made
+    steps: int
+    weights: Vector
+    policy_state: Any
+    best: Best
+    log: Log
+
+
+def solve(data: Data, W: Array, H: Array, objective: Objective, rule: Rule, policy: Policy, control: Control) -> Result:
+    """Minimise the weighted (fixed policy) or the largest (moving policy) scaled loss from (W, H).
+
+    W : (m, r), H : (r, n), strictly positive; neither is changed.
+    """
+    known = None if control.keeper is None else control.keeper.recall()
+    if isinstance(known, Result):
+        return known
+    task = Task(objective, (data.lift(rule), data.T.lift(rule)), isinstance(policy, Fixed) and not rule.chooses)
+    run = _Run.begin(task, data, policy, W, H) if known is None else _Run.resume(task, data, policy, known)
+    reason = run.reason(control)
+    try:
+        while reason is None:
+            run.iteration(control.inner_iter)
+            if control.callback is not None and control.callback(run.progress(control.max_iter)):
+                reason = "callback"
+            reason = reason or run.reason(control)
+            if control.keeper is not None and reason is None:
+                control.keeper.offer(run.snapshot)
+    except KeyboardInterrupt:
+        raise Interrupted(run.result("interrupted")) from None
+    result = run.result(reason)
+    if control.keeper is not None:
+        control.keeper.done(result)
+    return result
+
+
+@dataclass
+class _Run:
+    """A run between two iterations."""
+
+    task: Task
+    data: Data
+    policy: Policy
+    point: Point
+    weights: Vector
+    policy_state: Any
+    best: Best
+    log: Log
+    started: float
+
+    @classmethod
+    def begin(cls, task: Task, data: Data, policy: Policy, W: Array, H: Array) -> _Run:
+        started = time.perf_counter()
+        weights, policy_state = policy.init(len(task.objective.betas))
+        A, B = data.T.put(W.T), data.put(H)
+        point = _swept(task, data, A, B, weights, (task.rules[0].init(B), task.rules[1].init(A)), 1, 0)
+        _require_finite(point.sweep.losses, data)
+        best = Best(A, B, point.sweep.losses, weights)
+        run = cls(task, data, policy, point, weights, policy_state, best, Log(), started)
+        run._add_row()
+        return run
+
+    @classmethod
+    def resume(cls, task: Task, data: Data, policy: Policy, at: Snapshot) -> _Run:
+        """From a snapshot; the sweep at its point is made anew and not counted: the run itself made it already."""
+        point = _swept(task, data, at.A, at.B, at.swept, at.states, at.sweeps, at.steps)
+        started = time.perf_counter() - at.log.seconds[-1]
+        return cls(task, data, policy, point, at.weights, at.policy_state, at.best, at.log, started)
+
+    def snapshot(self) -> Snapshot:
+        point = self.point
+        return Snapshot(
+            point.A, point.B, point.states, point.sweeps, point.weights, point.steps,
+            self.weights, self.policy_state, self.best, self.log,
+        )  # fmt: skip
+
+    @property
+    def iterations(self) -> int:
+        return len(self.log.seconds) - 1
+
+    def iteration(self, inner_iter: int) -> None:
+        """Update (W, H), move lambda, write the row, and remember the best."""
+        task = self.task
+        for inner in range(inner_iter):
+            early = task.fixed or inner + 1 < inner_iter
+            forecast = (self.policy, self.policy_state) if task.fixed or inner_iter == 1 else None
+            self.point = iterate(task, self.data, self.point, self.weights, early, forecast)
+        losses = self.point.sweep.losses
+        if task.rule.chooses:
+            self.weights = self.point.states[1]
+        else:
+            scaled = task.objective.scaled(losses)
+            self.weights, self.policy_state = self.policy.step(self.weights, scaled, self.policy_state)
+        self._add_row()
+        watched = self.log.watched
+        if watched[-1] > watched[-2] and watched[-1] > self.log.lowest[-1] * (1.0 + RESTART_RISE):
+            self.point = task.restart(self.point)
+        if not task.rule.best or watched[-1] <= task.watched(self.weights, self.best.losses):
+            self.best = Best(self.point.A, self.point.B, losses, self.weights)
+
+    def _add_row(self) -> None:
+        losses, task = self.point.sweep.losses, self.task
+        seconds = time.perf_counter() - self.started
+        scaled, watched = task.objective.scaled(losses), task.watched(self.weights, losses)
+        self.log.add(scaled, self.weights, seconds, self.point.sweeps, watched)
+
+    def progress(self, max_iter: int) -> Progress:
+        log, objective = self.log, self.task.objective
+        losses = self.point.sweep.losses
+        return Progress(
+            self.iterations, losses, log.scaled[-1], self.weights, log.seconds[-1], max_iter, objective.betas
+        )
+
+    def reason(self, control: Control) -> str | None:
+        """Why the run is over, or None."""
+        if self.iterations and control.max_time is not None and self.log.seconds[-1] >= control.max_time:
+            return "max_time"
+        if self._stalled(control):
+            return "tol"
+        return "max_iter" if self.iterations >= control.max_iter else None
+
+    def _stalled(self, control: Control) -> bool:
+        """Neither what is minimised nor the gap moved by more than tol over the window."""
+        w, watched = control.window, self.log.watched
+        if control.tol <= 0 or len(watched) <= 2 * w:
+            return False
+        before, now = self.log.lowest[-w - 1], min(watched[-w:])
+        moved = abs(self.log.gap(-w - 1) - self.log.gap(-1))
+        return before - now <= control.tol * before and moved <= control.tol * before
+
+    def result(self, reason: str) -> Result:
+        """The best point with its losses and its weights (those of its row), and the trace of the whole run.
+
+        Raises
+        ------
+        ValueError
+            Where a loss at the point is not a finite number.
+        """
+        best, objective = self.best, self.task.objective
+        sums = self.data.T.total(entry_sum, best.A), self.data.total(entry_sum, best.B)
+        _require_finite(np.append(best.losses, sums), self.data)
+        return Result(
+            W=best.A.T,
+            H=best.B,
+            betas=objective.betas,
+            references=objective.references,
+            losses=best.losses,
+            scaled_losses=objective.scaled(best.losses),
+            weights=best.weights,
+            trace=self.log.trace(),
+            n_iter=self.iterations,
+            converged=reason == "tol",
+            reason=reason,
+        )
+
+
+def _swept(
+    task: Task, data: Data, A: Array, B: Array, weights: Vector, states: tuple[Any, Any], sweeps: int, steps: int
+) -> Point:
+    """The point (A, B) with the sweep that an iteration begins from."""
+    c = task.objective.coefficients(weights)
+    mix, curvature = task.mix(c, early=task.fixed), c if task.rule.curves(steps, B.shape[0]) else None
+    (sweep,) = data.read(data.sweep(A.T, B, task.objective.betas, mix, curvature=curvature))
+    return Point(A, B, sweep, states, sweeps, weights, steps)
+
+
+def _require_finite(values: Vector, data: Data) -> None:
+    """Refuse a point whose losses or factors are not numbers: nothing that follows from it could be trusted."""
+    if not np.isfinite(values).all():
+        raise ValueError(
+            f"The losses or factors are not finite: powers of X and WH leave the range of {data.dtype} (mean of "
+            f"X {data.mean:.3g}). Divide X by its mean before the fit, or use float64."
+        )
+
+
+def with_notes(result: Result, *notes: str) -> Result:
+    """The result with remarks added (floored references, floored zeros, ...)."""
+    return replace(result, notes=result.notes + notes)

@@ -1,0 +1,138 @@
+r"""A step that never raises the maximum: the min-max problem of the majorisers, solved in lambda alone.
+
+At the current block F~ every loss is majorised by a separable convex function of t = F / F~ (see `updates.Monotone`),
+
+.. math:: G_\beta(t) = \bar D_\beta + \sum \tilde F [P_\beta \varphi_\beta(t) - N_\beta \psi_\beta(t)] / e_\beta,
+          \quad \varphi' = t^{\max(\beta,1)-1}, \ \psi' = t^{\min(\beta,2)-2}, \ \varphi(1) = \psi(1) = 0,
+
+so that min over t of max over beta of G_beta is max over lambda of g(lambda) = min_t sum lambda_beta G_beta(t): a
+concave problem with |Omega| - 1 variables and the gradient G(t(lambda)), without a pass over X. Whatever lambda is
+found, the true maximum after the step is at most max_beta G_beta(t), which is known before the step is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize
+
+from drnmf.algorithms.updates.base import Parts, exponents, majoriser_root
+from drnmf.numerics import Array, Vector, namespace
+from drnmf.objective import simplex
+
+Evaluate = Callable[[Vector], Vector]
+
+_BISECTIONS = 30
+_TRIALS = 40
+
+
+def surrogates(F: Array, t: Array, parts: Parts) -> Vector:
+    """G_beta(t) for every beta, in float64."""
+    xp = namespace(F)
+    assert parts.scaled_losses is not None
+    assert parts.references is not None
+    values = np.empty(len(parts.betas))
+    log_t = xp.log(t)
+    for b, beta in enumerate(parts.betas):
+        up, down = exponents(beta)
+        rise = _power_integral(log_t, up + 1.0, xp)
+        fall = _power_integral(log_t, 1.0 - down, xp)
+        change = (F * (parts.P[b] * rise - parts.N[b] * fall)).sum(dtype=xp.float64)
+        values[b] = parts.scaled_losses[b] + float(change) / parts.references[b]
+    return values
+
+
+def _power_integral(log_t: Array, exponent: float, xp: Any) -> Array:
+    """Integral of s^(exponent-1) from 1 to t: (t^exponent - 1) / exponent, or log t for exponent 0."""
+    return log_t if exponent == 0 else xp.expm1(exponent * log_t) / exponent
+
+
+@dataclass(frozen=True)
+class Minimax:
+    """The min-max step as a rule; its state is the lambda it chose. Where no lambda improves, the block stays."""
+
+    separate: bool = True
+    best: bool = True
+    chooses: bool = True
+
+    def certain(self, betas: tuple[float, ...]) -> bool:
+        return False
+
+    def curves(self, step: int, rank: int) -> bool:
+        return False
+
+    def init(self, F: Array) -> Vector | None:
+        return None
+
+    def step(self, F: Array, parts: Parts, state: Vector | None) -> tuple[Array, Vector]:
+        xp = namespace(F)
+        weights, t, bound = solve_dual(F, parts, state)
+        assert parts.scaled_losses is not None
+        if not bound < parts.scaled_losses.max():
+            return F, weights
+        return xp.clip(F * t, parts.floor, None), weights
+
+    def retry(self, F: Array, tried: Array, attempt: int, state: Vector) -> tuple[Array, Vector]:
+        return F, state
+
+    def restart(self, state: Vector) -> Vector:
+        return state
+
+
+def solve_dual(F: Array, parts: Parts, guess: Vector | None = None) -> tuple[Vector, Array, float]:
+    """(lambda, t, max_beta G_beta(t)) with the smallest maximum found: bisection for two losses, SLSQP for more."""
+    assert parts.references is not None
+    p, references = len(parts.betas), parts.references
+    best: list[tuple[float, Vector, Array]] = []
+    lowest = parts.floor / F  # the step ends at the floor: judge it there
+
+    def evaluate(weights: Vector) -> Vector:
+        c = weights / references
+        t = namespace(F).maximum(majoriser_root(replace(parts, coefficients=c / c.max())), lowest)
+        G = surrogates(F, t, parts)
+        if not best or float(G.max()) < best[0][0]:
+            best[:] = [(float(G.max()), weights, t)]
+        return G
+
+    if p == 1:
+        evaluate(np.ones(1))
+    elif p == 2:
+        _bisect(evaluate)
+    else:
+        start = simplex.uniform(p) if guess is None else 0.99 * guess + 0.01 / p
+        _ascend(evaluate, start)
+    bound, weights, t = best[0]
+    return weights, t, bound
+
+
+def _bisect(evaluate: Evaluate) -> None:
+    """Two losses: at the best lambda both surrogates are equal, or lambda is a vertex."""
+    low, high = 0.0, 1.0  # weight of the first loss
+    for vertex in (0.0, 1.0):
+        G = evaluate(np.array([vertex, 1.0 - vertex]))
+        if (vertex == 0.0 and G[0] <= G[1]) or (vertex == 1.0 and G[0] >= G[1]):
+            return
+    for _ in range(_BISECTIONS):
+        middle = 0.5 * (low + high)
+        G = evaluate(np.array([middle, 1.0 - middle]))
+        if abs(G[0] - G[1]) <= 1e-9 * G.max():
+            return
+        low, high = (middle, high) if G[0] > G[1] else (low, middle)
+
+
+def _ascend(evaluate: Evaluate, start: Vector) -> None:
+    """More losses: maximise the concave g on the simplex from values and gradients."""
+
+    def negative(weights: Vector) -> tuple[float, Vector]:
+        projected = simplex.project(weights)
+        G = evaluate(projected)
+        return -float(projected @ G), -G
+
+    minimize(
+        negative, start, jac=True, method="SLSQP", bounds=[(0.0, 1.0)] * start.size,
+        constraints={"type": "eq", "fun": lambda w: w.sum() - 1.0, "jac": np.ones_like},
+        options={"maxiter": _TRIALS, "ftol": 1e-10},
+    )  # fmt: skip

@@ -1,0 +1,179 @@
+"""Weights policies: how lambda moves after each iteration.
+
+A policy is `init(p) -> weights, state` and `step(weights, scaled_losses, state) -> weights, state`, pure
+functions of what they are given. `fixed` says that lambda never moves, so that sweeps may weigh early.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from drnmf.numerics import POLICY_DELAY, WEIGHT_FLOOR, Vector
+from drnmf.objective import simplex
+
+
+def _largest(scaled_losses: Vector) -> float:
+    """The largest scaled loss, or one where the fit is exact and all are zero."""
+    return float(scaled_losses.max()) or 1.0
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """What the loop asks of a policy. `state` is whatever the policy wants back next time."""
+
+    def init(self, p: int) -> tuple[Vector, Any]: ...
+
+    def step(self, weights: Vector, scaled_losses: Vector, state: Any) -> tuple[Vector, Any]: ...
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """Constant lambda: MO-NMF. None stands for 1/|Omega|."""
+
+    weights: tuple[float, ...] | None = None
+
+    def init(self, p: int) -> tuple[Vector, int]:
+        return (simplex.uniform(p) if self.weights is None else simplex.check_weights(self.weights, p)), 0
+
+    def step(self, weights: Vector, scaled_losses: Vector, state: int) -> tuple[Vector, int]:
+        return weights, state
+
+
+@dataclass(frozen=True)
+class FrankWolfe:
+    """Algorithm 3: lambda += gamma_k (onehot(argmax Dbar) - lambda) with gamma_k = a / (k + a), k = 1, 2, ...
+
+    a = 1 is the paper's 1/(k+1), a = 2 the textbook's 2/(k+2); a larger a reacts faster.
+
+    >>> weights, state = FrankWolfe().init(2)
+    >>> FrankWolfe().step(weights, np.array([1.0, 2.0]), state)[0]
+    array([0.25, 0.75])
+    """
+
+    a: float = 1.0
+
+    def init(self, p: int) -> tuple[Vector, int]:
+        return simplex.uniform(p), 1
+
+    def step(self, weights: Vector, scaled_losses: Vector, state: int) -> tuple[Vector, int]:
+        gamma = self.a / (state + self.a)
+        return weights + gamma * (simplex.linear_oracle(scaled_losses) - weights), state + 1
+
+
+@dataclass(frozen=True)
+class Subgradient:
+    """Algorithm 2: lambda = Proj(lambda + rho_k Dbar) with rho_k = 1/(k+1)."""
+
+    def init(self, p: int) -> tuple[Vector, int]:
+        return simplex.uniform(p), 1
+
+    def step(self, weights: Vector, scaled_losses: Vector, state: int) -> tuple[Vector, int]:
+        return simplex.project(weights + scaled_losses / (state + 1)), state + 1
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """Entropic mirror ascent: lambda_b *= exp(eta Dbar_b / max Dbar), normalised, eta_k = eta / sqrt(k).
+
+    Dividing by the maximum keeps the step the same whatever the level of the losses.
+    """
+
+    eta: float = 2.0
+
+    def init(self, p: int) -> tuple[Vector, int]:
+        return simplex.uniform(p), 1
+
+    def step(self, weights: Vector, scaled_losses: Vector, state: int) -> tuple[Vector, int]:
+        direction = self.eta / np.sqrt(state) * scaled_losses / _largest(scaled_losses)
+        # A weight that reaches zero could never come back: keep it where a few steps can raise it.
+        floored = np.maximum(simplex.entropy_step(weights, direction), WEIGHT_FLOOR)
+        return floored / floored.sum(), state + 1
+
+
+@dataclass(frozen=True)
+class Advance:
+    """State of `Reactive`: iterations so far, the current step, and the last advantages."""
+
+    k: int
+    eta: float
+    advantage: Vector | None = None
+
+
+@dataclass(frozen=True)
+class Reactive:
+    """Optimistic mirror ascent with a step that adapts: quick while lambda drifts, quiet once it swings.
+
+    With the advantages A_b = (Dbar_b - lambda'Dbar) / max Dbar, the log-weights move by
+
+        eta_k [A^(k) + gain (A^(k) - A^(k-1))]
+
+    so lambda answers to how far a loss stands above the average and, `gain` times more, to how that changes: the
+    factors follow lambda only slowly, and an answer to the distance alone would overshoot. eta grows by `up` while
+    the advantages keep their sign (<A^(k), A^(k-1)>_lambda > 0) and falls by `down` when they turn.
+
+    delay : iterations of Frank-Wolfe steps 1/(k+1) first (see `updates.Extrapolated`).
+    """
+
+    eta: float = 2.0
+    gain: float = 10.0
+    up: float = 1.1
+    down: float = 0.5
+    smallest: float = 1e-3
+    delay: int = 0
+
+    def init(self, p: int) -> tuple[Vector, Advance]:
+        return simplex.uniform(p), Advance(1, self.eta)
+
+    def step(self, weights: Vector, scaled_losses: Vector, state: Advance) -> tuple[Vector, Advance]:
+        k = state.k + 1
+        if state.k <= self.delay:
+            return FrankWolfe().step(weights, scaled_losses, state.k)[0], Advance(k, self.eta)
+        advantage = (scaled_losses - weights @ scaled_losses) / _largest(scaled_losses)
+        eta, last = state.eta, advantage if state.advantage is None else state.advantage
+        if state.advantage is not None:
+            steady = float(weights @ (advantage * last)) > 0
+            eta = min(eta * self.up, self.eta) if steady else max(eta * self.down, self.smallest)
+        direction = np.clip(eta * (advantage + self.gain * (advantage - last)), -_LARGEST_MOVE, _LARGEST_MOVE)
+        floored = np.maximum(simplex.entropy_step(weights, direction), WEIGHT_FLOOR)
+        return floored / floored.sum(), Advance(k, eta, advantage)
+
+
+_LARGEST_MOVE = 3.0  # of a log-weight in one iteration
+
+
+@dataclass(frozen=True)
+class ByRule:
+    """lambda comes with each step, from the min-max problem that the step solves (`minimax.Minimax`)."""
+
+    def init(self, p: int) -> tuple[Vector, int]:
+        return simplex.uniform(p), 0
+
+    def step(self, weights: Vector, scaled_losses: Vector, state: int) -> tuple[Vector, int]:
+        return weights, state
+
+
+POLICIES: dict[str, Policy] = {
+    "auto": Reactive(delay=POLICY_DELAY),
+    "reactive": Reactive(),
+    "frank-wolfe": FrankWolfe(1.0),
+    "frank-wolfe-2": FrankWolfe(2.0),
+    "subgradient": Subgradient(),
+    "mirror": Mirror(),
+    "minimax": ByRule(),
+    "fixed": Fixed(),
+}
+"""Names that estimators and the command line take."""
+
+
+def as_policy(policy: str | Policy) -> Policy:
+    """The policy behind a name, or the object itself."""
+    if isinstance(policy, str):
+        if policy not in POLICIES:
+            raise ValueError(f"policy={policy!r} is not known: use one of {sorted(POLICIES)} or an object.")
+        return POLICIES[policy]
+    if not isinstance(policy, Policy) or isinstance(policy, type):
+        raise ValueError(f"policy={policy!r} needs methods init(p) and step(weights, scaled_losses, state).")
+    return policy

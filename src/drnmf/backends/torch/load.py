@@ -1,0 +1,56 @@
+"""X onto a device of torch: copied there once, or kept in host memory and streamed, with room checked first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+
+from drnmf.backends.base import Data
+from drnmf.backends.torch.dense import TorchDense
+from drnmf.backends.torch.sparse import TorchSparse
+from drnmf.backends.torch.stream import TorchStreamed
+
+_SPARSE_FACTOR = 4  # values, indices and the sort, by column and by row
+
+
+def load(X: Any, device: str, precision: str, blocks: bool, mean: float | None) -> Data:
+    """X (NumPy, SciPy, or a tensor anywhere) as a Data on `device`."""
+    if sp.issparse(X) or (isinstance(X, torch.Tensor) and X.layout != torch.strided):
+        if blocks:
+            raise ValueError("device='cuda-blocks' streams dense X only: use device='cuda' for sparse X.")
+        _make_room(_SPARSE_FACTOR * _held(X), device, "sparse X in both orders", "a card with more memory")
+        return TorchSparse.of(X, mean, device)
+    held = X if isinstance(X, torch.Tensor) else torch.from_numpy(_positive_strides(X))
+    if blocks:
+        return TorchStreamed.of(held, device, mean, precision)
+    if held.device != torch.device(device) and held.device.type != torch.device(device).type:
+        _make_room(_held(held), device, "X", "device='cuda-blocks', which streams X from host memory in blocks")
+        held = held.to(device)
+    return TorchDense.of(held, mean, precision)
+
+
+def _positive_strides(X: Any) -> Any:
+    return X if all(stride > 0 for stride in X.strides) else np.ascontiguousarray(X)
+
+
+def _held(X: Any) -> int:
+    """Bytes of X."""
+    if isinstance(X, torch.Tensor):
+        count = X.numel() if X.layout == torch.strided else X._nnz() * 3
+        return count * X.element_size()
+    return int(X.data.nbytes) * 3
+
+
+def _make_room(needed: int, device: str, what: str, instead: str) -> None:
+    """Refuse before the allocator does, in words that say what to do."""
+    if torch.device(device).type != "cuda":
+        return
+    free, total = torch.cuda.mem_get_info(device)
+    if needed > free:
+        raise MemoryError(
+            f"{what} needs {needed / 2**30:.1f} GiB on {device}, which has {free / 2**30:.1f} of "
+            f"{total / 2**30:.1f} GiB free: use {instead}, or X in float16 (half the bytes)."
+        )

@@ -1,0 +1,240 @@
+"""Sparse X on a device of PyTorch: by column and by row, so that both half-steps walk along compressed columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+
+from drnmf.backends.base import Sweep
+from drnmf.backends.torch.dense import (
+    OnTorch,
+    Tensor,
+    add_cheap,
+    check_shapes,
+    curvature_tiles,
+    finished,
+    fused_available,
+    gram,
+    sweep_tiles,
+)
+from drnmf.backends.torch.tiles import TILE, full_precision
+from drnmf.numerics import Array, Vector, identity_limit, model_floor, power_ceiling
+
+
+class Segments(NamedTuple):
+    """Columns cut into pieces: where each begins and ends, its column, and every column's first piece."""
+
+    starts: Tensor
+    ends: Tensor
+    columns: Tensor
+    first: Tensor
+
+
+@dataclass(frozen=True)
+class Compressed:
+    """Compressed columns. ends : indptr on the host, which decides how the work is cut."""
+
+    values: Tensor
+    indices: Tensor
+    ends: np.ndarray[tuple[int], np.dtype[np.int64]]
+
+    @cached_property
+    def segments(self) -> Segments:
+        from drnmf.backends.torch.fused import SEGMENT
+
+        lengths = np.diff(self.ends)
+        counts = np.maximum(1, -(-lengths // SEGMENT))
+        first = np.concatenate([[0], np.cumsum(counts)])
+        columns = np.repeat(np.arange(lengths.size), counts)
+        starts = self.ends[columns] + SEGMENT * (np.arange(first[-1]) - first[columns])
+        stops = np.minimum(starts + SEGMENT, self.ends[columns + 1])
+        on = self.values.device
+        return Segments(*(torch.as_tensor(a).to(on) for a in (starts, stops, columns, first)))
+
+    @classmethod
+    def by(cls, major: Tensor, minor: Tensor, values: Tensor, count: int) -> Compressed:
+        """From coordinates: sorted by (major, minor), as compressed slices along `major`."""
+        order = torch.argsort(minor, stable=True)
+        order = order[torch.argsort(major[order], stable=True)]
+        lengths = torch.bincount(major, minlength=count).cpu().numpy()
+        small = torch.int32 if max(minor.numel(), 1) < 2**31 else torch.int64
+        return cls(values[order].contiguous(), minor[order].to(small), np.concatenate([[0], np.cumsum(lengths)]))
+
+
+def _coordinates(X: Any, device: torch.device | str | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows, columns and values without zeros or repetitions, from a SciPy matrix or a sparse tensor."""
+    if isinstance(X, torch.Tensor):
+        entries = X.to_sparse_coo().coalesce()
+        (rows, columns), values = entries.indices(), entries.values()
+    else:
+        tidy = sp.coo_array(X)
+        tidy.sum_duplicates()
+        rows, columns, values = (torch.as_tensor(np.ascontiguousarray(a)) for a in (*tidy.coords, tidy.data))
+    held = values != 0
+    return tuple(part[held].to(device or part.device) for part in (rows.long(), columns.long(), values))
+
+
+@dataclass(frozen=True)
+class TorchSparse(OnTorch):
+    """Sparse X; Omega within {1, 2} costs O(nnz r), any other beta takes dense tiles."""
+
+    by_column: Compressed
+    by_row: Compressed
+    shape: tuple[int, int]
+    mean: float
+    squared_norm: float
+    fused: bool = False
+
+    @classmethod
+    def of(
+        cls, X: Any, mean: float | None = None, device: torch.device | str | None = None, fused: bool | None = None
+    ) -> TorchSparse:
+        rows, columns, values = _coordinates(X, device)
+        m, n = (int(size) for size in X.shape)
+        own = float(values.sum(dtype=torch.float64)) / (m * n) if mean is None else mean
+        usable = fused_available(values.device.type)
+        return cls(
+            Compressed.by(columns, rows, values, n), Compressed.by(rows, columns, values, m), (m, n), own,
+            float(values.double().square().sum()), usable if fused is None else fused,
+        )  # fmt: skip
+
+    @property
+    def device(self) -> torch.device:
+        return self.by_column.values.device
+
+    @property
+    def working(self) -> torch.dtype:
+        return self.by_column.values.dtype
+
+    @property
+    def zeros(self) -> int:
+        return self.shape[0] * self.shape[1] - self.by_column.values.numel()
+
+    @cached_property
+    def T(self) -> TorchSparse:
+        return replace(self, by_column=self.by_row, by_row=self.by_column, shape=self.shape[::-1])
+
+    def tile(self, J: slice) -> Tensor:
+        first, last = int(self.by_column.ends[J.start]), int(self.by_column.ends[J.stop])
+        tile = torch.zeros((self.shape[0], J.stop - J.start), dtype=self.working, device=self.device)
+        at = self.by_column.indices[first:last].long(), self._columns(J)
+        tile[at] = self.by_column.values[first:last]
+        return tile
+
+    def _columns(self, J: slice) -> Tensor:
+        """Column of every non-zero in J, counted from J's first."""
+        lengths = torch.as_tensor(np.diff(self.by_column.ends[J.start : J.stop + 1])).to(self.device)
+        return torch.repeat_interleave(torch.arange(J.stop - J.start, device=self.device), lengths)
+
+    def column(self, j: int) -> Vector:
+        return self.tile(slice(j, j + 1))[:, 0].double().cpu().numpy()
+
+    def dot(self, B: Array) -> Array:
+        factor = self.put(B)
+        return self.get(self.T.against(factor.T, lambda x, v: x).T)
+
+    def squared_norms(self) -> Vector:
+        squares = self.by_column.values.double().square()
+        ends = torch.as_tensor(self.by_column.ends).to(self.device)
+        return torch.segment_reduce(squares, "sum", offsets=ends, initial=0).cpu().numpy()
+
+    def against(self, W: Tensor, entry: Any, H: Tensor | None = None) -> Tensor:
+        """(r, n): W' applied to entry(x, v) at the non-zeros, v = WH there; W (r, m), a bounded number at a time."""
+        X, out = self.by_column, []
+        rows, r = W.T.contiguous(), W.shape[0]
+        for J in self._chunks(r):
+            first, last = int(X.ends[J.start]), int(X.ends[J.stop])
+            gathered, x = rows[X.indices[first:last].long()], X.values[first:last]
+            v = x if H is None else self._model(gathered, H[:, J].T[self._columns(J)])
+            ends = torch.as_tensor(X.ends[J.start : J.stop + 1] - first).to(self.device)
+            out.append(torch.segment_reduce(entry(x, v)[:, None] * gathered, "sum", offsets=ends, initial=0, axis=0))
+        return torch.cat(out).T
+
+    def _model(self, rows: Tensor, columns: Tensor) -> Tensor:
+        return (rows * columns).sum(1).clamp_min(model_floor(self.dtype))
+
+    def _chunks(self, r: int) -> list[slice]:
+        """Runs of columns with a bounded number of non-zeros (or one column)."""
+        ends, n, limit = self.by_column.ends, self.shape[1], max(1, TILE // r)
+        cuts = [0]
+        while cuts[-1] < n:
+            reach = int(np.searchsorted(ends, ends[cuts[-1]] + limit, side="right")) - 1
+            cuts.append(min(n, max(cuts[-1] + 1, reach)))
+        return [slice(a, b) for a, b in pairwise(cuts)]
+
+    def sweep(
+        self, W: Any, H: Any, betas: tuple[float, ...], mix: Vector, losses: bool = True,
+        curvature: Vector | None = None,
+    ) -> Sweep:  # fmt: skip
+        check_shapes(self.shape, W, H, betas, mix)
+        W, H = self.put(W.T).T, self.put(H)
+        if set(betas) <= {1.0, 2.0}:
+            sweep = self._sweep_nonzeros(W, H, betas, mix, losses)
+        else:
+            sweep = sweep_tiles(self, W, H, betas, mix, losses)
+        return sweep if curvature is None else replace(sweep, Q=curvature_tiles(self, W, H, betas, curvature))
+
+    def _sweep_nonzeros(self, W: Tensor, H: Tensor, betas: tuple[float, ...], mix: Vector, losses: bool) -> Sweep:
+        """The sweep in O(nnz r), for betas within {1, 2}."""
+        q = mix.shape[0]
+        weights = self.numbers(mix[0]) if q == 1 else None
+        identity_of = losses and 2.0 in betas
+        wanted = q > 0 or identity_of
+        separate = weights if not identity_of else None  # <H, N_2> is in the loss: N_2 must stand alone
+        if self.fused:
+            from drnmf.backends.torch.fused import sweep_nonzeros
+
+            sums, N = sweep_nonzeros(self.by_column, W.T, H, betas, separate, wanted, losses)
+        else:
+            sums, N = self._plain(W, H, betas, separate, wanted, losses)
+        totals = self._losses(W, H, betas, sums, N) if losses else None
+        P = torch.zeros_like(N)
+        if q and separate is not None:
+            return finished(self, betas, mix, totals, N, add_cheap(P, W, H, betas, separate))
+        if q:
+            P = add_cheap(P, W, H, betas, None)
+            if q == 1:
+                N, P = (torch.tensordot(self.numbers(mix), part, 1) for part in (N, P))
+            return finished(self, betas, mix, totals, N, P)
+        return finished(self, betas, mix, totals, N[:0], P[:0])
+
+    def _plain(
+        self, W: Tensor, H: Tensor, betas: tuple[float, ...], weights: Tensor | None, parts: bool, losses: bool
+    ) -> tuple[Tensor, Tensor]:
+        """What `fused.sweep_nonzeros` does, in plain torch."""
+        ceiling, r = power_ceiling(self.dtype), H.shape[0]
+        terms = {1.0: lambda x, v: (x / v).clamp_max(ceiling), 2.0: lambda x, v: x}
+        N = torch.stack([self.against(W.T, terms[b], H) for b in betas]) if parts else H.new_empty((0, *H.shape))
+        if parts and weights is not None:
+            N = torch.tensordot(weights[None, :], N, 1)
+        sums = torch.zeros(3, dtype=torch.float64, device=self.device)
+        if losses:
+            rows = W.contiguous()
+            for J in self._chunks(r):
+                at = slice(int(self.by_column.ends[J.start]), int(self.by_column.ends[J.stop]))
+                v = self._model(rows[self.by_column.indices[at].long()], H[:, J].T[self._columns(J)]).double()
+                x = self.by_column.values[at].double()
+                sums += torch.stack([(x * torch.log(x / v) - x).sum(), (x - v).square().sum(), v.square().sum()])
+        return sums, N
+
+    def _losses(self, W: Tensor, H: Tensor, betas: tuple[float, ...], sums: Tensor, N: Tensor) -> Tensor:
+        """KL = sum over non-zeros + (1'W)(H1); Frobenius by its identity, or by entries where that lost its digits."""
+        totals = []
+        for b, beta in enumerate(betas):
+            if beta == 1.0:
+                everything = W.sum(0, dtype=torch.float64) @ H.sum(1, dtype=torch.float64)
+                totals.append((sums[0] + everything).clamp_min(0.0))
+                continue
+            with full_precision():
+                model = (gram(W) * gram(H.T)).sum()
+            by_identity = 0.5 * (self.squared_norm - 2.0 * (H.double() * N[b]).sum() + model)
+            by_entries = 0.5 * (sums[1] + (model - sums[2]).clamp_min(0.0))
+            kept = by_identity > identity_limit(self.dtype) * self.squared_norm
+            totals.append(torch.where(kept, by_identity, by_entries))
+        return torch.stack(totals)

@@ -1,0 +1,155 @@
+"""Dense X in host memory, streamed over the card in blocks of rows: for X larger than the card.
+
+Two pinned blocks on the host and two on the card take turns: while the kernel works on one, the next is on its way. The
+parts of W belong to one block; those of H, and the losses, are added block after block, in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from drnmf.backends.base import Sweep
+from drnmf.backends.torch.dense import OnTorch, Tensor, TorchDense, check_shapes, fused_available, moments
+from drnmf.numerics import Array, Vector
+
+BLOCK_BYTES = 1 << 28
+
+
+@dataclass(frozen=True)
+class _Belt:
+    """The blocks that carry X over: pinned on the host, twins on the device, and the stream of the copies."""
+
+    pinned: tuple[Tensor, Tensor]
+    there: tuple[Tensor, Tensor]
+    copies: Any  # torch.cuda.Stream, None on a CPU
+
+    @classmethod
+    def of(cls, rows: int, width: int, dtype: torch.dtype, device: torch.device) -> _Belt:
+        cuda = device.type == "cuda"
+        pinned = tuple(torch.empty((rows, width), dtype=dtype, pin_memory=cuda) for _ in range(2))
+        there = tuple(torch.empty((rows, width), dtype=dtype, device=device) for _ in range(2)) if cuda else pinned
+        return cls(pinned, there, torch.cuda.Stream(device) if cuda else None)
+
+    def carry(self, X: Tensor, rows: int) -> Iterator[tuple[slice, Tensor]]:
+        """(rows of X, the block on the device), one after another; a block may be used until the next but one."""
+        if self.copies is None:
+            for first in range(0, X.shape[0], rows):
+                yield slice(first, first + rows), X[first : first + rows]
+            return
+        compute = torch.cuda.current_stream(self.there[0].device)
+        arrived: list[Any] = [None, None]
+        free: list[Any] = [None, None]
+        slices = [slice(first, min(first + rows, X.shape[0])) for first in range(0, X.shape[0], rows)]
+
+        def send(turn: int) -> None:
+            side, wanted = turn % 2, slices[turn]
+            if arrived[side] is not None:
+                arrived[side].synchronize()  # the pinned block was read
+            count = wanted.stop - wanted.start
+            self.pinned[side][:count].copy_(X[wanted])
+            with torch.cuda.stream(self.copies):
+                if free[side] is not None:
+                    self.copies.wait_event(free[side])  # the kernel is done with its twin
+                self.there[side][:count].copy_(self.pinned[side][:count], non_blocking=True)
+                arrived[side] = torch.cuda.Event()
+                arrived[side].record(self.copies)
+
+        self.copies.wait_stream(compute)
+        send(0)
+        for turn, at in enumerate(slices):
+            compute.wait_event(arrived[turn % 2])
+            yield at, self.there[turn % 2][: at.stop - at.start]
+            free[turn % 2] = torch.cuda.Event()
+            free[turn % 2].record(compute)
+            if turn + 1 < len(slices):
+                send(turn + 1)
+
+
+@dataclass(frozen=True)
+class TorchStreamed(OnTorch):
+    """X (m, n) on the host; `flipped` says that this side's columns are X's rows."""
+
+    X: Tensor
+    on: torch.device
+    mean: float
+    zeros: int
+    precision: str
+    rows: int
+    belt: _Belt = field(repr=False, compare=False)
+    flipped: bool = False
+
+    @classmethod
+    def of(
+        cls, X: Tensor, device: str, mean: float | None = None, precision: str = "float32", rows: int | None = None
+    ) -> TorchStreamed:
+        """rows : of X in a block; None takes blocks of 256 MiB."""
+        total, zeros = moments(X)
+        bytes_of_row = max(1, X.shape[1] * X.element_size())
+        rows = min(X.shape[0], max(1, BLOCK_BYTES // bytes_of_row) if rows is None else rows)
+        on = torch.empty(0, device=device).device
+        belt = _Belt.of(rows, X.shape[1], X.dtype, on)
+        return cls(X, on, total / X.numel() if mean is None else mean, zeros, precision, rows, belt)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return (self.X.shape[1], self.X.shape[0]) if self.flipped else (self.X.shape[0], self.X.shape[1])
+
+    @property
+    def device(self) -> torch.device:
+        return self.on
+
+    @property
+    def working(self) -> torch.dtype:
+        return torch.float64 if self.X.dtype == torch.float64 else torch.float32
+
+    @cached_property
+    def T(self) -> TorchStreamed:
+        return replace(self, flipped=not self.flipped)
+
+    def _side(self) -> Tensor:
+        return self.X.T if self.flipped else self.X
+
+    def column(self, j: int) -> Vector:
+        return self._side()[:, j].double().numpy()
+
+    def dot(self, B: Array) -> Array:
+        held = torch.as_tensor(B)
+        return (self._side().to(held.dtype) @ held).numpy()
+
+    def squared_norms(self) -> Vector:
+        return TorchDense(self._side(), self.mean, self.zeros).squared_norms()
+
+    def sweep(
+        self, W: Any, H: Any, betas: tuple[float, ...], mix: Vector, losses: bool = True,
+        curvature: Vector | None = None,
+    ) -> Sweep:  # fmt: skip
+        check_shapes(self.shape, W, H, betas, mix)
+        A, B = self.put(W.T), self.put(H)
+        fused = fused_available(self.device.type) and self.working == torch.float32
+        zeros = [torch.zeros(shape, dtype=B.dtype, device=self.device) for shape in self._shapes(B, mix, curvature)]
+        total = torch.zeros(len(betas), dtype=torch.float64, device=self.device)
+        for at, block in self.belt.carry(self.X, self.rows):
+            data = TorchDense(block, self.mean, self.zeros, self.precision == "tf32", fused)
+            if self.flipped:
+                found: Any = data.T.sweep(A.T, B[:, at].contiguous(), betas, mix, losses, curvature)
+            else:
+                found = data.sweep(A[:, at].contiguous().T, B, betas, mix, losses, curvature)
+            for sum_of, part in zip(zeros, (found.N, found.P, found.Q), strict=False):
+                if self.flipped:
+                    sum_of[..., at] = part
+                else:
+                    sum_of += part
+            total += found.losses
+        parts: Any = (*zeros, None)[:3]
+        return Sweep(total, *parts)
+
+    def _shapes(self, B: Tensor, mix: Vector, curvature: Vector | None) -> list[tuple[int, ...]]:
+        """Of N, P and, where it is asked for, Q."""
+        r, n = B.shape
+        packed = [] if curvature is None else [(r * (r + 1) // 2, n)]
+        return [(mix.shape[0], r, n), (mix.shape[0], r, n), *packed]

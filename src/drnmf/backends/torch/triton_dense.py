@@ -1,0 +1,250 @@
+"""The fused sweep over dense X: tiles of V, of the losses and of the parts live in registers only.
+
+A program owns BO entries of one side of X ("own": columns of X for the parts of H, rows for those of W - the strides
+say which) and walks along the other side L, BL at a time:
+
+    V = F_O F_L'        E = V^(b-2) X, V^(b-1) elementwise        acc += E F_L
+
+which is the shape of attention with keys = values = F_L. A factor entry is held as bfloat16 pieces hi + mid + lo of 8
+bits each: three products of pieces leave a relative error of 2^-17, six leave 2^-23, all at the speed of bfloat16, and
+the tile that one product leaves in registers is the operand of the next.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from drnmf.backends.torch.triton_terms import log_of, loss_term, negative, positive, reciprocal
+
+
+@triton.jit
+def piece_of(f, HARDWARE: tl.constexpr):
+    """f rounded to bfloat16, to nearest (the interpreter would cut the digits off, so it rounds the bits first)."""
+    if HARDWARE:
+        return f.to(tl.bfloat16)
+    bits = f.to(tl.int32, bitcast=True)
+    bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & -65536
+    return bits.to(tl.float32, bitcast=True).to(tl.bfloat16)
+
+
+@triton.jit
+def split_factor(F, stride, pieces, L, r, padded, HARDWARE: tl.constexpr, R: tl.constexpr, B: tl.constexpr):
+    """A factor (r, L) as its three bfloat16 pieces, (3, padded, R), rows and components beyond it zero."""
+    l, k = tl.program_id(0) * B + tl.arange(0, B), tl.arange(0, R)
+    inside = (l[:, None] < L) & (k[None, :] < r)
+    f = tl.load(F + k[None, :].to(tl.int64) * stride + l[:, None], mask=inside, other=0.0)
+    at = l[:, None].to(tl.int64) * R + k[None, :]
+    for piece in tl.static_range(3):
+        part = piece_of(f, HARDWARE)
+        tl.store(pieces + piece * padded * R + at, part)
+        f -= part.to(tl.float32)
+
+
+@triton.jit
+def product(a, b, acc, HARDWARE: tl.constexpr):
+    """a b + acc for bfloat16 pieces (the interpreter cannot multiply bfloat16; float32 holds the same products)."""
+    if HARDWARE:
+        return tl.dot(a, b, acc)
+    return tl.dot(a.to(tl.float32), b.to(tl.float32), acc, input_precision="ieee")
+
+
+@triton.jit
+def tile_product(
+    E, hi, mid, RC: tl.constexpr, EXACT: tl.constexpr, SMALL: tl.constexpr, HARDWARE: tl.constexpr
+):  # fmt: skip
+    """E F_L of one tile: one bfloat16 product, or three (four where X is small)."""
+    e_hi = piece_of(E, HARDWARE)
+    total = tl.zeros((E.shape[0], RC), tl.float32)
+    if EXACT:
+        e_mid = piece_of(E - e_hi.to(tl.float32), HARDWARE)
+        if SMALL:
+            total = product(e_mid, mid, total, HARDWARE)
+        total = product(e_mid, hi, total, HARDWARE)
+        total = product(e_hi, mid, total, HARDWARE)
+    return product(e_hi, hi, total, HARDWARE)
+
+
+@triton.jit
+def added(acc, total, one):
+    """acc + total, rounded.
+
+    The tensor cores round towards zero each time they add to their accumulator, so a long sum drifts (2e-4 over 65536
+    rows). A tile's product therefore starts from zero and is added by an ordinary addition: `one` is 1.0 at run time,
+    which keeps the compiler from folding that addition back into the product.
+    """
+    return tl.fma(total, one, acc)
+
+
+@triton.jit
+def add_parts(
+    n, p, x, v, rv, ratio, log_v, hi, mid, one, ceiling,
+    BETA: tl.constexpr, RC: tl.constexpr, EXACT: tl.constexpr, SMALL: tl.constexpr, HARDWARE: tl.constexpr,
+):  # fmt: skip
+    """N_beta and P_beta with those of one tile; P of beta = 1 and 2 is added elsewhere."""
+    E = negative(x, v, rv, ratio, log_v, BETA, ceiling)
+    n = added(n, tile_product(E, hi, mid, RC, EXACT, SMALL, HARDWARE), one)
+    if BETA != 1.0 and BETA != 2.0:
+        E = positive(v, rv, log_v, BETA, ceiling)
+        p = added(p, tile_product(E, hi, mid, RC, EXACT, SMALL, HARDWARE), one)
+    return n, p
+
+
+@triton.jit
+def add_loss(
+    total, x, v, ratio, log_ratio, inside,
+    BETA: tl.constexpr, MASK: tl.constexpr, ACCURATE: tl.constexpr, HARDWARE: tl.constexpr,
+):  # fmt: skip
+    """A tile's loss, summed in float32 along L, added in float64."""
+    term = loss_term(x, v, ratio, log_ratio, BETA, ACCURATE, HARDWARE)
+    if MASK:
+        term = tl.where(inside, term, 0.0)
+    return total + tl.sum(term, axis=1).to(tl.float64)
+
+
+@triton.jit
+def dense_sweep(
+    X, stride_o, stride_l, own, own_stride, pieces, pieces_out, padded, weights, N, P, losses, O, L, r, plane, chunk,
+    one, floor, ceiling, zero,
+    B0: tl.constexpr, B1: tl.constexpr, B2: tl.constexpr, COUNT: tl.constexpr,
+    PARTS: tl.constexpr, WEIGHTED: tl.constexpr, POSITIVE: tl.constexpr, LOSSES: tl.constexpr,
+    ZEROS: tl.constexpr, MASK: tl.constexpr, SMALL: tl.constexpr, EXACT: tl.constexpr, ACCURATE: tl.constexpr,
+    HARDWARE: tl.constexpr, TMA: tl.constexpr, OWN_FIRST: tl.constexpr,
+    R: tl.constexpr, RC: tl.constexpr, BO: tl.constexpr, BL: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """Partial N and P (splits, slots, r, O) and losses (COUNT, programs) of up to three betas.
+
+    grid : (blocks of O, splits of L, chunks of RC components)
+    X, pieces, pieces_out : tensor descriptors under TMA, pointers elsewhere; OWN_FIRST says that O is contiguous in X
+    WEIGHTED : one slot, the sum of the parts under `weights`; POSITIVE : P needs a product (a beta outside {1, 2})
+    """
+    block, split, part = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    o = block * BO + tl.arange(0, BO)
+    o_in = tl.minimum(o, O - 1).to(tl.int64)  # rows beyond O repeat the last one; nothing of them is stored
+    k, kc, lr = tl.arange(0, R), part * RC + tl.arange(0, RC), tl.arange(0, BL)
+    f = tl.load(own + k[None, :].to(tl.int64) * own_stride + o_in[:, None], mask=k[None, :] < r, other=0.0)
+    o_hi = piece_of(f, HARDWARE)
+    f -= o_hi.to(tl.float32)
+    o_mid = piece_of(f, HARDWARE)
+    o_lo = piece_of(f - o_mid.to(tl.float32), HARDWARE)
+    n0 = tl.zeros((BO, RC), tl.float32)
+    n1, n2, p0, p1, p2 = n0, n0, n0, n0, n0
+    loss0 = tl.zeros((BO,), tl.float64)
+    loss1, loss2 = loss0, loss0
+    w0 = 1.0
+    w1, w2 = w0, w0
+    if WEIGHTED:
+        w0 = tl.load(weights)
+        if COUNT > 1:
+            w1 = tl.load(weights + 1)
+        if COUNT > 2:
+            w2 = tl.load(weights + 2)
+    first = split * chunk
+    last = tl.minimum(first + chunk, L)
+    if not TMA:
+        l64 = (first + lr).to(tl.int64)
+        if OWN_FIRST:
+            x_at = X + l64[:, None] * stride_l + o_in[None, :] * stride_o
+        else:
+            x_at = X + o_in[:, None] * stride_o + l64[None, :] * stride_l
+        piece_at = pieces + l64[:, None] * R + k[None, :]
+        out_at = pieces_out + l64[:, None] * R + kc[None, :]
+    for start in tl.range(first, last, BL, num_stages=STAGES):
+        inside = (start + lr)[None, :] < last
+        if TMA:
+            hi, mid = pieces.load([start, 0]), pieces.load([padded + start, 0])
+            if OWN_FIRST:
+                x = tl.trans(X.load([start, block * BO]))
+            else:
+                x = X.load([block * BO, start])
+        else:
+            hi, mid = tl.load(piece_at), tl.load(piece_at + padded * R)
+            if OWN_FIRST:
+                x = tl.trans(tl.load(x_at, mask=(start + lr)[:, None] < last, other=0.0))
+            else:
+                x = tl.load(x_at, mask=inside, other=0.0)
+        x = x.to(tl.float32)
+        v = tl.zeros((BO, BL), tl.float32)
+        if SMALL:  # small products first: they are added where the accumulator still has their digits
+            if TMA:
+                lo = pieces.load([2 * padded + start, 0])
+            else:
+                lo = tl.load(piece_at + 2 * padded * R)
+            v = product(o_lo, tl.trans(hi), v, HARDWARE)
+            v = product(o_hi, tl.trans(lo), v, HARDWARE)
+            v = product(o_mid, tl.trans(mid), v, HARDWARE)
+        v = product(o_mid, tl.trans(hi), v, HARDWARE)
+        v = product(o_hi, tl.trans(mid), v, HARDWARE)
+        v = product(o_hi, tl.trans(hi), v, HARDWARE)
+        v = tl.maximum(v, floor)
+        if ZEROS:
+            x = tl.where(x == 0.0, zero, x)
+        rv = reciprocal(v, HARDWARE)
+        ratio = tl.minimum(x * rv, ceiling)
+        log_v = log_of(v, ACCURATE, HARDWARE)  # used by general betas alone, and dropped by the compiler elsewhere
+        if LOSSES:
+            log_ratio = log_of(ratio, ACCURATE, HARDWARE)
+            loss0 = add_loss(loss0, x, v, ratio, log_ratio, inside, B0, MASK, ACCURATE, HARDWARE)
+            if COUNT > 1:
+                loss1 = add_loss(loss1, x, v, ratio, log_ratio, inside, B1, MASK, ACCURATE, HARDWARE)
+            if COUNT > 2:
+                loss2 = add_loss(loss2, x, v, ratio, log_ratio, inside, B2, MASK, ACCURATE, HARDWARE)
+        if PARTS:
+            if RC != R:
+                if TMA:
+                    hi, mid = pieces_out.load([start, part * RC]), pieces_out.load([padded + start, part * RC])
+                else:
+                    hi, mid = tl.load(out_at), tl.load(out_at + padded * R)
+            if WEIGHTED:
+                E = w0 * negative(x, v, rv, ratio, log_v, B0, ceiling)
+                if COUNT > 1:
+                    E += w1 * negative(x, v, rv, ratio, log_v, B1, ceiling)
+                if COUNT > 2:
+                    E += w2 * negative(x, v, rv, ratio, log_v, B2, ceiling)
+                n0 = added(n0, tile_product(E, hi, mid, RC, EXACT, SMALL, HARDWARE), one)
+                if POSITIVE:
+                    E = tl.zeros((BO, BL), tl.float32)
+                    if B0 != 1.0 and B0 != 2.0:
+                        E += w0 * positive(v, rv, log_v, B0, ceiling)
+                    if COUNT > 1 and B1 != 1.0 and B1 != 2.0:
+                        E += w1 * positive(v, rv, log_v, B1, ceiling)
+                    if COUNT > 2 and B2 != 1.0 and B2 != 2.0:
+                        E += w2 * positive(v, rv, log_v, B2, ceiling)
+                    p0 = added(p0, tile_product(E, hi, mid, RC, EXACT, SMALL, HARDWARE), one)
+            else:
+                n0, p0 = add_parts(
+                    n0, p0, x, v, rv, ratio, log_v, hi, mid, one, ceiling, B0, RC, EXACT, SMALL, HARDWARE
+                )
+                if COUNT > 1:
+                    n1, p1 = add_parts(
+                        n1, p1, x, v, rv, ratio, log_v, hi, mid, one, ceiling, B1, RC, EXACT, SMALL, HARDWARE
+                    )
+                if COUNT > 2:
+                    n2, p2 = add_parts(
+                        n2, p2, x, v, rv, ratio, log_v, hi, mid, one, ceiling, B2, RC, EXACT, SMALL, HARDWARE
+                    )
+        if not TMA:
+            x_at += BL * stride_l
+            piece_at += BL * R
+            out_at += BL * R
+    if PARTS:
+        keep = (o[:, None] < O) & (kc[None, :] < r)
+        at = kc[None, :].to(tl.int64) * O + o[:, None]
+        SLOTS: tl.constexpr = 1 if WEIGHTED else COUNT
+        at += split.to(tl.int64) * SLOTS * plane
+        tl.store(N + at, n0, mask=keep)
+        tl.store(P + at, p0, mask=keep)
+        if SLOTS > 1:
+            tl.store(N + at + plane, n1, mask=keep)
+            tl.store(P + at + plane, p1, mask=keep)
+        if SLOTS > 2:
+            tl.store(N + at + 2 * plane, n2, mask=keep)
+            tl.store(P + at + 2 * plane, p2, mask=keep)
+    if LOSSES and part == 0:
+        program = split * tl.num_programs(0) + block
+        programs = tl.num_programs(0) * tl.num_programs(1)
+        tl.store(losses + program, tl.sum(tl.where(o < O, loss0, 0.0), axis=0))
+        if COUNT > 1:
+            tl.store(losses + programs + program, tl.sum(tl.where(o < O, loss1, 0.0), axis=0))
+        if COUNT > 2:
+            tl.store(losses + 2 * programs + program, tl.sum(tl.where(o < O, loss2, 0.0), axis=0))

@@ -1,0 +1,137 @@
+"""DR-NMF beside the single-objective fits that give its references: the same start, the same budget."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from drnmf.backends.base import losses_of, wrap
+from drnmf.backends.host.blas import single_blas
+from drnmf.estimators.base import DRNMF, BetaNMF
+from drnmf.fit.references import constant_model_losses
+from drnmf.losses.beta import as_betas, label
+from drnmf.numerics import REFERENCE_FLOOR, Array, Vector
+
+
+@dataclass(frozen=True)
+class Method:
+    """One fit: X is about W H. `scaled` are its losses over the best that the fits alone reached."""
+
+    name: str
+    W: Array
+    H: Array
+    losses: Vector
+    scaled: Vector
+    n_iter: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """DR-NMF (`model`, last of `methods`) and one single-objective fit per beta, under common references."""
+
+    betas: tuple[float, ...]
+    references: Vector
+    methods: tuple[Method, ...]
+    model: DRNMF
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def robust(self) -> Method:
+        return self.methods[-1]
+
+    def as_record(self) -> dict[str, Any]:
+        """What comparison.json holds."""
+        return {
+            "betas": list(self.betas),
+            "references": self.references.tolist(),
+            "methods": [
+                {
+                    "name": method.name,
+                    "losses": method.losses.tolist(),
+                    "scaled_losses": method.scaled.tolist(),
+                    "iterations": method.n_iter,
+                    "seconds": round(method.seconds, 3),
+                }
+                for method in self.methods
+            ],
+        }
+
+
+def record_of(
+    betas: tuple[float, ...], references: Vector, single_losses: Vector, losses: Vector, name: str = "DR-NMF"
+) -> dict[str, Any]:
+    """comparison.json from losses alone: row i of `single_losses` (p, p) belongs to the fit of beta i."""
+    names = [f"{label(beta)}-NMF" for beta in betas] + [name]
+    rows = [*np.asarray(single_losses), np.asarray(losses)]
+    return {
+        "betas": list(betas),
+        "references": references.tolist(),
+        "methods": [
+            {"name": name, "losses": row.tolist(), "scaled_losses": (row / references).tolist()}
+            for name, row in zip(names, rows, strict=True)
+        ],
+    }
+
+
+def compare(
+    X: Any,
+    n_components: int,
+    *,
+    betas: Any,
+    init: str = "random",
+    max_iter: int = 200,
+    tol: float = 1e-5,
+    random_state: int = 0,
+    n_init: int = 1,
+    max_time: float | None = None,
+    verbose: int = 0,
+) -> Comparison:
+    """Fit X under every beta alone, then DR-NMF with the errors found as references; zeros of X are floored.
+
+    All fits begin at the same starts (`random_state` is a seed) and have the same budget; `max_time` is shared.
+
+    >>> X = np.random.default_rng(0).uniform(0.1, 1, (20, 15))
+    >>> found = compare(X, 3, betas=(0, 1), max_iter=300, tol=0)
+    >>> [method.name for method in found.methods], bool(found.robust.scaled.max() < 1.1)
+    (['IS-NMF', 'KL-NMF', 'DR-NMF'], True)
+    """
+    betas = as_betas(betas)
+    common: dict[str, Any] = {
+        "init": init, "max_iter": max_iter, "tol": tol, "zeros": "floor", "random_state": random_state,
+        "n_init": n_init, "verbose": verbose, "max_time": None if max_time is None else max_time / (len(betas) + 1),
+    }  # fmt: skip
+    fits = [_timed(BetaNMF(n_components, beta=beta, **common), X) for beta in betas]
+    data = wrap(X)
+    with single_blas():
+        losses = np.array([losses_of(data, W, fit.components_.astype(data.dtype), betas) for fit, W, _ in fits])
+        floors = np.maximum(REFERENCE_FLOOR * constant_model_losses(data, betas), np.finfo(np.float64).tiny)
+    references = np.maximum(np.diag(losses), floors)
+    model, W, seconds = _timed(DRNMF(n_components, betas=betas, references=references, **common), X)
+    singles = [
+        Method(f"{label(beta)}-NMF", W_, fit.components_, row, row / references, fit.n_iter_, spent)
+        for beta, (fit, W_, spent), row in zip(betas, fits, losses, strict=True)
+    ]
+    robust = Method("DR-NMF", W, model.components_, model.losses_, model.scaled_losses_, model.n_iter_, seconds)
+    notes = tuple(
+        f"The {label(beta)} error of the fit alone is numerically zero: its reference was raised to {floor:.3g}."
+        for beta, value, floor in zip(betas, np.diag(losses), floors, strict=True)
+        if value < floor
+    )
+    stopped = [f"{method.name}" for method in (*singles, robust) if tol > 0 and method.n_iter >= max_iter]
+    if stopped:
+        notes += (f"{', '.join(stopped)} had not converged after {max_iter} iterations.",)
+    return Comparison(betas, references, (*singles, robust), model, (*model.notes_, *notes))
+
+
+def _timed(model: Any, X: Any) -> tuple[Any, Array, float]:
+    started = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # noted by `compare`
+        W = model.fit_transform(X)
+    return model, W, time.perf_counter() - started

@@ -1,0 +1,335 @@
+"""Pareto fronts: what one loss costs in terms of another (section 5.1)."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from drnmf.algorithms.initialize import start
+from drnmf.algorithms.loop import Callback, Control, solve
+from drnmf.algorithms.result import Result
+from drnmf.algorithms.updates.base import Rule
+from drnmf.algorithms.weights import Fixed, Policy
+from drnmf.backends.base import Data, losses_of, wrap
+from drnmf.backends.host.blas import single_blas
+from drnmf.fit import road as fitting
+from drnmf.fit.references import Start, check_references, compute_references, single_objective
+from drnmf.inputs.check import as_matrix, check_choice, check_integer, check_number, check_zeros, warn_dense_tiles
+from drnmf.inputs.device import is_sparse
+from drnmf.losses.beta import as_betas, label
+from drnmf.numerics import Array, Vector
+from drnmf.objective.objective import Objective
+from drnmf.objective.simplex import check_weights, vertex
+from drnmf.storage.checkpoint import keeper_of
+
+
+@dataclass(frozen=True)
+class ParetoPoint:
+    """One solution: the lambda it was found under and its losses.
+
+    weights, losses, scaled_losses : (p,), aligned with the front's betas
+    W, H : (m, r) and (r, n) in canonical form, or None unless the front was asked for its factors
+    """
+
+    weights: Vector
+    losses: Vector
+    scaled_losses: Vector
+    n_iter: int
+    converged: bool
+    W: Array | None = None
+    H: Array | None = None
+
+
+@dataclass(frozen=True)
+class ParetoFront:
+    """The points in the order of their weights, and `dr`, the point whose largest scaled loss is smallest."""
+
+    betas: tuple[float, ...]
+    references: Vector
+    points: tuple[ParetoPoint, ...]
+    dr: ParetoPoint
+    method: str = "weighted"
+    notes: tuple[str, ...] = ()
+
+    @property
+    def weights(self) -> Vector:
+        """lambda of every point, (points, p)."""
+        return np.array([point.weights for point in self.points])
+
+    @property
+    def losses(self) -> Vector:
+        """D_beta of every point, (points, p)."""
+        return np.array([point.losses for point in self.points])
+
+    @property
+    def scaled_losses(self) -> Vector:
+        """D_beta / e_beta of every point, (points, p)."""
+        return np.array([point.scaled_losses for point in self.points])
+
+    @property
+    def dominated(self) -> NDArray[np.bool_]:
+        """(points,): another point of the front, or `dr`, is at least as good in every loss and better in one.
+
+        Fits end in local minima, so a few points may be.
+        """
+        return dominated(self.scaled_losses, np.vstack([self.scaled_losses, self.dr.scaled_losses]))
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One flat record per point, the DR point last: what `front.csv` holds and a data frame takes."""
+        marks = [*self.dominated.tolist(), bool(dominated(self.dr.scaled_losses[None], self.scaled_losses)[0])]
+        kinds = [*(["front"] * len(self.points)), "dr"]
+        return [self._row(*item) for item in zip(kinds, (*self.points, self.dr), marks, strict=True)]
+
+    def _row(self, kind: str, point: ParetoPoint, mark: bool) -> dict[str, Any]:
+        row: dict[str, Any] = {"kind": kind}
+        columns = {"weight": point.weights, "loss": point.losses, "scaled_loss": point.scaled_losses}
+        for name, values in columns.items():
+            row |= {f"{name}_{beta:g}": float(v) for beta, v in zip(self.betas, values, strict=True)}
+        return row | {"n_iter": point.n_iter, "converged": point.converged, "dominated": mark}
+
+
+def dominated(points: Vector, others: Vector) -> NDArray[np.bool_]:
+    """Which rows of `points` have a row in `others` that is nowhere larger and somewhere smaller.
+
+    >>> dominated(np.array([[1.0, 2.0], [2.0, 2.0]]), np.array([[1.0, 2.0], [2.0, 1.0]])).tolist()
+    [False, True]
+    """
+    ahead = points[:, None, :] - others[None, :, :]
+    return np.any(np.all(ahead >= 0, axis=2) & np.any(ahead > 0, axis=2), axis=1)
+
+
+def weight_lattice(p: int, k: int) -> Vector:
+    """All lambda with p entries that are multiples of 1/(k-1): for p = 2 the rows (l, 1-l), l = 0, 1/(k-1), ..., 1.
+
+    >>> weight_lattice(2, 3).tolist()
+    [[0.0, 1.0], [0.5, 0.5], [1.0, 0.0]]
+    >>> len(weight_lattice(3, 11))
+    66
+    """
+    cuts = combinations(range(k + p - 2), p - 1)  # stars and bars
+    counts = [np.diff([-1, *cut, k + p - 2]) - 1 for cut in cuts]
+    return np.array(counts, dtype=np.float64) / (k - 1)
+
+
+def check_points(weights: int | ArrayLike, p: int) -> Vector:
+    """The lambda of every point, (points, p), from how many per edge or from the rows themselves."""
+    if isinstance(weights, int | np.integer) and not isinstance(weights, bool):
+        return weight_lattice(p, check_integer("weights", weights, 2))
+    rows = np.asarray(weights)
+    if rows.ndim != 2 or rows.shape[0] == 0:
+        raise ValueError(
+            f"weights must be an integer >= 2 or an array of shape (points, {p}), one row per point; got {weights!r}."
+        )
+    return np.array([check_weights(row, p) for row in rows])
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What every point of a front shares."""
+
+    data: Data
+    objective: Objective
+    how: fitting.Method
+    control: Callable[[str], Control]  # of the next run, by the name of its stage
+    quiet: Callable[[str], Control]  # the same without the caller's callback
+
+
+Method = Callable[[Problem, Start, Vector], Result]
+
+
+def weighted(problem: Problem, begin: Start, weights: Vector) -> Result:
+    """min sum_b lambda_b Dbar_b (MO-NMF). Reaches the convex parts of the front."""
+    policy = Fixed(tuple(weights.tolist()))
+    return solve(
+        problem.data, *begin, problem.objective, problem.how.reference_rule, policy, problem.control(_stage(weights))
+    )
+
+
+def tchebycheff(problem: Problem, begin: Start, weights: Vector) -> Result:
+    """min max_b lambda_b Dbar_b: DR-NMF with e_b / lambda_b in the place of e_b. Reaches every part of the front."""
+    used = np.flatnonzero(weights)
+    whole = problem.objective
+    betas = tuple(whole.betas[b] for b in used)
+    objective = Objective(betas, whole.references[used] / weights[used], whole.mean)
+    result = solve(
+        problem.data, *begin, objective, problem.how.rule, problem.how.policy, problem.control(_stage(weights))
+    )
+    return _among_all(problem.data, result, whole, weights)
+
+
+METHODS: dict[str, Method] = {"weighted": weighted, "tchebycheff": tchebycheff}
+"""How a lambda becomes a point: a function of the problem, a start, and lambda (no vertex of the simplex)."""
+
+
+def _stage(weights: Vector) -> str:
+    return "(" + ", ".join(f"{w:.3g}" for w in weights) + ")"
+
+
+def pareto_front(
+    X: Any,
+    n_components: int,
+    *,
+    betas: Iterable[float | str],
+    weights: int | ArrayLike = 11,
+    method: str = "weighted",
+    warm_start: bool = False,
+    policy: str | Policy = "auto",
+    update: str | Rule = "auto",
+    init: str = "random",
+    W: ArrayLike | None = None,
+    H: ArrayLike | None = None,
+    references: ArrayLike | None = None,
+    max_iter: int = 1000,
+    tol: float = 1e-6,
+    zeros: str = "raise",
+    random_state: int | np.random.RandomState | None = None,
+    callback: Callback | None = None,
+    verbose: int = 0,
+    return_factors: bool = False,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_every: float = 30.0,
+) -> ParetoFront:
+    r"""Solutions between the losses of `betas`, and the DR-NMF solution among them (section 5.1).
+
+    .. math:: \min_{W, H \ge 0} \sum_{\beta \in \Omega} \lambda_\beta D_\beta(X, WH) / e_\beta
+              \quad\text{for every } \lambda
+
+    All runs share one start and the references e_beta, so the points differ by lambda alone. The ends of the front,
+    where one loss has all the weight, are the single-objective fits that give the references.
+
+    Parameters
+    ----------
+    X : array or SciPy sparse matrix of shape (m, n), nonnegative
+    n_components : r
+    betas : Omega, at least two distinct numbers >= 0 or names
+    weights : k spaces lambda by 1/(k-1), which for two betas gives k points (l, 1-l), for more a lattice on
+        the simplex; or an array of shape (points, p), each row nonnegative with sum one
+    method : how a lambda becomes a point: "weighted" (the sum above) or "tchebycheff" (min max_b lambda_b Dbar_b, which
+        also reaches the parts of the front that are not convex)
+    warm_start : start every point from the nearest one already solved instead of the common start. With tol > 0 a front
+        then costs little more than its ends; its points may be other local minima than from the common start
+    policy : how lambda moves on the way to the DR point, as in `DRNMF`
+    init, W, H : the common start; the paper starts from the true factors with ``init="custom"``
+    references, update, max_iter, tol, zeros, random_state, verbose : as in `DRNMF`
+    callback : as in `DRNMF`, called in every run but the single-objective ones; returning True ends that run
+    return_factors : keep W and H of every point
+    checkpoint, checkpoint_every : as in `DRNMF`; the folder keeps every run of the front
+
+    Examples
+    --------
+    >>> from drnmf.synthetic import synthetic
+    >>> data = synthetic((1, 2), shape=(30, 20), rank=3, random_state=0)
+    >>> front = pareto_front(
+    ...     data.X, 3, betas=(1, 2), weights=5, init="custom", W=data.W, H=data.H, tol=0, max_iter=100
+    ... )
+    >>> front.weights[:, 0].tolist()
+    [0.0, 0.25, 0.5, 0.75, 1.0]
+    >>> bool(front.dr.scaled_losses.max() <= front.scaled_losses.max(axis=1).min() + 1e-3)
+    True
+    """
+    asked = {name: value for name, value in locals().items() if name not in ("X", "W", "H")}
+    omega = as_betas(betas)
+    p, rank = len(omega), check_integer("n_components", n_components, 1)
+    if p < 2:
+        raise ValueError(f"betas={omega} has one loss: a front needs at least two, for example betas=(0, 1).")
+    points, how = check_points(weights, p), fitting.Method.of(update, policy)
+    check_choice("method", method, tuple(METHODS))
+    check_choice("zeros", zeros, ("raise", "floor"))
+    given = None if references is None else check_references(references, p)
+    control = Control(check_integer("max_iter", max_iter, 1), check_number("tol", tol, 0.0))
+    every = check_number("checkpoint_every", checkpoint_every, 0.0)
+    X = as_matrix(X, "pareto_front")
+    data = wrap(X)
+    notes = check_zeros(X, data, omega, zeros)
+    warn_dense_tiles(is_sparse(X), X.shape, omega)
+
+    def make_start() -> list[Start]:
+        return [start(data, rank, init, check_random_state(random_state), W, H)]
+
+    kept = keeper_of(checkpoint, every, data, {"estimator": "pareto_front", **asked}, W, H)
+    with single_blas(), _progress(verbose) as bar, kept as keeper:
+        (begin,) = make_start() if keeper is None else keeper.starts(make_start)
+        budget = fitting.Budget(replace(control, keeper=keeper), 0, bar.hook if bar is not None else lambda stage: None)
+        ends: dict[int, Result] = {}
+        if given is None:
+            found = compute_references(data, [begin], omega, how.reference_rule, how.reference_control(budget))
+            given, notes, ends = found.values, notes + found.notes, dict(enumerate(found.solutions))
+        objective = Objective(omega, given, data.mean)
+        problem = Problem(data, objective, how, lambda stage: budget.take(stage, callback), budget.take)
+        results: list[Result] = []
+        for row in points:
+            near = _nearest(row, results, ends) if warm_start else None
+            origin = begin if near is None else (near.W, near.H)
+            results.append(_solve_point(problem, begin, origin, row, METHODS[method], ends))
+        dr = solve(data, *begin, objective, how.rule, how.policy, budget.take("DR", callback))
+    _warn_unconverged([*results, dr], control)
+    return ParetoFront(
+        omega, given, tuple(_point(result, return_factors) for result in results), _point(dr, return_factors), method,
+        notes,
+    )  # fmt: skip
+
+
+def _nearest(weights: Vector, solved: list[Result], ends: dict[int, Result]) -> Result | None:
+    """The point already solved whose lambda is nearest, the single-objective fits among them."""
+    known = [(result.weights, result) for result in solved]
+    known += [(vertex(weights.size, b), result) for b, result in ends.items()]
+    return min(known, key=lambda item: float(np.abs(item[0] - weights).sum()))[1] if known else None
+
+
+def _solve_point(
+    problem: Problem, begin: Start, origin: Start, weights: Vector, method: Method, ends: dict[int, Result]
+) -> Result:
+    """The point of one lambda, from `origin`. With all weight on one loss it is that loss's own fit, solved once."""
+    (used,) = np.nonzero(weights)
+    if used.size > 1:
+        return method(problem if origin is begin else replace(problem, how=problem.how.near()), origin, weights)
+    b, objective = int(used[0]), problem.objective
+    if b not in ends:
+        beta = objective.betas[b]
+        ends[b] = single_objective(
+            problem.data, begin, beta, problem.how.reference_rule, problem.quiet(f"{label(beta)} alone")
+        )
+    return _among_all(problem.data, ends[b], objective, weights)
+
+
+def _among_all(data: Data, single: Result, objective: Objective, weights: Vector) -> Result:
+    """A single-objective result with the losses of every beta at its point; the trace stays its own."""
+    losses = losses_of(data, single.W, single.H, objective.betas)
+    return replace(
+        single, betas=objective.betas, references=objective.references, losses=losses,
+        scaled_losses=objective.scaled(losses), weights=weights,
+    )  # fmt: skip
+
+
+def _point(result: Result, factors: bool) -> ParetoPoint:
+    W, H = fitting.canonical(result.W, result.H) if factors else (None, None)
+    return ParetoPoint(result.weights, result.losses, result.scaled_losses, result.n_iter, result.converged, W, H)
+
+
+def _progress(verbose: int) -> Any:
+    if not verbose:
+        return nullcontext()
+    from drnmf.fit.progress import ProgressBar
+
+    return ProgressBar()
+
+
+def _warn_unconverged(results: list[Result], control: Control) -> None:
+    short = sum(result.reason == "max_iter" for result in results)
+    if control.tol > 0 and short:
+        warnings.warn(
+            f"{short} of {len(results)} runs of the front have not converged after max_iter={control.max_iter} "
+            "iterations: raise max_iter or tol, or set tol=0 to run exactly max_iter iterations.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )

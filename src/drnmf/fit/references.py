@@ -1,0 +1,83 @@
+"""The reference errors e_beta that scale the losses (section 2.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from drnmf.algorithms.loop import Control, solve
+from drnmf.algorithms.result import Result
+from drnmf.algorithms.updates.base import Rule
+from drnmf.algorithms.weights import Fixed
+from drnmf.backends.base import Data, losses_of
+from drnmf.losses.beta import label
+from drnmf.numerics import REFERENCE_FLOOR, Array, Vector, as_vector, positive_scale
+from drnmf.objective.objective import Objective
+
+Start = tuple[Array, Array]
+
+
+@dataclass(frozen=True)
+class References:
+    """e_beta for every beta of Omega, the solutions they belong to, and remarks on them."""
+
+    values: Vector
+    solutions: tuple[Result, ...]
+    notes: tuple[str, ...] = ()
+
+
+def constant_model_losses(data: Data, betas: tuple[float, ...]) -> Vector:
+    """D_beta(X, mean(X)): what the simplest model costs, the yardstick of the floor under e_beta."""
+    m, n = data.shape
+    root = np.sqrt(positive_scale(data.mean))
+    return losses_of(data, np.full((m, 1), root, dtype=data.dtype), np.full((1, n), root, dtype=data.dtype), betas)
+
+
+def single_objective(data: Data, start: Start, beta: float, rule: Rule, control: Control) -> Result:
+    """NMF under one loss: the same loop with e = 1 and nothing to weigh."""
+    objective = Objective((beta,), np.ones(1), data.mean)
+    return solve(data, *start, objective, rule, Fixed(), control)
+
+
+def compute_references(
+    data: Data,
+    starts: list[Start],
+    betas: tuple[float, ...],
+    rule: Rule,
+    control_of: Callable[[str], Control],
+) -> References:
+    """e_beta = D_beta at the single-objective solution from the same start with the same budget.
+
+    `control_of(stage)` hands out the budget of each run. With several starts the smallest counts. Data of exact
+    rank r has e_beta = 0: there the floor 1e-16 D_beta(X, mean(X)) takes its place, and a note says so.
+    """
+    best: list[Result] = []
+    for beta in betas:
+        runs = [single_objective(data, start, beta, rule, control_of(f"{label(beta)} alone")) for start in starts]
+        best.append(min(runs, key=lambda run: float(run.losses[0])))
+    found = np.array([run.losses[0] for run in best])
+    floors = REFERENCE_FLOOR * constant_model_losses(data, betas)
+    floors = np.maximum(floors, np.finfo(np.float64).tiny)
+    notes = tuple(
+        f"The {label(beta)} error of the single-objective fit is {value:.3g}, numerically zero: "
+        f"its reference was raised to {floor:.3g}."
+        for beta, value, floor in zip(betas, found, floors, strict=True)
+        if value < floor
+    )
+    return References(np.maximum(found, floors), tuple(best), notes)
+
+
+def check_references(references: ArrayLike, p: int) -> Vector:
+    """Given references as a positive vector aligned with betas."""
+    try:
+        vector = as_vector(references)
+    except (TypeError, ValueError):
+        raise ValueError(f"references={references!r} are not numbers.") from None
+    if vector.shape != (p,):
+        raise ValueError(f"references has shape {vector.shape}, but there are {p} betas: give one per beta.")
+    if not (np.isfinite(vector).all() and (vector > 0).all()):
+        raise ValueError(f"references={vector.tolist()} must be finite and > 0: they divide the losses.")
+    return vector

@@ -1,0 +1,126 @@
+"""Bad input is refused here, with what was wrong, where, and what to do."""
+
+from __future__ import annotations
+
+import numbers
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_array, validate_data
+
+from drnmf.backends.base import Data, is_dask
+from drnmf.backends.entries import first_bad_entry, first_true, first_zero, is_sound, refusal
+
+_ACCEPTED: dict[str, Any] = {
+    "accept_sparse": ("csr", "csc"),
+    "accept_large_sparse": True,
+    "dtype": (np.float64, np.float32),
+    "ensure_all_finite": False,
+    "copy": False,
+}
+
+
+def check_integer(name: str, value: Any, least: int) -> int:
+    """An integer parameter with a lower bound."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+        raise ValueError(f"{name}={value!r} must be an integer >= {least}.")
+    return int(value)
+
+
+def check_number(name: str, value: Any, least: float, strict: bool = False) -> float:
+    """A finite real parameter with a lower bound."""
+    bound = ">" if strict else ">="
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not np.isfinite(float(value)):
+        raise ValueError(f"{name}={value!r} must be a finite number {bound} {least:g}.")
+    if value < least or (strict and value == least):
+        raise ValueError(f"{name}={value!r} must be {bound} {least:g}.")
+    return float(value)
+
+
+def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
+    """A parameter that is one of a few words."""
+    if value not in choices:
+        raise ValueError(f"{name}={value!r} is not known: use one of {list(choices)}.")
+    return str(value)
+
+
+def check_matrix(estimator: Any, X: Any, reset: bool) -> Any:
+    """X as float32 or float64, dense or CSR/CSC, finite and nonnegative, copied only where it must be cast.
+
+    The entries of a Dask array are looked at where they are (`data.wrap`), not here.
+    """
+    if is_dask(X):
+        return validate_data(estimator, X, reset=reset, skip_check_array=True)
+    X = validate_data(estimator, X, reset=reset, **_ACCEPTED)
+    check_entries(X, type(estimator).__name__)
+    return X
+
+
+def check_tensor(estimator: Any, X: Any, reset: bool) -> None:
+    """The same checks for a torch.Tensor, made where it is."""
+    consumer = type(estimator).__name__
+    if X.ndim != 2:
+        raise ValueError(f"Expected a 2-dimensional tensor as X, got {X.ndim} dimensions: reshape it to (m, n).")
+    if 0 in X.shape:
+        raise ValueError(f"X has shape {tuple(X.shape)}: at least one row and one column are required by {consumer}.")
+    if not str(X.dtype).startswith(("torch.float", "torch.bfloat")):
+        raise ValueError(f"X has dtype {X.dtype}: use float32, float64, float16 or bfloat16 (X.float()).")
+    if reset:
+        estimator.n_features_in_ = int(X.shape[1])
+    elif X.shape[1] != estimator.n_features_in_:
+        raise ValueError(
+            f"X has {X.shape[1]} features, but {consumer} is expecting {estimator.n_features_in_} features as input."
+        )
+    sparse = str(X.layout) != "torch.strided"
+    values = X.to_sparse_coo().coalesce().values() if sparse else X
+    if values.numel() == 0:
+        return
+    low, high = (float(end) for end in values.aminmax())  # NaN propagates through both
+    if low >= 0 and np.isfinite(high):
+        return
+    where = "among its non-zeros" if sparse else f"first at X{first_true(~((X >= 0) & X.isfinite()))}"
+    what = "Negative values" if low < 0 else "NaN or infinity"
+    raise ValueError(f"{what} in the tensor passed to {consumer} (input X), {where}: NMF needs finite values >= 0.")
+
+
+def as_matrix(X: Any, consumer: str) -> Any:
+    """What `check_matrix` does, for a function that is no estimator."""
+    X = check_array(X, **_ACCEPTED)
+    check_entries(X, consumer)
+    return X
+
+
+def check_entries(X: Any, consumer: str, first_row: int = 0) -> None:
+    """Raise with the first offending position unless every entry is finite and >= 0. Allocates nothing of X's size."""
+    if not is_sound(X):
+        row, column, value = first_bad_entry(X)
+        raise refusal(first_row + row, column, value, consumer)
+
+
+def check_zeros(X: Any, data: Data, betas: tuple[float, ...], zeros: str, first_row: int = 0) -> tuple[str, ...]:
+    """Zeros of X make the Itakura-Saito loss infinite: refuse them, or note that they are floored.
+
+    first_row : where X begins, if it is a block of something larger
+    """
+    if 0.0 not in betas or data.zeros == 0:
+        return ()
+    if zeros == "raise":
+        i, j = getattr(data, "first_zero", None) or first_zero(X)
+        raise ValueError(
+            f"X has {data.zeros} zero entries (the first is X[{i + first_row}, {j}]), and the Itakura-Saito divergence "
+            "(beta=0) of a zero is infinite. Pass zeros='floor' to replace them by 2.2e-16 mean(X), or leave 0 out of "
+            "betas."
+        )
+    return (f"{data.zeros} zero entries of X count as 2.2e-16 mean(X), because beta=0 is in betas.",)
+
+
+def warn_dense_tiles(sparse: bool, shape: tuple[int, int], betas: tuple[float, ...]) -> None:
+    """Say what betas other than 1 and 2 cost on sparse data."""
+    if sparse and not set(betas) <= {1.0, 2.0}:
+        warnings.warn(
+            f"Only beta = 1 and 2 can use the sparsity of X; betas={betas} take dense tiles, with time growing as "
+            f"{shape[0]} x {shape[1]} x n_components an iteration.",
+            UserWarning,
+            stacklevel=3,
+        )

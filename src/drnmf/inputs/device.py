@@ -1,0 +1,136 @@
+"""Where a fit runs and in what kind its results come back: NumPy or torch, host or card."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from drnmf.backends.base import Data, is_dask, wrap
+from drnmf.fit.canonical import handed_over
+from drnmf.inputs.check import check_choice, check_matrix, check_tensor
+from drnmf.numerics import Array
+
+logger = logging.getLogger("drnmf")
+PRECISIONS = ("float32", "tf32")
+BLOCKS = "cuda-blocks"
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a value is a torch.Tensor, without importing torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A decision on one X.
+
+    device : None for this machine's own core, else a device of torch
+    blocks : X stays in host memory and goes over the card block by block
+    home : the device of the tensor that X came as, None where X is no tensor
+    """
+
+    device: str | None
+    precision: str
+    blocks: bool = False
+    home: Any = None
+
+    def receive(self, estimator: Any, X: Any, reset: bool) -> Any:
+        """X validated."""
+        if not is_tensor(X):
+            return check_matrix(estimator, X, reset=reset)
+        check_tensor(estimator, X, reset)
+        return X.detach()
+
+    def wrap(self, X: Any, mean: float | None = None) -> Data:
+        """X behind the seam, on the device."""
+        if self.device is None:
+            return wrap(X.numpy() if is_tensor(X) else X, mean=mean)
+        from drnmf.backends.torch.load import load
+
+        return load(X, self.device, self.precision, self.blocks, mean)
+
+    def hand_back(self, F: Any) -> Any:
+        """A factor in the kind and on the device that X came in."""
+        if self.home is None:
+            return handed_over(as_numpy(F))
+        torch = sys.modules["torch"]
+        return (F if is_tensor(F) else torch.from_numpy(np.ascontiguousarray(F))).to(self.home).contiguous()
+
+
+def place(X: Any, device: str | None, precision: str) -> Placement:
+    """Where to fit X.
+
+    device : None - where X is: the card of a CUDA tensor, else this machine's core; "auto" - a card where there is one;
+        "cpu"; "cuda", "cuda:1", ...; "cuda-blocks" - a card, with X kept in host memory
+    """
+    check_choice("precision", precision, PRECISIONS)
+    tensor = is_tensor(X)
+    home: Any = X.device if tensor else None
+    on_card = tensor and home.type != "cpu"
+    if device is None or (device == "auto" and on_card):
+        return Placement(str(home) if on_card or (tensor and not _has_numpy_form(X)) else None, precision, home=home)
+    if not isinstance(device, str) or not (device in ("auto", "cpu", BLOCKS) or device.partition(":")[0] == "cuda"):
+        raise ValueError(f"device={device!r} is not known: use None, 'auto', 'cpu', 'cuda', 'cuda:0' or {BLOCKS!r}.")
+    if is_dask(X) and device != "cpu":
+        raise ValueError(f"device={device!r}, but X is a Dask array, whose blocks run on the CPU: leave device=None.")
+    wanted = "cuda" if device in ("auto", BLOCKS) else device
+    if on_card and not _same(home, wanted, device):
+        raise ValueError(f"X is on {home}, but device={device!r}: move X with X.to({wanted!r}), or leave device=None.")
+    if device == "cpu":
+        return Placement("cpu" if tensor and not _has_numpy_form(X) else None, precision, home=home)
+    missing = _missing_card(wanted)
+    if missing and device == "auto":
+        logger.warning("No card is used (%s): the fit runs on the CPU.", missing)
+        return Placement(None, precision, home=home)
+    if missing:
+        raise RuntimeError(f"device={device!r} cannot be used: {missing}")
+    return Placement(wanted, precision, device == BLOCKS, home)
+
+
+def _has_numpy_form(X: Any) -> bool:
+    """A strided tensor of float32 or float64 in host memory is a NumPy array under another name."""
+    return str(X.dtype) in ("torch.float32", "torch.float64") and str(X.layout) == "torch.strided"
+
+
+def _same(home: Any, wanted: str, device: str) -> bool:
+    return device != BLOCKS and (str(home) == wanted or (wanted == "cuda" and home.type == "cuda"))
+
+
+def _missing_card(wanted: str) -> str | None:
+    """Why there is no such card, in one line, or None."""
+    try:
+        import torch
+    except ImportError:
+        return "PyTorch is not installed: pip install 'drnmf[cuda]'."
+    if not torch.cuda.is_available():
+        built = "" if torch.version.cuda else " (this build of PyTorch has no CUDA)"
+        return f"PyTorch {torch.__version__} sees no CUDA card{built}: check the driver with nvidia-smi."
+    index = wanted.partition(":")[2]
+    if index and int(index) >= torch.cuda.device_count():
+        return f"there are {torch.cuda.device_count()} CUDA cards, numbered from 0."
+    return None
+
+
+def as_numpy(value: Any) -> Any:
+    """A tensor as a NumPy array in host memory; anything else as it is."""
+    return value.detach().cpu().numpy() if is_tensor(value) else value
+
+
+def times(W: Any, H: Any) -> Array:
+    """W H in the kind of W; tensors must be on one device."""
+    if not is_tensor(W):
+        return np.asarray(W) @ as_numpy(H)
+    if is_tensor(H) and H.device != W.device:
+        raise ValueError(f"W is on {W.device} and components_ on {H.device}: move W with W.to({str(H.device)!r}).")
+    return W @ (H if is_tensor(H) else sys.modules["torch"].from_numpy(H).to(W.device))
+
+
+def is_sparse(X: Any) -> bool:
+    """Whether X is a sparse matrix of SciPy or of torch."""
+    return str(X.layout) != "torch.strided" if is_tensor(X) else bool(sp.issparse(getattr(X, "_meta", X)))

@@ -1,0 +1,189 @@
+"""Matrices from files: .npy, .npz, .mtx, .mat, .csv and .tsv. Never a pickle, and no half-read matrix."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.io
+import scipy.sparse as sp
+
+from drnmf.matrices.tables import TableError, read_table
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """X (m, n), dense or CSR, and the names of its rows and columns where the file has them."""
+
+    X: Any
+    row_names: tuple[str, ...] | None = None
+    column_names: tuple[str, ...] | None = None
+
+
+def read_matrix(path: str | os.PathLike[str], variable: str | None = None) -> Matrix:
+    """The matrix in a file; the suffix says how to read it.
+
+    .npy one array; .npz arrays or a SciPy sparse matrix; .mtx, .mtx.gz Matrix Market; .mat MATLAB up to -v7;
+    .csv, .tsv (also .gz) a table, with its header row and its column of row names recognised.
+
+    variable : which array of a .npz or .mat file; needed where it holds several matrices. Vectors (MATLAB's
+        n x 1) do not count where there is a matrix.
+    """
+    source = Path(path)
+    if source.is_dir():
+        raise IsADirectoryError(f"{source} is a folder, not a file with a matrix: give one of {' '.join(READERS)}.")
+    if not source.exists():
+        raise FileNotFoundError(f"{source} does not exist: check the path.")
+    reader = _reader(source)
+    if source.stat().st_size == 0:
+        raise ValueError(f"{source} is empty (0 bytes): write it again.")
+    if variable is not None and reader not in _NAMED:
+        raise ValueError(f"{source} holds one matrix without a name, so a variable ({variable!r}) cannot be chosen.")
+    try:
+        matrix = reader(source, variable)
+    except (Refused, TableError, PermissionError, MemoryError):
+        raise
+    except Exception as error:  # the parsers of damaged files raise nearly anything
+        reason = str(error).strip() or type(error).__name__
+        raise ValueError(f"{source} cannot be read: it may be damaged or cut short ({reason}).") from None
+    return Matrix(_numeric(matrix.X, source), matrix.row_names, matrix.column_names)
+
+
+class Refused(ValueError):
+    """A file that was understood, and says something that cannot be used."""
+
+
+def _reader(source: Path) -> Callable[[Path, str | None], Matrix]:
+    name = source.name.lower()
+    for suffix, reader in READERS.items():
+        if name.endswith(suffix):
+            return reader
+    raise ValueError(f"{source} has a suffix that is not known: use one of {' '.join(READERS)}.")
+
+
+def _numeric(X: Any, source: Path) -> Any:
+    """X if it is a matrix of real numbers with at least one entry, sparse ones as CSR with sound indices."""
+    kind = X.dtype.kind
+    if kind == "c":
+        raise ValueError(f"{source} holds complex numbers: take absolute values (np.abs) first.")
+    if kind not in "buif":
+        raise ValueError(f"{source} holds entries of type {X.dtype}, not numbers: convert it to a numeric array.")
+    if X.ndim != 2:
+        raise ValueError(f"{source} holds an array of shape {X.shape}: a matrix with two dimensions is needed.")
+    if 0 in X.shape:
+        raise ValueError(f"{source} holds an empty matrix of shape {X.shape}: at least one row and column are needed.")
+    if not sp.issparse(X):
+        return X
+    rows = sp.csr_array(X)
+    try:
+        rows.check_format(full_check=True)
+    except ValueError as error:
+        raise ValueError(f"{source} holds a damaged sparse matrix ({error}): write it again.") from None
+    return rows
+
+
+def _read_npy(source: Path, variable: str | None) -> Matrix:
+    with open(source, "rb") as stream:
+        try:
+            return Matrix(np.lib.format.read_array(stream, allow_pickle=False))
+        except ValueError as error:
+            if _is_pickle(error):
+                raise Refused(
+                    f"{source} holds Python objects (pickled), which are never loaded: save a numeric array instead."
+                ) from None
+            raise
+
+
+def _is_pickle(error: ValueError) -> bool:
+    return "Object arrays cannot be loaded" in str(error)
+
+
+def _read_npz(source: Path, variable: str | None) -> Matrix:
+    with np.load(source, allow_pickle=False) as stored:
+        if not hasattr(stored, "files"):
+            raise ValueError("no archive of arrays inside")
+        names = list(stored.files)
+        if {"format", "shape", "data"} <= set(names):
+            if variable is not None:
+                raise Refused(f"{source} holds one sparse matrix without a name: leave the variable out.")
+            return Matrix(sp.load_npz(source))
+        shapes = {name: shape for name in names if (shape := _stored_shape(stored, name)) is not None}
+        return Matrix(stored[_choose(source, variable, names, shapes)])
+
+
+def _stored_shape(stored: Any, name: str) -> tuple[int, ...] | None:
+    """Shape of an array of numbers inside a .npz; None for anything else (objects, text)."""
+    try:
+        array = stored[name]
+    except ValueError as error:
+        if _is_pickle(error):
+            return None
+        raise
+    return array.shape if array.dtype.kind in "buifc" else None
+
+
+def _choose(source: Path, variable: str | None, names: list[str], shapes: dict[str, tuple[int, ...]]) -> str:
+    """The name to load: the one asked for, else the only matrix, else an error that lists what there is."""
+    listing = ", ".join(f"{name} {'x'.join(map(str, shape))}" for name, shape in shapes.items()) or "nothing numeric"
+    if variable is not None:
+        if variable not in names:
+            raise Refused(f"{source} has no variable {variable!r}: it holds {listing}.")
+        if variable not in shapes:
+            raise Refused(f"{source}: the variable {variable!r} is no array of numbers: it holds {listing}.")
+        return variable
+    planes = [name for name, shape in shapes.items() if len(shape) == 2]
+    candidates = [name for name in planes if min(shapes[name]) != 1] or planes
+    if len(candidates) == 1:
+        return candidates[0]
+    if not candidates:
+        raise Refused(f"{source} holds no matrix: it holds {listing}.")
+    raise Refused(
+        f"{source} holds several matrices ({listing}): name one, with variable={candidates[0]!r} in Python or "
+        f"--variable {candidates[0]} on the command line."
+    )
+
+
+def _read_mtx(source: Path, variable: str | None) -> Matrix:
+    return Matrix(scipy.io.mmread(source))
+
+
+_MATLAB_NUMBERS = {"double", "single", "sparse", "logical"} | {f"{u}int{b}" for u in ("", "u") for b in (8, 16, 32, 64)}
+
+
+def _read_mat(source: Path, variable: str | None) -> Matrix:
+    try:
+        contents = scipy.io.whosmat(source)
+    except NotImplementedError:
+        raise Refused(
+            f"{source} is a MATLAB v7.3 (HDF5) file, which is not read here: save it in MATLAB with "
+            "save('file.mat', 'X', '-v7'), or turn it into .npy with h5py."
+        ) from None
+    shapes = {name: tuple(shape) for name, shape, kind in contents if kind in _MATLAB_NUMBERS}
+    chosen = _choose(source, variable, [name for name, _, _ in contents], shapes)
+    return Matrix(scipy.io.loadmat(source, variable_names=[chosen])[chosen])
+
+
+def _read_delimited(source: Path, variable: str | None) -> Matrix:
+    delimiter = "\t" if source.name.lower().endswith((".tsv", ".tsv.gz")) else ","
+    values, rows, columns = read_table(source, delimiter)
+    return Matrix(values, rows, columns)
+
+
+READERS: dict[str, Callable[[Path, str | None], Matrix]] = {
+    ".npy": _read_npy,
+    ".npz": _read_npz,
+    ".mtx": _read_mtx,
+    ".mtx.gz": _read_mtx,
+    ".mat": _read_mat,
+    ".csv": _read_delimited,
+    ".csv.gz": _read_delimited,
+    ".tsv": _read_delimited,
+    ".tsv.gz": _read_delimited,
+}
+"""Suffix -> how to read it."""
+
+_NAMED = (_read_npz, _read_mat)

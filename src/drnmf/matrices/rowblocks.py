@@ -1,0 +1,233 @@
+"""Matrices that are read in blocks of rows, as Dask arrays: .zarr, a folder of .npy and .npz blocks, .npy, .h5ad.
+
+Nothing is read here but shapes and names; a block is read by the task that needs it.
+"""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import scipy.sparse as sp
+
+from drnmf.matrices.files import Matrix, Refused, read_matrix
+
+BLOCK_BYTES = 64 << 20
+"""Blocks are cut to about this size: two or three of them are in a worker's memory at a time."""
+
+
+@dataclass(frozen=True)
+class Cutting:
+    """How a matrix is cut into blocks of rows: about BLOCK_BYTES each, and at least `blocks` of them.
+
+    >>> Cutting(1).rows(100, 1 << 20, 8, 3), Cutting(10).rows(100, 1 << 20, 8, 1)
+    (6, 8)
+    """
+
+    blocks: int = 1
+
+    def rows(self, m: int, columns: float, itemsize: int, multiple: int = 1) -> int:
+        """Rows of a block, a multiple of what the file stores together. A sparse row counts as so many columns."""
+        rows = min(int(BLOCK_BYTES / max(1.0, columns * itemsize)), -(-m // self.blocks))
+        return max(multiple, rows // multiple * multiple)
+
+
+def sparse_columns(m: int, entries: int) -> float:
+    """Numbers that a sparse row takes: entries are held by row and by column, each with an index beside it."""
+    return 4.0 * entries / m
+
+
+def open_matrix(path: str | os.PathLike[str], variable: str | None = None, blocks: int = 1) -> Matrix:
+    """The matrix at a path as a Dask array in at least `blocks` blocks of rows, where the file can be cut so.
+
+    .zarr : an array, or a group with one matrix (else `variable` names it), or an AnnData store
+    folder : row blocks, .npy (dense) and .npz (SciPy sparse), stacked in the order of their names
+    .npy : read in slices; the file may be larger than memory
+    .h5ad : X of an AnnData file, or the layer that `variable` names ("layers/counts")
+    """
+    source = Path(path)
+    if not source.exists():
+        raise FileNotFoundError(f"{source} does not exist: check the path.")
+    return _opener(source)(source, variable, Cutting(blocks))
+
+
+def opens(path: str | os.PathLike[str]) -> bool:
+    """Is this a matrix that is only ever read in blocks?"""
+    source = Path(path)
+    return source.is_dir() or source.suffix.lower() in (".zarr", ".h5ad")
+
+
+def _opener(source: Path) -> Callable[[Path, str | None, Cutting], Matrix]:
+    suffix = source.suffix.lower()
+    if suffix == ".zarr":
+        return _open_zarr
+    if suffix == ".h5ad":
+        return _open_h5ad
+    if source.is_dir():
+        return _open_folder
+    return _open_npy if suffix == ".npy" else _cut
+
+
+def _matrix(array: da.Array, source: Path, names: tuple[Any, Any] = (None, None)) -> Matrix:
+    if array.ndim != 2 or 0 in array.shape:
+        raise Refused(f"{source} holds an array of shape {array.shape}: a matrix with rows and columns is needed.")
+    if array.dtype.kind not in "buif":
+        raise Refused(f"{source} holds entries of type {array.dtype}, not numbers: convert it to a numeric array.")
+    return Matrix(array, *names)
+
+
+def _open_zarr(source: Path, variable: str | None, cutting: Cutting) -> Matrix:
+    zarr = _needs("zarr", "dask")
+    stored = zarr.open(os.fspath(source), mode="r")
+    if isinstance(stored, zarr.Group):
+        if stored.attrs.get("encoding-type") == "anndata":
+            return _open_anndata(source, stored, variable, cutting)
+        arrays = dict(stored.arrays())
+        planes = sorted(name for name, array in arrays.items() if array.ndim == 2)
+        chosen = variable if variable is not None else planes[0] if len(planes) == 1 else None
+        if chosen not in arrays:
+            raise Refused(f"{source} holds the matrices {planes}: name one with --variable (variable= in Python).")
+        stored = arrays[chosen]
+    elif variable is not None:
+        raise Refused(f"{source} is one array without a name, so a variable ({variable!r}) cannot be chosen.")
+    if stored.ndim != 2:
+        raise Refused(f"{source} holds an array of shape {stored.shape}: a matrix with two dimensions is needed.")
+    rows = cutting.rows(stored.shape[0], stored.shape[1], stored.dtype.itemsize, stored.chunks[0])
+    return _matrix(da.from_zarr(stored, chunks=(rows, stored.shape[1])), source)
+
+
+def _open_h5ad(source: Path, variable: str | None, cutting: Cutting) -> Matrix:
+    h5py = _needs("h5py", "anndata")
+    return _open_anndata(source, h5py.File(source, "r"), variable, cutting)
+
+
+def _open_anndata(source: Path, stored: Any, variable: str | None, cutting: Cutting) -> Matrix:
+    """X, or the element that `variable` names, of an AnnData store, with the names of its rows and columns."""
+    anndata = _needs("anndata", "anndata")
+    name = variable or "X"
+    if name not in stored:
+        raise Refused(f"{source} has no {name!r}: an AnnData file holds X and, for example, layers/counts.")
+    element = stored[name]
+    kind = element.attrs.get("encoding-type", "array")
+    if kind == "csc_matrix":
+        raise Refused(f"{source} stores {name} by columns (CSC), but rows are needed: write it again as CSR.")
+    sparse = kind == "csr_matrix"
+    shape = tuple(int(size) for size in (element.attrs["shape"] if sparse else element.shape))
+    itemsize = element["data"].dtype.itemsize if sparse else element.dtype.itemsize
+    columns = sparse_columns(shape[0], element["data"].shape[0]) if sparse else shape[1]
+    rows = cutting.rows(shape[0], columns, itemsize)
+    array = anndata.experimental.read_elem_lazy(element, chunks=(min(rows, shape[0]), shape[1]))
+    return _matrix(array, source, (_names(stored["obs"]), _names(stored["var"])))
+
+
+def _names(frame: Any) -> tuple[str, ...] | None:
+    index = frame.attrs.get("_index")
+    if index is None or index not in frame:
+        return None
+    return tuple(name.decode() if isinstance(name, bytes) else str(name) for name in frame[index][...])
+
+
+def _open_npy(source: Path, variable: str | None, cutting: Cutting) -> Matrix:
+    if variable is not None:
+        raise Refused(f"{source} holds one matrix without a name, so a variable ({variable!r}) cannot be chosen.")
+    shape, dtype = _npy_header(source)
+    if len(shape) != 2:
+        raise Refused(f"{source} holds an array of shape {shape}: a matrix with two dimensions is needed.")
+    rows = cutting.rows(shape[0], shape[1], dtype.itemsize)
+    starts = range(0, shape[0], rows)
+    blocks = [_dense_rows(source, start, min(start + rows, shape[0]), shape[1], dtype) for start in starts]
+    return _matrix(da.concatenate(blocks), source)
+
+
+def _npy_header(source: Path) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    try:
+        mapped = np.load(source, mmap_mode="r", allow_pickle=False)
+    except ValueError as error:
+        raise Refused(f"{source} cannot be read in blocks: it is damaged or holds Python objects ({error}).") from None
+    return mapped.shape, mapped.dtype
+
+
+def _dense_rows(source: Path, start: int, stop: int, columns: int, dtype: np.dtype[Any]) -> da.Array:
+    block = dask.delayed(_read_rows, pure=False)(os.fspath(source.resolve()), start, stop)
+    return da.from_delayed(block, (stop - start, columns), dtype)
+
+
+def _read_rows(path: str, start: int, stop: int) -> Any:
+    """Rows of a .npy file, copied out of the map so that no worker holds pages of the rest."""
+    return np.array(np.load(path, mmap_mode="r", allow_pickle=False)[start:stop])
+
+
+def _open_folder(source: Path, variable: str | None, cutting: Cutting) -> Matrix:
+    files = sorted(file for file in source.iterdir() if file.suffix in (".npy", ".npz"))
+    if not files:
+        raise Refused(f"{source} holds no row blocks: a folder of .npy or .npz files with the same columns is needed.")
+    blocks = [_open_npy(file, None, cutting).X if file.suffix == ".npy" else _sparse_block(file) for file in files]
+    for file, block in zip(files, blocks, strict=True):
+        if block.shape[1] != blocks[0].shape[1]:
+            raise Refused(
+                f"{file} has {block.shape[1]} columns, but {files[0].name} has {blocks[0].shape[1]}: "
+                "all blocks of a folder must have the same."
+            )
+    return _matrix(da.concatenate(blocks), source)
+
+
+def _sparse_block(file: Path) -> da.Array:
+    """A SciPy sparse matrix in a .npz: its header is read now, its entries later."""
+    try:
+        with np.load(file, allow_pickle=False) as stored:
+            shape = tuple(int(size) for size in stored["shape"])
+        dtype = _member_dtype(file, "data.npy")
+    except (KeyError, ValueError, zipfile.BadZipFile) as error:
+        raise Refused(f"{file} is no SciPy sparse matrix (scipy.sparse.save_npz): {error}.") from None
+    block = dask.delayed(_read_sparse, pure=False)(os.fspath(file.resolve()))
+    return da.from_delayed(block, shape, dtype, meta=sp.csr_array((0, 0), dtype=dtype))
+
+
+def _member_dtype(file: Path, member: str) -> np.dtype[Any]:
+    with zipfile.ZipFile(file) as archive, archive.open(member) as stream:
+        version = np.lib.format.read_magic(stream)
+        header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        return header(stream)[2]
+
+
+def _read_sparse(path: str) -> Any:
+    return sp.csr_array(sp.load_npz(path))
+
+
+def _cut(source: Path, variable: str | None, cutting: Cutting) -> Matrix:
+    """Any other file is read whole, here, and cut into blocks."""
+    matrix = read_matrix(source, variable)
+    X = matrix.X
+    columns = sparse_columns(X.shape[0], X.nnz) if sp.issparse(X) else X.shape[1]
+    rows = cutting.rows(X.shape[0], columns, X.dtype.itemsize)
+    pieces = [X[start : start + rows] for start in range(0, X.shape[0], rows)]
+    meta = sp.csr_array((0, 0), dtype=X.dtype) if sp.issparse(X) else np.empty((0, 0), X.dtype)
+    blocks = [da.from_delayed(dask.delayed(piece), piece.shape, X.dtype, meta=meta) for piece in pieces]
+    return Matrix(da.concatenate(blocks), matrix.row_names, matrix.column_names)
+
+
+def _needs(module: str, extra: str) -> Any:
+    from importlib import import_module
+
+    try:
+        return import_module(module)
+    except ImportError:
+        raise ImportError(f"{module} is needed to read this: pip install 'drnmf[{extra}]'.") from None
+
+
+def save_rows(path: str | os.PathLike[str], W: da.Array) -> None:
+    """W as one .npy, block after block: never more than one of them is here."""
+    out = np.lib.format.open_memmap(path, mode="w+", dtype=W.dtype, shape=W.shape)
+    start = 0
+    for i in range(W.numblocks[0]):
+        block = np.asarray(W.blocks[i].compute())
+        out[start : start + len(block)] = block
+        start += len(block)
+    out.flush()

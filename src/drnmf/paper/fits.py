@@ -1,0 +1,128 @@
+"""The fits that every experiment is made of, each from a given start with a given budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from drnmf.algorithms.result import Progress, Trace
+from drnmf.algorithms.updates.table import as_rule
+from drnmf.algorithms.weights import as_policy
+from drnmf.backends.base import losses_of, wrap
+from drnmf.backends.host.blas import single_blas
+from drnmf.estimators.base import DRNMF, BetaNMF, MultiObjectiveNMF
+from drnmf.numerics import Array, Vector
+from drnmf.paper.store import Saved, Watch
+
+Start = tuple[Array, Array]
+
+SUBGRADIENT = "subgradient"
+OURS = ("auto", "auto")
+"""(update, policy) of the library's default algorithm."""
+
+
+def identity(algorithm: tuple[str, str]) -> list[str]:
+    """What the names stand for today, parameters and all: results of an older default are not taken for today's."""
+    return [repr(as_rule(algorithm[0])), repr(as_policy(algorithm[1]))]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `drnmf reproduce` was asked for.
+
+    data : the data folder, None where the experiment makes its own data
+    update, policy : the algorithm; the defaults are the paper's (Algorithms 1 and 3)
+    ours : run the library's default algorithm as well
+    """
+
+    data: Path | None = None
+    seeds: int = 10
+    update: str = "mu"
+    policy: str = "frank-wolfe"
+    max_iter: int = 1000
+    ours: bool = False
+
+    def settings(self, **more: Any) -> dict[str, Any]:
+        """What decides a fit's result, for the name of its file."""
+        return {"update": self.update, "policy": self.policy, "max_iter": self.max_iter, **more}
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Factors, their losses D_beta for every beta of Omega, and how the run went."""
+
+    W: Array
+    H: Array
+    losses: Vector
+    trace: Trace
+
+    def summary(self, **more: Any) -> Saved:
+        """The losses alone, without factors or trace."""
+        return Saved({"losses": self.losses.tolist(), "seconds": float(self.trace.seconds[-1]), **more})
+
+
+def _advance(watch: Watch) -> Callable[[Progress], None]:
+    def tell(progress: Progress) -> None:
+        watch(progress.iteration / progress.max_iter)
+
+    return tell
+
+
+def fit_single(X: Any, start: Start, beta: float, betas: tuple[float, ...], options: Options, watch: Watch) -> Fit:
+    """NMF under D_beta alone, and every loss of Omega at its solution."""
+    W, H = start
+    model = BetaNMF(
+        H.shape[0], beta=beta, update=options.update, init="custom", max_iter=options.max_iter, tol=0,
+        zeros="floor", callback=_advance(watch),
+    )  # fmt: skip
+    W = model.fit_transform(X, W=W, H=H)
+    with single_blas():
+        losses = losses_of(wrap(X), W, model.components_, betas)
+    return Fit(W, model.components_, losses, model.trace_)
+
+
+def fit_weighted(
+    X: Any, start: Start, betas: tuple[float, ...], weights: Vector, references: Vector, options: Options, watch: Watch
+) -> Fit:
+    """MO-NMF with fixed weights: every loss of Omega is traced, also those of weight zero."""
+    W, H = start
+    model = MultiObjectiveNMF(
+        H.shape[0], betas=betas, weights=weights, references=references, update=options.update, init="custom",
+        max_iter=options.max_iter, tol=0, zeros="floor", callback=_advance(watch),
+    )  # fmt: skip
+    W = model.fit_transform(X, W=W, H=H)
+    return Fit(W, model.components_, model.losses_, model.trace_)
+
+
+def fit_robust(
+    X: Any,
+    start: Start,
+    betas: tuple[float, ...],
+    references: Vector,
+    options: Options,
+    watch: Watch,
+    algorithm: tuple[str, str] | None = None,
+) -> Fit:
+    """DR-NMF under given references; `algorithm` is (update, policy) where it is not the options' own."""
+    W, H = start
+    update, policy = algorithm or (options.update, options.policy)
+    model = DRNMF(
+        H.shape[0], betas=betas, policy=policy, references=references, update=update, init="custom",
+        max_iter=options.max_iter, tol=0, zeros="floor", callback=_advance(watch),
+    )  # fmt: skip
+    W = model.fit_transform(X, W=W, H=H)
+    return Fit(W, model.components_, model.losses_, model.trace_)
+
+
+def excess(loss: float, reference: float) -> float:
+    """100 (D_beta / e_beta - 1): how much higher the error is than the single-objective one, in percent."""
+    return 100.0 * (loss / reference - 1.0)
+
+
+def uniform_start(shape: tuple[int, int], rank: int, rng: np.random.RandomState) -> Start:
+    """W and H uniform in [0, 1], as section 4.5 has them."""
+    return rng.uniform(size=(shape[0], rank)), rng.uniform(size=(rank, shape[1]))

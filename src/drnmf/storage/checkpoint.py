@@ -1,0 +1,234 @@
+"""A fit that survives its process: a folder with its start, its finished runs, and where the present run stands.
+
+    begin.npz                    parameters, fingerprint of X, the starts; written once
+    run-0000.npz ...             the result of every run that has ended (reference fits, then a run from each start)
+    state-0002-00000057.npz      where run 2 stood after iteration 57; the last two are kept until the fit ends
+    lock                         held while a process works here
+
+Runs follow one another in an order that X, the parameters and the starts determine, so a fit is resumed by walking the
+same way again: what has ended is read, what had begun goes on, bit for bit. Every file is written to another name,
+flushed to disk and renamed, and carries a checksum. Each names the checksum of the run before it (the first: that of
+begin.npz), so that files of another fit are never taken for this one's.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from drnmf import __version__
+from drnmf.algorithms.loop import Snapshot
+from drnmf.algorithms.result import Result
+from drnmf.backends.base import Data
+from drnmf.fit.references import Start
+from drnmf.storage.archive import read_archive, write_archive
+from drnmf.storage.locking import held
+from drnmf.storage.plain import pack, unpack
+from drnmf.storage.records import (
+    Record,
+    describe,
+    differences,
+    digest_of,
+    fingerprint,
+    on_host,
+    result_of,
+    result_record,
+    same,
+    snapshot_of,
+    snapshot_record,
+    state_shells,
+)  # fmt: skip
+
+logger = logging.getLogger("drnmf")
+
+FORMAT = "drnmf-checkpoint-1"
+KEPT = 2
+
+
+class CheckpointError(ValueError):
+    """A folder that this fit cannot use: another X, other parameters, damaged, or in use."""
+
+
+class Checkpoint:
+    """The `Keeper` of one fit in one folder. A context manager: it holds the folder while it is open.
+
+    every : seconds between two snapshots; 0 takes one after every iteration
+    parameters : what must be the same for a fit to go on, as JSON
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], every: float, data: Data, parameters: Mapping[str, Any]) -> None:
+        self.folder, self.every, self.data = Path(folder), every, data
+        self.parameters = {"drnmf": __version__, **parameters}
+        self.seconds = 0.0
+        self._run = -1
+        self._after = ""
+        self._latest: tuple[Snapshot, int] | None = None
+        self._states: list[Path] = []
+        self._written = time.perf_counter()
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            raise NotADirectoryError(f"checkpoint={str(self.folder)!r} is a file: name a folder.") from None
+        self._open.enter_context(held(self.folder / "lock", CheckpointError(_IN_USE.format(self.folder))))
+        for left in self.folder.glob(".*.npz.*.tmp"):  # of a process that was killed while it wrote
+            left.unlink()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """A fit that was stopped leaves its last iteration behind, one that has ended only its runs."""
+        with self._open:
+            if kind is not None and self._latest is not None:
+                self._write_state()
+            elif kind is None:
+                self._states = []
+                self._remove_other_states()
+
+    def starts(self, make: Callable[[], list[Start]]) -> list[Start]:
+        """The starts of the fit in the folder, which must be this one; where there is none it begins with `make`'s."""
+        path = self.folder / "begin.npz"
+        here = {"parameters": self.parameters, "X": fingerprint(self.data), "backend": type(self.data).__name__}
+        if not path.exists():
+            made = make()
+            self._after = self._write(path, here | {"starts": [self._start_on_host(*start) for start in made]})
+            self._written = time.perf_counter()
+            return made
+        try:
+            begin, self._after = self._read(path)
+            starts, there = [(W, H) for W, H in begin["starts"]], {name: begin[name] for name in here}
+        except (ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(
+                f"The fit in {self.folder} cannot be resumed, because its beginning is damaged: {error} "
+                "Name another folder, or delete this one to begin anew."
+            ) from None
+        self._refuse_another(there, here)
+        ended = len(list(self.folder.glob("run-*.npz")))
+        logger.info("Resuming the fit in %s: %d of its runs have ended.", self.folder, ended)
+        return starts
+
+    def _start_on_host(self, W: Any, H: Any) -> Start:
+        return on_host(W.T, self.data.T).T, on_host(H, self.data)
+
+    def _refuse_another(self, there: Record, here: Record) -> None:
+        for what, equal in (("X", same), ("parameters", lambda one, other: bool(one == other))):
+            unlike = differences(there[what], here[what], equal)
+            if unlike:
+                raise CheckpointError(
+                    f"{self.folder} holds a fit with {'another X' if what == 'X' else 'other parameters'} "
+                    f"({'; '.join(unlike)}). Resume it with what it was begun with, or name another folder."
+                )
+        if there["backend"] != here["backend"]:
+            logger.warning(
+                "%s was begun with %s and goes on with %s: the result is the same only up to rounding.",
+                self.folder, there["backend"], here["backend"],
+            )  # fmt: skip
+
+    def recall(self) -> Result | Snapshot | None:
+        self._run += 1
+        path = self._run_path()
+        if path.exists():
+            known = self._recalled(path, result_of)
+            if known is not None:
+                result, self._after = known
+                self.seconds += float(result.trace.seconds[-1])
+                return result
+        for path in sorted(self.folder.glob(f"state-{self._run:04d}-*.npz"), reverse=True):
+            found = self._recalled(path, snapshot_of)
+            if found is not None:
+                self._states = [path]
+                self.seconds += found[0].log.seconds[-1]
+                logger.info("Run %d goes on after iteration %d.", self._run, len(found[0].log.seconds) - 1)
+                return found[0]
+        return None
+
+    def _recalled(self, path: Path, of: Callable[[Record, Data], Any]) -> tuple[Any, str] | None:
+        """What a file holds and its checksum; None, and a line in the log, where it is not whole or not of this fit."""
+        try:
+            record, checksum = self._read(path)
+            if record["after"] != self._after:
+                raise ValueError("it does not follow the run before it.")
+            return of(record, self.data), checksum
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            reason = str(error) if str(path) in str(error) else f"{path}: {error}"
+            logger.warning("Checkpoint passed over: %s", reason)
+            return None
+
+    def offer(self, snapshot: Callable[[], Snapshot]) -> None:
+        taken = snapshot()  # references only: kept, so that whatever stops the fit finds a whole iteration
+        if self._latest is None:
+            self._refuse_strange_state(taken)
+        self._latest = taken, len(taken.log.seconds)
+        if time.perf_counter() - self._written >= self.every:
+            self._write_state()
+
+    def _refuse_strange_state(self, taken: Snapshot) -> None:
+        """A rule or policy of the user's own may keep what cannot be stored: say so in the first iteration."""
+        try:
+            pack(state_shells(taken, self.data))
+        except TypeError as error:
+            raise CheckpointError(f"checkpoint: the state of the rule or policy is no plain data: {error}") from None
+
+    def done(self, result: Result) -> None:
+        self._latest = None
+        self._after = self._try_write(self._run_path(), result_record(result, self.data))
+
+    def _run_path(self) -> Path:
+        return self.folder / f"run-{self._run:04d}.npz"
+
+    def _write_state(self) -> None:
+        assert self._latest is not None
+        snapshot, rows = self._latest
+        path = self.folder / f"state-{self._run:04d}-{rows - 1:08d}.npz"
+        if path in self._states:
+            return
+        if self._try_write(path, snapshot_record(snapshot, rows, self.data)):
+            self._states = [*self._states[1 - KEPT :], path]
+            self._remove_other_states()
+
+    def _remove_other_states(self) -> None:
+        for path in self.folder.glob("state-*.npz"):
+            if path not in self._states:
+                path.unlink()
+
+    def _try_write(self, path: Path, record: Record) -> str:
+        """Write; a full disk must not end a fit that may have run for days."""
+        checksum = ""
+        try:
+            checksum = self._write(path, record | {"after": self._after})
+        except OSError as error:
+            logger.warning("%s could not be written (%s): the fit goes on without it.", path, error)
+        self._written = time.perf_counter()
+        return checksum
+
+    def _write(self, path: Path, record: Record) -> str:
+        tree, arrays = pack(record)
+        return write_archive(path, arrays, {"content": tree}, FORMAT)
+
+    def _read(self, path: Path) -> tuple[Record, str]:
+        arrays, meta = read_archive(path, FORMAT)
+        record = unpack(meta["content"], arrays)
+        if not isinstance(record, dict):
+            raise ValueError(f"{path} holds no record.")
+        return record, meta["sha256"]
+
+
+def keeper_of(
+    folder: str | os.PathLike[str] | None, every: float, data: Data, parameters: Mapping[str, Any], W: Any, H: Any
+) -> AbstractContextManager[Checkpoint | None]:
+    """What keeps a fit with these parameters and this given start, if a folder is named; else nothing."""
+    if folder is None:
+        return nullcontext()
+    return Checkpoint(folder, every, data, describe(parameters) | {"W": digest_of(W), "H": digest_of(H)})
+
+
+_IN_USE = "{} is in use by another process: wait until it has ended, or name another folder."

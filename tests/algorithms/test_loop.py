@@ -1,0 +1,143 @@
+"""The loop itself: looking late changes nothing, and a run goes on from a snapshot as if it had never stopped."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+import pytest
+
+from drnmf.algorithms.loop import Control, solve
+from drnmf.algorithms.updates.minimax import Minimax
+from drnmf.algorithms.updates.table import RULES
+from drnmf.algorithms.weights import POLICIES, ByRule
+from drnmf.backends.base import wrap
+from drnmf.objective.objective import Objective
+
+FACTORS = ("W", "H", "losses", "weights")
+PAIRS = [
+    ("auto", "auto"),
+    ("mu", "frank-wolfe"),
+    ("extrapolated", "reactive"),
+    ("monotone", "mirror"),
+    ("mu", "fixed"),
+    ("newton", "auto"),
+]
+
+
+class Unread:
+    """Losses that nobody may look at yet."""
+
+    def __init__(self, losses):
+        self.hidden = losses
+
+
+class Late:
+    """A Data whose sweeps hide their losses until they are read."""
+
+    deferred = True
+
+    def __init__(self, data, waits):
+        self.data, self.waits = data, waits
+
+    def __getattr__(self, name):
+        return getattr(self.data, name)
+
+    @cached_property
+    def T(self):
+        return Late(self.data.T, self.waits)
+
+    def sweep(self, W, H, betas, mix, losses=True, curvature=None):
+        sweep = self.data.sweep(W, H, betas, mix, losses, curvature)
+        return replace(sweep, losses=Unread(sweep.losses))
+
+    def read(self, *sweeps):
+        self.waits.append(len(sweeps))
+        return tuple(replace(sweep, losses=sweep.losses.hidden) for sweep in sweeps)
+
+
+def problem(m=40, n=30, r=4, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.gamma(0.3, 1.0, (m, n)) + 1e-3
+    return wrap(X), rng.random((m, r)) + 0.1, rng.random((r, n)) + 0.1
+
+
+def method(update, policy):
+    return (Minimax(), ByRule()) if policy == "minimax" else (RULES[update], POLICIES[policy])
+
+
+@pytest.mark.parametrize(("update", "policy"), [*PAIRS, ("mu", "minimax")])
+def test_reading_late_gives_the_same_run(update, policy):
+    data, W, H = problem()
+    objective = Objective((0.0, 1.0), np.array([3.0, 1.0]), data.mean)
+    control = Control(max_iter=80, tol=0)
+    rule, policy = method(update, policy)
+    now = solve(data, W, H, objective, rule, policy, control)
+    waits = []
+    late = solve(Late(data, waits), W, H, objective, rule, policy, control)
+    for name in FACTORS:
+        np.testing.assert_array_equal(getattr(now, name), getattr(late, name))
+    np.testing.assert_array_equal(now.trace.scaled_losses, late.trace.scaled_losses)
+    if rule.certain(objective.betas):
+        assert waits == [1] + 80 * [2]
+
+
+def test_an_iteration_without_rejections_waits_once():
+    data, W, H = problem()
+    waits = []
+    objective = Objective((1.0, 2.0), np.ones(2), data.mean)
+    result = solve(Late(data, waits), W, H, objective, RULES["mu"], POLICIES["fixed"], Control(max_iter=20, tol=0))
+    assert result.trace.sweeps[-1] == 41
+    assert waits == [1] + 20 * [2]
+
+
+class Memory:
+    """A keeper that holds the last snapshot of the run, and hands it out to the next."""
+
+    def __init__(self, stop_at, known=None):
+        self.stop_at, self.known, self.count, self.taken = stop_at, known, 0, None
+
+    def recall(self):
+        return self.known
+
+    def offer(self, snapshot):
+        self.count += 1
+        if self.count == self.stop_at:
+            self.taken = snapshot()
+            raise Stop
+
+    def done(self, result):
+        self.result = result
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.mark.parametrize(("update", "policy"), [*PAIRS, ("mu", "minimax")])
+@pytest.mark.parametrize("stop_at", [1, 37])
+def test_a_run_goes_on_from_its_snapshot(update, policy, stop_at):
+    data, W, H = problem()
+    objective = Objective((0.0, 1.0), np.array([3.0, 1.0]), data.mean)
+    rule, policy = method(update, policy)
+    whole = solve(data, W, H, objective, rule, policy, Control(max_iter=120, tol=1e-5))
+    keeper = Memory(stop_at)
+    with pytest.raises(Stop):
+        solve(data, W, H, objective, rule, policy, Control(max_iter=120, tol=1e-5, keeper=keeper))
+    resumed = Memory(-1, keeper.taken)
+    result = solve(data, W, H, objective, rule, policy, Control(max_iter=120, tol=1e-5, keeper=resumed))
+    assert resumed.result is result
+    assert (result.n_iter, result.reason) == (whole.n_iter, whole.reason)
+    for name in FACTORS:
+        np.testing.assert_array_equal(getattr(whole, name), getattr(result, name))
+    for name in ("scaled_losses", "weights", "gap", "sweeps"):
+        np.testing.assert_array_equal(getattr(whole.trace, name), getattr(result.trace, name))
+
+
+def test_a_finished_run_is_not_run_again():
+    data, W, H = problem()
+    objective = Objective((1.0,), np.ones(1), data.mean)
+    first = solve(data, W, H, objective, RULES["mu"], POLICIES["fixed"], Control(max_iter=3))
+    again = solve(data, W, H, objective, RULES["mu"], POLICIES["fixed"], Control(keeper=Memory(-1, first)))
+    assert again is first

@@ -1,0 +1,139 @@
+"""A Dask array gives what the array itself gives, here on Dask's threads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+dask = pytest.importorskip("dask")
+distributed = pytest.importorskip("distributed")
+import dask.array as da  # noqa: E402
+
+from drnmf import DRNMF, BetaNMF, MultiObjectiveNMF  # noqa: E402
+from drnmf.backends.base import wrap  # noqa: E402
+
+M, N, R = 230, 36, 4
+RUN = {"tol": 0, "max_iter": 40, "random_state": 0}
+
+
+def matrix(sparse=False, dtype=np.float64):
+    X = np.random.default_rng(3).gamma(0.5, 1.0, (M, N)).astype(dtype)
+    return sp.csr_array(np.where(X > 0.6, X, 0).astype(dtype)) if sparse else X + dtype(1e-3)
+
+
+def blocks(X, rows=60, kind=None):
+    if sp.issparse(X):
+        return da.from_array(X.toarray(), chunks=(rows, -1)).map_blocks(kind or sp.csr_array)
+    return da.from_array(X, chunks=(rows, -1))
+
+
+def everything(model, W):
+    return [np.asarray(W), model.components_, model.losses_, model.weights_, model.trace_.scaled_losses]
+
+
+def fitted(X, cls=DRNMF, **settings):
+    model = cls(R, **(RUN | settings))
+    return model, model.fit_transform(X)
+
+
+CASES = [
+    (DRNMF, {"betas": (0, 1)}, False),
+    (DRNMF, {"betas": (1, 2), "update": "mu"}, True),
+    (DRNMF, {"betas": (0.5, 2), "update": "extrapolated", "policy": "mirror"}, False),
+    (MultiObjectiveNMF, {"betas": (0, 1, 2), "update": "monotone"}, False),
+    (MultiObjectiveNMF, {"betas": (1, 2), "init": "spa"}, True),
+    (BetaNMF, {"beta": 2, "init": "nndsvdar"}, False),
+    (BetaNMF, {"beta": 1}, True),
+]
+
+
+@pytest.mark.parametrize(("cls", "settings", "sparse"), CASES)
+def test_the_fit_on_threads_is_the_local_fit(cls, settings, sparse):
+    X = matrix(sparse)
+    (local, W), (model, V) = fitted(X, cls, **settings), fitted(blocks(X), cls, **settings)
+    assert isinstance(V, da.Array)
+    assert V.chunks == ((60, 60, 60, 50), (R,))
+    np.testing.assert_allclose(model.trace_.scaled_losses, local.trace_.scaled_losses, rtol=1e-10)
+    assert (model.trace_.sweeps >= local.trace_.sweeps).all()  # a rejected H costs the sweep begun behind it
+    for one, other in zip(everything(model, V), everything(local, W), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-14)
+    np.testing.assert_allclose(model.stationarity_, local.stationarity_, rtol=1e-6)
+
+
+def test_an_iteration_is_one_round_trip(monkeypatch):
+    from drnmf.backends.dask import cluster as place
+
+    graphs = []
+    run = place.run
+    monkeypatch.setattr(place, "run", lambda stays, answer: (graphs.append(len(stays)), run(stays, answer))[1])
+    model, _ = fitted(blocks(matrix()), BetaNMF, beta=1, update="mu", max_iter=20)
+    assert model.trace_.sweeps[-1] == 41
+    assert graphs[:2] == [4, 0]  # a look at X, which stays; the sweep at the start
+    assert graphs[2:22] == 20 * [4]  # W stays
+    assert len(graphs) - 22 <= 6  # the certificate, the norms, the rescaling
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_blocks_answer_like_the_matrix(sparse, dtype):
+    X = matrix(sparse, dtype)
+    one, many = wrap(X), wrap(blocks(X))
+    rng = np.random.default_rng(0)
+    A, B = (rng.uniform(0.1, 1, (R, size)).astype(dtype) for size in X.shape)
+    assert (many.shape, many.dtype, many.zeros) == (one.shape, one.dtype, one.zeros)
+    assert many.mean == pytest.approx(one.mean, rel=1e-12)
+    tol = 1e-10 if dtype is np.float64 else 1e-4
+    for mix in (np.eye(3), np.array([[0.2, 0.3, 0.5]]), np.empty((0, 3))):
+        betas = (1.0, 2.0, 0.5)
+        expected = one.sweep(A.T, B, betas, mix)
+        (sweep,) = many.read(many.sweep(many.T.put(A).T, B, betas, mix))
+        for name in ("losses", "N", "P"):
+            np.testing.assert_allclose(getattr(sweep, name), getattr(expected, name), rtol=tol)
+    np.testing.assert_allclose(many.column(3), one.column(3))
+    np.testing.assert_allclose(many.T.column(70), one.T.column(70))
+    np.testing.assert_allclose(many.dot(B.T), one.dot(B.T), rtol=tol)
+    np.testing.assert_allclose(many.T.dot(A.T), one.T.dot(A.T), rtol=tol)
+    np.testing.assert_allclose(many.squared_norms(), one.squared_norms(), rtol=tol)
+    np.testing.assert_array_equal(many.T.get(many.T.put(A)), A)
+
+
+def test_more_components_than_columns():
+    X = matrix()[:, :3]
+    (local, W), (model, V) = fitted(X, BetaNMF), fitted(blocks(X), BetaNMF)
+    np.testing.assert_allclose(np.asarray(V), W, rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(model.losses_, local.losses_, rtol=1e-8)
+
+
+@pytest.mark.parametrize(("value", "words"), [(-2.0, "Negative values"), (np.nan, "NaN or infinity"), (0.0, "zero")])
+def test_bad_entries_are_named_by_their_place_in_the_whole(value, words):
+    X = matrix()
+    X[150, 7] = value
+    with pytest.raises(ValueError, match=rf"{words}.*X\[150, 7\]"):
+        DRNMF(R, betas=(0, 1)).fit(blocks(X))
+
+
+def test_chunks_of_columns_are_merged_with_a_warning():
+    X = matrix()
+    with pytest.warns(UserWarning, match="3 chunks of columns.*merged.*GB move"):
+        model, _ = fitted(da.from_array(X, chunks=(60, 12)), betas=(0, 1))
+    expected, _ = fitted(blocks(X), betas=(0, 1))
+    np.testing.assert_array_equal(model.trace_.scaled_losses, expected.trace_.scaled_losses)
+
+
+def test_what_cannot_be_done_is_said():
+    D = blocks(matrix())
+    with pytest.raises(ValueError, match=r"Minimax chooses .* use another policy"):
+        DRNMF(R, betas=(0, 1), policy="minimax", references=(1, 1)).fit(D)
+    with pytest.raises(ValueError, match="compute_chunk_sizes"):
+        DRNMF(R).fit(D[D[:, 0] > 0.5])
+    with pytest.raises(ValueError, match="Block 0 of X has shape"):
+        DRNMF(R).fit(D.map_blocks(lambda x: x[:-1], dtype=D.dtype, chunks=D.chunks))
+
+
+def test_blocks_that_share_work_with_others():
+    X = matrix()
+    D = blocks(X)
+    model, _ = fitted(D / D.sum(axis=0), betas=(0, 1))
+    local, _ = fitted(X / X.sum(axis=0), betas=(0, 1))
+    np.testing.assert_allclose(model.trace_.scaled_losses, local.trace_.scaled_losses, rtol=1e-10)

@@ -1,0 +1,224 @@
+"""A Dask array on a real cluster of processes: the same bits as on threads, whatever happens to the workers."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+dask = pytest.importorskip("dask")
+distributed = pytest.importorskip("distributed")
+import dask.array as da  # noqa: E402
+
+from drnmf import DRNMF  # noqa: E402
+from drnmf.backends.base import wrap  # noqa: E402
+from tests.backends.dask.test_dask import M, N, R, blocks, everything, fitted, matrix  # noqa: E402
+from tests.peak import peak_memory  # noqa: E402
+
+SHORT = {"references": (60.0, 20.0), "max_iter": 12}
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two processes of one thread each."""
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as processes,
+        distributed.Client(processes) as client,
+    ):
+        yield client
+
+
+@pytest.mark.parametrize(("sparse", "betas"), [(False, (0, 1)), (True, (1, 2))])
+def test_any_number_of_workers_gives_the_same_bits(cluster, sparse, betas):
+    D = blocks(matrix(sparse))
+    on_two = everything(*fitted(D, betas=betas, **SHORT))
+    again = everything(*fitted(D, betas=betas, **SHORT))
+    with dask.config.set(scheduler="threads"):
+        on_threads = everything(*fitted(D, betas=betas, **SHORT))
+    with dask.config.set(scheduler="synchronous"):
+        on_one = everything(*fitted(D, betas=betas, **SHORT))
+    for results in zip(on_two, again, on_threads, on_one, strict=True):
+        for other in results[1:]:
+            np.testing.assert_array_equal(results[0], other)
+
+
+def test_one_worker_process_gives_the_bits_of_two(cluster):
+    D = blocks(matrix())
+    on_two = everything(*fitted(D, betas=(0, 1), **SHORT))
+    with (
+        distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as single,
+        distributed.Client(single) as client,
+    ):
+        on_one = everything(*fitted(D, betas=(0, 1), **SHORT))
+        callback, killed = killer(client, (5,))
+        after_none = everything(*fitted(D, betas=(0, 1), callback=callback, **SHORT))  # for a moment there is no worker
+    assert killed
+    for one, *others in zip(on_two, on_one, after_none, strict=True):
+        for other in others:
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("kind", [sp.csr_matrix, sp.csr_array])
+def test_sparse_blocks_of_both_kinds(cluster, kind):
+    X = matrix(sparse=True)
+    model, V = fitted(blocks(X, kind=kind), betas=(1, 2), **SHORT)
+    local, W = fitted(X, betas=(1, 2), **SHORT)
+    np.testing.assert_allclose(model.trace_.scaled_losses, local.trace_.scaled_losses, rtol=1e-10)
+    np.testing.assert_allclose(np.asarray(V), W, rtol=1e-8, atol=1e-14)
+
+
+def test_transform_is_lazy_and_right(cluster):
+    X = matrix()
+    model, _ = fitted(X, betas=(0, 1), **SHORT)
+    poison = X.copy()
+    poison[200, 5] = -1.0
+    lazy = model.transform(blocks(poison))  # nothing is looked at yet
+    assert isinstance(lazy, da.Array)
+    assert lazy.shape == (M, R)
+    np.testing.assert_allclose(lazy[:120].compute(), model.transform(X[:120]), rtol=1e-12)
+    with pytest.raises(ValueError, match=r"X\[200, 5\] = -1\.0"):
+        lazy.compute()
+    assert model.score(blocks(X)) == pytest.approx(model.score(X), rel=1e-12)
+
+
+def test_a_start_may_be_given_as_arrays(cluster):
+    X = matrix()
+    rng = np.random.default_rng(1)
+    W, H = rng.uniform(0.1, 1, (M, R)), rng.uniform(0.1, 1, (R, N))
+    local, model = (DRNMF(R, betas=(0, 1), init="custom", tol=0, **SHORT) for _ in range(2))
+    expected, V = local.fit_transform(X, W=W, H=H), model.fit_transform(blocks(X), W=W, H=H)
+    np.testing.assert_allclose(np.asarray(V), expected, rtol=1e-9)
+
+
+def test_out_of_core_changes_no_bit(cluster):
+    D = blocks(matrix())
+    held = everything(*fitted(D, betas=(0, 1), **SHORT))
+    with dask.config.set({"drnmf.memory-share": 1e-12}):
+        assert not wrap(D).in_memory
+        read = everything(*fitted(D, betas=(0, 1), **SHORT))
+    for one, other in zip(held, read, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def killer(client, iterations, delay=0.0):
+    """A callback that kills one worker process, at once or a moment later, after the iterations given."""
+    killed = []
+
+    def kill():
+        killed.append(next(iter(client.run(os.getpid).values())))
+        os.kill(killed[-1], signal.SIGKILL)
+
+    def callback(progress):
+        if progress.iteration in iterations:
+            threading.Timer(delay, kill).start() if delay else kill()
+
+    return callback, killed
+
+
+@pytest.mark.parametrize(("share", "delay"), [(0.4, 0.0), (0.4, 0.02), (1e-12, 0.01)])
+def test_two_killed_workers_change_no_bit(cluster, share, delay):
+    D = blocks(matrix())
+    settings = {"betas": (0, 1), **SHORT, "max_iter": 32}
+    with dask.config.set({"drnmf.memory-share": share}):
+        undisturbed = everything(*fitted(D, **settings))
+        callback, killed = killer(cluster, (7, 23), delay)
+        disturbed = everything(*fitted(D, callback=callback, **settings))
+    assert len(set(killed)) == 2
+    for one, other in zip(undisturbed, disturbed, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def sent(dask_worker):
+    return dask_worker.transfer_outgoing_bytes_total
+
+
+@pytest.mark.parametrize("persisted", [False, True])
+def test_only_h_and_shares_move(cluster, persisted):
+    """Bytes that leave the workers: H once, the share of one of them, and the sum that comes here. W and X stay."""
+    D = da.random.default_rng(0).random((2000, 400), chunks=(250, -1)) + 0.1
+    D = D.persist() if persisted else D
+    seen, rank = [], 8
+
+    def callback(progress):
+        seen.append(sum(cluster.run(sent).values()))
+
+    DRNMF(rank, betas=(0, 1), **SHORT, tol=0, random_state=0, callback=callback).fit(D)
+    H = rank * 400 * 8
+    within_cut = np.diff(seen)[1:7]
+    assert max(within_cut) < (1 + 7 * 3 + 3) * H  # eight small shares of 3 r n are added at one place
+    assert max(within_cut) < 250 * 400 * 8  # a block of X
+
+
+def known_tasks(client):
+    return client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))
+
+
+def test_what_a_lost_worker_replays_is_bounded(cluster):
+    """The scheduler remembers the tasks that W came from; cut every 5 iterations, it forgets them."""
+    D = blocks(matrix())
+
+    def run(every):
+        seen = []
+        with dask.config.set({"drnmf.cut-every": every}):
+            fitted(D, betas=(0, 1), **SHORT | {"max_iter": 30}, callback=lambda _: seen.append(known_tasks(cluster)))
+        return seen
+
+    tasks = {every: run(every) for every in (5, 1000)}
+    assert max(tasks[5][15:]) <= max(tasks[5][:15]) + 20
+    assert tasks[1000][-1] > 2 * max(tasks[5])
+
+
+def test_scratch_files_go_when_the_fit_is_gone(cluster, tmp_path):
+    with dask.config.set({"drnmf.scratch": str(tmp_path), "drnmf.cut-every": 5}):
+        model, W = fitted(blocks(matrix()), betas=(0, 1), **SHORT)
+        assert list(tmp_path.rglob("*.npz"))
+        del model, W
+        gc.collect()
+        assert not list(tmp_path.rglob("*.npz"))
+
+
+def test_a_scratch_folder_that_workers_do_not_see_is_refused(cluster, monkeypatch, tmp_path):
+    from drnmf.backends.dask import cluster as place
+
+    monkeypatch.setattr(place, "seen_by_all", lambda path: False)
+    for folder in (tmp_path / "new", tmp_path):
+        with dask.config.set({"drnmf.scratch": str(folder)}), pytest.raises(ValueError, match="not every worker sees"):
+            wrap(blocks(matrix()))
+        assert not list(tmp_path.iterdir())
+    with pytest.warns(UserWarning, match="drnmf.scratch"):
+        wrap(blocks(matrix()))
+
+
+def spilled(dask_worker):
+    slow = getattr(dask_worker.data, "slow", None)
+    return 0 if slow is None else len(slow)
+
+
+def test_x_larger_than_all_workers_passes_through_them(tmp_path):
+    """X of 640 MB through two workers of 400 MiB each: none reaches its limit, and nothing is spilled."""
+    limit = 400 << 20
+    block = np.random.default_rng(0).random((4000, 1000), dtype=np.float32) + np.float32(0.1)
+    for i in range(40):
+        np.save(tmp_path / f"{i:03d}.npy", block)
+    from drnmf.matrices.rowblocks import open_matrix
+
+    X = open_matrix(tmp_path).X
+    assert X.nbytes == 640_000_000
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, memory_limit=limit, dashboard_address=":0"
+        ) as processes,
+        distributed.Client(processes) as client,
+    ):
+        data = wrap(X)
+        assert not data.in_memory
+        model = DRNMF(2, betas=(1, 2), references=(1.0, 1.0), max_iter=2, tol=0, random_state=0).fit(X)
+        peaks, spills = client.run(peak_memory), client.run(spilled)
+    assert model.n_iter_ == 2
+    assert max(peaks.values()) < limit
+    assert not any(spills.values())

@@ -1,0 +1,90 @@
+"""Omega = [a, b]: convexity, the bound, the exchange."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import drnmf
+from drnmf import DRNMF, Interval
+from drnmf.backends.base import losses_of, wrap
+from drnmf.losses.beta import beta_divergence
+
+
+@given(st.integers(0, 1000), st.floats(0, 3), st.floats(0.01, 2), st.floats(0, 1))
+def test_log_divergence_is_convex_in_beta(seed, low, width, s):
+    rng = np.random.default_rng(seed)
+    X, V = np.exp(rng.normal(size=(6, 5))), np.exp(rng.normal(size=(6, 5)))
+    ends = [beta_divergence(X, V, beta) for beta in (low, low + width)]
+    middle = beta_divergence(X, V, low + s * width)
+    assert middle <= ends[0] ** (1 - s) * ends[1] ** s * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    "interval", [Interval(0, 2), Interval(0, 2, knots=2), Interval(1, 3, knots=2, tol=1e-6)], ids=str
+)
+def test_no_beta_of_the_interval_exceeds_the_bound(interval, rng):
+    X = rng.gamma(2.0, 1.0, (40, 4)) @ rng.gamma(2.0, 1.0, (4, 30)) * rng.gamma(4.0, 0.25, (40, 30)) + 0.01
+    model = DRNMF(4, betas=interval, tol=0, max_iter=150, random_state=0)
+    W = model.fit_transform(X)
+    coverage = model.coverage_
+    assert coverage.scaled_losses.max() <= coverage.bound
+    assert any(f"{coverage.bound:.6f}" in note for note in model.notes_)
+    # on a grid of 41 with e(beta) as stored there
+    grid = np.linspace(interval.low, interval.high, 41)
+    losses = losses_of(wrap(X), W, model.components_, grid)
+    references = np.exp(np.interp(grid, coverage.betas, np.log(coverage.references)))
+    on_grid = np.isin(np.round(grid, 12), np.round(coverage.betas, 12))
+    assert on_grid.all()
+    assert (losses / references).max() <= coverage.bound
+    # the knots are among the betas, in order, and every one that was added is named with its iteration
+    assert (np.diff(model.betas_) > 0).all()
+    assert set(interval.first_knots()) <= set(model.betas_.tolist())
+    added = {beta: int(k) for k, beta in model.trace_.added}
+    assert set(added) == set(model.betas_.tolist()) - set(interval.first_knots())
+    assert model.trace_.scaled_losses.shape == (model.n_iter_ + 1, model.betas_.size)
+    for b, beta in enumerate(model.betas_):
+        missing = np.isnan(model.trace_.scaled_losses[:, b])
+        assert missing.sum() == added.get(beta, 0)
+    assert model.reconstruction_err_ == pytest.approx(np.nanmin(model.trace_.maximum[-150:]), rel=1e-9)
+
+
+def test_exchange_adds_the_worst_beta():
+    X = np.exp(1.5 * np.random.default_rng(0).normal(size=(30, 20)))
+    options = {"tol": 0, "max_iter": 60, "random_state": 0, "update": "mu"}  # slow enough to leave something to add
+    rough = DRNMF(3, betas=Interval(0.5, 4, knots=2, max_knots=2), **options).fit(X)
+    fine = DRNMF(3, betas=Interval(0.5, 4, knots=2, tol=1e-4, max_knots=5), **options).fit(X)
+    assert rough.trace_.added.shape == (0, 2)
+    assert fine.trace_.added[0].tolist() == [60, rough.coverage_.worst]
+    assert fine.coverage_.factor < rough.coverage_.factor
+
+
+def test_text_form_save_and_load(rng, tmp_path):
+    X = rng.uniform(0.1, 1, (15, 12))
+    model = DRNMF(3, betas="0..2", tol=0, max_iter=20, random_state=0).fit(X)
+    same = DRNMF(3, betas=Interval(0, 2), tol=0, max_iter=20, random_state=0).fit(X)
+    np.testing.assert_array_equal(model.components_, same.components_)
+    same.save(tmp_path / "model.npz")
+    loaded = drnmf.load(tmp_path / "model.npz")
+    assert loaded.betas == "0..2"
+    assert loaded.coverage_.bound == same.coverage_.bound
+    np.testing.assert_array_equal(loaded.coverage_.scaled_losses, same.coverage_.scaled_losses)
+
+
+@pytest.mark.parametrize("ends", [(2, 1), (-1, 1), (0, np.inf), (1, 1)])
+def test_bad_intervals(ends):
+    with pytest.raises(ValueError, match="low < high"):
+        Interval(*ends)
+
+
+def test_bad_uses(rng):
+    X = rng.uniform(0.1, 1, (10, 8))
+    with pytest.raises(ValueError, match="not an interval"):
+        DRNMF(2, betas="0..x").fit(X)
+    with pytest.raises(ValueError, match="references cannot be given"):
+        DRNMF(2, betas=Interval(0, 2), references=(1, 1, 1)).fit(X)
+    X[0, 0] = 0
+    with pytest.raises(ValueError, match="zeros='floor'"):
+        DRNMF(2, betas=Interval(0, 2)).fit(X)
