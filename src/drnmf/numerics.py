@@ -122,13 +122,17 @@ def namespace(array: Any) -> Any:
 
 
 def as_float64(array: Any) -> Any:
-    """An array of any kind in float64."""
-    return array.astype(np.float64) if isinstance(array, np.ndarray) else array.double()
+    """Convert an array of any kind to float64; one that is float64 already is not copied."""
+    return array.astype(np.float64, copy=False) if isinstance(array, np.ndarray) else array.double()
 
 
-def is_float32(array: Any) -> bool:
-    """Whether an array of any kind holds float32."""
-    return str(array.dtype).endswith("float32")
+def precision_of(array: Any) -> str:
+    """Name the dtype of an array of any kind: "float32" or "float64".
+
+    >>> precision_of(np.ones(1))
+    'float64'
+    """
+    return str(array.dtype).removeprefix("torch.")
 
 
 def as_vector(values: ArrayLike) -> Vector:

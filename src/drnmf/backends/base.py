@@ -1,34 +1,78 @@
-"""The seam: what a Data object promises, and `wrap`, which chooses one for X.
+"""What a backend promises: `Data` holds X and does one expensive thing, `sweep`; `Space` says where factors live.
 
-Everything above this file sees X only through `Data`; layout (dense, sparse, blocks) and device are
-the Data object's business alone.
+Everything above the backends sees X only through these two; layout (dense, sparse, blocks) and device are their
+business alone. Whoever writes another backend reads this file and nothing else.
 """
 
 from __future__ import annotations
 
-import logging
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from drnmf.numerics import Array, Vector
+from drnmf.losses.base import Omega
+from drnmf.numerics import Array, Vector, zero_floor
 
-if TYPE_CHECKING:
-    from drnmf.algorithms.updates.base import Rule
 
-logger = logging.getLogger("drnmf")
+class Observed(Protocol):
+    """Weights of the entries of X, zero where an entry is not observed."""
+
+    @property
+    def T(self) -> Observed:
+        """The weights of X transposed."""
+        ...
+
+    def tile(self, columns: slice) -> Array:
+        """Weights of a range of columns, dense (m, columns)."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Ask:
+    """The question of a sweep.
+
+    Attributes
+    ----------
+    omega : the losses
+    parts : "separate" - every N and P on its own; a vector (p,) of weights - their weighted sums, for a lambda that is
+        known when the sweep is made; None - no parts
+    losses : False skips the losses (they come back as NaN) where nobody will look
+    curvature : (p,) coefficients of the losses in the curvature, None where it is not wanted
+    observed : weights of the entries, None where every entry counts once
+    """
+
+    omega: Omega
+    parts: Literal["separate"] | Vector | None = "separate"
+    losses: bool = True
+    curvature: Vector | None = None
+    observed: Observed | None = None
+
+    @property
+    def weights(self) -> Vector | None:
+        """The weights of the parts, None where they are separate or not wanted."""
+        return None if self.parts is None or isinstance(self.parts, str) else self.parts
+
+    @property
+    def slots(self) -> int:
+        """How many N and P the answer holds."""
+        return 0 if self.parts is None else len(self.omega) if self.weights is None else 1
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is asked for."""
+        return self.parts is None and not self.losses and self.curvature is None
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What one pass over X yields at (W, H).
+    """The answer of a sweep at (W, H).
 
-    losses : (p,) float64, D_beta(X, WH) for each beta of Omega; NaN where they were not asked for
-    N, P : (q, r, n), the negative and positive parts of the gradient in H, mixed by the rows of `mix`
+    Attributes
+    ----------
+    losses : (p,) float64, D(X, WH) for each loss; NaN where they were not asked for
+    N, P : (slots, r, n), the negative and positive parts of the gradient in H
     Q : (r (r + 1) / 2, n), the curvature of every column, packed (see `Data.sweep`); None where it was not asked for
     """
 
@@ -38,12 +82,60 @@ class Sweep:
     Q: Array | None = None
 
 
+class Space(Protocol):
+    """Where the factors (r, n) of one side live, and how functions reach them."""
+
+    @property
+    def deferred(self) -> bool:
+        """Whether sweeps return before they are done (a GPU, a cluster): no number is looked at before `read`."""
+        ...
+
+    def read(self, *sweeps: Sweep) -> tuple[Sweep, ...]:
+        """Wait for sweeps, of this side or of the other, and return them with losses as NumPy vectors."""
+        ...
+
+    def put(self, F: Any) -> Any:
+        """Take a factor (r, n), in NumPy or of this space already, into the space, C-contiguous."""
+        ...
+
+    def get(self, F: Any) -> Array:
+        """Bring a factor (r, n) of this space to the host as a NumPy array."""
+        ...
+
+    def map(self, function: Callable[..., Any], *arguments: Any, count: int = 1) -> Any:
+        """Apply a pure function to factors, parts and states where they live.
+
+        Parameters
+        ----------
+        function : works on each column of a factor by itself, so that it may be called piece by piece
+        arguments : any nesting of what lives in the space and of plain values
+        count : how many values the function returns; more than one come as a tuple
+        """
+        ...
+
+    def sum(self, function: Callable[..., Vector], *arguments: Any) -> Vector:
+        """Add up function(*arguments) over the pieces in which factors and parts are held."""
+        ...
+
+    def split(self, whole: Any) -> Any:
+        """Take a state that `join` returned back into the space."""
+        ...
+
+    def join(self, state: Any) -> Any:
+        """Bring a state of this space to the host, with NumPy arrays."""
+        ...
+
+    def deliver(self, F: Any) -> Any:
+        """Return the transpose of a factor (r, n) as the caller of an estimator gets it."""
+        ...
+
+
 class Data(Protocol):
     """X in some layout on some device.
 
-    Factors are handed over component-first: H has shape (r, n) and is C-contiguous, W has shape (m, r) and
-    is the transpose of a C-contiguous (r, m) array. `T` shares X's memory, and ``data.T.sweep(H.T, W.T, ...)``
-    is the sweep that updates W.
+    Factors are handed over component-first: H has shape (r, n) and is C-contiguous, W has shape (m, r) and is the
+    transpose of a C-contiguous (r, m) array. `T` shares X's memory, and ``data.T.sweep(H.T, W.T, ask)`` is the sweep
+    that updates W.
     """
 
     @property
@@ -56,7 +148,7 @@ class Data(Protocol):
 
     @property
     def mean(self) -> float:
-        """Mean of all entries of X in float64, unless `wrap` was given another: what floors refer to."""
+        """Mean of all entries of X in float64, unless another was given to `open_data`: what floors refer to."""
         ...
 
     @property
@@ -67,171 +159,68 @@ class Data(Protocol):
     @property
     def T(self) -> Data: ...
 
-    def sweep(
-        self,
-        W: Array,
-        H: Array,
-        betas: tuple[float, ...],
-        mix: Vector,
-        losses: bool = True,
-        curvature: Vector | None = None,
-    ) -> Sweep:
-        r"""One pass over X at V = WH.
+    @property
+    def space(self) -> Space:
+        """Where factors (r, n) of this side live."""
+        ...
 
-        .. math:: N_q = \sum_\beta mix_{q\beta} W^T (V^{\beta-2} \circ X), \qquad
-                  P_q = \sum_\beta mix_{q\beta} W^T V^{\beta-1}
+    def sweep(self, W: Any, H: Any, ask: Ask) -> Sweep:
+        r"""Pass over X once, at V = WH.
 
-        mix : (q, p) float64. The identity yields every part on its own, one row yields the weighted sums
-            (lambda known), no row (shape (0, p)) the losses alone.
-        losses : False skips them (they come back as NaN) where nobody will look.
-        curvature : (p,) float64, c_beta. Asks for the expected second derivative in every column of H, the lower
-            triangle row by row, k(k+1)/2 + l for l <= k:
+        .. math:: N_\beta = W^T (V^{\beta-2} \circ X), \qquad P_\beta = W^T V^{\beta-1}
 
-            .. math:: Q_{kl,j} = \sum_i W_{ik} W_{il} \sum_\beta c_\beta V_{ij}^{\beta-2}
+        for a beta-divergence, and what `Loss.parts` says for any other loss; on their own or weighted. The curvature
+        is the lower triangle of the expected second derivative in every column of H, row by row, k(k+1)/2 + l for
+        l <= k:
 
-        Zeros of X count as `zero` (see `wrap`) when beta = 0 is among the betas. V is kept above
-        `numerics.model_floor`, powers below `numerics.power_ceiling`.
+        .. math:: Q_{kl,j} = \sum_i W_{ik} W_{il} \sum_b c_b \, d''_b(X_{ij}, V_{ij})
+
+        with d'' as `Loss.curvature` has it (for Kullback-Leibler x / v^2). Zeros of X count as `zero_of` where a loss
+        is infinite at zero. V is kept above `numerics.model_floor`, powers below `numerics.power_ceiling`.
         """
         ...
 
-    @property
-    def deferred(self) -> bool:
-        """Sweeps return before they are done (a GPU, a cluster): nobody looks at a number before `read`."""
-        ...
-
-    def read(self, *sweeps: Sweep) -> tuple[Sweep, ...]:
-        """The sweeps (of this side or of T) with losses as NumPy vectors: one wait for all of them."""
-        ...
-
-    def put(self, F: Array) -> Array:
-        """A factor (r, n), in NumPy or already in this Data's own kind, as `sweep` and the rules want it."""
-        ...
-
-    def get(self, F: Array) -> Array:
-        """A factor (r, n) of this Data's own kind as a NumPy array."""
-        ...
-
-    def lift(self, rule: Rule) -> Rule:
-        """The rule as a factor (r, n) of this Data's own kind needs it."""
-        ...
-
-    def total(self, function: Callable[..., Vector], F: Array, sweep: Sweep | None = None) -> Vector:
-        """sum of function(F) or function(F, N, P) over the pieces in which a factor (r, n) and its parts are held."""
+    def first_zero(self) -> tuple[int, int]:
+        """Find the first zero of X, row by row."""
         ...
 
     def column(self, j: int) -> Vector:
-        """Column j of X, dense float64 (for initialisation)."""
+        """Return column j of X, dense float64 (for starts)."""
         ...
 
     def dot(self, B: Array) -> Array:
-        """X @ B for a dense (n, k) array B of the same dtype (for initialisation)."""
+        """Compute X @ B for a dense (n, k) array B of the same dtype (for starts)."""
         ...
 
     def squared_norms(self) -> Vector:
-        """Squared Euclidean norm of every column of X, (n,) float64 (for initialisation)."""
+        """Compute the squared Euclidean norm of every column of X, (n,) float64 (for starts)."""
+        ...
+
+    def draw(self, rank: int, rng: np.random.RandomState, scale: Callable[[float], float], floor: float) -> Any:
+        """Draw uniform factors (W, H), W first, each times ``scale(mean(WH))`` and floored, where they will live."""
+        ...
+
+    def status(self) -> str:
+        """Describe in a few words what happens where, for a progress bar; empty where there is nothing to say."""
         ...
 
 
-class OnHost:
-    """What every Data does whose factors are NumPy arrays and whose sweeps are done when they return."""
-
-    deferred = False
-
-    def read(self, *sweeps: Sweep) -> tuple[Sweep, ...]:
-        return sweeps
-
-    def put(self, F: Array) -> Array:
-        return np.ascontiguousarray(F)
-
-    def get(self, F: Array) -> Array:
-        return F
-
-    def lift(self, rule: Rule) -> Rule:
-        return rule
-
-    def total(self, function: Callable[..., Vector], F: Array, sweep: Sweep | None = None) -> Vector:
-        return function(F) if sweep is None else function(F, sweep.N, sweep.P)
+def check_shapes(shape: tuple[int, int], W: Any, H: Any, ask: Ask) -> None:
+    """Refuse factors that do not fit X, and weights that do not fit the losses."""
+    (m, n), r = shape, H.shape[0]
+    if tuple(W.shape) != (m, r) or tuple(H.shape) != (r, n):
+        raise ValueError(f"W {tuple(W.shape)} and H {tuple(H.shape)} do not fit X {shape}.")
+    for name, vector in {"parts": ask.weights, "curvature": ask.curvature}.items():
+        if vector is not None and vector.shape != (len(ask.omega),):
+            raise ValueError(f"{name} has shape {vector.shape}: it needs one number for each of {len(ask.omega)} losses.")
 
 
-def identity(p: int) -> Vector:
-    """The mix that keeps every part on its own."""
-    return np.eye(p)
+def zero_of(data: Data, omega: Omega) -> float:
+    """Return what a zero of X counts as under these losses; 0.0 where it stays."""
+    return zero_floor(data.mean) if data.zeros and any(loss.infinite_at_zero for loss in omega) else 0.0
 
 
-def no_parts(p: int) -> Vector:
-    """The mix that asks for losses alone."""
-    return np.empty((0, p))
-
-
-def losses_of(data: Data, W: Array, H: Array, betas: tuple[float, ...]) -> Vector:
-    """D_beta(X, WH) for every beta."""
-    A, B = data.T.put(W.T), data.put(H)
-    return data.read(data.sweep(A.T, B, betas, no_parts(len(betas))))[0].losses
-
-
-def _reference(X: Any, mean: float | None) -> Data:
-    from scipy.sparse import issparse
-
-    from drnmf.backends.host.reference import ReferenceDense, ReferenceSparse
-
-    return ReferenceSparse.of(X, mean) if issparse(X) else ReferenceDense.of(X, mean)
-
-
-def _native(X: Any, mean: float | None) -> Data:
-    from scipy.sparse import issparse
-
-    from drnmf.backends.host.native import NativeDense, NativeSparse
-
-    return NativeSparse.of(X, mean) if issparse(X) else NativeDense.of(X, mean)
-
-
-BACKENDS: dict[str, Callable[[Any, float | None], Data]] = {"numpy": _reference, "native": _native}
-"""Backend name -> constructor."""
-
-
-@cache
-def default_backend() -> str:
-    """The compiled core where it was built, else NumPy; said once in the log when it is NumPy.
-
-    >>> default_backend() in BACKENDS
-    True
-    """
-    try:
-        import drnmf._core  # noqa: F401
-    except ImportError as error:
-        logger.warning("The compiled core is not available (%s): NumPy is used, which is slower.", error)
-        return "numpy"
-    return "native"
-
-
-def native_core() -> Any:
-    """The compiled core where it is built and in use, else None."""
-    if (os.environ.get("DRNMF_BACKEND") or default_backend()) != "native":
-        return None
-    from drnmf import _core
-
-    return _core
-
-
-def is_dask(X: Any) -> bool:
-    """Is X a Dask array? Asked without importing Dask."""
-    return type(X).__module__.partition(".")[0] == "dask" and hasattr(X, "chunks")
-
-
-def wrap(X: Any, backend: str | None = None, mean: float | None = None) -> Data:
-    """Put X (validated: float32 or float64, nonnegative, finite) behind the seam, without a copy if possible.
-
-    A Dask array is validated here, block by block.
-
-    backend : "numpy" (the oracle) or "native" (the compiled core); None takes the environment variable
-        DRNMF_BACKEND, else the compiled core where it was built, else NumPy.
-    mean : the scale that floors refer to, where it is not X's own (new rows under an old model).
-    """
-    if is_dask(X):
-        from drnmf.backends.dask.arrays import blocks_of
-
-        return cast(Data, blocks_of(X, mean))  # factors of another kind; its blocks are wrapped in turn, where they are
-    name = backend or os.environ.get("DRNMF_BACKEND") or default_backend()
-    if name not in BACKENDS:
-        raise ValueError(f"backend {name!r} is not known: use one of {sorted(BACKENDS)}.")
-    return BACKENDS[name](X, mean)
+def losses_of(data: Data, W: Any, H: Any, omega: Omega) -> Vector:
+    """Compute D(X, WH) for every loss."""
+    A, B = data.T.space.put(W.T), data.space.put(H)
+    return data.space.read(data.sweep(A.T, B, Ask(omega, parts=None)))[0].losses

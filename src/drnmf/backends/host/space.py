@@ -1,0 +1,55 @@
+"""Factors as NumPy arrays in the memory of this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from drnmf.backends.base import Sweep
+from drnmf.numerics import Array, Vector
+
+
+class HostSpace:
+    """Where factors are plain arrays and sweeps are done when they return (see `backends.base.Space`)."""
+
+    deferred = False
+
+    def read(self, *sweeps: Sweep) -> tuple[Sweep, ...]:
+        return sweeps
+
+    def put(self, F: Array) -> Array:
+        return np.ascontiguousarray(F)
+
+    def get(self, F: Array) -> Array:
+        return F
+
+    def map(self, function: Callable[..., Any], *arguments: Any, count: int = 1) -> Any:
+        return function(*arguments)
+
+    def sum(self, function: Callable[..., Vector], *arguments: Any) -> Vector:
+        return function(*arguments)
+
+    def join(self, state: Any) -> Any:
+        return state
+
+    def split(self, whole: Any) -> Any:
+        return whole
+
+    def deliver(self, F: Array) -> Array:
+        return np.ascontiguousarray(F.T)
+
+
+HOST = HostSpace()
+
+
+def draw_uniform(
+    shape: tuple[int, int], dtype: Any, rank: int, rng: np.random.RandomState, scale: Callable[[float], float],
+    floor: float,
+) -> tuple[Array, Array]:  # fmt: skip
+    """Draw W (m, r), then H (r, n), uniform in [0, 1], times the scale that their mean product asks for, floored."""
+    m, n = shape
+    W, H = rng.uniform(size=(m, rank)), rng.uniform(size=(rank, n))
+    root = scale(float(W.sum(axis=0) @ H.sum(axis=1)) / (m * n))
+    return np.maximum(W * root, floor).astype(dtype), np.maximum(H * root, floor).astype(dtype)

@@ -1,0 +1,100 @@
+"""The sweep in any array library, tile by tile: the oracle that every kernel is tested against, and the fallback for
+whatever a compiled backend declines.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from drnmf.backends.base import Ask, Data, Sweep, zero_of
+from drnmf.losses.base import Omega
+from drnmf.numerics import Array, model_floor, namespace, power_ceiling, precision_of
+
+
+class Tiled(Data, Protocol):
+    """A Data that hands out dense tiles of X."""
+
+    @property
+    def tile_entries(self) -> int:
+        """How many entries of V to hold at a time."""
+        ...
+
+    def tile(self, columns: slice) -> Array:
+        """Return a range of columns of X, dense, in the dtype of the factors and where they live."""
+        ...
+
+
+def sweep_tiles(data: Tiled, W: Array, H: Array, ask: Ask) -> Sweep:
+    """Sweep all tiles of X from left to right: columns of N, P and Q belong to one tile, losses add up in order."""
+    xp, zero = namespace(H), zero_of(data, ask.omega)
+    found = []
+    with np.errstate(over="ignore", invalid="ignore"):  # of a step too far: its losses tell, and it is taken back
+        for J in _tiles(data):
+            X = data.tile(J)
+            if zero:
+                X = xp.where(X == 0, zero, X)
+            M = None if ask.observed is None else ask.observed.tile(J)
+            found.append(_sweep_tile(X, M, W, H[:, J], ask))
+    losses = sum(tile.losses for tile in found)
+    N, P = (xp.concatenate([getattr(tile, name) for tile in found], 2) for name in "NP")
+    Q = None if ask.curvature is None else xp.concatenate([tile.Q for tile in found], 1)
+    return Sweep(losses, N, P, Q)  # type: ignore[arg-type]
+
+
+def _tiles(data: Tiled) -> list[slice]:
+    """Cut the columns of X into runs that keep V small."""
+    m, n = data.shape
+    width = max(1, data.tile_entries // m)
+    return [slice(first, min(first + width, n)) for first in range(0, n, width)]
+
+
+def _sweep_tile(X: Array, M: Array | None, W: Array, H: Array, ask: Ask) -> Sweep:
+    """The formulas of section 3 on one dense tile X = X(:, J), H = H(:, J), with weights M of the entries."""
+    xp, precision = namespace(H), precision_of(H)
+    V = xp.clip(W @ H, model_floor(precision), None)
+    losses = _sums(X, M, V, ask.omega) if ask.losses else _float64(xp, [float("nan")] * len(ask.omega), H)
+    N, P = _parts(X, M, W, V, ask)
+    Q = None if ask.curvature is None else _curvature(X, M, W, V, ask)
+    return Sweep(losses, N, P, Q)
+
+
+def _float64(xp: Any, values: list[float], like: Any) -> Any:
+    return np.array(values) if xp is np else xp.tensor(values, dtype=xp.float64, device=like.device)
+
+
+def _sums(X: Array, M: Array | None, V: Array, omega: Omega) -> Any:
+    terms = (loss.terms(X, V) for loss in omega)
+    return namespace(V).stack([(term if M is None else M * term).sum() for term in terms])
+
+
+def _parts(X: Array, M: Array | None, W: Array, V: Array, ask: Ask) -> tuple[Array, Array]:
+    """N and P, every loss in a slot of its own or all of them weighted in one."""
+    xp, ceiling = namespace(V), power_ceiling(precision_of(V))
+    shape = (ask.slots, W.shape[1], V.shape[1])
+    N, P = (xp.zeros_like(V, shape=shape) if xp is np else V.new_zeros(shape) for _ in range(2))
+    if ask.parts is None:
+        return N, P
+    for b, loss in enumerate(ask.omega):
+        negative, positive = loss.parts(X, V, ceiling)
+        if M is not None:
+            negative, positive = M * negative, M * positive
+        weight = 1.0 if ask.weights is None else float(ask.weights[b])
+        slot = b if ask.weights is None else 0
+        N[slot] += weight * (W.T @ negative)
+        P[slot] += weight * (W.T @ positive)
+    return N, P
+
+
+def _curvature(X: Array, M: Array | None, W: Array, V: Array, ask: Ask) -> Array:
+    """Packed sum_i W_ik W_il sum_b c_b d''_b(X_ij, V_ij)."""
+    assert ask.curvature is not None
+    xp, ceiling = namespace(V), power_ceiling(precision_of(V))
+    total = xp.zeros_like(V)
+    for loss, c in zip(ask.omega, ask.curvature, strict=True):
+        total += float(c) * xp.clip(loss.curvature(X, V), None, ceiling)
+    if M is not None:
+        total = M * total
+    k, l = np.tril_indices(W.shape[1])
+    return (W[:, k] * W[:, l]).T @ total

@@ -1,0 +1,78 @@
+"""What a loss is: everything the rest of the package knows of one."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, Protocol
+
+from drnmf.numerics import Array
+
+
+class Loss(Protocol):
+    """A separable loss D(X, V) = sum of d(x | v) with a gradient that splits as P - N, both nonnegative.
+
+    The functions work entry by entry on NumPy arrays and on torch tensors, in the dtype they are given, for v > 0.
+
+    Attributes
+    ----------
+    name : short name for tables and figures ("KL")
+    key : text that names it on the command line, in columns of tables and in files ("1", "nb:30")
+    beta : the beta of a beta-divergence, NaN for another family
+    degree : D(aX, aV) = a^degree D(X, V) (parameters in the units of X being scaled too)
+    exponents : (a, b) with the derivative of the separable majoriser in t = h / h~ equal to P t^a - N t^-b
+    infinite_at_zero : whether a zero of X makes the loss infinite
+    free_part : "sums" where P = W'1, "gram" where P = (W'W) H, None where P needs a pass over X. Losses with a free
+        part need only the non-zeros of X
+    homogeneous : whether Q f = P for the expected curvature Q, as for beta-divergences
+    """
+
+    degree: float
+    exponents: tuple[float, float]
+    infinite_at_zero: bool
+    free_part: str | None
+    homogeneous: ClassVar[bool]
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def beta(self) -> float: ...
+
+    def terms(self, x: Array, v: Array) -> Array:
+        """Compute d(x | v) for every entry, in float64."""
+        ...
+
+    def parts(self, x: Array, v: Array, ceiling: float) -> tuple[Array, Array]:
+        """Compute what N = W'(.) and P = W'(.) are made of, entry by entry, kept below the ceiling."""
+        ...
+
+    def curvature(self, x: Array, v: Array) -> Array:
+        """Compute a second derivative of d(x | v) in v that is never negative, for every entry."""
+        ...
+
+
+Omega = tuple[Loss, ...]
+"""A set of losses, in the order given."""
+
+
+def betas_of(omega: Omega) -> list[float]:
+    """List the betas of a set of losses; NaN stands for a loss of another family."""
+    return [loss.beta for loss in omega]
+
+
+def need_nonzeros_only(omega: Omega) -> bool:
+    """Tell whether every loss of the set can be computed from the non-zeros of X."""
+    return all(loss.free_part is not None for loss in omega)
+
+
+def is_monotone(omega: Omega) -> bool:
+    """Tell whether the multiplicative step N / P is the exact step of the majoriser, so that it never raises the loss."""
+    return len(omega) == 1 and math.fsum(omega[0].exponents) == 1.0
+
+
+def position(omega: Omega, loss: Any) -> int | None:
+    """Find a loss in a set."""
+    return next((i for i, known in enumerate(omega) if known == loss), None)

@@ -1,0 +1,86 @@
+r"""The negative binomial: counts whose variance exceeds their mean.
+
+.. math:: d(x | v) = x \log(x / v) - (x + a) \log\frac{x + a}{v + a}, \qquad \mathrm{Var} = v + v^2 / a
+
+with the size a. It is half a unit deviance; a to infinity gives the Kullback-Leibler divergence. Its parts are
+
+.. math:: N = W^T (X / V), \qquad P = W^T \frac{X + a}{V + a}
+
+and its majoriser has the exponents of Kullback-Leibler's, so t = N / P never raises it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from drnmf.numerics import Array, as_float64, namespace
+
+
+@dataclass(frozen=True)
+class NegativeBinomial:
+    """The negative binomial loss of a given size, taken wherever a beta is.
+
+    Parameters
+    ----------
+    size : number > 0, in the units of X; the variance of a count with mean v is v + v^2 / size
+
+    Examples
+    --------
+    >>> NegativeBinomial(30).name, NegativeBinomial(30).key
+    ('NB(30)', 'nb:30')
+    """
+
+    size: float
+
+    degree: ClassVar[float] = 1.0
+    exponents: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    infinite_at_zero: ClassVar[bool] = False
+    free_part: ClassVar[str | None] = None
+    homogeneous: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        try:
+            size = float(self.size)
+        except (TypeError, ValueError):
+            size = math.nan
+        if not (math.isfinite(size) and size > 0):
+            raise ValueError(f"NegativeBinomial(size={self.size!r}): the size must be a finite number > 0.")
+        object.__setattr__(self, "size", size)
+
+    @property
+    def name(self) -> str:
+        return f"NB({self.size:g})"
+
+    @property
+    def key(self) -> str:
+        return f"nb:{self.size:g}"
+
+    @property
+    def beta(self) -> float:
+        return math.nan
+
+    def terms(self, x: Array, v: Array) -> Array:
+        """x log(x/v) - (x + a) log1p((x - v) / (v + a)): no difference of two large logarithms for large a."""
+        x, v, a, xp = as_float64(x), as_float64(v), self.size, namespace(x)
+        positive = x > 0
+        with np.errstate(divide="ignore"):
+            first = xp.where(positive, x * _log_ratio(xp.where(positive, x, 1.0), v), 0.0)
+        return xp.clip(first - (x + a) * xp.log1p((x - v) / (v + a)), 0.0, None)
+
+    def parts(self, x: Array, v: Array, ceiling: float) -> tuple[Array, Array]:
+        return namespace(v).clip(x / v, None, ceiling), (x + self.size) / (v + self.size)
+
+    def curvature(self, x: Array, v: Array) -> Array:
+        """a / (v (v + a)), the expected second derivative; the observed one can be negative."""
+        return self.size / (v * (v + self.size))
+
+
+def _log_ratio(x: Array, v: Array) -> Array:
+    """log(x / v), through log1p where the two are close."""
+    xp, relative = namespace(x), (x - v) / v
+    close = abs(relative) < 0.5
+    return xp.where(close, xp.log1p(xp.where(close, relative, 0.0)), xp.log(x) - xp.log(v))
