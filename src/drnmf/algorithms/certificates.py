@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize, minimize_scalar
 
-from drnmf.backends.base import Data, identity
+from drnmf.backends.base import Ask, Data
 from drnmf.numerics import ACTIVE_TOLERANCE, Array, Vector, namespace
 from drnmf.objective import simplex
 from drnmf.objective.objective import Objective
@@ -72,14 +72,12 @@ def _weighed(c: Vector, parts: Array) -> Array:
 
 def certify(data: Data, W: Array, H: Array, objective: Objective, weights: Vector, losses: Vector) -> Certificate:
     """Gap and stationarity at (W, H); two sweeps, one for each block."""
-    p, scaled = len(objective.betas), objective.scaled(losses)
-    A, B = data.T.put(W.T), data.put(H)
-    sweeps = data.read(
-        data.sweep(A.T, B, objective.betas, identity(p), losses=False),
-        data.T.sweep(B.T, A, objective.betas, identity(p), losses=False),
-    )
+    p, scaled = len(objective.omega), objective.scaled(losses)
+    A, B = data.T.space.put(W.T), data.space.put(H)
+    ask = Ask(objective.omega, losses=False)
+    sweeps = data.space.read(data.sweep(A.T, B, ask), data.T.sweep(B.T, A, ask))
     sides = tuple(
-        (side, F, float(side.total(entry_sum, F)) / (F.shape[0] * F.shape[1]), sweep)
+        (side.space, F, float(side.space.sum(entry_sum, F)) / (F.shape[0] * F.shape[1]), sweep)
         for side, F, sweep in zip((data, data.T), (B, A), sweeps, strict=True)
     )
     active = np.flatnonzero(scaled >= scaled.max() * (1.0 - ACTIVE_TOLERANCE))
@@ -88,7 +86,8 @@ def certify(data: Data, W: Array, H: Array, objective: Objective, weights: Vecto
         c = np.zeros(p)
         c[active] = simplex.project(multipliers)
         c = objective.coefficients(c)
-        violation, scale = np.sum([side.total(Residual(c, mean), F, sweep) for side, F, mean, sweep in sides], axis=0)
+        found = [space.sum(Residual(c, mean), F, sweep.N, sweep.P) for space, F, mean, sweep in sides]
+        violation, scale = np.sum(found, axis=0)
         return float(violation / scale) if scale > 0 else 0.0
 
     inner = weights[active] if weights[active].sum() > 0 else simplex.uniform(active.size)

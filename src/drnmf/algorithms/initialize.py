@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from drnmf.backends.base import Data
-from drnmf.numerics import EPS, LIFT, Array, Vector, factor_floor, positive_scale
+from drnmf.numerics import EPS, LIFT, Vector, factor_floor, positive_scale
 
 RandomState = np.random.RandomState
 
 
-def _scale_to_mean(W: Vector, H: Vector, mean: float) -> tuple[Vector, Vector]:
-    """Scale both factors alike so that mean(WH) = mean(X)."""
-    current = float(W.sum(axis=0) @ H.sum(axis=1)) / (W.shape[0] * H.shape[1])
-    root = np.sqrt(positive_scale(mean) / current)
-    return W * root, H * root
+Start = tuple[Any, Any]
+"""(W, H) to start from: arrays, or factors where they live."""
 
 
-def random_start(data: Data, rank: int, rng: RandomState) -> tuple[Vector, Vector]:
-    """Uniform entries, scaled so that mean(WH) = mean(X)."""
-    m, n = data.shape
-    return _scale_to_mean(rng.uniform(size=(m, rank)), rng.uniform(size=(rank, n)), data.mean)
+def random_start(data: Data, rank: int, rng: RandomState) -> Start:
+    """Draw uniform entries, scaled so that mean(WH) = mean(X), where the factors live."""
+
+    def scale(mean: float) -> float:
+        return float(np.sqrt(positive_scale(data.mean) / mean))
+
+    return data.draw(rank, rng, scale, factor_floor(data.mean, rank))
 
 
 def successive_projection(data: Data, rank: int) -> list[int]:
@@ -138,7 +139,7 @@ def _svd(data: Data, rank: int, rng: RandomState) -> tuple[Vector, Vector, Vecto
     return Q @ small_U[:, :rank], S[:rank], Vt[:rank]
 
 
-STARTS: dict[str, Callable[[Data, int, RandomState], tuple[Vector, Vector]]] = {
+STARTS: dict[str, Callable[[Data, int, RandomState], Start]] = {
     "random": random_start,
     "spa": spa_start,
     "nndsvdar": nndsvdar_start,
@@ -164,20 +165,20 @@ def check_factor(name: str, value: ArrayLike, shape: tuple[int, int]) -> Vector:
 
 def start(
     data: Data, rank: int, init: str, rng: RandomState, W: ArrayLike | None = None, H: ArrayLike | None = None
-) -> tuple[Array, Array]:
-    """(W, H) to start from, floored, in the dtype of the data."""
+) -> Start:
+    """Make (W, H) to start from, floored, in the dtype of the data."""
     m, n = data.shape
     if init != "custom" and init not in STARTS:
         raise ValueError(f"init={init!r} is not known: use one of {[*sorted(STARTS), 'custom']}.")
-    if init == "custom":
-        if W is None or H is None:
-            raise ValueError("init='custom' needs both W and H: pass them to fit or fit_transform.")
-        W0, H0 = check_factor("W", W, (m, rank)), check_factor("H", H, (rank, n))
-    elif W is not None or H is not None:
+    if init != "custom" and (W is not None or H is not None):
         raise ValueError(f"W and H are only used with init='custom', but init={init!r}.")
-    elif init == "random" and hasattr(data, "random_start"):  # rows are drawn where they live
-        return data.random_start(rank, rng)
-    else:
+    if init == "random":
+        return random_start(data, rank, rng)
+    if init != "custom":
         W0, H0 = STARTS[init](data, rank, rng)
+    elif W is None or H is None:
+        raise ValueError("init='custom' needs both W and H: pass them to fit or fit_transform.")
+    else:
+        W0, H0 = check_factor("W", W, (m, rank)), check_factor("H", H, (rank, n))
     floor = factor_floor(data.mean, rank)
     return np.maximum(W0, floor).astype(data.dtype), np.maximum(H0, floor).astype(data.dtype)

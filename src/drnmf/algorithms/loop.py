@@ -17,7 +17,7 @@ from drnmf.algorithms.certificates import entry_sum
 from drnmf.algorithms.iteration import Point, Task, iterate
 from drnmf.algorithms.result import Interrupted, Progress, Result, Trace
 from drnmf.algorithms.updates.base import Rule
-from drnmf.algorithms.weights import Fixed, Policy
+from drnmf.algorithms.weights import Policy
 from drnmf.backends.base import Data
 from drnmf.numerics import RESTART_RISE, Array, Vector
 from drnmf.objective.objective import Objective, complementarity_gap
@@ -132,7 +132,12 @@ def solve(data: Data, W: Array, H: Array, objective: Objective, rule: Rule, poli
     known = None if control.keeper is None else control.keeper.recall()
     if isinstance(known, Result):
         return known
-    task = Task(objective, (data.lift(rule), data.T.lift(rule)), isinstance(policy, Fixed) and not rule.chooses)
+    if rule.chooses and not data.T.space.whole:
+        raise ValueError(
+            f"{type(rule).__name__} chooses the weights from all parts of both factors in one place, and the rows of a "
+            "Dask array are never in one place: use another policy, for example policy='auto'."
+        )
+    task = Task(objective, rule, policy.constant and not rule.chooses)
     run = _Run.begin(task, data, policy, W, H) if known is None else _Run.resume(task, data, policy, known)
     reason = run.reason(control)
     try:
@@ -168,9 +173,10 @@ class _Run:
     @classmethod
     def begin(cls, task: Task, data: Data, policy: Policy, W: Array, H: Array) -> _Run:
         started = time.perf_counter()
-        weights, policy_state = policy.init(len(task.objective.betas))
-        A, B = data.T.put(W.T), data.put(H)
-        point = _swept(task, data, A, B, weights, (task.rules[0].init(B), task.rules[1].init(A)), 1, 0)
+        weights, policy_state = policy.init(len(task.objective.omega))
+        A, B = data.T.space.put(W.T), data.space.put(H)
+        states = data.space.map(task.rule.init, B), data.T.space.map(task.rule.init, A)
+        point = _swept(task, data, A, B, weights, states, 1, 0)
         _require_finite(point.sweep.losses, data)
         best = Best(A, B, point.sweep.losses, weights)
         run = cls(task, data, policy, point, weights, policy_state, best, Log(), started)
@@ -200,8 +206,7 @@ class _Run:
         task = self.task
         for inner in range(inner_iter):
             early = task.fixed or inner + 1 < inner_iter
-            forecast = (self.policy, self.policy_state) if task.fixed or inner_iter == 1 else None
-            self.point = iterate(task, self.data, self.point, self.weights, early, forecast)
+            self.point = iterate(task, self.data, self.point, self.weights, early)
         losses = self.point.sweep.losses
         if task.rule.chooses:
             self.weights = self.point.states[1]
@@ -211,7 +216,7 @@ class _Run:
         self._add_row()
         watched = self.log.watched
         if watched[-1] > watched[-2] and watched[-1] > self.log.lowest[-1] * (1.0 + RESTART_RISE):
-            self.point = task.restart(self.point)
+            self.point = task.restart(self.data, self.point)
         if not task.rule.best or watched[-1] <= task.watched(self.weights, self.best.losses):
             self.best = Best(self.point.A, self.point.B, losses, self.weights)
 
@@ -225,7 +230,7 @@ class _Run:
         log, objective = self.log, self.task.objective
         losses = self.point.sweep.losses
         return Progress(
-            self.iterations, losses, log.scaled[-1], self.weights, log.seconds[-1], max_iter, objective.betas
+            self.iterations, losses, log.scaled[-1], self.weights, log.seconds[-1], max_iter, objective.omega
         )
 
     def reason(self, control: Control) -> str | None:
@@ -254,12 +259,12 @@ class _Run:
             Where a loss at the point is not a finite number.
         """
         best, objective = self.best, self.task.objective
-        sums = self.data.T.total(entry_sum, best.A), self.data.total(entry_sum, best.B)
+        sums = self.data.T.space.sum(entry_sum, best.A), self.data.space.sum(entry_sum, best.B)
         _require_finite(np.append(best.losses, sums), self.data)
         return Result(
             W=best.A.T,
             H=best.B,
-            betas=objective.betas,
+            omega=objective.omega,
             references=objective.references,
             losses=best.losses,
             scaled_losses=objective.scaled(best.losses),
@@ -276,8 +281,8 @@ def _swept(
 ) -> Point:
     """The point (A, B) with the sweep that an iteration begins from."""
     c = task.objective.coefficients(weights)
-    mix, curvature = task.mix(c, early=task.fixed), c if task.rule.curves(steps, B.shape[0]) else None
-    (sweep,) = data.read(data.sweep(A.T, B, task.objective.betas, mix, curvature=curvature))
+    ask = task.ask(c, early=task.fixed, curved=task.rule.curves(steps, B.shape[0]))
+    (sweep,) = data.space.read(data.sweep(A.T, B, ask))
     return Point(A, B, sweep, states, sweeps, weights, steps)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from drnmf.algorithms.certificates import Certificate
 from drnmf.losses.interval import Coverage
+from drnmf.losses.base import Omega
 from drnmf.numerics import Array, Vector
 
 
@@ -45,7 +46,7 @@ class Progress:
     weights: Vector
     seconds: float
     max_iter: int
-    betas: tuple[float, ...]
+    omega: Omega
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Result:
 
     W: Array
     H: Array
-    betas: tuple[float, ...]
+    omega: Omega
     references: Vector
     losses: Vector
     scaled_losses: Vector

@@ -1,13 +1,14 @@
 """Weights policies: how lambda moves after each iteration.
 
 A policy is `init(p) -> weights, state` and `step(weights, scaled_losses, state) -> weights, state`, pure
-functions of what they are given. `fixed` says that lambda never moves, so that sweeps may weigh early.
+functions of what they are given. `constant` says that lambda never moves: sweeps may then weigh early, and the weighted
+sum is what the run lowers.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -22,18 +23,31 @@ def _largest(scaled_losses: Vector) -> float:
 
 @runtime_checkable
 class Policy(Protocol):
-    """What the loop asks of a policy. `state` is whatever the policy wants back next time."""
+    """What the loop asks of a policy.
 
-    def init(self, p: int) -> tuple[Vector, Any]: ...
+    Attributes
+    ----------
+    constant : whether lambda never moves
+    """
 
-    def step(self, weights: Vector, scaled_losses: Vector, state: Any) -> tuple[Vector, Any]: ...
+    constant: ClassVar[bool] = False
+
+    def init(self, p: int) -> tuple[Vector, Any]:
+        """Return lambda before the first iteration, (p,) on the simplex, and whatever the policy wants back next time."""
+        ...
+
+    def step(self, weights: Vector, scaled_losses: Vector, state: Any) -> tuple[Vector, Any]:
+        """Return lambda for the next iteration, from the scaled losses after this one, and the next state."""
+        ...
 
 
 @dataclass(frozen=True)
-class Fixed:
+class Fixed(Policy):
     """Constant lambda: MO-NMF. None stands for 1/|Omega|."""
 
     weights: tuple[float, ...] | None = None
+
+    constant: ClassVar[bool] = True
 
     def init(self, p: int) -> tuple[Vector, int]:
         return (simplex.uniform(p) if self.weights is None else simplex.check_weights(self.weights, p)), 0
@@ -43,7 +57,7 @@ class Fixed:
 
 
 @dataclass(frozen=True)
-class FrankWolfe:
+class FrankWolfe(Policy):
     """Algorithm 3: lambda += gamma_k (onehot(argmax Dbar) - lambda) with gamma_k = a / (k + a), k = 1, 2, ...
 
     a = 1 is the paper's 1/(k+1), a = 2 the textbook's 2/(k+2); a larger a reacts faster.
@@ -64,7 +78,7 @@ class FrankWolfe:
 
 
 @dataclass(frozen=True)
-class Subgradient:
+class Subgradient(Policy):
     """Algorithm 2: lambda = Proj(lambda + rho_k Dbar) with rho_k = 1/(k+1)."""
 
     def init(self, p: int) -> tuple[Vector, int]:
@@ -75,7 +89,7 @@ class Subgradient:
 
 
 @dataclass(frozen=True)
-class Mirror:
+class Mirror(Policy):
     """Entropic mirror ascent: lambda_b *= exp(eta Dbar_b / max Dbar), normalised, eta_k = eta / sqrt(k).
 
     Dividing by the maximum keeps the step the same whatever the level of the losses.
@@ -103,7 +117,7 @@ class Advance:
 
 
 @dataclass(frozen=True)
-class Reactive:
+class Reactive(Policy):
     """Optimistic mirror ascent with a step that adapts: quick while lambda drifts, quiet once it swings.
 
     With the advantages A_b = (Dbar_b - lambda'Dbar) / max Dbar, the log-weights move by
@@ -114,7 +128,7 @@ class Reactive:
     factors follow lambda only slowly, and an answer to the distance alone would overshoot. eta grows by `up` while
     the advantages keep their sign (<A^(k), A^(k-1)>_lambda > 0) and falls by `down` when they turn.
 
-    delay : iterations of Frank-Wolfe steps 1/(k+1) first (see `updates.Extrapolated`).
+    delay : iterations of Frank-Wolfe steps 1/(k+1) first (see `updates.extrapolated`).
     """
 
     eta: float = 2.0
@@ -145,7 +159,7 @@ _LARGEST_MOVE = 3.0  # of a log-weight in one iteration
 
 
 @dataclass(frozen=True)
-class ByRule:
+class ByRule(Policy):
     """lambda comes with each step, from the min-max problem that the step solves (`minimax.Minimax`)."""
 
     def init(self, p: int) -> tuple[Vector, int]:

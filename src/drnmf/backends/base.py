@@ -90,6 +90,11 @@ class Space(Protocol):
         """Whether sweeps return before they are done (a GPU, a cluster): no number is looked at before `read`."""
         ...
 
+    @property
+    def whole(self) -> bool:
+        """Whether a factor is in one piece, so that a function may look at all of it."""
+        ...
+
     def read(self, *sweeps: Sweep) -> tuple[Sweep, ...]:
         """Wait for sweeps, of this side or of the other, and return them with losses as NumPy vectors."""
         ...

@@ -7,50 +7,57 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from drnmf.losses.base import Omega
 from drnmf.numerics import Vector, positive_scale
 
 
 @dataclass(frozen=True)
 class Objective:
-    r"""Dbar_beta = D_beta / e_beta for beta in Omega, and what the algorithms need of them.
+    r"""Dbar_beta = D_beta / e_beta for the losses of Omega, and what the algorithms need of them.
 
-    betas : Omega
+    Attributes
+    ----------
+    omega : the losses
     references : (p,) float64, e_beta > 0
     mean : mean(X), the scale of the data
 
-    >>> objective = Objective((1.0, 2.0), np.array([2.0, 4.0]), 1.0)
+    Examples
+    --------
+    >>> from drnmf.losses.beta import Beta
+    >>> objective = Objective((Beta(1.0), Beta(2.0)), np.array([2.0, 4.0]), 1.0)
     >>> objective.scaled(np.array([2.0, 8.0]))
     array([1., 2.])
     """
 
-    betas: tuple[float, ...]
+    omega: Omega
     references: Vector
     mean: float
 
     def scaled(self, losses: Vector) -> Vector:
-        """Dbar_beta = D_beta / e_beta. Never clipped: e_beta is only a local minimum, so it may be below one."""
+        """Compute D_beta / e_beta. Never clipped: e_beta is only a local minimum, so it may be below one."""
         return losses / self.references
 
     def value(self, weights: Vector, losses: Vector) -> float:
-        """Dbar^lambda = sum of lambda_beta Dbar_beta, the objective of MO-NMF."""
+        """Compute the sum of lambda_beta Dbar_beta, the objective of MO-NMF."""
         return float(weights @ self.scaled(losses))
 
     def maximum(self, losses: Vector) -> float:
-        """max of Dbar_beta, the objective of DR-NMF."""
+        """Compute the largest Dbar_beta, the objective of DR-NMF."""
         return float(self.scaled(losses).max())
 
     def coefficients(self, weights: Vector) -> Vector:
-        """c_beta = lambda_beta / e_beta, times a power of two that no ratio of parts feels.
+        """Compute c_beta = lambda_beta / e_beta, times a power of two that no ratio of parts feels.
 
-        N_beta grows like mean^(beta-1), so c_beta may leave the range of float32 when X is far from one;
-        the power of two brings the largest c_beta mean^(beta-1) near one, exactly.
+        N_beta grows like mean^(degree-1), so c_beta may leave the range of float32 when X is far from one;
+        the power of two brings the largest c_beta mean^(degree-1) near one, exactly.
         """
         c = weights / self.references
         used = np.flatnonzero(c)
-        sizes = np.log2(c[used]) + (np.asarray(self.betas)[used] - 1.0) * math.log2(positive_scale(self.mean))
+        degrees = np.array([self.omega[b].degree for b in used])
+        sizes = np.log2(c[used]) + (degrees - 1.0) * math.log2(positive_scale(self.mean))
         return np.ldexp(c, -round(float(sizes.max())))
 
 
 def complementarity_gap(weights: Vector, scaled_losses: Vector) -> float:
-    """max Dbar - lambda'Dbar >= 0: how far lambda is from the best answer to the current factors."""
+    """Compute max Dbar - lambda'Dbar >= 0: how far lambda is from the best answer to the current factors."""
     return float(scaled_losses.max() - weights @ scaled_losses)

@@ -1,9 +1,9 @@
 r"""A step that never raises the maximum: the min-max problem of the majorisers, solved in lambda alone.
 
-At the current block F~ every loss is majorised by a separable convex function of t = F / F~ (see `updates.Monotone`),
+At the current block F~ every loss is majorised by a separable convex function of t = F / F~ (see `monotone`),
 
 .. math:: G_\beta(t) = \bar D_\beta + \sum \tilde F [P_\beta \varphi_\beta(t) - N_\beta \psi_\beta(t)] / e_\beta,
-          \quad \varphi' = t^{\max(\beta,1)-1}, \ \psi' = t^{\min(\beta,2)-2}, \ \varphi(1) = \psi(1) = 0,
+          \quad \varphi' = t^{a_\beta}, \ \psi' = t^{-b_\beta}, \ \varphi(1) = \psi(1) = 0,
 
 so that min over t of max over beta of G_beta is max over lambda of g(lambda) = min_t sum lambda_beta G_beta(t): a
 concave problem with |Omega| - 1 variables and the gradient G(t(lambda)), without a pass over X. Whatever lambda is
@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.optimize import minimize
 
-from drnmf.algorithms.updates.base import Parts, exponents, majoriser_root
+from drnmf.algorithms.updates.base import Parts, Rule
+from drnmf.algorithms.updates.monotone import majoriser_root
 from drnmf.numerics import Array, Vector, namespace
 from drnmf.objective import simplex
 
@@ -30,14 +31,14 @@ _TRIALS = 40
 
 
 def surrogates(F: Array, t: Array, parts: Parts) -> Vector:
-    """G_beta(t) for every beta, in float64."""
+    """Compute G_beta(t) for every loss, in float64."""
     xp = namespace(F)
     assert parts.scaled_losses is not None
     assert parts.references is not None
-    values = np.empty(len(parts.betas))
+    values = np.empty(len(parts.omega))
     log_t = xp.log(t)
-    for b, beta in enumerate(parts.betas):
-        up, down = exponents(beta)
+    for b, loss in enumerate(parts.omega):
+        up, down = loss.exponents
         rise = _power_integral(log_t, up + 1.0, xp)
         fall = _power_integral(log_t, 1.0 - down, xp)
         change = (F * (parts.P[b] * rise - parts.N[b] * fall)).sum(dtype=xp.float64)
@@ -51,18 +52,11 @@ def _power_integral(log_t: Array, exponent: float, xp: Any) -> Array:
 
 
 @dataclass(frozen=True)
-class Minimax:
+class Minimax(Rule):
     """The min-max step as a rule; its state is the lambda it chose. Where no lambda improves, the block stays."""
 
-    separate: bool = True
-    best: bool = True
-    chooses: bool = True
-
-    def certain(self, betas: tuple[float, ...]) -> bool:
-        return False
-
-    def curves(self, step: int, rank: int) -> bool:
-        return False
+    separate: ClassVar[bool] = True
+    chooses: ClassVar[bool] = True
 
     def init(self, F: Array) -> Vector | None:
         return None
@@ -78,14 +72,11 @@ class Minimax:
     def retry(self, F: Array, tried: Array, attempt: int, state: Vector) -> tuple[Array, Vector]:
         return F, state
 
-    def restart(self, state: Vector) -> Vector:
-        return state
-
 
 def solve_dual(F: Array, parts: Parts, guess: Vector | None = None) -> tuple[Vector, Array, float]:
-    """(lambda, t, max_beta G_beta(t)) with the smallest maximum found: bisection for two losses, SLSQP for more."""
+    """Find (lambda, t, max_beta G_beta(t)) with the smallest maximum: bisection for two losses, SLSQP for more."""
     assert parts.references is not None
-    p, references = len(parts.betas), parts.references
+    p, references = len(parts.omega), parts.references
     best: list[tuple[float, Vector, Array]] = []
     lowest = parts.floor / F  # the step ends at the floor: judge it there
 

@@ -5,72 +5,28 @@ With W fixed the columns of H are separate problems in r variables. Near h~ the 
 .. math:: f(h) \approx f(\tilde h) + (P - N)'(h - \tilde h) + \tfrac12 (h - \tilde h)' Q (h - \tilde h), \quad
           Q = W' \mathrm{diag}(\textstyle\sum_\beta c_\beta d''_\beta(x, v)) W
 
-(`divergence.divergence_curvature`). For the expected curvature Q h~ = P whatever beta is, so the multiplicative step is
-the same model with Q replaced by diag(P / h~): it leaves out that components overlap, and that is what makes it slow.
+(`Loss.curvature`). For the expected curvature of a beta-divergence Q h~ = P, so the multiplicative step is the same
+model with Q replaced by diag(P / h~): it leaves out that components overlap, and that is what makes it slow.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from drnmf.algorithms.updates.base import Extrapolated, Momentum, Parts, usable
-from drnmf.backends.base import native_core
-from drnmf.numerics import NEWTON_DELAY, NEWTON_PASSES, RULE_DELAY, Array, namespace, power_ceiling
-
-
-def quadratic_step(F: Array, N: Array, P: Array, Q: Array, floor: float, passes: int) -> Array:
-    """argmin over h >= floor of the model of every column, by cyclic coordinate descent from F.
-
-    Q is scaled in every column so that F'QF = F'P: lambda may have moved since the sweep that made it. A column whose
-    curvature is not usable (zero, or beyond the range of the dtype) takes the multiplicative step.
-
-    >>> one = np.ones((1, 1))
-    >>> quadratic_step(2 * one, 3 * one, 2 * one, one, 0.0, 1)  # slope -1, curvature 1 scaled to P / F
-    array([[3.]])
-    """
-    core = native_core() if isinstance(F, np.ndarray) else None
-    if core is None:
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # such columns take the other step
-            return _descend(F, N, P, Q, floor, passes)
-    out = np.empty_like(F)
-    core.quadratic_step(F, N, P, Q, floor, power_ceiling(F.dtype), passes, out)
-    return out
-
-
-def _descend(F: Array, N: Array, P: Array, Q: Array, floor: float, passes: int) -> Array:
-    """The same in the array library of F: the reference of the compiled step."""
-    xp = namespace(F)
-    r, rows = F.shape[0], _triangle_rows(F.shape[0])
-    scale = sum((Q[rows[k]] * F).sum(0) * F[k] for k in range(r)) / (F * P).sum(0)
-    H, slope = [F[k] for k in range(r)], (P - N) * scale
-    for _ in range(passes):
-        for k, row in enumerate(rows):
-            bent, bend = Q[row[k]] > 0, Q[row[k]]
-            moved = xp.where(bent, xp.clip(H[k] - slope[k] / xp.where(bent, bend, 1.0), floor, None), H[k])
-            slope = slope + Q[row] * (moved - H[k])
-            H[k] = moved
-    step = xp.stack(H)
-    good = (scale > 0) & (scale < power_ceiling(np.float32 if F.itemsize == 4 else np.float64)) & (step == step)
-    return xp.where(good, step, xp.clip(F * usable(N / P, P), floor, None))
-
-
-def _triangle_rows(r: int) -> list[list[int]]:
-    """Where row k of a symmetric matrix lies in its packed lower triangle.
-
-    >>> _triangle_rows(2)
-    [[0, 1], [1, 2]]
-    """
-    return [[max(k, l) * (max(k, l) + 1) // 2 + min(k, l) for l in range(r)] for k in range(r)]
+from drnmf.algorithms.updates.base import Parts, Rule
+from drnmf.algorithms.updates.extrapolated import Extrapolated, Momentum
+from drnmf.backends.steps import quadratic_step
+from drnmf.numerics import NEWTON_DELAY, NEWTON_PASSES, RULE_DELAY, Array
 
 
 @dataclass(frozen=True)
-class Newton:
-    """`updates.Extrapolated` for `delay` steps, then Newton steps, halved towards F while the objective rises.
+class Newton(Rule):
+    """`Extrapolated` for `delay` steps, then Newton steps, halved towards F while the objective rises.
 
     Which local minimum a run ends in is decided early: until then it follows the multiplicative steps.
 
+    Parameters
+    ----------
     delay : extrapolated steps taken first, of which RULE_DELAY plain
     largest_rank : above it all steps are extrapolated; the curvature costs r (r + 1) / 2 products a sweep
     passes : of coordinate descent over the model
@@ -79,16 +35,10 @@ class Newton:
     delay: int = NEWTON_DELAY
     largest_rank: int | None = None
     passes: int = NEWTON_PASSES
-    separate: bool = False
-    best: bool = True
-    chooses: bool = False
 
     @property
     def first(self) -> Extrapolated:
         return Extrapolated(geometric=True, delay=RULE_DELAY)
-
-    def certain(self, betas: tuple[float, ...]) -> bool:
-        return False
 
     def curves(self, step: int, rank: int) -> bool:
         return step >= self.delay and (self.largest_rank is None or rank <= self.largest_rank)
@@ -100,7 +50,9 @@ class Newton:
         if parts.Q is None or state.steps < self.delay:
             return self.first.step(F, parts, state)
         N, P = parts.weighted()
-        stepped = quadratic_step(F, N, P, parts.Q, parts.floor, self.passes)
+        # for other families Q h~ is not P, and the length of the model cannot be corrected by it
+        scale = None if all(loss.homogeneous for loss in parts.omega) else parts.Q_scale
+        stepped = quadratic_step(F, N, P, parts.Q, parts.floor, self.passes, scale)
         return stepped, Momentum(stepped, 1.0, state.steps + 1)
 
     def retry(self, F: Array, tried: Array, attempt: int, state: Momentum) -> tuple[Array, Momentum]:

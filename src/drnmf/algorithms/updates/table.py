@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from drnmf.algorithms.updates.base import Extrapolated, Monotone, Multiplicative, Rule
+from drnmf.algorithms.updates.base import Rule
+from drnmf.algorithms.updates.extrapolated import Extrapolated
+from drnmf.algorithms.updates.monotone import Monotone
+from drnmf.algorithms.updates.multiplicative import Multiplicative
 from drnmf.algorithms.updates.newton import Newton
 from drnmf.numerics import NEWTON_RANK
 
@@ -17,7 +20,7 @@ RULES: dict[str, Rule] = {
 
 
 def as_rule(update: str | Rule) -> Rule:
-    """The rule behind a name, or the object itself."""
+    """Return the rule behind a name, or the object itself."""
     if not isinstance(update, str):
         return update
     if update not in RULES:

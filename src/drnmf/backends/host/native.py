@@ -1,4 +1,4 @@
-"""The compiled core behind the seam: one fused pass over X, dense or sparse, on all threads."""
+"""The compiled extension as a backend: one fused pass over X, dense or sparse, on all threads."""
 
 from __future__ import annotations
 
@@ -8,69 +8,63 @@ from typing import Any
 import numpy as np
 
 from drnmf import _core
-from drnmf.backends.base import Sweep
-from drnmf.backends.host import pool
+from drnmf.backends.base import Ask, Sweep, check_shapes, zero_of
+from drnmf.backends.host import threads
 from drnmf.backends.host.dense import DenseMatrix
-from drnmf.backends.host.sparse import SparseColumns
-from drnmf.numerics import Array, Vector, identity_limit, model_floor, power_ceiling, zero_floor
+from drnmf.backends.host.sparse import SparseMatrix
+from drnmf.backends.tiles import sweep_tiles
+from drnmf.losses.base import betas_of
+from drnmf.losses.beta import Beta
+from drnmf.numerics import Array, Vector, identity_limit, model_floor, power_ceiling
 
-pool.register()
-
-
-def _plan(mix: Vector) -> tuple[bool, list[float]]:
-    """What the core can do in one pass: (parts wanted?, weights); no weights means every part on its own."""
-    q, p = mix.shape
-    if q == 1 and p > 1:
-        return True, [float(weight) for weight in mix[0]]
-    return q > 0, []
+threads.register()
 
 
-def _combine(mix: Vector, parts: Array) -> Array:
-    """Rows of `mix` applied to separate parts, where the mix is neither the identity nor one row."""
-    if mix.shape[0] == mix.shape[1] and np.array_equal(mix, np.eye(len(mix))):
-        return parts
-    with np.errstate(over="ignore"):  # a step too far: its losses are not finite, and it is taken back
-        return np.tensordot(mix.astype(parts.dtype), parts, axes=1)
+def takes(ask: Ask) -> bool:
+    """Tell whether the compiled extension can answer; the tiles of NumPy answer what it declines."""
+    return ask.observed is None and all(isinstance(loss, Beta) for loss in ask.omega)
 
 
-def _sweep(
-    data: Any, W: Array, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool, curvature: Vector | None
-) -> Sweep:
-    """Arguments made ready, outputs allocated, one pass of the core, the mix applied where it was not inside."""
-    (m, n), r, dtype = data.shape, H.shape[0], data.dtype
-    if W.shape != (m, r) or H.shape != (r, n):
-        raise ValueError(f"W {W.shape} and H {H.shape} do not fit X {data.shape}.")
-    if mix.ndim != 2 or mix.shape[1] != len(betas):
-        raise ValueError(f"mix has shape {mix.shape}: it needs one column for each of {len(betas)} betas.")
-    parts, weights = _plan(mix)
-    slots = 0 if not parts else 1 if weights else len(betas)
-    N, P = np.empty((slots, r, n), dtype), np.empty((slots, r, n), dtype)
-    Q = np.empty((r * (r + 1) // 2 if curvature is not None else 0, n), dtype)
-    totals = np.full(len(betas), np.nan)
-    ask = _core.Ask(
-        betas=[float(beta) for beta in betas],
-        weights=weights,
-        parts=parts,
-        losses=losses,
-        zero=zero_floor(data.mean) if 0.0 in betas and data.zeros else 0.0,
-        floor=model_floor(dtype),
-        ceiling=power_ceiling(dtype),
+def _native_ask(data: Any, ask: Ask) -> Any:
+    """The question in the words of the compiled extension."""
+    # one loss is as good alone as weighted: the parts then come without a product by the weight
+    weights = ask.weights if len(ask.omega) > 1 else None
+    return _core.Ask(
+        betas=betas_of(ask.omega),
+        weights=[] if weights is None else weights.tolist(),
+        parts=ask.parts is not None,
+        losses=ask.losses,
+        zero=zero_of(data, ask.omega),
+        floor=model_floor(data.dtype),
+        ceiling=power_ceiling(data.dtype),
         squared_norm=data.squared_norm,
-        identity_limit=identity_limit(dtype),
-        curvature=[] if curvature is None else [float(c) for c in curvature],
+        identity_limit=identity_limit(data.dtype),
+        curvature=[] if ask.curvature is None else ask.curvature.tolist(),
     )
-    if parts or losses or curvature is not None:
-        data.run(np.ascontiguousarray(W.T, dtype), np.ascontiguousarray(H, dtype), ask, N, P, Q, totals)
-    if parts and not weights:
-        N, P = _combine(mix, N), _combine(mix, P)
-    return Sweep(totals, N, P, Q if curvature is not None else None)
+
+
+def _sweep(data: Any, W: Array, H: Array, ask: Ask) -> Sweep:
+    """Make the arguments ready, allocate the outputs, and let the compiled extension pass over X."""
+    check_shapes(data.shape, W, H, ask)
+    (_, n), r, dtype = data.shape, H.shape[0], data.dtype
+    N, P = np.empty((ask.slots, r, n), dtype), np.empty((ask.slots, r, n), dtype)
+    Q = np.empty((r * (r + 1) // 2 if ask.curvature is not None else 0, n), dtype)
+    losses = np.full(len(ask.omega), np.nan)
+    if not ask.empty:
+        left, right = np.ascontiguousarray(W.T, dtype), np.ascontiguousarray(H, dtype)
+        data.run(left, right, _native_ask(data, ask), N, P, Q, losses)
+    if ask.weights is not None and len(ask.omega) == 1:
+        with np.errstate(over="ignore"):  # a step too far: its losses are not finite, and it is taken back
+            weight = dtype.type(ask.weights[0])
+            N, P = weight * N, weight * P
+    return Sweep(losses, N, P, Q if ask.curvature is not None else None)
 
 
 @dataclass(frozen=True)
 class NativeDense(DenseMatrix):
-    """Dense X in any order under the compiled core."""
+    """Dense X in any order under the compiled extension."""
 
-    squared_norm: float
+    squared_norm: float = 0.0
     memory: _core.Workspace = field(default_factory=_core.Workspace, compare=False, repr=False)
 
     @classmethod
@@ -82,31 +76,27 @@ class NativeDense(DenseMatrix):
             squared_norm = sum(float(np.square(row, dtype=np.float64).sum()) for row in X)
         return cls(X, total / X.size if mean is None else mean, int(zeros), squared_norm)
 
-    def sweep(
-        self, W: Array, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool = True,
-        curvature: Vector | None = None,
-    ) -> Sweep:  # fmt: skip
-        return _sweep(self, W, H, betas, mix, losses, curvature)
+    def sweep(self, W: Array, H: Array, ask: Ask) -> Sweep:
+        return _sweep(self, W, H, ask) if takes(ask) else sweep_tiles(self, W, H, ask)
 
-    def run(self, left: Array, right: Array, ask: _core.Ask, N: Array, P: Array, Q: Array, totals: Vector) -> None:
-        _core.sweep_dense(self.X, left, right, ask, N, P, Q, totals, self.memory)
+    def run(self, left: Array, right: Array, ask: Any, N: Array, P: Array, Q: Array, losses: Vector) -> None:
+        _core.sweep_dense(self.X, left, right, ask, N, P, Q, losses, self.memory)
 
 
 @dataclass(frozen=True)
-class NativeSparse(SparseColumns):
+class NativeSparse(SparseMatrix):
     """Sparse X by columns and by rows, both built once.
 
-    Omega within {1, 2} costs O(nnz r); any other beta runs over dense tiles filled inside the core.
+    Losses that need only the non-zeros cost O(nnz r); any other runs over dense tiles filled inside the extension.
     """
 
     memory: _core.Workspace = field(default_factory=_core.Workspace, compare=False, repr=False)
 
-    def sweep(
-        self, W: Array, H: Array, betas: tuple[float, ...], mix: Vector, losses: bool = True,
-        curvature: Vector | None = None,
-    ) -> Sweep:  # fmt: skip
-        return _sweep(self, W, H, betas, mix, losses, curvature)
+    def sweep(self, W: Array, H: Array, ask: Ask) -> Sweep:
+        return _sweep(self, W, H, ask) if takes(ask) else super().sweep(W, H, ask)
 
-    def run(self, left: Array, right: Array, ask: _core.Ask, N: Array, P: Array, Q: Array, totals: Vector) -> None:
+    def run(self, left: Array, right: Array, ask: Any, N: Array, P: Array, Q: Array, losses: Vector) -> None:
         X = self.by_column
-        _core.sweep_sparse(X.data, X.indptr, X.indices, *self.shape, left, right, ask, N, P, Q, totals, self.memory)
+        _core.sweep_sparse(X.data, X.indptr, X.indices, *self.shape, left, right, ask, N, P, Q, losses, self.memory)
+
+
