@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from drnmf.data.base import Data, wrap
 from drnmf.encode import encode
+from drnmf.entries import check_structure
 from drnmf.numerics import Array, Vector
 from drnmf.objective import Objective
 from drnmf.threads import single_blas
@@ -33,6 +34,7 @@ class Encoder:
 
     def __call__(self, X: Any, first_row: int = 0) -> Array:
         """W of shape (rows, r) for a matrix, or for a block of one that begins at `first_row`."""
+        check_structure(X)
         if X.dtype not in (np.float32, np.float64):
             X = X.astype(np.float64)
         X = X if sp.issparse(X) else np.asarray(X)

@@ -7,10 +7,11 @@ import warnings
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.utils.validation import check_array, validate_data
 
 from drnmf.data.base import Data, is_dask
-from drnmf.entries import first_bad_entry, first_true, first_zero, is_sound, refusal
+from drnmf.entries import check_structure, first_bad_entry, first_true, first_zero, is_sound, refusal
 
 _ACCEPTED: dict[str, Any] = {
     "accept_sparse": ("csr", "csc"),
@@ -52,7 +53,7 @@ def check_matrix(estimator: Any, X: Any, reset: bool) -> Any:
     """
     if is_dask(X):
         return validate_data(estimator, X, reset=reset, skip_check_array=True)
-    X = validate_data(estimator, X, reset=reset, **_ACCEPTED)
+    X = validate_data(estimator, _structured(X), reset=reset, **_ACCEPTED)
     check_entries(X, type(estimator).__name__)
     return X
 
@@ -86,8 +87,16 @@ def check_tensor(estimator: Any, X: Any, reset: bool) -> None:
 
 def as_matrix(X: Any, consumer: str) -> Any:
     """What `check_matrix` does, for a function that is no estimator."""
-    X = check_array(X, **_ACCEPTED)
+    X = check_array(_structured(X), **_ACCEPTED)
     check_entries(X, consumer)
+    return X
+
+
+def _structured(X: Any) -> Any:
+    """X, with sound indices if it is sparse: looked at before anybody converts it, which follows them already."""
+    if sp.issparse(X) and X.format in ("lil", "dok", "dia"):
+        X = X.tocsr()
+    check_structure(X)
     return X
 
 
