@@ -151,6 +151,22 @@ def test_what_a_start_asks_for(make):
     assert np.allclose(data.T.column(5), X[5])
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_torch_data_has_the_digest_of_the_matrix(dtype):
+    X = entries((83, 140), dtype, zeros=0.1)
+    changed = X.copy()
+    changed[40, 70] += 1
+    for make in (
+        lambda X: TorchDense.of(tensor(X)),
+        lambda X: TorchDense.of(tensor(np.asfortranarray(X))),
+        lambda X: TorchSparse.of(sp.csr_array(X), device=DEVICE),
+        lambda X: TorchStreamed.of(torch.from_numpy(X), DEVICE, rows=17),
+    ):
+        assert make(X).digest() == ReferenceDense.of(X).digest()
+        assert make(X).T.digest() == ReferenceDense.of(X.T).digest()
+        assert make(changed).digest() != make(X).digest()
+
+
 @fused_only
 def test_same_bits_every_time():
     m, n = (3000, 2000) if CARD else (300, 20)

@@ -29,12 +29,23 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version()} | {name: module.__version__ for name, module in modules.items()}
 
 
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file, or of a folder: the names, sizes and contents of all files in it, in the order of names."""
+    if not path.is_dir():
+        with open(path, "rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    whole = hashlib.sha256()
+    for file in sorted(file for file in path.rglob("*") if file.is_file()):
+        name = file.relative_to(path).as_posix().encode(errors="surrogateescape")
+        whole.update(b"%d %s %d %s\n" % (len(name), name, file.stat().st_size, sha256_of(file).encode()))
+    return whole.hexdigest()
+
+
 def describe_input(path: Path, matrix: Matrix, variable: str | None) -> dict[str, Any]:
     """Which data: enough to tell later whether a file is the one."""
     digest = None  # a store of many files, or one too large to read once more
     if path.is_file() and not hasattr(matrix.X, "chunks"):
-        with open(path, "rb") as stream:
-            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        digest = sha256_of(path)
     stored = getattr(matrix.X, "nnz", None)
     return {
         "file": path.name,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -171,10 +170,8 @@ def _finite(value: Any) -> float | None:
 
 
 def _input(path: Path, mixture: Recording, seen: Spectrogram) -> dict[str, Any]:
-    with open(path, "rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
     return {
-        "file": path.name, "sha256": digest, "encoding": mixture.encoding, "rate": mixture.rate,
+        "file": path.name, "sha256": results.sha256_of(path), "encoding": mixture.encoding, "rate": mixture.rate,
         "channels": mixture.channels, "samples": mixture.length, "shape": list(seen.X.shape),
         "dtype": str(seen.X.dtype),
     }  # fmt: skip

@@ -19,6 +19,7 @@ import numpy as np
 from drnmf.data import cluster
 from drnmf.data.base import Sweep
 from drnmf.data.blockwise import Blockwise, State
+from drnmf.data.digest import combined
 from drnmf.data.nodes import Apply, Held, Node, Plan, Program, Retry, Rows, Shared, Step, SweepRows, plan, run_block
 from drnmf.data.scratch import Cut, SaveRows, Scratch, load_rows
 from drnmf.data.shares import SweepColumns, as_it_is, losses_alone
@@ -196,11 +197,15 @@ class Blocks:
     def squared_norms(self) -> Vector:
         return self.add_up(_squared_norms)
 
+    def digest(self) -> str:
+        """The hashes of the rows are made where the rows are, and meet here in order: blocks make no difference."""
+        return combined(self.collect(_row_digests))
+
     def add_up(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """sum over the blocks of function(block, *arguments)."""
         return self.execute(plan(self.mean, [(Node(Apply(function), *arguments), _same)]))[0]
 
-    def collect(self, function: Callable[..., Array], *arguments: Any) -> list[Array]:
+    def collect(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
         """function(block, *arguments) of every block, here."""
         return self.add_up(partial(_listed, function), *arguments)
 
@@ -378,6 +383,10 @@ def _dot_transposed(data: Any, rows: Rows) -> Array:
 
 def _squared_norms(data: Any) -> Vector:
     return data.squared_norms()
+
+
+def _row_digests(data: Any) -> bytes:
+    return b"".join(data.row_digests())
 
 
 def _row_norms(data: Any) -> Vector:
