@@ -126,7 +126,7 @@ def test_entries_that_leave_shape_zeros_and_mean_alone_are_seen(sparse, tmp_path
     assert values[3] != values[4]
     stop(dr(betas=(1, 2)), X, tmp_path, 5)
     values[[3, 4]] = values[[4, 3]]
-    with pytest.raises(CheckpointError, match="another X .SHA-256 of the entries: "):
+    with pytest.raises(CheckpointError, match=r"another X \(SHA-256 of the entries: "):
         dr(betas=(1, 2), checkpoint=tmp_path).fit(X)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import sys
 import warnings
 from typing import Any
 
@@ -74,6 +75,8 @@ def check_tensor(estimator: Any, X: Any, reset: bool) -> None:
             f"X has {X.shape[1]} features, but {consumer} is expecting {estimator.n_features_in_} features as input."
         )
     sparse = str(X.layout) != "torch.strided"
+    if sparse:
+        _check_sparse_tensor(X)
     values = X.to_sparse_coo().coalesce().values() if sparse else X
     if values.numel() == 0:
         return
@@ -83,6 +86,22 @@ def check_tensor(estimator: Any, X: Any, reset: bool) -> None:
     where = "among its non-zeros" if sparse else f"first at X{first_true(~((X >= 0) & X.isfinite()))}"
     what = "Negative values" if low < 0 else "NaN or infinity"
     raise ValueError(f"{what} in the tensor passed to {consumer} (input X), {where}: NMF needs finite values >= 0.")
+
+
+def _check_sparse_tensor(X: Any) -> None:
+    """Refuse a sparse tensor whose indices lead outside of it: torch builds one without looking at them."""
+    torch = sys.modules["torch"]
+    try:
+        if str(X.layout) == "torch.sparse_coo":
+            torch.sparse_coo_tensor(X._indices(), X._values(), X.shape, check_invariants=True)
+        else:
+            by_row = str(X.layout) in ("torch.sparse_csr", "torch.sparse_bsr")
+            ends, indices = (X.crow_indices, X.col_indices) if by_row else (X.ccol_indices, X.row_indices)
+            torch.sparse_compressed_tensor(
+                ends(), indices(), X.values(), X.shape, layout=X.layout, check_invariants=True
+            )  # fmt: skip
+    except RuntimeError as error:
+        raise ValueError(f"Sparse X is malformed: {error} Build it again from its entries.") from None
 
 
 def as_matrix(X: Any, consumer: str) -> Any:

@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
+from drnmf import BetaNMF
 from drnmf.data.reference import ReferenceDense
 from drnmf.data.torch import TorchDense
 from drnmf.data.torch_sparse import TorchSparse
@@ -165,6 +166,23 @@ def test_every_torch_data_has_the_digest_of_the_matrix(dtype):
         assert make(X).digest() == ReferenceDense.of(X).digest()
         assert make(X).T.digest() == ReferenceDense.of(X.T).digest()
         assert make(changed).digest() != make(X).digest()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("form", ["coo", "csr", "csc"])
+@pytest.mark.parametrize("what", ["index", "negative", "ends"])
+def test_malformed_sparse_tensors_are_refused(form, what):
+    ends, indices, values = [0, 1, 2, 2], [0, {"index": 9, "negative": -1}.get(what, 1)], [1.0, 2.0]
+    if what == "ends":
+        ends[2] = 200
+    if form == "coo":
+        X = torch.sparse_coo_tensor([[0, {"index": 5, "negative": -1, "ends": 3}[what]], [0, 1]], values, (3, 3))
+    else:
+        make = torch.sparse_csr_tensor if form == "csr" else torch.sparse_csc_tensor
+        X = make(ends, indices, values, (3, 3))
+    with pytest.raises(ValueError, match="Sparse X is malformed"):
+        BetaNMF(2).fit(X.to(DEVICE))
+    BetaNMF(2, max_iter=2).fit(torch.eye(3).to_sparse(layout=getattr(torch, f"sparse_{form}")).to(DEVICE))
 
 
 @fused_only

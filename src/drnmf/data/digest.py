@@ -62,10 +62,14 @@ def _digests(values: Any, columns: Any, ends: Any, n: int) -> Iterator[bytes]:
 
     Zeros do not enter, so that a dense and a sparse X with the same entries are the same X.
     """
-    held, size = memoryview(np.ascontiguousarray(values)).cast("B"), values.itemsize
-    width = np.int32 if n < 2**31 else np.int64
-    places = np.ascontiguousarray(() if columns is None else columns, dtype=width)
+    held, size = _bytes(values), values.itemsize
+    width = np.dtype(np.int32 if n < 2**31 else np.int64)
+    places = _bytes(np.asarray(() if columns is None else columns, dtype=width))
     for first, last in pairwise(ends.tolist()):
-        row = hashlib.sha256(b"" if last - first == n else places[first:last])
+        row = hashlib.sha256(b"" if last - first == n else places[width.itemsize * first : width.itemsize * last])
         row.update(held[size * first : size * last])
         yield row.digest()
+
+
+def _bytes(array: Any) -> memoryview:
+    return memoryview(np.ascontiguousarray(array).view(np.uint8).data)
