@@ -259,7 +259,7 @@ def test_overwrite(here: Path) -> None:
     assert "--overwrite" in run(*command, code=1)
     assert Path("run/mine.txt").exists()
     run(*command, "--overwrite")
-    assert not Path("run/mine.txt").exists()
+    assert Path("run/mine.txt").read_text() == "kept"
     assert files(here) == ["X.npy", "run"]
     Path("file").write_text("")
     assert "not a folder" in run("fit", "X.npy", "--rank", "2", "--out", "file", "--overwrite", code=1)

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from drnmf.cli.runs import SUMMARY, listed
+
 if TYPE_CHECKING:
     from drnmf.io import Matrix
     from drnmf.result import Trace
@@ -68,9 +70,10 @@ def per_beta(betas: Iterable[float], values: Iterable[float]) -> dict[str, float
 
 
 def write_summary(folder: Path, content: Mapping[str, Any]) -> None:
-    """summary.json: the content, with the command and the versions before it."""
-    whole = {"command": command_line(), "versions": versions(), **content}
-    write_record(folder / "summary.json", whole)
+    """summary.json: the content, with the command and the versions before it and the files of the run after it."""
+    files = [*listed(folder), SUMMARY]
+    whole = {"command": command_line(), "versions": versions(), **content, "files": files}
+    write_record(folder / SUMMARY, whole)
 
 
 def _plain(value: Any) -> Any:
