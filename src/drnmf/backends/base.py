@@ -201,6 +201,10 @@ class Data(Protocol):
         """Compute the squared Euclidean norm of every column of X, (n,) float64 (for starts)."""
         ...
 
+    def digest(self) -> str:
+        """Compute the SHA-256 over every entry of X, whatever its order, blocks or device (for checkpoints)."""
+        ...
+
     def draw(self, rank: int, rng: np.random.RandomState, scale: Callable[[float], float], floor: float) -> Any:
         """Draw uniform factors (W, H), W first, each times ``scale(mean(WH))`` and floored, where they will live."""
         ...

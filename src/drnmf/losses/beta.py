@@ -179,6 +179,7 @@ def beta_divergence(X: ArrayLike, Y: ArrayLike, beta: float | str) -> float:
         model = model.astype(np.float64)
     if sp.issparse(X):
         rows = sp.csr_array(X)
+        rows.check_format(full_check=True)
         shape: tuple[int, ...] = rows.shape
     else:
         rows = np.asarray(X)

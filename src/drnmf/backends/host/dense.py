@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from drnmf.backends.base import Ask, Sweep
+from drnmf.backends.digest import combined, dense_rows
 from drnmf.backends.entries import first_zero
 from drnmf.backends.host.space import HOST, HostSpace, draw_uniform
 from drnmf.backends.tiles import sweep_tiles
@@ -25,6 +26,13 @@ class HostMatrix:
 
     shape: ClassVar[tuple[int, int]]
     dtype: ClassVar[np.dtype[Any]]
+
+    def row_digests(self) -> Iterator[bytes]:
+        """Yield the SHA-256 of every row of X, 32 bytes each (see `backends.digest`)."""
+        raise NotImplementedError
+
+    def digest(self) -> str:
+        return combined(self.row_digests())
 
     def draw(
         self, rank: int, rng: np.random.RandomState, scale: Callable[[float], float], floor: float
@@ -68,6 +76,9 @@ class DenseMatrix(HostMatrix):
 
     def first_zero(self) -> tuple[int, int]:
         return first_zero(self.X)
+
+    def row_digests(self) -> Iterator[bytes]:
+        return dense_rows(self.X)
 
     def column(self, j: int) -> Vector:
         return np.asarray(self.X[:, j], dtype=np.float64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
@@ -10,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from drnmf.backends.base import Ask, Sweep
+from drnmf.backends.digest import sparse_rows
 from drnmf.backends.entries import first_zero
 from drnmf.backends.host.dense import HostMatrix
 from drnmf.backends.tiles import sweep_tiles
@@ -59,6 +61,9 @@ class SparseMatrix(HostMatrix):
 
     def first_zero(self) -> tuple[int, int]:
         return first_zero(self.by_column)
+
+    def row_digests(self) -> Iterator[bytes]:
+        return sparse_rows(self.by_row.data, self.by_row.indices, self.by_row.indptr, self.shape[1])
 
     def column(self, j: int) -> Vector:
         return np.asarray(self.by_column[:, [j]].toarray()[:, 0], dtype=np.float64)
