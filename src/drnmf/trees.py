@@ -1,25 +1,28 @@
 """One walk over nested values: states of rules and policies, results, and whatever else must be stored or moved.
 
-A tree is any nesting of tuples, lists, dicts with text keys and dataclasses; everything else is a leaf (arrays, numbers,
-text, None). `flatten` takes a tree apart into its leaves and a structure that JSON can hold, `unflatten` puts it
+A tree is any nesting of tuples, lists, dicts with text keys and dataclasses; everything else is a leaf (arrays,
+numbers, text, None). `flatten` takes a tree apart into its leaves and a structure that JSON can hold, `unflatten` puts it
 together again.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+import numpy as np
+
 Structure = Any  # what JSON can hold
-Types = Callable[[str], type]
+Types = Mapping[str, type]
 
 LEAF = "leaf"
 
 
-def flatten(tree: Any) -> tuple[list[Any], Structure]:
-    """Take a tree apart into its leaves, from left to right, and its structure.
+def flatten(tree: Any, leaf: type | tuple[type, ...] = ()) -> tuple[list[Any], Structure]:
+    """Take a tree apart into its leaves, from left to right, and its structure; what is of type `leaf` stays whole.
 
     >>> flatten((1.0, {"a": "b"}))
     ([1.0, 'b'], {'tuple': ['leaf', {'dict': {'a': 'leaf'}}]})
@@ -27,6 +30,9 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
     found: list[Any] = []
 
     def walk(item: Any) -> Structure:
+        if isinstance(item, leaf):
+            found.append(item)
+            return LEAF
         if isinstance(item, tuple | list):
             return {"tuple" if isinstance(item, tuple) else "list": [walk(entry) for entry in item]}
         if isinstance(item, dict) and all(isinstance(key, str) for key in item):
@@ -40,14 +46,14 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
     return found, walk(tree)
 
 
-def unflatten(structure: Structure, leaves: Iterable[Any], types: Types | None = None) -> Any:
+def unflatten(structure: Structure, leaves: Iterable[Any], types: Types | None = None, strict: bool = False) -> Any:
     """Put a tree together from its structure and its leaves.
 
     Parameters
     ----------
     structure : what `flatten` returned
     leaves : iterable, in the order of `flatten`
-    types : function from the name of a dataclass to the class; None imports the module that the name begins with
+    types : name of a dataclass -> class; one that is not among them is imported by name, unless `strict`
 
     Raises
     ------
@@ -59,13 +65,14 @@ def unflatten(structure: Structure, leaves: Iterable[Any], types: Types | None =
     >>> unflatten({"tuple": ["leaf", {"list": ["leaf"]}]}, [1, 2])
     (1, [2])
     """
-    rest, find = iter(leaves), types or imported_type
+    rest, known = iter(leaves), types or {}
 
     def build(item: Structure) -> Any:
         if item == LEAF:
             return next(rest)
         if item.keys() == {"type", "fields"}:
-            return find(item["type"])(**{name: build(entry) for name, entry in item["fields"].items()})
+            kind = known[item["type"]] if strict or item["type"] in known else imported_type(item["type"])
+            return kind(**{name: build(entry) for name, entry in item["fields"].items()})
         ((kind, content),) = item.items()
         if kind == "dict":
             return {key: build(entry) for key, entry in content.items()}
@@ -97,31 +104,84 @@ def imported_type(name: str) -> type:
     return found  # type: ignore[return-value]
 
 
-def leaves(tree: Any) -> Iterator[Any]:
+def leaves(tree: Any, leaf: type | tuple[type, ...] = ()) -> Iterator[Any]:
     """Iterate over the leaves of a tree."""
-    return iter(flatten(tree)[0])
+    return iter(flatten(tree, leaf)[0])
 
 
-def map_leaves(function: Callable[..., Any], *trees: Any) -> Any:
+def map_leaves(function: Callable[..., Any], *trees: Any, leaf: type | tuple[type, ...] = ()) -> Any:
     """Apply a function to every leaf of a tree, or to the leaves of several trees of one structure side by side.
 
     >>> map_leaves(lambda a, b: a + b, (1, [2]), (10, [20]))
     (11, [22])
     """
-    if not isinstance(trees[0], tuple | list | dict) and not is_dataclass(trees[0]):
-        return function(*trees)  # a leaf by itself
-    parts = [flatten(tree) for tree in trees]
-    kinds = {name_of(type(node)): type(node) for tree in trees for node in _dataclasses(tree)}
-    return unflatten(parts[0][1], map(function, *(part[0] for part in parts)), kinds.__getitem__)
+    parts = [flatten(tree, leaf) for tree in trees]
+    return unflatten(parts[0][1], map(function, *(part[0] for part in parts)), _types_in(trees[0]))
 
 
-def _dataclasses(tree: Any) -> Iterator[Any]:
-    """Every dataclass inside a tree, itself included."""
+def _types_in(tree: Any) -> dict[str, type]:
+    """The dataclasses inside a tree, by name."""
+    found: dict[str, type] = {}
     if is_dataclass(tree) and not isinstance(tree, type):
-        yield tree
+        found[name_of(type(tree))] = type(tree)
         tree = [getattr(tree, field.name) for field in fields(tree)]
-    if isinstance(tree, dict):
-        tree = list(tree.values())
-    if isinstance(tree, tuple | list):
-        for entry in tree:
-            yield from _dataclasses(entry)
+    if isinstance(tree, tuple | list | dict):
+        for entry in tree.values() if isinstance(tree, dict) else tree:
+            found |= _types_in(entry)
+    return found
+
+
+def types_beside(*objects: Any) -> dict[str, type]:
+    """Collect the dataclasses of the modules that the classes of some objects come from: what their states may hold."""
+    modules = {sys.modules.get(type(item).__module__) for item in objects} - {None}
+    named = (entry for module in modules for entry in vars(module).values())
+    return {name_of(entry): entry for entry in named if isinstance(entry, type) and is_dataclass(entry)}
+
+
+def pack(tree: Any) -> tuple[Structure, dict[str, Any]]:
+    """Split a tree into JSON and the arrays that it names; an array that stands in several places is stored once.
+
+    Raises
+    ------
+    TypeError
+        Where a leaf is neither a number, text, None nor an array of numbers.
+
+    Examples
+    --------
+    >>> pack((1, np.ones(2)))
+    ({'structure': {'tuple': ['leaf', 'leaf']}, 'leaves': [1, {'array': 'a0'}]}, {'a0': array([1., 1.])})
+    """
+    arrays: dict[str, Any] = {}
+    names: dict[int, str] = {}
+
+    def store(leaf: Any) -> Any:
+        if leaf is None or (isinstance(leaf, bool | int | float | str) and not isinstance(leaf, np.generic)):
+            return leaf
+        array = np.asarray(leaf) if isinstance(leaf, np.generic) else leaf
+        if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
+            raise TypeError(
+                f"{leaf!r} of type {type(leaf).__name__} cannot be stored: use numbers, text, arrays of numbers, tuples, "
+                "lists, dicts with text as keys, or dataclasses of them."
+            )
+        if id(leaf) not in names:
+            names[id(leaf)] = f"a{len(arrays)}"
+            arrays[names[id(leaf)]] = array
+        return {"scalar" if isinstance(leaf, np.generic) else "array": names[id(leaf)]}
+
+    found, structure = flatten(tree)
+    return {"structure": structure, "leaves": [store(leaf) for leaf in found]}, arrays
+
+
+def unpack(content: Structure, arrays: Mapping[str, Any], types: Types | None = None, strict: bool = False) -> Any:
+    """Put together what `pack` took apart; ValueError where it did not."""
+
+    def load(leaf: Any) -> Any:
+        if not isinstance(leaf, dict):
+            return leaf
+        ((kind, name),) = leaf.items()
+        return arrays[name] if kind == "array" else arrays[name][()]
+
+    try:
+        return unflatten(content["structure"], [load(leaf) for leaf in content["leaves"]], types, strict)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"not a stored tree ({type(error).__name__}: {error})") from None

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from drnmf.algorithms.certificates import Certificate
-from drnmf.losses.interval import Coverage
 from drnmf.losses.base import Omega
+from drnmf.losses.interval import Coverage
 from drnmf.numerics import Array, Vector
 
 

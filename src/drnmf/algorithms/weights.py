@@ -33,7 +33,7 @@ class Policy(Protocol):
     constant: ClassVar[bool] = False
 
     def init(self, p: int) -> tuple[Vector, Any]:
-        """Return lambda before the first iteration, (p,) on the simplex, and whatever the policy wants back next time."""
+        """Return lambda before the first iteration, (p,) on the simplex, and a state that comes back next time."""
         ...
 
     def step(self, weights: Vector, scaled_losses: Vector, state: Any) -> tuple[Vector, Any]:

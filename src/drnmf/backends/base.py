@@ -82,6 +82,13 @@ class Sweep:
     Q: Array | None = None
 
 
+@dataclass(frozen=True)
+class Elsewhere:
+    """An array of a state that lives elsewhere than on the host, brought here by `Space.join`."""
+
+    values: Array
+
+
 class Space(Protocol):
     """Where the factors (r, n) of one side live, and how functions reach them."""
 
@@ -201,6 +208,10 @@ class Data(Protocol):
         """Compute the squared Euclidean norm of every column of X, (n,) float64 (for starts)."""
         ...
 
+    def map_rows(self, function: Callable[[Any], Any], rank: int) -> Any:
+        """Apply a function of a Data that gives W' (r, rows) of its rows, piece by piece where rows are in pieces."""
+        ...
+
     def digest(self) -> str:
         """Compute the SHA-256 over every entry of X, whatever its order, blocks or device (for checkpoints)."""
         ...
@@ -221,7 +232,9 @@ def check_shapes(shape: tuple[int, int], W: Any, H: Any, ask: Ask) -> None:
         raise ValueError(f"W {tuple(W.shape)} and H {tuple(H.shape)} do not fit X {shape}.")
     for name, vector in {"parts": ask.weights, "curvature": ask.curvature}.items():
         if vector is not None and vector.shape != (len(ask.omega),):
-            raise ValueError(f"{name} has shape {vector.shape}: it needs one number for each of {len(ask.omega)} losses.")
+            raise ValueError(
+                f"{name} has shape {vector.shape}: one number for each of {len(ask.omega)} losses is needed."
+            )
 
 
 def zero_of(data: Data, omega: Omega) -> float:

@@ -69,7 +69,8 @@ def quadratic_step(
     """Minimise the quadratic model of every column over h >= floor, by cyclic coordinate descent from F.
 
     Lambda may have moved since the sweep that made Q. So Q is scaled in every column to F'QF = F'P, which holds for the
-    curvature of beta-divergences, or by `scale` where that is given. A column whose curvature is not usable (zero, or beyond the range of the dtype) takes the multiplicative step.
+    curvature of beta-divergences, or by `scale` where that is given. A column whose curvature is not usable (zero, or
+    beyond the range of the dtype) takes the multiplicative step.
 
     Examples
     --------
@@ -86,13 +87,14 @@ def quadratic_step(
     return out
 
 
-def _descend(
-    F: Array, N: Array, P: Array, Q: Array, floor: float, passes: int, given: float | None
-) -> Array:
+def _descend(F: Array, N: Array, P: Array, Q: Array, floor: float, passes: int, given: float | None) -> Array:
     """The same in the array library of F: the reference of the compiled step."""
     xp = namespace(F)
     r, rows = F.shape[0], triangle_rows(F.shape[0])
-    scale = sum((Q[rows[k]] * F).sum(0) * F[k] for k in range(r)) / (F * P).sum(0) if given is None else P[0] * 0 + 1 / given
+    if given is None:
+        scale = sum((Q[rows[k]] * F).sum(0) * F[k] for k in range(r)) / (F * P).sum(0)
+    else:
+        scale = xp.full_like(F[0], 1.0 / given)
     H, slope = [F[k] for k in range(r)], (P - N) * scale
     for _ in range(passes):
         for k, row in enumerate(rows):

@@ -64,6 +64,10 @@ def _float64(xp: Any, values: list[float], like: Any) -> Any:
     return np.array(values) if xp is np else xp.tensor(values, dtype=xp.float64, device=like.device)
 
 
+def _zeros(xp: Any, shape: tuple[int, ...], like: Any) -> Any:
+    return np.zeros(shape, like.dtype) if xp is np else like.new_zeros(shape)
+
+
 def _sums(X: Array, M: Array | None, V: Array, omega: Omega) -> Any:
     terms = (loss.terms(X, V) for loss in omega)
     return namespace(V).stack([(term if M is None else M * term).sum() for term in terms])
@@ -73,7 +77,7 @@ def _parts(X: Array, M: Array | None, W: Array, V: Array, ask: Ask) -> tuple[Arr
     """N and P, every loss in a slot of its own or all of them weighted in one."""
     xp, ceiling = namespace(V), power_ceiling(precision_of(V))
     shape = (ask.slots, W.shape[1], V.shape[1])
-    N, P = (xp.zeros_like(V, shape=shape) if xp is np else V.new_zeros(shape) for _ in range(2))
+    N, P = (_zeros(xp, shape, V) for _ in range(2))
     if ask.parts is None:
         return N, P
     for b, loss in enumerate(ask.omega):

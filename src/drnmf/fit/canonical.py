@@ -1,52 +1,61 @@
-"""What a finished factor can be asked: NumPy arrays and torch tensors here, other kinds where they are defined."""
+"""The canonical form of a pair of factors: balanced components, the largest first."""
 
 from __future__ import annotations
 
-from functools import singledispatch
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from drnmf.numerics import Vector, as_float64, namespace
+from drnmf.backends.base import Data
+from drnmf.numerics import Array, Vector, as_float64, namespace
 
 
-@singledispatch
-def column_norms(W: Any) -> Vector:
-    """Euclidean norm of every column, in float64."""
-    return np.array(namespace(W).linalg.norm(as_float64(W), axis=0).tolist())
+def canonical(data: Data, W: Any, H: Any) -> tuple[Any, Any]:
+    """Return the same WH with ||w_k|| = ||h_k|| for every component, the largest contribution ||w_k|| ||h_k|| first.
 
-
-def row_norms(H: Any) -> Vector:
-    """Euclidean norm of every row, in float64."""
-    return np.array(namespace(H).linalg.norm(as_float64(H), axis=1).tolist())
-
-
-@singledispatch
-def rescaled(W: Any, scale: Vector, order: Any) -> Any:
-    """Column k times scale_k, then the columns in the order given.
-
-    >>> rescaled(np.array([[1.0, 2.0]]), np.array([10.0, 1.0]), [1, 0])
-    array([[ 2., 10.]])
+    Examples
+    --------
+    >>> from drnmf.backends.open import open_data
+    >>> W, H = canonical(open_data(np.ones((1, 1))), np.array([[1.0, 4.0]]), np.array([[1.0], [4.0]]))
+    >>> W.tolist(), H.tolist()
+    ([[4.0, 1.0]], [[4.0], [1.0]])
     """
-    return _in_dtype((W * _beside(scale, W)[None, :])[:, order], W)
+    A, B = data.T.space.put(W.T), data.space.put(H)
+    w, h = (np.sqrt(side.space.sum(squared_norms, F)) for side, F in ((data.T, A), (data, B)))
+    used = (w > 0) & (h > 0)  # a component whose norm underflows keeps its scale
+    scale = np.sqrt(np.divide(h, w, out=np.ones_like(w), where=used))
+    order = np.argsort(-(w * h), kind="stable")
+    A = data.T.space.map(partial(multiplied, scale=scale, order=order), A)
+    return A.T, data.space.map(partial(divided, scale=scale, order=order), B)
 
 
-def divided(H: Any, scale: Vector, order: Any) -> Any:
-    """Row k divided by scale_k, then the rows in the order given."""
-    return _in_dtype((H / _beside(scale, H)[:, None])[order], H)
+def squared_norms(F: Array) -> Vector:
+    """Compute the squared Euclidean norm of every row of a factor (r, n), in float64."""
+    F = as_float64(F)
+    return np.array((F * F).sum(1).tolist())
+
+
+def multiplied(F: Any, scale: Vector, order: Any) -> Any:
+    """Multiply row k by scale_k, then put the rows in the order given.
+
+    >>> multiplied(np.array([[1.0], [2.0]]), np.array([10.0, 1.0]), [1, 0]).tolist()
+    [[2.0], [10.0]]
+    """
+    return _in_dtype((F * _beside(scale, F))[order], F)
+
+
+def divided(F: Any, scale: Vector, order: Any) -> Any:
+    """Divide row k by scale_k, then put the rows in the order given."""
+    return _in_dtype((F / _beside(scale, F))[order], F)
 
 
 def _beside(vector: Vector, F: Any) -> Any:
-    """The vector in the kind of F and where F is."""
-    return vector if isinstance(F, np.ndarray) else namespace(F).as_tensor(vector, device=F.device)
+    """The vector as a column in the kind of F and where F is."""
+    column = vector[:, None]
+    return column if isinstance(F, np.ndarray) else namespace(F).as_tensor(column, device=F.device)
 
 
 def _in_dtype(F: Any, like: Any) -> Any:
     """F, contiguous, in the dtype of `like`."""
     return np.ascontiguousarray(F, dtype=like.dtype) if isinstance(F, np.ndarray) else F.to(like.dtype).contiguous()
-
-
-@singledispatch
-def handed_over(W: Any) -> Any:
-    """W as the caller of an estimator gets it."""
-    return np.ascontiguousarray(W)

@@ -1,49 +1,96 @@
-"""W for new rows under a fitted H: every row on its own."""
+"""W for rows of X under a fitted H, every row on its own: what `transform` does to a matrix and to every block of one."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
-from drnmf.algorithms.updates.base import Monotone, Parts
-from drnmf.backends.base import Data, identity
+from drnmf.algorithms.updates.base import Parts
+from drnmf.algorithms.updates.monotone import Monotone
+from drnmf.backends.base import Ask, Data
+from drnmf.backends.entries import check_structure
+from drnmf.backends.host.single_blas import single_blas
+from drnmf.backends.open import open_data
+from drnmf.inputs.check import check_entries, check_zeros
 from drnmf.numerics import ENCODE_TOLERANCE, EPS, Array, Vector, as_float64, namespace
 from drnmf.objective.objective import Objective
 
 
-def _encoded(settings: dict[str, Any], data: Data) -> Array:
-    return encode(data, **settings).T
+@dataclass(frozen=True)
+class Encoder:
+    """A fitted model as a function of rows.
+
+    Attributes
+    ----------
+    components : (r, n), H
+    objective, weights : the losses and their lambda
+    max_iter, tol : of the steps of a row
+    zeros : what to do with zeros of X under a loss that is infinite there
+    consumer : the name that errors give
+    """
+
+    components: Array
+    objective: Objective
+    weights: Vector
+    max_iter: int
+    tol: float
+    zeros: str
+    consumer: str
+
+    def __call__(self, X: Any, first_row: int = 0) -> Array:
+        """Compute W of shape (rows, r) for a matrix, or for a block of one that begins at `first_row`."""
+        check_structure(X)
+        if X.dtype not in (np.float32, np.float64):
+            X = X.astype(np.float64)
+        X = X if sp.issparse(X) else np.asarray(X)
+        check_entries(X, self.consumer, first_row)
+        return np.ascontiguousarray(self.rows(open_data(X, mean=self.objective.mean), first_row))
+
+    def rows(self, data: Data, first_row: int = 0) -> Any:
+        """Compute W for rows that a backend holds already."""
+        check_zeros(data, self.objective.omega, self.zeros, first_row)
+        H = self.components.astype(data.dtype, copy=False)
+        with single_blas():
+            return encode(data, H, self.objective, self.weights, self.max_iter, self.tol)
 
 
-def encode(data: Data, H: Array, objective: Objective, weights: Vector, max_iter: int, tol: float) -> Array:
-    """argmin over W >= 0 of sum_b lambda_b Dbar_b(X, WH), (m, r), by majorise-minimise steps.
+def encode(data: Data, H: Any, objective: Objective, weights: Vector, max_iter: int, tol: float) -> Any:
+    """Minimise sum_b lambda_b Dbar_b(X, WH) over W >= 0, (m, r), by majorise-minimise steps.
 
     No line search and no stopping rule looks at more than one row: a row starts at the multiple of (1, ..., 1)
     with the right sum, moves by steps that cannot raise its own objective, and stays once it moves by less than
     tol. So the same row gives the same answer whatever the other rows are.
     """
-    if hasattr(data, "map_rows"):
-        settings = {"H": H, "objective": objective, "weights": weights, "max_iter": max_iter, "tol": tol}
-        return data.map_rows(partial(_encoded, settings), H.shape[0]).T
+    settings = {"H": H, "objective": objective, "weights": weights, "max_iter": max_iter, "tol": tol}
+    return data.map_rows(partial(_encoded, settings), H.shape[0]).T
+
+
+def _encoded(settings: dict[str, Any], data: Data) -> Any:
+    return _encode(data, **settings)
+
+
+def _encode(data: Data, H: Any, objective: Objective, weights: Vector, max_iter: int, tol: float) -> Any:
+    """W' (r, rows) of the rows of one Data."""
     n, r = data.shape[1], H.shape[0]
-    G = data.put(H).T
+    G: Any = data.space.put(H).T
     total = float(as_float64(G).sum())
     sums = np.asarray(data.dot(np.ones((n, 1), dtype=data.dtype)), dtype=np.float64)[:, 0]
     level = np.maximum(sums, EPS * n * objective.mean) / total
-    rule, side = Monotone(), data.T
-    A = side.put(np.repeat(level.astype(data.dtype)[None, :], r, axis=0))
+    rule, side, ask = Monotone(), data.T, Ask(objective.omega, losses=False)
+    A: Any = side.space.put(np.repeat(level.astype(data.dtype)[None, :], r, axis=0))
     floor, xp = EPS * A[:1], namespace(A)
     active = A[0] > 0
     coefficients, tol = objective.coefficients(weights), tol or ENCODE_TOLERANCE
     for _ in range(max_iter):
-        sweep = side.sweep(G, A, objective.betas, identity(len(objective.betas)), losses=False)
-        parts = Parts(sweep.N, sweep.P, coefficients, objective.betas, floor)  # type: ignore[arg-type]
-        stepped, _ = rule.step(A, parts, None)
+        sweep = side.sweep(G, A, ask)
+        stepped, _ = rule.step(A, Parts(sweep.N, sweep.P, coefficients, objective.omega, floor), None)
         moved = xp.amax(abs(stepped - A), axis=0) > tol * xp.amax(stepped, axis=0)
-        A = side.put(xp.where(active, stepped, A))
+        A = side.space.put(xp.where(active, stepped, A))
         active &= moved
         if not active.any():
             break
-    return A.T
+    return A

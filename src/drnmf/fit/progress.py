@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
 from drnmf.algorithms.result import Progress
-from drnmf.losses.beta import label
 
 _VISIBLE = 12
+
+
+@contextmanager
+def progress_bar(verbose: int, remark: Callable[[], str]) -> Iterator[Callable[[str], Any]]:
+    """Show bars while the block runs, if that is wanted; yields what hands out a callback for each stage."""
+    if not verbose:
+        yield lambda stage: None
+        return
+    with ProgressBar(remark=remark) as bar:
+        yield bar.hook
 
 
 class ProgressBar:
@@ -68,7 +78,7 @@ class ProgressBar:
         def advance(progress: Progress) -> None:
             state = describe(progress)
             if self._remark is not None:
-                state = f"{state}  {self._remark()}"
+                state = f"{state}  {self._remark()}".rstrip()
             self._bars.update(task, completed=progress.iteration, total=progress.max_iter, state=state)
 
         return advance
@@ -78,10 +88,11 @@ def describe(progress: Progress) -> str:
     """Scaled losses and weights of one iteration in a few characters.
 
     >>> import numpy as np
-    >>> describe(Progress(1, np.ones(2), np.array([1.25, 1.0]), np.array([0.75, 0.25]), 0.0, 9, (0.0, 1.0)))
+    >>> from drnmf.losses.beta import IS, KL
+    >>> describe(Progress(1, np.ones(2), np.array([1.25, 1.0]), np.array([0.75, 0.25]), 0.0, 9, (IS, KL)))
     'IS 1.25 (0.75)  KL 1 (0.25)'
     """
-    items = zip(progress.betas, progress.scaled_losses, progress.weights, strict=True)
-    if len(progress.betas) == 1:
-        return f"{label(progress.betas[0])} {progress.losses[0]:.6g}"
-    return "  ".join(f"{label(beta)} {loss:.4g} ({weight:.2f})" for beta, loss, weight in items)
+    items = zip(progress.omega, progress.scaled_losses, progress.weights, strict=True)
+    if len(progress.omega) == 1:
+        return f"{progress.omega[0].name} {progress.losses[0]:.6g}"
+    return "  ".join(f"{loss.name} {value:.4g} ({weight:.2f})" for loss, value, weight in items)

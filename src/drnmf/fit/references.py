@@ -8,16 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.loop import Control, solve
 from drnmf.algorithms.result import Result
 from drnmf.algorithms.updates.base import Rule
 from drnmf.algorithms.weights import Fixed
 from drnmf.backends.base import Data, losses_of
-from drnmf.losses.beta import label
-from drnmf.numerics import REFERENCE_FLOOR, Array, Vector, as_vector, positive_scale
+from drnmf.losses.base import Loss, Omega
+from drnmf.numerics import REFERENCE_FLOOR, Vector, as_vector, positive_scale
 from drnmf.objective.objective import Objective
-
-Start = tuple[Array, Array]
 
 
 @dataclass(frozen=True)
@@ -29,23 +28,28 @@ class References:
     notes: tuple[str, ...] = ()
 
 
-def constant_model_losses(data: Data, betas: tuple[float, ...]) -> Vector:
-    """D_beta(X, mean(X)): what the simplest model costs, the yardstick of the floor under e_beta."""
+def constant_model_losses(data: Data, omega: Omega) -> Vector:
+    """Compute D_beta(X, mean(X)): what the simplest model costs, the yardstick of the floor under e_beta."""
     m, n = data.shape
     root = np.sqrt(positive_scale(data.mean))
-    return losses_of(data, np.full((m, 1), root, dtype=data.dtype), np.full((1, n), root, dtype=data.dtype), betas)
+    return losses_of(data, np.full((m, 1), root, dtype=data.dtype), np.full((1, n), root, dtype=data.dtype), omega)
 
 
-def single_objective(data: Data, start: Start, beta: float, rule: Rule, control: Control) -> Result:
-    """NMF under one loss: the same loop with e = 1 and nothing to weigh."""
-    objective = Objective((beta,), np.ones(1), data.mean)
+def reference_floors(data: Data, omega: Omega) -> Vector:
+    """Compute the smallest e_beta that is used: 1e-16 of the constant model's loss."""
+    return np.maximum(REFERENCE_FLOOR * constant_model_losses(data, omega), np.finfo(np.float64).tiny)
+
+
+def single_objective(data: Data, start: Start, loss: Loss, rule: Rule, control: Control) -> Result:
+    """Fit NMF under one loss: the same loop with e = 1 and nothing to weigh."""
+    objective = Objective((loss,), np.ones(1), data.mean)
     return solve(data, *start, objective, rule, Fixed(), control)
 
 
 def compute_references(
     data: Data,
     starts: list[Start],
-    betas: tuple[float, ...],
+    omega: Omega,
     rule: Rule,
     control_of: Callable[[str], Control],
 ) -> References:
@@ -55,16 +59,15 @@ def compute_references(
     rank r has e_beta = 0: there the floor 1e-16 D_beta(X, mean(X)) takes its place, and a note says so.
     """
     best: list[Result] = []
-    for beta in betas:
-        runs = [single_objective(data, start, beta, rule, control_of(f"{label(beta)} alone")) for start in starts]
+    for loss in omega:
+        runs = [single_objective(data, start, loss, rule, control_of(f"{loss.name} alone")) for start in starts]
         best.append(min(runs, key=lambda run: float(run.losses[0])))
     found = np.array([run.losses[0] for run in best])
-    floors = REFERENCE_FLOOR * constant_model_losses(data, betas)
-    floors = np.maximum(floors, np.finfo(np.float64).tiny)
+    floors = reference_floors(data, omega)
     notes = tuple(
-        f"The {label(beta)} error of the single-objective fit is {value:.3g}, numerically zero: "
+        f"The {loss.name} error of the single-objective fit is {value:.3g}, numerically zero: "
         f"its reference was raised to {floor:.3g}."
-        for beta, value, floor in zip(betas, found, floors, strict=True)
+        for loss, value, floor in zip(omega, found, floors, strict=True)
         if value < floor
     )
     return References(np.maximum(found, floors), tuple(best), notes)

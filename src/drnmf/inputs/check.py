@@ -11,8 +11,10 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_array, validate_data
 
-from drnmf.backends.base import Data, is_dask
-from drnmf.backends.entries import check_structure, first_bad_entry, first_true, first_zero, is_sound, refusal
+from drnmf.backends.base import Data
+from drnmf.backends.entries import check_structure, first_bad_entry, first_true, is_sound, refusal
+from drnmf.backends.open import is_dask
+from drnmf.losses.base import Omega, need_nonzeros_only
 
 _ACCEPTED: dict[str, Any] = {
     "accept_sparse": ("csr", "csc"),
@@ -50,7 +52,7 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
 def check_matrix(estimator: Any, X: Any, reset: bool) -> Any:
     """X as float32 or float64, dense or CSR/CSC, finite and nonnegative, copied only where it must be cast.
 
-    The entries of a Dask array are looked at where they are (`data.wrap`), not here.
+    The entries of a Dask array are looked at where they are (`backends.open`), not here.
     """
     if is_dask(X):
         return validate_data(estimator, X, reset=reset, skip_check_array=True)
@@ -105,7 +107,9 @@ def _check_sparse_tensor(X: Any) -> None:
 
 
 def as_matrix(X: Any, consumer: str) -> Any:
-    """What `check_matrix` does, for a function that is no estimator."""
+    """Check X as `check_matrix` does, for a function that is not an estimator."""
+    if is_dask(X):
+        return X
     X = check_array(_structured(X), **_ACCEPTED)
     check_entries(X, consumer)
     return X
@@ -126,15 +130,17 @@ def check_entries(X: Any, consumer: str, first_row: int = 0) -> None:
         raise refusal(first_row + row, column, value, consumer)
 
 
-def check_zeros(X: Any, data: Data, betas: tuple[float, ...], zeros: str, first_row: int = 0) -> tuple[str, ...]:
-    """Zeros of X make the Itakura-Saito loss infinite: refuse them, or note that they are floored.
+def check_zeros(data: Data, omega: Omega, zeros: str, first_row: int = 0) -> tuple[str, ...]:
+    """Refuse zeros of X under a loss that is infinite there, or note that they are floored.
 
+    Parameters
+    ----------
     first_row : where X begins, if it is a block of something larger
     """
-    if 0.0 not in betas or data.zeros == 0:
+    if data.zeros == 0 or not any(loss.infinite_at_zero for loss in omega):
         return ()
     if zeros == "raise":
-        i, j = getattr(data, "first_zero", None) or first_zero(X)
+        i, j = data.first_zero()
         raise ValueError(
             f"X has {data.zeros} zero entries (the first is X[{i + first_row}, {j}]), and the Itakura-Saito divergence "
             "(beta=0) of a zero is infinite. Pass zeros='floor' to replace them by 2.2e-16 mean(X), or leave 0 out of "
@@ -143,12 +149,13 @@ def check_zeros(X: Any, data: Data, betas: tuple[float, ...], zeros: str, first_
     return (f"{data.zeros} zero entries of X count as 2.2e-16 mean(X), because beta=0 is in betas.",)
 
 
-def warn_dense_tiles(sparse: bool, shape: tuple[int, int], betas: tuple[float, ...]) -> None:
-    """Say what betas other than 1 and 2 cost on sparse data."""
-    if sparse and not set(betas) <= {1.0, 2.0}:
+def warn_dense_tiles(sparse: bool, shape: tuple[int, int], omega: Omega) -> None:
+    """Say what losses that need every entry cost on sparse data."""
+    if sparse and not need_nonzeros_only(omega):
+        named = ", ".join(loss.key for loss in omega)
         warnings.warn(
-            f"Only beta = 1 and 2 can use the sparsity of X; betas={betas} take dense tiles, with time growing as "
+            f"Only beta = 1 and 2 can use the sparsity of X; betas={named} take dense tiles, with time growing as "
             f"{shape[0]} x {shape[1]} x n_components an iteration.",
             UserWarning,
-            stacklevel=3,
+            stacklevel=4,
         )

@@ -1,4 +1,4 @@
-"""Where a fit runs and in what kind its results come back: NumPy or torch, host or card."""
+"""Where a fit runs and in what kind its results come back: NumPy or torch, host or GPU."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from drnmf.backends.base import Data, is_dask, wrap
-from drnmf.fit.canonical import handed_over
-from drnmf.inputs.check import check_choice, check_matrix, check_tensor
+from drnmf.backends.base import Data
+from drnmf.backends.open import is_dask, open_blocks, open_data, open_tensor
+from drnmf.inputs.check import as_matrix, check_choice, check_features, check_matrix, check_tensor
 from drnmf.numerics import Array
 
 logger = logging.getLogger("drnmf")
@@ -30,8 +30,8 @@ def is_tensor(value: Any) -> bool:
 class Placement:
     """A decision on one X.
 
-    device : None for this machine's own core, else a device of torch
-    blocks : X stays in host memory and goes over the card block by block
+    device : None for the host's own backend, else a device of torch
+    blocks : X stays in host memory and passes through the GPU block by block
     home : the device of the tensor that X came as, None where X is no tensor
     """
 
@@ -40,25 +40,38 @@ class Placement:
     blocks: bool = False
     home: Any = None
 
+    @property
+    def gpu(self) -> bool:
+        """Whether the fit runs on a GPU."""
+        return self.device is not None and self.device != "cpu"
+
     def receive(self, estimator: Any, X: Any, reset: bool) -> Any:
-        """X validated."""
+        """Check X for an estimator."""
         if not is_tensor(X):
             return check_matrix(estimator, X, reset=reset)
-        check_tensor(estimator, X, reset)
+        check_tensor(X, type(estimator).__name__)
+        check_features(estimator, X, reset)
         return X.detach()
 
-    def wrap(self, X: Any, mean: float | None = None) -> Data:
-        """X behind the seam, on the device."""
-        if self.device is None:
-            return wrap(X.numpy() if is_tensor(X) else X, mean=mean)
-        from drnmf.backends.torch.load import load
+    def accept(self, X: Any, consumer: str) -> Any:
+        """Check X for a function that is not an estimator."""
+        if not is_tensor(X):
+            return as_matrix(X, consumer)
+        check_tensor(X, consumer)
+        return X.detach()
 
-        return load(X, self.device, self.precision, self.blocks, mean)
+    def open(self, X: Any, mean: float | None = None) -> Data:
+        """Put X behind the protocol of the backends, on the device."""
+        if is_dask(X):
+            return open_blocks(X, mean)
+        if self.device is None:
+            return open_data(X.numpy() if is_tensor(X) else X, mean=mean)
+        return open_tensor(X, self.device, self.precision, self.blocks, mean)
 
     def hand_back(self, F: Any) -> Any:
-        """A factor in the kind and on the device that X came in."""
+        """Return a factor in the kind and on the device that X came in."""
         if self.home is None:
-            return handed_over(as_numpy(F))
+            return np.ascontiguousarray(held) if isinstance(held := as_numpy(F), np.ndarray) else held
         torch = sys.modules["torch"]
         return (F if is_tensor(F) else torch.from_numpy(np.ascontiguousarray(F))).to(self.home).contiguous()
 
@@ -66,27 +79,27 @@ class Placement:
 def place(X: Any, device: str | None, precision: str) -> Placement:
     """Where to fit X.
 
-    device : None - where X is: the card of a CUDA tensor, else this machine's core; "auto" - a card where there is one;
-        "cpu"; "cuda", "cuda:1", ...; "cuda-blocks" - a card, with X kept in host memory
+    device : None - where X is: the GPU of a CUDA tensor, else this machine; "auto" - a GPU where there is one;
+        "cpu"; "cuda", "cuda:1", ...; "cuda-blocks" - a GPU, with X kept in host memory
     """
     check_choice("precision", precision, PRECISIONS)
     tensor = is_tensor(X)
     home: Any = X.device if tensor else None
-    on_card = tensor and home.type != "cpu"
-    if device is None or (device == "auto" and on_card):
-        return Placement(str(home) if on_card or (tensor and not _has_numpy_form(X)) else None, precision, home=home)
+    on_gpu = tensor and home.type != "cpu"
+    if device is None or (device == "auto" and on_gpu):
+        return Placement(str(home) if on_gpu or (tensor and not _has_numpy_form(X)) else None, precision, home=home)
     if not isinstance(device, str) or not (device in ("auto", "cpu", BLOCKS) or device.partition(":")[0] == "cuda"):
         raise ValueError(f"device={device!r} is not known: use None, 'auto', 'cpu', 'cuda', 'cuda:0' or {BLOCKS!r}.")
     if is_dask(X) and device != "cpu":
         raise ValueError(f"device={device!r}, but X is a Dask array, whose blocks run on the CPU: leave device=None.")
     wanted = "cuda" if device in ("auto", BLOCKS) else device
-    if on_card and not _same(home, wanted, device):
+    if on_gpu and not _same(home, wanted, device):
         raise ValueError(f"X is on {home}, but device={device!r}: move X with X.to({wanted!r}), or leave device=None.")
     if device == "cpu":
         return Placement("cpu" if tensor and not _has_numpy_form(X) else None, precision, home=home)
-    missing = _missing_card(wanted)
+    missing = _missing_gpu(wanted)
     if missing and device == "auto":
-        logger.warning("No card is used (%s): the fit runs on the CPU.", missing)
+        logger.warning("No GPU is used (%s): the fit runs on the CPU.", missing)
         return Placement(None, precision, home=home)
     if missing:
         raise RuntimeError(f"device={device!r} cannot be used: {missing}")
@@ -102,18 +115,18 @@ def _same(home: Any, wanted: str, device: str) -> bool:
     return device != BLOCKS and (str(home) == wanted or (wanted == "cuda" and home.type == "cuda"))
 
 
-def _missing_card(wanted: str) -> str | None:
-    """Why there is no such card, in one line, or None."""
+def _missing_gpu(wanted: str) -> str | None:
+    """Why there is no such GPU, in one line, or None."""
     try:
         import torch
     except ImportError:
         return "PyTorch is not installed: pip install 'drnmf[cuda]'."
     if not torch.cuda.is_available():
         built = "" if torch.version.cuda else " (this build of PyTorch has no CUDA)"
-        return f"PyTorch {torch.__version__} sees no CUDA card{built}: check the driver with nvidia-smi."
+        return f"PyTorch {torch.__version__} sees no CUDA GPU{built}: check the driver with nvidia-smi."
     index = wanted.partition(":")[2]
     if index and int(index) >= torch.cuda.device_count():
-        return f"there are {torch.cuda.device_count()} CUDA cards, numbered from 0."
+        return f"there are {torch.cuda.device_count()} CUDA GPUs, numbered from 0."
     return None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 from drnmf.numerics import Array
 
@@ -26,12 +26,6 @@ class Loss(Protocol):
     homogeneous : whether Q f = P for the expected curvature Q, as for beta-divergences
     """
 
-    degree: float
-    exponents: tuple[float, float]
-    infinite_at_zero: bool
-    free_part: str | None
-    homogeneous: ClassVar[bool]
-
     @property
     def name(self) -> str: ...
 
@@ -40,6 +34,21 @@ class Loss(Protocol):
 
     @property
     def beta(self) -> float: ...
+
+    @property
+    def degree(self) -> float: ...
+
+    @property
+    def exponents(self) -> tuple[float, float]: ...
+
+    @property
+    def infinite_at_zero(self) -> bool: ...
+
+    @property
+    def free_part(self) -> str | None: ...
+
+    @property
+    def homogeneous(self) -> bool: ...
 
     def terms(self, x: Array, v: Array) -> Array:
         """Compute d(x | v) for every entry, in float64."""
@@ -69,7 +78,7 @@ def need_nonzeros_only(omega: Omega) -> bool:
 
 
 def is_monotone(omega: Omega) -> bool:
-    """Tell whether the multiplicative step N / P is the exact step of the majoriser, so that it never raises the loss."""
+    """Tell whether N / P is the exact step of the majoriser, so that multiplicative steps never raise the loss."""
     return len(omega) == 1 and math.fsum(omega[0].exponents) == 1.0
 
 

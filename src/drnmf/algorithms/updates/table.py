@@ -19,10 +19,14 @@ RULES: dict[str, Rule] = {
 """Names that estimators and the command line take."""
 
 
-def as_rule(update: str | Rule) -> Rule:
+GPU_RULES: dict[str, Rule] = {"auto": Newton().first}
+"""Where a name means another rule on a GPU: there the curvature is a pass of its own, and costs more than it saves."""
+
+
+def as_rule(update: str | Rule, gpu: bool = False) -> Rule:
     """Return the rule behind a name, or the object itself."""
     if not isinstance(update, str):
         return update
     if update not in RULES:
         raise ValueError(f"update={update!r} is not known: use one of {sorted(RULES)}.")
-    return RULES[update]
+    return GPU_RULES.get(update, RULES[update]) if gpu else RULES[update]

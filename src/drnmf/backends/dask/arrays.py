@@ -17,12 +17,11 @@ import scipy.sparse as sp
 from distributed import futures_of
 
 from drnmf.backends.dask import cluster
-from drnmf.backends.dask.blocks import Blocks, Factor
+from drnmf.backends.dask.blocks import Blocks
+from drnmf.backends.dask.delivery import stacked
 from drnmf.backends.dask.holders import OutOfCore, Summary, hold, look
-from drnmf.backends.dask.nodes import Apply, Node, Rows
-from drnmf.backends.dask.scratch import Scratch
+from drnmf.backends.dask.row_files import Scratch
 from drnmf.backends.entries import refusal
-from drnmf.fit.canonical import column_norms, handed_over, rescaled
 from drnmf.numerics import Array, Vector
 
 logger = logging.getLogger("drnmf")
@@ -33,8 +32,8 @@ def blocks_of(X: da.Array, mean: float | None = None) -> Blocks:
     X = in_rows(X)
     dtype = fit_dtype(X)
     in_memory = _fits(X, dtype)
-    homes = cluster.Homes([row[0] for row in X.__dask_keys__()], futures_of(X))
-    holders, summaries = _hold_all(X, dtype, homes) if in_memory else _leave_all(X, dtype, homes)
+    assignment = cluster.Assignment([row[0] for row in X.__dask_keys__()], futures_of(X))
+    holders, summaries = _hold_all(X, dtype, assignment) if in_memory else _leave_all(X, dtype, assignment)
     _check(summaries, X)
     m, n = X.shape
     scratch = _scratch()
@@ -49,10 +48,10 @@ def blocks_of(X: da.Array, mean: float | None = None) -> Blocks:
         mean=own,
         zeros=sum(summary.zeros for summary in summaries),
         in_memory=in_memory,
-        homes=homes,
+        assignment=assignment,
         scratch=scratch,
-        cut_every=int(dask.config.get("drnmf.cut-every", cluster.CUT_EVERY)),
-        first_zero=next((summary.zero for summary in _placed(summaries) if summary.zero is not None), None),
+        save_every=int(dask.config.get("drnmf.save-every", cluster.SAVE_EVERY)),
+        zero_at=next((summary.zero for summary in _placed(summaries) if summary.zero is not None), None),
     )
 
 
@@ -99,22 +98,22 @@ def _size(X: Any, dtype: Any) -> int:
     return hold(X, dtype)[1].nbytes
 
 
-def _hold_all(X: da.Array, dtype: Any, homes: cluster.Homes) -> tuple[tuple[Any, ...], list[Summary]]:
+def _hold_all(X: da.Array, dtype: Any, assignment: cluster.Assignment) -> tuple[tuple[Any, ...], list[Summary]]:
     """Blocks read where they will stay; those that share work with others are made as Dask sees fit, and moved."""
     graphs = _graphs(X)
     blocks = _sources(X, graphs, dtype) if not futures_of(X) and _alone(graphs) else X.to_delayed().ravel()
     pairs = []
     for i, block in enumerate(blocks):
-        with homes.at(i):
+        with assignment.at(i):
             pairs.append(cluster.task("hold", hold, block, dtype))
     holders = [cluster.item("X", pair, 0) for pair in pairs]
     return _with_summaries(holders, [cluster.item("summary", pair, 1) for pair in pairs])
 
 
-def _leave_all(X: da.Array, dtype: Any, homes: cluster.Homes) -> tuple[tuple[Any, ...], list[Summary]]:
+def _leave_all(X: da.Array, dtype: Any, assignment: cluster.Assignment) -> tuple[tuple[Any, ...], list[Summary]]:
     holders, looks = _sources(X, _graphs(X), dtype), []
     for i, holder in enumerate(holders):
-        with homes.at(i):
+        with assignment.at(i):
             looks.append(cluster.task("look", look, holder))
     return _with_summaries(holders, looks)
 
@@ -200,43 +199,6 @@ def _scratch() -> Scratch | None:
     return None
 
 
-@column_norms.register
-def _(W: Factor) -> Vector:
-    return np.sqrt(W.data.T.total(_squares, W.T))
-
-
-@rescaled.register
-def _(W: Factor, scale: Vector, order: Any) -> Factor:
-    return W.at(Node(Apply(partial(_rescale, scale, order)), W.rows, keep=True))
-
-
-@handed_over.register
-def as_array(W: Factor) -> da.Array:
-    """W (m, r) as a Dask array over the blocks it lives in. Files beneath it stay as long as the array."""
-    held = W.data.settled(W.rows)
-    parts = [cluster.task("rows", _take, block, held.position) for block in held.tuples]
-    array = _stack(parts, W.data.sizes, W.rank, W.dtype)
-    weakref.finalize(array, held.cuts.__len__)
-    return array
-
-
-def _squares(A: Array) -> Vector:
-    return np.einsum("ij,ij->i", A, A, dtype=np.float64)
-
-
-def _rescale(scale: Vector, order: Any, data: Any, rows: Rows) -> Rows:
-    return Rows(np.ascontiguousarray((rows.A * scale[:, None])[order], dtype=rows.A.dtype))
-
-
-def _take(rows: tuple[Rows, ...], position: int) -> Any:
-    return np.ascontiguousarray(rows[position].A.T)
-
-
-def _stack(parts: list[Any], sizes: tuple[int, ...], rank: int, dtype: Any) -> da.Array:
-    blocks = [da.from_delayed(part, (size, rank), dtype) for part, size in zip(parts, sizes, strict=True)]
-    return da.concatenate(blocks, axis=0)
-
-
 def map_rows(function: Callable[[Any, int], Any], X: da.Array, rank: int) -> da.Array:
     """function(block, first row of it) for every block of rows of X, as a lazy (m, r) array."""
     X = in_rows(X)
@@ -245,7 +207,7 @@ def map_rows(function: Callable[[Any, int], Any], X: da.Array, rank: int) -> da.
     starts = np.cumsum([0, *X.chunks[0][:-1]]).tolist()
     blocks = X.to_delayed().ravel()
     parts = [cluster.task("transform", _call, shared, x, a) for x, a in zip(blocks, starts, strict=True)]
-    return _stack(parts, X.chunks[0], rank, dtype)
+    return stacked(parts, X.chunks[0], rank, dtype)
 
 
 def _call(function: Callable[[Any, int], Any], X: Any, start: int) -> Any:

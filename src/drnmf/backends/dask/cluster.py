@@ -24,8 +24,8 @@ MEMORY_SHARE = 0.4
 SMALL = 4 << 20
 """Bytes that travel in the time of one more hop between tasks, or less."""
 
-CUT_EVERY = 10
-"""Iterations between two cuts of the lineage: what a lost worker costs at most."""
+SAVE_EVERY = 10
+"""Iterations between two sets of files with the rows of W: what a lost worker costs at most."""
 
 
 def client() -> Client | None:
@@ -107,10 +107,10 @@ def run(stays: Sequence[Delayed], answer: Delayed) -> tuple[tuple[Delayed, ...],
     return tuple(kept), value
 
 
-class Homes:
+class Assignment:
     """The worker of each block: where it is already, else neighbours together and as many on each.
 
-    Without homes Dask moves blocks of X about to fill idle moments. A home is a wish: where its worker is gone Dask
+    Without it Dask moves blocks of X about to fill idle moments. It is a wish: where a worker is gone Dask
     takes another, and `refresh` finds a new one. Only for tasks that need others: one that needs none and is wanted
     while no worker is there would wait for its own for ever.
     """
@@ -118,34 +118,34 @@ class Homes:
     def __init__(self, keys: Sequence[Any], futures: Sequence[Any]):
         self._workers, count = sorted(_workers()), len(keys)
         if not self._workers:
-            self._home = []
+            self._worker = []
             return
         held = active.who_has(futures) if futures and (active := client()) is not None else {}
         spread = [self._workers[i * len(self._workers) // count] for i in range(count)]
-        self._home = [next(iter(held.get(key, ())), there) for key, there in zip(keys, spread, strict=True)]
+        self._worker = [next(iter(held.get(key, ())), there) for key, there in zip(keys, spread, strict=True)]
 
     def at(self, block: int) -> AbstractContextManager[Any]:
         """Tasks made inside are for the worker of this block."""
-        if not self._home:
+        if not self._worker:
             return nullcontext()
-        return dask.annotate(workers=[self._home[block]], allow_other_workers=True)
+        return dask.annotate(workers=[self._worker[block]], allow_other_workers=True)
 
     def refresh(self) -> None:
         """Blocks without a worker, and those above an even share, go to the workers with the fewest."""
         now = sorted(_workers())
         if now == self._workers or not now:
             return
-        self._workers, most = now, -(-len(self._home) // len(now))
+        self._workers, most = now, -(-len(self._worker) // len(now))
         load = dict.fromkeys(now, 0)
         for pass_over in (True, False):
-            for block, home in enumerate(self._home):
-                if pass_over and home in load and load[home] < most:
-                    load[home] += 1
+            for block, worker in enumerate(self._worker):
+                if pass_over and worker in load and load[worker] < most:
+                    load[worker] += 1
                 elif pass_over:
-                    self._home[block] = ""
-                elif not home:
-                    self._home[block] = min(now, key=load.__getitem__)
-                    load[self._home[block]] += 1
+                    self._worker[block] = ""
+                elif not worker:
+                    self._worker[block] = min(now, key=load.__getitem__)
+                    load[self._worker[block]] += 1
 
 
 def _workers() -> dict[str, Any]:

@@ -10,7 +10,8 @@ import dask
 import numpy as np
 import scipy.sparse as sp
 
-from drnmf.backends.base import Data, wrap
+from drnmf.backends.base import Data
+from drnmf.backends.open import open_data
 from drnmf.backends.dask.nodes import arrays_in
 from drnmf.backends.entries import check_structure, first_bad_entry, first_zero, is_sound
 
@@ -33,7 +34,7 @@ class InMemory:
     """A block that stays where it is, with the sums over it that every sweep needs."""
 
     def __init__(self, X: Any):
-        self._data = wrap(X)
+        self._data = open_data(X)
 
     def data(self, mean: float) -> Data:
         return replace(self._data, mean=mean)  # type: ignore[type-var]
@@ -58,7 +59,7 @@ class OutOfCore:
         return usable(dask.get(self.graph, self.key), self.dtype)
 
     def data(self, mean: float) -> Data:
-        return wrap(self.read(), mean=mean)
+        return open_data(self.read(), mean=mean)
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,9 @@ class HostMatrix:
     ) -> tuple[Array, Array]:
         return draw_uniform(self.shape, self.dtype, rank, rng, scale, floor)
 
+    def map_rows(self, function: Callable[[Any], Array], rank: int) -> Array:
+        return function(self)
+
     def status(self) -> str:
         return ""
 

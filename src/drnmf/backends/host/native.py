@@ -98,5 +98,3 @@ class NativeSparse(SparseMatrix):
     def run(self, left: Array, right: Array, ask: Any, N: Array, P: Array, Q: Array, losses: Vector) -> None:
         X = self.by_column
         _core.sweep_sparse(X.data, X.indptr, X.indices, *self.shape, left, right, ask, N, P, Q, losses, self.memory)
-
-

@@ -16,7 +16,6 @@ from drnmf.backends.entries import first_zero
 from drnmf.backends.host.dense import HostMatrix
 from drnmf.backends.tiles import sweep_tiles
 from drnmf.losses.base import Loss, need_nonzeros_only
-from drnmf.losses.beta import KL
 from drnmf.numerics import Array, Vector, identity_limit, model_floor, power_ceiling
 
 
@@ -97,7 +96,7 @@ class _Nonzeros:
             weight = 1.0 if ask.weights is None else float(ask.weights[b])
             negative = self.negative(loss)
             if ask.losses:
-                losses[b] = self.kl() if loss == KL else self.frobenius(negative)
+                losses[b] = self.kl() if loss.free_part == "sums" else self.frobenius(negative)
             if ask.parts is not None:
                 slot = b if ask.weights is None else 0
                 N[slot] += weight * negative
@@ -126,7 +125,7 @@ class _Nonzeros:
         return np.asarray((sp.csc_array((values, X.indices, X.indptr), X.shape).T @ W).T)
 
     def negative(self, loss: Loss) -> Array:
-        x, V = self.data.by_column.data, self.V if loss == KL else self.data.by_column.data
+        x, V = self.data.by_column.data, self.V if loss.free_part == "sums" else self.data.by_column.data
         return self._times(loss.parts(x, V, power_ceiling(self.H.dtype))[0], self.W)
 
     def positive(self, loss: Loss) -> Array:
@@ -157,7 +156,7 @@ class _Nonzeros:
         pairs = self.W[:, k] * self.W[:, l]
         Q = np.zeros((k.size, self.data.shape[1]), dtype=dtype)
         for loss, c in zip(ask.omega, ask.curvature, strict=True):
-            if loss == KL:
+            if loss.free_part == "sums":
                 bend = np.minimum(loss.curvature(self.data.by_column.data, self.V), power_ceiling(dtype))
                 Q += self._times(bend * dtype.type(c), pairs)
             else:

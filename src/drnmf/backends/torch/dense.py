@@ -1,28 +1,31 @@
-"""X on a device of PyTorch: one fused pass on a CUDA card with Triton, plain torch, tile by tile, elsewhere.
+"""X on a device of PyTorch: one fused pass on a CUDA GPU with Triton, plain torch, tile by tile, elsewhere.
 
-Factors and parts stay on the device, and sweeps return before they are done: `read` is the one place that waits.
+Factors and parts stay on the device, and sweeps return before they are done: only `TorchSpace.read` waits.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
-from drnmf.backends.base import Sweep
+from drnmf.backends.base import Ask, Sweep, check_shapes, zero_of
 from drnmf.backends.digest import combined, dense_rows, row_blocks
-from drnmf.backends.torch.tiles import TILE, full_precision, numpy_name, tile_curvature, tile_sweep
-from drnmf.numerics import Array, Vector, zero_floor
-
-if TYPE_CHECKING:
-    from drnmf.algorithms.iteration import Iteration
+from drnmf.backends.entries import first_zero
+from drnmf.backends.host.space import draw_uniform
+from drnmf.backends.tiles import sweep_tiles
+from drnmf.backends.torch.space import Tensor, TorchSpace, full_precision
+from drnmf.losses.base import Omega, betas_of
+from drnmf.losses.beta import Beta
+from drnmf.numerics import Array, Vector
 
 logger = logging.getLogger("drnmf")
-Tensor: TypeAlias = torch.Tensor
+TILE = 1 << 22  # entries of V held at a time
 PRECISIONS = ("float32", "tf32")
 _WORKING = {torch.float64: torch.float64} | dict.fromkeys((torch.float32, torch.float16, torch.bfloat16), torch.float32)
 
@@ -34,22 +37,17 @@ def fused_available(kind: str) -> bool:
         from drnmf.backends.torch.fused import INTERPRETED
     except ImportError as error:
         if kind == "cuda":
-            logger.warning("Triton is not available (%s): plain PyTorch is used on the card, which is slower.", error)
+            logger.warning("Triton is not available (%s): plain PyTorch is used on the GPU, which is slower.", error)
         return False
     return kind == "cuda" or INTERPRETED
 
 
-def check_shapes(shape: tuple[int, int], W: Any, H: Any, betas: tuple[float, ...], mix: Vector) -> None:
-    """Factors that fit X, and a mix with a column for every beta."""
-    (m, n), r = shape, H.shape[0]
-    if tuple(W.shape) != (m, r) or tuple(H.shape) != (r, n):
-        raise ValueError(f"W {tuple(W.shape)} and H {tuple(H.shape)} do not fit X {shape}.")
-    if mix.ndim != 2 or mix.shape[1] != len(betas):
-        raise ValueError(f"mix has shape {mix.shape}: it needs one column for each of {len(betas)} betas.")
-
-
 class OnTorch:
     """What every Data does whose factors are torch tensors on one device."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        raise NotImplementedError
 
     @property
     def device(self) -> torch.device:
@@ -62,50 +60,22 @@ class OnTorch:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return np.dtype(numpy_name(self.working))
-
-    @property
-    def deferred(self) -> bool:
-        return self.device.type == "cuda"
-
-    def read(self, *sweeps: Sweep) -> tuple[Sweep, ...]:
-        """One copy to the host, and one wait, for all of them."""
-        if all(isinstance(sweep.losses, np.ndarray) for sweep in sweeps):
-            return sweeps
-        together = torch.cat([sweep.losses for sweep in sweeps]).cpu().numpy()
-        p = together.shape[0] // len(sweeps)
-        return tuple(replace(sweep, losses=together[i * p : (i + 1) * p]) for i, sweep in enumerate(sweeps))
-
-    def put(self, F: Any) -> Any:
-        if isinstance(F, torch.Tensor):
-            return F.to(self.device, self.working).contiguous()
-        return torch.as_tensor(np.ascontiguousarray(F)).to(self.device, self.working)
-
-    def total(self, function: Any, F: Any, sweep: Sweep | None = None) -> Vector:
-        return function(F, *(() if sweep is None else (sweep.N, sweep.P)))
-
-    def get(self, F: Any) -> Array:
-        return F.detach().cpu().numpy() if isinstance(F, torch.Tensor) else F
-
-    def lift(self, rule: Any) -> Any:
-        """The default rule keeps to its extrapolated steps on a card: there the curvature is a pass of its own, and
-        costs more than it saves. A rule that asks for Newton steps at any rank gets them.
-        """
-        from drnmf.algorithms.updates.newton import Newton
-
-        if self.device.type == "cuda" and isinstance(rule, Newton) and rule.largest_rank is not None:
-            return rule.first
-        return rule
+        return np.dtype(str(self.working).removeprefix("torch."))
 
     @cached_property
-    def tapes(self) -> dict[Any, Any]:
-        """Recorded iterations, by what they depend on."""
-        return {}
+    def space(self) -> TorchSpace:
+        return TorchSpace(self.device, self.working)
 
-    def numbers(self, values: Any) -> Tensor:
-        """A few numbers on the device in the factors' dtype, without waiting for it."""
-        held = torch.as_tensor(np.ascontiguousarray(values)).to(self.working)
-        return held.pin_memory().to(self.device, non_blocking=True) if self.device.type == "cuda" else held
+    def draw(
+        self, rank: int, rng: np.random.RandomState, scale: Callable[[float], float], floor: float
+    ) -> tuple[Array, Array]:
+        return draw_uniform(self.shape, self.dtype, rank, rng, scale, floor)
+
+    def map_rows(self, function: Callable[[Any], Any], rank: int) -> Any:
+        return function(self)
+
+    def status(self) -> str:
+        return ""
 
 
 def moments(X: Tensor) -> tuple[float, int]:
@@ -126,6 +96,8 @@ class TorchDense(OnTorch):
     fast : the fused sweep may use single bfloat16 products in its sums ("tf32")
     fused : Triton rather than plain torch
     """
+
+    tile_entries: ClassVar[int] = TILE
 
     X: Tensor
     mean: float
@@ -165,7 +137,7 @@ class TorchDense(OnTorch):
         return self.X[:, j].double().cpu().numpy()
 
     def dot(self, B: Array) -> Array:
-        return self.get(_rows_times(self.X, self.put(B)))
+        return self.space.get(_rows_times(self.X, self.space.put(B)))
 
     def squared_norms(self) -> Vector:
         total = torch.zeros(self.shape[1], dtype=torch.float64, device=self.device)
@@ -175,54 +147,54 @@ class TorchDense(OnTorch):
 
     def digest(self) -> str:
         blocks = row_blocks(self.shape, self.dtype.itemsize)
-        return combined(row for at in blocks for row in dense_rows(self.get(self.X[at].to(self.working))))
+        return combined(row for at in blocks for row in dense_rows(self.space.get(self.X[at].to(self.working))))
 
-    def sweep(
-        self, W: Any, H: Any, betas: tuple[float, ...], mix: Vector, losses: bool = True,
-        curvature: Vector | None = None,
-    ) -> Sweep:  # fmt: skip
-        check_shapes(self.shape, W, H, betas, mix)
-        W, H = self.put(W.T).T, self.put(H)
-        if self.fused and H.shape[0] <= _most_components():
-            sweep = self._fused(W, H, betas, mix, losses)
-        else:
-            sweep = sweep_tiles(self, W, H, betas, mix, losses)
-        return sweep if curvature is None else replace(sweep, Q=curvature_tiles(self, W, H, betas, curvature))
-
-    def tile(self, J: slice) -> Tensor:
-        return self.X[:, J]
-
-    def _fused(self, W: Any, H: Any, betas: tuple[float, ...], mix: Vector, losses: bool) -> Sweep:
-        q = mix.shape[0]
-        weights = self.numbers(mix[0]) if q == 1 else None
-        return finished(self, betas, mix, *self.pass_over(W, H, betas, weights, q > 0, losses))
-
-    def pass_over(
-        self, W: Tensor, H: Tensor, betas: tuple[float, ...], weights: Tensor | None, parts: bool, losses: bool
-    ) -> tuple[Tensor | None, Tensor, Tensor]:
-        """Losses, N and P of the fused sweep, under weights that are on the device; nothing waits."""
+    def sweep(self, W: Any, H: Any, ask: Ask) -> Sweep:
+        check_shapes(self.shape, W, H, ask)
+        W, H = self.space.put(W.T).T, self.space.put(H)
+        if not (self.fused and fusable(ask) and H.shape[0] <= most_components()):
+            with full_precision():
+                return sweep_tiles(self, W, H, ask)
         from drnmf.backends.torch.fused import sweep_dense
 
-        totals, N, P = sweep_dense(self.X, W.T, H, betas, weights, parts, losses, zero_of(self, betas), self.fast)
-        return totals, N, add_cheap(P, W, H, betas, weights) if parts else P
+        weights, betas = None if ask.weights is None else self.space.numbers(ask.weights), tuple(betas_of(ask.omega))
+        parts, zero = ask.parts is not None, zero_of(self, ask.omega)
+        losses, N, P = sweep_dense(self.X, W.T, H, betas, weights, parts, ask.losses, zero, self.fast)
+        P = add_free_parts(P, W, H, ask.omega, weights) if parts else P
+        return with_curvature(self, W, H, ask, Sweep(told(self, ask, losses), N, P))
 
-    def record(self, iteration: Iteration) -> Any:
-        return record(self, iteration)
+    def tile(self, columns: slice) -> Tensor:
+        return self.X[:, columns].to(self.working)
+
+    def first_zero(self) -> tuple[int, int]:
+        return first_zero(self.X)
 
 
-def _most_components() -> int:
+def fusable(ask: Ask) -> bool:
+    """Tell whether the fused kernels can answer; the tiles answer what they decline."""
+    return ask.observed is None and all(isinstance(loss, Beta) for loss in ask.omega)
+
+
+def with_curvature(data: Any, W: Tensor, H: Tensor, ask: Ask, sweep: Sweep) -> Sweep:
+    """Add the curvature, where it is asked for, by one more pass over the tiles."""
+    if ask.curvature is None:
+        return sweep
+    with full_precision():
+        bent = sweep_tiles(data, W, H, replace(ask, parts=None, losses=False))
+    return replace(sweep, Q=bent.Q)
+
+
+def told(data: Any, ask: Ask, losses: Tensor | None) -> Any:
+    """Return the losses, NaN where they were not asked for."""
+    if losses is not None:
+        return losses
+    return torch.full((len(ask.omega),), float("nan"), dtype=torch.float64, device=data.device)
+
+
+def most_components() -> int:
     from drnmf.backends.torch.fused import MOST_COMPONENTS
 
     return MOST_COMPONENTS
-
-
-def record(data: Any, iteration: Iteration) -> Any:
-    """The iteration as a replayed graph, where a card and a fused sweep make that possible."""
-    if data.device.type != "cuda" or not data.fused or iteration.point.A.shape[0] > _most_components():
-        return None
-    from drnmf.backends.torch.graph import replay
-
-    return replay(data, iteration)
 
 
 def _rows_times(X: Tensor, B: Tensor) -> Tensor:
@@ -233,15 +205,15 @@ def _rows_times(X: Tensor, B: Tensor) -> Tensor:
         return torch.cat([block.to(B.dtype) @ B for block in X.split(max(1, TILE // max(1, X.shape[1])))])
 
 
-def add_cheap(P: Tensor, W: Tensor, H: Tensor, betas: tuple[float, ...], weights: Tensor | None) -> Tensor:
-    """P with what needs no pass over X: P_1 = W'1 (every column alike), P_2 = (W'W) H.
+def add_free_parts(P: Tensor, W: Tensor, H: Tensor, omega: Omega, weights: Tensor | None) -> Tensor:
+    """Add to P what needs no pass over X: W'1 (every column alike) and (W'W) H.
 
-    P holds the weighted sum in its one slot, or a slot for every beta.
+    P holds the weighted sum in its one slot, or a slot for every loss.
     """
-    for b, beta in enumerate(betas):
-        if beta not in (1.0, 2.0):
+    for b, loss in enumerate(omega):
+        if loss.free_part is None:
             continue
-        if beta == 1.0:
+        if loss.free_part == "sums":
             part = W.sum(0, dtype=torch.float64).to(H.dtype)[:, None]
         else:
             with full_precision():
@@ -257,45 +229,3 @@ def gram(W: Tensor) -> Tensor:
     """W'W in float64."""
     rows = W.double()
     return rows.T @ rows
-
-
-def finished(
-    data: OnTorch, betas: tuple[float, ...], mix: Vector, totals: Tensor | None, N: Tensor, P: Tensor
-) -> Sweep:
-    """A Sweep from parts on their own, mixed where the mix is neither one row nor the identity."""
-    if totals is None:
-        totals = torch.full((len(betas),), float("nan"), dtype=torch.float64, device=data.device)
-    q, p = mix.shape
-    if q > 1 and not (q == p and np.array_equal(mix, np.eye(p))):
-        rows = data.numbers(mix)
-        N, P = torch.tensordot(rows, N, 1), torch.tensordot(rows, P, 1)
-    return Sweep(totals, N, P)
-
-
-def _tiles(data: Any) -> list[slice]:
-    """Columns of X in runs that keep V within TILE entries."""
-    m, n = data.shape
-    width = max(1, TILE // m)
-    return [slice(first, min(first + width, n)) for first in range(0, n, width)]
-
-
-def zero_of(data: Any, betas: tuple[float, ...]) -> float:
-    """What a zero of X counts as; 0.0 where it stays."""
-    return zero_floor(data.mean) if 0.0 in betas and data.zeros else 0.0
-
-
-def sweep_tiles(data: Any, W: Tensor, H: Tensor, betas: tuple[float, ...], mix: Vector, losses: bool) -> Sweep:
-    """All tiles of X, left to right, in plain torch: columns of N and P belong to one tile, losses add up in order."""
-    rows, zero = data.numbers(mix), zero_of(data, betas)
-    with full_precision():
-        found = [tile_sweep(data.tile(J), W, H[:, J], betas, rows, losses, zero) for J in _tiles(data)]
-    totals = torch.stack([f[0] for f in found]).sum(0)
-    return Sweep(totals, torch.cat([f[1] for f in found], 2), torch.cat([f[2] for f in found], 2))
-
-
-def curvature_tiles(data: Any, W: Tensor, H: Tensor, betas: tuple[float, ...], curvature: Vector) -> Any:
-    """Q (r (r + 1) / 2, n), packed by rows, in plain torch: one more pass over X, for rules that ask for it."""
-    k, l = np.tril_indices(H.shape[0])
-    pairs, c, zero = W[:, k] * W[:, l], data.numbers(curvature), zero_of(data, betas)
-    with full_precision():
-        return torch.cat([tile_curvature(data.tile(J), W, pairs, H[:, J], betas, c, zero) for J in _tiles(data)], 1)

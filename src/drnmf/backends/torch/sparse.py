@@ -5,26 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 
-from drnmf.backends.base import Sweep
+from drnmf.backends.base import Ask, Sweep, check_shapes
 from drnmf.backends.digest import combined, sparse_rows
+from drnmf.backends.tiles import sweep_tiles
 from drnmf.backends.torch.dense import (
+    TILE,
     OnTorch,
-    Tensor,
-    add_cheap,
-    check_shapes,
-    curvature_tiles,
-    finished,
+    add_free_parts,
     fused_available,
     gram,
-    sweep_tiles,
+    told,
+    with_curvature,
 )
-from drnmf.backends.torch.tiles import TILE, full_precision
+from drnmf.backends.torch.space import Tensor, full_precision
+from drnmf.losses.base import betas_of, need_nonzeros_only
 from drnmf.numerics import Array, Vector, identity_limit, model_floor, power_ceiling
 
 
@@ -85,9 +85,11 @@ def _coordinates(X: Any, device: torch.device | str | None) -> tuple[Tensor, Ten
 class TorchSparse(OnTorch):
     """Sparse X; Omega within {1, 2} costs O(nnz r), any other beta takes dense tiles."""
 
+    tile_entries: ClassVar[int] = TILE
+
     by_column: Compressed
     by_row: Compressed
-    shape: tuple[int, int]
+    shape: tuple[int, int]  # type: ignore[assignment]
     mean: float
     squared_norm: float
     fused: bool = False
@@ -121,7 +123,14 @@ class TorchSparse(OnTorch):
     def T(self) -> TorchSparse:
         return replace(self, by_column=self.by_row, by_row=self.by_column, shape=self.shape[::-1])
 
-    def tile(self, J: slice) -> Tensor:
+    def first_zero(self) -> tuple[int, int]:
+        """Find the first row that is not full, and its first gap."""
+        row = int(np.argmax(np.diff(self.by_row.ends) < self.shape[1]))
+        held = self.by_row.indices[int(self.by_row.ends[row]) : int(self.by_row.ends[row + 1])].cpu().numpy()
+        return row, int(np.setdiff1d(np.arange(self.shape[1]), held)[0])
+
+    def tile(self, columns: slice) -> Tensor:
+        J = columns
         first, last = int(self.by_column.ends[J.start]), int(self.by_column.ends[J.stop])
         tile = torch.zeros((self.shape[0], J.stop - J.start), dtype=self.working, device=self.device)
         at = self.by_column.indices[first:last].long(), self._columns(J)
@@ -137,8 +146,8 @@ class TorchSparse(OnTorch):
         return self.tile(slice(j, j + 1))[:, 0].double().cpu().numpy()
 
     def dot(self, B: Array) -> Array:
-        factor = self.put(B)
-        return self.get(self.T.against(factor.T, lambda x, v: x).T)
+        factor = self.space.put(B)
+        return self.space.get(self.T.against(factor.T, lambda x, v: x).T)
 
     def squared_norms(self) -> Vector:
         squares = self.by_column.values.double().square()
@@ -147,7 +156,7 @@ class TorchSparse(OnTorch):
 
     def digest(self) -> str:
         X = self.by_row
-        return combined(sparse_rows(self.get(X.values), self.get(X.indices), X.ends, self.shape[1]))
+        return combined(sparse_rows(self.space.get(X.values), self.space.get(X.indices), X.ends, self.shape[1]))
 
     def against(self, W: Tensor, entry: Any, H: Tensor | None = None) -> Tensor:
         """(r, n): W' applied to entry(x, v) at the non-zeros, v = WH there; W (r, m), a bounded number at a time."""
@@ -173,41 +182,33 @@ class TorchSparse(OnTorch):
             cuts.append(min(n, max(cuts[-1] + 1, reach)))
         return [slice(a, b) for a, b in pairwise(cuts)]
 
-    def sweep(
-        self, W: Any, H: Any, betas: tuple[float, ...], mix: Vector, losses: bool = True,
-        curvature: Vector | None = None,
-    ) -> Sweep:  # fmt: skip
-        check_shapes(self.shape, W, H, betas, mix)
-        W, H = self.put(W.T).T, self.put(H)
-        if set(betas) <= {1.0, 2.0}:
-            sweep = self._sweep_nonzeros(W, H, betas, mix, losses)
-        else:
-            sweep = sweep_tiles(self, W, H, betas, mix, losses)
-        return sweep if curvature is None else replace(sweep, Q=curvature_tiles(self, W, H, betas, curvature))
+    def sweep(self, W: Any, H: Any, ask: Ask) -> Sweep:
+        check_shapes(self.shape, W, H, ask)
+        W, H = self.space.put(W.T).T, self.space.put(H)
+        if ask.observed is not None or not need_nonzeros_only(ask.omega):
+            with full_precision():
+                return sweep_tiles(self, W, H, ask)
+        return with_curvature(self, W, H, ask, self._sweep_nonzeros(W, H, ask))
 
-    def _sweep_nonzeros(self, W: Tensor, H: Tensor, betas: tuple[float, ...], mix: Vector, losses: bool) -> Sweep:
-        """The sweep in O(nnz r), for betas within {1, 2}."""
-        q = mix.shape[0]
-        weights = self.numbers(mix[0]) if q == 1 else None
-        identity_of = losses and 2.0 in betas
-        wanted = q > 0 or identity_of
-        separate = weights if not identity_of else None  # <H, N_2> is in the loss: N_2 must stand alone
+    def _sweep_nonzeros(self, W: Tensor, H: Tensor, ask: Ask) -> Sweep:
+        """Sweep in O(nnz r), for losses that need only the non-zeros."""
+        betas, weights = tuple(betas_of(ask.omega)), None if ask.weights is None else self.space.numbers(ask.weights)
+        identity = ask.losses and 2.0 in betas
+        inside = None if identity else weights  # <H, N_2> is in the loss: N_2 must stand alone
+        wanted = ask.parts is not None or identity
         if self.fused:
             from drnmf.backends.torch.fused import sweep_nonzeros
 
-            sums, N = sweep_nonzeros(self.by_column, W.T, H, betas, separate, wanted, losses)
+            sums, N = sweep_nonzeros(self.by_column, W.T, H, betas, inside, wanted, ask.losses)
         else:
-            sums, N = self._plain(W, H, betas, separate, wanted, losses)
-        totals = self._losses(W, H, betas, sums, N) if losses else None
-        P = torch.zeros_like(N)
-        if q and separate is not None:
-            return finished(self, betas, mix, totals, N, add_cheap(P, W, H, betas, separate))
-        if q:
-            P = add_cheap(P, W, H, betas, None)
-            if q == 1:
-                N, P = (torch.tensordot(self.numbers(mix), part, 1) for part in (N, P))
-            return finished(self, betas, mix, totals, N, P)
-        return finished(self, betas, mix, totals, N[:0], P[:0])
+            sums, N = self._plain(W, H, betas, inside, wanted, ask.losses)
+        losses = told(self, ask, self._losses(W, H, betas, sums, N) if ask.losses else None)
+        if ask.parts is None:
+            return Sweep(losses, N[:0], N[:0])
+        P = add_free_parts(torch.zeros_like(N), W, H, ask.omega, inside)
+        if weights is not None and inside is None:
+            N, P = (torch.tensordot(weights[None, :], part, 1) for part in (N, P))
+        return Sweep(losses, N, P)
 
     def _plain(
         self, W: Tensor, H: Tensor, betas: tuple[float, ...], weights: Tensor | None, parts: bool, losses: bool

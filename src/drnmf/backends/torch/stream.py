@@ -1,6 +1,6 @@
-"""Dense X in host memory, streamed over the card in blocks of rows: for X larger than the card.
+"""Dense X in host memory, streamed over the GPU in blocks of rows: for X larger than its memory.
 
-Two pinned blocks on the host and two on the card take turns: while the kernel works on one, the next is on its way. The
+Two pinned blocks on the host and two on the GPU take turns: while the kernel works on one, the next is on its way. The
 parts of W belong to one block; those of H, and the losses, are added block after block, in order.
 """
 
@@ -13,23 +13,24 @@ from typing import Any
 
 import torch
 
-from drnmf.backends.base import Sweep
-from drnmf.backends.torch.dense import OnTorch, Tensor, TorchDense, check_shapes, fused_available, moments
+from drnmf.backends.base import Ask, Sweep, check_shapes
+from drnmf.backends.torch.dense import OnTorch, TorchDense, fused_available, moments
+from drnmf.backends.torch.space import Tensor
 from drnmf.numerics import Array, Vector
 
 BLOCK_BYTES = 1 << 28
 
 
 @dataclass(frozen=True)
-class _Belt:
-    """The blocks that carry X over: pinned on the host, twins on the device, and the stream of the copies."""
+class _Buffers:
+    """Blocks that X passes through: pinned on the host, twins on the device, and the stream of the copies."""
 
     pinned: tuple[Tensor, Tensor]
     there: tuple[Tensor, Tensor]
     copies: Any  # torch.cuda.Stream, None on a CPU
 
     @classmethod
-    def of(cls, rows: int, width: int, dtype: torch.dtype, device: torch.device) -> _Belt:
+    def of(cls, rows: int, width: int, dtype: torch.dtype, device: torch.device) -> _Buffers:
         cuda = device.type == "cuda"
         pinned = tuple(torch.empty((rows, width), dtype=dtype, pin_memory=cuda) for _ in range(2))
         there = tuple(torch.empty((rows, width), dtype=dtype, device=device) for _ in range(2)) if cuda else pinned
@@ -80,7 +81,7 @@ class TorchStreamed(OnTorch):
     zeros: int
     precision: str
     rows: int
-    belt: _Belt = field(repr=False, compare=False)
+    buffers: _Buffers = field(repr=False, compare=False)
     flipped: bool = False
 
     @classmethod
@@ -92,8 +93,8 @@ class TorchStreamed(OnTorch):
         bytes_of_row = max(1, X.shape[1] * X.element_size())
         rows = min(X.shape[0], max(1, BLOCK_BYTES // bytes_of_row) if rows is None else rows)
         on = torch.empty(0, device=device).device
-        belt = _Belt.of(rows, X.shape[1], X.dtype, on)
-        return cls(X, on, total / X.numel() if mean is None else mean, zeros, precision, rows, belt)
+        buffers = _Buffers.of(rows, X.shape[1], X.dtype, on)
+        return cls(X, on, total / X.numel() if mean is None else mean, zeros, precision, rows, buffers)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -114,6 +115,9 @@ class TorchStreamed(OnTorch):
     def _side(self) -> Tensor:
         return self.X.T if self.flipped else self.X
 
+    def first_zero(self) -> tuple[int, int]:
+        return TorchDense(self._side(), self.mean, self.zeros).first_zero()
+
     def column(self, j: int) -> Vector:
         return self._side()[:, j].double().numpy()
 
@@ -127,32 +131,29 @@ class TorchStreamed(OnTorch):
     def digest(self) -> str:
         return TorchDense(self._side(), self.mean, self.zeros).digest()
 
-    def sweep(
-        self, W: Any, H: Any, betas: tuple[float, ...], mix: Vector, losses: bool = True,
-        curvature: Vector | None = None,
-    ) -> Sweep:  # fmt: skip
-        check_shapes(self.shape, W, H, betas, mix)
-        A, B = self.put(W.T), self.put(H)
+    def sweep(self, W: Any, H: Any, ask: Ask) -> Sweep:
+        check_shapes(self.shape, W, H, ask)
+        A, B = self.space.put(W.T), self.space.put(H)
         fused = fused_available(self.device.type) and self.working == torch.float32
-        zeros = [torch.zeros(shape, dtype=B.dtype, device=self.device) for shape in self._shapes(B, mix, curvature)]
-        total = torch.zeros(len(betas), dtype=torch.float64, device=self.device)
-        for at, block in self.belt.carry(self.X, self.rows):
+        sums = [torch.zeros(shape, dtype=B.dtype, device=self.device) for shape in self._shapes(B, ask)]
+        losses = torch.zeros(len(ask.omega), dtype=torch.float64, device=self.device)
+        for at, block in self.buffers.carry(self.X, self.rows):
             data = TorchDense(block, self.mean, self.zeros, self.precision == "tf32", fused)
             if self.flipped:
-                found: Any = data.T.sweep(A.T, B[:, at].contiguous(), betas, mix, losses, curvature)
+                found: Any = data.T.sweep(A.T, B[:, at].contiguous(), ask)
             else:
-                found = data.sweep(A[:, at].contiguous().T, B, betas, mix, losses, curvature)
-            for sum_of, part in zip(zeros, (found.N, found.P, found.Q), strict=False):
+                found = data.sweep(A[:, at].contiguous().T, B, ask)
+            for total, part in zip(sums, (found.N, found.P, found.Q), strict=False):
                 if self.flipped:
-                    sum_of[..., at] = part
+                    total[..., at] = part
                 else:
-                    sum_of += part
-            total += found.losses
-        parts: Any = (*zeros, None)[:3]
-        return Sweep(total, *parts)
+                    total += part
+            losses += found.losses
+        parts: Any = (*sums, None)[:3]
+        return Sweep(losses, *parts)  # type: ignore[arg-type]
 
-    def _shapes(self, B: Tensor, mix: Vector, curvature: Vector | None) -> list[tuple[int, ...]]:
+    def _shapes(self, B: Tensor, ask: Ask) -> list[tuple[int, ...]]:
         """Of N, P and, where it is asked for, Q."""
         r, n = B.shape
-        packed = [] if curvature is None else [(r * (r + 1) // 2, n)]
-        return [(mix.shape[0], r, n), (mix.shape[0], r, n), *packed]
+        packed = [] if ask.curvature is None else [(r * (r + 1) // 2, n)]
+        return [(ask.slots, r, n), (ask.slots, r, n), *packed]

@@ -1,0 +1,124 @@
+"""Where the factors of a fit on Dask live: H here, W in blocks of rows where X lives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from drnmf.backends.base import Elsewhere, Sweep
+from drnmf.backends.dask import cluster
+from drnmf.backends.dask.delivery import as_array
+from drnmf.backends.dask.nodes import Call, Held, Kept, Node, Placed
+from drnmf.backends.host.space import HostSpace
+from drnmf.numerics import Array, Vector
+from drnmf.trees import leaves, map_leaves, types_beside
+
+class Factor(Placed):
+    """A handle to W in blocks of rows, A = W' of shape (r, m), or W itself where `transposed`; or to a state of W."""
+
+    def __init__(self, data: Any, node: Node, rank: int, key: int | str | None = None, transposed: bool = False):
+        super().__init__(node, key)
+        self.data, self.rank, self.transposed = data, rank, transposed
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        m = self.data.shape[0]
+        return (m, self.rank) if self.transposed else (self.rank, m)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.data.dtype
+
+    @property
+    def T(self) -> Factor:
+        return Factor(self.data, self.node, self.rank, self.key, not self.transposed)
+
+
+class ColumnSpace(HostSpace):
+    """The side of H: a NumPy array here, while sweeps are promises until they are read."""
+
+    deferred = True
+
+    def __init__(self, data: Any):
+        self.data = data
+
+    def read(self, *sweeps: Sweep) -> tuple[Sweep, ...]:
+        return self.data.read(*sweeps)
+
+
+class RowSpace:
+    """The side of W: handles to what every block holds."""
+
+    deferred = True
+    whole = False
+
+    def __init__(self, data: Any):
+        self.data = data
+
+    def read(self, *sweeps: Sweep) -> tuple[Sweep, ...]:
+        return self.data.read(*sweeps)
+
+    def put(self, F: Array | Factor) -> Factor:
+        """Take a given W' in blocks: through files where there is a scratch folder, else inside the graph."""
+        return F if isinstance(F, Factor) else self._sent(self._parts(F), F.shape[0])
+
+    def get(self, F: Factor) -> Array:
+        return np.concatenate(self.data.collect(_first, F), axis=1)
+
+    def map(self, function: Callable[..., Any], *arguments: Any, count: int = 1) -> Any:
+        rank = next(leaf.rank for leaf in leaves(arguments) if isinstance(leaf, Factor))
+        node = Node(Call(function), *arguments, keep="always" if count > 1 else "unless used", lasting=True)
+        self.data.learn(types_beside(getattr(function, "__self__", None)))
+        if count == 1:
+            return Factor(self.data, node, rank)
+        return tuple(Factor(self.data, node, rank, key) for key in range(count))
+
+    def sum(self, function: Callable[..., Vector], *arguments: Any) -> Vector:
+        return self.data.add_up(partial(_without_data, function), *arguments)
+
+    def join(self, state: Any) -> Any:
+        """Bring the states of all blocks together: they differ in their arrays alone."""
+        return map_leaves(_joined, *self.data.collect(_first, state)) if isinstance(state, Factor) else state
+
+    def split(self, whole: Any) -> Any:
+        """Give every block its columns of the arrays; numbers are the same for all."""
+
+        def part(leaf: Any, block: int) -> Any:
+            return self._parts(leaf.values)[block] if isinstance(leaf, Elsewhere) else leaf
+
+        blocks = range(len(self.data.sizes))
+        return self._sent([map_leaves(partial(part, block=i), whole, leaf=Elsewhere) for i in blocks], 0)
+
+    def deliver(self, F: Factor) -> Any:
+        return as_array(F)
+
+    def _parts(self, F: Array) -> list[Array]:
+        """The columns of each block."""
+        return [np.array(F[..., a:b], order="C") for a, b in pairwise(np.cumsum([0, *self.data.sizes]))]
+
+    def _sent(self, parts: Sequence[Any], rank: int) -> Factor:
+        """Values of every block that start here."""
+        scratch = self.data.scratch
+        if scratch is None:
+            tuples = tuple(cluster.constant("start", Kept((part,))) for part in parts)
+            return Factor(self.data, Node(None, held=Held(tuples, 0)), rank)
+        files = scratch.files()
+        for i, part in enumerate(parts):
+            files.save(i)((part,))
+        return Factor(self.data, Node(None, held=Held(self.data.loads(files), 0, (files,))), rank)
+
+
+def _first(data: Any, value: Any) -> Any:
+    return value
+
+
+def _without_data(function: Callable[..., Any], data: Any, *arguments: Any) -> Any:
+    return function(*arguments)
+
+
+def _joined(*parts: Any) -> Any:
+    return Elsewhere(np.concatenate(parts, axis=-1)) if isinstance(parts[0], np.ndarray) else parts[0]

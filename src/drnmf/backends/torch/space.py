@@ -1,0 +1,79 @@
+"""Factors as torch tensors on one device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+
+from drnmf.backends.base import Elsewhere, Sweep
+from drnmf.numerics import Array, Vector
+from drnmf.trees import map_leaves
+
+Tensor: TypeAlias = torch.Tensor
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """Compute float32 products in float32, whatever the program around us chose for its own."""
+    chosen = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(chosen)
+
+
+@dataclass(frozen=True)
+class TorchSpace:
+    """Where factors are tensors of one dtype on one device; on a GPU sweeps return before they are done."""
+
+    device: torch.device
+    dtype: torch.dtype
+    whole: bool = True
+
+    @property
+    def deferred(self) -> bool:
+        return self.device.type == "cuda"
+
+    def read(self, *sweeps: Sweep) -> tuple[Sweep, ...]:
+        """Copy to the host once, and wait once, for all of them."""
+        if all(isinstance(sweep.losses, np.ndarray) for sweep in sweeps):
+            return sweeps
+        together = torch.cat([sweep.losses for sweep in sweeps]).cpu().numpy()  # type: ignore[misc]
+        p = together.shape[0] // len(sweeps)
+        return tuple(replace(sweep, losses=together[i * p : (i + 1) * p]) for i, sweep in enumerate(sweeps))
+
+    def put(self, F: Any) -> Tensor:
+        if isinstance(F, torch.Tensor):
+            return F.to(self.device, self.dtype).contiguous()
+        return torch.as_tensor(np.ascontiguousarray(F)).to(self.device, self.dtype)
+
+    def get(self, F: Any) -> Array:
+        return F.detach().cpu().numpy() if isinstance(F, torch.Tensor) else F
+
+    def numbers(self, values: Any) -> Tensor:
+        """Send a few numbers to the device in the factors' dtype, without waiting for it."""
+        held = torch.as_tensor(np.ascontiguousarray(values)).to(self.dtype)
+        return held.pin_memory().to(self.device, non_blocking=True) if self.deferred else held
+
+    def map(self, function: Callable[..., Any], *arguments: Any, count: int = 1) -> Any:
+        return function(*arguments)
+
+    def sum(self, function: Callable[..., Vector], *arguments: Any) -> Vector:
+        return function(*arguments)
+
+    def join(self, state: Any) -> Any:
+        return map_leaves(lambda leaf: Elsewhere(self.get(leaf)) if isinstance(leaf, torch.Tensor) else leaf, state)
+
+    def split(self, whole: Any) -> Any:
+        return map_leaves(
+            lambda leaf: self.put(leaf.values) if isinstance(leaf, Elsewhere) else leaf, whole, leaf=Elsewhere
+        )
+
+    def deliver(self, F: Tensor) -> Tensor:
+        return F.T.contiguous()

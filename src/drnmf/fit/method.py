@@ -1,0 +1,110 @@
+"""How a fit is made: its rules and policy, and the budget that its runs share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from drnmf.algorithms.certificates import certify
+from drnmf.algorithms.loop import Callback, Control
+from drnmf.algorithms.result import Result
+from drnmf.algorithms.updates.base import Rule
+from drnmf.algorithms.updates.extrapolated import Extrapolated
+from drnmf.algorithms.updates.minimax import Minimax
+from drnmf.algorithms.updates.newton import Newton
+from drnmf.algorithms.updates.table import as_rule
+from drnmf.algorithms.weights import ByRule, Policy, Reactive, as_policy
+from drnmf.backends.base import Data
+from drnmf.numerics import REFERENCE_TOLERANCE
+from drnmf.objective.objective import Objective
+
+
+@dataclass
+class Budget:
+    """Hands out the controls of a fit's runs one after another; max_time is shared evenly by the runs left.
+
+    Time that a resumed fit spent before counts. That of the run it resumes is in the run's own log.
+    """
+
+    control: Control
+    runs: int
+    watch: Callable[[str], Callback | None] = lambda stage: None
+    started: float = field(default_factory=time.perf_counter)
+
+    def take(self, stage: str, callback: Callback | None = None) -> Control:
+        """The control of the next run; `callback` is the user's, beside whatever watches the stage."""
+        watcher = self.watch(stage)
+        left = None
+        if self.control.max_time is not None:
+            before = 0.0 if self.control.keeper is None else self.control.keeper.seconds
+            spent = before + time.perf_counter() - self.started
+            left = max(self.control.max_time - spent, 0.0) / max(self.runs, 1)
+        self.runs -= 1
+        return replace(self.control, max_time=left, callback=_both(watcher, callback))
+
+
+def _both(first: Callback | None, second: Callback | None) -> Callback | None:
+    if first is None or second is None:
+        return first or second
+
+    def call(progress: Any) -> Any:
+        first(progress)
+        return second(progress)
+
+    return call
+
+
+@dataclass(frozen=True)
+class Method:
+    """How to fit: the rule and policy of the fit itself, and the rule of the single-objective reference fits.
+
+    reference_tol : where tol > 0 the reference fits stop at this tolerance or tol, whichever is larger. e_beta only
+        sets the scale of a loss: its last digits cost more sweeps than the fit itself.
+    """
+
+    rule: Rule
+    policy: Policy
+    reference_rule: Rule
+    reference_tol: float = 0.0
+
+    @classmethod
+    def of(cls, update: str | Rule, policy: str | Policy, gpu: bool = False) -> Method:
+        """Choose by names or objects; "minimax" brings its own rule, and `update` is then that of the references.
+
+        policy="auto" beside update="mu" is Frank-Wolfe, the pair of Algorithm 3.
+        """
+        if policy == "auto" and update == "mu":
+            policy = "frank-wolfe"
+        rule, chosen = as_rule(update, gpu), as_policy(policy)
+        tol = REFERENCE_TOLERANCE if update == "auto" else 0.0
+        return cls(Minimax() if isinstance(chosen, ByRule) else rule, chosen, rule, tol)
+
+    def near(self) -> Method:
+        """The same for starts that are near a solution already: no step is held back."""
+        return replace(
+            self, rule=_at_once(self.rule), policy=_at_once(self.policy), reference_rule=_at_once(self.reference_rule)
+        )
+
+    def reference_control(self, budget: Budget) -> Callable[[str], Control]:
+        """The budget of each reference fit: the fit's own, but for a tolerance that need not be as fine."""
+
+        def take(stage: str) -> Control:
+            control = budget.take(stage)
+            return replace(control, tol=max(control.tol, self.reference_tol) if control.tol > 0 else 0.0)
+
+        return take
+
+
+def _at_once(how: Any) -> Any:
+    """A rule or a policy without its delay, where it has one."""
+    return replace(how, delay=0) if isinstance(how, Newton | Extrapolated | Reactive) and how.delay else how
+
+
+def certified(data: Data, result: Result) -> Result:
+    """Add its certificate to a result."""
+    objective = Objective(result.omega, result.references, data.mean)
+    return replace(result, certificate=certify(data, result.W, result.H, objective, result.weights, result.losses))
+
+

@@ -1,0 +1,60 @@
+"""The parameters that every fit has, declared and checked once."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from drnmf.algorithms.loop import Callback, Control
+from drnmf.algorithms.updates.base import Rule
+from drnmf.inputs.check import check_choice, check_integer, check_number
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Parameters:
+    """What estimators and Pareto fronts take alike; each is described in `BetaNMF`."""
+
+    n_components: int = field(default=10, kw_only=False)
+    update: str | Rule = "auto"
+    init: str = "random"
+    references: ArrayLike | None = None
+    max_iter: int = 1000
+    tol: float = 1e-6
+    zeros: str = "raise"
+    random_state: int | np.random.RandomState | None = None
+    n_init: int = 1
+    max_time: float | None = None
+    callback: Callback | None = None
+    verbose: int = 0
+    checkpoint: str | os.PathLike[str] | None = None
+    checkpoint_every: float = 30.0
+    device: str | None = None
+    precision: str = "float32"
+
+    def rank(self) -> int:
+        """Check the number of components."""
+        return check_integer("n_components", self.n_components, 1)
+
+    def starts(self) -> int:
+        """Check the number of starts."""
+        return check_integer("n_init", self.n_init, 1)
+
+    def zeros_choice(self) -> str:
+        """Check what to do with zeros of X."""
+        return check_choice("zeros", self.zeros, ("raise", "floor"))
+
+    def checkpoint_seconds(self) -> float:
+        """Check the seconds between two checkpoints."""
+        return check_number("checkpoint_every", self.checkpoint_every, 0.0)
+
+    def control(self, inner_iter: int = 1) -> Control:
+        """Check when to stop."""
+        return Control(
+            max_iter=check_integer("max_iter", self.max_iter, 1),
+            tol=check_number("tol", self.tol, 0.0),
+            max_time=None if self.max_time is None else check_number("max_time", self.max_time, 0.0, strict=True),
+            inner_iter=check_integer("inner_iter", inner_iter, 1),
+        )
