@@ -27,7 +27,7 @@ from drnmf.algorithms.loop import Control, solve
 from drnmf.algorithms.result import Trace
 from drnmf.algorithms.updates.table import RULES
 from drnmf.algorithms.weights import POLICIES
-from drnmf.backends.base import wrap
+from drnmf.backends.open import open_data
 from drnmf.fit.references import compute_references
 from drnmf.numerics import Vector
 from drnmf.objective.objective import Objective
@@ -95,7 +95,7 @@ def best_so_far(trace: Trace) -> Vector:
 def run(case: Case) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The row of one case, and its curves at the checkpoints."""
     X, W, H = case.make()
-    data = wrap(X)
+    data = open_data(X)
     begin = start(data, case.rank, case.init, np.random.RandomState(case.seed), W, H)
     control = Control(max_iter=ITERATIONS, tol=0)
     references = compute_references(data, [begin], case.betas, RULES["mu"], lambda stage: control).values

@@ -20,7 +20,7 @@ from harness import machine, print_table, write_csv
 from drnmf.algorithms.loop import Control, solve
 from drnmf.algorithms.updates.table import RULES
 from drnmf.algorithms.weights import POLICIES
-from drnmf.backends.base import wrap
+from drnmf.backends.open import open_data
 from drnmf.objective.objective import Objective
 from drnmf.storage.checkpoint import Checkpoint
 
@@ -56,7 +56,7 @@ class Timed(Checkpoint):
 def measure(m: int, n: int, r: int, dtype: str, folder: Path) -> dict[str, object]:
     rng = np.random.default_rng(0)
     X = (rng.standard_gamma(1.0, (m, n), dtype=np.float32) + 1e-3).astype(dtype)
-    data = wrap(X)
+    data = open_data(X)
     W, H = (rng.random(shape).astype(dtype) + 0.1 for shape in ((m, r), (r, n)))
     objective = Objective((0.0, 1.0), np.ones(2), data.mean)
     with Timed(folder / f"{m}x{n}", 0.0, data, {}) as keeper:
@@ -74,7 +74,7 @@ def measure(m: int, n: int, r: int, dtype: str, folder: Path) -> dict[str, objec
 def idle() -> float:
     """Microseconds that an iteration pays where no checkpoint is due."""
     rng = np.random.default_rng(0)
-    data = wrap(rng.random((20, 10)) + 0.1)
+    data = open_data(rng.random((20, 10)) + 0.1)
     with tempfile.TemporaryDirectory() as name, Checkpoint(name, 1e9, data, {}) as keeper:
         starts = keeper.starts(lambda: [(rng.random((20, 2)) + 0.1, rng.random((2, 10)) + 0.1)])
         offers: list[float] = []

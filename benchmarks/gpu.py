@@ -25,7 +25,7 @@ import torch
 import triton
 
 from drnmf import DRNMF
-from drnmf.backends.base import wrap
+from drnmf.backends.open import open_data
 from drnmf.backends.torch.dense import TorchDense
 from drnmf.backends.torch.sparse import TorchSparse
 from drnmf.backends.torch.stream import TorchStreamed
@@ -292,7 +292,7 @@ def sparse_rows(rate: float) -> list[dict[str, Any]]:
         return rows
     for threads in (2, os.cpu_count() or 1):
         _core.set_num_threads(threads)
-        core = wrap(X, "native")
+        core = open_data(X, "native")
         for i, (view, other, own) in enumerate(((core, A, B), (core.T, B, A))):
             seconds = []
             for _ in range(2):

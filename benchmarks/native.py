@@ -22,8 +22,8 @@ from sklearn.decomposition import NMF
 from threadpoolctl import threadpool_limits
 
 from drnmf import DRNMF, BetaNMF
-from drnmf.backends.base import wrap
-from drnmf.backends.host.pool import get_num_threads, set_num_threads
+from drnmf.backends.host.threads import get_num_threads, set_num_threads
+from drnmf.backends.open import open_data
 
 Row = dict[str, object]
 WALL_ROUNDS = int(os.environ.get("DRNMF_BENCH_ROUNDS", "5"))
@@ -97,7 +97,7 @@ def kernel() -> None:
     copy, copied = copy_rate()
     gemm, gemm_flops = gemm_rate(F32)
     for m, n, r in ((512, 6200, 10), (2000, 10000, 50)):
-        data, (A, B) = wrap(dense_x(m, n, F32)), factors(m, n, r, F32)
+        data, (A, B) = open_data(dense_x(m, n, F32)), factors(m, n, r, F32)
         cases = {
             "H": lambda d=data, A=A, B=B: d.sweep(A.T, B, (0.0, 1.0), np.eye(2)),
             "W": lambda d=data, A=A, B=B: d.T.sweep(B.T, A, (0.0, 1.0), np.ones((1, 2))),
@@ -113,7 +113,7 @@ def kernel() -> None:
             rows.append(kernel_row(work, wall[side], cpu[side], flops, 4.0 * m * n, rates))
     X = documents("newsgroups20_bydate")
     if X is not None:
-        data, (A, B) = wrap(X), factors(*X.shape, 20, F64)
+        data, (A, B) = open_data(X), factors(*X.shape, 20, F64)
 
         def iteration() -> None:
             data.sweep(A.T, B, (1.0, 2.0), np.eye(2))
@@ -137,7 +137,7 @@ def robust(X: Any, r: int, betas: tuple[float, ...]) -> Callable[[int], object]:
     """Iterations of DRNMF alone: references are given."""
     start = BetaNMF(r, beta=1.0, tol=0, max_iter=5, random_state=0, zeros="floor").fit(X)
     W = start.transform(X)
-    losses = wrap(X).sweep(np.asarray(W, order="F"), start.components_, betas, np.empty((0, len(betas)))).losses
+    losses = open_data(X).sweep(np.asarray(W, order="F"), start.components_, betas, np.empty((0, len(betas)))).losses
     return lambda k: DRNMF(
         r,
         betas=betas,
@@ -264,7 +264,7 @@ def blas() -> None:
     """A sweep on its own and right after a product by a multi-threaded BLAS, whose threads still spin."""
     a, rows = np.ones((600, 600), np.float32), []
     for (m, n, r), rounds in (((512, 6200, 10), 100), ((2000, 10000, 50), 15)):
-        data, (A, B) = wrap(dense_x(m, n, F32)), factors(m, n, r, F32)
+        data, (A, B) = open_data(dense_x(m, n, F32)), factors(m, n, r, F32)
 
         def sweep(data: Any = data, A: np.ndarray = A, B: np.ndarray = B) -> object:
             return data.sweep(A.T, B, (0.0, 1.0), np.eye(2))

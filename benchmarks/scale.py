@@ -28,17 +28,17 @@ import numpy as np
 import scipy.sparse as sp
 from cost_model import Constants, Work, at_link, cost
 from distributed import Client, LocalCluster
+from drnmf.backends.dask.shares import Share, SweepColumns
 from harness import DATA, RESULTS, print_table, write_csv
 
 from drnmf import DRNMF
 from drnmf.algorithms.updates.base import Parts
 from drnmf.algorithms.updates.newton import Newton
 from drnmf.algorithms.updates.table import RULES
-from drnmf.backends.base import wrap
 from drnmf.backends.dask import cluster
 from drnmf.backends.dask.nodes import Rows, Step, SweepRows
-from drnmf.backends.dask.shares import Share, SweepColumns
-from drnmf.backends.host.pool import set_num_threads
+from drnmf.backends.host.threads import set_num_threads
+from drnmf.backends.open import open_data
 from drnmf.matrices.rowblocks import open_matrix
 from drnmf.numerics import factor_floor
 
@@ -269,7 +269,7 @@ def _count(values: list[Any]) -> int:
 def block_seconds(X: Any, betas: tuple[float, ...], rank: int) -> tuple[float, int]:
     """(seconds, bytes of the share) of one block's work on one thread, without tasks: sweep, step, sweep."""
     set_num_threads(1)
-    data, rng = wrap(X), np.random.default_rng(0)
+    data, rng = open_data(X), np.random.default_rng(0)
     A, H = (rng.uniform(0.1, 1, (rank, size)).astype(data.dtype) for size in data.shape)
     p, rule = len(betas), RULES[RULE]
     c = np.full((1, p), 1.0 / p)

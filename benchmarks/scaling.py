@@ -17,8 +17,8 @@ import numpy as np
 import scipy.sparse as sp
 from harness import RESULTS, write_csv
 
-from drnmf.backends.base import wrap
-from drnmf.backends.host.pool import set_num_threads
+from drnmf.backends.host.threads import set_num_threads
+from drnmf.backends.open import open_data
 
 ROUNDS = 5
 AXES: dict[str, tuple[int, ...]] = {
@@ -41,7 +41,7 @@ def cpu_seconds(case: Callable[[], object]) -> float:
 
 
 def sweep_of(X: object, r: int, betas: tuple[float, ...]) -> Callable[[], object]:
-    data, rng = wrap(X), np.random.default_rng(1)
+    data, rng = open_data(X), np.random.default_rng(1)
     m, n = data.shape
     A, B = rng.random((r, m)).astype(data.dtype), rng.random((r, n)).astype(data.dtype)
     return lambda: data.sweep(A.T, B, betas, np.eye(len(betas)))

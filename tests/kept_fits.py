@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from drnmf import DRNMF, BetaNMF, Interval, MultiObjectiveNMF
-from drnmf.backends.base import wrap
+from drnmf.backends.open import open_data
 from drnmf.storage.checkpoint import Checkpoint
 
 FITTED = ("components_", "losses_", "scaled_losses_", "weights_", "references_", "betas_", "n_iter_", "gap_")
@@ -94,6 +94,6 @@ def work(case: str, folder: str, out: str, step: int | None, seed: int) -> None:
 
 def hold(folder: str, ready: Any) -> None:
     """The process: keep the folder until it is killed."""
-    with Checkpoint(folder, 0, wrap(matrix()), {}):
+    with Checkpoint(folder, 0, open_data(matrix()), {}):
         ready.set()
         time.sleep(600)

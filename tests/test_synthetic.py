@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from drnmf.algorithms.initialize import random_start
-from drnmf.backends.base import wrap
+from drnmf.backends.open import open_data
 from drnmf.synthetic import synthetic
 
 
@@ -46,7 +46,7 @@ def test_each_noise_is_the_one_its_loss_stands_for() -> None:
 
 def test_a_fit_with_the_same_seed_does_not_start_from_the_truth() -> None:
     data = synthetic((2,), shape=(20, 20), rank=2, random_state=0)
-    W, _ = random_start(wrap(data.X), 2, np.random.RandomState(0))
+    W, _ = random_start(open_data(data.X), 2, np.random.RandomState(0))
     assert np.abs(np.corrcoef(W.ravel(), data.W.ravel())[0, 1]) < 0.5
 
 

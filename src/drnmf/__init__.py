@@ -6,31 +6,45 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from drnmf.estimators.base import DRNMF, BetaNMF, MultiObjectiveNMF, load
+    from drnmf.estimators.beta import BetaNMF
+    from drnmf.estimators.load import load
+    from drnmf.estimators.multi_objective import MultiObjectiveNMF
     from drnmf.estimators.pareto import pareto_front
+    from drnmf.estimators.robust import DRNMF
     from drnmf.losses.beta import beta_divergence
     from drnmf.losses.interval import Interval
+    from drnmf.losses.negative_binomial import NegativeBinomial
 
 __version__ = "0.1.0"
 
-__all__ = ["DRNMF", "BetaNMF", "Interval", "MultiObjectiveNMF", "beta_divergence", "load", "pareto_front"]
+__all__ = [
+    "DRNMF",
+    "BetaNMF",
+    "Interval",
+    "MultiObjectiveNMF",
+    "NegativeBinomial",
+    "beta_divergence",
+    "load",
+    "pareto_front",
+]
 
-_HOMES = {
-    "DRNMF": "estimators.base",
-    "BetaNMF": "estimators.base",
-    "MultiObjectiveNMF": "estimators.base",
+_MODULES = {
+    "DRNMF": "estimators.robust",
+    "BetaNMF": "estimators.beta",
+    "MultiObjectiveNMF": "estimators.multi_objective",
     "Interval": "losses.interval",
-    "load": "estimators.base",
+    "NegativeBinomial": "losses.negative_binomial",
+    "load": "estimators.load",
     "beta_divergence": "losses.beta",
     "pareto_front": "estimators.pareto",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name when it is first asked for, so that `drnmf --help` need not wait for scikit-learn."""
-    if name not in _HOMES:
+    """Load a public name when it is first used, so that `drnmf --help` need not wait for scikit-learn."""
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     return value
 
 

@@ -9,7 +9,8 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from drnmf.inputs.check import check_integer, check_number
-from drnmf.losses.beta import as_betas
+from drnmf.losses.base import betas_of
+from drnmf.losses.names import as_losses
 from drnmf.numerics import Vector
 
 RandomState = np.random.RandomState
@@ -53,7 +54,7 @@ def synthetic(
     >>> data.X.shape, data.W.shape, data.H.shape
     ((30, 20), (30, 3), (3, 20))
     """
-    omega = as_betas(betas)
+    omega = tuple(betas_of(as_losses(betas)))
     unknown = [beta for beta in omega if beta not in NOISES]
     if unknown:
         raise ValueError(f"betas={omega}: no noise is known for {unknown[0]:g}, only for {sorted(NOISES)}.")

@@ -1,8 +1,8 @@
 """One walk over nested values: states of rules and policies, results, and whatever else must be stored or moved.
 
 A tree is any nesting of tuples, lists, dicts with text keys and dataclasses; everything else is a leaf (arrays,
-numbers, text, None). `flatten` takes a tree apart into its leaves and a structure that JSON can hold, `unflatten` puts it
-together again.
+numbers, text, None). `flatten` takes a tree apart into its leaves and a structure that JSON can hold, `unflatten` puts
+it together again.
 """
 
 from __future__ import annotations
@@ -160,8 +160,8 @@ def pack(tree: Any) -> tuple[Structure, dict[str, Any]]:
         array = np.asarray(leaf) if isinstance(leaf, np.generic) else leaf
         if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
             raise TypeError(
-                f"{leaf!r} of type {type(leaf).__name__} cannot be stored: use numbers, text, arrays of numbers, tuples, "
-                "lists, dicts with text as keys, or dataclasses of them."
+                f"{leaf!r} of type {type(leaf).__name__} cannot be stored: use numbers, text, arrays of numbers, "
+                "tuples, lists, dicts with text as keys, or dataclasses of them."
             )
         if id(leaf) not in names:
             names[id(leaf)] = f"a{len(arrays)}"

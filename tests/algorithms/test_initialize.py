@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from scipy.optimize import nnls
 
 from drnmf.algorithms.initialize import nonnegative_least_squares, start, successive_projection
-from drnmf.backends.base import wrap
+from drnmf.backends.open import open_data
 
 
 @pytest.mark.parametrize("init", ["random", "spa", "nndsvdar"])
@@ -18,7 +18,7 @@ def test_positive_finite_and_typed(rng, init, form, rank):
     X = np.maximum(rng.normal(size=(30, 20)), 0)
     X[4], X[:, 7] = 0, 0
     X = {"dense": X, "sparse": sp.csr_array(X), "float32": X.astype(np.float32)}[form]
-    W, H = start(wrap(X), rank, init, np.random.RandomState(0))
+    W, H = start(open_data(X), rank, init, np.random.RandomState(0))
     assert W.shape == (30, rank)
     assert H.shape == (rank, 20)
     assert W.dtype == H.dtype == X.dtype
@@ -29,7 +29,7 @@ def test_positive_finite_and_typed(rng, init, form, rank):
 
 def test_random_matches_the_mean(rng):
     X = rng.gamma(1.0, 5.0, (30, 20))
-    W, H = start(wrap(X), 4, "random", np.random.RandomState(0))
+    W, H = start(open_data(X), 4, "random", np.random.RandomState(0))
     assert (W @ H).mean() == pytest.approx(X.mean())
 
 
@@ -39,11 +39,11 @@ def test_spa_finds_the_pure_columns(rng, layout):
     pure = rng.uniform(size=(25, 3))
     mixing = rng.dirichlet(np.ones(3), 20).T
     mixing[:, [3, 11, 17]] = np.eye(3)
-    assert sorted(successive_projection(wrap(layout(pure @ mixing)), 3)) == [3, 11, 17]
+    assert sorted(successive_projection(open_data(layout(pure @ mixing)), 3)) == [3, 11, 17]
 
 
 def test_spa_stops_when_nothing_is_left():
-    assert len(successive_projection(wrap(np.outer([1.0, 2.0], [1.0, 1.0, 3.0])), 3)) == 1
+    assert len(successive_projection(open_data(np.outer([1.0, 2.0], [1.0, 1.0, 3.0])), 3)) == 1
 
 
 def test_nonnegative_least_squares(rng):
@@ -57,6 +57,6 @@ def test_nndsvd_is_a_better_start_than_random(rng):
     X = rng.uniform(size=(40, 5)) @ rng.uniform(size=(5, 30))
     errors = {}
     for init in ("random", "nndsvdar"):
-        W, H = start(wrap(X), 5, init, np.random.RandomState(0))
+        W, H = start(open_data(X), 5, init, np.random.RandomState(0))
         errors[init] = np.linalg.norm(X - W @ H)
     assert errors["nndsvdar"] < 0.8 * errors["random"]

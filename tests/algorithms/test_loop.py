@@ -12,7 +12,7 @@ from drnmf.algorithms.loop import Control, solve
 from drnmf.algorithms.updates.minimax import Minimax
 from drnmf.algorithms.updates.table import RULES
 from drnmf.algorithms.weights import POLICIES, ByRule
-from drnmf.backends.base import wrap
+from drnmf.backends.open import open_data
 from drnmf.objective.objective import Objective
 
 FACTORS = ("W", "H", "losses", "weights")
@@ -60,7 +60,7 @@ class Late:
 def problem(m=40, n=30, r=4, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.gamma(0.3, 1.0, (m, n)) + 1e-3
-    return wrap(X), rng.random((m, r)) + 0.1, rng.random((r, n)) + 0.1
+    return open_data(X), rng.random((m, r)) + 0.1, rng.random((r, n)) + 0.1
 
 
 def method(update, policy):

@@ -8,10 +8,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
-
-from drnmf.backends.base import wrap
-from drnmf.backends.host.native import NativeDense, NativeSparse
 from drnmf.backends.host.reference import ReferenceDense, ReferenceSparse
+
+from drnmf.backends.host.native import NativeDense, NativeSparse
+from drnmf.backends.open import open_data
 from tests.backends.problems import (
     BETA_SETS,
     MIXES,
@@ -94,12 +94,12 @@ def test_moments_without_copies():
     for dtype in DTYPES:
         X = entries((123, 457), dtype, zeros=0.3) * dtype(1e-3)
         for order in ORDERS:
-            data = wrap(ordered(X, order), "native")
+            data = open_data(ordered(X, order), "native")
             assert data.mean == pytest.approx(X.mean(dtype=np.float64), rel=1e-13)
             assert data.squared_norm == pytest.approx(np.square(X, dtype=np.float64).sum(), rel=1e-13)
             assert data.zeros == X.size - np.count_nonzero(X)
             assert np.allclose(data.squared_norms(), np.square(X, dtype=np.float64).sum(axis=0))
-        sparse = wrap(sp.csr_array(X), "native")
+        sparse = open_data(sp.csr_array(X), "native")
         assert sparse.mean == pytest.approx(X.mean(dtype=np.float64), rel=1e-13)
         assert sparse.zeros == X.size - np.count_nonzero(X)
 
@@ -107,14 +107,14 @@ def test_moments_without_copies():
 def test_read_only_x():
     X = entries((30, 40), np.float64, zeros=0.0)
     W, H = factors(30, 40, 3, np.float64)
-    before = wrap(X, "native").sweep(W, H, (1.0,), np.eye(1))
+    before = open_data(X, "native").sweep(W, H, (1.0,), np.eye(1))
     for array in (X, W, H):
         array.setflags(write=False)
-    assert np.array_equal(wrap(X, "native").sweep(W, H, (1.0,), np.eye(1)).N, before.N)
+    assert np.array_equal(open_data(X, "native").sweep(W, H, (1.0,), np.eye(1)).N, before.N)
 
 
 def test_wrong_shapes_are_refused():
-    data = wrap(entries((30, 40), np.float64, zeros=0.0), "native")
+    data = open_data(entries((30, 40), np.float64, zeros=0.0), "native")
     W, H = factors(30, 41, 3, np.float64)
     with pytest.raises(ValueError, match="do not fit"):
         data.sweep(W, H, (1.0,), np.eye(1))
@@ -125,7 +125,7 @@ def test_wrong_shapes_are_refused():
 
 def test_sparse_input_is_put_in_order_and_left_alone():
     X = sp.coo_array(([1.0, 2.0, 0.0, 3.0], ([0, 0, 1, 2], [1, 1, 0, 2])), shape=(3, 3))
-    data = wrap(X, "native")
+    data = open_data(X, "native")
     assert data.zeros == 7
     assert data.column(1).tolist() == [3.0, 0.0, 0.0]
     assert X.nnz == 4

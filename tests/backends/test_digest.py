@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from drnmf.backends import digest
-from drnmf.backends.base import wrap
+from drnmf.backends.open import open_data
 
 
 def matrix(dtype=np.float64, zeros=True):
@@ -36,20 +36,20 @@ def forms(X):
 @pytest.mark.parametrize("backend", ["numpy", "native"])
 def test_layout_does_not_matter(backend, dtype, zeros, monkeypatch):
     X = matrix(dtype, zeros)
-    first = wrap(X, backend).digest()
-    assert {wrap(form, backend).digest() for form in forms(X)} == {first}
+    first = open_data(X, backend).digest()
+    assert {open_data(form, backend).digest() for form in forms(X)} == {first}
     monkeypatch.setattr(digest, "BLOCK_BYTES", 200)
-    assert {wrap(form, backend).digest() for form in forms(X)} == {first}
+    assert {open_data(form, backend).digest() for form in forms(X)} == {first}
 
 
 @pytest.mark.parametrize("form", [np.asarray, np.asfortranarray, sp.csr_array])
 def test_every_entry_matters(form):
     X = matrix()
-    seen = {wrap(form(X)).digest(), wrap(form(X.astype(np.float32))).digest()}
+    seen = {open_data(form(X)).digest(), open_data(form(X.astype(np.float32))).digest()}
     for place in range(X.size):
         changed = X.copy()
         changed.flat[place] = np.nextafter(changed.flat[place], 9.0)
-        seen.add(wrap(form(changed)).digest())
+        seen.add(open_data(form(changed)).digest())
     assert len(seen) == X.size + 2
 
 
@@ -60,7 +60,7 @@ def test_places_matter(form):
     moved = X.copy()
     i, j = (int(at[0]) for at in np.nonzero(X[:, :-1] * (X[:, 1:] == 0)))
     moved[i, j], moved[i, j + 1] = 0, moved[i, j]
-    assert len({wrap(form(np.ascontiguousarray(other))).digest() for other in (*others, moved)}) == 7
+    assert len({open_data(form(np.ascontiguousarray(other))).digest() for other in (*others, moved)}) == 7
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -72,5 +72,5 @@ def test_blocks_of_a_dask_array_do_not_matter(sparse):
         for rows in (37, 10, 1):
             array = da.from_array(X, chunks=(rows, -1))
             array = array.map_blocks(sp.csr_array) if sparse else array
-            assert wrap(array).digest() == wrap(X).digest()
-            assert wrap(array[::-1]).digest() != wrap(X).digest()
+            assert open_data(array).digest() == open_data(X).digest()
+            assert open_data(array[::-1]).digest() != open_data(X).digest()

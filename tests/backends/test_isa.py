@@ -72,7 +72,7 @@ def test_every_instruction_set_conforms(isa):
 
 @pytest.mark.parametrize("value", ["avx1024", "AVX2"])
 def test_unknown_instruction_set_is_refused(value):
-    code = "import numpy as np; from drnmf.backends.base import wrap; wrap(np.ones((2, 2)))"
+    code = "import numpy as np; from drnmf.backends.open import open_data; open_data(np.ones((2, 2)))"
     done = _python("-c", code, DRNMF_ISA=value)
     assert done.returncode != 0
     assert f"DRNMF_ISA={value}" in done.stderr

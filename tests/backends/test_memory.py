@@ -57,10 +57,10 @@ def test_sweeps_use_the_memory_of_the_sweep_before(sparse):
     """Under an allocator that gives everything back at once, as in Dask's workers, packed factors would be faults."""
     code = f"""
         import resource, numpy as np, scipy.sparse as sp
-        from drnmf.backends.base import wrap
+        from drnmf.backends.open import open_data
         rows, columns, rank = 100_000, 40, 16
         X = np.ones((rows, columns))
-        data = wrap(sp.csr_array(X) if {sparse} else X, "native")
+        data = open_data(sp.csr_array(X) if {sparse} else X, "native")
         W, H = np.ones((rows, rank), order="F"), np.ones((rank, columns))
         def faults(sweeps):
             before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

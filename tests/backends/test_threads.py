@@ -19,8 +19,8 @@ import pytest
 import scipy.sparse as sp
 import threadpoolctl
 
-from drnmf.backends.base import wrap
-from drnmf.backends.host.pool import get_num_threads, set_num_threads
+from drnmf.backends.host.threads import get_num_threads, set_num_threads
+from drnmf.backends.open import open_data
 from tests.backends.problems import entries, factors
 
 # (m, n): many columns; few columns (rows are cut as well); few rows; small
@@ -44,7 +44,7 @@ def _restore_threads():
 def _problem(shape, dtype, layout, r=9):
     X = entries(shape, dtype, zeros=0.8 if layout == "sparse" else 0.1)
     X = sp.csr_array(X) if layout == "sparse" else np.asarray(X, order=layout)
-    return wrap(X, "native"), *factors(*shape, r, dtype)
+    return open_data(X, "native"), *factors(*shape, r, dtype)
 
 
 def _same(a, b):
@@ -64,7 +64,7 @@ def test_any_number_of_threads_gives_the_same_bits(shape, betas, dtype, layout):
 
 
 def test_threadpoolctl_sees_and_limits_the_core():
-    wrap(np.ones((3, 3)), "native")
+    open_data(np.ones((3, 3)), "native")
     set_num_threads(4)
     found = [pool for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "drnmf"]
     assert [pool["num_threads"] for pool in found] == [4]
@@ -85,7 +85,7 @@ def _run(code, **environment):
 
 
 def test_omp_num_threads_is_respected():
-    code = "from drnmf.backends.host.pool import get_num_threads; print(get_num_threads())"
+    code = "from drnmf.backends.host.threads import get_num_threads; print(get_num_threads())"
     assert _run(code, OMP_NUM_THREADS="3")[1] == "3"
 
 
@@ -94,7 +94,7 @@ def test_affinity_is_respected():
     code = """
         import os
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-        from drnmf.backends.host.pool import get_num_threads
+        from drnmf.backends.host.threads import get_num_threads
         print(get_num_threads())
     """
     env = {key: value for key, value in os.environ.items() if key != "OMP_NUM_THREADS"}
@@ -109,10 +109,10 @@ def test_workers_stay_off_their_callers_core_and_a_bound_caller_does_not_bind_th
     code = """
         import os
         import numpy as np
-        from drnmf.backends.base import wrap
-        from drnmf.backends.host.pool import set_num_threads
+        from drnmf.backends.open import open_data
+        from drnmf.backends.host.threads import set_num_threads
 
-        data, everywhere = wrap(np.ones((400, 500)), "native"), os.sched_getaffinity(0)
+        data, everywhere = open_data(np.ones((400, 500)), "native"), os.sched_getaffinity(0)
 
         def sweep():
             data.sweep(np.ones((400, 3), order="F"), np.ones((3, 500)), (1.0,), np.eye(1))
@@ -140,7 +140,7 @@ def test_workers_stay_off_their_callers_core_and_a_bound_caller_does_not_bind_th
 def _sweep_losses(seed):
     X = entries((200, 300), np.float64, zeros=0.1, seed=seed)
     W, H = factors(200, 300, 5, np.float64)
-    return wrap(X, "native").sweep(W, H, (0.0, 1.0), np.eye(2)).losses
+    return open_data(X, "native").sweep(W, H, (0.0, 1.0), np.eye(2)).losses
 
 
 def _send_losses(connection, seed):
@@ -182,7 +182,10 @@ def test_many_python_threads_at_once():
 
 def test_many_python_threads_on_one_x():
     """One of them borrows the memory kept for sweeps over X, the others bring their own."""
-    data, (W, H) = wrap(entries((600, 700), np.float64, zeros=0.1, seed=0), "native"), factors(600, 700, 5, np.float64)
+    data, (W, H) = (
+        open_data(entries((600, 700), np.float64, zeros=0.1, seed=0), "native"),
+        factors(600, 700, 5, np.float64),
+    )
 
     def losses(scale):
         return data.sweep(scale * W, H, (0.0, 1.0), np.eye(2)).losses
@@ -196,7 +199,7 @@ def test_many_python_threads_on_one_x():
 
 def test_a_copy_of_x_in_another_process_begins_with_memory_of_its_own():
     for X in (np.ones((20, 30)), sp.csr_array(np.ones((20, 30)))):
-        data = wrap(X, "native")
+        data = open_data(X, "native")
         data.T.sweep(np.ones((30, 2)), np.ones((2, 20)), (1.0,), np.eye(1))
         copy = pickle.loads(pickle.dumps(data))
         assert copy.memory is not data.memory

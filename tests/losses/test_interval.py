@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 import drnmf
 from drnmf import DRNMF, Interval
-from drnmf.backends.base import losses_of, wrap
+from drnmf.backends.base import losses_of
+from drnmf.backends.open import open_data
 from drnmf.losses.beta import beta_divergence
 
 
@@ -34,7 +35,7 @@ def test_no_beta_of_the_interval_exceeds_the_bound(interval, rng):
     assert any(f"{coverage.bound:.6f}" in note for note in model.notes_)
     # on a grid of 41 with e(beta) as stored there
     grid = np.linspace(interval.low, interval.high, 41)
-    losses = losses_of(wrap(X), W, model.components_, grid)
+    losses = losses_of(open_data(X), W, model.components_, grid)
     references = np.exp(np.interp(grid, coverage.betas, np.log(coverage.references)))
     on_grid = np.isin(np.round(grid, 12), np.round(coverage.betas, 12))
     assert on_grid.all()

@@ -17,7 +17,7 @@ from drnmf import DRNMF, BetaNMF, Interval, MultiObjectiveNMF, pareto_front
 from drnmf.algorithms.loop import Control
 from drnmf.algorithms.updates.table import RULES
 from drnmf.algorithms.weights import POLICIES
-from drnmf.backends.base import wrap
+from drnmf.backends.open import open_data
 from drnmf.fit.road import Budget
 from drnmf.storage.checkpoint import Checkpoint, CheckpointError
 from tests.keeping import After, Stopped, dr, files, fitted, same, stop
@@ -196,7 +196,7 @@ def test_a_state_that_cannot_be_stored_is_refused_in_the_first_iteration(tmp_pat
 
 def test_one_process_at_a_time(tmp_path):
     X = matrix()
-    with Checkpoint(tmp_path, 0, wrap(X), {}), pytest.raises(CheckpointError, match="in use by another process"):
+    with Checkpoint(tmp_path, 0, open_data(X), {}), pytest.raises(CheckpointError, match="in use by another process"):
         dr(checkpoint=tmp_path).fit(X)
     dr(checkpoint=tmp_path).fit(X)
 

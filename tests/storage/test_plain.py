@@ -7,6 +7,7 @@ from dataclasses import is_dataclass
 
 import numpy as np
 import pytest
+from drnmf.storage.plain import TYPES, pack, unpack
 
 from drnmf.algorithms.loop import Best, Control, Log, Snapshot, solve
 from drnmf.algorithms.result import Result, Trace
@@ -14,10 +15,9 @@ from drnmf.algorithms.updates.base import Momentum
 from drnmf.algorithms.updates.minimax import Minimax
 from drnmf.algorithms.updates.table import RULES
 from drnmf.algorithms.weights import POLICIES
-from drnmf.backends.base import wrap
+from drnmf.backends.open import open_data
 from drnmf.fit.road import Method
 from drnmf.objective.objective import Objective
-from drnmf.storage.plain import TYPES, pack, unpack
 from drnmf.storage.records import result_of, result_record, snapshot_of, snapshot_record, state_shells
 from tests.keeping import exactly
 from tests.kept_fits import matrix
@@ -27,7 +27,7 @@ from tests.kept_fits import matrix
 @pytest.mark.parametrize("policy", sorted(POLICIES))
 def test_every_state_survives_json(update, policy):
     """Whatever a rule or a policy of the tables keeps can be written, and comes back to the bit."""
-    data, taken = wrap(matrix()), []
+    data, taken = open_data(matrix()), []
     rule = Minimax() if update == "minimax" else RULES[update]
 
     class Keeper:

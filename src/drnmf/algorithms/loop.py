@@ -30,19 +30,24 @@ class Keeper(Protocol):
 
     @property
     def seconds(self) -> float:
-        """Time of what was recalled so far, spent before this process began."""
+        """Return the time of what was recalled so far, spent before this process began."""
         ...
 
-    def recall(self) -> Result | Snapshot | None:
-        """What is known of the run that begins now: its result, where it stood, or nothing."""
+    def recall(self, *owners: Any) -> Result | Snapshot | None:
+        """Return what is known of the run that begins now: its result, where it stood, or nothing.
+
+        Parameters
+        ----------
+        owners : the rule and the policy, whose states may be among it
+        """
         ...
 
     def offer(self, snapshot: Callable[[], Snapshot]) -> None:
-        """Called after every iteration; the keeper decides whether it is time to take the snapshot."""
+        """Take a snapshot if it is time for one; called after every iteration."""
         ...
 
     def done(self, result: Result) -> None:
-        """The run that began last has ended."""
+        """Note that the run that began last has ended."""
         ...
 
 
@@ -129,7 +134,7 @@ def solve(data: Data, W: Array, H: Array, objective: Objective, rule: Rule, poli
 
     W : (m, r), H : (r, n), strictly positive; neither is changed.
     """
-    known = None if control.keeper is None else control.keeper.recall()
+    known = None if control.keeper is None else control.keeper.recall(rule, policy)
     if isinstance(known, Result):
         return known
     if rule.chooses and not data.T.space.whole:

@@ -19,6 +19,7 @@ from rich.markup import escape
 from drnmf.cli.runs import check_replaceable, replace_run
 
 if TYPE_CHECKING:
+    from drnmf.losses.base import Omega
     from drnmf.losses.interval import Interval
 
 console = Console()
@@ -109,21 +110,29 @@ def parse_numbers(text: str, name: str) -> tuple[float, ...]:
         raise typer.BadParameter(f"{text!r} is not a comma-separated list of numbers.", param_hint=name) from None
 
 
-def parse_omega(text: str) -> tuple[float, ...] | Interval:
-    """Omega from the command line: a list as in `parse_betas`, or an interval "0..2"."""
+def parse_omega(text: str) -> Omega | Interval:
+    """Read Omega from the command line: a list as in `parse_betas`, or an interval "0..2"."""
     from drnmf.losses.interval import as_interval
 
     with bad_usage("--betas"):
         return as_interval(text) or parse_betas(text)
 
 
-def parse_betas(text: str) -> tuple[float, ...]:
-    """Omega from the command line: "0,1" or "itakura-saito,1"."""
-    from drnmf.losses.beta import NAMES, as_betas
+def parse_betas(text: str) -> Omega:
+    """Read Omega from the command line: "0,1", "itakura-saito,1" or "1,nb:30"."""
+    from drnmf.losses.names import as_losses
 
     items = [item.strip() for item in text.split(",")]
     with bad_usage("--betas"):
-        return as_betas(item if item in NAMES else parse_numbers(item, "--betas")[0] for item in items)
+        return as_losses(float(item) if _is_number(item) else item for item in items)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 @contextmanager

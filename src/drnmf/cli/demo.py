@@ -108,24 +108,24 @@ def _rows(found: Study) -> list[dict[str, Any]]:
 
 
 def _flat(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    from drnmf.losses.beta import label
+    from drnmf.losses.names import as_loss
 
     named = []
     for row in rows:
-        losses = {f"scaled_{label(b)}": value for b, value in zip(BETAS, row["scaled_losses"], strict=True)}
+        losses = {f"scaled_{as_loss(b).name}": value for b, value in zip(BETAS, row["scaled_losses"], strict=True)}
         named.append({k: v for k, v in row.items() if k != "scaled_losses"} | losses)
     return named
 
 
 def _percents(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """For the figure: percent above the best of each loss, the worst over the three recordings."""
-    from drnmf.losses.beta import label
+    from drnmf.losses.names import as_loss
 
     worst = []
     for method in dict.fromkeys(row["method"] for row in rows):
         own = [row["scaled_losses"] for row in rows if row["method"] == method]
         excess = [100 * (max(values) - 1) for values in zip(*own, strict=True)]
-        losses = {label(beta): value for beta, value in zip(BETAS, excess, strict=True)}
+        losses = {as_loss(beta).name: value for beta, value in zip(BETAS, excess, strict=True)}
         worst.append({"method": method, **losses, "worst": max(excess)})
     return worst
 
@@ -155,10 +155,10 @@ def _write_sounds(folder: Path, found: Study) -> dict[str, Any]:
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:
-    from drnmf.losses.beta import label
+    from drnmf.losses.names import as_loss
 
     table = Table(title="Percent above the best of each loss, and what was heard")
-    for name in ("recording", "method", *(label(beta) for beta in BETAS), "components", "melody", "right"):
+    for name in ("recording", "method", *(as_loss(beta).name for beta in BETAS), "components", "melody", "right"):
         table.add_column(name, justify="right" if name in ("IS", "KL", "right") else "left")
     for row in rows:
         cells = [f"{round(100 * (value - 1), 1) + 0.0:.1f}" for value in row["scaled_losses"]]

@@ -30,6 +30,7 @@ from drnmf.cli.common import (
 from drnmf.cli.workers import Place, Scheduler, ScratchFolder, Workers
 
 if TYPE_CHECKING:
+    from drnmf.losses.base import Omega
     from drnmf.losses.interval import Interval
 
 
@@ -105,9 +106,11 @@ def fit(
     console.print(f"{model.n_iter_} iterations, {seconds:.1f} s; results in {folder}", highlight=False, soft_wrap=True)
 
 
-def _estimator(rank: int, betas: tuple[float, ...] | Interval, weights: str | None, choices: options.Choices) -> Any:
+def _estimator(rank: int, betas: Omega | Interval, weights: str | None, choices: options.Choices) -> Any:
     """One loss: BetaNMF; several or an interval: DRNMF, or MultiObjectiveNMF under given weights."""
-    from drnmf.estimators.base import DRNMF, BetaNMF, MultiObjectiveNMF
+    from drnmf.estimators.beta import BetaNMF
+    from drnmf.estimators.multi_objective import MultiObjectiveNMF
+    from drnmf.estimators.robust import DRNMF
     from drnmf.objective.simplex import check_weights
 
     given = choices.given()
@@ -130,7 +133,7 @@ def write_model(folder: Path, model: Any, W: Any) -> None:
     """W.npy, H.npy, trace.csv and model.npz."""
     import numpy as np
 
-    from drnmf.backends.base import is_dask
+    from drnmf.backends.open import is_dask
 
     if is_dask(W):
         from drnmf.matrices.rowblocks import save_rows
@@ -139,7 +142,7 @@ def write_model(folder: Path, model: Any, W: Any) -> None:
     else:
         np.save(folder / "W.npy", W)
     np.save(folder / "H.npy", model.components_)
-    results.write_table(folder / "trace.csv", results.trace_rows(model.betas_, model.trace_))
+    results.write_table(folder / "trace.csv", results.trace_rows(model.omega_, model.trace_))
     model.save(folder / "model.npz")
 
 
@@ -147,7 +150,7 @@ def summary_of(model: Any, seconds: float, warned: list[str]) -> dict[str, Any]:
     """What summary.json says of a fitted model."""
     from drnmf.storage.records import UNSTORED
 
-    betas = model.betas_
+    omega = model.omega_
     parameters = {name: value for name, value in model.get_params().items() if name not in UNSTORED}
     return {
         "estimator": type(model).__name__,
@@ -157,10 +160,10 @@ def summary_of(model: Any, seconds: float, warned: list[str]) -> dict[str, Any]:
         "iterations": model.n_iter_,
         "converged": model.converged_,
         "reason": model.reason_,
-        "losses": results.per_beta(betas, model.losses_),
-        "references": results.per_beta(betas, model.references_),
-        "scaled_losses": results.per_beta(betas, model.scaled_losses_),
-        "weights": results.per_beta(betas, model.weights_),
+        "losses": results.per_loss(omega, model.losses_),
+        "references": results.per_loss(omega, model.references_),
+        "scaled_losses": results.per_loss(omega, model.scaled_losses_),
+        "weights": results.per_loss(omega, model.weights_),
         "gap": model.gap_,
         "stationarity": model.stationarity_,
         "bound": None if model.coverage_ is None else model.coverage_.bound,
@@ -169,14 +172,12 @@ def summary_of(model: Any, seconds: float, warned: list[str]) -> dict[str, Any]:
 
 
 def _table(model: Any) -> Table:
-    from drnmf.losses.beta import label
-
     table = Table(title=f"{type(model).__name__}, rank {model.n_components_}")
     single = len(model.betas_) == 1
     for column in ("loss", "error") if single else ("loss", "error", "best alone", "above best", "weight"):
         table.add_column(column, justify="left" if column == "loss" else "right")
-    for b, beta in enumerate(model.betas_):
-        row = [label(float(beta)), f"{model.losses_[b]:.6g}"]
+    for b, name in enumerate(model.loss_names_):
+        row = [name, f"{model.losses_[b]:.6g}"]
         if not single:
             above = f"{100 * (model.scaled_losses_[b] - 1):.2f} %"
             row += [f"{model.references_[b]:.6g}", above, f"{model.weights_[b]:.3f}"]

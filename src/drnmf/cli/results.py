@@ -16,6 +16,7 @@ from drnmf.cli.runs import SUMMARY, listed
 
 if TYPE_CHECKING:
     from drnmf.algorithms.result import Trace
+    from drnmf.losses.base import Omega
     from drnmf.matrices.files import Matrix
 
 
@@ -64,9 +65,9 @@ def command_line() -> str:
     return shlex.join(["drnmf", *sys.argv[1:]])
 
 
-def per_beta(betas: Iterable[float], values: Iterable[float]) -> dict[str, float]:
-    """{"0": ..., "1": ...}: one value per loss."""
-    return {f"{beta:g}": float(value) for beta, value in zip(betas, values, strict=True)}
+def per_loss(omega: Omega, values: Iterable[float]) -> dict[str, float]:
+    """Name one value per loss: {"0": ..., "1": ...}."""
+    return {loss.key: float(value) for loss, value in zip(omega, values, strict=True)}
 
 
 def write_summary(folder: Path, content: Mapping[str, Any]) -> None:
@@ -92,8 +93,7 @@ def write_comparison(folder: Path, model: Any) -> None:
     singles = getattr(model, "single_losses_", None)
     if singles is not None:
         name = {"DRNMF": "DR-NMF", "MultiObjectiveNMF": "MO-NMF"}[type(model).__name__]
-        betas = tuple(model.betas_.tolist())
-        record = record_of(betas, model.references_, singles, model.losses_, name)
+        record = record_of(model.omega_, model.references_, singles, model.losses_, name)
         write_record(folder / "comparison.json", record)
 
 
@@ -105,9 +105,9 @@ def write_table(path: Path, rows: list[dict[str, Any]]) -> None:
         writer.writerows(rows)
 
 
-def trace_rows(betas: Iterable[float], trace: Trace) -> list[dict[str, Any]]:
+def trace_rows(omega: Omega, trace: Trace) -> list[dict[str, Any]]:
     """One record per iteration, the start included."""
-    names = [f"{beta:g}" for beta in betas]
+    names = [loss.key for loss in omega]
     rows = []
     for k, (scaled, weights) in enumerate(zip(trace.scaled_losses, trace.weights, strict=True)):
         row: dict[str, Any] = {"iteration": k, "seconds": round(float(trace.seconds[k]), 6)}

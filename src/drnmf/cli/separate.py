@@ -215,12 +215,10 @@ def _notes(found: Comparison, seen: Spectrogram, gain: float, warned: list[str])
 
 
 def _show(found: Comparison, measures: list[dict[str, Any]]) -> None:
-    from drnmf.losses.beta import label
-
     table = Table(title="Percent above the best of each loss")
     table.add_column("method")
-    for beta in found.betas:
-        table.add_column(label(beta), justify="right")
+    for loss in found.omega:
+        table.add_column(loss.name, justify="right")
     for method in found.methods:
         cells = (f"{round(100 * (value - 1), 2) + 0.0:.2f}" for value in method.scaled)
         table.add_row(method.name, *cells, style="bold green" if method is found.robust else None)

@@ -10,12 +10,15 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from drnmf.backends.base import losses_of, wrap
-from drnmf.backends.host.blas import single_blas
-from drnmf.estimators.base import DRNMF, BetaNMF
-from drnmf.fit.references import constant_model_losses
-from drnmf.losses.beta import as_betas, label
-from drnmf.numerics import REFERENCE_FLOOR, Array, Vector
+from drnmf.backends.base import losses_of
+from drnmf.backends.host.single_blas import single_blas
+from drnmf.backends.open import open_data
+from drnmf.estimators.beta import BetaNMF
+from drnmf.estimators.robust import DRNMF
+from drnmf.fit.references import reference_floors
+from drnmf.losses.base import Omega, betas_of
+from drnmf.losses.names import as_losses
+from drnmf.numerics import Array, Vector
 
 
 @dataclass(frozen=True)
@@ -35,11 +38,16 @@ class Method:
 class Comparison:
     """DR-NMF (`model`, last of `methods`) and one single-objective fit per beta, under common references."""
 
-    betas: tuple[float, ...]
+    omega: Omega
     references: Vector
     methods: tuple[Method, ...]
     model: DRNMF
     notes: tuple[str, ...] = field(default=())
+
+    @property
+    def betas(self) -> tuple[float, ...]:
+        """The betas of the losses."""
+        return tuple(betas_of(self.omega))
 
     @property
     def robust(self) -> Method:
@@ -48,7 +56,8 @@ class Comparison:
     def as_record(self) -> dict[str, Any]:
         """What comparison.json holds."""
         return {
-            "betas": list(self.betas),
+            "betas": betas_of(self.omega),
+            "losses": [loss.key for loss in self.omega],
             "references": self.references.tolist(),
             "methods": [
                 {
@@ -64,13 +73,14 @@ class Comparison:
 
 
 def record_of(
-    betas: tuple[float, ...], references: Vector, single_losses: Vector, losses: Vector, name: str = "DR-NMF"
+    omega: Omega, references: Vector, single_losses: Vector, losses: Vector, name: str = "DR-NMF"
 ) -> dict[str, Any]:
     """comparison.json from losses alone: row i of `single_losses` (p, p) belongs to the fit of beta i."""
-    names = [f"{label(beta)}-NMF" for beta in betas] + [name]
+    names = [f"{loss.name}-NMF" for loss in omega] + [name]
     rows = [*np.asarray(single_losses), np.asarray(losses)]
     return {
-        "betas": list(betas),
+        "betas": betas_of(omega),
+        "losses": [loss.key for loss in omega],
         "references": references.tolist(),
         "methods": [
             {"name": name, "losses": row.tolist(), "scaled_losses": (row / references).tolist()}
@@ -101,32 +111,32 @@ def compare(
     >>> [method.name for method in found.methods], bool(found.robust.scaled.max() < 1.1)
     (['IS-NMF', 'KL-NMF', 'DR-NMF'], True)
     """
-    betas = as_betas(betas)
+    omega = as_losses(betas)
     common: dict[str, Any] = {
         "init": init, "max_iter": max_iter, "tol": tol, "zeros": "floor", "random_state": random_state,
-        "n_init": n_init, "verbose": verbose, "max_time": None if max_time is None else max_time / (len(betas) + 1),
+        "n_init": n_init, "verbose": verbose, "max_time": None if max_time is None else max_time / (len(omega) + 1),
     }  # fmt: skip
-    fits = [_timed(BetaNMF(n_components, beta=beta, **common), X) for beta in betas]
-    data = wrap(X)
+    fits = [_timed(BetaNMF(n_components, beta=loss, **common), X) for loss in omega]
+    data = open_data(X)
     with single_blas():
-        losses = np.array([losses_of(data, W, fit.components_.astype(data.dtype), betas) for fit, W, _ in fits])
-        floors = np.maximum(REFERENCE_FLOOR * constant_model_losses(data, betas), np.finfo(np.float64).tiny)
+        losses = np.array([losses_of(data, W, fit.components_.astype(data.dtype), omega) for fit, W, _ in fits])
+        floors = reference_floors(data, omega)
     references = np.maximum(np.diag(losses), floors)
-    model, W, seconds = _timed(DRNMF(n_components, betas=betas, references=references, **common), X)
+    model, W, seconds = _timed(DRNMF(n_components, betas=omega, references=references, **common), X)
     singles = [
-        Method(f"{label(beta)}-NMF", W_, fit.components_, row, row / references, fit.n_iter_, spent)
-        for beta, (fit, W_, spent), row in zip(betas, fits, losses, strict=True)
+        Method(f"{loss.name}-NMF", W_, fit.components_, row, row / references, fit.n_iter_, spent)
+        for loss, (fit, W_, spent), row in zip(omega, fits, losses, strict=True)
     ]
     robust = Method("DR-NMF", W, model.components_, model.losses_, model.scaled_losses_, model.n_iter_, seconds)
     notes = tuple(
-        f"The {label(beta)} error of the fit alone is numerically zero: its reference was raised to {floor:.3g}."
-        for beta, value, floor in zip(betas, np.diag(losses), floors, strict=True)
+        f"The {loss.name} error of the fit alone is numerically zero: its reference was raised to {floor:.3g}."
+        for loss, value, floor in zip(omega, np.diag(losses), floors, strict=True)
         if value < floor
     )
     stopped = [f"{method.name}" for method in (*singles, robust) if tol > 0 and method.n_iter >= max_iter]
     if stopped:
         notes += (f"{', '.join(stopped)} had not converged after {max_iter} iterations.",)
-    return Comparison(betas, references, (*singles, robust), model, (*model.notes_, *notes))
+    return Comparison(omega, references, (*singles, robust), model, (*model.notes_, *notes))
 
 
 def _timed(model: Any, X: Any) -> tuple[Any, Array, float]:

@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 
-from drnmf.algorithms.initialize import start
+from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.loop import Callback, Control, solve
 from drnmf.algorithms.result import Result
 from drnmf.algorithms.updates.base import Rule
 from drnmf.algorithms.weights import Fixed, Policy
-from drnmf.backends.base import Data, losses_of, wrap
-from drnmf.backends.host.blas import single_blas
-from drnmf.fit import road as fitting
-from drnmf.fit.references import Start, check_references, compute_references, single_objective
-from drnmf.inputs.check import as_matrix, check_choice, check_integer, check_number, check_zeros, warn_dense_tiles
-from drnmf.inputs.device import is_sparse
-from drnmf.losses.beta import as_betas, label
+from drnmf.backends.base import Data, losses_of
+from drnmf.fit import method as fit_method
+from drnmf.fit.canonical import canonical
+from drnmf.fit.parameters import Parameters
+from drnmf.fit.references import check_references, compute_references, single_objective
+from drnmf.fit.road import best_run, opened, warn_unconverged
+from drnmf.inputs.check import check_choice, check_integer
+from drnmf.inputs.device import Placement, place
+from drnmf.losses.base import Loss, Omega, betas_of
+from drnmf.losses.names import as_losses
 from drnmf.numerics import Array, Vector
 from drnmf.objective.objective import Objective
 from drnmf.objective.simplex import check_weights, vertex
-from drnmf.storage.checkpoint import keeper_of
 
 
 @dataclass(frozen=True)
@@ -54,12 +52,17 @@ class ParetoPoint:
 class ParetoFront:
     """The points in the order of their weights, and `dr`, the point whose largest scaled loss is smallest."""
 
-    betas: tuple[float, ...]
+    omega: Omega
     references: Vector
     points: tuple[ParetoPoint, ...]
     dr: ParetoPoint
     method: str = "weighted"
     notes: tuple[str, ...] = ()
+
+    @property
+    def betas(self) -> tuple[float, ...]:
+        """The betas of the losses; NaN for a loss that is no beta-divergence."""
+        return tuple(betas_of(self.omega))
 
     @property
     def weights(self) -> Vector:
@@ -94,7 +97,7 @@ class ParetoFront:
         row: dict[str, Any] = {"kind": kind}
         columns = {"weight": point.weights, "loss": point.losses, "scaled_loss": point.scaled_losses}
         for name, values in columns.items():
-            row |= {f"{name}_{beta:g}": float(v) for beta, v in zip(self.betas, values, strict=True)}
+            row |= {f"{name}_{loss.key}": float(v) for loss, v in zip(self.omega, values, strict=True)}
         return row | {"n_iter": point.n_iter, "converged": point.converged, "dominated": mark}
 
 
@@ -139,7 +142,7 @@ class Problem:
 
     data: Data
     objective: Objective
-    how: fitting.Method
+    how: fit_method.Method
     control: Callable[[str], Control]  # of the next run, by the name of its stage
     quiet: Callable[[str], Control]  # the same without the caller's callback
 
@@ -148,7 +151,7 @@ Method = Callable[[Problem, Start, Vector], Result]
 
 
 def weighted(problem: Problem, begin: Start, weights: Vector) -> Result:
-    """min sum_b lambda_b Dbar_b (MO-NMF). Reaches the convex parts of the front."""
+    """Minimise sum_b lambda_b Dbar_b (MO-NMF). Reaches the convex parts of the front."""
     policy = Fixed(tuple(weights.tolist()))
     return solve(
         problem.data, *begin, problem.objective, problem.how.reference_rule, policy, problem.control(_stage(weights))
@@ -156,19 +159,30 @@ def weighted(problem: Problem, begin: Start, weights: Vector) -> Result:
 
 
 def tchebycheff(problem: Problem, begin: Start, weights: Vector) -> Result:
-    """min max_b lambda_b Dbar_b: DR-NMF with e_b / lambda_b in the place of e_b. Reaches every part of the front."""
+    """Minimise max_b lambda_b Dbar_b: DR-NMF with e_b / lambda_b as references. Reaches every part of the front."""
     used = np.flatnonzero(weights)
     whole = problem.objective
-    betas = tuple(whole.betas[b] for b in used)
-    objective = Objective(betas, whole.references[used] / weights[used], whole.mean)
+    omega = tuple(whole.omega[b] for b in used)
+    objective = Objective(omega, whole.references[used] / weights[used], whole.mean)
     result = solve(
         problem.data, *begin, objective, problem.how.rule, problem.how.policy, problem.control(_stage(weights))
     )
     return _among_all(problem.data, result, whole, weights)
 
 
-METHODS: dict[str, Method] = {"weighted": weighted, "tchebycheff": tchebycheff}
-"""How a lambda becomes a point: a function of the problem, a start, and lambda (no vertex of the simplex)."""
+def _weighted_value(result: Result, weights: Vector) -> float:
+    return float(weights @ result.scaled_losses)
+
+
+def _largest_value(result: Result, weights: Vector) -> float:
+    return float((weights * result.scaled_losses).max())
+
+
+METHODS: dict[str, tuple[Method, Callable[[Result, Vector], float]]] = {
+    "weighted": (weighted, _weighted_value),
+    "tchebycheff": (tchebycheff, _largest_value),
+}
+"""How a lambda (no vertex of the simplex) becomes a point, and what the best of several starts has the least of."""
 
 
 def _stage(weights: Vector) -> str:
@@ -179,7 +193,7 @@ def pareto_front(
     X: Any,
     n_components: int,
     *,
-    betas: Iterable[float | str],
+    betas: Iterable[float | str | Loss],
     weights: int | ArrayLike = 11,
     method: str = "weighted",
     warm_start: bool = False,
@@ -193,25 +207,29 @@ def pareto_front(
     tol: float = 1e-6,
     zeros: str = "raise",
     random_state: int | np.random.RandomState | None = None,
+    n_init: int = 1,
+    max_time: float | None = None,
     callback: Callback | None = None,
     verbose: int = 0,
     return_factors: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: float = 30.0,
+    device: str | None = None,
+    precision: str = "float32",
 ) -> ParetoFront:
-    r"""Solutions between the losses of `betas`, and the DR-NMF solution among them (section 5.1).
+    r"""Find solutions between the losses of `betas`, and the DR-NMF solution among them (section 5.1).
 
     .. math:: \min_{W, H \ge 0} \sum_{\beta \in \Omega} \lambda_\beta D_\beta(X, WH) / e_\beta
               \quad\text{for every } \lambda
 
-    All runs share one start and the references e_beta, so the points differ by lambda alone. The ends of the front,
+    All runs share their start and the references e_beta, so the points differ by lambda alone. The ends of the front,
     where one loss has all the weight, are the single-objective fits that give the references.
 
     Parameters
     ----------
-    X : array or SciPy sparse matrix of shape (m, n), nonnegative
+    X : array, SciPy sparse matrix, Dask array or torch.Tensor of shape (m, n), nonnegative
     n_components : r
-    betas : Omega, at least two distinct numbers >= 0 or names
+    betas : Omega, at least two distinct numbers >= 0, names or losses
     weights : k spaces lambda by 1/(k-1), which for two betas gives k points (l, 1-l), for more a lattice on
         the simplex; or an array of shape (points, p), each row nonnegative with sum one
     method : how a lambda becomes a point: "weighted" (the sum above) or "tchebycheff" (min max_b lambda_b Dbar_b, which
@@ -220,10 +238,16 @@ def pareto_front(
         then costs little more than its ends; its points may be other local minima than from the common start
     policy : how lambda moves on the way to the DR point, as in `DRNMF`
     init, W, H : the common start; the paper starts from the true factors with ``init="custom"``
-    references, update, max_iter, tol, zeros, random_state, verbose : as in `DRNMF`
+    references, update, max_iter, tol, zeros, random_state, verbose, device, precision : as in `DRNMF`
+    n_init : starts of which each point keeps its best run
+    max_time : seconds after which the front stops; every run left gets an even part of what is left
     callback : as in `DRNMF`, called in every run but the single-objective ones; returning True ends that run
     return_factors : keep W and H of every point
     checkpoint, checkpoint_every : as in `DRNMF`; the folder keeps every run of the front
+
+    Returns
+    -------
+    front : ParetoFront
 
     Examples
     --------
@@ -238,45 +262,39 @@ def pareto_front(
     True
     """
     asked = {name: value for name, value in locals().items() if name not in ("X", "W", "H")}
-    omega = as_betas(betas)
-    p, rank = len(omega), check_integer("n_components", n_components, 1)
+    omega = as_losses(betas)
+    p = len(omega)
     if p < 2:
-        raise ValueError(f"betas={omega} has one loss: a front needs at least two, for example betas=(0, 1).")
-    points, how = check_points(weights, p), fitting.Method.of(update, policy)
+        raise ValueError(f"betas={omega[0].key} is one loss: a front needs at least two, for example betas=(0, 1).")
     check_choice("method", method, tuple(METHODS))
-    check_choice("zeros", zeros, ("raise", "floor"))
+    points = check_points(weights, p)
     given = None if references is None else check_references(references, p)
-    control = Control(check_integer("max_iter", max_iter, 1), check_number("tol", tol, 0.0))
-    every = check_number("checkpoint_every", checkpoint_every, 0.0)
-    X = as_matrix(X, "pareto_front")
-    data = wrap(X)
-    notes = check_zeros(X, data, omega, zeros)
-    warn_dense_tiles(is_sparse(X), X.shape, omega)
-
-    def make_start() -> list[Start]:
-        return [start(data, rank, init, check_random_state(random_state), W, H)]
-
-    kept = keeper_of(checkpoint, every, data, {"estimator": "pareto_front", **asked}, W, H)
-    with single_blas(), _progress(verbose) as bar, kept as keeper:
-        (begin,) = make_start() if keeper is None else keeper.starts(make_start)
-        budget = fitting.Budget(replace(control, keeper=keeper), 0, bar.hook if bar is not None else lambda stage: None)
+    parameters = Parameters(
+        n_components, update=update, init=init, max_iter=max_iter, tol=tol, zeros=zeros, random_state=random_state,
+        n_init=n_init, max_time=max_time, callback=callback, verbose=verbose, checkpoint=checkpoint,
+        checkpoint_every=checkpoint_every, device=device, precision=precision,
+    )  # fmt: skip
+    placement = place(X, device, precision)
+    how = fit_method.Method.of(update, policy, placement.gpu)
+    X, control, starts = placement.accept(X, "pareto_front"), parameters.control(), parameters.starts()
+    runs = starts * (len(points) + 1 + (p if given is None else 0))
+    with opened(X, placement, parameters, omega, runs, {"estimator": "pareto_front", **asked}, W, H) as fit:
+        data, budget, notes = fit.data, fit.budget, fit.notes
         ends: dict[int, Result] = {}
         if given is None:
-            found = compute_references(data, [begin], omega, how.reference_rule, how.reference_control(budget))
+            found = compute_references(data, fit.starts, omega, how.reference_rule, how.reference_control(budget))
             given, notes, ends = found.values, notes + found.notes, dict(enumerate(found.solutions))
         objective = Objective(omega, given, data.mean)
         problem = Problem(data, objective, how, lambda stage: budget.take(stage, callback), budget.take)
         results: list[Result] = []
         for row in points:
             near = _nearest(row, results, ends) if warm_start else None
-            origin = begin if near is None else (near.W, near.H)
-            results.append(_solve_point(problem, begin, origin, row, METHODS[method], ends))
-        dr = solve(data, *begin, objective, how.rule, how.policy, budget.take("DR", callback))
-    _warn_unconverged([*results, dr], control)
-    return ParetoFront(
-        omega, given, tuple(_point(result, return_factors) for result in results), _point(dr, return_factors), method,
-        notes,
-    )  # fmt: skip
+            origins = fit.starts if near is None else [(near.W, near.H)]
+            results.append(_solve_point(problem, fit.starts, origins, row, method, ends))
+        dr = best_run(data, fit.starts, objective, how, budget, callback, "DR")
+        kept = [_point(data, result, return_factors, placement) for result in (*results, dr)]
+    warn_unconverged([*results, dr], control, "pareto_front")
+    return ParetoFront(omega, given, tuple(kept[:-1]), kept[-1], method, notes)
 
 
 def _nearest(weights: Vector, solved: list[Result], ends: dict[int, Result]) -> Result | None:
@@ -287,49 +305,36 @@ def _nearest(weights: Vector, solved: list[Result], ends: dict[int, Result]) -> 
 
 
 def _solve_point(
-    problem: Problem, begin: Start, origin: Start, weights: Vector, method: Method, ends: dict[int, Result]
+    problem: Problem, starts: list[Start], origins: list[Start], weights: Vector, method: str, ends: dict[int, Result]
 ) -> Result:
-    """The point of one lambda, from `origin`. With all weight on one loss it is that loss's own fit, solved once."""
+    """Find the point of one lambda. With all weight on one loss it is that loss's own fit, solved once."""
     (used,) = np.nonzero(weights)
     if used.size > 1:
-        return method(problem if origin is begin else replace(problem, how=problem.how.near()), origin, weights)
+        solve_one, value = METHODS[method]
+        if origins is not starts:
+            problem = replace(problem, how=problem.how.near())
+        return min((solve_one(problem, origin, weights) for origin in origins), key=lambda run: value(run, weights))
     b, objective = int(used[0]), problem.objective
     if b not in ends:
-        beta = objective.betas[b]
-        ends[b] = single_objective(
-            problem.data, begin, beta, problem.how.reference_rule, problem.quiet(f"{label(beta)} alone")
-        )
+        loss, rule = objective.omega[b], problem.how.reference_rule
+        alone = (single_objective(problem.data, s, loss, rule, problem.quiet(f"{loss.name} alone")) for s in starts)
+        ends[b] = min(alone, key=lambda run: float(run.losses[0]))
     return _among_all(problem.data, ends[b], objective, weights)
 
 
 def _among_all(data: Data, single: Result, objective: Objective, weights: Vector) -> Result:
-    """A single-objective result with the losses of every beta at its point; the trace stays its own."""
-    losses = losses_of(data, single.W, single.H, objective.betas)
+    """Add the losses of every beta at its point to a single-objective result; the trace stays its own."""
+    losses = losses_of(data, single.W, single.H, objective.omega)
     return replace(
-        single, betas=objective.betas, references=objective.references, losses=losses,
+        single, omega=objective.omega, references=objective.references, losses=losses,
         scaled_losses=objective.scaled(losses), weights=weights,
     )  # fmt: skip
 
 
-def _point(result: Result, factors: bool) -> ParetoPoint:
-    W, H = fitting.canonical(result.W, result.H) if factors else (None, None)
+def _point(data: Data, result: Result, factors: bool, placement: Placement) -> ParetoPoint:
+    W = H = None
+    if factors:
+        W, H = canonical(data, result.W, result.H)
+        W = placement.hand_back(data.T.space.deliver(W.T))
+        H = placement.hand_back(H)
     return ParetoPoint(result.weights, result.losses, result.scaled_losses, result.n_iter, result.converged, W, H)
-
-
-def _progress(verbose: int) -> Any:
-    if not verbose:
-        return nullcontext()
-    from drnmf.fit.progress import ProgressBar
-
-    return ProgressBar()
-
-
-def _warn_unconverged(results: list[Result], control: Control) -> None:
-    short = sum(result.reason == "max_iter" for result in results)
-    if control.tol > 0 and short:
-        warnings.warn(
-            f"{short} of {len(results)} runs of the front have not converged after max_iter={control.max_iter} "
-            "iterations: raise max_iter or tol, or set tol=0 to run exactly max_iter iterations.",
-            ConvergenceWarning,
-            stacklevel=3,
-        )

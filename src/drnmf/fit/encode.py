@@ -1,4 +1,4 @@
-"""W for rows of X under a fitted H, every row on its own: what `transform` does to a matrix and to every block of one."""
+"""W for rows of X under a fitted H, every row on its own: what `transform` does to a matrix and to its blocks."""
 
 from __future__ import annotations
 

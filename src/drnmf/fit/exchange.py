@@ -101,5 +101,3 @@ _ROWS = ("scaled_losses", "weights", "seconds", "gap", "sweeps")
 
 def _without_last(trace: Trace) -> Trace:
     return Trace(*(getattr(trace, name)[:-1] for name in _ROWS))
-
-

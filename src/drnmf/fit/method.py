@@ -106,5 +106,3 @@ def certified(data: Data, result: Result) -> Result:
     """Add its certificate to a result."""
     objective = Objective(result.omega, result.references, data.mean)
     return replace(result, certificate=certify(data, result.W, result.H, objective, result.weights, result.losses))
-
-

@@ -55,7 +55,7 @@ class Opened:
 @contextmanager
 def opened(
     X: Any, placement: Placement, parameters: Parameters, omega: Omega, runs: int, identity: dict[str, Any],
-    W: Any = None, H: Any = None,
+    W: Any = None, H: Any = None, inner_iter: int = 1,
 ) -> Iterator[Opened]:  # fmt: skip
     """Open a fit of checked X; while the block runs its checkpoint folder is locked and its progress is shown.
 
@@ -65,9 +65,10 @@ def opened(
     runs : how many runs will share the time
     identity : what must be the same for a fit to be resumed from its checkpoint
     W, H : the start, with ``init="custom"``
+    inner_iter : updates of (W, H) per move of lambda
     """
     p = parameters
-    control, rank, n_init = p.control(), p.rank(), p.starts()
+    control, rank, n_init = p.control(inner_iter), p.rank(), p.starts()
     data = placement.open(X)
     notes = check_zeros(data, omega, p.zeros_choice())
     warn_dense_tiles(is_sparse(X), data.shape, omega)
@@ -159,10 +160,10 @@ def warn_unconverged(results: list[Result], control: Control, what: str) -> None
     """Warn about runs that ended at max_iter."""
     short = sum(result.reason == "max_iter" for result in results)
     if control.tol > 0 and short:
-        have = "has" if len(results) == 1 else f": {short} of {len(results)} runs have"
+        have = f"{what} has" if len(results) == 1 else f"{what}: {short} of {len(results)} runs have"
         warnings.warn(
-            f"{what}{'' if len(results) > 1 else ' '}{have} not converged after max_iter={control.max_iter} iterations: "
-            "raise max_iter or tol, or set tol=0 to run exactly max_iter iterations.",
+            f"{have} not converged after max_iter={control.max_iter} iterations: raise max_iter or tol, or set tol=0 "
+            "to run exactly max_iter iterations.",
             ConvergenceWarning,
             stacklevel=4,
         )

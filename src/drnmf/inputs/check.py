@@ -61,21 +61,25 @@ def check_matrix(estimator: Any, X: Any, reset: bool) -> Any:
     return X
 
 
-def check_tensor(estimator: Any, X: Any, reset: bool) -> None:
-    """The same checks for a torch.Tensor, made where it is."""
-    consumer = type(estimator).__name__
+def check_features(estimator: Any, X: Any, reset: bool) -> None:
+    """Note the number of columns of a tensor, or refuse another number than the one seen in `fit`."""
+    if reset:
+        estimator.n_features_in_ = int(X.shape[1])
+    elif X.shape[1] != estimator.n_features_in_:
+        raise ValueError(
+            f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting {estimator.n_features_in_} "
+            "features as input."
+        )
+
+
+def check_tensor(X: Any, consumer: str) -> None:
+    """Check a torch.Tensor as `check_matrix` checks arrays, where it is."""
     if X.ndim != 2:
         raise ValueError(f"Expected a 2-dimensional tensor as X, got {X.ndim} dimensions: reshape it to (m, n).")
     if 0 in X.shape:
         raise ValueError(f"X has shape {tuple(X.shape)}: at least one row and one column are required by {consumer}.")
     if not str(X.dtype).startswith(("torch.float", "torch.bfloat")):
         raise ValueError(f"X has dtype {X.dtype}: use float32, float64, float16 or bfloat16 (X.float()).")
-    if reset:
-        estimator.n_features_in_ = int(X.shape[1])
-    elif X.shape[1] != estimator.n_features_in_:
-        raise ValueError(
-            f"X has {X.shape[1]} features, but {consumer} is expecting {estimator.n_features_in_} features as input."
-        )
     sparse = str(X.layout) != "torch.strided"
     if sparse:
         _check_sparse_tensor(X)

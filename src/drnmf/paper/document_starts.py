@@ -9,8 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from drnmf.algorithms.initialize import lifted, nonnegative_least_squares, spa_factors, successive_projection
-from drnmf.backends.base import wrap
-from drnmf.backends.host.blas import single_blas
+from drnmf.backends.host.single_blas import single_blas
+from drnmf.backends.open import open_data
 from drnmf.numerics import Vector, factor_floor
 from drnmf.paper import datasets
 from drnmf.paper.datasets import Dataset, Documents
@@ -27,7 +27,7 @@ def load(dataset: Dataset) -> Documents:
 
 def words(documents: Documents) -> Factors:
     """SPA picks r words: W = X(:, K), H by nonnegative least squares."""
-    return spa_factors(wrap(documents.X), documents.rank, np.random.RandomState(0))
+    return spa_factors(open_data(documents.X), documents.rank, np.random.RandomState(0))
 
 
 def few_sweeps(documents: Documents) -> Factors:
@@ -41,14 +41,14 @@ def normalised_words(documents: Documents) -> Factors:
     X = documents.X
     sums = np.asarray(X.sum(axis=0)).ravel()
     scaled = sp.csr_matrix(X @ sp.diags(1.0 / np.where(sums > 0, sums, 1.0)))
-    W = X[:, successive_projection(wrap(scaled), documents.rank)].toarray()
+    W = X[:, successive_projection(open_data(scaled), documents.rank)].toarray()
     return W, nonnegative_least_squares(W.T @ W, (X.T @ W).T)
 
 
 def rows(documents: Documents) -> Factors:
     """SPA picks r documents: H = X(K, :), W by nonnegative least squares."""
     X = documents.X
-    H = X[successive_projection(wrap(sp.csr_matrix(X.T)), documents.rank)].toarray()
+    H = X[successive_projection(open_data(sp.csr_matrix(X.T)), documents.rank)].toarray()
     return nonnegative_least_squares(H @ H.T, (X @ H.T).T).T, H
 
 

@@ -12,9 +12,13 @@ import numpy as np
 from drnmf.algorithms.result import Progress, Trace
 from drnmf.algorithms.updates.table import as_rule
 from drnmf.algorithms.weights import as_policy
-from drnmf.backends.base import losses_of, wrap
-from drnmf.backends.host.blas import single_blas
-from drnmf.estimators.base import DRNMF, BetaNMF, MultiObjectiveNMF
+from drnmf.backends.base import losses_of
+from drnmf.backends.host.single_blas import single_blas
+from drnmf.backends.open import open_data
+from drnmf.estimators.beta import BetaNMF
+from drnmf.estimators.multi_objective import MultiObjectiveNMF
+from drnmf.estimators.robust import DRNMF
+from drnmf.losses.names import as_losses
 from drnmf.numerics import Array, Vector
 from drnmf.paper.store import Saved, Watch
 
@@ -81,7 +85,7 @@ def fit_single(X: Any, start: Start, beta: float, betas: tuple[float, ...], opti
     )  # fmt: skip
     W = model.fit_transform(X, W=W, H=H)
     with single_blas():
-        losses = losses_of(wrap(X), W, model.components_, betas)
+        losses = losses_of(open_data(X), W, model.components_, as_losses(betas))
     return Fit(W, model.components_, losses, model.trace_)
 
 

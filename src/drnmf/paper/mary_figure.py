@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from drnmf.algorithms.initialize import start
-from drnmf.backends.base import wrap
+from drnmf.backends.open import open_data
 from drnmf.numerics import Vector
 from drnmf.paper import datasets, paper
 from drnmf.paper.experiment import Experiment, algorithm_line, missing_list, settings_facts
@@ -58,7 +58,7 @@ def _problem(path: Path, study: Study, seed: int) -> tuple[Vector, Start]:
     rng, X = np.random.RandomState(seed), _clean(path)[0]
     if study.noise:
         X = add_noise(X, study.noise, study.level, rng)
-    return X, start(wrap(X), study.rank, "random", rng)
+    return X, start(open_data(X), study.rank, "random", rng)
 
 
 def references(lookup: Lookup, prefix: str) -> Vector:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from drnmf.algorithms.initialize import start
-from drnmf.backends.base import wrap
+from drnmf.backends.open import open_data
 from drnmf.numerics import Vector
 from drnmf.paper import datasets, paper
 from drnmf.paper.experiment import Experiment, algorithm_line, data_facts, missing_list, settings_facts
@@ -35,7 +35,7 @@ def _spectrogram(path: Path) -> Vector:
 
 def _start(path: Path, seed: int) -> tuple[Vector, Start]:
     X = _spectrogram(path)
-    return X, start(wrap(X), RANK, "random", np.random.RandomState(seed))
+    return X, start(open_data(X), RANK, "random", np.random.RandomState(seed))
 
 
 def references(lookup: Lookup, prefix: str) -> Vector:

@@ -7,8 +7,6 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from drnmf.losses.beta import label
-
 if TYPE_CHECKING:
     from drnmf.estimators.pareto import ParetoFront
 
@@ -52,8 +50,8 @@ def draw_front(front: ParetoFront) -> Any:
             axis.plot(scaled[worse, a], scaled[worse, b], "o", mfc="white", color=COLOURS[0], ms=5, label="dominated")
         axis.plot(*front.dr.scaled_losses[[a, b]], "*", color=COLOURS[2], ms=15, label="DR-NMF", zorder=3)
         axis.axline((1, 1), slope=1, color="0.75", lw=1, ls="--", zorder=0)
-        axis.set_xlabel(f"{label(front.betas[a])} loss / its best")
-        axis.set_ylabel(f"{label(front.betas[b])} loss / its best")
+        axis.set_xlabel(f"{front.omega[a].name} loss / its best")
+        axis.set_ylabel(f"{front.omega[b].name} loss / its best")
         axis.margins(0.08)
     for axis in axes[len(pairs) :]:
         axis.set_visible(False)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from drnmf.losses.beta import label
+from drnmf.losses.names import as_loss
 from drnmf.numerics import Array, Vector
 
 
@@ -107,8 +107,8 @@ def _trace(path: Path) -> Trace | None:
     try:
         header, values = rows[0], np.array(rows[1:], dtype=np.float64).reshape(len(rows) - 1, len(rows[0]))
         named = dict(zip(header, values.T, strict=True))
-        betas = tuple(float(name.removeprefix("scaled_loss_")) for name in header if name.startswith("scaled_loss_"))
         names = [name for name in header if name.startswith("scaled_loss_")]
+        betas = tuple(_loss_key(name.removeprefix("scaled_loss_")) for name in names)
         scaled = np.stack([named[name] for name in names], axis=1)
         weights = np.stack([named[name.replace("scaled_loss_", "weight_")] for name in names], axis=1)
         return Trace(named["iteration"], named["seconds"], named["gap"], scaled, weights, betas)
@@ -116,6 +116,12 @@ def _trace(path: Path) -> Trace | None:
         raise ValueError(f"{path} is damaged: {error}.") from None
 
 
-def loss_name(beta: float) -> str:
+def _loss_key(text: str) -> Any:
+    """A beta as a number, any other loss by its key."""
+    return text if text.startswith("nb:") else float(text)
+
+
+def loss_name(beta: Any) -> str:
     """The loss in words for a reader: "IS", "KL", "Frobenius" or "beta = 0.5"."""
-    return {"Fro": "Frobenius"}.get(label(beta), label(beta).replace("=", " = "))
+    name = as_loss(beta).name
+    return {"Fro": "Frobenius"}.get(name, name.replace("=", " = "))

@@ -6,7 +6,7 @@
     lock                         held while a process works here
 
 Runs follow one another in an order that X, the parameters and the starts determine, so a fit is resumed by walking the
-same way again: what has ended is read, what had begun goes on, bit for bit. Every file is written to another name,
+same way again: what has ended is read, what had begun is resumed, bit for bit. Every file is written to another name,
 flushed to disk and renamed, and carries a checksum. Each names the checksum of the run before it (the first: that of
 begin.npz), so that files of another fit are never taken for this one's.
 """
@@ -23,26 +23,27 @@ from types import TracebackType
 from typing import Any, Self
 
 from drnmf import __version__
+from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.loop import Snapshot
 from drnmf.algorithms.result import Result
 from drnmf.backends.base import Data
-from drnmf.fit.references import Start
 from drnmf.storage.archive import read_archive, write_archive
 from drnmf.storage.locking import held
-from drnmf.storage.plain import pack, unpack
 from drnmf.storage.records import (
+    TYPES,
     Record,
     describe,
     differences,
     digest_of,
     fingerprint,
     on_host,
+    refuse_unstorable,
     result_of,
     result_record,
     snapshot_of,
     snapshot_record,
-    state_shells,
 )  # fmt: skip
+from drnmf.trees import pack, types_beside, unpack
 
 logger = logging.getLogger("drnmf")
 
@@ -58,7 +59,7 @@ class Checkpoint:
     """The `Keeper` of one fit in one folder. A context manager: it holds the folder while it is open.
 
     every : seconds between two snapshots; 0 takes one after every iteration
-    parameters : what must be the same for a fit to go on, as JSON
+    parameters : what must be the same for a fit to be resumed, as JSON
     """
 
     def __init__(self, folder: str | os.PathLike[str], every: float, data: Data, parameters: Mapping[str, Any]) -> None:
@@ -71,6 +72,7 @@ class Checkpoint:
         self._states: list[Path] = []
         self._written = time.perf_counter()
         self._open = ExitStack()
+        self._types: dict[str, type] = TYPES
 
     def __enter__(self) -> Self:
         try:
@@ -108,7 +110,7 @@ class Checkpoint:
         except (ValueError, KeyError, TypeError) as error:
             raise CheckpointError(
                 f"The fit in {self.folder} cannot be resumed, because its beginning is damaged: {error} "
-                "Name another folder, or delete this one to begin anew."
+                "Name another folder, or delete this one to start again."
             ) from None
         self._refuse_another(there, here)
         ended = len(list(self.folder.glob("run-*.npz")))
@@ -116,7 +118,7 @@ class Checkpoint:
         return starts
 
     def _start_on_host(self, W: Any, H: Any) -> Start:
-        return on_host(W.T, self.data.T).T, on_host(H, self.data)
+        return on_host(W.T, self.data.T.space).T, on_host(H, self.data.space)
 
     def _refuse_another(self, there: Record, here: Record) -> None:
         for what in ("X", "parameters"):
@@ -128,12 +130,13 @@ class Checkpoint:
                 )
         if there["backend"] != here["backend"]:
             logger.warning(
-                "%s was begun with %s and goes on with %s: the result is the same only up to rounding.",
+                "%s was begun with %s and is resumed with %s: the result is the same only up to rounding.",
                 self.folder, there["backend"], here["backend"],
             )  # fmt: skip
 
-    def recall(self) -> Result | Snapshot | None:
+    def recall(self, *owners: Any) -> Result | Snapshot | None:
         self._run += 1
+        self._types = TYPES | types_beside(*owners)
         path = self._run_path()
         if path.exists():
             known = self._recalled(path, result_of)
@@ -146,7 +149,7 @@ class Checkpoint:
             if found is not None:
                 self._states = [path]
                 self.seconds += found[0].log.seconds[-1]
-                logger.info("Run %d goes on after iteration %d.", self._run, len(found[0].log.seconds) - 1)
+                logger.info("Run %d is resumed after iteration %d.", self._run, len(found[0].log.seconds) - 1)
                 return found[0]
         return None
 
@@ -159,7 +162,7 @@ class Checkpoint:
             return of(record, self.data), checksum
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             reason = str(error) if str(path) in str(error) else f"{path}: {error}"
-            logger.warning("Checkpoint passed over: %s", reason)
+            logger.warning("Checkpoint ignored: %s", reason)
             return None
 
     def offer(self, snapshot: Callable[[], Snapshot]) -> None:
@@ -173,9 +176,9 @@ class Checkpoint:
     def _refuse_strange_state(self, taken: Snapshot) -> None:
         """A rule or policy of the user's own may keep what cannot be stored: say so in the first iteration."""
         try:
-            pack(state_shells(taken, self.data))
+            refuse_unstorable(taken)
         except TypeError as error:
-            raise CheckpointError(f"checkpoint: the state of the rule or policy is no plain data: {error}") from None
+            raise CheckpointError(f"checkpoint: the state of the rule or policy cannot be stored: {error}") from None
 
     def done(self, result: Result) -> None:
         self._latest = None
@@ -205,7 +208,7 @@ class Checkpoint:
         try:
             checksum = self._write(path, record | {"after": self._after})
         except OSError as error:
-            logger.warning("%s could not be written (%s): the fit goes on without it.", path, error)
+            logger.warning("%s could not be written (%s): the fit continues without it.", path, error)
         self._written = time.perf_counter()
         return checksum
 
@@ -215,7 +218,7 @@ class Checkpoint:
 
     def _read(self, path: Path) -> tuple[Record, str]:
         arrays, meta = read_archive(path, FORMAT)
-        record = unpack(meta["content"], arrays)
+        record = unpack(meta["content"], arrays, self._types, strict=True)
         if not isinstance(record, dict):
             raise ValueError(f"{path} holds no record.")
         return record, meta["sha256"]

@@ -1,6 +1,7 @@
 """What a checkpoint holds, as plain data on the host: snapshots, results, parameters, and a fingerprint of X.
 
-Factors may live elsewhere (on a GPU, on a cluster): they come here through `Data.get` and go back through `Data.put`.
+Factors may live elsewhere (on a GPU, on a cluster): they come here through `Space.get` and go back through `Space.put`,
+states through `Space.join` and `Space.split`.
 """
 
 from __future__ import annotations
@@ -8,29 +9,42 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
-from typing import Any, Protocol, runtime_checkable
+from functools import partial
+from typing import Any
 
 import numpy as np
 
+from drnmf.algorithms.certificates import Certificate
 from drnmf.algorithms.loop import Best, Log, Snapshot
-from drnmf.algorithms.result import Result
-from drnmf.backends.base import Data
+from drnmf.algorithms.result import Result, Trace
+from drnmf.algorithms.updates.extrapolated import Momentum
+from drnmf.algorithms.weights import Advance
+from drnmf.backends.base import Data, Elsewhere, Space
+from drnmf.losses.beta import Beta
+from drnmf.losses.interval import Coverage
+from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Array
-from drnmf.storage.plain import carry
+from drnmf.trees import map_leaves, name_of, pack
 
 Record = dict[str, Any]
 
+TYPES: dict[str, type] = {
+    name_of(kind): kind
+    for kind in (Momentum, Advance, Best, Result, Trace, Certificate, Coverage, Elsewhere, Beta, NegativeBinomial)
+}
+"""Dataclasses that may be read back: results, losses, and the states of the package's rules and policies."""
 
-def on_host(F: Array, side: Data) -> Array:
-    """A factor (r, n) of that side as a NumPy array, wherever it lives."""
-    return F if isinstance(F, np.ndarray) else side.get(F)
+
+def on_host(F: Any, space: Space) -> Array:
+    """Bring a factor (r, n) of a space to the host, wherever it lives."""
+    return F if isinstance(F, np.ndarray) else space.get(F)
 
 
-def _once(move: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """`move`, but an array that comes again is not moved again: what shared memory goes on sharing it."""
-    seen: dict[int, tuple[Array, Array]] = {}
+def _once(move: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Move an array that comes again only the first time: what shared memory still shares it."""
+    seen: dict[int, tuple[Any, Any]] = {}
 
-    def moved(F: Array) -> Array:
+    def moved(F: Any) -> Any:
         if id(F) not in seen:
             seen[id(F)] = (F, move(F))
         return seen[id(F)][1]
@@ -38,63 +52,40 @@ def _once(move: Callable[[Array], Array]) -> Callable[[Array], Array]:
     return moved
 
 
-@runtime_checkable
-class HoldsStates(Protocol):
-    """A Data whose lifted rules keep their state where the factors live, in a form of its own."""
+def refuse_unstorable(snapshot: Snapshot) -> None:
+    """Raise TypeError where the state of a rule or policy cannot be stored; factors are not looked at."""
 
-    def get_state(self, state: Any) -> Any:
-        """The state as the rule itself would have it, with NumPy arrays."""
-        ...
+    def shell(leaf: Any) -> Any:
+        return None if hasattr(leaf, "shape") and not isinstance(leaf, np.ndarray) else leaf
 
-    def put_state(self, state: Any) -> Any:
-        """The inverse."""
-        ...
-
-
-def _state_on_host(state: Any, F: Array, side: Data, get: Callable[[Array], Array]) -> Any:
-    return side.get_state(state) if isinstance(side, HoldsStates) else carry(state, F.shape, get)
-
-
-def _state_in_place(state: Any, F: Array, side: Data, put: Callable[[Array], Array]) -> Any:
-    return side.put_state(state) if isinstance(side, HoldsStates) else carry(state, F.shape, put)
-
-
-def state_shells(snapshot: Snapshot, data: Data) -> Any:
-    """The states of rule and policy without their factors: to see whether they can be stored, at no cost."""
-    sides = zip(snapshot.states, (snapshot.B, snapshot.A), (data, data.T), strict=True)
-    rules = [None if isinstance(side, HoldsStates) else carry(s, F.shape, lambda _: None) for s, F, side in sides]
-    return rules, snapshot.policy_state
+    pack(map_leaves(shell, (snapshot.states, snapshot.policy_state)))
 
 
 def snapshot_record(snapshot: Snapshot, rows: int, data: Data) -> Record:
-    """A snapshot with its log as arrays of `rows` rows: the log itself goes on growing."""
-    get_A, get_B = _once(lambda F: on_host(F, data.T)), _once(lambda F: on_host(F, data))
-    best, (state_B, state_A), log = snapshot.best, snapshot.states, snapshot.log
-    states = (
-        _state_on_host(state_B, snapshot.B, data, get_B),
-        _state_on_host(state_A, snapshot.A, data.T, get_A),
-    )
+    """Describe a snapshot, with its log as arrays of `rows` rows: the log itself keeps growing."""
+    get_A, get_B = (_once(partial(on_host, space=side.space)) for side in (data.T, data))
+    best, log, sides = snapshot.best, snapshot.log, (data.space, data.T.space)
     return {field.name: getattr(snapshot, field.name) for field in fields(Snapshot)} | {
         "A": get_A(snapshot.A),
         "B": get_B(snapshot.B),
-        "states": states,
+        "states": tuple(space.join(state) for space, state in zip(sides, snapshot.states, strict=True)),
         "best": replace(best, A=get_A(best.A), B=get_B(best.B)),
         "log": {field.name: np.array(getattr(log, field.name)[:rows]) for field in fields(Log)},
     }
 
 
 def snapshot_of(record: Record, data: Data) -> Snapshot:
-    """The inverse of `snapshot_record`."""
-    put_A, put_B = _once(data.T.put), _once(data.put)
-    A, B, best, (state_B, state_A) = record["A"], record["B"], record["best"], record["states"]
-    m, n = data.shape
+    """Invert `snapshot_record`."""
+    put_A, put_B = _once(data.T.space.put), _once(data.space.put)
+    A, B, best = record["A"], record["B"], record["best"]
+    (m, n), sides = data.shape, (data.space, data.T.space)
     if A.shape[1:] != (m,) or B.shape[1:] != (n,) or not isinstance(best, Best):
         raise ValueError(f"its blocks {A.shape} and {B.shape} do not fit X of shape {data.shape}")
     log = Log(**{name: list(rows.copy()) if rows.ndim > 1 else rows.tolist() for name, rows in record["log"].items()})
     moved = {
         "A": put_A(A),
         "B": put_B(B),
-        "states": (_state_in_place(state_B, B, data, put_B), _state_in_place(state_A, A, data.T, put_A)),
+        "states": tuple(space.split(state) for space, state in zip(sides, record["states"], strict=True)),
         "best": replace(best, A=put_A(best.A), B=put_B(best.B)),
         "log": log,
     }
@@ -102,20 +93,20 @@ def snapshot_of(record: Record, data: Data) -> Snapshot:
 
 
 def result_record(result: Result, data: Data) -> Record:
-    """A result with its factors on the host, and which of them lived there before."""
+    """Describe a result with its factors on the host, and which of them lived there before."""
     local = tuple(isinstance(F, np.ndarray) for F in (result.W, result.H))
-    W, H = on_host(result.W.T, data.T).T, on_host(result.H, data)
+    W, H = on_host(result.W.T, data.T.space).T, on_host(result.H, data.space)
     return {"result": replace(result, W=W, H=H), "local": local}
 
 
 def result_of(record: Record, data: Data) -> Result:
-    """The inverse of `result_record`."""
+    """Invert `result_record`."""
     result = record["result"]
     if not isinstance(result, Result) or (result.W.shape[0], result.H.shape[1]) != data.shape:
         raise ValueError(f"no result for X of shape {data.shape}")
     local_W, local_H = record["local"]
-    W = result.W if local_W else data.T.put(result.W.T).T
-    return replace(result, W=W, H=result.H if local_H else data.put(result.H))
+    W = result.W if local_W else data.T.space.put(result.W.T).T
+    return replace(result, W=W, H=result.H if local_H else data.space.put(result.H))
 
 
 def fingerprint(data: Data) -> Record:

@@ -11,7 +11,7 @@ distributed = pytest.importorskip("distributed")
 import dask.array as da  # noqa: E402
 
 from drnmf import DRNMF, BetaNMF, MultiObjectiveNMF  # noqa: E402
-from drnmf.backends.base import wrap  # noqa: E402
+from drnmf.backends.open import open_data  # noqa: E402
 
 M, N, R = 230, 36, 4
 RUN = {"tol": 0, "max_iter": 40, "random_state": 0}
@@ -78,7 +78,7 @@ def test_an_iteration_is_one_round_trip(monkeypatch):
 @pytest.mark.parametrize("sparse", [False, True])
 def test_blocks_answer_like_the_matrix(sparse, dtype):
     X = matrix(sparse, dtype)
-    one, many = wrap(X), wrap(blocks(X))
+    one, many = open_data(X), open_data(blocks(X))
     rng = np.random.default_rng(0)
     A, B = (rng.uniform(0.1, 1, (R, size)).astype(dtype) for size in X.shape)
     assert (many.shape, many.dtype, many.zeros) == (one.shape, one.dtype, one.zeros)

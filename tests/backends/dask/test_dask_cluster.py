@@ -16,7 +16,7 @@ distributed = pytest.importorskip("distributed")
 import dask.array as da  # noqa: E402
 
 from drnmf import DRNMF  # noqa: E402
-from drnmf.backends.base import wrap  # noqa: E402
+from drnmf.backends.open import open_data  # noqa: E402
 from tests.backends.dask.test_dask import M, N, R, blocks, everything, fitted, matrix  # noqa: E402
 from tests.peak import peak_memory  # noqa: E402
 
@@ -99,7 +99,7 @@ def test_out_of_core_changes_no_bit(cluster):
     D = blocks(matrix())
     held = everything(*fitted(D, betas=(0, 1), **SHORT))
     with dask.config.set({"drnmf.memory-share": 1e-12}):
-        assert not wrap(D).in_memory
+        assert not open_data(D).in_memory
         read = everything(*fitted(D, betas=(0, 1), **SHORT))
     for one, other in zip(held, read, strict=True):
         np.testing.assert_array_equal(one, other)
@@ -188,10 +188,10 @@ def test_a_scratch_folder_that_workers_do_not_see_is_refused(cluster, monkeypatc
     monkeypatch.setattr(place, "seen_by_all", lambda path: False)
     for folder in (tmp_path / "new", tmp_path):
         with dask.config.set({"drnmf.scratch": str(folder)}), pytest.raises(ValueError, match="not every worker sees"):
-            wrap(blocks(matrix()))
+            open_data(blocks(matrix()))
         assert not list(tmp_path.iterdir())
     with pytest.warns(UserWarning, match="drnmf.scratch"):
-        wrap(blocks(matrix()))
+        open_data(blocks(matrix()))
 
 
 def spilled(dask_worker):
@@ -215,7 +215,7 @@ def test_x_larger_than_all_workers_passes_through_them(tmp_path):
         ) as processes,
         distributed.Client(processes) as client,
     ):
-        data = wrap(X)
+        data = open_data(X)
         assert not data.in_memory
         model = DRNMF(2, betas=(1, 2), references=(1.0, 1.0), max_iter=2, tol=0, random_state=0).fit(X)
         peaks, spills = client.run(peak_memory), client.run(spilled)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from drnmf.backends.host.reference import ReferenceDense
 
 from drnmf import BetaNMF
-from drnmf.backends.host.reference import ReferenceDense
 from drnmf.backends.torch.dense import TorchDense
 from drnmf.backends.torch.sparse import TorchSparse
 from drnmf.backends.torch.stream import TorchStreamed

@@ -10,6 +10,8 @@ line search is needed.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import Any, ClassVar
 
 import numpy as np
@@ -47,7 +49,7 @@ def majoriser_root(parts: Parts) -> Array:
             rising[a] = rising[a] + float(c) * P if a in rising else float(c) * P
             falling[b] = falling[b] + float(c) * N if b in falling else float(c) * N
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        return usable(_root(rising, falling), sum(rising.values()))
+        return usable(_root(rising, falling), _total(rising))
 
 
 def _root(rising: Powers, falling: Powers) -> Array:
@@ -95,4 +97,8 @@ def _newton_root(rising: Powers, falling: Powers, xp: Any) -> Array:
 def _with_slope(powers: Powers, s: Array, sign: float, xp: Any) -> tuple[Array, Array]:
     """sum of F e^(sign k s) over the powers k, and the same with every term times k."""
     terms = {k: F * xp.exp(sign * k * s) for k, F in powers.items()}
-    return sum(terms.values()), sum(k * term for k, term in terms.items())  # type: ignore[return-value]
+    return _total(terms), _total({k: k * term for k, term in terms.items()})
+
+
+def _total(powers: Powers) -> Array:
+    return reduce(add, powers.values())

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import logging
 import warnings
-import weakref
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import dask
@@ -22,7 +20,6 @@ from drnmf.backends.dask.delivery import stacked
 from drnmf.backends.dask.holders import OutOfCore, Summary, hold, look
 from drnmf.backends.dask.row_files import Scratch
 from drnmf.backends.entries import refusal
-from drnmf.numerics import Array, Vector
 
 logger = logging.getLogger("drnmf")
 

@@ -17,6 +17,7 @@ from drnmf.backends.host.space import HostSpace
 from drnmf.numerics import Array, Vector
 from drnmf.trees import leaves, map_leaves, types_beside
 
+
 class Factor(Placed):
     """A handle to W in blocks of rows, A = W' of shape (r, m), or W itself where `transposed`; or to a state of W."""
 

@@ -44,7 +44,7 @@ class TorchSpace:
         """Copy to the host once, and wait once, for all of them."""
         if all(isinstance(sweep.losses, np.ndarray) for sweep in sweeps):
             return sweeps
-        together = torch.cat([sweep.losses for sweep in sweeps]).cpu().numpy()  # type: ignore[misc]
+        together = torch.cat([sweep.losses for sweep in sweeps]).cpu().numpy()
         p = together.shape[0] // len(sweeps)
         return tuple(replace(sweep, losses=together[i * p : (i + 1) * p]) for i, sweep in enumerate(sweeps))
 

@@ -89,7 +89,7 @@ class TorchSparse(OnTorch):
 
     by_column: Compressed
     by_row: Compressed
-    shape: tuple[int, int]  # type: ignore[assignment]
+    shape: tuple[int, int]
     mean: float
     squared_norm: float
     fused: bool = False

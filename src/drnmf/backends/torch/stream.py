@@ -150,7 +150,7 @@ class TorchStreamed(OnTorch):
                     total += part
             losses += found.losses
         parts: Any = (*sums, None)[:3]
-        return Sweep(losses, *parts)  # type: ignore[arg-type]
+        return Sweep(losses, *parts)
 
     def _shapes(self, B: Tensor, ask: Ask) -> list[tuple[int, ...]]:
         """Of N, P and, where it is asked for, Q."""

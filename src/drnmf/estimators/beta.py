@@ -1,0 +1,74 @@
+"""BetaNMF: NMF under one loss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from drnmf.algorithms.weights import Fixed, Policy
+from drnmf.estimators.base import NMF
+from drnmf.losses.base import Loss, Omega
+from drnmf.losses.names import as_loss
+from drnmf.numerics import Vector
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class BetaNMF(NMF):
+    r"""Fit NMF under one loss: min over W, H >= 0 of D_beta(X, WH).
+
+    Parameters
+    ----------
+    n_components : r, the number of components
+    beta : number >= 0, or "itakura-saito" (0), "kullback-leibler" (1), "frobenius" (2), or a loss such as
+        ``NegativeBinomial(30)``
+    update : "auto" (30 multiplicative steps, the later ones extrapolated, then Newton steps where r <= 24), "mu"
+        (Algorithm 1 of the paper), "extrapolated", "monotone", "newton" (as "auto", for any r); "mu" returns the last
+        iterate, the others the best point met
+    init : "random", "spa", "nndsvdar", or "custom" (W and H given to `fit`)
+    references : what the loss is divided by in `scaled_losses_`, one number; None leaves it as it is
+    max_iter, tol : tol=0 runs exactly max_iter iterations; else the fit stops when the loss has not
+        fallen by more than tol (relative) over ten iterations
+    zeros : "raise" or "floor", what to do with zeros of X when beta = 0
+    random_state, n_init : seed, and the number of starts of which the best is kept
+    max_time : seconds after which the fit stops
+    callback : called after each iteration with an object that holds iteration, losses, scaled_losses,
+        weights and seconds; returning True stops
+    verbose : 1 shows a progress bar
+    normalize : return components in canonical form (see `components_`)
+    checkpoint, checkpoint_every : a folder where the fit is kept, and the seconds between two snapshots; a fit that
+        was stopped, by kill -9 too, is resumed when it is called again with the same X and parameters
+    device : where to fit: None - where X is (the GPU of a CUDA tensor, else this machine), "auto" - a GPU
+        where there is one, "cpu", "cuda", "cuda:1", or "cuda-blocks" - a GPU, with X kept in host memory and streamed
+    precision : of products on a GPU, for X in float32 or half precision: "float32", or "tf32", which is faster
+        (docs/gpu.md says what it costs)
+
+    Attributes
+    ----------
+    components_ : (r, n), H; each row has the norm of its column of W, largest contribution first
+    losses_, scaled_losses_, references_, weights_, betas_ : (1,); without references both losses are equal, and
+        `betas_` is NaN for a loss that is no beta-divergence
+    loss_names_ : the name of the loss
+    reconstruction_err_ : the loss
+    n_iter_, converged_, reason_, trace_, notes_ : how the fit went
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.outer([1.0, 2.0, 3.0], [4.0, 5.0])
+    >>> model = BetaNMF(1, beta="kullback-leibler", random_state=0).fit(X)
+    >>> bool(model.reconstruction_err_ < 1e-9)
+    True
+    """
+
+    beta: float | str | Loss = 1.0
+
+    def _omega(self) -> Omega:
+        return (as_loss(self.beta),)
+
+    def _policy(self, p: int) -> Policy:
+        return Fixed()
+
+    def _references(self, p: int) -> Vector | None:
+        given = super()._references(p)
+        return np.ones(1) if given is None else given

@@ -1,0 +1,48 @@
+"""MultiObjectiveNMF: NMF under a weighted sum of losses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from numpy.typing import ArrayLike
+
+from drnmf.algorithms.weights import Fixed, Policy
+from drnmf.estimators.base import NMF
+from drnmf.losses.base import Loss, Omega
+from drnmf.losses.names import as_losses
+from drnmf.objective.simplex import check_weights
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class MultiObjectiveNMF(NMF):
+    r"""Fit NMF under a weighted sum of scaled losses (MO-NMF, section 2 of the paper).
+
+    .. math:: \min_{W, H \ge 0} \sum_{\beta \in \Omega} \lambda_\beta D_\beta(X, WH) / e_\beta
+
+    with e_beta the error of the single-objective fit from the same start with the same budget.
+
+    Parameters
+    ----------
+    betas : Omega, distinct numbers >= 0, names, or losses such as ``NegativeBinomial(30)``
+    weights : lambda, on the simplex, aligned with betas; None weighs all alike
+    references : e_beta, aligned with betas; None computes them
+    others : as in `BetaNMF`
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).uniform(0.1, 1, (20, 15))
+    >>> model = MultiObjectiveNMF(3, betas=(1, 2), weights=(0.3, 0.7), tol=0, max_iter=50, random_state=0).fit(X)
+    >>> model.scaled_losses_.shape
+    (2,)
+    """
+
+    betas: Iterable[float | str | Loss] = (1, 2)
+    weights: ArrayLike | None = None
+
+    def _omega(self) -> Omega:
+        return as_losses(self.betas)
+
+    def _policy(self, p: int) -> Policy:
+        return Fixed() if self.weights is None else Fixed(tuple(check_weights(self.weights, p).tolist()))

@@ -1,0 +1,99 @@
+"""Fitted models as plain data: one .npz, never a pickle."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import Any
+
+import numpy as np
+
+from drnmf.algorithms.result import Trace
+from drnmf.inputs.device import as_numpy
+from drnmf.losses.beta import Beta
+from drnmf.losses.interval import Coverage, Interval
+from drnmf.losses.names import from_text, text_of
+from drnmf.losses.negative_binomial import NegativeBinomial
+from drnmf.storage import archive
+
+_ARRAYS = ("components_", "betas_", "weights_", "references_", "losses_", "scaled_losses_")
+_SCALARS = (
+    "n_components_", "reconstruction_err_", "n_iter_", "converged_", "reason_", "notes_", "mean_", "n_features_in_",
+    "gap_", "stationarity_", "loss_names_",
+)  # fmt: skip
+_COVERAGE = tuple(Coverage.__dataclass_fields__)
+_OF_THIS_FIT = ("callback", "checkpoint", "device")
+
+
+def save(model: Any, path: str | os.PathLike[str]) -> None:
+    """Write a fitted model, all or nothing."""
+    arrays = {name: as_numpy(getattr(model, name)) for name in _ARRAYS}
+    arrays |= {f"trace_{name}": getattr(model.trace_, name) for name in Trace.__dataclass_fields__}
+    if model.single_losses_ is not None:
+        arrays["single_losses_"] = model.single_losses_
+    if model.coverage_ is not None:
+        arrays |= {f"coverage_{name}": np.asarray(getattr(model.coverage_, name)) for name in _COVERAGE}
+    if hasattr(model, "feature_names_in_"):
+        arrays["feature_names_in_"] = np.array(model.feature_names_in_, dtype=str)
+    meta: dict[str, Any] = {name: getattr(model, name) for name in _SCALARS}
+    meta |= {"class": type(model).__name__, "params": plain_params(model), "omega": [*map(text_of, model.omega_)]}
+    archive.write_archive(path, arrays, meta)
+
+
+def load_into(classes: dict[str, type], path: str | os.PathLike[str]) -> Any:
+    """Read what `save` wrote into an estimator of one of the classes."""
+    arrays, meta = archive.read_archive(path)
+    try:
+        model = classes[meta["class"]](**meta["params"])
+        for name in _ARRAYS:
+            setattr(model, name, arrays[name])
+        for name in _SCALARS:
+            setattr(model, name, meta[name])
+        model.omega_ = tuple(from_text(text) for text in meta["omega"])
+        model.notes_ = tuple(model.notes_)
+        model.single_losses_ = arrays.get("single_losses_")
+        model.coverage_ = _coverage_of(arrays)
+        model.trace_ = Trace(**{name: arrays[f"trace_{name}"] for name in Trace.__dataclass_fields__})
+        if "feature_names_in_" in arrays:
+            model.feature_names_in_ = arrays["feature_names_in_"].astype(object)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"{path} is not a complete drnmf model file ({error}).") from None
+    return model
+
+
+def _coverage_of(arrays: dict[str, Any]) -> Coverage | None:
+    """The interval's coverage as `save` stored it."""
+    if "coverage_betas" not in arrays:
+        return None
+    betas, losses, references = (arrays[f"coverage_{name}"] for name in _COVERAGE[:3])
+    added = tuple((int(k), float(beta)) for k, beta in arrays["coverage_added"].reshape(-1, 2))
+    bound, factor = float(arrays["coverage_bound"]), float(arrays["coverage_factor"])
+    return Coverage(betas, losses, references, bound, factor, added)
+
+
+def plain_params(model: Any) -> dict[str, Any]:
+    """Collect constructor arguments that JSON can hold; other objects (a policy of one's own) are left at default."""
+    plain: dict[str, Any] = {}
+    for name, value in model.get_params(deep=False).items():
+        if name in _OF_THIS_FIT:
+            continue
+        value = _plain(value)
+        if value is None or isinstance(value, bool | int | float | str | list):
+            plain[name] = value
+        else:
+            warnings.warn(f"save: {name} is an object and is not stored; load will use the default.", stacklevel=4)
+    return plain
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, Interval):
+        return str(value)
+    if isinstance(value, NegativeBinomial):
+        return text_of(value)
+    if isinstance(value, Beta):
+        return value.beta
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return value
