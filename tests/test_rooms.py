@@ -1,0 +1,104 @@
+"""The shape of the package: imports go downward only, rooms stay small, and each room keeps to its own nouns."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import drnmf
+
+ROOT = Path(drnmf.__file__).parent
+
+LEVELS = (
+    ("numerics", "trees"),
+    ("losses",),
+    ("objective", "backends"),
+    ("algorithms",),
+    ("inputs", "storage"),
+    ("fit",),
+    ("selection",),
+    ("estimators",),
+    ("audio", "text", "runs", "matrices", "synthetic"),
+    ("cli", "report", "paper"),
+)
+"""From the bottom up; rooms of one level may use one another as long as no cycle comes of it."""
+
+LEVEL = {room: height for height, rooms in enumerate(LEVELS) for room in rooms}
+
+
+def modules() -> dict[str, Path]:
+    """Dotted name below drnmf -> file."""
+    found = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imported(path: Path, known: dict[str, Path]) -> Iterator[str]:
+    """Every module of the package that a file names in an import, inside functions and for type checkers too."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (name.name.removeprefix("drnmf.") for name in node.names if name.name.startswith("drnmf."))
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "drnmf":
+            base = (node.module or "").partition(".")[2]
+            for name in node.names:
+                inner = f"{base}.{name.name}".lstrip(".")
+                yield inner if inner in known else base
+
+
+def edges() -> list[tuple[str, str]]:
+    known = modules()
+    pairs = [(name, target) for name, path in known.items() if name for target in imported(path, known)]
+    return [(name, target) for name, target in pairs if target and target != "_core"]
+
+
+def room(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def test_every_module_has_a_room_with_a_level():
+    assert {room(name) for name in modules() if name} <= LEVEL.keys()
+
+
+def test_imports_go_downward():
+    upward = [f"{a} -> {b}" for a, b in edges() if LEVEL[room(a)] < LEVEL[room(b)]]
+    assert not upward, "\n".join(upward)
+
+
+def test_rooms_do_not_import_each_other_in_a_circle():
+    between = {(room(a), room(b)) for a, b in edges() if room(a) != room(b)}
+    after = {a: {b for x, b in between if x == a} for a in LEVEL}
+
+    def reaches(start: str, seen: frozenset[str] = frozenset()) -> set[str]:
+        found = set()
+        for following in after.get(start, set()) - seen:
+            found |= {following} | reaches(following, seen | {following})
+        return found
+
+    assert not [name for name in LEVEL if name in reaches(name)]
+
+
+def test_modules_do_not_import_each_other_in_a_circle():
+    after: dict[str, set[str]] = {}
+    for a, b in edges():
+        if a != b:
+            after.setdefault(a, set()).add(b)
+    done: set[str] = set()
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        assert name not in path, " -> ".join([*path[path.index(name) :], name])
+        if name not in done:
+            for following in after.get(name, ()):
+                visit(following, (*path, name))
+            done.add(name)
+
+    for name in after:
+        visit(name, ())
+
+
+def test_rooms_stay_small():
+    sizes = {folder: len(list(folder.glob("*.py"))) for folder in {path.parent for path in modules().values()}}
+    large = {str(folder): size for folder, size in sizes.items() if size > (6 if folder == ROOT else 16)}
+    assert not large
