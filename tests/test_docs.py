@@ -84,6 +84,15 @@ def test_links_lead_somewhere(path: Path) -> None:
             assert (path.parent / target).exists(), target
 
 
+@pytest.mark.parametrize("name", ["BetaNMF", "MultiObjectiveNMF", "DRNMF"])
+def test_every_parameter_and_attribute_is_documented(name: str) -> None:
+    page = (ROOT / "docs" / "estimators.md").read_text(encoding="utf-8")
+    model = getattr(drnmf, name)(1, random_state=0, max_iter=2, tol=0).fit([[1.0, 2.0], [3.0, 4.0]])
+    attributes = [attribute for attribute in vars(model) if attribute.endswith("_")]
+    assert len(attributes) > 10
+    assert [word for word in (*model.get_params(), *attributes) if f"`{word}`" not in page] == []
+
+
 def test_one_version() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["version"] == drnmf.__version__
