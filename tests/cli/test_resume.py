@@ -60,7 +60,7 @@ def test_resume_gives_what_the_command_would_have_given(here):
     stopped()
     output = run("resume", "kept")
     assert "Resuming the fit in kept: 2 of its runs have ended." in output
-    assert "Run 2 goes on after iteration 11." in output
+    assert "Run 2 is resumed after iteration 11." in output
     same_results("result", "whole")
     assert "exists: choose another --out, or pass --overwrite" in run("resume", "kept", code=1)
     run("resume", "kept", "--overwrite", "--threads", "1", "--quiet")

@@ -1,47 +1,11 @@
-"""X behind the protocol: choose the backend for a matrix."""
+"""X behind the protocol of the backends, wherever X is and wherever it shall be swept."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, cast
 
-from scipy.sparse import issparse
-
 from drnmf.backends.base import Data
-from drnmf.backends.host.core import chosen_backend
-
-
-def _numpy(X: Any, mean: float | None) -> Data:
-    from drnmf.backends.host.dense import DenseMatrix
-    from drnmf.backends.host.sparse import SparseMatrix
-
-    return SparseMatrix.of(X, mean) if issparse(X) else DenseMatrix.of(X, mean)
-
-
-def _native(X: Any, mean: float | None) -> Data:
-    from drnmf.backends.host.native import NativeDense, NativeSparse
-
-    return NativeSparse.of(X, mean) if issparse(X) else NativeDense.of(X, mean)
-
-
-BACKENDS: dict[str, Callable[[Any, float | None], Data]] = {"numpy": _numpy, "native": _native}
-"""Backend for arrays of this process -> constructor."""
-
-
-def open_data(X: Any, backend: str | None = None, mean: float | None = None) -> Data:
-    """Put X behind the protocol of the backends, without a copy if possible.
-
-    Parameters
-    ----------
-    X : array or SciPy sparse matrix of float32 or float64, checked (see `inputs.check`)
-    backend : "numpy" (the oracle) or "native" (the compiled extension); None takes the environment variable
-        DRNMF_BACKEND, else the compiled extension where it was built, else NumPy
-    mean : the scale that floors refer to, where it is not X's own (new rows under an old model)
-    """
-    name = backend or chosen_backend()
-    if name not in BACKENDS:
-        raise ValueError(f"backend {name!r} is not known: use one of {sorted(BACKENDS)}.")
-    return BACKENDS[name](X, mean)
+from drnmf.backends.host.open import BACKENDS, open_data
 
 
 def is_dask(X: Any) -> bool:
@@ -61,3 +25,6 @@ def open_tensor(X: Any, device: str, precision: str, blocks: bool, mean: float |
     from drnmf.backends.torch.load import load
 
     return load(X, device, precision, blocks, mean)
+
+
+__all__ = ["BACKENDS", "is_dask", "open_blocks", "open_data", "open_tensor"]

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from drnmf.backends.base import Data
 from drnmf.backends.dask.nodes import arrays_in
 from drnmf.backends.entries import check_structure, first_bad_entry, first_zero, is_sound
-from drnmf.backends.open import open_data
+from drnmf.backends.host.open import open_data
 
 
 class Holder(Protocol):
