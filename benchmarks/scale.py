@@ -332,7 +332,7 @@ def cuts(rounds: int = 3) -> None:
         seconds: dict[int, list[float]] = {10: [], 10**9: []}
         for _ in range(rounds):
             for every, found in seconds.items():
-                with dask.config.set({"drnmf.cut-every": every}):
+                with dask.config.set({"drnmf.save-every": every}):
                     settings = {"references": (1.0, 1.0), "max_iter": 40, "tol": 0, "random_state": 0}
                     model = DRNMF(RANK, betas=(0, 1), update=RULE, **settings).fit(D)
                 found.append(float(model.trace_.seconds[-1]) / 40)

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import importlib.util
 import pkgutil
 import re
 import tomllib
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import drnmf
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 MODULES = sorted(module.name for module in pkgutil.walk_packages(drnmf.__path__, "drnmf."))
 OPTIONAL = {"torch", "triton", "dask", "soundfile", "matplotlib", "distributed"}
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
 
 
 @pytest.mark.parametrize("name", ["drnmf", *MODULES])
@@ -36,7 +42,7 @@ def blocks(path: Path) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("path", [page for page in PAGES if blocks(page)], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [page for page in PAGES if blocks(page)], ids=name_of)
 def test_code_blocks_run_in_order(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
@@ -46,11 +52,45 @@ def test_code_blocks_run_in_order(path: Path, tmp_path: Path, monkeypatch: pytes
             exec(compile(block, str(path), "exec"), names)
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def tool(name: str) -> Any:
+    """A script of tools/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    "path", [page for page in PAGES if "<!-- include " in page.read_text(encoding="utf-8")], ids=name_of
+)
+def test_included_code_is_the_code(path: Path) -> None:
+    page, include = path.read_text(encoding="utf-8"), tool("include_code")
+    assert len(include.MARKED.findall(page)) == page.count("\n<!-- include ") == page.count("\n<!-- end include -->")
+    again = f"python tools/include_code.py {path.relative_to(ROOT)}"
+    assert include.expanded(page) == page, f"the code has changed: run {again}"
+
+
+def test_every_kind_of_extension_includes_its_class() -> None:
+    marks = tool("include_code").MARKED.findall((ROOT / "docs" / "extending.md").read_text(encoding="utf-8"))
+    assert {"Loss", "Rule", "Policy", "Data", "Space"} <= {name for _, name in marks}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
 def test_links_lead_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8")):
         if not target.startswith("http"):
             assert (path.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("name", ["BetaNMF", "MultiObjectiveNMF", "DRNMF"])
+def test_every_parameter_and_attribute_is_documented(name: str) -> None:
+    page = (ROOT / "docs" / "estimators.md").read_text(encoding="utf-8")
+    model = getattr(drnmf, name)(1, random_state=0, max_iter=2, tol=0).fit([[1.0, 2.0], [3.0, 4.0]])
+    attributes = [attribute for attribute in vars(model) if attribute.endswith("_")]
+    assert len(attributes) > 10
+    assert [word for word in (*model.get_params(), *attributes) if f"`{word}`" not in page] == []
 
 
 def test_one_version() -> None:

@@ -22,7 +22,9 @@ LEAF = "leaf"
 
 
 def flatten(tree: Any, leaf: type | tuple[type, ...] = ()) -> tuple[list[Any], Structure]:
-    """Take a tree apart into its leaves, from left to right, and its structure; what is of type `leaf` stays whole.
+    """Take a tree apart into its leaves and its structure; what is of type `leaf` stays whole.
+
+    Leaves come from left to right, those of dicts and dataclasses by name, however a file sorts its keys.
 
     >>> flatten((1.0, {"a": "b"}))
     ([1.0, 'b'], {'tuple': ['leaf', {'dict': {'a': 'leaf'}}]})
@@ -36,9 +38,10 @@ def flatten(tree: Any, leaf: type | tuple[type, ...] = ()) -> tuple[list[Any], S
         if isinstance(item, tuple | list):
             return {"tuple" if isinstance(item, tuple) else "list": [walk(entry) for entry in item]}
         if isinstance(item, dict) and all(isinstance(key, str) for key in item):
-            return {"dict": {key: walk(entry) for key, entry in item.items()}}
+            return {"dict": {key: walk(item[key]) for key in sorted(item)}}
         if is_dataclass(item) and not isinstance(item, type):
-            content = {field.name: walk(getattr(item, field.name)) for field in fields(item) if field.init}
+            names = sorted(field.name for field in fields(item) if field.init)
+            content = {name: walk(getattr(item, name)) for name in names}
             return {"type": name_of(type(item)), "fields": content}
         found.append(item)
         return LEAF
@@ -72,10 +75,10 @@ def unflatten(structure: Structure, leaves: Iterable[Any], types: Types | None =
             return next(rest)
         if item.keys() == {"type", "fields"}:
             kind = known[item["type"]] if strict or item["type"] in known else imported_type(item["type"])
-            return kind(**{name: build(entry) for name, entry in item["fields"].items()})
+            return kind(**{name: build(item["fields"][name]) for name in sorted(item["fields"])})
         ((kind, content),) = item.items()
         if kind == "dict":
-            return {key: build(entry) for key, entry in content.items()}
+            return {key: build(content[key]) for key in sorted(content)}
         return {"tuple": tuple, "list": list}[kind](build(entry) for entry in content)
 
     try:

@@ -12,7 +12,9 @@ from drnmf.algorithms.loop import Control, solve
 from drnmf.algorithms.updates.minimax import Minimax
 from drnmf.algorithms.updates.table import RULES
 from drnmf.algorithms.weights import POLICIES, ByRule
+from drnmf.backends.host.space import HostSpace
 from drnmf.backends.open import open_data
+from drnmf.losses.beta import FROBENIUS, IS, KL
 from drnmf.objective.objective import Objective
 
 FACTORS = ("W", "H", "losses", "weights")
@@ -33,13 +35,24 @@ class Unread:
         self.hidden = losses
 
 
-class Late:
-    """A Data whose sweeps hide their losses until they are read."""
+class LateSpace(HostSpace):
+    """A space whose sweeps hide their losses until they are read."""
 
     deferred = True
 
+    def __init__(self, waits):
+        self.waits = waits
+
+    def read(self, *sweeps):
+        self.waits.append(len(sweeps))
+        return tuple(replace(sweep, losses=sweep.losses.hidden) for sweep in sweeps)
+
+
+class Late:
+    """A Data whose sweeps are promises."""
+
     def __init__(self, data, waits):
-        self.data, self.waits = data, waits
+        self.data, self.waits, self.space = data, waits, LateSpace(waits)
 
     def __getattr__(self, name):
         return getattr(self.data, name)
@@ -48,13 +61,9 @@ class Late:
     def T(self):
         return Late(self.data.T, self.waits)
 
-    def sweep(self, W, H, betas, mix, losses=True, curvature=None):
-        sweep = self.data.sweep(W, H, betas, mix, losses, curvature)
+    def sweep(self, W, H, ask):
+        sweep = self.data.sweep(W, H, ask)
         return replace(sweep, losses=Unread(sweep.losses))
-
-    def read(self, *sweeps):
-        self.waits.append(len(sweeps))
-        return tuple(replace(sweep, losses=sweep.losses.hidden) for sweep in sweeps)
 
 
 def problem(m=40, n=30, r=4, seed=0):
@@ -70,7 +79,7 @@ def method(update, policy):
 @pytest.mark.parametrize(("update", "policy"), [*PAIRS, ("mu", "minimax")])
 def test_reading_late_gives_the_same_run(update, policy):
     data, W, H = problem()
-    objective = Objective((0.0, 1.0), np.array([3.0, 1.0]), data.mean)
+    objective = Objective((IS, KL), np.array([3.0, 1.0]), data.mean)
     control = Control(max_iter=80, tol=0)
     rule, policy = method(update, policy)
     now = solve(data, W, H, objective, rule, policy, control)
@@ -79,14 +88,14 @@ def test_reading_late_gives_the_same_run(update, policy):
     for name in FACTORS:
         np.testing.assert_array_equal(getattr(now, name), getattr(late, name))
     np.testing.assert_array_equal(now.trace.scaled_losses, late.trace.scaled_losses)
-    if rule.certain(objective.betas):
+    if rule.certain(objective.omega):
         assert waits == [1] + 80 * [2]
 
 
 def test_an_iteration_without_rejections_waits_once():
     data, W, H = problem()
     waits = []
-    objective = Objective((1.0, 2.0), np.ones(2), data.mean)
+    objective = Objective((KL, FROBENIUS), np.ones(2), data.mean)
     result = solve(Late(data, waits), W, H, objective, RULES["mu"], POLICIES["fixed"], Control(max_iter=20, tol=0))
     assert result.trace.sweeps[-1] == 41
     assert waits == [1] + 20 * [2]
@@ -98,7 +107,7 @@ class Memory:
     def __init__(self, stop_at, known=None):
         self.stop_at, self.known, self.count, self.taken = stop_at, known, 0, None
 
-    def recall(self):
+    def recall(self, *owners):
         return self.known
 
     def offer(self, snapshot):
@@ -119,7 +128,7 @@ class Stop(Exception):
 @pytest.mark.parametrize("stop_at", [1, 37])
 def test_a_run_goes_on_from_its_snapshot(update, policy, stop_at):
     data, W, H = problem()
-    objective = Objective((0.0, 1.0), np.array([3.0, 1.0]), data.mean)
+    objective = Objective((IS, KL), np.array([3.0, 1.0]), data.mean)
     rule, policy = method(update, policy)
     whole = solve(data, W, H, objective, rule, policy, Control(max_iter=120, tol=1e-5))
     keeper = Memory(stop_at)
@@ -137,7 +146,7 @@ def test_a_run_goes_on_from_its_snapshot(update, policy, stop_at):
 
 def test_a_finished_run_is_not_run_again():
     data, W, H = problem()
-    objective = Objective((1.0,), np.ones(1), data.mean)
+    objective = Objective((KL,), np.ones(1), data.mean)
     first = solve(data, W, H, objective, RULES["mu"], POLICIES["fixed"], Control(max_iter=3))
     again = solve(data, W, H, objective, RULES["mu"], POLICIES["fixed"], Control(keeper=Memory(-1, first)))
     assert again is first

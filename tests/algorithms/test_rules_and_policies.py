@@ -8,12 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drnmf import DRNMF, BetaNMF, MultiObjectiveNMF
-from drnmf.algorithms.updates.base import Monotone, Parts, _ratio_step, majoriser_root, multiplicative_step
+from drnmf.algorithms.updates.base import Parts
 from drnmf.algorithms.updates.minimax import solve_dual, surrogates
+from drnmf.algorithms.updates.monotone import Monotone, majoriser_root
 from drnmf.algorithms.updates.table import RULES
-from drnmf.algorithms.weights import POLICIES, Fixed, FrankWolfe, as_policy
-from drnmf.backends.base import identity, wrap
+from drnmf.algorithms.weights import POLICIES, Fixed, FrankWolfe, Policy, as_policy
+from drnmf.backends.base import Ask
+from drnmf.backends.open import open_data
+from drnmf.backends.steps import multiplicative_step, ratio_step, weighted_sum
 from drnmf.losses.beta import beta_divergence
+from drnmf.losses.names import as_losses
 
 SETS = [(0.0,), (0.5,), (1.0,), (2.0,), (3.0,), (0.0, 1.0), (1.0, 2.0), (0.0, 2.0), (0.0, 1.0, 2.0), (0.0, 0.5, 3.0)]
 
@@ -78,9 +82,9 @@ def test_scale_equivariance(rule, betas, dtype, scales, rng):
 def test_monotone_root_solves_its_equation(problem, betas):
     X, W, H, weights = problem
     A = np.ascontiguousarray(W.T)
-    sweep = wrap(X).sweep(A.T, H, betas, identity(len(betas)))
+    sweep = open_data(X).sweep(A.T, H, Ask(as_losses(betas)))
     c = weights[: len(betas)]
-    t = majoriser_root(Parts(sweep.N, sweep.P, c, betas, 0.0))
+    t = majoriser_root(Parts(sweep.N, sweep.P, c, as_losses(betas), 0.0))
     up = sum(c[b] * sweep.P[b] * t ** (max(beta, 1) - 1) for b, beta in enumerate(betas))
     down = sum(c[b] * sweep.N[b] * t ** (min(beta, 2) - 2) for b, beta in enumerate(betas))
     np.testing.assert_allclose(up, down, rtol=1e-9)
@@ -91,8 +95,8 @@ def test_monotone_never_rises_without_line_search(problem, betas):
     X, W, H, weights = problem
     c = weights[: len(betas)]
     A = np.ascontiguousarray(W.T)
-    sweep = wrap(X).sweep(A.T, H, betas, identity(len(betas)))
-    stepped, _ = Monotone().step(H, Parts(sweep.N, sweep.P, c, betas, 0.0), None)
+    sweep = open_data(X).sweep(A.T, H, Ask(as_losses(betas)))
+    stepped, _ = Monotone().step(H, Parts(sweep.N, sweep.P, c, as_losses(betas), 0.0), None)
     after = sum(w * beta_divergence(X, W @ stepped, beta) for w, beta in zip(c, betas, strict=False))
     assert after <= c[: len(betas)] @ sweep.losses * (1 + 1e-11)
 
@@ -162,9 +166,9 @@ def test_surrogates_majorise(problem, betas):
     """G_b(t) >= Dbar_b at every t, with equality at t = 1."""
     X, W, H, weights = problem
     A = np.ascontiguousarray(W.T)
-    sweep = wrap(X).sweep(A.T, H, betas, identity(len(betas)))
+    sweep = open_data(X).sweep(A.T, H, Ask(as_losses(betas)))
     references = np.ones(len(betas))
-    parts = Parts(sweep.N, sweep.P, references, betas, 0.0, sweep.losses, references)
+    parts = Parts(sweep.N, sweep.P, references, as_losses(betas), 0.0, sweep.losses, references)
     np.testing.assert_allclose(surrogates(H, np.ones_like(H), parts), sweep.losses, rtol=1e-12)
     t = np.exp(weights[0] * 3 * np.sin(np.arange(H.size))).reshape(H.shape)
     true = np.array([beta_divergence(X, W @ (H * t), beta) for beta in betas])
@@ -176,8 +180,8 @@ def test_dual_equalises_what_it_can(rng):
     W, H = rng.uniform(0.2, 1, (15, 3)), rng.uniform(0.2, 1, (3, 12))
     A = np.ascontiguousarray(W.T)
     for betas in ((0.0, 1.0), (0.0, 1.0, 2.0)):
-        sweep = wrap(X).sweep(A.T, H, betas, identity(len(betas)))
-        parts = Parts(sweep.N, sweep.P, np.ones(len(betas)), betas, 0.0, np.ones(len(betas)), sweep.losses)
+        sweep = open_data(X).sweep(A.T, H, Ask(as_losses(betas)))
+        parts = Parts(sweep.N, sweep.P, np.ones(len(betas)), as_losses(betas), 0.0, np.ones(len(betas)), sweep.losses)
         weights, t, bound = solve_dual(H, parts)
         assert bound < 1
         # strong duality: the weighted sum of surrogates at the optimum is the maximum
@@ -232,13 +236,40 @@ def test_the_compiled_multiplicative_step_is_the_written_one(parts, shape, dtype
     rng = np.random.default_rng(0)
     F, N, P = (rng.random(size).astype(dtype) + dtype(0.1) for size in (shape, (parts, *shape), (parts, *shape)))
     N[:, 0, 0] = 0.0  # the floor takes over
-    given = Parts(N, P, rng.random(parts) + 0.5, tuple(map(float, range(parts))), 0.25)
-    ours = multiplicative_step(F, given)
+    c = rng.random(parts) + 0.5
+    ours = multiplicative_step(F, N, P, c, 0.25)
     assert ours.dtype == dtype
     assert ours[0, 0] == 0.25
-    np.testing.assert_allclose(ours, _ratio_step(F, given), rtol=4 * np.finfo(dtype).eps)
+    c = c if parts > 1 else np.ones(1)  # a common factor in both parts does not matter
+    written = ratio_step(F, weighted_sum(c, N), weighted_sum(c, P), 0.25)
+    np.testing.assert_allclose(ours, written, rtol=4 * np.finfo(dtype).eps)
 
 
 def test_a_nan_in_the_parts_stays_one():
     one = np.ones((1, 1, 1))
-    assert np.isnan(multiplicative_step(one[0], Parts(np.nan * one, one, np.ones(1), (1.0,), 0.5))).all()
+    assert np.isnan(multiplicative_step(one[0], np.nan * one, one, np.ones(1), 0.5)).all()
+
+
+def test_an_entry_without_a_slope_stays():
+    one = np.ones((1, 1, 1))
+    assert multiplicative_step(3 * one[0], one, 0 * one, np.ones(1), 0.5) == 3
+    assert multiplicative_step(3 * one[0], 0 * one, 0 * one, np.ones(1), 0.5) == 3
+
+
+class Constant(Policy):
+    """A policy of the user's own that never moves lambda, and says so."""
+
+    constant = True
+
+    def init(self, p):
+        return np.full(p, 1 / p), None
+
+    def step(self, weights, scaled_losses, state):
+        return weights, state
+
+
+def test_a_constant_policy_of_the_users_own_is_treated_as_fixed(rng):
+    X = rng.gamma(1.0, 1.0, (20, 15)) + 0.05
+    ours, fixed = (DRNMF(3, betas=(0, 1), policy=p, tol=0, max_iter=40, random_state=0) for p in (Constant(), "fixed"))
+    np.testing.assert_array_equal(ours.fit_transform(X), fixed.fit_transform(X))
+    np.testing.assert_array_equal(ours.trace_.scaled_losses, fixed.trace_.scaled_losses)

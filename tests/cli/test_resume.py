@@ -60,7 +60,7 @@ def test_resume_gives_what_the_command_would_have_given(here):
     stopped()
     output = run("resume", "kept")
     assert "Resuming the fit in kept: 2 of its runs have ended." in output
-    assert "Run 2 goes on after iteration 11." in output
+    assert "Run 2 is resumed after iteration 11." in output
     same_results("result", "whole")
     assert "exists: choose another --out, or pass --overwrite" in run("resume", "kept", code=1)
     run("resume", "kept", "--overwrite", "--threads", "1", "--quiet")
@@ -135,7 +135,7 @@ def test_a_changed_folder_of_blocks_is_refused(here):
 def test_what_cannot_be_resumed(here):
     assert "no-such is no folder" in run("resume", "no-such", code=1)
     DRNMF(3, max_iter=5, tol=0, checkpoint="python").fit(matrix())
-    assert "begun in Python goes on when fit is called again" in run("resume", "python", code=1)
+    assert "begun in Python is resumed when fit is called again" in run("resume", "python", code=1)
     assert "lies in run, the folder of the results" in " ".join(
         run(*BASE, "--out", "run", "--checkpoint", "run/kept", code=2).replace("│", " ").split()
     )
@@ -187,7 +187,7 @@ def test_a_real_process(here, how):
     process.send_signal(how)
     _, error = process.communicate(timeout=60)
     assert process.returncode == (-9 if how == signal.SIGKILL else 130)
-    assert ("Interrupted; go on with: drnmf resume kept" in error) == (how == signal.SIGINT)
+    assert ("Interrupted; resume with: drnmf resume kept" in error) == (how == signal.SIGINT)
     assert not Path("result").exists()
     run("resume", "kept")
     same_results("result", "whole")

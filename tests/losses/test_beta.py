@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drnmf import beta_divergence
-from drnmf.losses.beta import as_betas
+from drnmf.losses.base import betas_of
+from drnmf.losses.names import as_losses
 from tests.transcription import divergence
 
 positive = st.floats(1e-3, 1e3)
@@ -95,5 +96,5 @@ def test_bad_input(arguments, message):
 
 
 def test_names():
-    assert as_betas(("itakura-saito", "kullback-leibler", "frobenius")) == (0.0, 1.0, 2.0)
-    assert as_betas(1) == (1.0,)
+    assert betas_of(as_losses(("itakura-saito", "kullback-leibler", "frobenius"))) == [0.0, 1.0, 2.0]
+    assert betas_of(as_losses(1)) == [1.0]

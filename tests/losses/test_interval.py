@@ -12,6 +12,7 @@ from drnmf import DRNMF, Interval
 from drnmf.backends.base import losses_of
 from drnmf.backends.open import open_data
 from drnmf.losses.beta import beta_divergence
+from drnmf.losses.names import as_losses
 
 
 @given(st.integers(0, 1000), st.floats(0, 3), st.floats(0.01, 2), st.floats(0, 1))
@@ -35,7 +36,7 @@ def test_no_beta_of_the_interval_exceeds_the_bound(interval, rng):
     assert any(f"{coverage.bound:.6f}" in note for note in model.notes_)
     # on a grid of 41 with e(beta) as stored there
     grid = np.linspace(interval.low, interval.high, 41)
-    losses = losses_of(open_data(X), W, model.components_, grid)
+    losses = losses_of(open_data(X), W, model.components_, as_losses(grid))
     references = np.exp(np.interp(grid, coverage.betas, np.log(coverage.references)))
     on_grid = np.isin(np.round(grid, 12), np.round(coverage.betas, 12))
     assert on_grid.all()

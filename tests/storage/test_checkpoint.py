@@ -88,7 +88,7 @@ def test_ctrl_c_and_errors_leave_the_last_iteration_behind(error, tmp_path, capl
     assert files(tmp_path, "state*") == ["state-0002-00000017.npz"]
     with caplog.at_level(logging.INFO, "drnmf"):
         same(fitted(model, X, tmp_path), fitted(dr(), X))
-    assert "Run 2 goes on after iteration 17." in caplog.text
+    assert "Run 2 is resumed after iteration 17." in caplog.text
 
 
 def test_snapshots_wait_for_their_time(tmp_path):

@@ -78,8 +78,8 @@ def test_a_damaged_snapshot_is_passed_over(damage, count, tmp_path, caplog):
         damage(path)
     with caplog.at_level(logging.INFO, "drnmf"):
         same(fitted(model, X, tmp_path), fitted(dr(), X))
-    assert sum(r.getMessage().startswith("Checkpoint passed over: ") for r in caplog.records) == count
-    assert ("Run 2 goes on after iteration 18." in caplog.text) == (count == 1)
+    assert sum(r.getMessage().startswith("Checkpoint ignored: ") for r in caplog.records) == count
+    assert ("Run 2 is resumed after iteration 18." in caplog.text) == (count == 1)
 
 
 @pytest.mark.parametrize("damage", DAMAGE)

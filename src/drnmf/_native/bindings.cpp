@@ -1,4 +1,4 @@
-// The Python face of the core. Checks what could crash; shapes and dtypes are data/native.py's care.
+// The Python side of the compiled extension. Checks what could crash; backends/host/native.py sees to shapes and dtypes.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>

@@ -1,5 +1,5 @@
 // log, exp and expm1 of a vector. Polynomials are Chebyshev interpolants; the measured errors stand in
-// docs/performance.md and are held by tests/data/test_vmath.py.
+// docs/development/performance.md and are checked by tests/backends/test_isa.py.
 #pragma once
 
 #include "simd.hpp"

@@ -142,7 +142,7 @@ def solve(data: Data, W: Array, H: Array, objective: Objective, rule: Rule, poli
             f"{type(rule).__name__} chooses the weights from all parts of both factors in one place, and the rows of a "
             "Dask array are never in one place: use another policy, for example policy='auto'."
         )
-    task = Task(objective, rule, policy.constant and not rule.chooses)
+    task = Task(objective, rule, getattr(policy, "constant", False) and not rule.chooses)
     run = _Run.begin(task, data, policy, W, H) if known is None else _Run.resume(task, data, policy, known)
     reason = run.reason(control)
     try:

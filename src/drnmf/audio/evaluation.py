@@ -15,7 +15,7 @@ from drnmf.numerics import Array, Vector
 
 
 def open_references(paths: Sequence[str | os.PathLike[str]], mixture: Recording) -> tuple[Recording, ...]:
-    """Reference recordings, refused unless they fit the mixture in rate and length."""
+    """Open reference recordings; refuse those that do not fit the mixture in rate and length."""
     found = tuple(open_recording(path) for path in paths)
     for reference in found:
         if (reference.rate, reference.length) != (mixture.rate, mixture.length):
@@ -29,7 +29,7 @@ def open_references(paths: Sequence[str | os.PathLike[str]], mixture: Recording)
 def match_references(
     mixture: Recording, references: Sequence[Recording], transform: Transform, W: Array, H: Array
 ) -> Groups:
-    """Groups of components, one per reference: each component joins the reference it resembles most.
+    """Group components, one group per reference: each component joins the reference it resembles most.
 
     It knows the truth, so what is measured afterwards is how well the components could be put together.
     """
@@ -53,5 +53,5 @@ def match_references(
 
 
 def channel_mean(recording: Recording) -> Vector:
-    """All samples, channels averaged: what SDR, SIR and SAR are measured on."""
+    """Average all samples over the channels: what SDR, SIR and SAR are measured on."""
     return np.concatenate([block.mean(axis=1) for block in recording.blocks()])

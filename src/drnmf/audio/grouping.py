@@ -15,7 +15,7 @@ SIMILAR = 0.6
 
 
 def parse_groups(text: str, rank: int) -> Groups | int | None:
-    """What --group says: "0,2/1,3" (given), "3" (that many, by similarity) or "auto" (None).
+    """Read how components are to be grouped: "0,2/1,3" (given), "3" (that many, by similarity) or "auto" (None).
 
     >>> parse_groups("0,2/1,3", 4), parse_groups("2", 4), parse_groups("auto", 4)
     (((0, 2), (1, 3)), 2, None)
@@ -35,7 +35,7 @@ def parse_groups(text: str, rank: int) -> Groups | int | None:
 
 
 def check_groups(groups: Groups, rank: int) -> Groups:
-    """Every component in one group and no more; what was left out becomes a group of its own, at the end."""
+    """Check that no component is in two groups; what was left out becomes a group of its own, at the end."""
     named = [k for group in groups for k in group]
     strange = sorted({k for k in named if not 0 <= k < rank})
     if strange:
@@ -54,13 +54,24 @@ def _cosines(rows: Array) -> Vector:
 
 
 def similarity(W: Array, H: Array) -> Vector:
-    """(r, r): the mean of the cosines of two spectra and of two activations, from 0 to 1."""
+    """Compute the mean of the cosines of two spectra and of two activations, (r, r), from 0 to 1."""
     return 0.5 * (_cosines(np.asarray(W).T) + _cosines(H))
 
 
 def group_components(W: Array, H: Array, count: int | None = None) -> Groups:
-    """Groups by similarity (average linkage): `count` of them, or as many as SIMILAR leaves apart.
+    """Group components by similarity (average linkage).
 
+    Parameters
+    ----------
+    W, H : spectra (bins, r) and activations (r, frames)
+    count : how many groups; None makes as many as SIMILAR leaves apart
+
+    Returns
+    -------
+    groups : tuple of tuples of component numbers, from 0
+
+    Examples
+    --------
     >>> spectra = np.array([[1.0, 1, 0], [0, 0, 1]])
     >>> group_components(spectra, np.array([[1.0, 0], [1, 0.1], [0, 1]]))
     ((0, 1), (2,))
@@ -81,7 +92,7 @@ def group_components(W: Array, H: Array, count: int | None = None) -> Groups:
 
 
 def match_components(likeness: Vector) -> Groups:
-    """Groups from how much each of r components resembles each of s references, (r, s).
+    """Group components by how much each of r resembles each of s references, (r, s).
 
     Every reference first gets the component of the best one-to-one assignment, so none is left empty (where r >= s);
     every other component joins the reference it resembles most.

@@ -29,12 +29,26 @@ def _package() -> Any:
 
 
 def measure(references: Vector, estimates: Vector, filter_length: int = 512) -> Measures:
-    """SDR, SIR and SAR of estimates (s, length) against references (s, length), after Vincent et al. 2006.
-
-    filter_length : taps of the filter that a reference may pass through unpunished (512 is the usual choice)
+    """Measure SDR, SIR and SAR of estimated sources (Vincent et al. 2006).
 
     As is usual, the estimates are put in the order that gives the best SIR.
 
+    Parameters
+    ----------
+    references, estimates : (s, length), sources by rows
+    filter_length : taps of the filter that a reference may pass through without a penalty (512 is the usual choice)
+
+    Returns
+    -------
+    measures : Measures, in decibels per reference
+
+    Raises
+    ------
+    ValueError
+        Where numbers or lengths differ, or a source is silent.
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> truth = rng.normal(size=(2, 4000))
     >>> found = measure(truth, np.array([[1, 0.1], [0.1, 1]]) @ truth, 8)

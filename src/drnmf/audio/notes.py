@@ -10,7 +10,7 @@ CLICK = "click"
 
 
 def template(pitch: float, frequencies: Vector, harmonics: int = 6) -> Vector:
-    """A comb of harmonics at `pitch` on the bins of a spectrum, unit norm."""
+    """Build a comb of harmonics at `pitch` on the bins of a spectrum, of unit norm."""
     width = 1.5 * (frequencies[1] - frequencies[0])
     comb = np.zeros_like(frequencies)
     for k in range(1, harmonics + 1):
@@ -19,13 +19,13 @@ def template(pitch: float, frequencies: Vector, harmonics: int = 6) -> Vector:
 
 
 def flatness(spectrum: Array) -> float:
-    """Geometric over arithmetic mean: near 1 for noise and clicks, near 0 for tones."""
+    """Compute the geometric over the arithmetic mean: near 1 for noise and clicks, near 0 for tones."""
     s = np.maximum(np.asarray(spectrum, dtype=np.float64), np.finfo(np.float64).tiny)
     return float(np.exp(np.log(s / s.mean()).mean()))
 
 
 def name_components(W: Array, frequencies: Vector, pitches: dict[str, float]) -> tuple[str, ...]:
-    """A note, or "click", for every column of W: the comb that fits best, unless none fits well."""
+    """Name every column of W by a note, or "click": the comb that fits best, unless none fits well."""
     combs = np.stack([template(pitch, frequencies) for pitch in pitches.values()])
     spectra = np.asarray(W, dtype=np.float64)
     spectra = spectra / np.maximum(np.linalg.norm(spectra, axis=0), np.finfo(np.float64).tiny)
@@ -37,7 +37,7 @@ def name_components(W: Array, frequencies: Vector, pitches: dict[str, float]) ->
 
 
 def play_back(W: Array, H: Array, names: tuple[str, ...], onsets: Vector, times: Vector) -> tuple[str, ...]:
-    """At each onset, the note whose components' energy rises most: the melody the factorization heard."""
+    """Find the melody: at each onset, the note whose components' energy rises most."""
     size = np.linalg.norm(np.asarray(W, dtype=np.float64), axis=0)[:, None] * np.asarray(H, dtype=np.float64)
     notes = sorted(set(names) - {CLICK})
     heard = []

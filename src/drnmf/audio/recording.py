@@ -16,7 +16,7 @@ from drnmf.numerics import Vector
 
 
 def soundfile() -> Any:
-    """The soundfile package, or an error that says how to get it."""
+    """Import the soundfile package, or raise an error that says how to get it."""
     try:
         import soundfile as package
     except (ImportError, OSError) as error:  # OSError: the package is there, libsndfile is not
@@ -43,7 +43,7 @@ class Recording:
         return self.length / self.rate
 
     def blocks(self, size: int = 1 << 16) -> Iterator[Vector]:
-        """The samples in order, float64 of shape (at most size, channels). Every block is checked to be finite."""
+        """Yield the samples in order, float64 of shape (at most size, channels), each block checked to be finite."""
         start = 0
         for block in self._raw_blocks(size):
             if not np.isfinite(block).all():
@@ -71,12 +71,27 @@ class Recording:
             raise ValueError(f"{self.name} cannot be read to its end: {error}") from None
 
     def read(self) -> Vector:
-        """All samples, (length, channels)."""
+        """Return all samples, (length, channels)."""
         return self.samples if self.samples is not None else np.concatenate(list(self.blocks()))
 
 
 def open_recording(source: str | os.PathLike[str] | ArrayLike | Recording, rate: float | None = None) -> Recording:
-    """A recording from a file name or from samples of shape (length,) or (length, channels), with their rate."""
+    """Open a recording; a file is read later, block by block.
+
+    Parameters
+    ----------
+    source : a file name, or samples of shape (length,) or (length, channels)
+    rate : samples per second, for samples only
+
+    Returns
+    -------
+    recording : Recording
+
+    Raises
+    ------
+    ValueError
+        Where the file is no recording, or the samples are no real numbers.
+    """
     if isinstance(source, Recording):
         return source
     if isinstance(source, str | os.PathLike):

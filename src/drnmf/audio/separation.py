@@ -23,7 +23,7 @@ ENCODINGS = {"float32": "FLOAT", "pcm16": "PCM_16", "pcm24": "PCM_24"}
 
 
 def masks(W: Array, H: Array) -> Vector:
-    """Wiener masks w_k h_k / (WH), (r, bins, frames): nonnegative, summing to one everywhere."""
+    """Compute the Wiener masks w_k h_k / (WH), (r, bins, frames): nonnegative, summing to one everywhere."""
     parts = np.asarray(W.T, dtype=np.float64)[:, :, None] * np.asarray(H, dtype=np.float64)[:, None, :]
     total = parts.sum(axis=0)
     parts /= np.where(total > 0, total, 1.0)
@@ -32,7 +32,7 @@ def masks(W: Array, H: Array) -> Vector:
 
 
 def source_blocks(recording: Recording, transform: Transform, W: Array, H: Array) -> Iterator[Vector]:
-    """The components of a recording, block by block: (r, channels, samples). They sum to the recording.
+    """Yield the components of a recording, block by block: (r, channels, samples). They sum to the recording.
 
     Every channel is masked by the same masks and keeps its own phase.
     """
@@ -52,6 +52,8 @@ def source_blocks(recording: Recording, transform: Transform, W: Array, H: Array
 class Separation:
     """Sources and the model behind them.
 
+    Attributes
+    ----------
     sources : (sources, length), or (sources, length, channels) with several channels; they sum to the recording
     groups : the components of each source
     W, H : spectra (bins, r) and activations (r, frames)
@@ -72,7 +74,7 @@ class Separation:
 
 
 def choose_groups(group: str | int | Groups | None, W: Array, H: Array) -> Groups:
-    """Groups as asked for: None keeps every component on its own, a number or "auto" goes by similarity."""
+    """Make the groups asked for: None keeps every component on its own, a number or "auto" goes by similarity."""
     rank = H.shape[0]
     if group is None:
         return tuple((k,) for k in range(rank))
@@ -100,15 +102,29 @@ def separate(
 ) -> Separation:
     """Split a recording into sources that sum to it.
 
+    Everything is kept in memory; the command `drnmf separate` streams from file to files instead.
+
+    Parameters
+    ----------
     source : a file name, or samples of shape (length,) or (length, channels) with their `rate`
     n_components : r, the number of components
-    betas : the losses that DR-NMF holds down together; 0 (IS) and 1 (KL) suit sound
+    betas : the losses that DR-NMF minimises together; 0 (IS) and 1 (KL) suit sound
+    window, hop : samples of the analysis window, and from one frame to the next
     power : 1 factorises magnitudes, 2 powers. Several channels are averaged into one spectrogram, and every channel
         is then masked on its own
     n_init : starts, of which each loss keeps its best
+    max_iter, tol, random_state, verbose : as in `DRNMF`
     group : None, "auto", a number of sources, or lists of components, for example ((0, 2), (1, 3))
 
-    Everything is held in memory; the command `drnmf separate` streams from file to files instead.
+    Returns
+    -------
+    separation : Separation
+
+    Examples
+    --------
+    >>> time = np.arange(4000) / 8000
+    >>> separate(np.sin(2764.6 * time), 1, rate=8000, window=256, hop=64, max_iter=5).sources.shape
+    (1, 4000)
     """
     recording = open_recording(source, rate)
     seen = spectrogram(recording, window=window, hop=hop, power=power)
@@ -150,7 +166,7 @@ def write_sources(
     encoding: str = "float32",
     progress: Callable[[float], None] | None = None,
 ) -> Written:
-    """One WAV per component into `folder`, one per group into groups/, the mixture into mixture/, in one pass.
+    """Write one WAV per component into `folder`, one per group into groups/, the mixture into mixture/.
 
     Integer encodings would clip what leaves [-1, 1]: a first pass finds the largest sample of all these files, and
     one common gain (stated in the answer, 1 where nothing clips) keeps their sum and balance.
@@ -174,7 +190,7 @@ def write_sources(
 
 
 def _outputs(block: Vector, groups: Groups | None) -> Iterator[Vector]:
-    """Samples (length, channels) of every file: components, groups, mixture."""
+    """Yield the samples (length, channels) of every file: components, groups, mixture."""
     for part in block:
         yield part.T
     for members in groups or ():

@@ -49,13 +49,13 @@ class Study:
         return _resynthesise(self.spectra, self.transform, self.tune.mixture.size)
 
     def sources(self, method: Method, groups: Groups) -> Vector:
-        """The method's sources, (s, length), by Wiener masks on the noisy recording."""
+        """Compute the method's sources, (s, length), by Wiener masks on the noisy recording."""
         weights = masks(method.W, method.H)
         parts = [weights[list(members)].sum(axis=0) * self.spectra for members in groups]
         return np.stack([_resynthesise(part, self.transform, self.tune.mixture.size) for part in parts])
 
     def match(self, method: Method) -> Groups:
-        """Components assigned to the true sources that their share of the spectrogram resembles most."""
+        """Assign components to the true sources that their part of the spectrogram resembles most."""
         truth = np.abs(self.transform.stft.stft(self.tune.sources))
         parts = masks(method.W, method.H) * self.X
         like = np.einsum("kfn,sfn->ks", parts, truth)
@@ -63,7 +63,7 @@ class Study:
         return match_components(like / np.maximum(size, np.finfo(np.float64).tiny))
 
     def sdr(self, method: Method, filter_length: int = 512) -> Vector:
-        """SDR in decibels of every true source."""
+        """Measure the SDR of every true source, in decibels."""
         return measure(self.tune.sources, self.sources(method, self.match(method)), filter_length).sdr
 
 

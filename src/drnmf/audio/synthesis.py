@@ -37,7 +37,7 @@ class Tune:
 
 
 def synthesise_tune(seed: int = 0, melody: tuple[str, ...] = MELODY, rate: int = RATE) -> Tune:
-    """The tune, about five seconds; the seed moves loudness, timbre, timing and the click a little.
+    """Synthesise the tune, about five seconds; the seed moves loudness, timbre, timing and the click a little.
 
     A note is twelve harmonics that start together and die away, the higher ones sooner, on strings that are a little
     stiff; the click is a burst of noise of some milliseconds, the same for every note, as a hammer's would be.
@@ -66,7 +66,7 @@ def synthesise_tune(seed: int = 0, melody: tuple[str, ...] = MELODY, rate: int =
 
 
 def _note(pitch: float, time: Vector, timbre: Vector, phases: Vector, rate: int) -> Vector:
-    """sum_k a_k exp(-t / tau_k) sin(2 pi f_k t + phi_k), faded in over 5 ms and damped at the end."""
+    """Compute sum_k a_k exp(-t / tau_k) sin(2 pi f_k t + phi_k), faded in over 5 ms and damped at the end."""
     sound = np.zeros_like(time)
     for k in range(1, 13):
         frequency = k * pitch * np.sqrt(1.0 + 2e-4 * k**2)
@@ -80,7 +80,7 @@ def _note(pitch: float, time: Vector, timbre: Vector, phases: Vector, rate: int)
 
 
 def add_noise(X: Array, kind: str, seed: int = 0) -> Array:
-    """X with the noise of section 5.3 added to it: N scaled to 0.6 ||X|| (Poisson) or 0.4 ||X|| ("Gamma").
+    """Add the noise of section 5.3 to X: N scaled to 0.6 ||X|| (Poisson) or 0.4 ||X|| ("Gamma").
 
     poisson : entries of the Poisson distribution of parameter 1
     gamma : X times entries of the normal distribution, as the paper has it; what falls below zero becomes zero

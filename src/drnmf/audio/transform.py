@@ -19,10 +19,10 @@ from drnmf.numerics import Array, Vector
 
 Complex = NDArray[np.complex128]
 CHUNK_ENTRIES = 1 << 21
-"""Complex numbers that a chunk of frames may hold (32 MB)."""
+"""Complex numbers that a chunk of frames may have (32 MB)."""
 
 SINGLE_PRECISION_ENTRIES = 1 << 24
-"""A spectrogram with more entries than this is held in float32: half the memory, and far finer than any noise."""
+"""A spectrogram with more entries than this is kept in float32: half the memory, and far finer than any noise."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,11 @@ class Transform:
         return np.asarray(self.stft.f)
 
     def frames(self, length: int) -> int:
-        """How many frames touch a recording of `length` samples."""
+        """Count the frames that touch a recording of `length` samples."""
         return int(self.stft.p_num(length))
 
     def times(self, length: int) -> Vector:
-        """Seconds of the middle of every frame."""
+        """Compute the seconds of the middle of every frame."""
         return np.asarray(self.stft.t(length))
 
     @property
@@ -70,11 +70,11 @@ class Transform:
         return int(self.stft.p_min) * self.hop - int(self.stft.m_num_mid)
 
     def chunk(self, copies: int) -> int:
-        """Frames that are worked on at once when each needs `copies` spectra."""
+        """Choose how many frames to work on at once when each needs `copies` spectra."""
         return max(8, CHUNK_ENTRIES // (self.bins * copies))
 
     def analyse(self, recording: Recording, chunk: int) -> Iterator[Complex]:
-        """The transform, chunk by chunk: (channels, bins, frames of the chunk)."""
+        """Yield the transform, chunk by chunk: (channels, bins, frames of the chunk)."""
         left = self.frames(recording.length)
         source = recording.blocks()
         held = np.zeros((-self._first, recording.channels))
@@ -97,7 +97,7 @@ class Transform:
             held = block
 
     def synthesise(self, chunks: Iterator[Complex], length: int) -> Iterator[Vector]:
-        """Overlap-add with the dual window: chunks (..., bins, frames) to blocks (..., samples), `length` in all."""
+        """Add overlapping frames with the dual window: chunks (..., bins, frames) to blocks (..., samples)."""
         dual = np.asarray(self.stft.dual_win)
         position, tail = self._first, None
         for spectra in chunks:
@@ -116,7 +116,7 @@ class Transform:
 
 
 def _within(block: Vector, start: int, length: int) -> Iterator[Vector]:
-    """The part of a block that starts at `start` which lies in 0 .. length."""
+    """Yield the part of a block that lies in 0 .. length; the block starts at `start`."""
     low, high = max(0, -start), min(block.shape[-1], length - start)
     if low < high:
         yield block[..., low:high]
@@ -149,12 +149,21 @@ def spectrogram(
     power: int = 1,
     progress: Callable[[float], None] | None = None,
 ) -> Spectrogram:
-    """The spectrogram of a recording, a nonnegative matrix of shape (window // 2 + 1, frames).
+    """Compute the spectrogram of a recording, a nonnegative matrix of shape (window // 2 + 1, frames).
 
+    Parameters
+    ----------
     source : a file name, or samples of shape (length,) or (length, channels) with their `rate`
     power : 1 for magnitudes, 2 for powers; several channels are averaged after that
-    progress : called with the share done
+    window, hop : samples of the analysis window, and from one frame to the next
+    progress : called with the fraction done
 
+    Returns
+    -------
+    spectrogram : Spectrogram
+
+    Examples
+    --------
     >>> spectrogram(np.ones(1000), rate=8000, window=64, hop=16).X.shape
     (33, 66)
     """

@@ -45,7 +45,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bars.")]
 
 
 def reports_errors(command: Callable[Arguments, Answer]) -> Callable[Arguments, Answer]:
-    """Exit codes: 0 done, 1 failed with one clear line, 2 bad usage (typer's own), 130 interrupted."""
+    """Turn errors into exit codes: 0 done, 1 failed with one clear line, 2 bad usage (typer's own), 130 interrupted."""
 
     @functools.wraps(command)
     def guarded(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Answer:
@@ -103,7 +103,7 @@ def output_folder(out: Path, overwrite: bool, inputs: Iterable[Path] = ()) -> It
 
 
 def parse_numbers(text: str, name: str) -> tuple[float, ...]:
-    """A comma-separated list from the command line, for example "0,1"."""
+    """Read a comma-separated list from the command line, for example "0,1"."""
     try:
         return tuple(float(item) for item in text.split(","))
     except ValueError:
@@ -137,7 +137,7 @@ def _is_number(text: str) -> bool:
 
 @contextmanager
 def bad_usage(option: str) -> Iterator[None]:
-    """A ValueError in the block is the option's fault: exit code 2."""
+    """Blame a ValueError in the block on the option: exit code 2."""
     try:
         yield
     except ValueError as error:
@@ -145,7 +145,7 @@ def bad_usage(option: str) -> Iterator[None]:
 
 
 def choice(value: str | None, choices: Iterable[str], option: str) -> str | None:
-    """An option that is one of a few words, or was not given."""
+    """Check an option that is one of a few words, or was not given."""
     if value is not None and value not in choices:
         raise typer.BadParameter(f"{value!r} is not one of {', '.join(choices)}.", param_hint=option)
     return value
@@ -153,7 +153,7 @@ def choice(value: str | None, choices: Iterable[str], option: str) -> str | None
 
 @contextmanager
 def plain_warnings() -> Iterator[list[str]]:
-    """Warnings as one line each on standard error, and collected for the summary."""
+    """Print warnings as one line each on standard error, and collect them for the summary."""
     seen: list[str] = []
 
     def show(message: Warning | str, *details: Any, **more: Any) -> None:
@@ -169,7 +169,7 @@ def plain_warnings() -> Iterator[list[str]]:
 
 
 def limit_threads(threads: int | None) -> Any:
-    """Hold BLAS and the compiled core to `threads` for the rest of the process; None leaves them alone."""
+    """Limit BLAS and the compiled extension to `threads` for the rest of the process; None leaves them alone."""
     if threads is None:
         return None
     from threadpoolctl import threadpool_limits

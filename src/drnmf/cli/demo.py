@@ -42,10 +42,10 @@ def demo(
     quiet: Quiet = False,
     report: reporting.Report = None,
 ) -> None:
-    """E D C D E E E, clean and in two noises: one loss at a time against both at once (section 5.3 of the paper).
+    """Compare one loss at a time with both at once on a tune, clean and in two noises (section 5.3 of the paper).
 
-    The tune is synthesised, so what should be found is known. Prints how far each method is above the best of every
-    loss and the notes it found, and leaves a folder with the sources and a page to listen to them.
+    The tune, E D C D E E E, is synthesised, so what should be found is known. Prints how far each method is above the
+    best of every loss and the notes it found, and leaves a folder with the sources and a page to listen to them.
     """
     check_out(out, overwrite)
     reporting.check(report)
@@ -92,7 +92,7 @@ def demo(
 
 
 def _rows(found: Study) -> list[dict[str, Any]]:
-    """One record per method: scaled losses, what its components are, the melody it hears."""
+    """Make one record per method: scaled losses, what its components are, the melody it hears."""
     return [
         {
             "noise": found.noise,
@@ -118,7 +118,7 @@ def _flat(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _percents(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """For the figure: percent above the best of each loss, the worst over the three recordings."""
+    """Compute percent above the best of each loss, the worst over the three recordings, for the figure."""
     from drnmf.losses.names import as_loss
 
     worst = []
@@ -131,7 +131,7 @@ def _percents(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _write_sounds(folder: Path, found: Study) -> dict[str, Any]:
-    """The recording and DR-NMF's components as files, and what the page needs to know of them."""
+    """Write the recording and DR-NMF's components as files; return what the page needs to know of them."""
     from drnmf.audio.recording import open_recording
     from drnmf.audio.separation import write_sources
 

@@ -107,7 +107,7 @@ def fit(
 
 
 def _estimator(rank: int, betas: Omega | Interval, weights: str | None, choices: options.Choices) -> Any:
-    """One loss: BetaNMF; several or an interval: DRNMF, or MultiObjectiveNMF under given weights."""
+    """Choose the estimator: BetaNMF for one loss, else DRNMF, or MultiObjectiveNMF under given weights."""
     from drnmf.estimators.beta import BetaNMF
     from drnmf.estimators.multi_objective import MultiObjectiveNMF
     from drnmf.estimators.robust import DRNMF
@@ -130,7 +130,7 @@ def _estimator(rank: int, betas: Omega | Interval, weights: str | None, choices:
 
 
 def write_model(folder: Path, model: Any, W: Any) -> None:
-    """W.npy, H.npy, trace.csv and model.npz."""
+    """Write W.npy, H.npy, trace.csv and model.npz."""
     import numpy as np
 
     from drnmf.backends.open import is_dask
@@ -147,7 +147,7 @@ def write_model(folder: Path, model: Any, W: Any) -> None:
 
 
 def summary_of(model: Any, seconds: float, warned: list[str]) -> dict[str, Any]:
-    """What summary.json says of a fitted model."""
+    """Collect what summary.json says of a fitted model."""
     from drnmf.storage.records import UNSTORED
 
     omega = model.omega_

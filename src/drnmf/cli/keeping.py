@@ -1,4 +1,4 @@
-"""--checkpoint: the command beside the checkpoints, as JSON, so that `drnmf resume` knows how to go on."""
+"""--checkpoint: the command beside the checkpoints, as JSON, so that `drnmf resume` knows what to resume."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from drnmf.cli.common import errors
 from drnmf.cli.results import sha256_of
 
 CheckpointFolder = Annotated[
-    Path | None, typer.Option("--checkpoint", help="Keep the fit in this folder; `drnmf resume` goes on from there.")
+    Path | None, typer.Option("--checkpoint", help="Keep the fit in this folder, for `drnmf resume`.")
 ]
 CheckpointEvery = Annotated[
     float, typer.Option("--checkpoint-every", min=0.0, help="Seconds between two checkpoints; 0: every iteration.")
@@ -62,19 +62,19 @@ class Stored:
         if sha256_of(source) != self.sha256:
             raise ValueError(
                 f"{source} has changed since the fit in {folder} was begun (its SHA-256 is another): put the old one "
-                "back, or begin anew with drnmf fit and another --checkpoint."
+                "back, or start over with another --checkpoint."
             )
 
 
 def recall(folder: Path, commands: Mapping[str, Callable[..., Any]]) -> Stored:
-    """The command stored in the folder; only options that the command has, of the type they have."""
+    """Read the command stored in the folder; only options that the command has, of the type they have."""
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} is no folder: give the one that --checkpoint named.")
     path = folder / FILE
     if not path.exists():
         raise FileNotFoundError(
             f"{folder} holds no {FILE}: only what was begun on the command line with --checkpoint is resumed here. "
-            "A fit that was begun in Python goes on when fit is called again with the same checkpoint folder."
+            "A fit that was begun in Python is resumed when fit is called again with the same checkpoint folder."
         )
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
@@ -101,7 +101,7 @@ def _typed(name: str, value: Any, hint: Any) -> Any:
 
 
 def check(folder: Path | None, out: Path) -> None:
-    """Results replace their folder as a whole: checkpoints cannot lie inside it."""
+    """Refuse checkpoints inside the results folder, which is replaced as a whole."""
     if folder is not None and folder.resolve().is_relative_to(out.resolve()):
         raise typer.BadParameter(
             f"{folder} lies in {out}, the folder of the results, which appears as a whole at the end: name another.",
@@ -111,7 +111,7 @@ def check(folder: Path | None, out: Path) -> None:
 
 @contextmanager
 def kept(folder: Path | None) -> Iterator[None]:
-    """While a fit is kept: the library's log on standard error, and after Ctrl-C a word on how to go on."""
+    """Print the library's log on standard error while a fit is kept, and after Ctrl-C how to resume it."""
     if folder is None:
         yield
         return
@@ -122,7 +122,7 @@ def kept(folder: Path | None) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        errors.print(f"Interrupted; go on with: drnmf resume {folder}", markup=False, highlight=False, soft_wrap=True)
+        errors.print(f"Interrupted; resume with: drnmf resume {folder}", markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(130) from None
     finally:
         logger.removeHandler(handler)

@@ -22,7 +22,7 @@ def _one_of(names: Any) -> str:
 
 Rank = Annotated[int, typer.Option("--rank", "-r", min=1, help="Number of components.", show_default=False)]
 Betas = Annotated[
-    str, typer.Option("--betas", help="Losses: 0 IS, 1 KL, 2 Frobenius, any number >= 0; fit also takes 0..2.")
+    str, typer.Option("--betas", help="Losses: 0 IS, 1 KL, 2 Frobenius, any number >= 0, nb:SIZE; fit also takes 0..2.")
 ]
 PolicyName = Annotated[str | None, typer.Option("--policy", help=f"How the weights move: {_one_of(POLICIES)}.")]
 UpdateName = Annotated[str | None, typer.Option("--update", help=f"Update rule: {_one_of(RULES)}.")]
@@ -52,10 +52,10 @@ class Choices:
         choice(self.dtype, DTYPES, "--dtype")
 
     def given(self) -> dict[str, Any]:
-        """Keyword arguments for the library."""
+        """Collect keyword arguments for the library."""
         names = {"policy": self.policy, "update": self.update, "init": self.init, "zeros": self.zeros}
         return {name: value for name, value in names.items() if value is not None}
 
     def cast(self, X: Any) -> Any:
-        """X in the dtype asked for."""
+        """Convert X to the dtype asked for."""
         return X if self.dtype is None else X.astype(self.dtype)

@@ -51,7 +51,7 @@ def pareto(
     checkpoint: keeping.CheckpointFolder = None,
     checkpoint_every: keeping.CheckpointEvery = 30.0,
 ) -> None:
-    """Solutions between the losses of --betas, and the robust one among them.
+    """Find solutions between the losses of --betas, and the robust one among them.
 
     Writes front.csv, summary.json and, with matplotlib, front.png and front.svg into a folder, all or nothing.
     """

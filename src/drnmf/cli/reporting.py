@@ -19,13 +19,13 @@ Report = Annotated[
 
 
 def check(asked: bool | None) -> None:
-    """Before any work is done: a report that was asked for must be possible."""
+    """Refuse, before any work is done, to make a report that is not possible."""
     if asked and find_spec("plotly") is None:
         raise ImportError(HOW_TO_GET)
 
 
 def add(folder: Path, asked: bool | None) -> None:
-    """report.html into a run folder, unless it is not wanted; results are never lost for the sake of a page."""
+    """Write report.html into a run folder, unless it is not wanted; results are never lost for the sake of a page."""
     if asked is False:
         return
     if find_spec("plotly") is None:

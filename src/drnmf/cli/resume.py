@@ -1,4 +1,4 @@
-"""drnmf resume: go on with a fit or a front that was stopped."""
+"""drnmf resume: continue a fit or a front that was stopped."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def resume(
     threads: Threads = None,
     quiet: Quiet = False,
 ) -> None:
-    """Go on with a fit or a front that was stopped, from its last checkpoint, with the options it was begun with."""
+    """Resume a fit or a front that was stopped, from its last checkpoint, with the options it was begun with."""
     stored = keeping.recall(folder, {"fit": fit, "pareto": pareto})
     stored.check_input(folder)
     given: dict[str, Any] = {"out": out, "threads": threads, "quiet": quiet or None}
     options = stored.options | {name: value for name, value in given.items() if value is not None}
-    errors.print(f"Going on with {options['x']}.", markup=False, highlight=False, soft_wrap=True)
+    errors.print(f"Resuming {options['x']}.", markup=False, highlight=False, soft_wrap=True)
     stored.command(**options, checkpoint=folder, overwrite=overwrite)

@@ -121,7 +121,7 @@ def separate(
 
 @contextmanager
 def _bar(title: str, quiet: bool) -> Iterator[Callable[[float], None] | None]:
-    """A bar for work that knows its share done."""
+    """Show a bar for work that knows which fraction of it is done."""
     if quiet:
         yield None
         return
@@ -129,7 +129,7 @@ def _bar(title: str, quiet: bool) -> Iterator[Callable[[float], None] | None]:
 
     with Progress(console=errors, transient=True) as bars:
         task = bars.add_task(title, total=1.0)
-        yield lambda share: bars.update(task, completed=share)
+        yield lambda done: bars.update(task, completed=done)
 
 
 def _from_references(seen: Spectrogram, truths: tuple[Recording, ...], W: Any, H: Any) -> Groups | None:
@@ -141,7 +141,7 @@ def _from_references(seen: Spectrogram, truths: tuple[Recording, ...], W: Any, H
 def _measure(
     folder: Path, files: tuple[str, ...], groups: Groups | None, truths: tuple[Recording, ...]
 ) -> list[dict[str, Any]]:
-    """SDR, SIR and SAR per reference, from the files written."""
+    """Measure SDR, SIR and SAR per reference, from the files written."""
     if not truths:
         return []
     import numpy as np
@@ -165,7 +165,7 @@ def _measure(
 
 
 def _finite(value: Any) -> float | None:
-    """JSON has no infinity: None stands for it."""
+    """Replace infinity by None, because JSON has none."""
     return round(float(value), 4) if abs(float(value)) < float("inf") else None
 
 
@@ -210,7 +210,7 @@ def _notes(found: Comparison, seen: Spectrogram, gain: float, warned: list[str])
     if gain < 1.0:
         notes.append(f"All files are {gain:.6g} times the recording, one common gain, because they would have clipped.")
     if seen.X.dtype == "float32":
-        notes.append("The spectrogram is large and was held in float32.")
+        notes.append("The spectrogram is large and was kept in float32.")
     return notes
 
 

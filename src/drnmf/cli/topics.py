@@ -129,12 +129,12 @@ def topics(
 
 
 def _least(value: float) -> int | float:
-    """--min-df: a share below 1, else a number of documents."""
+    """Read --min-df: a fraction below 1, else a number of documents."""
     return value if value < 1 else int(value)
 
 
 def _most(value: float) -> int | float:
-    """--max-df: a share up to 1, else a number of documents."""
+    """Read --max-df: a fraction up to 1, else a number of documents."""
     return value if value <= 1 else int(value)
 
 
@@ -183,7 +183,7 @@ def _input(source: Path, corpus: Corpus) -> dict[str, Any]:
 
 
 def _write(folder: Path, found: Topics) -> None:
-    """topics.csv, documents.csv (every document of the input, in order) and vocabulary.txt."""
+    """Write topics.csv, documents.csv (every document of the input, in order) and vocabulary.txt."""
     corpus, rank = found.corpus, found.H.shape[0]
     words = [
         {"topic": k, "rank": place, "word": word, "weight": weight}

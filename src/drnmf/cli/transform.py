@@ -21,7 +21,7 @@ def transform(
     overwrite: Overwrite = False,
     threads: Threads = None,
 ) -> None:
-    """W for new rows of the same columns, with the components and weights of a fitted model.
+    """Compute W for new rows of the same columns, with the components and weights of a fitted model.
 
     Every row is treated on its own.
     """
@@ -60,7 +60,7 @@ def _model_file(run: Path) -> Path:
 
 
 def _check_names(model: Any, names: tuple[str, ...] | None, x: Path) -> None:
-    """Where both sides have column names, they must agree; values alone are checked for their number later."""
+    """Refuse column names that differ from the model's; values alone are checked for their number later."""
     known = getattr(model, "feature_names_in_", None)
     if known is None:
         return

@@ -44,7 +44,7 @@ class Place:
         return self.workers is not None or self.scheduler is not None
 
     def read(self, path: Path, variable: str | None) -> Matrix:
-        """The matrix, whole or in blocks of rows: in blocks for a cluster, and where it is stored so."""
+        """Read the matrix, whole or in blocks of rows: in blocks for a cluster, and where it is stored so."""
         from drnmf.matrices.files import read_matrix
 
         if not self.remote and not (path.is_dir() or path.suffix.lower() in (".zarr", ".h5ad")):
@@ -58,7 +58,7 @@ class Place:
 
     @contextmanager
     def active(self, threads: int | None) -> Iterator[Any]:
-        """The client of the cluster while the block runs; None where everything runs here."""
+        """Connect to the cluster while the block runs; None where everything runs in this process."""
         if not self.remote:
             yield None
             return
@@ -68,7 +68,7 @@ class Place:
         settings: dict[str, Any] = {} if self.scratch is None else {"drnmf.scratch": str(self.scratch)}
         if self.workers is not None:
             each = threads or max(1, len(os.sched_getaffinity(0)) // self.workers)
-            settings["distributed.scheduler.work-stealing"] = False  # blocks have homes: X is not to move
+            settings["distributed.scheduler.work-stealing"] = False  # each block stays on its worker: X is not to move
             settings["distributed.nanny.pre-spawn-environ.OMP_NUM_THREADS"] = each
         with dask.config.set(settings):
             if self.scheduler is not None:

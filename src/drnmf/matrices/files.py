@@ -27,13 +27,33 @@ class Matrix:
 
 
 def read_matrix(path: str | os.PathLike[str], variable: str | None = None) -> Matrix:
-    """The matrix in a file; the suffix says how to read it.
+    """Read the matrix in a file; the suffix says how.
 
     .npy one array; .npz arrays or a SciPy sparse matrix; .mtx, .mtx.gz Matrix Market; .mat MATLAB up to -v7;
     .csv, .tsv (also .gz) a table, with its header row and its column of row names recognised.
 
+    Parameters
+    ----------
+    path : the file
     variable : which array of a .npz or .mat file; needed where it holds several matrices. Vectors (MATLAB's
         n x 1) do not count where there is a matrix.
+
+    Returns
+    -------
+    matrix : Matrix, X and the names of its rows and columns where the file has them
+
+    Raises
+    ------
+    ValueError
+        Where the file is damaged, or holds no matrix of real numbers, or several and none was named.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(folder + "/X.npy", np.eye(2))
+    ...     read_matrix(folder + "/X.npy").X.shape
+    (2, 2)
     """
     source = Path(path)
     if source.is_dir():
@@ -68,7 +88,7 @@ def _reader(source: Path) -> Callable[[Path, str | None], Matrix]:
 
 
 def _numeric(X: Any, source: Path) -> Any:
-    """X if it is a matrix of real numbers with at least one entry, sparse ones as CSR with sound indices."""
+    """Check that X is a matrix of real numbers with at least one entry; sparse ones become CSR with sound indices."""
     kind = X.dtype.kind
     if kind == "c":
         raise ValueError(f"{source} holds complex numbers: take absolute values (np.abs) first.")
@@ -117,7 +137,7 @@ def _read_npz(source: Path, variable: str | None) -> Matrix:
 
 
 def _stored_shape(stored: Any, name: str) -> tuple[int, ...] | None:
-    """Shape of an array of numbers inside a .npz; None for anything else (objects, text)."""
+    """Return the shape of an array of numbers inside a .npz; None for anything else (objects, text)."""
     try:
         array = stored[name]
     except ValueError as error:
@@ -128,7 +148,7 @@ def _stored_shape(stored: Any, name: str) -> tuple[int, ...] | None:
 
 
 def _choose(source: Path, variable: str | None, names: list[str], shapes: dict[str, tuple[int, ...]]) -> str:
-    """The name to load: the one asked for, else the only matrix, else an error that lists what there is."""
+    """Choose the name to load: the one asked for, else the only matrix, else an error that lists what there is."""
     listing = ", ".join(f"{name} {'x'.join(map(str, shape))}" for name, shape in shapes.items()) or "nothing numeric"
     if variable is not None:
         if variable not in names:

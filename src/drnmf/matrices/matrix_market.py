@@ -42,7 +42,7 @@ def check_matrix_market(source: Path) -> None:
 
 
 def _promised(stream: Any) -> tuple[int, int]:
-    """(numbers on every line, lines) that follow, from the header and the line of sizes."""
+    """Read how many numbers stand on every line and how many lines follow, from the header and the line of sizes."""
     words = stream.readline(_BLOCK).decode("ascii", "replace").lower().split()
     if len(words) != 5 or words[:2] != ["%%matrixmarket", "matrix"]:
         raise ValueError("its first line is not '%%MatrixMarket matrix FORMAT FIELD SYMMETRY'")
@@ -68,7 +68,7 @@ def _sizes(stream: Any, count: int) -> list[int]:
 
 
 def _whole_lines(stream: Any) -> Iterator[bytes]:
-    """The rest of the file in blocks that end where a line ends."""
+    """Yield the rest of the file in blocks that end where a line ends."""
     rest = b""
     while block := stream.read(_BLOCK):
         whole, end, rest = (rest + block).rpartition(b"\n")
@@ -81,14 +81,14 @@ def _whole_lines(stream: Any) -> Iterator[bytes]:
 
 
 def _refuse_strange_bytes(block: bytes) -> None:
-    """Only what numbers are made of: the reader takes a zero byte for the end of the file."""
+    """Refuse bytes that no number is made of: the reader takes a zero byte for the end of the file."""
     strange = np.flatnonzero(~_ALLOWED[np.frombuffer(block, dtype=np.uint8)])
     if strange.size:
         raise ValueError(f"it has the byte {block[strange[0] : strange[0] + 1]!r} among its numbers")
 
 
 def _words_per_line(block: bytes) -> np.ndarray[tuple[int], np.dtype[Any]]:
-    """How many words each line that is not blank has.
+    """Count the words of each line that is not blank.
 
     >>> _words_per_line(b"1 2 0.5\\n\\n 3\\t4").tolist()
     [3, 2]

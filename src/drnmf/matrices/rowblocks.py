@@ -22,12 +22,12 @@ from drnmf.matrices.files import Matrix, Refused, read_matrix
 from drnmf.matrices.hdf5 import check_hdf5
 
 BLOCK_BYTES = 64 << 20
-"""Blocks are cut to about this size: two or three of them are in a worker's memory at a time."""
+"""Blocks have about this size: two or three of them are in a worker's memory at a time."""
 
 
 @dataclass(frozen=True)
 class Cutting:
-    """How a matrix is cut into blocks of rows: about BLOCK_BYTES each, and at least `blocks` of them.
+    """How a matrix is split into blocks of rows: about BLOCK_BYTES each, and at least `blocks` of them.
 
     >>> Cutting(1).rows(100, 1 << 20, 8, 3), Cutting(10).rows(100, 1 << 20, 8, 1)
     (6, 8)
@@ -36,23 +36,38 @@ class Cutting:
     blocks: int = 1
 
     def rows(self, m: int, columns: float, itemsize: int, multiple: int = 1) -> int:
-        """Rows of a block, a multiple of what the file stores together. A sparse row counts as so many columns."""
+        """Choose the rows of a block, a multiple of what the file stores together, for rows of so many columns."""
         rows = min(int(BLOCK_BYTES / max(1.0, columns * itemsize)), -(-m // self.blocks))
         return max(multiple, rows // multiple * multiple)
 
 
 def sparse_columns(m: int, entries: int) -> float:
-    """Numbers that a sparse row takes: entries are held by row and by column, each with an index beside it."""
+    """Count the numbers that a sparse row takes: entries are kept by row and by column, each with an index."""
     return 4.0 * entries / m
 
 
 def open_matrix(path: str | os.PathLike[str], variable: str | None = None, blocks: int = 1) -> Matrix:
-    """The matrix at a path as a Dask array in at least `blocks` blocks of rows, where the file can be cut so.
+    """Open the matrix at a path as a Dask array in at least `blocks` blocks of rows, where the file allows it.
 
     .zarr : an array, or a group with one matrix (else `variable` names it), or an AnnData store
     folder : row blocks, .npy (dense) and .npz (SciPy sparse), stacked in the order of their names
     .npy : read in slices; the file may be larger than memory
     .h5ad : X of an AnnData file, or the layer that `variable` names ("layers/counts")
+
+    Parameters
+    ----------
+    path : the file or folder
+    variable : which array, where there are several
+    blocks : the fewest blocks to make, for example the number of workers
+
+    Returns
+    -------
+    matrix : Matrix, with a Dask array as X
+
+    Raises
+    ------
+    ValueError
+        Where the file is damaged, or holds no matrix of real numbers, or several and none was named.
     """
     source = Path(path)
     if not source.exists():
@@ -61,7 +76,7 @@ def open_matrix(path: str | os.PathLike[str], variable: str | None = None, block
 
 
 def opens(path: str | os.PathLike[str]) -> bool:
-    """Is this a matrix that is only ever read in blocks?"""
+    """Tell whether this is a matrix that is only ever read in blocks."""
     source = Path(path)
     return source.is_dir() or source.suffix.lower() in (".zarr", ".h5ad")
 
@@ -112,7 +127,7 @@ def _open_h5ad(source: Path, variable: str | None, cutting: Cutting) -> Matrix:
 
 
 def _open_anndata(source: Path, stored: Any, variable: str | None, cutting: Cutting) -> Matrix:
-    """X, or the element that `variable` names, of an AnnData store, with the names of its rows and columns."""
+    """Open X, or the element that `variable` names, of an AnnData store, with the names of its rows and columns."""
     anndata = _needs("anndata", "anndata")
     name = variable or "X"
     if name not in stored:
@@ -163,7 +178,7 @@ def _dense_rows(source: Path, start: int, stop: int, columns: int, dtype: np.dty
 
 
 def _read_rows(path: str, start: int, stop: int) -> Any:
-    """Rows of a .npy file, copied out of the map so that no worker holds pages of the rest."""
+    """Read rows of a .npy file, copied out of the map so that no worker keeps pages of the rest."""
     return np.array(np.load(path, mmap_mode="r", allow_pickle=False)[start:stop])
 
 
@@ -182,7 +197,7 @@ def _open_folder(source: Path, variable: str | None, cutting: Cutting) -> Matrix
 
 
 def _sparse_block(file: Path) -> da.Array:
-    """A SciPy sparse matrix in a .npz: its header is read now, its entries later."""
+    """Open a SciPy sparse matrix in a .npz: its header is read now, its entries later."""
     try:
         with np.load(file, allow_pickle=False) as stored:
             shape = tuple(int(size) for size in stored["shape"])
@@ -207,7 +222,7 @@ def _read_sparse(path: str) -> Any:
 
 
 def _cut(source: Path, variable: str | None, cutting: Cutting) -> Matrix:
-    """Any other file is read whole, here, and cut into blocks."""
+    """Read any other file as a whole, in this process, and split it into blocks."""
     matrix = read_matrix(source, variable)
     X = matrix.X
     columns = sparse_columns(X.shape[0], X.nnz) if sp.issparse(X) else X.shape[1]

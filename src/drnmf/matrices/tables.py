@@ -26,7 +26,7 @@ class TableError(ValueError):
 
 
 def read_table(source: Path, delimiter: str) -> tuple[Vector, Names, Names]:
-    """(values, row names, column names) of a delimited text file; the names are None where it has none.
+    """Read values, row names and column names of a delimited text file; the names are None where it has none.
 
     The first row is a header when a cell after its first is text, when it is one cell short (as R writes it), when
     its first cell is empty, or when only the rows below start with a number. The first column holds names when
@@ -48,7 +48,7 @@ def read_table(source: Path, delimiter: str) -> tuple[Vector, Names, Names]:
 
 
 def layout(head: list[list[str]]) -> tuple[bool, bool]:
-    """(has a header row, has a column of names) from the first one or two rows.
+    """Tell whether there is a header row, and a column of names, from the first one or two rows.
 
     >>> layout([["gene", "a", "b"], ["x", "1", "2"]]), layout([["1", "2"], ["3", "4"]])
     ((True, True), (False, False))
@@ -74,7 +74,7 @@ def _open(source: Path) -> IO[str]:
 
 
 def _rows(reader: Any) -> Iterator[Row]:
-    """(line number, cells) of every row that is not blank."""
+    """Yield line number and cells of every row that is not blank."""
     for cells in reader:
         if any(cell.strip() for cell in cells):
             yield reader.line_num, cells

@@ -16,7 +16,7 @@ from drnmf.report.words import duration, percent
 
 
 def frame_times(run: Run) -> Vector:
-    """Seconds of every column of H in an audio run."""
+    """Compute the seconds of every column of H in an audio run."""
     audio = run.summary["audio"]
     frames = run.H.shape[1] if run.H is not None else 0
     hop = float(audio["hop"]) / float(audio["rate"])

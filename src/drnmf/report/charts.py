@@ -31,12 +31,12 @@ def method_colour(name: str, place: int) -> str:
 
 
 def _numbers(values: Any, digits: int = 6) -> list[float | None]:
-    """Rounded to significant digits, None where not finite: what JSON can hold."""
+    """Round to significant digits, None where not finite: what JSON can hold."""
     return [float(f"{v:.{digits}g}") if np.isfinite(v) else None for v in np.asarray(values, dtype=np.float64).ravel()]
 
 
 def comparison_bars(comparison: Mapping[str, Any]) -> Chart:
-    """One group of bars per loss: how far each method is above the best error found."""
+    """Draw one group of bars per loss: how far each method is above the best error found."""
     betas = [float(beta) for beta in comparison["betas"]]
     methods = comparison["methods"]
     excess = np.array([[100.0 * (float(s) - 1.0) for s in m["scaled_losses"]] for m in methods])
@@ -48,7 +48,7 @@ def comparison_bars(comparison: Mapping[str, Any]) -> Chart:
 
 
 def _bars(groups: list[str], names: list[str], excess: Vector) -> Chart:
-    """Grouped bars of percentages, (names, groups); the last name is the robust one.
+    """Draw grouped bars of percentages, (names, groups); the last name is the robust one.
 
     Where the others tower over it the scale is a square root, which the axis says; a bar beyond all measure is cut
     and hatched, and its label tells.
@@ -107,7 +107,7 @@ def _thin(trace: Trace) -> Any:
 
 
 def loss_curves(trace: Trace) -> Chart:
-    """Scaled losses and their maximum against iterations."""
+    """Draw scaled losses and their maximum against iterations."""
     rows = _thin(trace)
     x = _numbers(trace.iterations[rows])
     data: list[dict[str, Any]] = []
@@ -134,7 +134,7 @@ def loss_curves(trace: Trace) -> Chart:
 
 
 def _log_ticks(low: float, high: float) -> list[float]:
-    """Round numbers for a logarithmic axis, the roundest first, none too close to another."""
+    """Choose round numbers for a logarithmic axis, the roundest first, none too close to another."""
     room = max(np.log10(high / low), 1e-3) / 8
     decades = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
     kept: list[float] = []
@@ -146,7 +146,7 @@ def _log_ticks(low: float, high: float) -> list[float]:
 
 
 def weight_curves(trace: Trace) -> Chart:
-    """The path of lambda."""
+    """Draw the weights lambda against iterations."""
     rows = _thin(trace)
     x = _numbers(trace.iterations[rows])
     data = [
@@ -162,7 +162,7 @@ def weight_curves(trace: Trace) -> Chart:
 
 
 def gap_curve(trace: Trace) -> Chart:
-    """max Dbar - lambda'Dbar."""
+    """Draw the gap max Dbar - lambda'Dbar against iterations."""
     rows = _thin(trace)
     y = np.where(trace.gap > 0, trace.gap, np.nan)
     line = {
@@ -186,7 +186,7 @@ def _curves(data: list[dict[str, Any]], title: str) -> Chart:
 
 
 def pool(matrix: Array, cells: int = CELLS) -> tuple[Vector, int, int]:
-    """(matrix with the maximum of each block, block height, block width), with at most `cells` entries."""
+    """Pool a matrix to at most `cells` entries: the maximum of each block, and height and width of a block."""
     m, n = matrix.shape
     high = wide = 1
     while -(-m // high) * -(-n // wide) > cells:
@@ -200,7 +200,7 @@ def pool(matrix: Array, cells: int = CELLS) -> tuple[Vector, int, int]:
 
 
 def factor_image(factor: Array, decibels: bool, axis: Vector | None, title: str) -> Chart:
-    """A factor with one row per component as an image; every row is shown relative to its largest entry."""
+    """Draw a factor with one row per component as an image; every row is relative to its largest entry."""
     small, _, wide = pool(factor, CELLS)
     rank = factor.shape[0]
     if small.shape[0] != rank:  # too many components to pool along: show the first ones
@@ -232,7 +232,7 @@ def factor_image(factor: Array, decibels: bool, axis: Vector | None, title: str)
 
 
 def front_chart(rows: list[dict[str, str]], a: str, b: str) -> Chart:
-    """front.csv in the plane of two losses (their betas as written there): scaled errors and the DR point."""
+    """Draw front.csv in the plane of two losses (by their names there): scaled errors and the DR point."""
     names = [loss_name(float(a)), loss_name(float(b))]
     kinds = [
         ("front", [r for r in rows if r["kind"] == "front" and r.get("dominated") != "True"]),
@@ -269,7 +269,7 @@ def front_chart(rows: list[dict[str, str]], a: str, b: str) -> Chart:
 
 
 def noise_bars(rows: list[dict[str, Any]]) -> Chart:
-    """The demo: the largest excess of each method in each noise."""
+    """Draw the largest excess of each method in each noise of the demo."""
     noises = list(dict.fromkeys(str(row["noise"]) for row in rows))
     methods = list(dict.fromkeys(str(row["method"]) for row in rows))
     worst = {(row["noise"], row["method"]): max(map(float, row["scaled_losses"])) for row in rows}

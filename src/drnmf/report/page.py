@@ -29,7 +29,7 @@ TITLES = {
 
 
 def plotly_script() -> str:
-    """plotly.js, whole, from the plotly package."""
+    """Read plotly.js from the plotly package."""
     try:
         from plotly.offline import get_plotlyjs
     except ImportError as error:
@@ -38,7 +38,22 @@ def plotly_script() -> str:
 
 
 def write_report(folder: str | os.PathLike[str], out: str | os.PathLike[str] | None = None) -> Path:
-    """Write the report of a run folder, to `out` or to report.html in the folder; returns where it is."""
+    """Write the report of a run folder: one self-contained page.
+
+    Parameters
+    ----------
+    folder : a results folder with at least a summary.json
+    out : where to write; None is report.html in the folder
+
+    Returns
+    -------
+    path : where the page is
+
+    Raises
+    ------
+    FileExistsError
+        Where `out` exists and is no report.
+    """
     run = read_run(Path(folder))
     target = Path(out) if out is not None else Path(folder) / "report.html"
     _refuse_other_file(target)
@@ -63,7 +78,7 @@ def _refuse_other_file(target: Path) -> None:
 
 
 def render(run: Run) -> str:
-    """The page as text."""
+    """Render the page as text."""
     scripts = [plotly_script(), _resource("app.js")]
     made = [section(run) for section in sections.ALL]
     parts: dict[str, Chart] = {}
@@ -90,7 +105,7 @@ def _resource(name: str) -> str:
 
 
 def _policy(scripts: list[str]) -> str:
-    """No request at all, and no script but those of the page, known by their hashes."""
+    """Forbid every request, and every script but those of the page, known by their hashes."""
     hashes = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts)
     allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
     return (
@@ -100,7 +115,7 @@ def _policy(scripts: list[str]) -> str:
 
 
 def _json(content: Any) -> str:
-    """JSON that cannot end its script element."""
+    """Write JSON that cannot end its script element."""
     text = json.dumps(content, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

@@ -14,7 +14,7 @@ NOTHING: Section = ("", {})
 
 
 def section(title: str, note: str, body: str, buttons: str = "") -> str:
-    """A card of the page. `title` and `note` are escaped here; `body` and `buttons` are HTML."""
+    """Make a section of the page. `title` and `note` are escaped here; `body` and `buttons` are HTML."""
     head = f"<h2>{escape(title)}</h2>"
     if buttons:
         head = f'<div class="bar">{head}<span>{buttons}</span></div>'
@@ -22,13 +22,13 @@ def section(title: str, note: str, body: str, buttons: str = "") -> str:
 
 
 def place(name: str, caption: str = "") -> str:
-    """Where the chart of this id is drawn."""
+    """Make the element in which the chart of this id is drawn."""
     title = f"<h3>{escape(caption)}</h3>" if caption else ""
     return f'<div>{title}<div class="chart" id="{name}" role="img" aria-label="{escape(caption or name)}"></div></div>'
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[int], strong: str = "DR-NMF") -> str:
-    """A table of escaped cells; columns in `numeric` are set right, rows that hold `strong` are bold."""
+    """Make a table of escaped cells; columns in `numeric` are set right, rows that contain `strong` are bold."""
 
     def cells(tag: str, values: Sequence[str]) -> str:
         return "".join(

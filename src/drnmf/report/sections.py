@@ -15,7 +15,7 @@ from drnmf.report.run import Run, loss_name
 
 
 def comparison_of(run: Run) -> Mapping[str, Any] | None:
-    """comparison.json, or the same read off a front: its corners are the single-objective fits."""
+    """Read comparison.json, or the same off a front: its corners are the single-objective fits."""
     if run.comparison is not None:
         return run.comparison
     rows = run.table("front.csv")
@@ -122,12 +122,12 @@ def made(run: Run) -> Section:
 
 
 def _flat(content: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """One line per entry; a nested record becomes "name value" pairs on its line."""
+    """Write one line per entry; a nested record becomes "name value" pairs on its line."""
     return [(key.replace("_", " "), _text(_named(key, value))) for key, value in content.items() if value is not None]
 
 
 def _named(key: str, value: Any) -> Any:
-    """Records with one value per beta, by the names of the losses."""
+    """Name the values of records that have one per loss."""
     if key in ("losses", "references", "scaled_losses", "weights") and isinstance(value, dict):
         return {loss_name(float(beta)): item for beta, item in value.items()}
     return value

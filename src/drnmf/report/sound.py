@@ -17,7 +17,7 @@ from drnmf.numerics import Vector
 WAV_BYTES = 5_000_000
 """Up to this much sound goes into the page as 16-bit WAV, exact to the sample; more is compressed."""
 PAGE_BYTES = 24_000_000
-"""About the most sound a page carries; longer recordings are cut to their beginning, and the page says so."""
+"""About the most sound a page carries; of longer recordings the beginning is taken, and the page says so."""
 MP3_RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000)
 _MP3_BYTES_PER_SECOND = 16_000
 
@@ -56,7 +56,7 @@ def _peak(path: Path, seconds: float) -> float:
 
 
 def player(path: Path, how: Embedding, title: str) -> str:
-    """An <audio> element with the sound in it."""
+    """Make an <audio> element with the sound in it."""
     package = soundfile()
     with package.SoundFile(str(path)) as stream:
         samples = stream.read(round(how.seconds * stream.samplerate), always_2d=True)[:, :2] * how.gain
@@ -76,12 +76,12 @@ def player(path: Path, how: Embedding, title: str) -> str:
 
 
 def link(name: str) -> str:
-    """A link to a file of the run folder, for readers who have the folder beside the page."""
+    """Make a link to a file of the run folder, for readers who have the folder beside the page."""
     return f'<small><a href="{escape(quote(name))}">WAV</a></small>'
 
 
 def spark(values: Vector, kind: str, left: str, right: str, caption: str) -> str:
-    """A small filled curve in SVG. values : (n,) in [0, 1]; kind : "spectrum", or "seek" for activations."""
+    """Draw a small filled curve in SVG. values : (n,) in [0, 1]; kind : "spectrum", or "seek" for activations."""
     values = np.clip(np.asarray(values, dtype=np.float64), 0.0, 1.0)
     if len(values) > 400:
         edges = np.linspace(0, len(values), 401).astype(int)[:-1]
@@ -99,6 +99,6 @@ def spark(values: Vector, kind: str, left: str, right: str, caption: str) -> str
 
 
 def decibels(spectrum: Vector, span: float = 60.0) -> Vector:
-    """A spectrum on [0, 1]: 1 at its peak, 0 at `span` dB below."""
+    """Scale a spectrum to [0, 1]: 1 at its peak, 0 at `span` dB below."""
     s = np.asarray(spectrum, dtype=np.float64)
     return np.clip(1.0 + 20.0 * np.log10(np.maximum(s / max(s.max(), 1e-300), 1e-12)) / span, 0.0, 1.0)

@@ -9,7 +9,7 @@ from drnmf.report.run import loss_name
 
 
 def percent(excess: float) -> str:
-    """An excess over the best, rounded as one would say it.
+    """Write an excess over the best, rounded as one would say it.
 
     >>> percent(0.0893), percent(0.0042), percent(2.118), percent(98.7), percent(-0.002)
     ('9%', '0.4%', '212%', '9,870%', '0%')
@@ -27,12 +27,12 @@ def percent(excess: float) -> str:
 
 
 def join(parts: Sequence[str]) -> str:
-    """ "a", "a and b", "a, b and c"."""
+    """Join words: "a", "a and b", "a, b and c"."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def headline(comparison: Mapping[str, Any] | None) -> tuple[str, str]:
-    """(what DR-NMF reached, what the fits alone would have cost) as sentences; empty where nothing was compared."""
+    """Say what DR-NMF reached and what the fits alone would have cost; empty where nothing was compared."""
     if comparison is None:
         return "", ""
     betas = [float(beta) for beta in comparison["betas"]]
@@ -56,7 +56,7 @@ def headline(comparison: Mapping[str, Any] | None) -> tuple[str, str]:
 
 
 def demo_headline(demo: Mapping[str, Any]) -> tuple[str, str]:
-    """The same for the demo, over all its noises."""
+    """Say the same for the demo, over all its noises."""
     worst: dict[str, float] = {}
     right: dict[str, int] = {}
     for row in demo["rows"]:
@@ -71,7 +71,7 @@ def demo_headline(demo: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def duration(seconds: float) -> str:
-    """Seconds for people.
+    """Write seconds as people say them.
 
     >>> duration(0.256), duration(12.3), duration(75), duration(7300)
     ('0.26 s', '12.3 s', '1 min 15 s', '2 h 2 min')
@@ -86,5 +86,5 @@ def duration(seconds: float) -> str:
 
 
 def number(value: float) -> str:
-    """Four digits that matter."""
+    """Write a number with four significant digits."""
     return f"{value:.4g}"

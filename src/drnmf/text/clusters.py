@@ -17,8 +17,19 @@ Labels = NDArray[np.int64]
 
 
 def assign(X: Any, H: Array) -> Labels:
-    """Cluster of every document: argmax_k X(i,:) H(k,:)' / ||H(k,:)|| (section 5.2).
+    """Assign every document to a cluster: argmax_k X(i,:) H(k,:)' / ||H(k,:)|| (section 5.2).
 
+    Parameters
+    ----------
+    X : (documents, words), dense or sparse
+    H : (topics, words)
+
+    Returns
+    -------
+    clusters : (documents,) of int64
+
+    Examples
+    --------
     >>> assign(np.array([[1.0, 0], [0, 2]]), np.array([[0.0, 3], [5, 0]])).tolist()
     [1, 0]
     """
@@ -28,8 +39,18 @@ def assign(X: Any, H: Array) -> Labels:
 
 
 def clustering_accuracy(labels: ArrayLike, clusters: ArrayLike) -> float:
-    """Share of documents in the right place under the best matching of clusters with classes.
+    """Compute the fraction of documents in the right place under the best matching of clusters with classes.
 
+    Parameters
+    ----------
+    labels, clusters : (documents,), the class and the cluster of every document
+
+    Returns
+    -------
+    accuracy : float, at best 1
+
+    Examples
+    --------
     >>> clustering_accuracy([0, 0, 1, 1], [1, 1, 0, 1])
     0.75
     """
@@ -48,7 +69,16 @@ class Scores:
 
 
 def score(labels: ArrayLike, clusters: ArrayLike) -> Scores:
-    """All three measures of one clustering."""
+    """Compute accuracy, NMI and ARI of one clustering.
+
+    Parameters
+    ----------
+    labels, clusters : (documents,), the class and the cluster of every document
+
+    Returns
+    -------
+    scores : Scores
+    """
     return Scores(
         clustering_accuracy(labels, clusters),
         float(normalized_mutual_info_score(labels, clusters)),

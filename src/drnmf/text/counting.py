@@ -20,6 +20,9 @@ from drnmf.text.reading import Documents
 class Corpus:
     """X (documents x words, CSR), the words of its columns, the documents of its rows.
 
+    Attributes
+    ----------
+    X, vocabulary, names : the counts, the words of the columns, the names of the documents
     kept : the places in the input of the documents that have words; the others are named in `empty`
     labels : a class per row of X, or None
     """
@@ -33,7 +36,7 @@ class Corpus:
     notes: tuple[str, ...] = ()
 
     def with_labels(self, labels: Sequence[str]) -> Corpus:
-        """The corpus with a class for every document of the input, empty ones included."""
+        """Return the corpus with a class for every document of the input, empty ones included."""
         total = len(self.kept) + len(self.empty)
         if len(labels) != total:
             raise ValueError(f"There are {len(labels)} labels for {total} documents: give one per document, in order.")
@@ -63,9 +66,24 @@ def count_words(
 ) -> Corpus:
     """Count the words of documents (lower case, two letters or more) with scikit-learn's CountVectorizer.
 
-    min_df, max_df : leave out words in fewer or more documents (a number, or a share below 1)
+    Parameters
+    ----------
+    documents : texts, or what `read_documents` returned
+    min_df, max_df : leave out words in fewer or more documents (a number, or a fraction below 1)
+    max_features : the most words to keep
     stop_words : "english", or None to keep every word
 
+    Returns
+    -------
+    corpus : Corpus
+
+    Raises
+    ------
+    ValueError
+        Where no word is left, or no document has one.
+
+    Examples
+    --------
     >>> count_words(["Some rain", "rain, rain"], stop_words=None).X.toarray().tolist()
     [[1.0, 1.0], [2.0, 0.0]]
     """
@@ -84,7 +102,18 @@ def count_words(
 
 
 def corpus_from_matrix(X: Any, vocabulary: Sequence[str], names: Sequence[str] | None = None) -> Corpus:
-    """A corpus from counts (documents x words) and the words of the columns."""
+    """Make a corpus from counts and the words of the columns.
+
+    Parameters
+    ----------
+    X : (documents, words), dense or sparse, nonnegative
+    vocabulary : the words of the columns
+    names : the names of the documents; None numbers them from 1
+
+    Returns
+    -------
+    corpus : Corpus
+    """
     check_structure(X)
     X = sp.csr_array(X) if sp.issparse(X) else np.atleast_2d(np.asarray(X))
     if X.shape[1] != len(vocabulary):

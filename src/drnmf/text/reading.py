@@ -32,10 +32,26 @@ def read_documents(
     encoding: str = "utf-8",
     labels: str | None = None,
 ) -> Documents:
-    """Read documents; `column` names the text, and `labels` the class, in formats that have columns.
+    """Read documents from a folder of .txt files or from a column of a table.
 
     Bytes that do not fit `encoding` become U+FFFD, and a note counts the documents this happened to. A byte order mark
     is believed whatever `encoding` says.
+
+    Parameters
+    ----------
+    source : a folder, or a .jsonl, .csv, .tsv or .parquet file
+    column : the column that holds the text, in formats that have columns
+    encoding : of the texts
+    labels : the column that holds the class of a document; None reads none
+
+    Returns
+    -------
+    documents : Documents
+
+    Raises
+    ------
+    ValueError
+        Where the format is not known, a column is missing, a line is broken, or there is no document.
     """
     path = Path(source)
     try:
@@ -71,7 +87,7 @@ def _notes(damaged: int, encoding: str) -> tuple[str, ...]:
 
 
 def _decode(content: bytes, encoding: str) -> tuple[str, bool]:
-    """(text, whether something had to be replaced)."""
+    """Decode bytes; tell whether something had to be replaced."""
     for mark, name in _BOMS:
         if content.startswith(mark):
             encoding = name

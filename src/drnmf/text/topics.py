@@ -31,19 +31,19 @@ class Topics:
 
     @property
     def shares(self) -> Vector:
-        """(documents, topics): the share of a document's words that each topic accounts for; rows sum to one."""
+        """(documents, topics), the fraction of a document's words that each topic accounts for; rows sum to one."""
         mass = np.asarray(self.W, dtype=np.float64) * np.asarray(self.H, dtype=np.float64).sum(axis=1)[None, :]
         return mass / np.maximum(mass.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
 
     def top_words(self, topic: int, count: int = 10) -> list[tuple[str, float]]:
-        """The words with the largest share of a topic, and that share."""
+        """List the words with the largest part of a topic, and that part as a fraction."""
         row = np.asarray(self.H[topic], dtype=np.float64)
         best = np.argsort(-row, kind="stable")[:count]
         total = max(float(row.sum()), np.finfo(np.float64).tiny)
         return [(self.corpus.vocabulary[j], float(row[j]) / total) for j in best]
 
     def scores(self) -> dict[str, Scores]:
-        """Method -> accuracy, NMI and ARI against the corpus's labels, by the paper's rule for clusters."""
+        """Score every method by accuracy, NMI and ARI against the corpus's labels, by the paper's rule for clusters."""
         if self.corpus.labels is None:
             raise ValueError("The corpus has no labels to compare with.")
         return {m.name: score(self.corpus.labels, assign(self.corpus.X, m.H)) for m in self.comparison.methods}
@@ -60,7 +60,24 @@ def fit_topics(
     random_state: int = 0,
     verbose: int = 0,
 ) -> Topics:
-    """Fit `n_topics` topics; 1 (KL) and 2 (Frobenius) are the losses that keep a sparse matrix sparse."""
+    """Fit topics to a corpus by DR-NMF.
+
+    Parameters
+    ----------
+    corpus : Corpus
+    n_topics : how many
+    betas : the losses; 1 (KL) and 2 (Frobenius) keep a sparse matrix sparse
+    init, max_iter, tol, random_state, verbose : as in `DRNMF`
+
+    Returns
+    -------
+    topics : Topics
+
+    Raises
+    ------
+    ValueError
+        Where there are more topics than documents or words.
+    """
     check_integer("n_topics", n_topics, 1)
     smallest = min(corpus.X.shape)
     if n_topics > smallest:
