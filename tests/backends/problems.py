@@ -1,41 +1,82 @@
-"""Small factorization problems with odd shapes, and the oracle's answer to them."""
+"""Small factorization problems with odd shapes, the questions that every Data is asked, and the oracle's answers."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from drnmf.backends.base import Sweep
-from drnmf.backends.host.reference import ReferenceDense, ReferenceSparse
+from drnmf.backends.base import Ask, Data, Sweep
+from drnmf.backends.host.dense import DenseMatrix
+from drnmf.losses.base import Omega
+from drnmf.losses.beta import Beta
+from drnmf.losses.names import from_text
+from drnmf.losses.negative_binomial import NegativeBinomial
 
-BETA_SETS = (
-    (0.0,),
-    (1.0,),
-    (2.0,),
-    (0.5,),
-    (0.0, 1.0),
-    (1.0, 2.0),
-    (0.0, 2.0),
-    (0.0, 1.0, 2.0),
-    (0.0, 0.5, 1.5, 3.0),
-)
+NB = NegativeBinomial(30)
+LOSS_SETS: dict[str, Omega] = {
+    name: tuple(map(from_text, name.split()))
+    for name in ("0", "1", "2", "0.5", "0 1", "1 2", "2 1", "0 2", "0 1 2", "0 0.5 1.5 3", "nb:30", "1 nb:30", "nb:2 0 2")
+}  # fmt: skip
+"""Name -> losses: both families, alone and mixed."""
+
+BETA_SETS = {name: omega for name, omega in LOSS_SETS.items() if all(isinstance(loss, Beta) for loss in omega)}
+
 # (m, n, r): one entry, tall, wide, odd, and ranks around the widths of vectors and register blocks
 SHAPES = ((1, 1, 1), (401, 20, 7), (20, 1000, 10), (41, 401, 1), (41, 401, 7), (70, 130, 64), (33, 65, 100))
-MIXES = ("identity", "row", "none", "general")
-ORDERS = ("C", "F", "slice")
 
 
-def mix_named(name: str, p: int) -> np.ndarray:
-    rng = np.random.default_rng(p)
-    return {
-        "identity": np.eye(p),
-        "row": rng.random((1, p)),
-        "none": np.empty((0, p)),
-        "general": rng.random((2, p)),
-    }[name]
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """Weights of the entries as a plain array: the simplest thing that is `Observed`."""
+
+    M: np.ndarray
+
+    @property
+    def T(self) -> Weights:
+        return Weights(self.M.T)
+
+    def tile(self, columns: slice) -> np.ndarray:
+        return self.M[:, columns]
+
+
+def observed(shape: tuple[int, int]) -> Weights:
+    """Weights between 0 and 2 with zeros among them, and an unobserved row and column where there are several."""
+    rng = np.random.default_rng(5)
+    M = rng.uniform(0.0, 2.0, shape) * (rng.random(shape) < 0.8)
+    if min(shape) > 3:
+        M[1] = 0.0
+        M[:, 0] = 0.0
+    return Weights(M if M.any() else np.ones(shape))
+
+
+def _numbers(omega: Omega, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).random(len(omega))
+
+
+Question = Callable[[Omega, Weights], Ask]
+
+ASKS: dict[str, Question] = {
+    "separate": lambda omega, M: Ask(omega),
+    "weighted": lambda omega, M: Ask(omega, _numbers(omega, 1)),
+    "losses": lambda omega, M: Ask(omega, None),
+    "silent": lambda omega, M: Ask(omega, losses=False),
+    "separate curved": lambda omega, M: Ask(omega, curvature=_numbers(omega, 2)),
+    "weighted curved": lambda omega, M: Ask(omega, _numbers(omega, 1), curvature=_numbers(omega, 1)),
+    "curvature": lambda omega, M: Ask(omega, None, False, _numbers(omega, 2)),
+    "separate observed": lambda omega, M: Ask(omega, observed=M),
+    "weighted curved observed": lambda omega, M: Ask(omega, _numbers(omega, 1), True, _numbers(omega, 2), M),
+}
+"""What a sweep can be asked: parts separate, weighted or none; with and without losses, curvature and weights."""
+
+AT_LARGE_RANK = ("separate", "weighted curved", "separate observed")
+"""Those that large ranks are asked: the curvature grows with the square of the rank."""
+
+OTHER_SIDE = ("weighted curved", "separate observed")
+"""The questions that X transposed is asked too."""
 
 
 def entries(shape: tuple[int, int], dtype: Any, zeros: float, seed: int = 0) -> np.ndarray:
@@ -48,12 +89,20 @@ def entries(shape: tuple[int, int], dtype: Any, zeros: float, seed: int = 0) -> 
     return X
 
 
-def ordered(X: np.ndarray, order: str) -> np.ndarray:
-    if order == "C":
-        return np.ascontiguousarray(X)
-    if order == "F":
-        return np.asfortranarray(X)
-    return np.repeat(np.repeat(X, 2, axis=0), 3, axis=1)[::2, ::3]
+def _csr(X: np.ndarray, index: type) -> Any:
+    stored = sp.csr_array(X)
+    stored.indices, stored.indptr = stored.indices.astype(index), stored.indptr.astype(index)
+    return stored
+
+
+LAYOUTS: dict[str, Callable[[np.ndarray], Any]] = {
+    "C": np.ascontiguousarray,
+    "F": np.asfortranarray,
+    "strided": lambda X: np.repeat(np.repeat(X, 2, axis=0), 3, axis=1)[::2, ::3],
+    "csr32": lambda X: _csr(X, np.int32),
+    "csr64": lambda X: _csr(X, np.int64),
+}
+DENSE, SPARSE = ("C", "F", "strided"), ("csr32", "csr64")
 
 
 def factors(m: int, n: int, r: int, dtype: Any, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -63,36 +112,28 @@ def factors(m: int, n: int, r: int, dtype: Any, seed: int = 1) -> tuple[np.ndarr
     return A.astype(dtype).T, B.astype(dtype)
 
 
-@dataclass(frozen=True)
-class Tolerance:
-    """Largest relative errors against the float64 oracle; parts relative to entry + 1e-3 of the largest entry."""
-
-    parts: float
-    losses: float
+def oracle(X: np.ndarray, W: np.ndarray, H: np.ndarray, ask: Ask, mean: float) -> Sweep:
+    """The answer of NumPy's tiles in float64."""
+    return DenseMatrix.of(X.astype(np.float64), mean).sweep(W.astype(np.float64), H.astype(np.float64), ask)
 
 
-TOLERANCES = {np.dtype("float64"): Tolerance(2e-13, 2e-12), np.dtype("float32"): Tolerance(4e-6, 2e-6)}
+def _slot(F: Any, parts: Any, slot: int) -> Any:
+    return parts[slot]
 
 
-def oracle(X: Any, W: np.ndarray, H: np.ndarray, betas: tuple[float, ...], mix: np.ndarray, mean: float) -> Sweep:
-    reference: Any
-    if sp.issparse(X):
-        reference = ReferenceSparse.of(X.astype(np.float64), mean)
-    else:
-        reference = ReferenceDense.of(X.astype(np.float64), mean)
-    return reference.sweep(W.astype(np.float64), H.astype(np.float64), betas, mix)
+def _all(F: Any, parts: Any) -> Any:
+    return parts
 
 
-def assert_close(got: Sweep, wanted: Sweep, dtype: Any) -> None:
-    tolerance = TOLERANCES[np.dtype(dtype)]
-    for name in ("N", "P"):
-        a, b = getattr(got, name), getattr(wanted, name)
-        assert a.dtype == dtype
-        assert a.shape == b.shape
-        if b.size:
-            scale = np.abs(b) + 1e-3 * np.abs(b).max(axis=(1, 2), keepdims=True)
-            error = float(np.max(np.abs(a - b) / np.maximum(scale, np.finfo(np.float64).tiny)))
-            assert error < tolerance.parts, f"{name} is off by {error:.1e}"
-    assert got.losses.dtype == np.float64
-    error = float(np.max(np.abs(got.losses - wanted.losses) / wanted.losses))
-    assert error < tolerance.losses, f"losses are off by {error:.1e}: {got.losses}, wanted {wanted.losses}"
+def answer(data: Data, W: np.ndarray, H: np.ndarray, ask: Ask) -> Sweep:
+    """What any Data says, brought to the host by nothing but the protocol."""
+    A, B = data.T.space.put(W.T), data.space.put(H)
+    (sweep,) = data.space.read(data.sweep(A.T, B, ask))
+    space, dtype = data.space, data.dtype
+
+    def stacked(part: Any) -> np.ndarray:
+        slots = [space.get(space.map(_slot, B, part, slot)) for slot in range(ask.slots)]
+        return np.stack(slots) if slots else np.empty((0, *H.shape), dtype)
+
+    Q = None if ask.curvature is None else space.get(space.map(_all, B, sweep.Q))
+    return Sweep(sweep.losses, stacked(sweep.N), stacked(sweep.P), Q)

@@ -7,7 +7,7 @@ business alone. Whoever writes another backend reads this file and nothing else.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -25,8 +25,25 @@ class Observed(Protocol):
         ...
 
     def tile(self, columns: slice) -> Array:
-        """Weights of a range of columns, dense (m, columns)."""
+        """Return the weights of a range of columns, dense (m, columns), in NumPy or where the factors live."""
         ...
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """The weights of a block of X, for backends that sweep X block by block."""
+
+    whole: Observed
+    rows: slice
+    columns: slice
+
+    @property
+    def T(self) -> Window:
+        return Window(self.whole.T, self.columns, self.rows)
+
+    def tile(self, columns: slice) -> Array:
+        first = self.columns.start
+        return self.whole.tile(slice(first + columns.start, first + columns.stop))[self.rows]
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +80,15 @@ class Ask:
     def empty(self) -> bool:
         """Whether nothing is asked for."""
         return self.parts is None and not self.losses and self.curvature is None
+
+    def within(self, rows: slice) -> Ask:
+        """Ask the same of a block of rows of X."""
+        return self if self.observed is None else replace(self, observed=Window(self.observed, rows, slice(0, None)))
+
+    @property
+    def T(self) -> Ask:
+        """The same question with X transposed."""
+        return self if self.observed is None else replace(self, observed=self.observed.T)
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,13 @@
-"""X behind the protocol of the backends, wherever X is and wherever it shall be swept."""
+"""X behind the protocol: choose the backend for a matrix."""
 
 from __future__ import annotations
 
 from typing import Any, cast
 
 from drnmf.backends.base import Data
-from drnmf.backends.host.open import BACKENDS, open_data
+from drnmf.backends.host.open import open_data
+
+__all__ = ["is_dask", "open_blocks", "open_data", "open_tensor"]
 
 
 def is_dask(X: Any) -> bool:
@@ -25,6 +27,3 @@ def open_tensor(X: Any, device: str, precision: str, blocks: bool, mean: float |
     from drnmf.backends.torch.load import load
 
     return load(X, device, precision, blocks, mean)
-
-
-__all__ = ["BACKENDS", "is_dask", "open_blocks", "open_data", "open_tensor"]

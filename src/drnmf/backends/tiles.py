@@ -35,8 +35,7 @@ def sweep_tiles(data: Tiled, W: Array, H: Array, ask: Ask) -> Sweep:
             X = data.tile(J)
             if zero:
                 X = xp.where(X == 0, zero, X)
-            M = None if ask.observed is None else ask.observed.tile(J)
-            found.append(_sweep_tile(X, M, W, H[:, J], ask))
+            found.append(_sweep_tile(X, _weights(data, J, ask), W, H[:, J], ask))
     losses = sum(tile.losses for tile in found)
     N, P = (xp.concatenate([getattr(tile, name) for tile in found], 2) for name in "NP")
     Q = None if ask.curvature is None else xp.concatenate([tile.Q for tile in found], 1)
@@ -48,6 +47,14 @@ def _tiles(data: Tiled) -> list[slice]:
     m, n = data.shape
     width = max(1, data.tile_entries // m)
     return [slice(first, min(first + width, n)) for first in range(0, n, width)]
+
+
+def _weights(data: Tiled, J: slice, ask: Ask) -> Array | None:
+    """The weights of a tile, in the dtype of the factors and where they live."""
+    if ask.observed is None:
+        return None
+    M: Any = data.space.put(ask.observed.tile(J))
+    return M.astype(data.dtype, copy=False) if isinstance(M, np.ndarray) else M
 
 
 def _sweep_tile(X: Array, M: Array | None, W: Array, H: Array, ask: Ask) -> Sweep:

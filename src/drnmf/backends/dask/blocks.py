@@ -17,7 +17,7 @@ import numpy as np
 
 from drnmf.backends.base import Ask, Sweep
 from drnmf.backends.dask import cluster
-from drnmf.backends.dask.nodes import Held, Kept, Node, Placed, Plan, Shared, SweepRows, plan, run_block
+from drnmf.backends.dask.nodes import Held, Kept, Node, Placed, Plan, Rows, Shared, SweepRows, plan, run_block
 from drnmf.backends.dask.partial_sums import SweepColumns, losses_alone
 from drnmf.backends.dask.row_files import RowFiles, Scratch, load_rows
 from drnmf.backends.dask.space import ColumnSpace, Factor, RowSpace
@@ -66,7 +66,7 @@ class Blocks:
         return ColumnSpace(self)
 
     def sweep(self, W: Factor, H: Array, ask: Ask) -> Sweep:
-        return _promise(Node(SweepColumns(ask), W, Shared(H)))
+        return _promise(Node(SweepColumns(ask), W, Shared(H), Rows()))
 
     def read(self, *sweeps: Sweep) -> tuple[Sweep, ...]:
         """Compute what the sweeps promise, in one graph; the parts of W stay with its rows."""
@@ -90,13 +90,15 @@ class Blocks:
         shared = [cluster.for_all("H", array, len(self.holders)) for array in work.shared]
         depth = 1 + max((held.depth for held in work.held), default=0)
         sources = tuple({id(files): files for held in work.held for files in held.files}.values())
-        rows = all(node.lasting for node in work.kept) and bool(work.kept)
-        files = self.scratch.files() if self.scratch is not None and rows and depth >= self.save_every else None
+        lasting = all(node.lasting for node in work.kept) and bool(work.kept)
+        files = self.scratch.files() if self.scratch is not None and lasting and depth >= self.save_every else None
         tasks = []
+        ends = np.cumsum([0, *self.sizes]).tolist()
         for i, holder in enumerate(self.holders):
+            rows = slice(ends[i], ends[i + 1])
             values, save = [held.tuples[i] for held in work.held], None if files is None else files.save(i)
             with self.assignment.at(i):
-                tasks.append(cluster.task("iterate", run_block, work.program, holder, shared, values, save))
+                tasks.append(cluster.task("iterate", run_block, work.program, holder, rows, shared, values, save))
         stays = [cluster.item("W", task, 0) for task in tasks] if work.kept and files is None else []
         sums = [cluster.item("sums", task, 1) for task in tasks]
         kept, answer = cluster.run(stays, cluster.tree_sum(sums, work.nbytes))
@@ -208,7 +210,7 @@ class Transposed:
         return RowSpace(self.data)
 
     def sweep(self, W: Array, H: Factor, ask: Ask) -> Sweep:
-        return _promise(Node(SweepRows(ask), H, Shared(W.T), keep="unless used"))
+        return _promise(Node(SweepRows(ask), H, Shared(W.T), Rows(), keep="unless used"))
 
     def first_zero(self) -> tuple[int, int]:
         i, j = self.data.first_zero()

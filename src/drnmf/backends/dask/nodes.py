@@ -83,6 +83,10 @@ class Shared:
         return int(self.array.__array_interface__["data"][0]), self.array.shape
 
 
+class Rows:
+    """The rows of X that a block holds, a slice of its own for every block."""
+
+
 class Kept:
     """What stays of one block: a tuple, whose bytes Dask's memory accounts see."""
 
@@ -107,8 +111,8 @@ class SweepRows:
 
     ask: Ask
 
-    def __call__(self, data: Data, A: Array, H: Array) -> Sweep:
-        return data.T.sweep(H.T, A, self.ask)
+    def __call__(self, data: Data, A: Array, H: Array, rows: slice) -> Sweep:
+        return data.T.sweep(H.T, A, self.ask.T.within(rows).T)
 
 
 @dataclass(frozen=True)
@@ -122,7 +126,7 @@ class Call:
 
 
 class Slot:
-    """An argument of a program: the answer of step `index`, an array sent to all blocks, or a value in memory."""
+    """An argument of a program: the answer of step `index`, an array sent to all blocks, a value in memory, or rows."""
 
     def __init__(self, kind: str, index: int, position: int = 0, key: int | str | None = None):
         self.kind, self.index, self.position, self.key = kind, index, position, key
@@ -137,13 +141,15 @@ class Program:
     def __init__(self, mean: float, steps: list[tuple[Operation, Any]], keep: list[int], send: list[Any]):
         self.mean, self.steps, self.keep, self.send = mean, steps, keep, send
 
-    def run(self, block: Any, shared: Sequence[Array], held: Sequence[Any]) -> tuple[Kept, Any]:
-        """Compute (values that stay, values that go up) of one block."""
+    def run(self, block: Any, rows: slice, shared: Sequence[Array], held: Sequence[Any]) -> tuple[Kept, Any]:
+        """Compute (values that stay, values that go up) of one block, which holds these rows of X."""
         data, answers = block.data(self.mean), list[Any]()
 
         def value(argument: Any) -> Any:
             if not isinstance(argument, Slot):
                 return argument
+            if argument.kind == "rows":
+                return rows
             if argument.kind == "shared":
                 return shared[argument.index]
             done = argument.kind == "step"
@@ -192,6 +198,8 @@ def plan(mean: float, wanted: Sequence[tuple[Placed, Callable[[Any], Any]]]) -> 
     def slot(argument: Any) -> Any:
         if isinstance(argument, Shared):
             return Slot("shared", shared.setdefault(argument.address, (len(shared), argument.array))[0])
+        if isinstance(argument, Rows):
+            return Slot("rows", 0)
         if not isinstance(argument, Placed):
             return argument
         node = argument.node
@@ -207,10 +215,12 @@ def plan(mean: float, wanted: Sequence[tuple[Placed, Callable[[Any], Any]]]) -> 
     return Plan(program, [array for _, array in shared.values()], [h for _, h in held.values()], stays)
 
 
-def run_block(program: Program, block: Any, shared: Sequence[Array], held: Sequence[Any], save: Any) -> tuple[Any, Any]:
+def run_block(
+    program: Program, block: Any, rows: slice, shared: Sequence[Array], held: Sequence[Any], save: Any
+) -> tuple[Any, Any]:
     """Run the task of one block. `save` writes what stays to a file before anybody sees it."""
     with single_blas():
-        stays, sent = program.run(block, shared, held)
+        stays, sent = program.run(block, rows, shared, held)
     if save is not None:
         save(stays.values)
     return stays, sent

@@ -55,7 +55,8 @@ def sent_slots(ask: Ask) -> list[int]:
     >>> sent_slots(Ask((IS, KL))), sent_slots(Ask((KL, FROBENIUS), np.array([0.5, 0.5])))
     ([0], [])
     """
-    far = [b for b, loss in enumerate(ask.omega) if loss.free_part is None]
+    # under weights of the entries no part is free: W'M is as large as any other
+    far = [b for b, loss in enumerate(ask.omega) if loss.free_part is None or ask.observed is not None]
     if ask.weights is not None:
         return [0] if any(ask.weights[b] != 0 for b in far) else []
     return far if ask.parts is not None else []
@@ -79,8 +80,8 @@ class SweepColumns:
 
     ask: Ask
 
-    def __call__(self, data: Data, A: Array, H: Array) -> PartialSums:
-        sweep, ask = data.sweep(A.T, H, self.ask), self.ask
+    def __call__(self, data: Data, A: Array, H: Array, rows: slice) -> PartialSums:
+        sweep, ask = data.sweep(A.T, H, self.ask.within(rows)), self.ask
         far, empty = sent_slots(ask), np.empty(0)
         free = {loss.free_part for loss in ask.omega} if len(far) < ask.slots else set()
         sums = A.sum(axis=1, dtype=np.float64) if "sums" in free else empty

@@ -1,4 +1,4 @@
-"""Arrays of this process behind the protocol: NumPy or the compiled extension."""
+"""X in the memory of this process behind the protocol: choose between NumPy and the compiled extension."""
 
 from __future__ import annotations
 

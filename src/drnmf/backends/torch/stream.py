@@ -140,9 +140,9 @@ class TorchStreamed(OnTorch):
         for at, block in self.buffers.carry(self.X, self.rows):
             data = TorchDense(block, self.mean, self.zeros, self.precision == "tf32", fused)
             if self.flipped:
-                found: Any = data.T.sweep(A.T, B[:, at].contiguous(), ask)
+                found: Any = data.T.sweep(A.T, B[:, at].contiguous(), ask.T.within(at).T)
             else:
-                found = data.sweep(A[:, at].contiguous().T, B, ask)
+                found = data.sweep(A[:, at].contiguous().T, B, ask.within(at))
             for total, part in zip(sums, (found.N, found.P, found.Q), strict=False):
                 if self.flipped:
                     total[..., at] = part
