@@ -52,7 +52,7 @@ def demo(
     limit_threads(threads)
     from drnmf.audio.recording import soundfile
     from drnmf.audio.study import study
-    from drnmf.audio.synthesis import NOISES, synthesise_tune
+    from drnmf.audio.synthesis import NOISE_LEVELS, synthesise_tune
     from drnmf.report import figures
 
     soundfile()
@@ -60,7 +60,7 @@ def demo(
     tune = synthesise_tune(seed)
     studies: dict[str, Study] = {}
     with errors.status("synthesising ...") as status:
-        for noise in NOISES:
+        for noise in NOISE_LEVELS:
             if not quiet:
                 status.update(f"{'clean recording' if noise == 'clean' else noise + ' noise'}: IS-, KL- and DR-NMF ...")
             studies[noise] = study(tune, noise, betas=BETAS, seed=seed, max_iter=ITERATIONS, n_init=STARTS)

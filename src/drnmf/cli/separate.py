@@ -148,14 +148,13 @@ def _measure(
     import numpy as np
 
     from drnmf.audio import open_recording
-    from drnmf.audio.evaluation import channel_mean
     from drnmf.audio.metrics import measure
 
     assert groups is not None
     if len(groups) != len(truths):
         raise ValueError(f"{len(groups)} groups do not compare with {len(truths)} references: ask for as many.")
-    estimates = np.stack([channel_mean(open_recording(folder / name)) for name in files])
-    found = measure(np.stack([channel_mean(truth) for truth in truths]), estimates)
+    estimates = np.stack([open_recording(folder / name).channel_mean() for name in files])
+    found = measure(np.stack([truth.channel_mean() for truth in truths]), estimates)
     return [
         {
             "reference": truth.name, "components": list(groups[found.order[s]]),

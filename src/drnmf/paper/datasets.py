@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import os
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
 
+from drnmf.audio.recording import open_recording
+from drnmf.audio.transform import Ends, Spectrogram, spectrogram
 from drnmf.paper import paper
 
 Role = Literal["own", "variant", "substitute"]
@@ -151,10 +153,23 @@ def unknown(folder: Path, kind: Literal["documents", "audio"]) -> list[str]:
     return sorted(path.name for path in (folder / kind).glob(f"*{suffix}") if path.stem not in table)
 
 
+@lru_cache(maxsize=1)
 def load_documents(dataset: Dataset) -> Documents:
-    """Counts and classes."""
+    """Read counts and classes; the last data set is kept."""
     X = sp.csr_matrix(sp.load_npz(dataset.path)).astype(np.float64)
     labels = np.load(_labels_of(dataset.path), allow_pickle=False).astype(np.int64)
     if labels.shape != (X.shape[0],):
         raise ValueError(f"{dataset.path}: {X.shape[0]} documents but {labels.size} classes in the labels file.")
     return Documents(X, labels)
+
+
+@lru_cache(maxsize=1)
+def load_spectrogram(path: Path, window: int, ends: Ends) -> Spectrogram:
+    """Read magnitudes as section 5.3 has them: channels averaged, symmetric Hamming window, frames half a window apart.
+
+    The last one is kept.
+    """
+    recording = open_recording(path)
+    return spectrogram(
+        recording.channel_mean(), rate=recording.rate, window=window, hop=window // 2, symmetric=True, ends=ends
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from drnmf.backends.base import losses_of, wrap
 from drnmf.backends.host.blas import single_blas
 from drnmf.estimators.base import DRNMF, BetaNMF, MultiObjectiveNMF
 from drnmf.numerics import Array, Vector
-from drnmf.paper.store import Saved, Watch
+from drnmf.paper.store import Lookup, Saved, Unit, Watch
 
 Start = tuple[Array, Array]
 
@@ -121,6 +121,58 @@ def fit_robust(
 def excess(loss: float, reference: float) -> float:
     """100 (D_beta / e_beta - 1): how much higher the error is than the single-objective one, in percent."""
     return 100.0 * (loss / reference - 1.0)
+
+
+def references(lookup: Lookup, prefix: str, names: tuple[str, ...]) -> Vector:
+    """Look up e_beta, the errors of the fits under each loss alone; `names` are those of the fits, in Omega's order."""
+    return np.array([lookup(f"{prefix}/{name}").values["losses"][b] for b, name in enumerate(names)])
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The fits of a row of a table: every loss alone, then DR-NMF under their errors, all from one start.
+
+    prefix, names : units are called PREFIX/NAME, with a name for each loss, "dr" and "ours"
+    problem : gives X and the start
+    saved : what is kept of a fit under its references
+    traced : trace every loss in the fits under one of them too
+    """
+
+    prefix: str
+    names: tuple[str, ...]
+    betas: tuple[float, ...]
+    problem: Callable[[], tuple[Any, Start]]
+    saved: Callable[[Fit, Vector], Saved]
+    options: Options
+    traced: bool = False
+
+    def units(self, settings: Mapping[str, Any], cost: float, ours: bool) -> list[Unit]:
+        """Plan the fits; `ours` adds the library's default algorithm."""
+        units = [Unit(f"{self.prefix}/{name}", settings, cost, self._single(b)) for b, name in enumerate(self.names)]
+        units.append(Unit(f"{self.prefix}/dr", settings, cost, self._robust(None)))
+        if ours:
+            more = {**settings, "ours": identity(OURS)}
+            units.append(Unit(f"{self.prefix}/ours", more, cost, self._robust(OURS)))
+        return units
+
+    def _single(self, b: int) -> Callable[[Lookup, Watch], Saved]:
+        def compute(lookup: Lookup, watch: Watch) -> Saved:
+            X, begin = self.problem()
+            one = np.ones(len(self.betas))
+            if self.traced:
+                weights = np.eye(one.size)[b]
+                return self.saved(fit_weighted(X, begin, self.betas, weights, one, self.options, watch), one)
+            return self.saved(fit_single(X, begin, self.betas[b], self.betas, self.options, watch), one)
+
+        return compute
+
+    def _robust(self, algorithm: tuple[str, str] | None) -> Callable[[Lookup, Watch], Saved]:
+        def compute(lookup: Lookup, watch: Watch) -> Saved:
+            e = references(lookup, self.prefix, self.names)
+            X, begin = self.problem()
+            return self.saved(fit_robust(X, begin, self.betas, e, self.options, watch, algorithm), e)
+
+        return compute
 
 
 def uniform_start(shape: tuple[int, int], rank: int, rng: np.random.RandomState) -> Start:
