@@ -64,12 +64,6 @@ ENCODE_TOLERANCE = 1e-6
 LIFT = 1e-6
 """SPA leaves exact zeros that multiplicative steps cannot leave: this share of the mean is added to W and H."""
 
-FINGERPRINT_TOLERANCE = 1e-12
-"""Relative difference of two means of the same X that were added up in another order."""
-
-FINGERPRINT_ROWS = 8
-"""Rows of X, evenly spaced, whose entries tell it from another X (see `records.fingerprint`)."""
-
 
 def positive_scale(mean: float) -> float:
     """The scale that floors refer to: mean(X), or one where X is all zeros.

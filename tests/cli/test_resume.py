@@ -102,9 +102,34 @@ def test_input_that_is_gone_or_changed(here):
     os.rename("X.npy", "Y.npy")
     assert "X.npy, which the fit in kept reads, does not exist any more" in run("resume", "kept", code=1)
     np.save("X.npy", matrix() * 1.01)
-    assert "kept holds a fit with another X (mean: " in run("resume", "kept", code=1)
+    assert "X.npy has changed since the fit in kept was begun" in run("resume", "kept", code=1)
+    assert "kept holds a fit with another X (SHA-256" in run(*BASE, "--out", "new", "--checkpoint", "kept", code=1)
     os.rename("Y.npy", "X.npy")
     run("resume", "kept")
+
+
+def test_a_changed_input_is_refused_before_it_is_read(here):
+    stopped()
+    with open("X.npy", "r+b") as stream:
+        stream.seek(-1, os.SEEK_END)
+        last = stream.read(1)
+        stream.seek(-1, os.SEEK_END)
+        stream.write(bytes([last[0] ^ 1]))
+    assert "has changed since" in run("resume", "kept", code=1)
+    Path("X.npy").write_bytes(b"no array")
+    assert "has changed since" in run("resume", "kept", code=1)
+    assert not Path("result").exists()
+
+
+def test_a_changed_folder_of_blocks_is_refused(here):
+    pytest.importorskip("distributed")
+    Path("blocks").mkdir()
+    for i, rows in enumerate(np.array_split(matrix(), 3)):
+        np.save(f"blocks/{i}.npy", rows)
+    run("fit", "blocks", *BASE[2:], "--checkpoint", "kept", "--out", "one")
+    run("resume", "kept", "--out", "two")
+    os.rename("blocks/2.npy", "blocks/3.npy")
+    assert "blocks has changed since the fit in kept was begun" in run("resume", "kept", "--out", "three", code=1)
 
 
 def test_what_cannot_be_resumed(here):
@@ -120,7 +145,8 @@ def test_what_cannot_be_resumed(here):
 @pytest.mark.parametrize(
     "change",
     [
-        {"format": "drnmf-command-2"},
+        {"format": "drnmf-command-1"},
+        {"sha256": None},
         {"command": "rm"},
         {"options": {"rank": 3}},
         {"options": {"x": "X.npy", "rank": "3"}},
@@ -143,7 +169,7 @@ def test_commands_from_strangers(here, change):
 
 CODE = (
     "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-    "import drnmf.estimators.base, drnmf.matrices.files; from drnmf.cli import app; app()"
+    "import drnmf.estimators.base.base, drnmf.matrices.files; from drnmf.cli import app; app()"
 )
 
 

@@ -107,9 +107,9 @@ def changed(X, i, j, by):
     [
         (matrix()[:-1], r"shape: \[30, 20\] there, \[29, 20\] here"),
         (matrix().astype(np.float32), "dtype: 'float64' there, 'float32' here"),
-        (changed(matrix(), 7, 7, 1e-6), "mean: "),
+        (changed(matrix(), 7, 7, 1e-15), "SHA-256 of the entries: "),
         (changed(matrix(), 7, 7, -matrix()[7, 7]), "number of zeros: 0 there, 1 here"),
-        (matrix()[:, ::-1], "rows: "),
+        (matrix()[:, ::-1], "SHA-256 of the entries: "),
     ],
     ids=["shape", "dtype", "one entry", "zeros", "order"],
 )
@@ -117,6 +117,17 @@ def test_another_X_is_refused(X, what, tmp_path):
     stop(dr(zeros="floor"), matrix(), tmp_path, 5)
     with pytest.raises(CheckpointError, match=f"another X .*{what}"):
         dr(zeros="floor", checkpoint=tmp_path).fit(X)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_entries_that_leave_shape_zeros_and_mean_alone_are_seen(sparse, tmp_path):
+    X = matrix(sparse=sparse)
+    row = X.data[X.indptr[5] : X.indptr[6]] if sparse else X[5]
+    assert row[0] != row[1]
+    stop(dr(betas=(1, 2)), X, tmp_path, 5)
+    row[[0, 1]] = row[[1, 0]]
+    with pytest.raises(CheckpointError, match=r"another X \(SHA-256 of the entries: "):
+        dr(betas=(1, 2), checkpoint=tmp_path).fit(X)
 
 
 def test_the_same_X_in_another_layout_is_the_same_X(tmp_path):

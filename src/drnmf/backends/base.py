@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
+from drnmf.backends.digest import combined
 from drnmf.numerics import Array, Vector
 
 if TYPE_CHECKING:
@@ -131,6 +132,10 @@ class Data(Protocol):
         """Squared Euclidean norm of every column of X, (n,) float64 (for initialisation)."""
         ...
 
+    def digest(self) -> str:
+        """SHA-256 over every entry of X, whatever its order in memory, its blocks or its device (for checkpoints)."""
+        ...
+
 
 class OnHost:
     """What every Data does whose factors are NumPy arrays and whose sweeps are done when they return."""
@@ -151,6 +156,13 @@ class OnHost:
 
     def total(self, function: Callable[..., Vector], F: Array, sweep: Sweep | None = None) -> Vector:
         return function(F) if sweep is None else function(F, sweep.N, sweep.P)
+
+    def row_digests(self) -> Iterator[bytes]:
+        """SHA-256 of every row of X, 32 bytes each (see `data.digest`)."""
+        raise NotImplementedError
+
+    def digest(self) -> str:
+        return combined(self.row_digests())
 
 
 def identity(p: int) -> Vector:

@@ -19,6 +19,61 @@ def is_sound(X: Any) -> bool:
     return bool(low >= 0 and np.isfinite(high))
 
 
+def check_structure(X: Any) -> None:
+    """Refuse sparse X whose indices lead outside of it: compiled loops follow them without looking.
+
+    Raises
+    ------
+    ValueError
+        With the index that is wrong and the range it must lie in.
+
+    Examples
+    --------
+    >>> X = sp.csr_array(np.eye(2))
+    >>> X.indices[1] = 5
+    >>> check_structure(X)
+    Traceback (most recent call last):
+    ValueError: Sparse X is malformed: column index 5 is not in 0 to 1. Build it again from its entries.
+    """
+    if not sp.issparse(X):
+        return
+    (m, n), form = X.shape, X.format
+    if form == "coo":
+        if not len(X.row) == len(X.col) == len(X.data):
+            raise _malformed(f"{len(X.row)} row indices, {len(X.col)} column indices and {len(X.data)} values")
+        _check_indices(X.row, "row", m)
+        _check_indices(X.col, "column", n)
+    elif form in ("csr", "csc", "bsr"):
+        height, width = X.blocksize if form == "bsr" else (1, 1)
+        rows, columns = ("column", "row") if form == "csc" else ("row", "column")
+        major, minor = (n, m) if form == "csc" else (m // height, n // width)
+        _check_pointers(X.indptr, rows, major, min(len(X.indices), len(X.data)))
+        _check_indices(X.indices[: X.indptr[-1]], columns, minor)
+
+
+def _check_pointers(indptr: Any, kind: str, count: int, stored: int) -> None:
+    if indptr.dtype.kind not in "iu" or len(indptr) != count + 1:
+        needed = f"and {count + 1} integers are needed"
+        raise _malformed(f"indptr has {len(indptr)} entries of type {indptr.dtype}, {needed}")
+    if indptr[0] != 0 or indptr[-1] > stored:
+        raise _malformed(f"indptr leads from {indptr[0]} to {indptr[-1]}, and {stored} entries are stored")
+    back = np.flatnonzero(indptr[1:] < indptr[:-1])
+    if back.size:
+        raise _malformed(f"indptr decreases after {kind} {back[0]}")
+
+
+def _check_indices(indices: Any, kind: str, count: int) -> None:
+    if indices.dtype.kind not in "iu":
+        raise _malformed(f"{kind} indices of type {indices.dtype}")
+    for index in (indices.min(initial=0), indices.max(initial=0)):
+        if len(indices) and not 0 <= index < count:
+            raise _malformed(f"{kind} index {index} is not in 0 to {count - 1}")
+
+
+def _malformed(what: str) -> ValueError:
+    return ValueError(f"Sparse X is malformed: {what}. Build it again from its entries.")
+
+
 def first_bad_entry(X: Any) -> tuple[int, int, float]:
     """Position and value of the first entry, row by row, that is negative, NaN or infinite."""
     if sp.issparse(X):

@@ -16,6 +16,8 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from drnmf.cli.runs import check_replaceable, replace_run
+
 if TYPE_CHECKING:
     from drnmf.losses.interval import Interval
 
@@ -28,7 +30,7 @@ Answer = TypeVar("Answer")
 Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads to use (default: all cores).")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the random start.")]
 Out = Annotated[Path, typer.Option("--out", help="Folder for the results; it must not exist yet.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the results if they exist.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the files of an earlier run.")]
 Input = Annotated[
     Path,
     typer.Argument(
@@ -69,6 +71,8 @@ def check_out(out: Path, overwrite: bool, inputs: Iterable[Path] = ()) -> None:
     for path in (Path.cwd(), Path.home(), whole / ".git", *inputs):
         if path.exists() and path.resolve().is_relative_to(whole):
             raise ValueError(f"{out} holds {path}, which replacing it would delete: choose another --out.")
+    if out.exists():
+        check_replaceable(out)
     parent = next(folder for folder in whole.parents if folder.exists())
     if not parent.is_dir() or not os.access(parent, os.W_OK):
         raise PermissionError(f"{out} cannot be written: {parent} is no folder that you may write to.")
@@ -76,18 +80,21 @@ def check_out(out: Path, overwrite: bool, inputs: Iterable[Path] = ()) -> None:
 
 @contextmanager
 def output_folder(out: Path, overwrite: bool, inputs: Iterable[Path] = ()) -> Iterator[Path]:
-    """A temporary folder beside `out` that takes its place when the block ends well and vanishes otherwise."""
+    """A temporary folder beside `out` that takes its place when the block ends well and vanishes otherwise.
+
+    Of a run that it replaces only the run's own files go (see `runs`).
+    """
     check_out(out, overwrite, inputs)
+    if out.exists():
+        out = out.resolve()  # of a link, what it leads to
     out.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
         yield temporary
         os.chmod(temporary, 0o755)
         if out.exists():
-            old = Path(tempfile.mkdtemp(prefix=f".{out.name}.old.", dir=out.parent))
-            os.rename(out, old / "run")
-            os.rename(temporary, out)
-            shutil.rmtree(old)
+            for name in replace_run(temporary, out):
+                errors.print(f"Kept a file that is not of the old run as {out / name}.", markup=False, soft_wrap=True)
         else:
             os.rename(temporary, out)
     finally:

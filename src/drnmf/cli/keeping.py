@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -14,6 +15,7 @@ import typer
 from rich.markup import escape
 
 from drnmf.cli.common import errors
+from drnmf.cli.results import sha256_of
 
 CheckpointFolder = Annotated[
     Path | None, typer.Option("--checkpoint", help="Keep the fit in this folder; `drnmf resume` goes on from there.")
@@ -23,12 +25,12 @@ CheckpointEvery = Annotated[
 ]
 
 FILE = "command.json"
-FORMAT = "drnmf-command-1"
+FORMAT = "drnmf-command-2"
 _NOT_STORED = ("checkpoint", "overwrite")  # a folder from a stranger must not be able to replace anything
 
 
 def remember(folder: Path, command: str, options: Mapping[str, Any]) -> None:
-    """Write the options of a command, with absolute paths, unless a fit has begun in the folder already."""
+    """Write the options of a command, with absolute paths, and the hash of its input, unless a fit is there already."""
     from drnmf.storage.archive import replacing
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -39,12 +41,33 @@ def remember(folder: Path, command: str, options: Mapping[str, Any]) -> None:
         for name, value in options.items()
         if name not in _NOT_STORED
     }
+    whole = {"format": FORMAT, "command": command, "options": plain, "sha256": sha256_of(options["x"])}
     with replacing(folder / FILE) as stream:
-        stream.write(json.dumps({"format": FORMAT, "command": command, "options": plain}, indent=2).encode() + b"\n")
+        stream.write(json.dumps(whole, indent=2).encode() + b"\n")
 
 
-def recall(folder: Path, commands: Mapping[str, Callable[..., Any]]) -> tuple[Callable[..., Any], dict[str, Any]]:
-    """The command stored in the folder and its options; only those that the command has, of the type they have."""
+@dataclass(frozen=True)
+class Stored:
+    """A command as it was begun: the function, its options, and the SHA-256 that its input had."""
+
+    command: Callable[..., Any]
+    options: dict[str, Any]
+    sha256: str
+
+    def check_input(self, folder: Path) -> None:
+        """Refuse an input that is gone or not what it was, before any of it is read as a matrix."""
+        source = self.options["x"]
+        if not source.exists():
+            raise FileNotFoundError(f"{source}, which the fit in {folder} reads, does not exist any more: put it back.")
+        if sha256_of(source) != self.sha256:
+            raise ValueError(
+                f"{source} has changed since the fit in {folder} was begun (its SHA-256 is another): put the old one "
+                "back, or begin anew with drnmf fit and another --checkpoint."
+            )
+
+
+def recall(folder: Path, commands: Mapping[str, Callable[..., Any]]) -> Stored:
+    """The command stored in the folder; only options that the command has, of the type they have."""
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} is no folder: give the one that --checkpoint named.")
     path = folder / FILE
@@ -61,11 +84,12 @@ def recall(folder: Path, commands: Mapping[str, Callable[..., Any]]) -> tuple[Ca
         hints = get_type_hints(command)
         options = {name: _typed(name, value, hints[name]) for name, value in stored["options"].items()}
         inspect.signature(command).bind(**options)
+        found = Stored(command, options, _typed("sha256", stored["sha256"], str))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path} is damaged or of another version ({type(error).__name__}: {error}).") from None
     if set(options) & set(_NOT_STORED):
         raise ValueError(f"{path} holds options that are never stored: it was not written by drnmf.")
-    return command, options
+    return found
 
 
 def _typed(name: str, value: Any, hint: Any) -> Any:

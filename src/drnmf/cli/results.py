@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from drnmf.cli.runs import SUMMARY, listed
+
 if TYPE_CHECKING:
     from drnmf.algorithms.result import Trace
     from drnmf.matrices.files import Matrix
@@ -29,12 +31,23 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version()} | {name: module.__version__ for name, module in modules.items()}
 
 
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file, or of a folder: the names, sizes and contents of all files in it, in the order of names."""
+    if not path.is_dir():
+        with open(path, "rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    whole = hashlib.sha256()
+    for file in sorted(file for file in path.rglob("*") if file.is_file()):
+        name = file.relative_to(path).as_posix().encode(errors="surrogateescape")
+        whole.update(b"%d %s %d %s\n" % (len(name), name, file.stat().st_size, sha256_of(file).encode()))
+    return whole.hexdigest()
+
+
 def describe_input(path: Path, matrix: Matrix, variable: str | None) -> dict[str, Any]:
     """Which data: enough to tell later whether a file is the one."""
     digest = None  # a store of many files, or one too large to read once more
     if path.is_file() and not hasattr(matrix.X, "chunks"):
-        with open(path, "rb") as stream:
-            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        digest = sha256_of(path)
     stored = getattr(matrix.X, "nnz", None)
     return {
         "file": path.name,
@@ -57,9 +70,10 @@ def per_beta(betas: Iterable[float], values: Iterable[float]) -> dict[str, float
 
 
 def write_summary(folder: Path, content: Mapping[str, Any]) -> None:
-    """summary.json: the content, with the command and the versions before it."""
-    whole = {"command": command_line(), "versions": versions(), **content}
-    write_record(folder / "summary.json", whole)
+    """summary.json: the content, with the command and the versions before it and the files of the run after it."""
+    files = [*listed(folder), SUMMARY]
+    whole = {"command": command_line(), "versions": versions(), **content, "files": files}
+    write_record(folder / SUMMARY, whole)
 
 
 def _plain(value: Any) -> Any:
@@ -73,7 +87,7 @@ def write_record(path: Path, content: Mapping[str, Any]) -> None:
 
 def write_comparison(folder: Path, model: Any) -> None:
     """comparison.json, where the fit found its references itself: what each loss alone costs in the others."""
-    from drnmf.estimators.comparison import record_of
+    from drnmf.estimators.base.comparison import record_of
 
     singles = getattr(model, "single_losses_", None)
     if singles is not None:

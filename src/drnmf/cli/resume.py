@@ -24,11 +24,9 @@ def resume(
     quiet: Quiet = False,
 ) -> None:
     """Go on with a fit or a front that was stopped, from its last checkpoint, with the options it was begun with."""
-    command, options = keeping.recall(folder, {"fit": fit, "pareto": pareto})
-    source = options["x"]
-    if not source.exists():
-        raise FileNotFoundError(f"{source}, which the fit in {folder} reads, does not exist any more: put it back.")
+    stored = keeping.recall(folder, {"fit": fit, "pareto": pareto})
+    stored.check_input(folder)
     given: dict[str, Any] = {"out": out, "threads": threads, "quiet": quiet or None}
-    options |= {name: value for name, value in given.items() if value is not None}
-    errors.print(f"Going on with {source}.", markup=False, highlight=False, soft_wrap=True)
-    command(**options, checkpoint=folder, overwrite=overwrite)
+    options = stored.options | {name: value for name, value in given.items() if value is not None}
+    errors.print(f"Going on with {options['x']}.", markup=False, highlight=False, soft_wrap=True)
+    stored.command(**options, checkpoint=folder, overwrite=overwrite)

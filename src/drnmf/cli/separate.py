@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from drnmf.audio.grouping import Groups
     from drnmf.audio.recording import Recording
     from drnmf.audio.transform import Spectrogram
-    from drnmf.estimators.comparison import Comparison
+    from drnmf.estimators.base.comparison import Comparison
 
 
 @reports_errors
@@ -81,7 +80,7 @@ def separate(
     from drnmf.audio import open_recording, parse_groups, spectrogram
     from drnmf.audio.evaluation import open_references
     from drnmf.audio.separation import ENCODINGS, choose_groups, write_sources
-    from drnmf.estimators.comparison import compare
+    from drnmf.estimators.base.comparison import compare
 
     choice(encoding, ENCODINGS, "--encoding")
     if group is not None:
@@ -170,10 +169,8 @@ def _finite(value: Any) -> float | None:
 
 
 def _input(path: Path, mixture: Recording, seen: Spectrogram) -> dict[str, Any]:
-    with open(path, "rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
     return {
-        "file": path.name, "sha256": digest, "encoding": mixture.encoding, "rate": mixture.rate,
+        "file": path.name, "sha256": results.sha256_of(path), "encoding": mixture.encoding, "rate": mixture.rate,
         "channels": mixture.channels, "samples": mixture.length, "shape": list(seen.X.shape),
         "dtype": str(seen.X.dtype),
     }  # fmt: skip

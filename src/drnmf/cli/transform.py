@@ -30,10 +30,12 @@ def transform(
         raise IsADirectoryError(f"{target} is a folder: --out names a file here, for example {target / 'W.npy'}.")
     if target.exists() and not overwrite:
         raise FileExistsError(f"{target} exists: choose another --out, or pass --overwrite to replace it.")
+    if target.exists() and not _is_array(target):
+        raise FileExistsError(f"{target} is no .npy file, so --overwrite leaves it alone: choose another --out.")
     if target.exists() and x.exists() and target.samefile(x):
         raise ValueError(f"{target} is the input itself: choose another --out.")
     limit_threads(threads)
-    from drnmf.estimators.base import load
+    from drnmf.estimators.base.base import load
     from drnmf.matrices.files import read_matrix
 
     model = load(_model_file(run))
@@ -43,6 +45,11 @@ def transform(
         W = model.transform(matrix.X)
     _save(target, W)
     console.print(f"W with shape {W.shape} in {target}", highlight=False, soft_wrap=True)
+
+
+def _is_array(path: Path) -> bool:
+    with open(path, "rb") as stream:
+        return stream.read(6) == b"\x93NUMPY"
 
 
 def _model_file(run: Path) -> Path:

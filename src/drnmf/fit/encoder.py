@@ -9,11 +9,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from drnmf.backends.base import Data, wrap
+from drnmf.backends.entries import check_structure
 from drnmf.backends.host.blas import single_blas
 from drnmf.fit.encode import encode
 from drnmf.inputs.check import check_entries, check_zeros
 from drnmf.numerics import Array, Vector
-from drnmf.objective.objective import Objective
+from drnmf.objective.objective.objective import Objective
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Encoder:
 
     def __call__(self, X: Any, first_row: int = 0) -> Array:
         """W of shape (rows, r) for a matrix, or for a block of one that begins at `first_row`."""
+        check_structure(X)
         if X.dtype not in (np.float32, np.float64):
             X = X.astype(np.float64)
         X = X if sp.issparse(X) else np.asarray(X)

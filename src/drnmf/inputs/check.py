@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import numbers
+import sys
 import warnings
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.utils.validation import check_array, validate_data
 
 from drnmf.backends.base import Data, is_dask
-from drnmf.backends.entries import first_bad_entry, first_true, first_zero, is_sound, refusal
+from drnmf.backends.entries import check_structure, first_bad_entry, first_true, first_zero, is_sound, refusal
 
 _ACCEPTED: dict[str, Any] = {
     "accept_sparse": ("csr", "csc"),
@@ -52,7 +54,7 @@ def check_matrix(estimator: Any, X: Any, reset: bool) -> Any:
     """
     if is_dask(X):
         return validate_data(estimator, X, reset=reset, skip_check_array=True)
-    X = validate_data(estimator, X, reset=reset, **_ACCEPTED)
+    X = validate_data(estimator, _structured(X), reset=reset, **_ACCEPTED)
     check_entries(X, type(estimator).__name__)
     return X
 
@@ -73,6 +75,8 @@ def check_tensor(estimator: Any, X: Any, reset: bool) -> None:
             f"X has {X.shape[1]} features, but {consumer} is expecting {estimator.n_features_in_} features as input."
         )
     sparse = str(X.layout) != "torch.strided"
+    if sparse:
+        _check_sparse_tensor(X)
     values = X.to_sparse_coo().coalesce().values() if sparse else X
     if values.numel() == 0:
         return
@@ -84,10 +88,34 @@ def check_tensor(estimator: Any, X: Any, reset: bool) -> None:
     raise ValueError(f"{what} in the tensor passed to {consumer} (input X), {where}: NMF needs finite values >= 0.")
 
 
+def _check_sparse_tensor(X: Any) -> None:
+    """Refuse a sparse tensor whose indices lead outside of it: torch builds one without looking at them."""
+    torch = sys.modules["torch"]
+    try:
+        if str(X.layout) == "torch.sparse_coo":
+            torch.sparse_coo_tensor(X._indices(), X._values(), X.shape, check_invariants=True)
+        else:
+            by_row = str(X.layout) in ("torch.sparse_csr", "torch.sparse_bsr")
+            ends, indices = (X.crow_indices, X.col_indices) if by_row else (X.ccol_indices, X.row_indices)
+            torch.sparse_compressed_tensor(
+                ends(), indices(), X.values(), X.shape, layout=X.layout, check_invariants=True
+            )  # fmt: skip
+    except RuntimeError as error:
+        raise ValueError(f"Sparse X is malformed: {error} Build it again from its entries.") from None
+
+
 def as_matrix(X: Any, consumer: str) -> Any:
     """What `check_matrix` does, for a function that is no estimator."""
-    X = check_array(X, **_ACCEPTED)
+    X = check_array(_structured(X), **_ACCEPTED)
     check_entries(X, consumer)
+    return X
+
+
+def _structured(X: Any) -> Any:
+    """X, with sound indices if it is sparse: looked at before anybody converts it, which follows them already."""
+    if sp.issparse(X) and X.format in ("lil", "dok", "dia"):
+        X = X.tocsr()
+    check_structure(X)
     return X
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
+from drnmf.backends.entries import check_structure
 from drnmf.numerics import Array
 
 NAMES = {"itakura-saito": 0.0, "kullback-leibler": 1.0, "frobenius": 2.0}
@@ -144,6 +145,7 @@ def beta_divergence(X: ArrayLike, Y: ArrayLike, beta: float | str) -> float:
     if not np.issubdtype(model.dtype, np.floating):
         model = model.astype(np.float64)
     if sp.issparse(X):
+        check_structure(X)
         rows = sp.csr_array(X)
         shape: tuple[int, ...] = rows.shape
     else:

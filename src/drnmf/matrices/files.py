@@ -12,6 +12,8 @@ import numpy as np
 import scipy.io
 import scipy.sparse as sp
 
+from drnmf.backends.entries import check_structure
+from drnmf.matrices.matrix_market import check_matrix_market
 from drnmf.matrices.tables import TableError, read_table
 
 
@@ -78,12 +80,11 @@ def _numeric(X: Any, source: Path) -> Any:
         raise ValueError(f"{source} holds an empty matrix of shape {X.shape}: at least one row and column are needed.")
     if not sp.issparse(X):
         return X
-    rows = sp.csr_array(X)
     try:
-        rows.check_format(full_check=True)
+        check_structure(X)
     except ValueError as error:
-        raise ValueError(f"{source} holds a damaged sparse matrix ({error}): write it again.") from None
-    return rows
+        raise ValueError(f"{source} holds a damaged sparse matrix: {error}") from None
+    return sp.csr_array(X)
 
 
 def _read_npy(source: Path, variable: str | None) -> Matrix:
@@ -148,6 +149,7 @@ def _choose(source: Path, variable: str | None, names: list[str], shapes: dict[s
 
 
 def _read_mtx(source: Path, variable: str | None) -> Matrix:
+    check_matrix_market(source)
     return Matrix(scipy.io.mmread(source))
 
 

@@ -17,7 +17,9 @@ import dask.array as da
 import numpy as np
 import scipy.sparse as sp
 
+from drnmf.backends.entries import check_structure
 from drnmf.matrices.files import Matrix, Refused, read_matrix
+from drnmf.matrices.hdf5 import check_hdf5
 
 BLOCK_BYTES = 64 << 20
 """Blocks are cut to about this size: two or three of them are in a worker's memory at a time."""
@@ -105,6 +107,7 @@ def _open_zarr(source: Path, variable: str | None, cutting: Cutting) -> Matrix:
 
 def _open_h5ad(source: Path, variable: str | None, cutting: Cutting) -> Matrix:
     h5py = _needs("h5py", "anndata")
+    check_hdf5(source, variable or "X")
     return _open_anndata(source, h5py.File(source, "r"), variable, cutting)
 
 
@@ -198,7 +201,9 @@ def _member_dtype(file: Path, member: str) -> np.dtype[Any]:
 
 
 def _read_sparse(path: str) -> Any:
-    return sp.csr_array(sp.load_npz(path))
+    X = sp.load_npz(path)
+    check_structure(X)
+    return sp.csr_array(X)
 
 
 def _cut(source: Path, variable: str | None, cutting: Cutting) -> Matrix:

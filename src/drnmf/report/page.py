@@ -16,6 +16,9 @@ from drnmf.report.charts import Chart
 from drnmf.report.run import Run, loss_name, read_run
 from drnmf.report.words import demo_headline, duration, headline
 
+BEGINNING = '<!DOCTYPE html><html lang="en" data-theme="light">'
+"""How every page begins, and how one is recognised."""
+
 TITLES = {
     "fit": "Factorization",
     "pareto": "Pareto front",
@@ -38,6 +41,7 @@ def write_report(folder: str | os.PathLike[str], out: str | os.PathLike[str] | N
     """Write the report of a run folder, to `out` or to report.html in the folder; returns where it is."""
     run = read_run(Path(folder))
     target = Path(out) if out is not None else Path(folder) / "report.html"
+    _refuse_other_file(target)
     text = render(run)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
@@ -46,6 +50,16 @@ def write_report(folder: str | os.PathLike[str], out: str | os.PathLike[str] | N
     finally:
         temporary.unlink(missing_ok=True)
     return target
+
+
+def _refuse_other_file(target: Path) -> None:
+    """Leave a file alone that is no page of ours."""
+    if not target.exists():
+        return
+    with open(target, "rb") as stream:
+        ours = stream.read(len(BEGINNING)) == BEGINNING.encode()
+    if not ours:
+        raise FileExistsError(f"{target} exists and is no report of a run: choose another --out, or remove it.")
 
 
 def render(run: Run) -> str:
@@ -57,7 +71,7 @@ def render(run: Run) -> str:
         parts |= drawn
     return "".join(
         [
-            '<!DOCTYPE html><html lang="en" data-theme="light"><head><meta charset="utf-8">',
+            BEGINNING + '<head><meta charset="utf-8">',
             f'<meta http-equiv="Content-Security-Policy" content="{_policy(scripts)}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>{escape(_title(run))}</title><style>{_resource('style.css')}</style></head><body>",

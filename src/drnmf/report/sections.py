@@ -107,7 +107,7 @@ def front(run: Run) -> Section:
 def made(run: Run) -> Section:
     summary = dict(run.summary)
     command = str(summary.pop("command", ""))
-    for name in ("audio", "topics", "demo", "percent_above_best"):
+    for name in ("audio", "topics", "demo", "percent_above_best", "files"):
         summary.pop(name, None)
     notes = [str(note) for note in summary.pop("notes", []) or []]
     rows = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in _flat(summary))

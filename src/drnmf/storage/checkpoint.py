@@ -39,7 +39,6 @@ from drnmf.storage.records import (
     on_host,
     result_of,
     result_record,
-    same,
     snapshot_of,
     snapshot_record,
     state_shells,
@@ -47,7 +46,7 @@ from drnmf.storage.records import (
 
 logger = logging.getLogger("drnmf")
 
-FORMAT = "drnmf-checkpoint-1"
+FORMAT = "drnmf-checkpoint-2"
 KEPT = 2
 
 
@@ -120,8 +119,8 @@ class Checkpoint:
         return on_host(W.T, self.data.T).T, on_host(H, self.data)
 
     def _refuse_another(self, there: Record, here: Record) -> None:
-        for what, equal in (("X", same), ("parameters", lambda one, other: bool(one == other))):
-            unlike = differences(there[what], here[what], equal)
+        for what in ("X", "parameters"):
+            unlike = differences(there[what], here[what])
             if unlike:
                 raise CheckpointError(
                     f"{self.folder} holds a fit with {'another X' if what == 'X' else 'other parameters'} "

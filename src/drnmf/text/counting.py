@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.feature_extraction.text import CountVectorizer
 
+from drnmf.backends.entries import check_structure
 from drnmf.inputs.check import check_entries
 from drnmf.text.reading import Documents
 
@@ -84,6 +85,7 @@ def count_words(
 
 def corpus_from_matrix(X: Any, vocabulary: Sequence[str], names: Sequence[str] | None = None) -> Corpus:
     """A corpus from counts (documents x words) and the words of the columns."""
+    check_structure(X)
     X = sp.csr_array(X) if sp.issparse(X) else np.atleast_2d(np.asarray(X))
     if X.shape[1] != len(vocabulary):
         hint = " (it seems to be transposed)" if X.shape[0] == len(vocabulary) else ""

@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
+from drnmf import BetaNMF
 from drnmf.backends.host.reference import ReferenceDense
 from drnmf.backends.torch.dense import TorchDense
 from drnmf.backends.torch.sparse import TorchSparse
@@ -160,6 +161,39 @@ def test_what_a_start_asks_for(make):
     assert np.allclose(data.column(7), X[:, 7])
     assert np.allclose(data.squared_norms(), (X**2).sum(0))
     assert np.allclose(data.T.column(5), X[5])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_torch_data_has_the_digest_of_the_matrix(dtype):
+    X = entries((83, 140), dtype, zeros=0.1)
+    changed = X.copy()
+    changed[40, 70] += 1
+    for make in (
+        lambda X: TorchDense.of(tensor(X)),
+        lambda X: TorchDense.of(tensor(np.asfortranarray(X))),
+        lambda X: TorchSparse.of(sp.csr_array(X), device=DEVICE),
+        lambda X: TorchStreamed.of(torch.from_numpy(X), DEVICE, rows=17),
+    ):
+        assert make(X).digest() == ReferenceDense.of(X).digest()
+        assert make(X).T.digest() == ReferenceDense.of(X.T).digest()
+        assert make(changed).digest() != make(X).digest()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("form", ["coo", "csr", "csc"])
+@pytest.mark.parametrize("what", ["index", "negative", "ends"])
+def test_malformed_sparse_tensors_are_refused(form, what):
+    ends, indices, values = [0, 1, 2, 2], [0, {"index": 9, "negative": -1}.get(what, 1)], [1.0, 2.0]
+    if what == "ends":
+        ends[2] = 200
+    if form == "coo":
+        X = torch.sparse_coo_tensor([[0, {"index": 5, "negative": -1, "ends": 3}[what]], [0, 1]], values, (3, 3))
+    else:
+        make = torch.sparse_csr_tensor if form == "csr" else torch.sparse_csc_tensor
+        X = make(ends, indices, values, (3, 3))
+    with pytest.raises(ValueError, match="Sparse X is malformed"):
+        BetaNMF(2).fit(X.to(DEVICE))
+    BetaNMF(2, max_iter=2).fit(torch.eye(3).to_sparse(layout=getattr(torch, f"sparse_{form}")).to(DEVICE))
 
 
 @fused_only

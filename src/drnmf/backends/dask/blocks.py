@@ -36,6 +36,7 @@ from drnmf.backends.dask.nodes import (
 )
 from drnmf.backends.dask.scratch import Cut, SaveRows, Scratch, load_rows
 from drnmf.backends.dask.shares import SweepColumns, as_it_is, losses_alone
+from drnmf.backends.digest import combined
 from drnmf.numerics import Array, Vector, factor_floor, positive_scale
 
 
@@ -209,11 +210,15 @@ class Blocks:
     def squared_norms(self) -> Vector:
         return self.add_up(_squared_norms)
 
+    def digest(self) -> str:
+        """The hashes of the rows are made where the rows are, and meet here in order: blocks make no difference."""
+        return combined(self.collect(_row_digests))
+
     def add_up(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """sum over the blocks of function(block, *arguments)."""
         return self.execute(plan(self.mean, [(Node(Apply(function), *arguments), _same)]))[0]
 
-    def collect(self, function: Callable[..., Array], *arguments: Any) -> list[Array]:
+    def collect(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
         """function(block, *arguments) of every block, here."""
         return self.add_up(partial(_listed, function), *arguments)
 
@@ -391,6 +396,10 @@ def _dot_transposed(data: Any, rows: Rows) -> Array:
 
 def _squared_norms(data: Any) -> Vector:
     return data.squared_norms()
+
+
+def _row_digests(data: Any) -> bytes:
+    return b"".join(data.row_digests())
 
 
 def _row_norms(data: Any) -> Vector:

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from drnmf.backends.base import Data, wrap
 from drnmf.backends.dask.nodes import arrays_in
-from drnmf.backends.entries import first_bad_entry, first_zero, is_sound
+from drnmf.backends.entries import check_structure, first_bad_entry, first_zero, is_sound
 
 
 class Holder(Protocol):
@@ -24,6 +24,7 @@ class Holder(Protocol):
 def usable(X: Any, dtype: Any) -> Any:
     """A block as the core takes it: a plain array or SciPy sparse rows, in the dtype of the fit."""
     if sp.issparse(X):
+        check_structure(X)
         return X.astype(dtype, copy=False)
     return np.asarray(X, dtype=dtype)
 

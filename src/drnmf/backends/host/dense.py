@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
@@ -9,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from drnmf.backends.base import OnHost
+from drnmf.backends.digest import dense_rows
 from drnmf.numerics import Array, Vector
 
 
@@ -40,3 +42,6 @@ class DenseMatrix(OnHost):
 
     def squared_norms(self) -> Vector:
         return np.einsum("ij,ij->j", self.X, self.X, dtype=np.float64)
+
+    def row_digests(self) -> Iterator[bytes]:
+        return dense_rows(self.X)

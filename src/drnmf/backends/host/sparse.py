@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
@@ -10,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from drnmf.backends.base import OnHost
+from drnmf.backends.digest import sparse_rows
 from drnmf.numerics import Array, Vector
 
 
@@ -59,3 +61,6 @@ class SparseColumns(OnHost):
         X = self.by_column
         squares = sp.csc_array((np.square(X.data, dtype=np.float64), X.indices, X.indptr), self.shape)
         return np.asarray(squares.sum(axis=0), dtype=np.float64).ravel()
+
+    def row_digests(self) -> Iterator[bytes]:
+        return sparse_rows(self.by_row.data, self.by_row.indices, self.by_row.indptr, self.shape[1])

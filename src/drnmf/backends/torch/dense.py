@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from drnmf.backends.base import Sweep
+from drnmf.backends.digest import combined, dense_rows, row_blocks
 from drnmf.backends.torch.tiles import TILE, full_precision, numpy_name, tile_curvature, tile_sweep
 from drnmf.numerics import Array, Vector, zero_floor
 
@@ -171,6 +172,10 @@ class TorchDense(OnTorch):
         for block in self.X.split(max(1, TILE // max(1, self.shape[1]))):
             total += block.double().square().sum(0)
         return total.cpu().numpy()
+
+    def digest(self) -> str:
+        blocks = row_blocks(self.shape, self.dtype.itemsize)
+        return combined(row for at in blocks for row in dense_rows(self.get(self.X[at].to(self.working))))
 
     def sweep(
         self, W: Any, H: Any, betas: tuple[float, ...], mix: Vector, losses: bool = True,

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 import torch
 
 from drnmf.backends.base import Sweep
+from drnmf.backends.digest import combined, sparse_rows
 from drnmf.backends.torch.dense import (
     OnTorch,
     Tensor,
@@ -143,6 +144,10 @@ class TorchSparse(OnTorch):
         squares = self.by_column.values.double().square()
         ends = torch.as_tensor(self.by_column.ends).to(self.device)
         return torch.segment_reduce(squares, "sum", offsets=ends, initial=0).cpu().numpy()
+
+    def digest(self) -> str:
+        X = self.by_row
+        return combined(sparse_rows(self.get(X.values), self.get(X.indices), X.ends, self.shape[1]))
 
     def against(self, W: Tensor, entry: Any, H: Tensor | None = None) -> Tensor:
         """(r, n): W' applied to entry(x, v) at the non-zeros, v = WH there; W (r, m), a bounded number at a time."""

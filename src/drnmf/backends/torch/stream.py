@@ -124,6 +124,9 @@ class TorchStreamed(OnTorch):
     def squared_norms(self) -> Vector:
         return TorchDense(self._side(), self.mean, self.zeros).squared_norms()
 
+    def digest(self) -> str:
+        return TorchDense(self._side(), self.mean, self.zeros).digest()
+
     def sweep(
         self, W: Any, H: Any, betas: tuple[float, ...], mix: Vector, losses: bool = True,
         curvature: Vector | None = None,
