@@ -344,7 +344,7 @@ def test_help_answers_without_the_heavy_imports(here: Path) -> None:
 def test_interrupt_leaves_nothing_and_exits_with_130(here: Path) -> None:
     code = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "import drnmf.estimators.base.base, drnmf.matrices.files\n"
+        "import drnmf.estimators.base, drnmf.matrices.files\n"
         "from drnmf.cli import app; print('ready', flush=True); app()"
     )
     np.save("big.npy", np.random.default_rng(0).uniform(0.1, 1, (300, 300)))

@@ -169,7 +169,7 @@ def test_commands_from_strangers(here, change):
 
 CODE = (
     "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-    "import drnmf.estimators.base.base, drnmf.matrices.files; from drnmf.cli import app; app()"
+    "import drnmf.estimators.base, drnmf.matrices.files; from drnmf.cli import app; app()"
 )
 
 

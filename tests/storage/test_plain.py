@@ -7,7 +7,6 @@ from dataclasses import is_dataclass
 
 import numpy as np
 import pytest
-from drnmf.objective.objective.objective import Objective
 
 from drnmf.algorithms.loop import Best, Control, Log, Snapshot, solve
 from drnmf.algorithms.result import Result, Trace
@@ -17,6 +16,7 @@ from drnmf.algorithms.updates.table import RULES
 from drnmf.algorithms.weights import POLICIES
 from drnmf.backends.base import wrap
 from drnmf.fit.road import Method
+from drnmf.objective.objective import Objective
 from drnmf.storage.plain import TYPES, pack, unpack
 from drnmf.storage.records import result_of, result_record, snapshot_of, snapshot_record, state_shells
 from tests.keeping import exactly

@@ -107,8 +107,8 @@ def fit(
 
 def _estimator(rank: int, betas: tuple[float, ...] | Interval, weights: str | None, choices: options.Choices) -> Any:
     """One loss: BetaNMF; several or an interval: DRNMF, or MultiObjectiveNMF under given weights."""
-    from drnmf.estimators.base.base import DRNMF, BetaNMF, MultiObjectiveNMF
-    from drnmf.objective.objective.simplex import check_weights
+    from drnmf.estimators.base import DRNMF, BetaNMF, MultiObjectiveNMF
+    from drnmf.objective.simplex import check_weights
 
     given = choices.given()
     if not isinstance(betas, tuple):

@@ -65,7 +65,7 @@ def pareto(
     keeping.check(checkpoint, folder)
     reporting.check(report)
     limit_threads(threads)
-    from drnmf.estimators.base.pareto import METHODS, pareto_front
+    from drnmf.estimators.pareto import METHODS, pareto_front
     from drnmf.matrices.files import read_matrix
     from drnmf.report import figures
 

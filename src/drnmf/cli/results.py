@@ -87,7 +87,7 @@ def write_record(path: Path, content: Mapping[str, Any]) -> None:
 
 def write_comparison(folder: Path, model: Any) -> None:
     """comparison.json, where the fit found its references itself: what each loss alone costs in the others."""
-    from drnmf.estimators.base.comparison import record_of
+    from drnmf.estimators.comparison import record_of
 
     singles = getattr(model, "single_losses_", None)
     if singles is not None:

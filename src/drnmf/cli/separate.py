@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from drnmf.audio.grouping import Groups
     from drnmf.audio.recording import Recording
     from drnmf.audio.transform import Spectrogram
-    from drnmf.estimators.base.comparison import Comparison
+    from drnmf.estimators.comparison import Comparison
 
 
 @reports_errors
@@ -80,7 +80,7 @@ def separate(
     from drnmf.audio import open_recording, parse_groups, spectrogram
     from drnmf.audio.evaluation import open_references
     from drnmf.audio.separation import ENCODINGS, choose_groups, write_sources
-    from drnmf.estimators.base.comparison import compare
+    from drnmf.estimators.comparison import compare
 
     choice(encoding, ENCODINGS, "--encoding")
     if group is not None:

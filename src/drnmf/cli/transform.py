@@ -35,7 +35,7 @@ def transform(
     if target.exists() and x.exists() and target.samefile(x):
         raise ValueError(f"{target} is the input itself: choose another --out.")
     limit_threads(threads)
-    from drnmf.estimators.base.base import load
+    from drnmf.estimators.base import load
     from drnmf.matrices.files import read_matrix
 
     model = load(_model_file(run))

@@ -14,7 +14,7 @@ from drnmf.backends.host.blas import single_blas
 from drnmf.fit.encode import encode
 from drnmf.inputs.check import check_entries, check_zeros
 from drnmf.numerics import Array, Vector
-from drnmf.objective.objective.objective import Objective
+from drnmf.objective.objective import Objective
 
 
 @dataclass(frozen=True)
