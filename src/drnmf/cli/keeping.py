@@ -16,6 +16,7 @@ from rich.markup import escape
 
 from drnmf.cli.common import errors
 from drnmf.cli.results import sha256_of
+from drnmf.storage.files import write_text
 
 CheckpointFolder = Annotated[
     Path | None, typer.Option("--checkpoint", help="Keep the fit in this folder; `drnmf resume` goes on from there.")
@@ -31,8 +32,6 @@ _NOT_STORED = ("checkpoint", "overwrite")  # a folder from a stranger must not b
 
 def remember(folder: Path, command: str, options: Mapping[str, Any]) -> None:
     """Write the options of a command, with absolute paths, and the hash of its input, unless a fit is there already."""
-    from drnmf.storage.archive import replacing
-
     folder.mkdir(parents=True, exist_ok=True)
     if (folder / "begin.npz").exists():
         return
@@ -42,8 +41,7 @@ def remember(folder: Path, command: str, options: Mapping[str, Any]) -> None:
         if name not in _NOT_STORED
     }
     whole = {"format": FORMAT, "command": command, "options": plain, "sha256": sha256_of(options["x"])}
-    with replacing(folder / FILE) as stream:
-        stream.write(json.dumps(whole, indent=2).encode() + b"\n")
+    write_text(folder / FILE, json.dumps(whole, indent=2) + "\n")
 
 
 @dataclass(frozen=True)

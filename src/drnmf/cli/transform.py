@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from drnmf.cli.common import Input, Overwrite, Threads, Variable, console, limit_threads, plain_warnings, reports_errors
+from drnmf.storage.files import replacing
 
 
 @reports_errors
@@ -35,6 +34,8 @@ def transform(
     if target.exists() and x.exists() and target.samefile(x):
         raise ValueError(f"{target} is the input itself: choose another --out.")
     limit_threads(threads)
+    import numpy as np
+
     from drnmf.estimators.base import load
     from drnmf.matrices.files import read_matrix
 
@@ -43,7 +44,9 @@ def transform(
     _check_names(model, matrix.column_names, x)
     with plain_warnings():
         W = model.transform(matrix.X)
-    _save(target, W)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(target) as stream:
+        np.save(stream, W)
     console.print(f"W with shape {W.shape} in {target}", highlight=False, soft_wrap=True)
 
 
@@ -72,19 +75,3 @@ def _check_names(model: Any, names: tuple[str, ...] | None, x: Path) -> None:
             raise ValueError(
                 f"{x}: column {j + 1} is {new!r}, but the model has {old!r} there: put the columns in its order."
             )
-
-
-def _save(target: Path, W: Any) -> None:
-    """Write beside the target, then rename over it: no half-written file."""
-    import numpy as np
-
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            np.save(stream, W)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -10,8 +10,9 @@ from typing import Any, Literal
 
 from drnmf.paper import datasets
 from drnmf.paper.fits import Options
-from drnmf.paper.store import Plan, Results, Store, Unit, Watch, write_text
+from drnmf.paper.store import Plan, Results, Store, Unit, Watch
 from drnmf.paper.tables import Row, markdown, read_csv
+from drnmf.storage.files import write_text
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from typing import Any
 from drnmf.paper.experiment import Experiment
 from drnmf.paper.fits import Options
 from drnmf.paper.page import page, section
-from drnmf.paper.store import Plan, Store, Unit, Watch, write_text
+from drnmf.paper.store import Plan, Store, Unit, Watch
 from drnmf.report.figures import check_matplotlib
+from drnmf.storage.files import write_text
 
 
 class Bar:

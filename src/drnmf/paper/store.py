@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from drnmf.storage.files import left_over, replacing, write_text
 
 FORMAT = "drnmf-reproduction-1"
 _META = "__meta__"
@@ -94,8 +95,9 @@ class Store:
         self.check()
         self.folder.mkdir(parents=True, exist_ok=True)
         write_text(self.folder / "reproduction.json", json.dumps({"format": FORMAT}) + "\n")
-        for left_over in self.folder.glob("units/*/.*.tmp"):
-            left_over.unlink(missing_ok=True)
+        for folder in self.folder.glob("units/*"):
+            for path in left_over(folder, "*"):
+                path.unlink(missing_ok=True)
 
     def run(self, experiment: str, plan: Plan, watch: Callable[[Unit], Watch]) -> None:
         """Compute what is not there yet. The plan goes to disk first, so that `results` needs nothing else."""
@@ -131,15 +133,10 @@ class Store:
 
 
 def write(path: Path, saved: Saved) -> None:
-    """All or nothing: a temporary name, flushed to disk, then renamed."""
+    """Write what a unit leaves, all or nothing."""
     text = json.dumps(saved.values, sort_keys=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with open(temporary, "wb") as stream:
+    with replacing(path) as stream:
         np.savez_compressed(stream, **{_META: np.frombuffer(text.encode(), dtype=np.uint8), **saved.arrays})
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(temporary, path)
-    _sync_folder(path.parent)
 
 
 def read(path: Path) -> Saved:
@@ -156,27 +153,3 @@ def finished(path: Path) -> bool:
             return f"{_META}.npy" in archive.namelist()
     except (OSError, zipfile.BadZipFile):
         return False
-
-
-def write_text(path: Path, text: str) -> None:
-    """A text file, all or nothing."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with open(temporary, "w", encoding="utf-8", newline="\n") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(temporary, path)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a rename last, where the system lets a folder be synced."""
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(handle)
-    except OSError:
-        pass
-    finally:
-        os.close(handle)

@@ -15,6 +15,7 @@ from drnmf.report import sections
 from drnmf.report.charts import Chart
 from drnmf.report.run import Run, loss_name, read_run
 from drnmf.report.words import demo_headline, duration, headline
+from drnmf.storage.files import write_text
 
 BEGINNING = '<!DOCTYPE html><html lang="en" data-theme="light">'
 """How every page begins, and how one is recognised."""
@@ -42,13 +43,7 @@ def write_report(folder: str | os.PathLike[str], out: str | os.PathLike[str] | N
     run = read_run(Path(folder))
     target = Path(out) if out is not None else Path(folder) / "report.html"
     _refuse_other_file(target)
-    text = render(run)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(text, encoding="utf-8", errors="replace")
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_text(target, render(run))
     return target
 
 
