@@ -12,9 +12,14 @@ from drnmf.storage.files import left_over, replacing, write_text
 def test_a_block_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     write_text(path, "old")
-    with pytest.raises(RuntimeError), replacing(path) as stream:
-        stream.write(b"half")
-        raise RuntimeError
+
+    def fail() -> None:
+        with replacing(path) as stream:
+            stream.write(b"half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 

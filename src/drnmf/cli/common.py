@@ -1,14 +1,12 @@
-"""What the commands share: options, errors, threads, and output folders that appear whole or not at all."""
+"""What the commands share: options, errors, warnings, threads."""
 
 from __future__ import annotations
 
 import functools
 import os
-import shutil
-import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
@@ -16,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from drnmf.cli.runs import check_replaceable, replace_run
+from drnmf.runs import output
 
 if TYPE_CHECKING:
     from drnmf.losses.interval import Interval
@@ -61,44 +59,13 @@ def reports_errors(command: Callable[Arguments, Answer]) -> Callable[Arguments, 
     return guarded
 
 
-def check_out(out: Path, overwrite: bool, inputs: Iterable[Path] = ()) -> None:
-    """Refuse, before any work is done, a results folder that may not or must not be written."""
-    if out.exists() and not overwrite:
-        raise FileExistsError(f"{out} exists: choose another --out, or pass --overwrite to replace it.")
-    if out.exists() and not out.is_dir():
-        raise NotADirectoryError(f"{out} is a file, not a folder: choose another --out.")
-    whole = out.resolve()
-    for path in (Path.cwd(), Path.home(), whole / ".git", *inputs):
-        if path.exists() and path.resolve().is_relative_to(whole):
-            raise ValueError(f"{out} holds {path}, which replacing it would delete: choose another --out.")
-    if out.exists():
-        check_replaceable(out)
-    parent = next(folder for folder in whole.parents if folder.exists())
-    if not parent.is_dir() or not os.access(parent, os.W_OK):
-        raise PermissionError(f"{out} cannot be written: {parent} is no folder that you may write to.")
+def output_folder(out: Path, overwrite: bool, inputs: Iterable[Path] = ()) -> AbstractContextManager[Path]:
+    """Give the folder for the results, and say which files of others had to be renamed; see `runs.output`."""
 
+    def kept(path: Path) -> None:
+        errors.print(f"Kept a file that is not of the old run as {path}.", markup=False, soft_wrap=True)
 
-@contextmanager
-def output_folder(out: Path, overwrite: bool, inputs: Iterable[Path] = ()) -> Iterator[Path]:
-    """A temporary folder beside `out` that takes its place when the block ends well and vanishes otherwise.
-
-    Of a run that it replaces only the run's own files go (see `runs`).
-    """
-    check_out(out, overwrite, inputs)
-    if out.exists():
-        out = out.resolve()  # of a link, what it leads to
-    out.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-    try:
-        yield temporary
-        os.chmod(temporary, 0o755)
-        if out.exists():
-            for name in replace_run(temporary, out):
-                errors.print(f"Kept a file that is not of the old run as {out / name}.", markup=False, soft_wrap=True)
-        else:
-            os.rename(temporary, out)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    return output.output_folder(out, overwrite, inputs, kept)
 
 
 def parse_numbers(text: str, name: str) -> tuple[float, ...]:

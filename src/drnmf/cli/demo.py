@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from drnmf.cli import reporting, results
+from drnmf.cli import reporting
 from drnmf.cli.common import (
     Out,
     Overwrite,
     Quiet,
     Seed,
     Threads,
-    check_out,
     console,
     errors,
     limit_threads,
     output_folder,
     reports_errors,
 )
-from drnmf.cli.fit import summary_of, write_model
+from drnmf.runs import schema, write
+from drnmf.runs.output import check_out
 
 if TYPE_CHECKING:
     from drnmf.audio.study import Study
@@ -69,12 +69,12 @@ def demo(
     shown = studies[SHOWN]
     with output_folder(out, overwrite) as folder:
         audio = _write_sounds(folder, shown)
-        write_model(folder, shown.comparison.model, shown.comparison.robust.W)
-        results.write_record(folder / "comparison.json", shown.comparison.as_record())
-        results.write_table(folder / "table.csv", _flat(rows))
+        write.write_model(folder, shown.comparison.model, shown.comparison.robust.W)
+        write.write_comparison(folder, shown.comparison)
+        write.write_table(folder / schema.TABLE, _flat(rows))
         drawn = figures.try_to_draw(figures.draw_excess, _percents(rows), folder, "figure")
-        summary = {"kind": "demo"} | summary_of(shown.comparison.model, seconds, [])
-        summary["notes"] = [f"{name}: {note}" for name, found in studies.items() for note in found.comparison.notes]
+        notes = [f"{name}: {note}" for name, found in studies.items() for note in found.comparison.notes]
+        summary = write.summary_of("demo", shown.comparison.model, seconds, notes)
         score = " ".join(tune.melody)
         summary |= {
             "data": {"recipe": f"{score}, synthesised", "shape": list(shown.X.shape), "rate": tune.rate},
@@ -82,16 +82,16 @@ def demo(
             "audio": audio,
             "demo": {"betas": list(BETAS), "score": score, "rows": rows},
         }
-        results.write_summary(folder, summary)
+        write.write_summary(folder, summary)
         reporting.add(folder, report)
     console.print(_table(rows))
     if not drawn:
         console.print(figures.HOW_TO_GET, markup=False, highlight=False, soft_wrap=True)
-    page = " (open report.html in it)" if (out / "report.html").exists() else ""
+    page = f" (open {schema.REPORT} in it)" if (out / schema.REPORT).exists() else ""
     console.print(f"{seconds:.1f} s; results in {out}{page}", highlight=False, soft_wrap=True)
 
 
-def _rows(found: Study) -> list[dict[str, Any]]:
+def _rows(found: Study) -> list[schema.DemoRow]:
     """One record per method: scaled losses, what its components are, the melody it hears."""
     return [
         {
@@ -107,7 +107,7 @@ def _rows(found: Study) -> list[dict[str, Any]]:
     ]
 
 
-def _flat(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _flat(rows: list[schema.DemoRow]) -> list[dict[str, Any]]:
     from drnmf.losses.beta import label
 
     named = []
@@ -117,7 +117,7 @@ def _flat(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return named
 
 
-def _percents(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _percents(rows: list[schema.DemoRow]) -> list[dict[str, Any]]:
     """For the figure: percent above the best of each loss, the worst over the three recordings."""
     from drnmf.losses.beta import label
 
@@ -130,7 +130,7 @@ def _percents(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return worst
 
 
-def _write_sounds(folder: Path, found: Study) -> dict[str, Any]:
+def _write_sounds(folder: Path, found: Study) -> schema.Audio:
     """The recording and DR-NMF's components as files, and what the page needs to know of them."""
     from drnmf.audio.recording import open_recording
     from drnmf.audio.separation import write_sources
@@ -154,7 +154,7 @@ def _write_sounds(folder: Path, found: Study) -> dict[str, Any]:
     }
 
 
-def _table(rows: list[dict[str, Any]]) -> Table:
+def _table(rows: list[schema.DemoRow]) -> Table:
     from drnmf.losses.beta import label
 
     table = Table(title="Percent above the best of each loss, and what was heard")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from drnmf.cli import keeping, options, reporting, results
+from drnmf.cli import keeping, options, reporting
 from drnmf.cli.common import (
     Input,
     Overwrite,
@@ -18,7 +18,6 @@ from drnmf.cli.common import (
     Threads,
     Variable,
     bad_usage,
-    check_out,
     console,
     limit_threads,
     output_folder,
@@ -28,6 +27,8 @@ from drnmf.cli.common import (
     reports_errors,
 )  # fmt: skip
 from drnmf.cli.workers import Place, Scheduler, ScratchFolder, Workers
+from drnmf.runs import write
+from drnmf.runs.output import check_out
 
 if TYPE_CHECKING:
     from drnmf.losses.interval import Interval
@@ -90,13 +91,12 @@ def fit(
 
             model.feature_names_in_ = np.array(matrix.column_names, dtype=object)
         with output_folder(folder, overwrite, (x,)) as temporary:
-            write_model(temporary, model, W)
-            results.write_names(temporary, matrix)
-            source = results.describe_input(x, matrix, variable)
-            results.write_comparison(temporary, model)
-            results.write_summary(
-                temporary, {"kind": "fit"} | summary_of(model, seconds, warned) | {"input": source, "threads": threads}
-            )
+            write.write_model(temporary, model, W)
+            write.write_names(temporary, matrix)
+            write.write_comparison_of(temporary, model)
+            summary = write.summary_of("fit", model, seconds, [*model.notes_, *warned])
+            summary |= {"input": write.describe_input(x, matrix, variable), "threads": threads}
+            write.write_summary(temporary, summary)
             reporting.add(temporary, report)
     if not quiet:
         console.print(_table(model))
@@ -124,48 +124,6 @@ def _estimator(rank: int, betas: tuple[float, ...] | Interval, weights: str | No
     if len(betas) == 1:
         return BetaNMF(rank, beta=betas[0], **given)
     return DRNMF(rank, betas=betas, **given)
-
-
-def write_model(folder: Path, model: Any, W: Any) -> None:
-    """W.npy, H.npy, trace.csv and model.npz."""
-    import numpy as np
-
-    from drnmf.backends.base import is_dask
-
-    if is_dask(W):
-        from drnmf.matrices.rowblocks import save_rows
-
-        save_rows(folder / "W.npy", W)
-    else:
-        np.save(folder / "W.npy", W)
-    np.save(folder / "H.npy", model.components_)
-    results.write_table(folder / "trace.csv", results.trace_rows(model.betas_, model.trace_))
-    model.save(folder / "model.npz")
-
-
-def summary_of(model: Any, seconds: float, warned: list[str]) -> dict[str, Any]:
-    """What summary.json says of a fitted model."""
-    from drnmf.storage.records import UNSTORED
-
-    betas = model.betas_
-    parameters = {name: value for name, value in model.get_params().items() if name not in UNSTORED}
-    return {
-        "estimator": type(model).__name__,
-        "parameters": parameters,
-        "seed": model.random_state,
-        "seconds": round(seconds, 3),
-        "iterations": model.n_iter_,
-        "converged": model.converged_,
-        "reason": model.reason_,
-        "losses": results.per_beta(betas, model.losses_),
-        "references": results.per_beta(betas, model.references_),
-        "scaled_losses": results.per_beta(betas, model.scaled_losses_),
-        "weights": results.per_beta(betas, model.weights_),
-        "gap": model.gap_,
-        "stationarity": model.stationarity_,
-        "bound": None if model.coverage_ is None else model.coverage_.bound,
-        "notes": [*model.notes_, *warned],
-    }
 
 
 def _table(model: Any) -> Table:

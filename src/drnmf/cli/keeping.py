@@ -15,7 +15,7 @@ import typer
 from rich.markup import escape
 
 from drnmf.cli.common import errors
-from drnmf.cli.results import sha256_of
+from drnmf.runs.write import sha256_of
 from drnmf.storage.files import write_text
 
 CheckpointFolder = Annotated[

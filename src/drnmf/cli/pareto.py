@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from drnmf.cli import keeping, options, reporting, results
+from drnmf.cli import keeping, options, reporting
 from drnmf.cli.common import (
     Input,
     Overwrite,
@@ -16,7 +16,6 @@ from drnmf.cli.common import (
     Seed,
     Threads,
     Variable,
-    check_out,
     choice,
     console,
     limit_threads,
@@ -25,6 +24,8 @@ from drnmf.cli.common import (
     plain_warnings,
     reports_errors,
 )  # fmt: skip
+from drnmf.runs import schema, write
+from drnmf.runs.output import check_out
 
 
 @reports_errors
@@ -83,23 +84,23 @@ def pareto(
         )  # fmt: skip
     seconds = time.perf_counter() - started
     with output_folder(folder, overwrite, (x,)) as temporary:
-        results.write_table(temporary / "front.csv", front.to_rows())
+        write.write_table(temporary / schema.FRONT, front.to_rows())
         drawn = figures.try_to_draw(figures.draw_front, front, temporary, "front")
-        results.write_summary(
+        write.write_summary(
             temporary,
             {
                 "kind": "pareto",
-                "input": results.describe_input(x, matrix, variable),
+                "input": write.describe_input(x, matrix, variable),
                 "parameters": {"n_components": rank, **settings},
                 "seed": seed,
                 "threads": threads,
                 "seconds": round(seconds, 3),
-                "references": results.per_beta(omega, front.references),
+                "references": write.per_loss(omega, front.references),
                 "dominated_points": int(front.dominated.sum()),
                 "dr": {
-                    "weights": results.per_beta(omega, front.dr.weights),
-                    "losses": results.per_beta(omega, front.dr.losses),
-                    "scaled_losses": results.per_beta(omega, front.dr.scaled_losses),
+                    "weights": write.per_loss(omega, front.dr.weights),
+                    "losses": write.per_loss(omega, front.dr.losses),
+                    "scaled_losses": write.per_loss(omega, front.dr.scaled_losses),
                 },
                 "notes": [*front.notes, *warned],
             },

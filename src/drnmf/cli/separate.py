@@ -12,14 +12,13 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from drnmf.cli import options, reporting, results
+from drnmf.cli import options, reporting
 from drnmf.cli.common import (
     Overwrite,
     Quiet,
     Seed,
     Threads,
     bad_usage,
-    check_out,
     choice,
     console,
     errors,
@@ -29,7 +28,8 @@ from drnmf.cli.common import (
     plain_warnings,
     reports_errors,
 )
-from drnmf.cli.fit import summary_of, write_model
+from drnmf.runs import schema, write
+from drnmf.runs.output import check_out
 
 if TYPE_CHECKING:
     from drnmf.audio.grouping import Groups
@@ -102,14 +102,13 @@ def separate(
         with _bar("writing", quiet) as progress:
             written = write_sources(temporary, mixture, seen.transform, W, H, groups, encoding, progress)
         measures = _measure(temporary, written.groups, groups, truths)
-        write_model(temporary, found.model, W)
-        results.write_record(temporary / "comparison.json", found.as_record())
+        write.write_model(temporary, found.model, W)
+        write.write_comparison(temporary, found)
         audio = _describe(seen, written, groups, measures, encoding, truths if group is None else ())
         seconds = time.perf_counter() - started
-        summary = {"kind": "separate"} | summary_of(found.model, seconds, warned)
-        summary["notes"] = _notes(found, seen, written.gain, warned)
+        summary = write.summary_of("separate", found.model, seconds, _notes(found, seen, written.gain, warned))
         summary |= {"input": _input(recording, mixture, seen), "threads": threads, "audio": audio}
-        results.write_summary(temporary, summary)
+        write.write_summary(temporary, summary)
         reporting.add(temporary, report)
     if not quiet:
         _show(found, measures)
@@ -170,7 +169,7 @@ def _finite(value: Any) -> float | None:
 
 def _input(path: Path, mixture: Recording, seen: Spectrogram) -> dict[str, Any]:
     return {
-        "file": path.name, "sha256": results.sha256_of(path), "encoding": mixture.encoding, "rate": mixture.rate,
+        "file": path.name, "sha256": write.sha256_of(path), "encoding": mixture.encoding, "rate": mixture.rate,
         "channels": mixture.channels, "samples": mixture.length, "shape": list(seen.X.shape),
         "dtype": str(seen.X.dtype),
     }  # fmt: skip
@@ -179,7 +178,7 @@ def _input(path: Path, mixture: Recording, seen: Spectrogram) -> dict[str, Any]:
 def _describe(
     seen: Spectrogram, written: Any, groups: Groups | None, measures: list[dict[str, Any]], encoding: str,
     truths: tuple[Recording, ...],
-) -> dict[str, Any]:  # fmt: skip
+) -> schema.Audio:  # fmt: skip
     names: list[str | None] = [truth.name for truth in truths] or [None] * len(groups or ())
     return {
         "rate": seen.transform.rate,

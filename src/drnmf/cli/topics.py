@@ -11,14 +11,13 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from drnmf.cli import options, reporting, results
+from drnmf.cli import options, reporting
 from drnmf.cli.common import (
     Overwrite,
     Quiet,
     Seed,
     Threads,
     Variable,
-    check_out,
     choice,
     console,
     errors,
@@ -28,7 +27,8 @@ from drnmf.cli.common import (
     plain_warnings,
     reports_errors,
 )
-from drnmf.cli.fit import summary_of, write_model
+from drnmf.runs import schema, write
+from drnmf.runs.output import check_out
 
 if TYPE_CHECKING:
     from drnmf.text import Corpus, Topics
@@ -116,12 +116,12 @@ def topics(
     seconds = time.perf_counter() - started
     with output_folder(folder, overwrite, inputs) as temporary:
         _write(temporary, found)
-        write_model(temporary, found.comparison.model, found.W)
-        results.write_record(temporary / "comparison.json", found.comparison.as_record())
-        summary = {"kind": "topics"} | summary_of(found.comparison.model, seconds, warned)
-        summary["notes"] = [*corpus.notes, *found.comparison.notes, *warned]
+        write.write_model(temporary, found.comparison.model, found.W)
+        write.write_comparison(temporary, found.comparison)
+        notes = [*corpus.notes, *found.comparison.notes, *warned]
+        summary = write.summary_of("topics", found.comparison.model, seconds, notes)
         summary |= {"input": _input(source, corpus), "threads": threads, "topics": _describe(found, scores)}
-        results.write_summary(temporary, summary)
+        write.write_summary(temporary, summary)
         reporting.add(temporary, report)
     if not quiet:
         _show(found, scores)
@@ -190,7 +190,7 @@ def _write(folder: Path, found: Topics) -> None:
         for k in range(rank)
         for place, (word, weight) in enumerate(found.top_words(k, WORDS), start=1)
     ]
-    results.write_table(folder / "topics.csv", words)
+    write.write_table(folder / schema.TOPICS, words)
     shares, total = found.shares, len(corpus.kept) + len(corpus.empty)
     blank = {"best_topic": ""} | {f"topic_{k}": 0.0 for k in range(rank)}
     rows: list[dict[str, Any]] = [{"document": "", **blank} for _ in range(total)]
@@ -200,11 +200,12 @@ def _write(folder: Path, found: Topics) -> None:
         rows[place] |= {f"topic_{k}": round(float(shares[i, k]), 6) for k in range(rank)}
     for row in rows:
         row["document"] = row["document"] or next(missing)
-    results.write_table(folder / "documents.csv", rows)
-    (folder / "vocabulary.txt").write_text("\n".join(corpus.vocabulary) + "\n", encoding="utf-8", errors="replace")
+    write.write_table(folder / schema.DOCUMENTS, rows)
+    text = "\n".join(corpus.vocabulary) + "\n"
+    (folder / schema.VOCABULARY).write_text(text, encoding="utf-8", errors="replace")
 
 
-def _describe(found: Topics, scores: dict[str, Any]) -> dict[str, Any]:
+def _describe(found: Topics, scores: dict[str, Any]) -> schema.Topics:
     import numpy as np
 
     shares = found.shares

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from drnmf.cli.common import Input, Overwrite, Threads, Variable, console, limit_threads, plain_warnings, reports_errors
+from drnmf.runs.read import model_file
 from drnmf.storage.files import replacing
 
 
@@ -39,7 +40,7 @@ def transform(
     from drnmf.estimators.base import load
     from drnmf.matrices.files import read_matrix
 
-    model = load(_model_file(run))
+    model = load(model_file(run))
     matrix = read_matrix(x, variable)
     _check_names(model, matrix.column_names, x)
     with plain_warnings():
@@ -53,13 +54,6 @@ def transform(
 def _is_array(path: Path) -> bool:
     with open(path, "rb") as stream:
         return stream.read(6) == b"\x93NUMPY"
-
-
-def _model_file(run: Path) -> Path:
-    file = run / "model.npz" if run.is_dir() else run
-    if not file.exists():
-        raise FileNotFoundError(f"{file} does not exist: RUN_DIR must be a folder that `drnmf fit` wrote.")
-    return file
 
 
 def _check_names(model: Any, names: tuple[str, ...] | None, x: Path) -> None:

@@ -11,8 +11,9 @@ import numpy as np
 from drnmf.numerics import Vector
 from drnmf.report import charts, sound
 from drnmf.report.parts import NOTHING, Section, place, section, table
-from drnmf.report.run import Run, loss_name
-from drnmf.report.words import duration, percent
+from drnmf.report.words import duration, loss_name, percent
+from drnmf.runs import schema
+from drnmf.runs.read import Run
 
 
 def frame_times(run: Run) -> Vector:
@@ -90,7 +91,7 @@ def _decibel(value: Any) -> str:
 
 
 def topics(run: Run) -> Section:
-    rows = run.table("topics.csv")
+    rows = run.table(schema.TOPICS)
     if not rows:
         return NOTHING
     by_topic: dict[str, list[dict[str, str]]] = {}

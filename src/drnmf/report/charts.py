@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from drnmf.numerics import Array, Vector
-from drnmf.report.run import Trace, loss_name
+from drnmf.report.words import loss_name
+from drnmf.runs import schema
+from drnmf.runs.read import Trace
+from drnmf.runs.schema import column, loss_keys
 
 Chart = dict[str, Any]
 
@@ -35,7 +37,7 @@ def _numbers(values: Any, digits: int = 6) -> list[float | None]:
     return [float(f"{v:.{digits}g}") if np.isfinite(v) else None for v in np.asarray(values, dtype=np.float64).ravel()]
 
 
-def comparison_bars(comparison: Mapping[str, Any]) -> Chart:
+def comparison_bars(comparison: schema.Comparison) -> Chart:
     """One group of bars per loss: how far each method is above the best error found."""
     betas = [float(beta) for beta in comparison["betas"]]
     methods = comparison["methods"]
@@ -232,7 +234,7 @@ def factor_image(factor: Array, decibels: bool, axis: Vector | None, title: str)
 
 
 def front_chart(rows: list[dict[str, str]], a: str, b: str) -> Chart:
-    """front.csv in the plane of two losses (their betas as written there): scaled errors and the DR point."""
+    """front.csv in the plane of two losses (their keys as written there): scaled errors and the DR point."""
     names = [loss_name(float(a)), loss_name(float(b))]
     kinds = [
         ("front", [r for r in rows if r["kind"] == "front" and r.get("dominated") != "True"]),
@@ -244,18 +246,18 @@ def front_chart(rows: list[dict[str, str]], a: str, b: str) -> Chart:
         "dominated": {"color": "var(--card)", "size": 8, "line": {"color": "var(--kl)", "width": 1.5}},
         "DR-NMF": {"color": "var(--dr)", "size": 16, "symbol": "star"},
     }
-    line = len([key for key in rows[0] if key.startswith("scaled_loss_")]) == 2
+    line = len(loss_keys(rows[0])) == 2
     data = []
     for name, points in kinds:
         if points:
-            x, y = ([float(p[f"scaled_loss_{beta}"]) for p in points] for beta in (a, b))
+            x, y = ([float(p[column("scaled_loss", key)]) for p in points] for key in (a, b))
             order = np.argsort(x)
             data.append(
                 {
                     "type": "scatter", "mode": "lines+markers" if line and name == "front" else "markers",
                     "name": name, "x": _numbers(np.array(x)[order]), "y": _numbers(np.array(y)[order]),
                     "line": {"color": "var(--kl)", "width": 1}, "marker": markers[name],
-                    "text": [f"weight {float(points[i][f'weight_{a}']):.2g}" for i in order],
+                    "text": [f"weight {float(points[i][column('weight', a)]):.2g}" for i in order],
                     "hovertemplate": f"{names[0]} %{{x:.4g}}<br>{names[1]} %{{y:.4g}}<br>{names[0]} %{{text}}"
                     f"<extra>{name}</extra>",
                 }
@@ -268,7 +270,7 @@ def front_chart(rows: list[dict[str, str]], a: str, b: str) -> Chart:
     return {"data": data, "layout": layout, "height": 400, "phone": 330}
 
 
-def noise_bars(rows: list[dict[str, Any]]) -> Chart:
+def noise_bars(rows: list[schema.DemoRow]) -> Chart:
     """The demo: the largest excess of each method in each noise."""
     noises = list(dict.fromkeys(str(row["noise"]) for row in rows))
     methods = list(dict.fromkeys(str(row["method"]) for row in rows))

@@ -13,14 +13,15 @@ from typing import Any
 
 from drnmf.report import sections
 from drnmf.report.charts import Chart
-from drnmf.report.run import Run, loss_name, read_run
-from drnmf.report.words import demo_headline, duration, headline
+from drnmf.report.words import demo_headline, duration, headline, loss_name
+from drnmf.runs import schema
+from drnmf.runs.read import Run, read_run
 from drnmf.storage.files import write_text
 
 BEGINNING = '<!DOCTYPE html><html lang="en" data-theme="light">'
 """How every page begins, and how one is recognised."""
 
-TITLES = {
+TITLES: dict[str, str] = {
     "fit": "Factorization",
     "pareto": "Pareto front",
     "separate": "Separation",
@@ -41,7 +42,7 @@ def plotly_script() -> str:
 def write_report(folder: str | os.PathLike[str], out: str | os.PathLike[str] | None = None) -> Path:
     """Write the report of a run folder, to `out` or to report.html in the folder; returns where it is."""
     run = read_run(Path(folder))
-    target = Path(out) if out is not None else Path(folder) / "report.html"
+    target = Path(out) if out is not None else Path(folder) / schema.REPORT
     _refuse_other_file(target)
     write_text(target, render(run))
     return target
@@ -109,7 +110,7 @@ def _data(run: Run) -> dict[str, Any]:
 
 def _title(run: Run) -> str:
     name = _data(run).get("file")
-    kind = TITLES.get(run.command, "Factorization")
+    kind = TITLES.get(run.kind, "Factorization")
     return f"{kind}: {name}" if name else kind
 
 
@@ -121,7 +122,8 @@ def _header(run: Run) -> str:
     rank = run.H.shape[0] if run.H is not None else summary.get("parameters", {}).get("n_components")
     if rank is not None:
         chips.append(f"rank {rank}")
-    betas = run.betas or tuple((sections.comparison_of(run) or {}).get("betas", ()))
+    compared = sections.comparison_of(run)
+    betas = run.betas or (compared["betas"] if compared else ())
     if betas:
         chips.append(", ".join(loss_name(float(beta)) for beta in betas))
     if isinstance(summary.get("seconds"), int | float):

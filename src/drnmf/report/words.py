@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from drnmf.report.run import loss_name
+from drnmf.losses.beta import label
+from drnmf.runs import schema
+
+
+def loss_name(beta: float) -> str:
+    """The loss in words for a reader: "IS", "KL", "Frobenius" or "beta = 0.5"."""
+    return {"Fro": "Frobenius"}.get(label(beta), label(beta).replace("=", " = "))
 
 
 def percent(excess: float) -> str:
@@ -31,7 +36,7 @@ def join(parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def headline(comparison: Mapping[str, Any] | None) -> tuple[str, str]:
+def headline(comparison: schema.Comparison | None) -> tuple[str, str]:
     """(what DR-NMF reached, what the fits alone would have cost) as sentences; empty where nothing was compared."""
     if comparison is None:
         return "", ""
@@ -55,7 +60,7 @@ def headline(comparison: Mapping[str, Any] | None) -> tuple[str, str]:
     return first, f"{join([text for _, text in sorted(worst, reverse=True)])}."
 
 
-def demo_headline(demo: Mapping[str, Any]) -> tuple[str, str]:
+def demo_headline(demo: schema.Demo) -> tuple[str, str]:
     """The same for the demo, over all its noises."""
     worst: dict[str, float] = {}
     right: dict[str, int] = {}

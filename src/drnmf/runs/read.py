@@ -1,18 +1,18 @@
-"""What a run folder holds, read tolerantly: a section of the page appears where its files are."""
+"""A run folder, read tolerantly: whoever reads it uses what is there."""
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from drnmf.losses.beta import label
 from drnmf.numerics import Array, Vector
+from drnmf.runs import schema
+from drnmf.runs.schema import column, loss_keys
 
 
 @dataclass(frozen=True)
@@ -32,22 +32,20 @@ class Run:
     """A run folder. `summary` is the only file it must have."""
 
     folder: Path
-    summary: Mapping[str, Any]
-    comparison: Mapping[str, Any] | None
+    summary: schema.Summary
+    comparison: schema.Comparison | None
     trace: Trace | None
     W: Array | None
     H: Array | None
 
     @property
-    def command(self) -> str:
+    def kind(self) -> str:
         """fit, pareto, separate, topics or demo: the command that made the run."""
         return str(self.summary.get("kind", "fit"))
 
     @property
     def betas(self) -> tuple[float, ...]:
-        if self.trace is not None:
-            return self.trace.betas
-        return tuple(float(beta) for beta in self.summary.get("betas", ()))
+        return () if self.trace is None else self.trace.betas
 
     def table(self, name: str) -> list[dict[str, str]]:
         """A .csv of the folder as rows; empty where there is none."""
@@ -62,20 +60,21 @@ def read_run(folder: Path) -> Run:
     """Read a run folder, or say what is missing or damaged in it."""
     if not folder.is_dir():
         raise NotADirectoryError(f"{folder} is not a folder: name the --out of an earlier run.")
-    summary = _json(folder / "summary.json")
+    summary = _json(folder / schema.SUMMARY)
     if summary is None:
-        raise FileNotFoundError(f"{folder} holds no summary.json: it is not the result of a run.")
+        raise FileNotFoundError(f"{folder} holds no {schema.SUMMARY}: it is not the result of a run.")
     return Run(
         folder,
         summary,
-        _json(folder / "comparison.json"),
-        _trace(folder / "trace.csv"),
-        _array(folder / "W.npy"),
-        _array(folder / "H.npy"),
+        _json(folder / schema.COMPARISON),
+        _trace(folder / schema.TRACE),
+        _array(folder / schema.W_FILE),
+        _array(folder / schema.H_FILE),
     )
 
 
-def _json(path: Path) -> dict[str, Any] | None:
+def _json(path: Path) -> Any:
+    """The object in a file, taken to be as the schema says; None where there is no file."""
     if not path.is_file():
         return None
     try:
@@ -107,15 +106,30 @@ def _trace(path: Path) -> Trace | None:
     try:
         header, values = rows[0], np.array(rows[1:], dtype=np.float64).reshape(len(rows) - 1, len(rows[0]))
         named = dict(zip(header, values.T, strict=True))
-        betas = tuple(float(name.removeprefix("scaled_loss_")) for name in header if name.startswith("scaled_loss_"))
-        names = [name for name in header if name.startswith("scaled_loss_")]
-        scaled = np.stack([named[name] for name in names], axis=1)
-        weights = np.stack([named[name.replace("scaled_loss_", "weight_")] for name in names], axis=1)
+        keys = loss_keys(header)
+        scaled = np.stack([named[column("scaled_loss", key)] for key in keys], axis=1)
+        weights = np.stack([named[column("weight", key)] for key in keys], axis=1)
+        betas = tuple(float(key) for key in keys)
         return Trace(named["iteration"], named["seconds"], named["gap"], scaled, weights, betas)
     except (ValueError, KeyError, IndexError) as error:
         raise ValueError(f"{path} is damaged: {error}.") from None
 
 
-def loss_name(beta: float) -> str:
-    """The loss in words for a reader: "IS", "KL", "Frobenius" or "beta = 0.5"."""
-    return {"Fro": "Frobenius"}.get(label(beta), label(beta).replace("=", " = "))
+def files_of_run(folder: Path) -> frozenset[str] | None:
+    """Find the files that a run wrote into a folder; None where no run did."""
+    try:
+        summary = json.loads((folder / schema.SUMMARY).read_text(encoding="utf-8"))
+        ours = summary["kind"] in schema.KINDS and "drnmf" in summary["versions"]
+        files = frozenset(str(name) for name in summary["files"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    # The page may have been made later, by `drnmf report`.
+    return files | {schema.SUMMARY, schema.REPORT} if ours else None
+
+
+def model_file(run: Path) -> Path:
+    """Find the model of a run; the file itself may be named too."""
+    file = run / schema.MODEL if run.is_dir() else run
+    if not file.exists():
+        raise FileNotFoundError(f"{file} does not exist: RUN_DIR must be a folder that `drnmf fit` wrote.")
+    return file
