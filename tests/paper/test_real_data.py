@@ -10,7 +10,7 @@ import pytest
 from drnmf.audio.notes import recording_onsets
 from drnmf.paper import EXPERIMENTS, datasets, document_studies, mary_figure, paper, runner, table_audio
 from drnmf.paper.fits import Options
-from drnmf.paper.tables import read_csv
+from drnmf.runs.read import read_table
 
 
 def test_spectrograms_have_the_papers_sizes(real_data: Path) -> None:
@@ -40,7 +40,7 @@ def test_a_small_data_set_comes_near_the_paper(
     experiment = EXPERIMENTS["table-documents"]
     runner.run([experiment], Options(tmp_path / "data", max_iter=200), tmp_path / "out")
     runner.render([experiment], tmp_path / "out")
-    row = read_csv(tmp_path / "out" / "table-documents.csv")[0]
+    row = read_table(tmp_path / "out" / "table-documents.csv")[0]
     assert row["rank"] == "6"
     assert float(row["dr_kl_excess"]) == pytest.approx(float(row["dr_fro_excess"]), abs=0.5)
     assert float(row["fro_kl_excess"]) == pytest.approx(float(row["paper_fro_kl_excess"]), rel=0.25)

@@ -5,19 +5,17 @@ from __future__ import annotations
 import functools
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
 from drnmf.runs import output
-
-if TYPE_CHECKING:
-    from drnmf.losses.interval import Interval
 
 console = Console()
 errors = Console(stderr=True)
@@ -25,20 +23,26 @@ errors = Console(stderr=True)
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
 
-Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads to use (default: all cores).")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the random start.")]
-Out = Annotated[Path, typer.Option("--out", help="Folder for the results; it must not exist yet.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the files of an earlier run.")]
-Input = Annotated[
-    Path,
-    typer.Argument(
-        metavar="X",
-        help="Matrix: .npy .npz .mtx .mat .csv .tsv .zarr .h5ad, or a folder of row blocks.",
-        show_default=False,
-    ),
-]
-Variable = Annotated[str | None, typer.Option("--variable", help="Which array of a .mat or .npz file.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bars.")]
+
+def say(text: str, to: Console = console) -> None:
+    """Print a line as it is: no markup in names of files, no colours in numbers, no line breaks."""
+    to.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def warn(text: str) -> None:
+    """Print a warning on standard error."""
+    errors.print(f"[yellow]Warning:[/] {escape(text)}", highlight=False, soft_wrap=True)
+
+
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], left: Sequence[str]) -> None:
+    """Print rows under a title; columns in `left` are set left, the others right, and DR-NMF's rows stand out."""
+    drawn = Table(title=title)
+    for name in columns:
+        drawn.add_column(name, justify="left" if name in left else "right")
+    for row in rows:
+        robust = "DR-NMF" in row
+        drawn.add_row(*map(escape, row), style="bold green" if robust else None, end_section=robust)
+    console.print(drawn)
 
 
 def reports_errors(command: Callable[Arguments, Answer]) -> Callable[Arguments, Answer]:
@@ -53,7 +57,7 @@ def reports_errors(command: Callable[Arguments, Answer]) -> Callable[Arguments, 
             raise typer.Exit(130) from None
         except (ValueError, OSError, ImportError, MemoryError) as error:
             errors.print(f"[bold red]Error:[/] {type(error).__name__ if not str(error) else ''}", end="")
-            errors.print(str(error), markup=False, highlight=False, soft_wrap=True)
+            say(str(error), errors)
             raise typer.Exit(1) from None
 
     return guarded
@@ -61,36 +65,8 @@ def reports_errors(command: Callable[Arguments, Answer]) -> Callable[Arguments, 
 
 def output_folder(out: Path, overwrite: bool, inputs: Iterable[Path] = ()) -> AbstractContextManager[Path]:
     """Give the folder for the results, and say which files of others had to be renamed; see `runs.output`."""
-
-    def kept(path: Path) -> None:
-        errors.print(f"Kept a file that is not of the old run as {path}.", markup=False, soft_wrap=True)
-
-    return output.output_folder(out, overwrite, inputs, kept)
-
-
-def parse_numbers(text: str, name: str) -> tuple[float, ...]:
-    """A comma-separated list from the command line, for example "0,1"."""
-    try:
-        return tuple(float(item) for item in text.split(","))
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is not a comma-separated list of numbers.", param_hint=name) from None
-
-
-def parse_omega(text: str) -> tuple[float, ...] | Interval:
-    """Omega from the command line: a list as in `parse_betas`, or an interval "0..2"."""
-    from drnmf.losses.interval import as_interval
-
-    with bad_usage("--betas"):
-        return as_interval(text) or parse_betas(text)
-
-
-def parse_betas(text: str) -> tuple[float, ...]:
-    """Omega from the command line: "0,1" or "itakura-saito,1"."""
-    from drnmf.losses.beta import NAMES, as_betas
-
-    items = [item.strip() for item in text.split(",")]
-    with bad_usage("--betas"):
-        return as_betas(item if item in NAMES else parse_numbers(item, "--betas")[0] for item in items)
+    message = "Kept a file that is not of the old run as {}."
+    return output.output_folder(out, overwrite, inputs, lambda path: say(message.format(path), errors))
 
 
 @contextmanager
@@ -118,7 +94,7 @@ def plain_warnings() -> Iterator[list[str]]:
         text = str(message)
         if text not in seen:
             seen.append(text)
-            errors.print(f"[yellow]Warning:[/] {escape(text)}", highlight=False, soft_wrap=True)
+            warn(text)
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)

@@ -6,21 +6,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
-
-from drnmf.cli import reporting
-from drnmf.cli.common import (
-    Out,
-    Overwrite,
-    Quiet,
-    Seed,
-    Threads,
-    console,
-    errors,
-    limit_threads,
-    output_folder,
-    reports_errors,
-)
+from drnmf.cli import options, reporting
+from drnmf.cli.common import errors, limit_threads, output_folder, reports_errors, say, table
+from drnmf.cli.separate import describe
 from drnmf.runs import schema, write
 from drnmf.runs.output import check_out
 
@@ -35,11 +23,11 @@ SHOWN = "clean"
 
 @reports_errors
 def demo(
-    out: Out = Path("drnmf-demo"),
-    overwrite: Overwrite = False,
-    seed: Seed = 0,
-    threads: Threads = None,
-    quiet: Quiet = False,
+    out: options.Out = Path("drnmf-demo"),
+    overwrite: options.Overwrite = False,
+    seed: options.Seed = 0,
+    threads: options.Threads = None,
+    quiet: options.Quiet = False,
     report: reporting.Report = None,
 ) -> None:
     """E D C D E E E, clean and in two noises: one loss at a time against both at once (section 5.3 of the paper).
@@ -84,11 +72,11 @@ def demo(
         }
         write.write_summary(folder, summary)
         reporting.add(folder, report)
-    console.print(_table(rows))
+    _show(rows)
     if not drawn:
-        console.print(figures.HOW_TO_GET, markup=False, highlight=False, soft_wrap=True)
+        say(figures.HOW_TO_GET)
     page = f" (open {schema.REPORT} in it)" if (out / schema.REPORT).exists() else ""
-    console.print(f"{seconds:.1f} s; results in {out}{page}", highlight=False, soft_wrap=True)
+    say(f"{seconds:.1f} s; results in {out}{page}")
 
 
 def _rows(found: Study) -> list[schema.DemoRow]:
@@ -134,37 +122,25 @@ def _write_sounds(folder: Path, found: Study) -> schema.Audio:
     """The recording and DR-NMF's components as files, and what the page needs to know of them."""
     from drnmf.audio.recording import open_recording
     from drnmf.audio.separation import write_sources
+    from drnmf.audio.transform import Spectrogram
 
     robust = found.comparison.robust
     recording = open_recording(found.recording, rate=found.tune.rate)
     written = write_sources(folder, recording, found.transform, robust.W, robust.H, None)
-    names = found.heard[-1].names
-    return {
-        "rate": found.tune.rate,
-        "window": found.transform.window,
-        "hop": found.transform.hop,
-        "power": 1,
-        "seconds": recording.seconds,
-        "first_frame_seconds": float(found.transform.times(recording.length)[0]),
-        "gain": written.gain,
-        "components": [{"file": file, "name": name} for file, name in zip(written.components, names, strict=True)],
-        "groups": [],
-        "mixture": written.mixture,
-        "measures": [],
-    }
+    audio = describe(Spectrogram(found.X, recording, found.transform, power=1), written, "float32")
+    for sound, name in zip(audio["components"], found.heard[-1].names, strict=True):
+        sound["name"] = name
+    return audio
 
 
-def _table(rows: list[schema.DemoRow]) -> Table:
+def _show(rows: list[schema.DemoRow]) -> None:
     from drnmf.losses.beta import label
 
-    table = Table(title="Percent above the best of each loss, and what was heard")
-    for name in ("recording", "method", *(label(beta) for beta in BETAS), "components", "melody", "right"):
-        table.add_column(name, justify="right" if name in ("IS", "KL", "right") else "left")
+    lines = []
     for row in rows:
         cells = [f"{round(100 * (value - 1), 1) + 0.0:.1f}" for value in row["scaled_losses"]]
-        strong = row["method"] == "DR-NMF"
-        table.add_row(
-            row["noise"], row["method"], *cells, row["notes"], row["melody"], f"{row['right']}/{row['strokes']}",
-            style="bold green" if strong else None, end_section=strong,
-        )  # fmt: skip
-    return table
+        heard = row["notes"], row["melody"], f"{row['right']}/{row['strokes']}"
+        lines.append([row["noise"], row["method"], *cells, *heard])
+    left = ("recording", "method", "components", "melody")
+    columns = (*left[:2], *(label(beta) for beta in BETAS), *left[2:], "right")
+    table("Percent above the best of each loss, and what was heard", columns, lines, left)

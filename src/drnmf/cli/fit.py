@@ -7,25 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
 from drnmf.cli import keeping, options, reporting
-from drnmf.cli.common import (
-    Input,
-    Overwrite,
-    Quiet,
-    Seed,
-    Threads,
-    Variable,
-    bad_usage,
-    console,
-    limit_threads,
-    output_folder,
-    parse_numbers,
-    parse_omega,
-    plain_warnings,
-    reports_errors,
-)  # fmt: skip
+from drnmf.cli.common import bad_usage, limit_threads, output_folder, plain_warnings, reports_errors, say, table
 from drnmf.cli.workers import Place, Scheduler, ScratchFolder, Workers
 from drnmf.runs import write
 from drnmf.runs.output import check_out
@@ -36,7 +20,7 @@ if TYPE_CHECKING:
 
 @reports_errors
 def fit(
-    x: Input,
+    x: options.Input,
     rank: options.Rank,
     betas: options.Betas = "1,2",
     weights: Annotated[
@@ -48,14 +32,14 @@ def fit(
     max_iter: options.MaxIter = 1000,
     tol: options.Tol = 1e-6,
     n_init: options.Starts = 1,
-    seed: Seed = 0,
+    seed: options.Seed = 0,
     zeros: options.Zeros = "raise",
-    variable: Variable = None,
+    variable: options.Variable = None,
     dtype: options.Dtype = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the results (default: NAME-drnmf).")] = None,
-    overwrite: Overwrite = False,
-    threads: Threads = None,
-    quiet: Quiet = False,
+    overwrite: options.Overwrite = False,
+    threads: options.Threads = None,
+    quiet: options.Quiet = False,
     report: reporting.Report = None,
     checkpoint: keeping.CheckpointFolder = None,
     checkpoint_every: keeping.CheckpointEvery = 30.0,
@@ -69,7 +53,7 @@ def fit(
     """
     asked = dict(locals())  # every option, before anything else has a name here
     choices = options.Choices(policy, update, init, zeros, dtype)
-    model = _estimator(rank, parse_omega(betas), weights, choices)
+    model = _estimator(rank, options.parse_omega(betas), weights, choices)
     folder = out if out is not None else Path(f"{x.name.split('.')[0]}-drnmf")
     check_out(folder, overwrite, (x,))
     keeping.check(checkpoint, folder)
@@ -99,10 +83,10 @@ def fit(
             write.write_summary(temporary, summary)
             reporting.add(temporary, report)
     if not quiet:
-        console.print(_table(model))
+        _show(model)
     if model.coverage_ is not None:
-        console.print(f"For every beta of {betas}: at most {100 * (model.coverage_.bound - 1):.2f} % above its best.")
-    console.print(f"{model.n_iter_} iterations, {seconds:.1f} s; results in {folder}", highlight=False, soft_wrap=True)
+        say(f"For every beta of {betas}: at most {100 * (model.coverage_.bound - 1):.2f} % above its best.")
+    say(f"{model.n_iter_} iterations, {seconds:.1f} s; results in {folder}")
 
 
 def _estimator(rank: int, betas: tuple[float, ...] | Interval, weights: str | None, choices: options.Choices) -> Any:
@@ -119,24 +103,23 @@ def _estimator(rank: int, betas: tuple[float, ...] | Interval, weights: str | No
         raise typer.BadParameter("the weights are fixed here, so no policy moves them.", param_hint="--policy")
     if weights is not None:
         with bad_usage("--weights"):
-            fixed = check_weights(parse_numbers(weights, "--weights"), len(betas))
+            fixed = check_weights(options.parse_numbers(weights, "--weights"), len(betas))
         return MultiObjectiveNMF(rank, betas=betas, weights=tuple(fixed.tolist()), **given)
     if len(betas) == 1:
         return BetaNMF(rank, beta=betas[0], **given)
     return DRNMF(rank, betas=betas, **given)
 
 
-def _table(model: Any) -> Table:
+def _show(model: Any) -> None:
     from drnmf.losses.beta import label
 
-    table = Table(title=f"{type(model).__name__}, rank {model.n_components_}")
     single = len(model.betas_) == 1
-    for column in ("loss", "error") if single else ("loss", "error", "best alone", "above best", "weight"):
-        table.add_column(column, justify="left" if column == "loss" else "right")
+    rows = []
     for b, beta in enumerate(model.betas_):
         row = [label(float(beta)), f"{model.losses_[b]:.6g}"]
         if not single:
             above = f"{100 * (model.scaled_losses_[b] - 1):.2f} %"
             row += [f"{model.references_[b]:.6g}", above, f"{model.weights_[b]:.3f}"]
-        table.add_row(*row)
-    return table
+        rows.append(row)
+    columns = ("loss", "error") if single else ("loss", "error", "best alone", "above best", "weight")
+    table(f"{type(model).__name__}, rank {model.n_components_}", columns, rows, left=("loss",))

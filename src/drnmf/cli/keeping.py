@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
-from rich.markup import escape
 
-from drnmf.cli.common import errors
+from drnmf.cli.common import errors, say
 from drnmf.runs.write import sha256_of
 from drnmf.storage.files import write_text
 
@@ -120,7 +119,7 @@ def kept(folder: Path | None) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        errors.print(f"Interrupted; go on with: drnmf resume {folder}", markup=False, highlight=False, soft_wrap=True)
+        say(f"Interrupted; go on with: drnmf resume {folder}", errors)
         raise typer.Exit(130) from None
     finally:
         logger.removeHandler(handler)
@@ -129,4 +128,4 @@ def kept(folder: Path | None) -> Iterator[None]:
 
 class _Lines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        errors.print(escape(record.getMessage()), highlight=False, soft_wrap=True)
+        say(record.getMessage(), errors)

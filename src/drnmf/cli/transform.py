@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from drnmf.cli.common import Input, Overwrite, Threads, Variable, console, limit_threads, plain_warnings, reports_errors
+from drnmf.cli import options
+from drnmf.cli.common import limit_threads, plain_warnings, reports_errors, say
 from drnmf.runs.read import model_file
 from drnmf.storage.files import replacing
 
@@ -15,11 +16,11 @@ from drnmf.storage.files import replacing
 @reports_errors
 def transform(
     run: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="Results folder of `drnmf fit`.", show_default=False)],
-    x: Input,
+    x: options.Input,
     out: Annotated[Path | None, typer.Option("--out", help="File for the result (default: NAME-W.npy).")] = None,
-    variable: Variable = None,
-    overwrite: Overwrite = False,
-    threads: Threads = None,
+    variable: options.Variable = None,
+    overwrite: options.Overwrite = False,
+    threads: options.Threads = None,
 ) -> None:
     """W for new rows of the same columns, with the components and weights of a fitted model.
 
@@ -48,7 +49,7 @@ def transform(
     target.parent.mkdir(parents=True, exist_ok=True)
     with replacing(target) as stream:
         np.save(stream, W)
-    console.print(f"W with shape {W.shape} in {target}", highlight=False, soft_wrap=True)
+    say(f"W with shape {W.shape} in {target}")
 
 
 def _is_array(path: Path) -> bool:

@@ -13,7 +13,8 @@ from drnmf.paper.datasets import Dataset, load_documents
 from drnmf.paper.document_fits import BETAS, SINGLES, VARIANTS, measures, start_of, units, with_paper
 from drnmf.paper.fits import Options, excess, fit_single, references
 from drnmf.paper.store import Lookup, Results, Saved, Unit, Watch
-from drnmf.paper.tables import Row, markdown, number, read_csv, show, write_csv
+from drnmf.paper.tables import Row, markdown, number, show, write_csv
+from drnmf.runs.read import read_table
 
 _CHUNK = 1 << 17
 LIFTS = (1e-2, 1e-4, 0.0)
@@ -108,12 +109,12 @@ def study_section(folder: Path, name: str) -> str:
     """The three studies on the page, from their CSV files."""
     return (
         "\nHow the numbers depend on the lift of the SPA start:\n\n"
-        + _study(read_csv(folder / f"{name}-lift.csv"), "lift")
+        + _study(read_table(folder / f"{name}-lift.csv"), "lift")
         + "\nHow they depend on SPA's details (the table picks *words*; *ten-sweeps* stops the least squares early, "
         "*normalised-words* scales the words to sum one first, *documents* picks rows of X):\n\n"
-        + _study(read_csv(folder / f"{name}-starts.csv"), "start")
+        + _study(read_table(folder / f"{name}-starts.csv"), "start")
         + "\nThe KL error of Fro-NMF above KL-NMF's (%) when entries of WH below a floor count as the floor:\n\n"
-        + _floors(read_csv(folder / f"{name}-floor.csv"))
+        + _floors(read_table(folder / f"{name}-floor.csv"))
     )
 
 

@@ -65,21 +65,21 @@ class Fit:
         return Saved({"losses": self.losses.tolist(), "seconds": float(self.trace.seconds[-1]), **more})
 
 
-def _advance(watch: Watch) -> Callable[[Progress], None]:
+def _fitted(model: Any, X: Any, start: Start, options: Options, watch: Watch) -> tuple[Any, Array]:
+    """The model and W after so many iterations from the start; no stopping rule, zeros floored."""
+
     def tell(progress: Progress) -> None:
         watch(progress.iteration / progress.max_iter)
 
-    return tell
+    W, H = start
+    model.set_params(init="custom", max_iter=options.max_iter, tol=0, zeros="floor", callback=tell)
+    return model, model.fit_transform(X, W=W, H=H)
 
 
 def fit_single(X: Any, start: Start, beta: float, betas: tuple[float, ...], options: Options, watch: Watch) -> Fit:
     """NMF under D_beta alone, and every loss of Omega at its solution."""
-    W, H = start
-    model = BetaNMF(
-        H.shape[0], beta=beta, update=options.update, init="custom", max_iter=options.max_iter, tol=0,
-        zeros="floor", callback=_advance(watch),
-    )  # fmt: skip
-    W = model.fit_transform(X, W=W, H=H)
+    rank = start[1].shape[0]
+    model, W = _fitted(BetaNMF(rank, beta=beta, update=options.update), X, start, options, watch)
     with single_blas():
         losses = losses_of(wrap(X), W, model.components_, betas)
     return Fit(W, model.components_, losses, model.trace_)
@@ -89,12 +89,10 @@ def fit_weighted(
     X: Any, start: Start, betas: tuple[float, ...], weights: Vector, references: Vector, options: Options, watch: Watch
 ) -> Fit:
     """MO-NMF with fixed weights: every loss of Omega is traced, also those of weight zero."""
-    W, H = start
     model = MultiObjectiveNMF(
-        H.shape[0], betas=betas, weights=weights, references=references, update=options.update, init="custom",
-        max_iter=options.max_iter, tol=0, zeros="floor", callback=_advance(watch),
-    )  # fmt: skip
-    W = model.fit_transform(X, W=W, H=H)
+        start[1].shape[0], betas=betas, weights=weights, references=references, update=options.update
+    )
+    model, W = _fitted(model, X, start, options, watch)
     return Fit(W, model.components_, model.losses_, model.trace_)
 
 
@@ -108,13 +106,9 @@ def fit_robust(
     algorithm: tuple[str, str] | None = None,
 ) -> Fit:
     """DR-NMF under given references; `algorithm` is (update, policy) where it is not the options' own."""
-    W, H = start
     update, policy = algorithm or (options.update, options.policy)
-    model = DRNMF(
-        H.shape[0], betas=betas, policy=policy, references=references, update=update, init="custom",
-        max_iter=options.max_iter, tol=0, zeros="floor", callback=_advance(watch),
-    )  # fmt: skip
-    W = model.fit_transform(X, W=W, H=H)
+    model = DRNMF(start[1].shape[0], betas=betas, policy=policy, references=references, update=update)
+    model, W = _fitted(model, X, start, options, watch)
     return Fit(W, model.components_, model.losses_, model.trace_)
 
 

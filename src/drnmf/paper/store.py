@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from drnmf.storage.archive import read_archive, write_archive
+from drnmf.storage.files import left_over, write_text
 
-from drnmf.storage.files import left_over, replacing, write_text
-
-FORMAT = "drnmf-reproduction-1"
-_META = "__meta__"
+FORMAT = "drnmf-reproduction-2"
 
 
 @dataclass(frozen=True)
@@ -134,22 +131,19 @@ class Store:
 
 def write(path: Path, saved: Saved) -> None:
     """Write what a unit leaves, all or nothing."""
-    text = json.dumps(saved.values, sort_keys=True)
-    with replacing(path) as stream:
-        np.savez_compressed(stream, **{_META: np.frombuffer(text.encode(), dtype=np.uint8), **saved.arrays})
+    write_archive(path, saved.arrays, {"values": saved.values}, FORMAT)
 
 
 def read(path: Path) -> Saved:
-    """What `write` wrote."""
-    with np.load(path, allow_pickle=False) as stored:
-        arrays = {name: stored[name] for name in stored.files}
-    return Saved(json.loads(arrays.pop(_META).tobytes().decode()), arrays)
+    """Read what `write` wrote."""
+    arrays, meta = read_archive(path, FORMAT)
+    return Saved(meta["values"], arrays)
 
 
 def finished(path: Path) -> bool:
-    """Whether a unit's file is there and whole."""
+    """Whether a unit's file is there and as it was written."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            return f"{_META}.npy" in archive.namelist()
-    except (OSError, zipfile.BadZipFile):
+        read(path)
+    except (OSError, ValueError):
         return False
+    return True

@@ -14,8 +14,9 @@ from drnmf.paper import datasets, paper
 from drnmf.paper.experiment import Experiment, algorithm_line, data_facts, missing_list, settings_facts
 from drnmf.paper.fits import Comparison, Options, Start, excess, references
 from drnmf.paper.store import Plan, Results, Unit
-from drnmf.paper.tables import Row, difference, markdown, number, read_csv, show, write_csv
+from drnmf.paper.tables import Row, difference, markdown, number, show, write_csv
 from drnmf.report.figures import COLOURS, figure, log_axis
+from drnmf.runs.read import read_table
 
 NAME = "table-audio"
 BETAS = (0.0, 1.0)
@@ -180,7 +181,7 @@ def section(rows: list[Row], facts: dict[str, Any], folder: Path) -> str:
         f'"KL: IS" is the IS error of KL-NMF. {algorithm_line(facts)}\n\n'
         + markdown(columns, lines, left=3)
         + ("\n" + "\n".join(remarks) + "\n" if remarks else "")
-        + _unequal(read_csv(folder / f"{STARTS_NAME}.csv"))
+        + _unequal(read_table(folder / f"{STARTS_NAME}.csv"))
         + missing_list(facts)
     )
 

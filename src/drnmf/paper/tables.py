@@ -28,12 +28,6 @@ def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, An
     write_text(path, text.getvalue())
 
 
-def read_csv(path: Path) -> list[Row]:
-    """Rows as text, by column."""
-    with open(path, encoding="utf-8", newline="") as stream:
-        return list(csv.DictReader(stream))
-
-
 def number(text: str | None) -> float | None:
     """The number in a cell, None where it is empty."""
     return float(text) if text else None

@@ -12,8 +12,9 @@ from drnmf.paper import paper
 from drnmf.paper.experiment import Experiment, algorithm_line, settings_facts
 from drnmf.paper.fits import OURS, SUBGRADIENT, Options, Start, fit_robust, fit_single, identity, uniform_start
 from drnmf.paper.store import Lookup, Plan, Results, Saved, Unit, Watch
-from drnmf.paper.tables import Row, markdown, number, read_csv, show, write_csv
+from drnmf.paper.tables import Row, markdown, number, show, write_csv
 from drnmf.report.figures import COLOURS, figure
+from drnmf.runs.read import read_table
 
 NAME = "weights-figure"
 BETAS = (0.0, 1.0, 2.0)
@@ -203,7 +204,7 @@ def section(rows: list[Row], facts: dict[str, Any], folder: Path) -> str:
         f"X uniform {SHAPE[0]} x {SHAPE[1]}, r = {RANK}, Omega = {{0, 1, 2}}, {facts['seeds']} seeds. "
         f"{algorithm_line(facts)}\n\n"
         + markdown(columns, lines)
-        + _early_section(read_csv(folder / f"{REFERENCES_NAME}.csv"))
+        + _early_section(read_table(folder / f"{REFERENCES_NAME}.csv"))
     )
 
 

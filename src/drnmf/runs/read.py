@@ -49,11 +49,13 @@ class Run:
 
     def table(self, name: str) -> list[dict[str, str]]:
         """A .csv of the folder as rows; empty where there is none."""
-        path = self.folder / name
-        if not path.is_file():
-            return []
-        with path.open(encoding="utf-8", newline="") as stream:
-            return list(csv.DictReader(stream))
+        return read_table(self.folder / name) if (self.folder / name).is_file() else []
+
+
+def read_table(path: Path) -> list[dict[str, str]]:
+    """A .csv file as rows, every cell as text under the name of its column."""
+    with path.open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
 
 
 def read_run(folder: Path) -> Run:
