@@ -19,7 +19,9 @@ from drnmf.losses.negative_binomial import NegativeBinomial
 NB = NegativeBinomial(30)
 LOSS_SETS: dict[str, Omega] = {
     name: tuple(map(from_text, name.split()))
-    for name in ("0", "1", "2", "0.5", "0 1", "1 2", "2 1", "0 2", "0 1 2", "0 0.5 1.5 3", "nb:30", "1 nb:30", "nb:2 0 2")
+    for name in (
+        "0", "1", "2", "0.5", "0 1", "1 2", "2 1", "0 2", "0 1 2", "0 0.5 1.5 3", "nb:30", "1 nb:30", "nb:2 0 2",
+    )
 }  # fmt: skip
 """Name -> losses: both families, alone and mixed."""
 

@@ -122,7 +122,9 @@ def _torch(fused: bool) -> Callable[[Any], Data]:
         from drnmf.backends.torch.dense import TorchDense
         from drnmf.backends.torch.sparse import TorchSparse
 
-        return TorchSparse.of(X, device=DEVICE, fused=fused) if sp.issparse(X) else TorchDense.of(tensor(X), fused=fused)
+        return (
+            TorchSparse.of(X, device=DEVICE, fused=fused) if sp.issparse(X) else TorchDense.of(tensor(X), fused=fused)
+        )
 
     return open_torch
 

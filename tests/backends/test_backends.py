@@ -7,10 +7,10 @@ import sys
 
 import numpy as np
 import pytest
+from drnmf.backends.host.reference import ReferenceDense
 
 from drnmf.backends import base
 from drnmf.backends.host.native import NativeDense
-from drnmf.backends.host.reference import ReferenceDense
 
 
 @pytest.fixture
