@@ -282,7 +282,7 @@ def test_a_failure_while_writing_keeps_the_old_results(here: Path, monkeypatch: 
     def full(*arguments: Any, **options: Any) -> None:
         raise OSError("No space left on device")
 
-    monkeypatch.setattr("drnmf.cli.results.write_summary", full)
+    monkeypatch.setattr("drnmf.runs.write.write_summary", full)
     assert "No space left" in run(*command, "--seed", "5", code=1)
     assert files(here) == ["X.npy", "run"]
     assert Path("run/W.npy").read_bytes() == old

@@ -1,16 +1,21 @@
-"""Options of the commands that fit. The names of rules, policies and starts are those of the library."""
+"""Options of the commands, and how they are read. The names of rules, policies and starts are the library's."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from drnmf.algorithms.initialize import STARTS
 from drnmf.algorithms.updates.table import RULES
 from drnmf.algorithms.weights import POLICIES
-from drnmf.cli.common import choice
+from drnmf.cli.common import bad_usage, choice
+
+if TYPE_CHECKING:
+    from drnmf.losses.base import Omega
+    from drnmf.losses.interval import Interval
 
 ZEROS = ("raise", "floor")
 DTYPES = ("float32", "float64")
@@ -20,6 +25,20 @@ def _one_of(names: Any) -> str:
     return ", ".join(names)
 
 
+Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads to use (default: all cores).")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the random start.")]
+Out = Annotated[Path, typer.Option("--out", help="Folder for the results; it must not exist yet.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the files of an earlier run.")]
+Input = Annotated[
+    Path,
+    typer.Argument(
+        metavar="X",
+        help="Matrix: .npy .npz .mtx .mat .csv .tsv .zarr .h5ad, or a folder of row blocks.",
+        show_default=False,
+    ),
+]
+Variable = Annotated[str | None, typer.Option("--variable", help="Which array of a .mat or .npz file.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bars.")]
 Rank = Annotated[int, typer.Option("--rank", "-r", min=1, help="Number of components.", show_default=False)]
 Betas = Annotated[
     str, typer.Option("--betas", help="Losses: 0 IS, 1 KL, 2 Frobenius, any number >= 0, nb:SIZE; fit also takes 0..2.")
@@ -59,3 +78,36 @@ class Choices:
     def cast(self, X: Any) -> Any:
         """Convert X to the dtype asked for."""
         return X if self.dtype is None else X.astype(self.dtype)
+
+
+def parse_numbers(text: str, name: str) -> tuple[float, ...]:
+    """Read a comma-separated list from the command line, for example "0,1"."""
+    try:
+        return tuple(float(item) for item in text.split(","))
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a comma-separated list of numbers.", param_hint=name) from None
+
+
+def parse_omega(text: str) -> Omega | Interval:
+    """Read Omega from the command line: a list as in `parse_betas`, or an interval "0..2"."""
+    from drnmf.losses.interval import as_interval
+
+    with bad_usage("--betas"):
+        return as_interval(text) or parse_betas(text)
+
+
+def parse_betas(text: str) -> Omega:
+    """Read Omega from the command line: "0,1", "itakura-saito,1" or "1,nb:30"."""
+    from drnmf.losses.names import as_losses
+
+    items = [item.strip() for item in text.split(",")]
+    with bad_usage("--betas"):
+        return as_losses(float(item) if _is_number(item) else item for item in items)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from drnmf.cli.common import errors
+from drnmf.cli.common import errors, say
 
 if TYPE_CHECKING:
     from drnmf.matrices.files import Matrix
@@ -83,7 +83,7 @@ class Place:
 
 
 def _announced(client: Any) -> Any:
-    errors.print(f"Dashboard: {client.dashboard_link}", highlight=False, soft_wrap=True)
+    say(f"Dashboard: {client.dashboard_link}", errors)
     return client
 
 
