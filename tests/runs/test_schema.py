@@ -5,14 +5,17 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from drnmf.cli import app, demo
+from drnmf.losses.beta import Beta
+from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.runs import schema
-from drnmf.runs.read import files_of_run, model_file, read_run
+from drnmf.runs.read import compared, files_of_run, model_file, read_run
 
 FAST = ("--rank", "2", "--max-iter", "4", "--quiet", "--no-report")
 COMMANDS = {
@@ -103,3 +106,33 @@ def test_other_folders_are_no_runs(tmp_path: Path) -> None:
         assert files_of_run(tmp_path) is None
     with pytest.raises(FileNotFoundError, match=r"model\.npz does not exist"):
         model_file(tmp_path)
+
+
+def strict(path: Path) -> Any:
+    """The content of a JSON file that any reader takes: no NaN in it."""
+    return json.loads(path.read_text(), parse_constant=lambda word: pytest.fail(f"{path.name} holds {word}"))
+
+
+@pytest.mark.parametrize("command", ["fit", "pareto"])
+def test_losses_of_another_family_go_by_their_keys(tmp_path: Path, command: str) -> None:
+    pytest.importorskip("plotly")
+    np.save(tmp_path / "X.npy", np.random.default_rng(0).poisson(4.0, (12, 8)).astype(float))
+    words = [command, str(tmp_path / "X.npy"), "--betas", "1,nb:30", "--out", str(tmp_path / "run"), *FAST[:-1]]
+    result = CliRunner().invoke(app, [*words, "--report"])
+    assert result.exit_code == 0, result.output
+    run, summary = read_run(tmp_path / "run"), strict(tmp_path / "run" / schema.SUMMARY)
+    assert list(summary["references"]) == ["1", "nb:30"]
+    assert summary["parameters"]["betas"] == [1.0, "nb:30.0"]
+    header = (tmp_path / "run" / (schema.TRACE if command == "fit" else schema.FRONT)).read_text().partition("\n")[0]
+    assert schema.loss_keys(header.split(",")) == ["1", "nb:30"]
+    if command == "fit":
+        assert run.omega == (Beta(1.0), NegativeBinomial(30))
+        comparison = strict(tmp_path / "run" / schema.COMPARISON)
+        assert comparison["betas"] == [1.0, None]
+        assert compared(comparison) == run.omega
+    page = (tmp_path / "run" / schema.REPORT).read_text(encoding="utf-8")
+    assert f"best {NegativeBinomial(30).name} error" in page
+
+
+def test_comparisons_without_keys_name_their_betas() -> None:
+    assert compared({"betas": [0.0, 1.5], "methods": []}) == (Beta(0.0), Beta(1.5))

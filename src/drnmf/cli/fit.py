@@ -33,10 +33,13 @@ def fit(
     max_iter: options.MaxIter = 1000,
     tol: options.Tol = 1e-6,
     n_init: options.Starts = 1,
+    max_time: options.MaxTime = None,
     seed: options.Seed = 0,
     zeros: options.Zeros = "raise",
     variable: options.Variable = None,
     dtype: options.Dtype = None,
+    device: options.Device = None,
+    precision: options.Precision = "float32",
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the results (default: NAME-drnmf).")] = None,
     overwrite: options.Overwrite = False,
     threads: options.Threads = None,
@@ -53,7 +56,7 @@ def fit(
     Writes W.npy, H.npy, trace.csv, summary.json and model.npz into a folder, all or nothing.
     """
     asked = dict(locals())  # every option, before anything else has a name here
-    choices = options.Choices(policy, update, init, zeros, dtype)
+    choices = options.Choices(policy, update, init, zeros, dtype, device, precision)
     model = _estimator(rank, options.parse_omega(betas), weights, choices)
     folder = out if out is not None else Path(f"{x.name.split('.')[0]}-drnmf")
     check_out(folder, overwrite, (x,))
@@ -61,8 +64,10 @@ def fit(
     reporting.check(report)
     limit_threads(threads)
     place = Place(workers, scheduler, scratch)
+    place.check_device(x, device)
     matrix = place.read(x, variable)
-    model.set_params(max_iter=max_iter, tol=tol, n_init=n_init, random_state=seed, verbose=int(not quiet))
+    model.set_params(max_iter=max_iter, tol=tol, n_init=n_init, max_time=max_time, random_state=seed)
+    model.set_params(verbose=int(not quiet))
     if checkpoint is not None:
         model.set_params(checkpoint=checkpoint, checkpoint_every=checkpoint_every)
         keeping.remember(checkpoint, "fit", asked | {"out": folder})

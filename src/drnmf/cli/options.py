@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 ZEROS = ("raise", "floor")
 DTYPES = ("float32", "float64")
+PRECISIONS = ("float32", "tf32")
+DEVICES = "auto, cpu, cuda, cuda:N, cuda-blocks"
 
 
 def _one_of(names: Any) -> str:
@@ -49,8 +51,13 @@ InitName = Annotated[str | None, typer.Option("--init", help=f"Start: {_one_of(S
 MaxIter = Annotated[int, typer.Option("--max-iter", min=1, help="Most iterations of a run.")]
 Tol = Annotated[float, typer.Option("--tol", min=0.0, help="Stop when little changes; 0 runs all iterations.")]
 Zeros = Annotated[str, typer.Option("--zeros", help="Zeros under beta 0: raise (refuse) or floor (a tiny value).")]
+MaxTime = Annotated[float | None, typer.Option("--max-time", min=0.001, help="Seconds after which it stops.")]
 Starts = Annotated[int, typer.Option("--n-init", min=1, help="Starts, of which the best is kept.")]
 Dtype = Annotated[str | None, typer.Option("--dtype", help="Compute in float32 or float64 (default: the data's).")]
+Device = Annotated[
+    str | None, typer.Option("--device", help=f"Where to run: {DEVICES} (default: the CPU).", show_default=False)
+]
+Precision = Annotated[str, typer.Option("--precision", help=f"Products on a GPU: {_one_of(PRECISIONS)}.")]
 
 
 @dataclass(frozen=True)
@@ -62,6 +69,8 @@ class Choices:
     init: str | None
     zeros: str
     dtype: str | None
+    device: str | None
+    precision: str
 
     def __post_init__(self) -> None:
         choice(self.policy, POLICIES, "--policy")
@@ -69,15 +78,31 @@ class Choices:
         choice(self.init, STARTS, "--init")
         choice(self.zeros, ZEROS, "--zeros")
         choice(self.dtype, DTYPES, "--dtype")
+        choice(self.precision, PRECISIONS, "--precision")
+        _check_device(self.device)
 
     def given(self) -> dict[str, Any]:
         """Collect keyword arguments for the library."""
-        names = {"policy": self.policy, "update": self.update, "init": self.init, "zeros": self.zeros}
-        return {name: value for name, value in names.items() if value is not None}
+        chosen = {"policy": self.policy, "update": self.update, "init": self.init, "zeros": self.zeros}
+        chosen |= {"device": self.device, "precision": self.precision}
+        return {name: value for name, value in chosen.items() if value is not None}
 
     def cast(self, X: Any) -> Any:
         """Convert X to the dtype asked for."""
         return X if self.dtype is None else X.astype(self.dtype)
+
+
+def _check_device(device: str | None) -> None:
+    """Refuse a device that is not known or not here, before X is read."""
+    if device in (None, "auto", "cpu"):
+        return
+    from drnmf.inputs.device import is_device, missing_gpu  # with SciPy, which --help does without
+
+    if not is_device(device):
+        raise typer.BadParameter(f"{device!r} is not one of {DEVICES}.", param_hint="--device")
+    missing = missing_gpu(device)
+    if missing is not None:
+        raise OSError(f"--device {device} cannot be used: {missing}")
 
 
 def parse_numbers(text: str, name: str) -> tuple[float, ...]:

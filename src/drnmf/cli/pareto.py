@@ -26,10 +26,14 @@ def pareto(
     init: options.InitName = None,
     max_iter: options.MaxIter = 1000,
     tol: options.Tol = 1e-6,
+    n_init: options.Starts = 1,
+    max_time: options.MaxTime = None,
     seed: options.Seed = 0,
     zeros: options.Zeros = "raise",
     variable: options.Variable = None,
     dtype: options.Dtype = None,
+    device: options.Device = None,
+    precision: options.Precision = "float32",
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the results (default: NAME-pareto).")] = None,
     overwrite: options.Overwrite = False,
     threads: options.Threads = None,
@@ -43,7 +47,7 @@ def pareto(
     Writes front.csv, summary.json and, with matplotlib, front.png and front.svg into a folder, all or nothing.
     """
     asked = dict(locals())  # every option, before anything else has a name here
-    choices = options.Choices(policy, update, init, zeros, dtype)
+    choices = options.Choices(policy, update, init, zeros, dtype, device, precision)
     omega = options.parse_betas(betas)
     if len(omega) < 2:
         raise typer.BadParameter("a front needs at least two losses, for example 0,1.", param_hint="--betas")
@@ -59,7 +63,7 @@ def pareto(
     choice(method, METHODS, "--method")
     matrix = read_matrix(x, variable)
     settings: dict[str, Any] = {"betas": omega, "weights": points, "method": method, **choices.given()}
-    settings |= {"max_iter": max_iter, "tol": tol, "random_state": seed}
+    settings |= {"max_iter": max_iter, "tol": tol, "n_init": n_init, "max_time": max_time, "random_state": seed}
     if checkpoint is not None:
         keeping.remember(checkpoint, "pareto", asked | {"out": folder})
     started = time.perf_counter()

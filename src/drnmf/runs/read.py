@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from drnmf.losses.base import Omega
-from drnmf.losses.names import as_losses, from_text
 from drnmf.numerics import Array, Vector
 from drnmf.runs import schema
 from drnmf.runs.schema import column, loss_keys
@@ -104,6 +103,8 @@ def _array(path: Path) -> Array | None:
 
 
 def _trace(path: Path) -> Trace | None:
+    from drnmf.losses.names import from_text  # with SciPy, which commands without a run do without
+
     if not path.is_file():
         return None
     with path.open(encoding="utf-8", newline="") as stream:
@@ -122,6 +123,8 @@ def _trace(path: Path) -> Trace | None:
 
 def compared(comparison: schema.Comparison) -> Omega:
     """List the losses of a comparison; one from before losses had keys names their betas only."""
+    from drnmf.losses.names import as_losses, from_text
+
     return tuple(map(from_text, comparison["losses"])) if "losses" in comparison else as_losses(comparison["betas"])
 
 

@@ -109,13 +109,11 @@ def write_summary(folder: Path, content: schema.Summary) -> None:
     write_record(folder / schema.SUMMARY, whole)
 
 
-def _plain(value: Any) -> Any:
-    return value.tolist() if hasattr(value, "tolist") else str(value)
-
-
 def write_record(path: Path, content: Mapping[str, Any]) -> None:
     """Write a .json file."""
-    path.write_text(json.dumps(content, indent=2, default=_plain) + "\n", encoding="utf-8")
+    from drnmf.storage.records import described
+
+    path.write_text(json.dumps(content, indent=2, default=described) + "\n", encoding="utf-8")
 
 
 def write_table(path: Path, rows: list[dict[str, Any]]) -> None:
