@@ -26,7 +26,7 @@ from drnmf import __version__
 from drnmf.algorithms.loop import Snapshot
 from drnmf.algorithms.result import Result
 from drnmf.backends.base import Data
-from drnmf.fit.references import Start
+from drnmf.numerics import Array
 from drnmf.storage.archive import read_archive, write_archive
 from drnmf.storage.files import left_over
 from drnmf.storage.locking import held
@@ -47,6 +47,7 @@ from drnmf.storage.records import (
 
 logger = logging.getLogger("drnmf")
 
+Start = tuple[Array, Array]
 FORMAT = "drnmf-checkpoint-2"
 KEPT = 2
 
