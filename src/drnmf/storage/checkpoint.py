@@ -48,7 +48,6 @@ from drnmf.trees import pack, types_beside, unpack
 
 logger = logging.getLogger("drnmf")
 
-Start = tuple[Array, Array]
 FORMAT = "drnmf-checkpoint-2"
 KEPT = 2
 
