@@ -80,7 +80,8 @@ class Task:
 
     def mix(self, coefficients: Vector, early: bool) -> Vector:
         """Weighted sums where lambda is known when the sweep is made, every part on its own elsewhere."""
-        return coefficients[None, :] if early and not self.rule.separate else identity(len(self.objective.betas))
+        known = early or len(self.objective.betas) == 1  # lambda of one loss is one
+        return coefficients[None, :] if known and not self.rule.separate else identity(len(self.objective.betas))
 
     def restart(self, point: Point) -> Point:
         """The point with both states of the rule begun anew."""
@@ -120,7 +121,7 @@ class _Half:
         objective, chooses = self.task.objective, self.rule.chooses
         parts = Parts(
             before.N, before.P, self.coefficients, objective.betas, factor_floor(self.data.mean, F.shape[0]),
-            objective.scaled(before.losses) if chooses else None, objective.references, before.Q,
+            objective.scaled(before.losses) if chooses else None, objective.references, before.Q, before.gram,
         )  # fmt: skip
         moved, after_state = self.rule.step(F, parts, state)
         return _Tried(moved, self.sweep(moved, G, self.look or not self.certain), after_state, 1)

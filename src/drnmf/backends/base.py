@@ -30,12 +30,16 @@ class Sweep:
     losses : (p,) float64, D_beta(X, WH) for each beta of Omega; NaN where they were not asked for
     N, P : (q, r, n), the negative and positive parts of the gradient in H, mixed by the rows of `mix`
     Q : (r (r + 1) / 2, n), the curvature of every column, packed (see `Data.sweep`); None where it was not asked for
+    gram : (r, r) float64, the part of the curvature that all columns share; None where there is none
+
+    With the curvature of beta = 2 alone Q is None and P has no row: it is gram @ H.
     """
 
     losses: Vector
     N: Array
     P: Array
     Q: Array | None = None
+    gram: Vector | None = None
 
 
 class Data(Protocol):
@@ -88,6 +92,9 @@ class Data(Protocol):
             triangle row by row, k(k+1)/2 + l for l <= k:
 
             .. math:: Q_{kl,j} = \sum_i W_{ik} W_{il} \sum_\beta c_\beta V_{ij}^{\beta-2}
+
+            The part of beta = 2, c_2 W'W, is the same in every column: it comes as `Sweep.gram`, once, in float64 (r^2
+            numbers cost nothing, and the squares of float32's floors are beyond its range), and is not in Q.
 
         Zeros of X count as `zero` (see `wrap`) when beta = 0 is among the betas. V is kept above
         `numerics.model_floor`, powers below `numerics.power_ceiling`.

@@ -35,6 +35,7 @@ class Parts:
     floor : smallest entry the new block may have
     scaled_losses, references : (p,) Dbar_beta at the point and e_beta, for rules that choose lambda themselves
     Q : (r (r + 1) / 2, n) curvature of every column under the lambda of the sweep, for rules that ask for it
+    gram : (r, r) the part of it that all columns share (see `Sweep`)
     """
 
     N: Array
@@ -45,6 +46,7 @@ class Parts:
     scaled_losses: Vector | None = None
     references: Vector | None = None
     Q: Array | None = None
+    gram: Vector | None = None
 
     def weighted(self) -> tuple[Array, Array]:
         """sum_b c_b N_b and sum_b c_b P_b."""

@@ -16,14 +16,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from drnmf.algorithms.updates.base import Extrapolated, Momentum, Parts, usable
+from drnmf.algorithms.updates.hals import shared_step
 from drnmf.backends.base import native_core
-from drnmf.numerics import NEWTON_DELAY, NEWTON_PASSES, RULE_DELAY, Array, namespace, power_ceiling
+from drnmf.numerics import NEWTON_DELAY, NEWTON_PASSES, RULE_DELAY, Array, Vector, namespace, power_ceiling
 
 
-def quadratic_step(F: Array, N: Array, P: Array, Q: Array, floor: float, passes: int) -> Array:
+def quadratic_step(
+    F: Array, N: Array, P: Array, Q: Array, floor: float, passes: int, gram: Vector | None = None
+) -> Array:
     """argmin over h >= floor of the model of every column, by cyclic coordinate descent from F.
 
-    Q is scaled in every column so that F'QF = F'P: lambda may have moved since the sweep that made it. A column whose
+    The curvature of a column is its own part of Q and, where there is one, `gram`, which all columns share. It is
+    scaled in every column so that F'QF = F'P: lambda may have moved since the sweep that made it. A column whose
     curvature is not usable (zero, or beyond the range of the dtype) takes the multiplicative step.
 
     >>> one = np.ones((1, 1))
@@ -33,15 +37,19 @@ def quadratic_step(F: Array, N: Array, P: Array, Q: Array, floor: float, passes:
     core = native_core() if isinstance(F, np.ndarray) else None
     if core is None:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # such columns take the other step
-            return _descend(F, N, P, Q, floor, passes)
+            return _descend(F, N, P, Q, floor, passes, gram)
     out = np.empty_like(F)
-    core.quadratic_step(F, N, P, Q, floor, power_ceiling(F.dtype), passes, out)
+    core.quadratic_step(F, N, P, Q, gram, floor, power_ceiling(F.dtype), passes, out)
     return out
 
 
-def _descend(F: Array, N: Array, P: Array, Q: Array, floor: float, passes: int) -> Array:
+def _descend(
+    F: Array, N: Array, P: Array, Q: Array, floor: float, passes: int, gram: Vector | None = None
+) -> Array:
     """The same in the array library of F: the reference of the compiled step."""
     xp = namespace(F)
+    if gram is not None:
+        Q = Q + xp.asarray(gram[np.tril_indices(len(gram))][:, None], dtype=Q.dtype)
     r, rows = F.shape[0], _triangle_rows(F.shape[0])
     scale = sum((Q[rows[k]] * F).sum(0) * F[k] for k in range(r)) / (F * P).sum(0)
     H, slope = [F[k] for k in range(r)], (P - N) * scale
@@ -97,11 +105,18 @@ class Newton:
         return self.first.init(F)
 
     def step(self, F: Array, parts: Parts, state: Momentum) -> tuple[Array, Momentum]:
-        if parts.Q is None or state.steps < self.delay:
+        if state.steps < self.delay or (parts.Q is None and parts.gram is None):
             return self.first.step(F, parts, state)
-        N, P = parts.weighted()
-        stepped = quadratic_step(F, N, P, parts.Q, parts.floor, self.passes)
+        stepped = self._descend(F, parts)
         return stepped, Momentum(stepped, 1.0, state.steps + 1)
+
+    def _descend(self, F: Array, parts: Parts) -> Array:
+        """The minimum of the model; beta = 2 alone has one curvature for all columns."""
+        if parts.Q is None and parts.gram is not None:
+            return shared_step(F, parts.N[0], parts.gram, parts.floor, self.passes)
+        assert parts.Q is not None
+        N, P = parts.weighted()
+        return quadratic_step(F, N, P, parts.Q, parts.floor, self.passes, parts.gram)
 
     def retry(self, F: Array, tried: Array, attempt: int, state: Momentum) -> tuple[Array, Momentum]:
         return self.first.retry(F, tried, attempt, state)

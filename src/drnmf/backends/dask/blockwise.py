@@ -52,7 +52,7 @@ class Blockwise:
         return State(Node(Begin(self.rule), F.rows))
 
     def step(self, F: Factor, parts: Parts, state: State) -> tuple[Factor, State]:
-        rest = replace(parts, N=_NOTHING, P=_NOTHING, Q=None)
+        rest = replace(parts, N=_NOTHING, P=_NOTHING, Q=None, gram=None)
         rows = Node(Step(self.rule, rest, state.restart), F.rows, parts.N, state.rows, keep=True)
         return F.at(rows), State(rows)
 

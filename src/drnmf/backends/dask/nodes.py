@@ -120,7 +120,7 @@ class Begin:
 
 @dataclass(frozen=True)
 class Step:
-    """One step of the rule on the rows, from the parts of a sweep; `parts` carries everything but N, P and Q."""
+    """One step of the rule on the rows, from the parts of a sweep; `parts` carries everything else."""
 
     rule: Rule
     parts: Parts
@@ -128,7 +128,7 @@ class Step:
 
     def __call__(self, data: Data, rows: Rows, sweep: Sweep, holder: Rows) -> Rows:
         state = self.rule.restart(holder.state) if self.restart else holder.state
-        return Rows(*self.rule.step(rows.A, replace(self.parts, N=sweep.N, P=sweep.P, Q=sweep.Q), state))
+        return Rows(*self.rule.step(rows.A, replace(self.parts, N=sweep.N, P=sweep.P, Q=sweep.Q, gram=sweep.gram), state))
 
 
 @dataclass(frozen=True)

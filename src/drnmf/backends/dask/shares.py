@@ -86,17 +86,22 @@ class SweepColumns:
         far, empty = travels(self.betas, self.mix), np.empty(0)
         small = len(far) < self.mix.shape[0]
         sums = rows.A.sum(axis=1, dtype=np.float64) if small and 1.0 in self.betas else empty
-        gram = _gram(rows.A) if small and 2.0 in self.betas else empty
+        gram = _gram(rows.A) if 2.0 in self.betas and (small or self.curvature is not None) else empty
         return Share(sweep.losses, sweep.N, sweep.P[far], sums, gram, empty if sweep.Q is None else sweep.Q)
 
     def restore(self, share: Share, H: Array) -> Sweep:
         """The sweep over all rows from the sum of all shares."""
+        if self.curvature is not None and self.betas == (2.0,):
+            return Sweep(share.losses, share.N, share.P, None, self.curvature[0] * share.gram)
         far = travels(self.betas, self.mix)
         P = np.empty_like(share.N)
         P[far] = share.P
         for q in sorted(set(range(len(P))) - set(far)):
             P[q] = self._small_part(self.mix[q], share, H)
-        return Sweep(share.losses, share.N, P, None if self.curvature is None else share.Q)
+        if self.curvature is None:
+            return Sweep(share.losses, share.N, P)
+        shared = self.curvature[self.betas.index(2.0)] * share.gram if 2.0 in self.betas else None
+        return Sweep(share.losses, share.N, P, share.Q, shared)
 
     def _small_part(self, weights: Vector, share: Share, H: Array) -> Array:
         """sum_b weights_b P_b, from W' 1 and W'W."""

@@ -16,6 +16,8 @@ from drnmf.numerics import Array, Vector, identity_limit, model_floor, power_cei
 
 pool.register()
 
+_Outputs = tuple[Array, Array, Array, Vector]  # N, P, Q and the shared curvature
+
 
 def _plan(mix: Vector) -> tuple[bool, list[float]]:
     """What the core can do in one pass: (parts wanted?, weights); no weights means every part on its own."""
@@ -44,8 +46,10 @@ def _sweep(
         raise ValueError(f"mix has shape {mix.shape}: it needs one column for each of {len(betas)} betas.")
     parts, weights = _plan(mix)
     slots = 0 if not parts else 1 if weights else len(betas)
-    N, P = np.empty((slots, r, n), dtype), np.empty((slots, r, n), dtype)
-    Q = np.empty((r * (r + 1) // 2 if curvature is not None else 0, n), dtype)
+    curved, alone, side = curvature is not None, betas == (2.0,), r if curvature is not None and 2.0 in betas else 0
+    N, P = np.empty((slots, r, n), dtype), np.empty((0 if curved and alone else slots, r, n), dtype)
+    Q = np.empty((r * (r + 1) // 2 if curved and not alone else 0, n), dtype)
+    gram = np.empty((side, side))
     totals = np.full(len(betas), np.nan)
     ask = _core.Ask(
         betas=[float(beta) for beta in betas],
@@ -59,11 +63,11 @@ def _sweep(
         identity_limit=identity_limit(dtype),
         curvature=[] if curvature is None else [float(c) for c in curvature],
     )
-    if parts or losses or curvature is not None:
-        data.run(np.ascontiguousarray(W.T, dtype), np.ascontiguousarray(H, dtype), ask, N, P, Q, totals)
+    if parts or losses or curved:
+        data.run(np.ascontiguousarray(W.T, dtype), np.ascontiguousarray(H, dtype), ask, (N, P, Q, gram), totals)
     if parts and not weights:
-        N, P = _combine(mix, N), _combine(mix, P)
-    return Sweep(totals, N, P, Q if curvature is not None else None)
+        N, P = _combine(mix, N), _combine(mix, P) if len(P) else P
+    return Sweep(totals, N, P, Q if curved and not alone else None, gram if side else None)
 
 
 @dataclass(frozen=True)
@@ -88,8 +92,8 @@ class NativeDense(DenseMatrix):
     ) -> Sweep:  # fmt: skip
         return _sweep(self, W, H, betas, mix, losses, curvature)
 
-    def run(self, left: Array, right: Array, ask: _core.Ask, N: Array, P: Array, Q: Array, totals: Vector) -> None:
-        _core.sweep_dense(self.X, left, right, ask, N, P, Q, totals, self.memory)
+    def run(self, left: Array, right: Array, ask: _core.Ask, outputs: _Outputs, totals: Vector) -> None:
+        _core.sweep_dense(self.X, left, right, ask, *outputs, totals, self.memory)
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,6 @@ class NativeSparse(SparseColumns):
     ) -> Sweep:  # fmt: skip
         return _sweep(self, W, H, betas, mix, losses, curvature)
 
-    def run(self, left: Array, right: Array, ask: _core.Ask, N: Array, P: Array, Q: Array, totals: Vector) -> None:
+    def run(self, left: Array, right: Array, ask: _core.Ask, outputs: _Outputs, totals: Vector) -> None:
         X = self.by_column
-        _core.sweep_sparse(X.data, X.indptr, X.indices, *self.shape, left, right, ask, N, P, Q, totals, self.memory)
+        _core.sweep_sparse(X.data, X.indptr, X.indices, *self.shape, left, right, ask, *outputs, totals, self.memory)

@@ -31,12 +31,22 @@ def _power_parts(X: Array, V: Array, beta: float, ceiling: float) -> tuple[Array
 
 
 def _curvature(X: Array, W: Array, V: Array, betas: tuple[float, ...], coefficients: Vector) -> Array:
-    """Packed sum_i W_ik W_il sum_b c_b d''_b(X_ij, V_ij)."""
+    """Packed sum_i W_ik W_il sum_b c_b d''_b(X_ij, V_ij), without beta = 2."""
     total = np.zeros_like(V)
     for beta, c in zip(betas, coefficients, strict=True):
-        total += V.dtype.type(c) * np.minimum(divergence_curvature(X, V, beta), power_ceiling(V.dtype))
+        if beta != 2.0:
+            total += V.dtype.type(c) * np.minimum(divergence_curvature(X, V, beta), power_ceiling(V.dtype))
     k, l = np.tril_indices(W.shape[1])
     return (W[:, k] * W[:, l]).T @ total
+
+
+def _with_gram(sweep: Sweep, W: Array, betas: tuple[float, ...], coefficients: Vector) -> Sweep:
+    """The sweep with c_2 W'W, which takes the place of Q and P where beta = 2 is alone."""
+    if 2.0 not in betas:
+        return sweep
+    W64 = W.astype(np.float64)
+    shared = replace(sweep, gram=coefficients[betas.index(2.0)] * (W64.T @ W64))
+    return replace(shared, Q=None, P=sweep.P[:0]) if betas == (2.0,) else shared
 
 
 def _tile_sweep(
@@ -80,7 +90,8 @@ def _sweep_tiles(
         if Q is not None:
             Q[:, J] = tile[3]
         totals += tile[0]
-    return Sweep(totals, N, P, Q)
+    sweep = Sweep(totals, N, P, Q)
+    return sweep if curvature is None else _with_gram(sweep, W, betas, curvature)
 
 
 @dataclass(frozen=True)
@@ -116,21 +127,17 @@ class ReferenceSparse(SparseColumns):
         if not set(betas) <= {1.0, 2.0}:
             return _sweep_tiles(self, W, H, betas, mix, losses, curvature)
         sweep = self._sweep_nonzeros(W, H, betas, mix, losses)
-        return sweep if curvature is None else replace(sweep, Q=self._curvature(W, H, betas, curvature))
+        if curvature is None:
+            return sweep
+        Q = self._curvature(W, H, curvature[betas.index(1.0)]) if 1.0 in betas else None
+        return _with_gram(replace(sweep, Q=Q), W, betas, curvature)
 
-    def _curvature(self, W: Array, H: Array, betas: tuple[float, ...], coefficients: Vector) -> Array:
-        """Packed sum_i W_ik W_il (c_1 x/v^2 + c_2): only non-zeros count for beta = 1, W'W for beta = 2."""
+    def _curvature(self, W: Array, H: Array, c: float) -> Array:
+        """Packed sum_i W_ik W_il c_1 x/v^2: only non-zeros count for beta = 1."""
         X, V = self.by_column, self._model_at_nonzeros(W, H)
         k, l = np.tril_indices(W.shape[1])
-        pairs = W[:, k] * W[:, l]
-        Q = np.zeros((k.size, self.shape[1]), dtype=H.dtype)
-        for beta, c in zip(betas, coefficients, strict=True):
-            if beta == 1.0:
-                bend = np.minimum(divergence_curvature(X.data, V, 1.0), power_ceiling(H.dtype))
-                Q += np.asarray((sp.csc_array((bend * H.dtype.type(c), X.indices, X.indptr), X.shape).T @ pairs).T)
-            else:
-                Q += (c * pairs.sum(axis=0, dtype=np.float64)).astype(H.dtype)[:, None]
-        return Q
+        bend = H.dtype.type(c) * np.minimum(divergence_curvature(X.data, V, 1.0), power_ceiling(H.dtype))
+        return np.asarray((sp.csc_array((bend, X.indices, X.indptr), X.shape).T @ (W[:, k] * W[:, l])).T)
 
     def _model_at_nonzeros(self, W: Array, H: Array) -> Array:
         """V = WH at the non-zeros of X, in CSC order, a bounded chunk at a time."""
