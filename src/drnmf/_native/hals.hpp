@@ -37,30 +37,62 @@ inline void pack_shared(const double* G, size_t r, double smallest, T* out) {
     }
 }
 
+// Columns are fetched a panel of groups at a time: rows of F and N are far apart, and memory gives long pieces of them
+// sooner than short ones. A panel stays in the second cache level, a group of it in the first.
 template <class T>
-struct SharedGroup {
+struct SharedPanel {
     static constexpr int V = kVectorsInRegisters, L = kLanes<T>;
     static constexpr size_t width = size_t(V) * L;  // columns of a group
     const Hals& q;
-    T *H, *N;  // r x width each
+    size_t panel;
+    T *all_H, *all_N;  // panel x r x width each
+    T *H, *N;          // of a group
 
-    SharedGroup(const Hals& step, char* scratch) : q(step) {
-        H = reinterpret_cast<T*>(scratch), N = H + q.r * width;
+    SharedPanel(const Hals& step, char* scratch) : q(step), panel(groups(step)) {
+        all_H = reinterpret_cast<T*>(scratch), all_N = all_H + panel * q.r * width;
     }
+    static size_t groups(const Hals& q) {
+        constexpr size_t room = 1 << 17, most = 16;
+        size_t fit = room / (2 * q.r * width * sizeof(T));
+        return fit < 1 ? 1 : least(fit, most);
+    }
+    static size_t bytes(const Hals& q) { return 2 * groups(q) * q.r * width * sizeof(T); }
 
-    // Lanes beyond the last column hold zeros; they cost what they cost, so that every column sees the same code.
     void run(size_t begin, size_t end) {
-        size_t count = least(width, end - begin);
-        for (size_t k = 0; k < q.r; ++k) fetch(q.F, k, begin, count, H), fetch(q.N, k, begin, count, N);
-        for (int pass = 0; pass < q.passes; ++pass)
-            each_component_block(q.r, [&](size_t k, size_t rows) { rows_of<kRowsInRegisters>(k, rows); });
-        for (size_t k = 0; k < q.r; ++k)
-            memcpy(static_cast<T*>(q.out) + k * q.n + begin, H + k * width, count * sizeof(T));
+        for (size_t j = begin; j < end && !q.stopped(nullptr); j += panel * width) {
+            size_t count = least(panel * width, end - j);
+            fetch(q.F, j, count, all_H), fetch(q.N, j, count, all_N);
+            for (size_t c = 0; c < count; c += width) {
+                H = all_H + c * q.r, N = all_N + c * q.r;
+                for (int pass = 0; pass < q.passes; ++pass)
+                    each_component_block(q.r, [&](size_t k, size_t rows) { rows_of<kRowsInRegisters>(k, rows); });
+            }
+            write(j, count);
+        }
     }
 
-    void fetch(const void* from, size_t k, size_t begin, size_t count, T* to) const {
-        memcpy(to + k * width, static_cast<const T*>(from) + k * q.n + begin, count * sizeof(T));
-        for (size_t c = count; c < width; ++c) to[k * width + c] = T(0);
+    // f(entry of a panel, entry of its row, how many) for every piece of row k.
+    template <class F>
+    void each_piece(size_t k, size_t count, F f) const {
+        for (size_t c = 0; c < count; c += width) f(c * q.r + k * width, c, least(width, count - c));
+    }
+
+    // Lanes beyond the last column hold zeros; they are worked on like the others, so that every column sees one code.
+    void fetch(const void* base, size_t begin, size_t count, T* to) const {
+        for (size_t k = 0; k < q.r; ++k) {
+            const T* from = static_cast<const T*>(base) + k * q.n + begin;
+            each_piece(k, count, [&](size_t at, size_t c, size_t some) {
+                if (some < width) memset(to + at, 0, width * sizeof(T));
+                memcpy(to + at, from + c, some * sizeof(T));
+            });
+        }
+    }
+
+    void write(size_t begin, size_t count) const {
+        for (size_t k = 0; k < q.r; ++k) {
+            T* to = static_cast<T*>(q.out) + k * q.n + begin;
+            each_piece(k, count, [&](size_t at, size_t c, size_t some) { memcpy(to + c, all_H + at, some * sizeof(T)); });
+        }
     }
 
     template <int Rows>
@@ -101,8 +133,7 @@ struct SharedGroup {
 
 template <class T>
 inline void hals(const Hals& q, size_t begin, size_t end, char* scratch) {
-    SharedGroup<T> group(q, scratch);
-    for (size_t j = begin; j < end && !q.stopped(nullptr); j += SharedGroup<T>::width) group.run(j, end);
+    SharedPanel<T>(q, scratch).run(begin, end);
 }
 
 }  // namespace drnmf::DRNMF_ISA_NAME

@@ -27,7 +27,8 @@ constexpr Kernels<T> table() {
     return {Scratch<T>::bytes, dense<T>,       pack_left<T>,      pack_pairs<T>,    quadratic<T>,
             hals<T>,           pack_shared<T>, multiplicative<T>, gram<T>,          sparse_scratch<T>,
             sparse<T>,         pack_items<T>,  add<T>,            dot<T>,           moments<T>,
-            apply<T, log<T>>,  apply<T, exp<T>>, size_t(kLanes<T>), SharedGroup<T>::width};
+            apply<T, log<T>>,  apply<T, exp<T>>, SharedPanel<T>::bytes, size_t(kLanes<T>),
+            SharedPanel<T>::width};
 }
 
 #define DRNMF_TEXT_(a) #a

@@ -147,6 +147,7 @@ struct Kernels {
     Moments (*moments)(const T* x, size_t count);
     void (*log)(const T* x, T* out, size_t count);
     void (*exp)(const T* x, T* out, size_t count);
+    size_t (*hals_scratch)(const Hals& q);
     size_t lanes, group;  // columns of a vector, and of a group of hals
 };
 

@@ -341,7 +341,7 @@ bool hals_step(Hals q, const double* gram, double smallest) {
     q.stopped = stopped;
     std::size_t groups = (q.n + k.group - 1) / k.group, work = q.r * q.r * q.n * std::size_t(q.passes);
     std::size_t slices = std::clamp<std::size_t>(std::min(groups, work / kSmall), 1, kBlocks);
-    return run_blocks(slices, 2 * sizeof(T) * q.r * k.group, [&](std::size_t b, char* scratch) {
+    return run_blocks(slices, k.hals_scratch(q), [&](std::size_t b, char* scratch) {
         k.hals(q, groups * b / slices * k.group, std::min(groups * (b + 1) / slices * k.group, q.n), scratch);
     });
 }
