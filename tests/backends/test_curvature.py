@@ -22,6 +22,25 @@ def expected(X, W, H, betas, c):
     return full[np.tril_indices(W.shape[1])]
 
 
+def whole(sweep, n, r):
+    """Q with the part that all columns share."""
+    Q = np.zeros((r * (r + 1) // 2, n)) if sweep.Q is None else sweep.Q.astype(np.float64)
+    return Q if sweep.gram is None else Q + sweep.gram[np.tril_indices(r)][:, None]
+
+
+def check_parts(sweep, plain, H, betas):
+    """What the curvature takes the place of is not made: Q where beta = 2 is alone, and there P, which is gram @ H."""
+    alone = betas == (2.0,)
+    assert (sweep.Q is None) == alone
+    assert (sweep.gram is None) == (2.0 not in betas)
+    assert np.array_equal(sweep.N, plain.N)
+    assert np.array_equal(sweep.losses, plain.losses)
+    if alone:
+        assert sweep.P.shape == (0, *H.shape)
+    else:
+        assert np.array_equal(sweep.P, plain.P)
+
+
 def close(a, b, dtype):
     np.testing.assert_allclose(a, b, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] * np.abs(b).max())
 
@@ -38,10 +57,11 @@ def test_dense(backend, dtype, betas, shape):
         data = wrap(ordered(X, order), backend)
         for mix in (no_parts(len(betas)), identity(len(betas)), c[None]):
             sweep = data.sweep(W, H, betas, mix, curvature=c)
-            close(sweep.Q, expected(X, W, H, betas, c), dtype)
+            close(whole(sweep, n, r), expected(X, W, H, betas, c), dtype)
+            check_parts(sweep, data.sweep(W, H, betas, mix), H, betas)
         assert data.sweep(W, H, betas, no_parts(len(betas))).Q is None
     left = wrap(X, backend).T.sweep(np.asfortranarray(H.T), np.ascontiguousarray(W.T), betas, c[None], curvature=c)
-    close(left.Q, expected(X.T, H.T, W.T, betas, c), dtype)
+    close(whole(left, m, r), expected(X.T, H.T, W.T, betas, c), dtype)
 
 
 @pytest.mark.parametrize("backend", ["numpy", "native"])
@@ -58,7 +78,9 @@ def test_sparse(backend, dtype, index, betas, shape):
     floored = np.where(X == 0, dtype(2.2e-16 * X.mean(dtype=np.float64)), X) if 0.0 in betas else X
     c = np.random.default_rng(0).random(len(betas))
     for mix in (no_parts(len(betas)), identity(len(betas)), c[None]):
-        close(data.sweep(W, H, betas, mix, curvature=c).Q, expected(floored, W, H, betas, c), dtype)
+        sweep = data.sweep(W, H, betas, mix, curvature=c)
+        close(whole(sweep, n, r), expected(floored, W, H, betas, c), dtype)
+        check_parts(sweep, data.sweep(W, H, betas, mix), H, betas)
 
 
 @pytest.mark.parametrize("beta", [1.0, 1.3, 1.7, 2.0])
@@ -66,7 +88,7 @@ def test_it_is_the_derivative_of_the_gradient_where_the_loss_is_convex(beta):
     X, (W, H) = entries((12, 9), np.float64, 0.0) + 0.1, factors(12, 9, 3, np.float64)
     data, step = wrap(X), 1e-6
     rows = {(k, l): k * (k + 1) // 2 + l for k in range(3) for l in range(k + 1)}
-    Q = data.sweep(W, H, (beta,), identity(1), curvature=np.ones(1)).Q
+    Q = whole(data.sweep(W, H, (beta,), identity(1), curvature=np.ones(1)), 9, 3)
     for (k, l), at in rows.items():
         gradients = []
         for sign in (1, -1):
@@ -91,6 +113,11 @@ def test_the_compiled_step_is_the_reference(dtype, shape):
         Q[:, 2] = np.nan
     ours, reference = (f(H, sweep.N[0], sweep.P[0], Q, 1e-9, 4) for f in (quadratic_step, _descend))
     np.testing.assert_allclose(ours, reference, rtol=1e-9 if dtype == np.float64 else 2e-3, atol=1e-5)
+    gram = (W.T @ W).astype(np.float64)
+    together = Q + gram[np.tril_indices(r)][:, None].astype(dtype)
+    shared = quadratic_step(H, sweep.N[0], sweep.P[0], Q, 1e-9, 4, gram)
+    assert np.array_equal(shared, quadratic_step(H, sweep.N[0], sweep.P[0], together, 1e-9, 4), equal_nan=True)
+    assert r == 1 or not np.array_equal(shared, ours)  # one component is scaled to P whatever its curvature
     bad = [0, 2] if n > 2 else [0]
     np.testing.assert_allclose(ours[:, bad], np.maximum(H * sweep.N[0] / sweep.P[0], 1e-9)[:, bad], rtol=1e-6)
     assert ours.min() >= dtype(1e-9)
