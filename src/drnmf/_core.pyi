@@ -71,7 +71,20 @@ def hals_step(
     floor: float,
     smallest: float,
     passes: int,
-    out: NDArray[Any],
+    stepped: NDArray[Any],
+    /,
+) -> None: ...
+def hals_step_ahead(
+    F: NDArray[Any],
+    N: NDArray[Any],
+    gram: NDArray[Any],
+    floor: float,
+    smallest: float,
+    passes: int,
+    last: NDArray[Any],
+    pace: float,
+    stepped: NDArray[Any],
+    further: NDArray[Any],
     /,
 ) -> None: ...
 def multiplicative_step(

@@ -158,24 +158,45 @@ void quadratic(Input F, Input N, Input P, Input Q, SquareInput gram, double floo
     finish(done);
 }
 
-// hals.py's step from block F (r x n) with the negative part N and one curvature for all columns, written to out.
-void hals(Input F, Input N, SquareInput gram, double floor, double smallest, int passes, Output out) {
+// hals.py's step from block F (r x n) with the negative part N and one curvature for all columns, written to stepped.
+void run_hals(Hals q, const Input& F, const Input& N, const SquareInput& gram, double smallest, const Output& stepped) {
     require(F.ndim() == 2 && F.shape(0) > 0, "F must have two axes");
-    std::size_t r = F.shape(0), n = F.shape(1);
-    for (const Input* a : {&F, &N})
-        require(a->ndim() == 2 && a->shape(0) == r && a->shape(1) == n && contiguous(*a) && a->dtype() == F.dtype(),
-                "blocks must be C-contiguous, of one dtype and shape");
-    require(gram.shape(0) == r && gram.shape(1) == r, "the shared curvature has the wrong shape");
-    require(out.ndim() == 2 && out.shape(0) == r && out.shape(1) == n && out.dtype() == F.dtype(), "out does not fit");
+    q.r = F.shape(0), q.n = F.shape(1);
+    auto fits = [&](const auto& a) {
+        return a.ndim() == 2 && a.shape(0) == q.r && a.shape(1) == q.n && contiguous(a) && a.dtype() == F.dtype();
+    };
+    require(fits(F) && fits(N) && fits(stepped), "blocks must be C-contiguous, of one dtype and shape");
+    require(gram.shape(0) == q.r && gram.shape(1) == q.r, "the shared curvature has the wrong shape");
     bool single = F.dtype() == nb::dtype<float>();
     require(single || F.dtype() == nb::dtype<double>(), "blocks must be float32 or float64");
-    Hals q{r, n, F.data(), N.data(), nullptr, floor, passes, out.data(), nullptr};
+    q.F = F.data(), q.N = N.data(), q.stepped = stepped.data();
     bool done;
     {
         nb::gil_scoped_release release;
         done = single ? hals_step<float>(q, gram.data(), smallest) : hals_step<double>(q, gram.data(), smallest);
     }
     finish(done);
+}
+
+void hals(Input F, Input N, SquareInput gram, double floor, double smallest, int passes, Output stepped) {
+    Hals q{};
+    q.floor = floor, q.passes = passes;
+    run_hals(q, F, N, gram, smallest, stepped);
+}
+
+// The same, and extrapolated away from `last` by `pace`, written to further.
+void hals_ahead(Input F, Input N, SquareInput gram, double floor, double smallest, int passes, Input last, double pace,
+                Output stepped, Output further) {
+    require(F.ndim() == 2, "F must have two axes");
+    auto fits = [&](const auto& a) {
+        return a.ndim() == 2 && a.shape(0) == F.shape(0) && a.shape(1) == F.shape(1) && contiguous(a) &&
+               a.dtype() == F.dtype();
+    };
+    require(fits(last) && fits(further), "blocks must be C-contiguous, of one dtype and shape");
+    Hals q{};
+    q.floor = floor, q.passes = passes;
+    q.last = last.data(), q.pace = pace, q.further = further.data();
+    run_hals(q, F, N, gram, smallest, stepped);
 }
 
 // updates.py's multiplicative step from block F (r x n) with `coefficients.size()` parts N and P, written to out.
@@ -261,6 +282,7 @@ NB_MODULE(_core, module) {
     module.def("quadratic_step", &quadratic, nb::arg("F"), nb::arg("N"), nb::arg("P"), nb::arg("Q"),
                nb::arg("gram").none(), nb::arg("floor"), nb::arg("largest"), nb::arg("passes"), nb::arg("out"));
     module.def("hals_step", &hals);
+    module.def("hals_step_ahead", &hals_ahead);
     module.def("multiplicative_step", &multiplicative);
     module.def("moments", &moments_of);
     module.def("instruction_set", [] { return std::string(instruction_set().name); });

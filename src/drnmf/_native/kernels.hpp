@@ -103,14 +103,17 @@ struct Quadratic {
     bool (*stopped)(void*);
 };
 
-// min over h >= floor of 1/2 h'Gh - N'h in every column, by coordinate descent from F.
+// min over h >= floor of 1/2 h'Gh - N'h in every column, by coordinate descent from F; then, where `last` is given, on
+// from last to beyond what was found, in the columns where that is not above F.
 struct Hals {
     size_t r, n;
     const void *F, *N;
     const void* G;  // see pack_shared
     double floor;
     int passes;
-    void* out;  // (r, n)
+    const void* last;         // (r, n) or null
+    double pace;              // how far beyond, as a share of the way from last
+    void *stepped, *further;  // (r, n) each, the second only beside last
     bool (*stopped)(void*);
 };
 

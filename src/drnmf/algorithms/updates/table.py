@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from drnmf.algorithms.updates.base import Extrapolated, Monotone, Multiplicative, Rule
+from drnmf.algorithms.updates.hals import HALS
 from drnmf.algorithms.updates.newton import Newton
 from drnmf.numerics import NEWTON_RANK
 
@@ -12,6 +13,7 @@ RULES: dict[str, Rule] = {
     "extrapolated": Extrapolated(),
     "monotone": Monotone(),
     "newton": Newton(),
+    "hals": HALS(),
 }
 """Names that estimators and the command line take."""
 
