@@ -74,11 +74,15 @@ def test_frobenius_float32():
         assert got == pytest.approx(wanted, rel=1e-6 if noise > 0.01 else 1e-4)
 
 
-def test_frobenius_near_exact_float64():
+@pytest.mark.parametrize("curvature", [None, np.ones(1)], ids=["plain", "curved"])
+@pytest.mark.parametrize("kind", [NativeDense, NativeSparse])
+def test_frobenius_near_exact_float64(kind, curvature):
     W, H = factors(80, 90, 4, np.float64)
     X = (W @ H) * (1 + 1e-7 * np.random.default_rng(0).standard_normal((80, 90)))
     wanted = 0.5 * float(((X - W @ H) ** 2).sum())
-    assert NativeDense.of(X).sweep(W, H, (2.0,), np.eye(1)).losses[0] == pytest.approx(wanted, rel=1e-6)
+    data = kind.of(sp.csr_array(X) if kind is NativeSparse else X)
+    sweep = data.sweep(W, H, (2.0,), np.eye(1), curvature=curvature)
+    assert sweep.losses[0] == pytest.approx(wanted, rel=1e-6)
 
 
 def test_zeros_count_as_the_floor_under_itakura_saito():

@@ -48,7 +48,7 @@ def _problem(shape, dtype, layout, r=9):
 
 
 def _same(a, b):
-    return all(np.array_equal(getattr(a, name), getattr(b, name)) for name in ("losses", "N", "P"))
+    return all(np.array_equal(getattr(a, name), getattr(b, name)) for name in ("losses", "N", "P", "Q", "gram"))
 
 
 @pytest.mark.parametrize(("shape", "betas", "dtype", "layout"), CASES)
@@ -58,9 +58,13 @@ def test_any_number_of_threads_gives_the_same_bits(shape, betas, dtype, layout):
         results = []
         for count in (1, 2, 3, 5):
             set_num_threads(count)
-            results += [data.sweep(W, H, betas, mix), data.T.sweep(H.T, W.T, betas, mix)]
-        assert all(_same(result, results[0]) for result in results[2::2])
-        assert all(_same(result, results[1]) for result in results[3::2])
+            for curvature in (None, np.full(len(betas), 0.5)):
+                results += [
+                    data.sweep(W, H, betas, mix, True, curvature),
+                    data.T.sweep(H.T, W.T, betas, mix, True, curvature),
+                ]
+        for kind in range(4):
+            assert all(_same(result, results[kind]) for result in results[kind::4])
 
 
 def test_threadpoolctl_sees_and_limits_the_core():

@@ -44,7 +44,8 @@ def test_every_state_survives_json(update, policy):
 
     rng = np.random.default_rng(0)
     W, H = rng.random((30, 3)) + 0.1, rng.random((3, 20)) + 0.1
-    objective = Objective((0.0, 1.0), np.ones(2), data.mean)
+    betas = (2.0,) if update == "hals" else (0.0, 1.0)
+    objective = Objective(betas, np.ones(len(betas)), data.mean)
     solve(data, W, H, objective, rule, POLICIES[policy], Control(max_iter=130, tol=0, keeper=Keeper()))
     snapshot = taken[-1]
     tree, arrays = pack(snapshot_record(snapshot, 130, data))

@@ -87,8 +87,8 @@ def _push(F: Array, N: Array, gram: Any, floor: float, stepped: Array, last: Arr
 class HALS:
     """Passes of coordinate descent on the shared curvature of beta = 2, then Nesterov's extrapolation of every column.
 
-    F_k is found from F^ by `passes` of descent; the block goes on to F^ = max(F_k + a_k (F_k - F_(k-1)), floor) with the
-    a_k of `Extrapolated`, except in columns that this would raise. The loss never rises, so nobody needs to look.
+    F_k is found from F^ by `passes` of descent; the block goes on to F^ = max(F_k + a_k (F_k - F_(k-1)), floor) with
+    the a_k of `Extrapolated`, except in columns that this would raise. The loss never rises, so nobody needs to look.
 
     passes : of coordinate descent for every sweep
 
@@ -113,8 +113,12 @@ class HALS:
         return Momentum(F, 1.0)
 
     def step(self, F: Array, parts: Parts, state: Momentum) -> tuple[Array, Momentum]:
-        if parts.gram is None or parts.Q is not None:
-            raise ValueError("update='hals' minimises beta = 2 alone: use update='auto' or 'newton' for other losses.")
+        if parts.betas != (2.0,):
+            raise ValueError(
+                f"update='hals' minimises beta = 2 alone, and the losses are {parts.betas}: use update='auto'."
+            )
+        if parts.gram is None:
+            raise ValueError("update='hals' needs W'W from its sweeps, and this backend gives none: use update='auto'.")
         a, nu = Extrapolated().pace(state)
         stepped, further = extrapolated_step(F, parts.N[0], parts.gram, parts.floor, self.passes, state.F, a)
         return further, Momentum(stepped, nu, state.steps + 1)

@@ -43,9 +43,7 @@ def quadratic_step(
     return out
 
 
-def _descend(
-    F: Array, N: Array, P: Array, Q: Array, floor: float, passes: int, gram: Vector | None = None
-) -> Array:
+def _descend(F: Array, N: Array, P: Array, Q: Array, floor: float, passes: int, gram: Vector | None = None) -> Array:
     """The same in the array library of F: the reference of the compiled step."""
     xp = namespace(F)
     if gram is not None:

@@ -128,7 +128,9 @@ class Step:
 
     def __call__(self, data: Data, rows: Rows, sweep: Sweep, holder: Rows) -> Rows:
         state = self.rule.restart(holder.state) if self.restart else holder.state
-        return Rows(*self.rule.step(rows.A, replace(self.parts, N=sweep.N, P=sweep.P, Q=sweep.Q, gram=sweep.gram), state))
+        return Rows(
+            *self.rule.step(rows.A, replace(self.parts, N=sweep.N, P=sweep.P, Q=sweep.Q, gram=sweep.gram), state)
+        )
 
 
 @dataclass(frozen=True)
