@@ -64,8 +64,9 @@ def test_every_instruction_set_conforms(isa):
     if isa == _core.instruction_set():
         pytest.skip("this is the set the other tests run on")
     here = os.path.dirname(__file__)
-    select = "(test_dense or test_sparse) and native or test_vector or same_bits and 300"
-    tests = [os.path.join(here, name) for name in ("test_conformance.py", "test_isa.py", "test_threads.py")]
+    select = "(test_dense or test_sparse) and native or test_vector or same_bits and 300 or compiled_step or no_bit"
+    names = ("test_conformance.py", "test_isa.py", "test_threads.py", "test_curvature.py", "../algorithms/test_hals.py")
+    tests = [os.path.normpath(os.path.join(here, name)) for name in names]
     done = _python("-m", "pytest", "-q", "-x", "-k", select, "-p", "no:cacheprovider", *tests, DRNMF_ISA=isa)
     assert done.returncode == 0, done.stdout[-3000:]
 
