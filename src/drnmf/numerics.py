@@ -46,6 +46,12 @@ NEWTON_RANK = 24
 NEWTON_PASSES = 4
 """Passes of coordinate descent over the quadratic model of a Newton step."""
 
+HALS_PASSES = 6
+"""Passes of coordinate descent over all components for every sweep under beta = 2 alone."""
+
+VANISHED = 16 * EPS
+"""A component whose norm is below this share of the largest is all floor: the other side of it stays where it is."""
+
 POLICY_DELAY = 100
 """Frank-Wolfe steps that the default policy takes before it reacts."""
 

@@ -21,6 +21,11 @@ from drnmf.losses.names import as_losses
 SETS = [(0.0,), (0.5,), (1.0,), (2.0,), (3.0,), (0.0, 1.0), (1.0, 2.0), (0.0, 2.0), (0.0, 1.0, 2.0), (0.0, 0.5, 3.0)]
 
 
+def pairs(sets):
+    """Every rule with every set of betas it is for."""
+    return [(rule, betas) for rule in sorted(RULES) for betas in sets if rule != "hals" or betas == (2.0,)]
+
+
 @st.composite
 def problems(draw):
     seed = draw(st.integers(0, 10_000))
@@ -32,8 +37,7 @@ def problems(draw):
     return X, np.exp(rng.normal(size=(m, r))), np.exp(rng.normal(size=(r, n))), weights
 
 
-@pytest.mark.parametrize("rule", sorted(RULES))
-@pytest.mark.parametrize("betas", SETS, ids=str)
+@pytest.mark.parametrize(("rule", "betas"), pairs(SETS), ids=str)
 @given(problem=problems())
 def test_objective_falls_under_fixed_weights(rule, betas, problem):
     X, W, H, weights = problem
@@ -46,8 +50,7 @@ def test_objective_falls_under_fixed_weights(rule, betas, problem):
     assert (np.diff(objective) <= 1e-10 * objective[:-1] + 1e-14 * objective[0]).all()  # the rest is rounding
 
 
-@pytest.mark.parametrize("rule", sorted(RULES))
-@pytest.mark.parametrize("betas", [(0.0, 1.0), (1.0, 2.0), (0.0, 0.5, 2.0)], ids=str)
+@pytest.mark.parametrize(("rule", "betas"), pairs([(2.0,), (0.0, 1.0), (1.0, 2.0), (0.0, 0.5, 2.0)]), ids=str)
 def test_fixed_points_stay(rule, betas, rng):
     """At X = WH every gradient vanishes: the factors do not move."""
     W, H = rng.uniform(0.5, 1, (12, 3)), rng.uniform(0.5, 1, (3, 9))
@@ -57,8 +60,7 @@ def test_fixed_points_stay(rule, betas, rng):
     np.testing.assert_allclose(model.components_, H, rtol=1e-9)
 
 
-@pytest.mark.parametrize("rule", sorted(RULES))
-@pytest.mark.parametrize("betas", [(0.0, 1.0), (1.0, 2.0), (0.0, 0.5, 2.0)], ids=str)
+@pytest.mark.parametrize(("rule", "betas"), pairs([(2.0,), (0.0, 1.0), (1.0, 2.0), (0.0, 0.5, 2.0)]), ids=str)
 @pytest.mark.parametrize(
     ("dtype", "scales"), [(np.float64, (1e-30, 1e-8, 1e30)), (np.float32, (1e-15, 1e15))], ids=["float64", "float32"]
 )

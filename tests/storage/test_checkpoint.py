@@ -25,7 +25,9 @@ from tests.kept_fits import ROUNDS, matrix, outcome
 
 pytestmark = pytest.mark.usefixtures("synced")
 
-METHODS = [(update, "auto") for update in sorted(RULES)] + [("auto", policy) for policy in sorted(POLICIES)]
+METHODS = [(update, "auto") for update in sorted(RULES) if update != "hals"] + [
+    ("auto", policy) for policy in sorted(POLICIES)
+]
 # "auto" reacts after 100 Frank-Wolfe steps: the shorter delay of "reactive" is what brings its state into play
 
 
@@ -36,6 +38,16 @@ def test_every_rule_and_policy_goes_on(update, policy, tmp_path):
     model = dr(update=update, policy=policy)
     stop(model, X, tmp_path, 21)
     assert files(tmp_path, "state*") == ["state-0002-00000019.npz", "state-0002-00000020.npz"]
+    same(fitted(model, X, tmp_path), whole)
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_hals_goes_on(sparse, tmp_path):
+    """The rule that is for beta = 2 alone."""
+    X, arguments = matrix(sparse), {"beta": 2, "update": "hals", "max_iter": 30, "tol": 0, "random_state": 3}
+    whole = fitted(BetaNMF(3, **arguments), X)
+    model = BetaNMF(3, **arguments)
+    stop(model, X, tmp_path, 17)
     same(fitted(model, X, tmp_path), whole)
 
 

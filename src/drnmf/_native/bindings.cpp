@@ -18,6 +18,8 @@ namespace {
 
 using Input = nb::ndarray<nb::ro, nb::device::cpu>;
 using Output = nb::ndarray<nb::c_contig, nb::device::cpu>;
+using SquareInput = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Square = nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Losses = nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 void require(bool condition, const char* message) {
@@ -65,8 +67,8 @@ struct Ask {
 };
 
 Request request(std::size_t m, std::size_t n, const Matrix& x, const Input& left, const Input& right, const Ask& ask,
-                const Output& N, const Output& P, const Output& Q, const Losses& totals, Workspace& memory,
-                nb::dlpack::dtype dtype) {
+                const Output& N, const Output& P, const Output& Q, const Square& gram, const Losses& totals,
+                Workspace& memory, nb::dlpack::dtype dtype) {
     require(left.ndim() == 2 && right.ndim() == 2 && contiguous(left) && contiguous(right),
             "factors must be C-contiguous, component-first");
     require(left.shape(1) == m && right.shape(1) == n && left.shape(0) == right.shape(0) && left.shape(0) > 0,
@@ -76,17 +78,20 @@ Request request(std::size_t m, std::size_t n, const Matrix& x, const Input& left
     require(m > 0 && n > 0, "X is empty");
     require(!ask.betas.empty() && totals.shape(0) == ask.betas.size(), "one loss per beta is needed");
     require(ask.weights.empty() || ask.weights.size() == ask.betas.size(), "one weight per beta is needed");
-    std::size_t slots = ask.parts ? (ask.weights.empty() ? ask.betas.size() : 1) : 0;
-    for (const Output* out : {&N, &P})
-        require(out->ndim() == 3 && out->shape(0) == slots && out->shape(1) == left.shape(0) && out->shape(2) == n,
-                "outputs have the wrong shape");
     require(ask.curvature.empty() || ask.curvature.size() == ask.betas.size(), "one coefficient per beta is needed");
-    std::size_t pairs = ask.curvature.empty() ? 0 : pair_count(left.shape(0));
-    require(Q.ndim() == 2 && Q.shape(0) == pairs && Q.shape(1) == n && Q.dtype() == dtype,
+    std::size_t r = left.shape(0);
+    Request q{m, n, r, x, left.data(), right.data(), ask.betas, ask.weights, ask.parts, ask.losses,
+              ask.zero, ask.floor, ask.ceiling, ask.squared_norm, ask.identity_limit, N.data(), P.data(), totals.data(),
+              ask.curvature, Q.data(), gram.data(), &memory};
+    std::size_t slots = ask.parts ? (ask.weights.empty() ? ask.betas.size() : 1) : 0, side = q.makes_gram() ? r : 0;
+    auto is_block = [&](const Output& a, std::size_t count) {
+        return a.ndim() == 3 && a.shape(0) == count && a.shape(1) == r && a.shape(2) == n;
+    };
+    require(is_block(N, slots) && is_block(P, q.makes_P() ? slots : 0), "outputs have the wrong shape");
+    require(Q.ndim() == 2 && Q.shape(0) == (q.makes_Q() ? pair_count(r) : 0) && Q.shape(1) == n && Q.dtype() == dtype,
             "the curvature has the wrong shape");
-    return {m, n, left.shape(0), x, left.data(), right.data(), ask.betas, ask.weights, ask.parts, ask.losses,
-            ask.zero, ask.floor, ask.ceiling, ask.squared_norm, ask.identity_limit, N.data(), P.data(), totals.data(),
-            ask.curvature, Q.data(), &memory};
+    require(gram.shape(0) == side && gram.shape(1) == side, "the shared curvature has the wrong shape");
+    return q;
 }
 
 void finish(bool done) {
@@ -98,10 +103,11 @@ bool signal_arrived() {
     return PyErr_CheckSignals() != 0;
 }
 
-void sweep_dense(Input X, Input left, Input right, const Ask& ask, Output N, Output P, Output Q, Losses totals,
-                 Workspace& memory) {
+void sweep_dense(Input X, Input left, Input right, const Ask& ask, Output N, Output P, Output Q, Square gram,
+                 Losses totals, Workspace& memory) {
     require(X.ndim() == 2, "X must have two axes");
-    Request q = request(X.shape(0), X.shape(1), dense_matrix(X), left, right, ask, N, P, Q, totals, memory, X.dtype());
+    Request q = request(X.shape(0), X.shape(1), dense_matrix(X), left, right, ask, N, P, Q, gram, totals, memory,
+                        X.dtype());
     bool single = X.dtype() == nb::dtype<float>();
     require(single || X.dtype() == nb::dtype<double>(), "X must be float32 or float64");
     bool done;
@@ -113,9 +119,9 @@ void sweep_dense(Input X, Input left, Input right, const Ask& ask, Output N, Out
 }
 
 void sweep_sparse(Input values, Input starts, Input indices, std::size_t m, std::size_t n, Input left, Input right,
-                  const Ask& ask, Output N, Output P, Output Q, Losses totals, Workspace& memory) {
+                  const Ask& ask, Output N, Output P, Output Q, Square gram, Losses totals, Workspace& memory) {
     Matrix x = compressed_matrix(values, starts, indices, n);
-    Request q = request(m, n, x, left, right, ask, N, P, Q, totals, memory, values.dtype());
+    Request q = request(m, n, x, left, right, ask, N, P, Q, gram, totals, memory, values.dtype());
     bool single = values.dtype() == nb::dtype<float>();
     require(single || values.dtype() == nb::dtype<double>(), "X must be float32 or float64");
     bool at_nonzeros = true;
@@ -129,24 +135,68 @@ void sweep_sparse(Input values, Input starts, Input indices, std::size_t m, std:
     finish(done);
 }
 
-// newton.py's step from block F (r x n) with gradient parts N, P and curvature Q, written to out.
-void quadratic(Input F, Input N, Input P, Input Q, double floor, double largest, int passes, Output out) {
+// newton.py's step from block F (r x n) with gradient parts N, P and curvature Q + gram, written to out.
+void quadratic(Input F, Input N, Input P, Input Q, SquareInput gram, double floor, double largest, int passes,
+               Output out) {
     require(F.ndim() == 2 && F.shape(0) > 0, "F must have two axes");
     std::size_t r = F.shape(0), n = F.shape(1);
     for (const Input* a : {&F, &N, &P, &Q})
         require(a->ndim() == 2 && a->shape(1) == n && contiguous(*a) && a->dtype() == F.dtype(),
                 "blocks must be C-contiguous, of one dtype and width");
     require(N.shape(0) == r && P.shape(0) == r && Q.shape(0) == pair_count(r), "blocks have the wrong shape");
+    require(!gram.is_valid() || (gram.shape(0) == r && gram.shape(1) == r), "the shared curvature has the wrong shape");
     require(out.ndim() == 2 && out.shape(0) == r && out.shape(1) == n && out.dtype() == F.dtype(), "out does not fit");
     bool single = F.dtype() == nb::dtype<float>();
     require(single || F.dtype() == nb::dtype<double>(), "blocks must be float32 or float64");
-    Quadratic q{r, n, F.data(), N.data(), P.data(), Q.data(), floor, largest, passes, out.data()};
+    Quadratic q{r, n, F.data(), N.data(), P.data(), Q.data(), nullptr, floor, largest, passes, out.data(), nullptr};
+    const double* shared = gram.is_valid() ? gram.data() : nullptr;
     bool done;
     {
         nb::gil_scoped_release release;
-        done = single ? quadratic_step<float>(q) : quadratic_step<double>(q);
+        done = single ? quadratic_step<float>(q, shared) : quadratic_step<double>(q, shared);
     }
     finish(done);
+}
+
+// hals.py's step from block F (r x n) with the negative part N and one curvature for all columns, written to stepped.
+void run_hals(Hals q, const Input& F, const Input& N, const SquareInput& gram, double smallest, const Output& stepped) {
+    require(F.ndim() == 2 && F.shape(0) > 0, "F must have two axes");
+    q.r = F.shape(0), q.n = F.shape(1);
+    auto fits = [&](const auto& a) {
+        return a.ndim() == 2 && a.shape(0) == q.r && a.shape(1) == q.n && contiguous(a) && a.dtype() == F.dtype();
+    };
+    require(fits(F) && fits(N) && fits(stepped), "blocks must be C-contiguous, of one dtype and shape");
+    require(gram.shape(0) == q.r && gram.shape(1) == q.r, "the shared curvature has the wrong shape");
+    bool single = F.dtype() == nb::dtype<float>();
+    require(single || F.dtype() == nb::dtype<double>(), "blocks must be float32 or float64");
+    q.F = F.data(), q.N = N.data(), q.stepped = stepped.data();
+    bool done;
+    {
+        nb::gil_scoped_release release;
+        done = single ? hals_step<float>(q, gram.data(), smallest) : hals_step<double>(q, gram.data(), smallest);
+    }
+    finish(done);
+}
+
+void hals(Input F, Input N, SquareInput gram, double floor, double smallest, int passes, Output stepped) {
+    Hals q{};
+    q.floor = floor, q.passes = passes;
+    run_hals(q, F, N, gram, smallest, stepped);
+}
+
+// The same, and extrapolated away from `last` by `pace`, written to further.
+void hals_ahead(Input F, Input N, SquareInput gram, double floor, double smallest, int passes, Input last, double pace,
+                Output stepped, Output further) {
+    require(F.ndim() == 2, "F must have two axes");
+    auto fits = [&](const auto& a) {
+        return a.ndim() == 2 && a.shape(0) == F.shape(0) && a.shape(1) == F.shape(1) && contiguous(a) &&
+               a.dtype() == F.dtype();
+    };
+    require(fits(last) && fits(further), "blocks must be C-contiguous, of one dtype and shape");
+    Hals q{};
+    q.floor = floor, q.passes = passes;
+    q.last = last.data(), q.pace = pace, q.further = further.data();
+    run_hals(q, F, N, gram, smallest, stepped);
 }
 
 // updates.py's multiplicative step from block F (r x n) with `coefficients.size()` parts N and P, written to out.
@@ -229,7 +279,10 @@ NB_MODULE(_core, module) {
         .def("__reduce__", [](nb::object self) { return nb::make_tuple(self.type(), nb::make_tuple()); });
     module.def("sweep_dense", &sweep_dense);
     module.def("sweep_sparse", &sweep_sparse);
-    module.def("quadratic_step", &quadratic);
+    module.def("quadratic_step", &quadratic, nb::arg("F"), nb::arg("N"), nb::arg("P"), nb::arg("Q"),
+               nb::arg("gram").none(), nb::arg("floor"), nb::arg("largest"), nb::arg("passes"), nb::arg("out"));
+    module.def("hals_step", &hals);
+    module.def("hals_step_ahead", &hals_ahead);
     module.def("multiplicative_step", &multiplicative);
     module.def("moments", &moments_of);
     module.def("instruction_set", [] { return std::string(instruction_set().name); });

@@ -1,5 +1,5 @@
 // The curvature of an entry, sum_b bend_b d''_b(x, v), as divergence.py defines it: the second derivative where d_b is
-// convex in v (beta in [1, 2]), v^(b-2) elsewhere. The part of beta = 2 is a constant and is added at the end.
+// convex in v (beta in [1, 2]), v^(b-2) elsewhere. The part of beta = 2 is the same in every column and is not in it.
 #pragma once
 
 #include "terms.hpp"

@@ -190,22 +190,14 @@ struct DenseBlock {
         for (size_t k = 0; k < s.r; ++k) memcpy(output(base, slot, k, j), from + k * TN, columns(j) * sizeof(T));
     }
 
-    // The part of beta = 2 is the same in every column and belongs to no row: the first chunk adds it.
     void write_curvature(size_t j) {
-        const T* gram = static_cast<const T*>(s.curvature.gram);
-        T* to = static_cast<T*>(s.curvature.Q) + chunk * pair_count(s.r) * s.n + (first_tile + j) * TN;
-        for (size_t k = 0; k < pair_count(s.r); ++k, to += s.n) {
-            if (pairs) memcpy(to, pair_sums(j) + k * TN, columns(j) * sizeof(T));
-            else memset(to, 0, columns(j) * sizeof(T));
-            if (gram && !chunk)
-                for (size_t c = 0; c < columns(j); ++c) to[c] += gram[k];
-        }
+        T* to = static_cast<T*>(s.curvature.Q) + chunk * pairs * s.n + (first_tile + j) * TN;
+        for (size_t k = 0; k < pairs; ++k, to += s.n) memcpy(to, pair_sums(j) + k * TN, columns(j) * sizeof(T));
     }
 
     void write(size_t j) {
-        if (s.curvature.wanted) write_curvature(j);
+        write_curvature(j);
         if (s.mode == Mode::none) return;
-        if (s.cross) losses[2] += inner_product(j);
         T* known = sums(j, 0);  // P_1 and P_2 parts; borrowed once the first product is written
         bool has_P = false;
         for (size_t p = 0; p < all_products; ++p) {
@@ -223,21 +215,11 @@ struct DenseBlock {
             return;
         }
         for (int beta = 1; beta <= 2; ++beta) {
-            if (!(s.mask & (1 << beta))) continue;
+            if (!s.positive || !(s.mask & (1 << beta))) continue;
             memset(known, 0, right_size * sizeof(T));
             add_known(j, known, beta == 1, beta == 2);
             copy_out(s.P, s.slot[beta], j, known);
         }
-    }
-
-    // <H, N> over a tile, products and sums in float64; columns beyond n are zero in H.
-    double inner_product(size_t j) const {
-        Vec<double> total{};
-        const T *h = b.right + j * right_size, *n = sums(j, 0);
-        for (size_t k = 0; k < s.r; ++k)
-            for (int c = 0; c < vectors(j) * L; c += kLanes<double>)
-                total += load_double(h + k * TN + c) * load_double(n + k * TN + c);
-        return sum_lanes(total);
     }
 
     // P_1 = (1'W)' and P_2 = (W'W)H, already weighted, belong to no row in particular: the first chunk adds them.

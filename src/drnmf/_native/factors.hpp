@@ -105,6 +105,18 @@ inline void add(T* to, const T* from, size_t count) {
     for (size_t i = 0; i < count; ++i) to[i] += from[i];
 }
 
+// <a, b>, products and sums in float64.
+template <class T>
+inline double dot(const T* a, const T* b, size_t count) {
+    constexpr size_t L = kLanes<double>;
+    Vec<double> sum{};
+    size_t i = 0;
+    for (; i + L <= count; i += L) sum += load_double(a + i) * load_double(b + i);
+    double total = sum_lanes(sum);
+    for (; i < count; ++i) total += double(a[i]) * double(b[i]);
+    return total;
+}
+
 // Entries begin ... end of the multiplicative step; an entry without a slope (P = 0, or N/P infinite) stays; a
 // NaN stays one.
 template <class T>

@@ -1,6 +1,7 @@
 // Compiled once per instruction set; see CMakeLists.txt.
 #include "dense.hpp"
 #include "factors.hpp"
+#include "hals.hpp"
 #include "quadratic.hpp"
 #include "sparse.hpp"
 
@@ -23,9 +24,11 @@ void sparse(const SparseSweep& s, size_t block, char* scratch, double* sums) {
 
 template <class T>
 constexpr Kernels<T> table() {
-    return {Scratch<T>::bytes, dense<T>,   pack_left<T>,  pack_pairs<T>, quadratic<T>, multiplicative<T>, gram<T>,
-            sparse_scratch<T>, sparse<T>,  pack_items<T>, add<T>,        moments<T>,   apply<T, log<T>>,
-            apply<T, exp<T>>,  size_t(kLanes<T>)};
+    return {Scratch<T>::bytes, dense<T>,       pack_left<T>,      pack_pairs<T>,    quadratic<T>,
+            hals<T>,           pack_shared<T>, multiplicative<T>, gram<T>,          sparse_scratch<T>,
+            sparse<T>,         pack_items<T>,  add<T>,            dot<T>,           moments<T>,
+            apply<T, log<T>>,  apply<T, exp<T>>, SharedPanel<T>::bytes, size_t(kLanes<T>),
+            SharedPanel<T>::width};
 }
 
 #define DRNMF_TEXT_(a) #a

@@ -32,14 +32,13 @@ struct Power {
     double bend;  // its coefficient in the curvature
 };
 
-// The curvature of the columns, sum_i w_i w_i' sum_b bend_b d''_b(x, v): what is wanted of it, and where it goes.
+// The curvature of the columns, sum_i w_i w_i' sum_b bend_b d''_b(x, v), without beta = 2: that part is W'W in every
+// column and is returned once.
 struct Curvature {
-    bool wanted;
-    double bend[2];     // of beta 0 and 1
-    size_t pairs;       // r (r + 1) / 2 where entries of V matter, 0 where they do not
-    const void* left;   // products of pairs of components of W, packed like W (dense)
-    const void* gram;   // (r (r + 1) / 2), working dtype: the part of beta = 2, which belongs to no row
-    void* Q;            // (r (r + 1) / 2, n), the lower triangle row by row
+    double bend[2];    // of beta 0 and 1
+    size_t pairs;      // r (r + 1) / 2 where it is wanted, else 0
+    const void* left;  // products of pairs of components of W, packed like W (dense)
+    void* Q;           // (r (r + 1) / 2, n), the lower triangle row by row
 };
 
 constexpr size_t pair_count(size_t r) { return r * (r + 1) / 2; }
@@ -51,9 +50,9 @@ struct Sweep {
     const void* right;  // r x n, component-first
     int mask;
     Mode mode;
-    bool losses, cross;  // cross: <H, N> of the first product instead of the third loss
-    double weight[3];    // of beta 0, 1, 2 (weighted)
-    int slot[3];       // of beta 0, 1, 2 (separate)
+    bool losses, positive;  // positive: P is wanted beside N
+    double weight[3];       // of beta 0, 1, 2 (weighted)
+    int slot[3];            // of beta 0, 1, 2 (separate)
     int powers;
     const Power* power;
     double zero, floor, ceiling;  // what a zero of X counts as; bounds of V and of its powers
@@ -77,7 +76,7 @@ struct SparseSweep {
     const void *left, *right;  // item-first: m x padded, n x padded
     int mask;
     Mode mode;
-    bool losses;
+    bool losses, positive;
     double weight[3];
     int slot[3];
     double floor, ceiling;
@@ -93,13 +92,29 @@ struct SparseSweep {
 // Sums a sparse sweep yields per block.
 enum SparseSum : int { kSumKL, kSumResidual, kSumModel, kSparseSums };
 
-// min over h >= floor of (P - N)'(h - f) + 1/2 (h - f)'Q(h - f) in every column, by coordinate descent from F.
+// min over h >= floor of (P - N)'(h - f) + 1/2 (h - f)'(Q + G)(h - f) in every column, by coordinate descent from F.
 struct Quadratic {
     size_t r, n;
     const void *F, *N, *P, *Q;
+    const void* shared;     // G packed like one column of Q, working dtype; null: none
     double floor, largest;  // bounds of the new block and of F'QF / F'P: beyond, the multiplicative step is taken
     int passes;
     void* out;  // (r, n)
+    bool (*stopped)(void*);
+};
+
+// min over h >= floor of 1/2 h'Gh - N'h in every column, by coordinate descent from F; then, where `last` is given, on
+// from last to beyond what was found, in the columns where that is not above F.
+struct Hals {
+    size_t r, n;
+    const void *F, *N;
+    const void* G;  // see pack_shared
+    double floor;
+    int passes;
+    const void* last;         // (r, n) or null
+    double pace;              // how far beyond, as a share of the way from last
+    void *stepped, *further;  // (r, n) each, the second only beside last
+    bool (*stopped)(void*);
 };
 
 // max(F * sum_b c_b N_b / sum_b c_b P_b, floor), as updates.py defines it; N and P hold `count` blocks of `size` entries.
@@ -123,16 +138,20 @@ struct Kernels {
     void (*pack_left)(const T* left, size_t m, size_t r, size_t tile, T* out);
     void (*pack_pairs)(const T* left, size_t m, size_t r, size_t tile, T* out);
     void (*quadratic)(const Quadratic& q, size_t begin, size_t end, char* scratch);
+    void (*hals)(const Hals& q, size_t begin, size_t end, char* scratch);
+    void (*pack_shared)(const double* G, size_t r, double smallest, T* out);  // r (r + 1) values
     void (*multiplicative)(const Multiplicative& q, size_t begin, size_t end);
     void (*gram)(const T* factor, size_t length, size_t r, size_t begin, size_t end, double* gram, double* sums);
     size_t (*sparse_scratch)(const SparseSweep&);
     void (*sparse)(const SparseSweep&, size_t block, char* scratch, double* sums);
     void (*pack_items)(const T* factor, size_t length, size_t r, size_t padded, size_t begin, size_t end, T* out);
     void (*add)(T* to, const T* from, size_t count);
+    double (*dot)(const T* a, const T* b, size_t count);
     Moments (*moments)(const T* x, size_t count);
     void (*log)(const T* x, T* out, size_t count);
     void (*exp)(const T* x, T* out, size_t count);
-    size_t lanes;
+    size_t (*hals_scratch)(const Hals& q);
+    size_t lanes, group;  // columns of a vector, and of a group of hals
 };
 
 struct InstructionSet {

@@ -32,7 +32,11 @@ struct ColumnBlock {
 
     void run() {
         const Vec<T> floor = broadcast(T(q.floor)), largest = broadcast(T(__builtin_inf()));
-        for (size_t k = 0; k < pair_count(q.r); ++k) store(Q + k * L, row(q.Q, k));
+        const T* shared = static_cast<const T*>(q.shared);
+        for (size_t k = 0; k < pair_count(q.r); ++k) {
+            Vec<T> bend = row(q.Q, k);
+            store(Q + k * L, shared ? bend + shared[k] : bend);
+        }
         Vec<T> model{}, wanted{};
         for (size_t k = 0; k < q.r; ++k) {
             Vec<T> f = row(q.F, k), n = row(q.N, k), p = row(q.P, k);
@@ -78,7 +82,7 @@ struct ColumnBlock {
 
 template <class T>
 inline void quadratic(const Quadratic& q, size_t begin, size_t end, char* scratch) {
-    for (size_t j = begin; j < end; j += kLanes<T>) ColumnBlock<T>(q, j, end, scratch).run();
+    for (size_t j = begin; j < end && !q.stopped(nullptr); j += kLanes<T>) ColumnBlock<T>(q, j, end, scratch).run();
 }
 
 }  // namespace drnmf::DRNMF_ISA_NAME

@@ -125,7 +125,7 @@ struct SparseBlock {
             at = stop;
         }
         if (s.mode != Mode::none) write(begin, end);
-        if (s.curvature.wanted) write_curvature(begin, end);
+        if (s.curvature.pairs) write_curvature(begin, end);
     }
 
     // Calls f(column, first, count) for every column met by non-zeros begin ... end; returns the last column met.
@@ -187,13 +187,10 @@ struct SparseBlock {
     }
 
     void write_curvature(size_t begin, size_t end) {
-        const T* gram = static_cast<const T*>(s.curvature.gram);
         T* to = static_cast<T*>(s.curvature.Q) + begin;
-        for (size_t k = 0, at = 0; k < s.r; ++k)
-            for (size_t l = 0; l <= k; ++l, ++at, to += s.n)
-                for (size_t j = 0; j < end - begin; ++j)
-                    to[j] = (gram ? gram[at] : T(0)) +
-                            (s.curvature.pairs ? bends[(j * s.r + k) * s.padded + l] : T(0));
+        for (size_t k = 0; k < s.r; ++k)
+            for (size_t l = 0; l <= k; ++l, to += s.n)
+                for (size_t j = 0; j < end - begin; ++j) to[j] = bends[(j * s.r + k) * s.padded + l];
     }
 
     // Terms of a run. Lanes beyond it hold x = v = 0, which add nothing.
@@ -250,6 +247,7 @@ struct SparseBlock {
         if (weighted) put(s.N, 0, N1);
         else if (s.mask & kKL) put(s.N, s.slot[1], N1);
         if (!weighted && (s.mask & kFro)) put(s.N, s.slot[2], N2);
+        if (!s.positive) return;
         if (s.mask & kFro) {
             // P_2 = (W'W)H, items first: rows of H times the padded Gram matrix.
             gemm<T>(int(count), int(s.r), int(s.padded / L), {H + begin * s.padded, ptrdiff_t(s.padded), 1},

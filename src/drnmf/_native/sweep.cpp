@@ -48,6 +48,19 @@ Gram gram_of(const T* factor, std::size_t length, std::size_t r, bool products) 
     return out;
 }
 
+// <a, b> over a fixed number of slices, added in order.
+template <class T>
+double dot_of(const T* a, const T* b, std::size_t size) {
+    const Kernels<T>& k = kernels<T>(instruction_set());
+    std::size_t slices = std::clamp<std::size_t>(size / 4096, 1, kBlocks);
+    std::vector<double> partial(slices, 0.0);
+    run(size < kSmall, slices, [&](std::size_t at, char*) {
+        std::size_t begin = size * at / slices;
+        partial[at] = k.dot(a + begin, b + begin, size * (at + 1) / slices - begin);
+    });
+    return std::accumulate(partial.begin(), partial.end(), 0.0);
+}
+
 // The coefficient of a beta in the curvature.
 double bend_of(const Request& q, double beta) {
     for (std::size_t i = 0; i < q.curvature.size(); ++i)
@@ -55,16 +68,12 @@ double bend_of(const Request& q, double beta) {
     return 0.0;
 }
 
-// What is wanted of the curvature, and the constant part of beta = 2.
-template <class T, class S>
-std::vector<T> name_curvature(const Request& q, const std::vector<double>& gram, S& s) {
-    s.curvature.wanted = !q.curvature.empty();
+// What is wanted of the curvature; the part of beta = 2 is done with this.
+template <class S>
+void name_curvature(const Request& q, const std::vector<double>& gram, S& s) {
     s.curvature.bend[0] = bend_of(q, 0.0), s.curvature.bend[1] = bend_of(q, 1.0);
-    std::vector<T> packed;
-    if (!s.curvature.wanted) return packed;
-    for (std::size_t k = 0; k < q.r && (s.mask & kFro); ++k)
-        for (std::size_t l = 0; l <= k; ++l) packed.push_back(T(bend_of(q, 2.0) * gram[k * q.r + l]));
-    return packed;
+    s.curvature.pairs = q.makes_Q() ? pair_count(q.r) : 0;
+    for (std::size_t i = 0; q.makes_gram() && i < gram.size(); ++i) q.gram[i] = bend_of(q, 2.0) * gram[i];
 }
 
 // W'W in the working dtype, rows `stride` apart, weighted.
@@ -84,6 +93,9 @@ int mask_of(const std::vector<double>& betas) {
     return mask;
 }
 
+// <H, N> comes with the parts, so the loss of beta = 2 needs no V.
+bool by_identity(const Request& q) { return q.beta2_alone() && q.parts && q.losses && q.weights.empty(); }
+
 template <class S>
 void name_parts(const Request& q, S& s) {
     s.m = q.m, s.n = q.n, s.r = q.r;
@@ -96,19 +108,29 @@ void name_parts(const Request& q, S& s) {
                 s.slot[b] = int(i);
                 s.weight[b] = q.weights.empty() ? 1.0 : q.weights[i];
             }
-    s.losses = q.losses;
+    s.losses = q.losses && !by_identity(q);
+    s.positive = q.makes_P();
     s.floor = q.floor, s.ceiling = q.ceiling;
     s.stopped = stopped;
     s.stop_context = nullptr;
 }
 
-// 1/2 (||X||^2 - 2 <H, N> + <W'W, HH'>), or a negative number where that has lost its digits.
+// 1/2 (||X||^2 - 2 <H, N> + <W'W, HH'>); false where that has lost its digits.
 template <class T>
-double frobenius_identity(const Request& q, const Gram& left, double cross) {
-    Gram right = gram_of(static_cast<const T*>(q.right), q.n, q.r, true);
+bool frobenius_identity(const Request& q, const Gram& left) {
+    const T* H = static_cast<const T*>(q.right);
+    Gram right = gram_of(H, q.n, q.r, true);
+    double cross = dot_of(H, static_cast<const T*>(q.N), q.r * q.n);
     double model = std::inner_product(left.products.begin(), left.products.end(), right.products.begin(), 0.0);
-    double loss = 0.5 * (q.squared_norm - 2.0 * cross + model);
-    return loss > q.identity_limit * q.squared_norm ? loss : -1.0;
+    q.totals[0] = 0.5 * (q.squared_norm - 2.0 * cross + model);
+    return q.totals[0] > q.identity_limit * q.squared_norm;
+}
+
+// The losses alone, from V.
+Request direct(Request q) {
+    q.parts = false;
+    q.curvature.clear();
+    return q;
 }
 
 // Shapes alone decide the blocks. Panels of columns own their outputs; where there are too few of them, rows are
@@ -138,6 +160,10 @@ bool add_chunks(const Sweep& s, std::size_t size, const T* partial, T* out) {
 
 }  // namespace
 
+bool Request::makes_gram() const {
+    return !curvature.empty() && std::find(betas.begin(), betas.end(), 2.0) != betas.end();
+}
+
 template <class T>
 bool dense_sweep(const Request& q) {
     const Kernels<T>& k = kernels<T>(instruction_set());
@@ -151,11 +177,6 @@ bool dense_sweep(const Request& q) {
     s.zero = q.zero;
     s.slots = q.parts ? (q.weights.empty() ? q.betas.size() : 1) : 0;
     s.loss_count = 3 + powers.size();
-    bool identity = s.mask == kFro && powers.empty() && q.parts && q.losses && q.weights.empty();
-    if (identity) {
-        s.losses = false;
-        s.cross = true;
-    }
 
     Borrowed memory(*q.memory);
     std::size_t row_tiles = (q.m + kTileRows - 1) / kTileRows;
@@ -172,9 +193,7 @@ bool dense_sweep(const Request& q) {
     for (double& sum : column_sums) sum *= s.weight[1];
     s.gram = gram_T.data();
     s.column_sums = column_sums.data();
-    std::vector<T> gram_pairs = name_curvature<T>(q, gram.products, s);
-    s.curvature.gram = gram_pairs.empty() ? nullptr : gram_pairs.data();
-    s.curvature.pairs = s.curvature.wanted && ((s.mask & (kIS | kKL)) || s.powers) ? pair_count(q.r) : 0;
+    name_curvature(q, gram.products, s);
     T* left_pairs = memory->pairs.reserve<T>(row_tiles * kTileRows * s.curvature.pairs);
     ok = ok && (!s.curvature.pairs || run(q.m * s.curvature.pairs < kSmall, row_tiles, [&](std::size_t b, char*) {
              k.pack_pairs(factor, q.m, q.r, b, left_pairs);
@@ -187,7 +206,7 @@ bool dense_sweep(const Request& q) {
     T* parts = memory->parts.reserve<T>(partial ? 2 * s.chunks * size : 0);
     s.N = partial ? parts : q.N;
     s.P = partial ? parts + s.chunks * size : q.P;
-    std::size_t curvature_size = s.curvature.wanted ? pair_count(q.r) * q.n : 0;
+    std::size_t curvature_size = s.curvature.pairs * q.n;
     T* curvature = memory->curvature.reserve<T>(s.chunks > 1 ? s.chunks * curvature_size : 0);
     s.curvature.Q = s.chunks > 1 ? curvature : q.Q;
     std::vector<double> losses(s.blocks * s.loss_count, 0.0);
@@ -197,20 +216,14 @@ bool dense_sweep(const Request& q) {
     if (!ok) return false;
     if (partial) {
         ok = add_chunks(s, size, parts, static_cast<T*>(q.N)) &&
-             add_chunks(s, size, parts + s.chunks * size, static_cast<T*>(q.P));
+             (!s.positive || add_chunks(s, size, parts + s.chunks * size, static_cast<T*>(q.P)));
     }
     if (s.chunks > 1 && curvature_size) ok = ok && add_chunks(s, curvature_size, curvature, static_cast<T*>(q.Q));
-    if (!q.losses) return ok;
-    if (identity) {
-        double cross = 0.0;
-        for (std::size_t b = 0; b < s.blocks; ++b) cross += losses[b * s.loss_count + 2];
-        q.totals[0] = frobenius_identity<T>(q, gram, cross);
-        if (q.totals[0] >= 0.0) return ok;
+    if (!q.losses || !ok) return ok;
+    if (by_identity(q)) {
+        if (frobenius_identity<T>(q, gram)) return true;
         memory.give_back();  // to the second pass
-        Request direct = q;
-        direct.parts = false;
-        direct.curvature.clear();
-        return ok && dense_sweep<T>(direct);
+        return dense_sweep<T>(direct(q));
     }
     std::size_t power = 3;
     for (std::size_t i = 0; i < q.betas.size(); ++i) {
@@ -257,9 +270,10 @@ bool sparse_sweep(const Request& q) {
     name_parts(q, s);
     s.padded = (q.r + k.lanes - 1) / k.lanes * k.lanes;
     Borrowed memory(*q.memory);
-    T *left = memory->left.reserve<T>(q.m * s.padded), *right = memory->right.reserve<T>(q.n * s.padded);
     const T *W = static_cast<const T*>(q.left), *H = static_cast<const T*>(q.right);
-    bool ok = pack_items(W, q.m, q.r, s.padded, left) && pack_items(H, q.n, q.r, s.padded, right);
+    bool needs_H = (s.mask & kKL) || s.losses || s.positive || s.mode == Mode::weighted;
+    T *left = memory->left.reserve<T>(q.m * s.padded), *right = memory->right.reserve<T>(needs_H ? q.n * s.padded : 0);
+    bool ok = pack_items(W, q.m, q.r, s.padded, left) && (!needs_H || pack_items(H, q.n, q.r, s.padded, right));
     s.left = left, s.right = right;
     Gram gram = gram_of(W, q.m, q.r, s.mask & kFro);
     std::vector<T> gram_T = weighted_gram<T>(gram.products, q.r, s.padded, s.weight[2]);
@@ -268,9 +282,7 @@ bool sparse_sweep(const Request& q) {
     s.gram = gram_T.data();
     s.column_sums = column_sums.data();
     s.N = q.N, s.P = q.P;
-    std::vector<T> gram_pairs = name_curvature<T>(q, gram.products, s);
-    s.curvature.gram = gram_pairs.empty() ? nullptr : gram_pairs.data();
-    s.curvature.pairs = s.curvature.wanted && (s.mask & kKL) ? pair_count(q.r) : 0;
+    name_curvature(q, gram.products, s);
     s.curvature.Q = q.Q;
     std::vector<std::size_t> bounds = q.x.wide
                                           ? cut_columns(static_cast<const std::int64_t*>(q.x.starts), q.n)
@@ -282,6 +294,11 @@ bool sparse_sweep(const Request& q) {
         k.sparse(s, b, scratch, sums.data() + b * kSparseSums);
     });
     if (!ok || !q.losses) return ok;
+    if (by_identity(q)) {
+        if (frobenius_identity<T>(q, gram)) return true;
+        memory.give_back();  // to the second pass
+        return sparse_sweep<T>(direct(q));
+    }
     double total[kSparseSums] = {};
     for (std::size_t b = 0; b < blocks; ++b)
         for (int i = 0; i < kSparseSums; ++i) total[i] += sums[b * kSparseSums + std::size_t(i)];
@@ -301,12 +318,31 @@ bool sparse_sweep(const Request& q) {
 }
 
 template <class T>
-bool quadratic_step(const Quadratic& q) {
+bool quadratic_step(Quadratic q, const double* gram) {
     const Kernels<T>& k = kernels<T>(instruction_set());
+    std::vector<T> packed;
+    for (std::size_t i = 0; gram && i < q.r; ++i)
+        for (std::size_t j = 0; j <= i; ++j) packed.push_back(T(gram[i * q.r + j]));
+    q.shared = gram ? packed.data() : nullptr;
+    q.stopped = stopped;
     std::size_t vectors = (q.n + k.lanes - 1) / k.lanes, slices = std::clamp<std::size_t>(vectors / 8, 1, kBlocks);
     std::size_t bytes = sizeof(T) * k.lanes * (pair_count(q.r) + 4 * q.r);
     return run_blocks(slices, bytes, [&](std::size_t b, char* scratch) {
         k.quadratic(q, vectors * b / slices * k.lanes, std::min(vectors * (b + 1) / slices * k.lanes, q.n), scratch);
+    });
+}
+
+template <class T>
+bool hals_step(Hals q, const double* gram, double smallest) {
+    const Kernels<T>& k = kernels<T>(instruction_set());
+    std::vector<T> packed(q.r * (q.r + 1));
+    k.pack_shared(gram, q.r, smallest, packed.data());
+    q.G = packed.data();
+    q.stopped = stopped;
+    std::size_t groups = (q.n + k.group - 1) / k.group, work = q.r * q.r * q.n * std::size_t(q.passes);
+    std::size_t slices = std::clamp<std::size_t>(std::min(groups, work / kSmall), 1, kBlocks);
+    return run_blocks(slices, k.hals_scratch(q), [&](std::size_t b, char* scratch) {
+        k.hals(q, groups * b / slices * k.group, std::min(groups * (b + 1) / slices * k.group, q.n), scratch);
     });
 }
 
@@ -347,8 +383,10 @@ template bool dense_sweep<float>(const Request&);
 template bool dense_sweep<double>(const Request&);
 template bool sparse_sweep<float>(const Request&);
 template bool sparse_sweep<double>(const Request&);
-template bool quadratic_step<float>(const Quadratic&);
-template bool quadratic_step<double>(const Quadratic&);
+template bool quadratic_step<float>(Quadratic, const double*);
+template bool quadratic_step<double>(Quadratic, const double*);
+template bool hals_step<float>(Hals, const double*, double);
+template bool hals_step<double>(Hals, const double*, double);
 template bool multiplicative_step<float>(const Multiplicative&);
 template bool multiplicative_step<double>(const Multiplicative&);
 template Moments moments<float>(const float*, std::size_t, std::size_t, std::ptrdiff_t);

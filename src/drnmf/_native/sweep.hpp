@@ -22,8 +22,15 @@ struct Request {
     void *N, *P;                    // (slots, r, n)
     double* totals;                 // one per beta
     std::vector<double> curvature;  // empty: not wanted; else one coefficient per beta
-    void* Q;                        // (r (r + 1) / 2, n)
+    void* Q;                        // (r (r + 1) / 2, n): the curvature without its part of beta = 2
+    double* gram;                   // (r, r): the part of beta = 2, which all columns share
     Workspace* memory;
+
+    bool beta2_alone() const { return betas.size() == 1 && betas[0] == 2.0; }
+    // What is made of beta = 2 alone where the curvature is wanted: P = gram H needs no room, and Q is zero.
+    bool makes_P() const { return parts && (curvature.empty() || !beta2_alone()); }
+    bool makes_Q() const { return !curvature.empty() && !beta2_alone(); }
+    bool makes_gram() const;
 };
 
 // Both return false when interrupted (the outputs are then incomplete).
@@ -32,8 +39,11 @@ bool dense_sweep(const Request& request);
 template <class T>
 bool sparse_sweep(const Request& request);  // betas within {1, 2}
 
+// Both with `stopped` and the packed matrix still to be filled in from gram (r, r).
 template <class T>
-bool quadratic_step(const Quadratic& q);
+bool quadratic_step(Quadratic q, const double* gram);  // null: none
+template <class T>
+bool hals_step(Hals q, const double* gram, double smallest);
 template <class T>
 bool multiplicative_step(const Multiplicative& q);
 

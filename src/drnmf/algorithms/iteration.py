@@ -48,7 +48,8 @@ class Task:
 
     def ask(self, coefficients: Vector, early: bool, curved: bool, losses: bool = True) -> Ask:
         """Ask for weighted sums where lambda is known when the sweep is made, for every part on its own elsewhere."""
-        parts: Any = coefficients if early and not self.rule.separate else "separate"
+        known = early or len(self.objective.omega) == 1  # lambda of one loss is one
+        parts: Any = coefficients if known and not self.rule.separate else "separate"
         return Ask(self.objective.omega, parts, losses, coefficients if curved else None)
 
     def restart(self, data: Data, point: Point) -> Point:
@@ -89,7 +90,8 @@ class _Half:
         objective, rule = self.task.objective, self.task.rule
         parts = Parts(
             before.N, before.P, self.coefficients, objective.omega, factor_floor(self.data.mean, F.shape[0]),
-            objective.scaled(before.losses) if rule.chooses else None, objective.references, before.Q, self.Q_scale,
+            objective.scaled(before.losses) if rule.chooses else None, objective.references, before.Q, before.gram,
+            self.Q_scale,
         )  # fmt: skip
         moved, after = self.data.T.space.map(rule.step, F, parts, state, count=2)
         return _Tried(moved, self.sweep(moved, G, self.look or not self.certain), after, 1)

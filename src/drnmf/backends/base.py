@@ -77,6 +77,20 @@ class Ask:
         return 0 if self.parts is None else len(self.omega) if self.weights is None else 1
 
     @property
+    def shared(self) -> float | None:
+        """The coefficient of the curvature that all columns share; None where there is none, or entries have weights."""
+        if self.curvature is None or self.observed is not None:
+            return None
+        return next(
+            (float(c) for c, loss in zip(self.curvature, self.omega, strict=True) if loss.free_part == "gram"), None
+        )
+
+    @property
+    def shared_alone(self) -> bool:
+        """Whether all of the curvature is shared, so that neither Q nor P is made."""
+        return self.shared is not None and len(self.omega) == 1
+
+    @property
     def empty(self) -> bool:
         """Whether nothing is asked for."""
         return self.parts is None and not self.losses and self.curvature is None
@@ -100,12 +114,16 @@ class Sweep:
     losses : (p,) float64, D(X, WH) for each loss; NaN where they were not asked for
     N, P : (slots, r, n), the negative and positive parts of the gradient in H
     Q : (r (r + 1) / 2, n), the curvature of every column, packed (see `Data.sweep`); None where it was not asked for
+    gram : (r, r) float64, the part of the curvature that all columns share; None where there is none
+
+    With the curvature of beta = 2 alone Q is None and P is empty: it is gram @ H, and whoever wants it can make it.
     """
 
     losses: Vector
     N: Array
     P: Array
     Q: Array | None = None
+    gram: Any = None
 
 
 @dataclass(frozen=True)
@@ -213,7 +231,9 @@ class Data(Protocol):
 
         .. math:: Q_{kl,j} = \sum_i W_{ik} W_{il} \sum_b c_b \, d''_b(X_{ij}, V_{ij})
 
-        with d'' as `Loss.curvature` has it (for Kullback-Leibler x / v^2). Zeros of X count as `zero_of` where a loss
+        with d'' as `Loss.curvature` has it (for Kullback-Leibler x / v^2). The part of beta = 2, c_2 W'W, is the same in
+        every column: it comes once as `Sweep.gram`, in float64 (r^2 numbers cost nothing, and the squares of float32's
+        floors are beyond its range), and is not in Q. Zeros of X count as `zero_of` where a loss
         is infinite at zero. V is kept above `numerics.model_floor`, powers below `numerics.power_ceiling`.
         """
         ...

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from drnmf.backends.host.core import native_core
-from drnmf.numerics import Array, Vector, namespace, power_ceiling, precision_of
+from drnmf.numerics import VANISHED, Array, Vector, namespace, power_ceiling, precision_of
 
 
 def weighted_sum(coefficients: Any, stack: Array) -> Array:
@@ -64,11 +64,12 @@ def usable(ratio: Array, P: Array) -> Array:
 
 
 def quadratic_step(
-    F: Array, N: Array, P: Array, Q: Array, floor: float, passes: int, scale: float | None = None
+    F: Array, N: Array, P: Array, Q: Array, floor: float, passes: int, scale: float | None = None, gram: Any = None
 ) -> Array:
     """Minimise the quadratic model of every column over h >= floor, by cyclic coordinate descent from F.
 
-    Lambda may have moved since the sweep that made Q. So Q is scaled in every column to F'QF = F'P, which holds for the
+    The curvature of a column is its own part, Q, and `gram`, which all columns share, where there is one. Lambda may
+    have moved since the sweep that made them: so it is scaled in every column to F'QF = F'P, which holds for the
     curvature of beta-divergences, or by `scale` where that is given. A column whose curvature is not usable (zero, or
     beyond the range of the dtype) takes the multiplicative step.
 
@@ -81,15 +82,19 @@ def quadratic_step(
     core = native_core() if isinstance(F, np.ndarray) and scale is None else None
     if core is None:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # such columns take the other step
-            return _descend(F, N, P, Q, floor, passes, scale)
+            return _descend(F, N, P, Q, floor, passes, scale, gram)
     out = np.empty_like(F)
-    core.quadratic_step(F, N, P, Q, floor, power_ceiling(F.dtype), passes, out)
+    core.quadratic_step(F, N, P, Q, gram, floor, power_ceiling(F.dtype), passes, out)
     return out
 
 
-def _descend(F: Array, N: Array, P: Array, Q: Array, floor: float, passes: int, given: float | None) -> Array:
+def _descend(
+    F: Array, N: Array, P: Array, Q: Array, floor: float, passes: int, given: float | None, gram: Any
+) -> Array:
     """The same in the array library of F: the reference of the compiled step."""
     xp = namespace(F)
+    if gram is not None:
+        Q = Q + xp.asarray(gram[np.tril_indices(len(gram))][:, None], dtype=Q.dtype)
     r, rows = F.shape[0], triangle_rows(F.shape[0])
     if given is None:
         scale = sum((Q[rows[k]] * F).sum(0) * F[k] for k in range(r)) / (F * P).sum(0)
@@ -114,3 +119,63 @@ def triangle_rows(r: int) -> list[list[int]]:
     [[0, 1], [1, 2]]
     """
     return [[max(k, l) * (max(k, l) + 1) // 2 + min(k, l) for l in range(r)] for k in range(r)]
+
+
+def shared_step(F: Array, N: Array, gram: Vector, floor: float, passes: int) -> Array:
+    """Take `passes` of coordinate descent over h >= floor on 1/2 h'Gh - N'h, in every column from F.
+
+    A component of the other block that is all floor (`numerics.VANISHED`) says nothing: its entries stay. They would
+    leave for the inverse of the floor, and the floor itself would then count.
+
+    >>> shared_step(np.ones((1, 2)), np.array([[6.0, -1.0]]), np.full((1, 1), 2.0), 0.5, 1)
+    array([[3. , 0.5]])
+    """
+    core = native_core() if isinstance(F, np.ndarray) else None
+    if core is None:
+        return _descend_shared(F, N, gram, floor, passes)
+    stepped = np.empty_like(F)
+    core.hals_step(F, N, gram, floor, _smallest(gram), passes, stepped)
+    return stepped
+
+
+def extrapolated_step(
+    F: Array, N: Array, gram: Vector, floor: float, passes: int, last: Array, pace: float
+) -> tuple[Array, Array]:
+    """Take the same step to F+, and go on to max(F+ + pace (F+ - last), floor) in the columns where f stays below f(F).
+
+    Returns
+    -------
+    stepped, further : F+, and where the columns went.
+    """
+    core = native_core() if isinstance(F, np.ndarray) else None
+    if core is None:
+        stepped = _descend_shared(F, N, gram, floor, passes)
+        return stepped, _push(F, N, gram, floor, stepped, last, pace)
+    stepped, further = np.empty_like(F), np.empty_like(F)
+    core.hals_step_ahead(F, N, gram, floor, _smallest(gram), passes, last, pace, stepped, further)
+    return stepped, further
+
+
+def _smallest(gram: Any) -> float:
+    """The square of a component that counts as vanished."""
+    return VANISHED**2 * float(gram.diagonal().max())
+
+
+def _descend_shared(F: Array, N: Array, gram: Any, floor: float, passes: int) -> Array:
+    """`shared_step` in the array library of F: the reference of the compiled one."""
+    xp, square, smallest = namespace(F), gram.diagonal(), _smallest(gram)
+    G, H = xp.asarray(gram, dtype=F.dtype), 1.0 * F
+    for _ in range(passes):
+        for k in range(F.shape[0]):
+            if square[k] > smallest:
+                H[k] = xp.clip(H[k] - (G[k] @ H - N[k]) / G[k, k], floor, None)
+    return H
+
+
+def _push(F: Array, N: Array, gram: Any, floor: float, stepped: Array, last: Array, pace: float) -> Array:
+    """The extrapolation of `extrapolated_step` in the array library of F."""
+    xp = namespace(F)
+    moves = xp.asarray(gram.diagonal() > _smallest(gram))[:, None]  # what did not move is not carried on
+    further = xp.clip(stepped + xp.where(moves, pace * (stepped - last), 0.0), floor, None)
+    slope = xp.asarray(gram, dtype=F.dtype) @ (0.5 * (F + further)) - N  # f(further) - f(F) = (further - F)'slope
+    return xp.where(((further - F) * slope).sum(0) <= 0, further, stepped)

@@ -10,7 +10,7 @@ import numpy as np
 
 from drnmf.backends.base import Ask, Data, Sweep, zero_of
 from drnmf.losses.base import Omega
-from drnmf.numerics import Array, model_floor, namespace, power_ceiling, precision_of
+from drnmf.numerics import Array, as_float64, model_floor, namespace, power_ceiling, precision_of
 
 
 class Tiled(Data, Protocol):
@@ -38,8 +38,16 @@ def sweep_tiles(data: Tiled, W: Array, H: Array, ask: Ask) -> Sweep:
             found.append(_sweep_tile(X, _weights(data, J, ask), W, H[:, J], ask))
     losses = sum(tile.losses for tile in found)
     N, P = (xp.concatenate([getattr(tile, name) for tile in found], 2) for name in "NP")
-    Q = None if ask.curvature is None else xp.concatenate([tile.Q for tile in found], 1)
-    return Sweep(losses, N, P, Q)  # type: ignore[arg-type]
+    Q = None if found[0].Q is None else xp.concatenate([tile.Q for tile in found], 1)
+    return Sweep(losses, N, P[:0] if ask.shared_alone else P, Q, shared_curvature(W, ask))  # type: ignore[arg-type]
+
+
+def shared_curvature(W: Array, ask: Ask) -> Any:
+    """Compute c_2 W'W in float64; None where it is not asked for. Weights of entries leave nothing to share."""
+    if ask.shared is None:
+        return None
+    rows = as_float64(W)
+    return ask.shared * (rows.T @ rows)
 
 
 def _tiles(data: Tiled) -> list[slice]:
@@ -63,7 +71,7 @@ def _sweep_tile(X: Array, M: Array | None, W: Array, H: Array, ask: Ask) -> Swee
     V = xp.clip(W @ H, model_floor(precision), None)
     losses = _sums(X, M, V, ask.omega) if ask.losses else _float64(xp, [float("nan")] * len(ask.omega), H)
     N, P = _parts(X, M, W, V, ask)
-    Q = None if ask.curvature is None else _curvature(X, M, W, V, ask)
+    Q = None if ask.curvature is None or ask.shared_alone else _curvature(X, M, W, V, ask)
     return Sweep(losses, N, P, Q)
 
 
@@ -104,6 +112,8 @@ def _curvature(X: Array, M: Array | None, W: Array, V: Array, ask: Ask) -> Array
     xp, ceiling = namespace(V), power_ceiling(precision_of(V))
     total = xp.zeros_like(V)
     for loss, c in zip(ask.omega, ask.curvature, strict=True):
+        if loss.free_part == "gram" and M is None:
+            continue  # the same in every column: see `shared_curvature`
         total += float(c) * xp.clip(loss.curvature(X, V), None, ceiling)
     if M is not None:
         total = M * total

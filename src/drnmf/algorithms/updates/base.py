@@ -27,6 +27,7 @@ class Parts:
     floor : smallest entry the new block may have
     scaled_losses, references : (p,) Dbar_beta at the point and e_beta, for rules that choose lambda themselves
     Q : (r (r + 1) / 2, n) curvature of every column under the lambda of the sweep, for rules that ask for it
+    gram : (r, r) the part of it that all columns share (see `Sweep`)
     Q_scale : how much larger the coefficients are now than when Q was made
     """
 
@@ -38,6 +39,7 @@ class Parts:
     scaled_losses: Vector | None = None
     references: Vector | None = None
     Q: Array | None = None
+    gram: Any = None
     Q_scale: float = 1.0
 
     def weighted(self) -> tuple[Array, Array]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from drnmf.algorithms.updates.base import Parts, Rule
 from drnmf.algorithms.updates.extrapolated import Extrapolated, Momentum
-from drnmf.backends.steps import quadratic_step
+from drnmf.backends.steps import quadratic_step, shared_step
 from drnmf.numerics import NEWTON_DELAY, NEWTON_PASSES, RULE_DELAY, Array
 
 
@@ -47,13 +47,19 @@ class Newton(Rule):
         return self.first.init(F)
 
     def step(self, F: Array, parts: Parts, state: Momentum) -> tuple[Array, Momentum]:
-        if parts.Q is None or state.steps < self.delay:
+        if state.steps < self.delay or (parts.Q is None and parts.gram is None):
             return self.first.step(F, parts, state)
+        stepped = self._minimum(F, parts)
+        return stepped, Momentum(stepped, 1.0, state.steps + 1)
+
+    def _minimum(self, F: Array, parts: Parts) -> Array:
+        """The minimum of the model; beta = 2 alone has one curvature for all columns."""
+        if parts.Q is None:
+            return shared_step(F, parts.N[0], parts.gram, parts.floor, self.passes)
         N, P = parts.weighted()
         # for other families Q h~ is not P, and the length of the model cannot be corrected by it
         scale = None if all(loss.homogeneous for loss in parts.omega) else parts.Q_scale
-        stepped = quadratic_step(F, N, P, parts.Q, parts.floor, self.passes, scale)
-        return stepped, Momentum(stepped, 1.0, state.steps + 1)
+        return quadratic_step(F, N, P, parts.Q, parts.floor, self.passes, scale, parts.gram)
 
     def retry(self, F: Array, tried: Array, attempt: int, state: Momentum) -> tuple[Array, Momentum]:
         return self.first.retry(F, tried, attempt, state)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from drnmf.algorithms.updates.base import Rule
 from drnmf.algorithms.updates.extrapolated import Extrapolated
+from drnmf.algorithms.updates.hals import HALS
 from drnmf.algorithms.updates.monotone import Monotone
 from drnmf.algorithms.updates.multiplicative import Multiplicative
 from drnmf.algorithms.updates.newton import Newton
@@ -15,6 +16,7 @@ RULES: dict[str, Rule] = {
     "extrapolated": Extrapolated(),
     "monotone": Monotone(),
     "newton": Newton(),
+    "hals": HALS(),
 }
 """Names that estimators and the command line take."""
 

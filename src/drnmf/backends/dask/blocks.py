@@ -244,7 +244,7 @@ class Transposed:
 
 def _promise(node: Node) -> Sweep:
     """Make a sweep that nobody may look at before it is read."""
-    names = ("losses", "N", "P", "Q")
+    names = ("losses", "N", "P", "Q", "gram")
     return Sweep(*(Placed(node, name) for name in names))  # type: ignore[arg-type]
 
 

@@ -83,19 +83,22 @@ class SweepColumns:
     def __call__(self, data: Data, A: Array, H: Array, rows: slice) -> PartialSums:
         sweep, ask = data.sweep(A.T, H, self.ask.within(rows)), self.ask
         far, empty = sent_slots(ask), np.empty(0)
-        free = {loss.free_part for loss in ask.omega} if len(far) < ask.slots else set()
+        free = {loss.free_part for loss in ask.omega} if len(far) < ask.slots or ask.shared is not None else set()
         sums = A.sum(axis=1, dtype=np.float64) if "sums" in free else empty
         gram = _gram(A) if "gram" in free else empty
         return PartialSums(sweep.losses, sweep.N, sweep.P[far], sums, gram, empty if sweep.Q is None else sweep.Q)
 
     def restore(self, sums: PartialSums, H: Array) -> Sweep:
         """Make the sweep over all rows from the sums over all blocks."""
+        shared, Q = None if self.ask.shared is None else self.ask.shared * sums.gram, sums.Q if sums.Q.size else None
+        if self.ask.shared_alone:
+            return Sweep(sums.losses, sums.N, sums.P, None, shared)
         far = sent_slots(self.ask)
         P = np.empty_like(sums.N)
         P[far] = sums.P
         for slot in sorted(set(range(len(P))) - set(far)):
             P[slot] = self._free_part(slot, sums, H)
-        return Sweep(sums.losses, sums.N, P, None if self.ask.curvature is None else sums.Q)
+        return Sweep(sums.losses, sums.N, P, Q, shared)
 
     def _free_part(self, slot: int, sums: PartialSums, H: Array) -> Array:
         """sum_b weights_b P_b of a slot, from W' 1 and W'W."""

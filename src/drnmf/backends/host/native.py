@@ -19,6 +19,8 @@ from drnmf.numerics import Array, Vector, identity_limit, model_floor, power_cei
 
 threads.register()
 
+Outputs = tuple[Array, Array, Array, Vector]  # N, P, Q and the shared curvature
+
 
 def takes(ask: Ask) -> bool:
     """Tell whether the compiled extension can answer; the tiles of NumPy answer what it declines."""
@@ -47,17 +49,18 @@ def _sweep(data: Any, W: Array, H: Array, ask: Ask) -> Sweep:
     """Make the arguments ready, allocate the outputs, and let the compiled extension pass over X."""
     check_shapes(data.shape, W, H, ask)
     (_, n), r, dtype = data.shape, H.shape[0], data.dtype
-    N, P = np.empty((ask.slots, r, n), dtype), np.empty((ask.slots, r, n), dtype)
-    Q = np.empty((r * (r + 1) // 2 if ask.curvature is not None else 0, n), dtype)
+    N, P = (np.empty((slots, r, n), dtype) for slots in (ask.slots, 0 if ask.shared_alone else ask.slots))
+    Q = np.empty((0 if ask.curvature is None or ask.shared_alone else r * (r + 1) // 2, n), dtype)
+    gram = np.empty((0, 0) if ask.shared is None else (r, r))
     losses = np.full(len(ask.omega), np.nan)
     if not ask.empty:
         left, right = np.ascontiguousarray(W.T, dtype), np.ascontiguousarray(H, dtype)
-        data.run(left, right, _native_ask(data, ask), N, P, Q, losses)
+        data.run(left, right, _native_ask(data, ask), (N, P, Q, gram), losses)
     if ask.weights is not None and len(ask.omega) == 1:
         with np.errstate(over="ignore"):  # a step too far: its losses are not finite, and it is taken back
             weight = dtype.type(ask.weights[0])
             N, P = weight * N, weight * P
-    return Sweep(losses, N, P, Q if ask.curvature is not None else None)
+    return Sweep(losses, N, P, Q if len(Q) else None, gram if len(gram) else None)
 
 
 @dataclass(frozen=True)
@@ -79,8 +82,8 @@ class NativeDense(DenseMatrix):
     def sweep(self, W: Array, H: Array, ask: Ask) -> Sweep:
         return _sweep(self, W, H, ask) if takes(ask) else sweep_tiles(self, W, H, ask)
 
-    def run(self, left: Array, right: Array, ask: Any, N: Array, P: Array, Q: Array, losses: Vector) -> None:
-        _core.sweep_dense(self.X, left, right, ask, N, P, Q, losses, self.memory)
+    def run(self, left: Array, right: Array, ask: Any, outputs: Outputs, losses: Vector) -> None:
+        _core.sweep_dense(self.X, left, right, ask, *outputs, losses, self.memory)
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,6 @@ class NativeSparse(SparseMatrix):
     def sweep(self, W: Array, H: Array, ask: Ask) -> Sweep:
         return _sweep(self, W, H, ask) if takes(ask) else super().sweep(W, H, ask)
 
-    def run(self, left: Array, right: Array, ask: Any, N: Array, P: Array, Q: Array, losses: Vector) -> None:
+    def run(self, left: Array, right: Array, ask: Any, outputs: Outputs, losses: Vector) -> None:
         X = self.by_column
-        _core.sweep_sparse(X.data, X.indptr, X.indices, *self.shape, left, right, ask, N, P, Q, losses, self.memory)
+        _core.sweep_sparse(X.data, X.indptr, X.indices, *self.shape, left, right, ask, *outputs, losses, self.memory)

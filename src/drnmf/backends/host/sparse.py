@@ -14,7 +14,7 @@ from drnmf.backends.base import Ask, Sweep
 from drnmf.backends.digest import sparse_rows
 from drnmf.backends.entries import first_zero
 from drnmf.backends.host.dense import HostMatrix
-from drnmf.backends.tiles import sweep_tiles
+from drnmf.backends.tiles import shared_curvature, sweep_tiles
 from drnmf.losses.base import Loss, need_nonzeros_only
 from drnmf.numerics import Array, Vector, identity_limit, model_floor, power_ceiling
 
@@ -101,7 +101,8 @@ class _Nonzeros:
                 slot = b if ask.weights is None else 0
                 N[slot] += weight * negative
                 P[slot] += weight * self.positive(loss)
-        return Sweep(losses, N, P, None if ask.curvature is None else self.curvature(ask))
+        Q = None if ask.curvature is None or ask.shared_alone else self.curvature(ask)
+        return Sweep(losses, N, P[:0] if ask.shared_alone else P, Q, shared_curvature(self.W, ask))
 
     @cached_property
     def V(self) -> Array:
@@ -150,7 +151,7 @@ class _Nonzeros:
         return 0.5 * (float(np.sum((x - v) ** 2)) + max(model - float(v @ v), 0.0))
 
     def curvature(self, ask: Ask) -> Array:
-        """Packed sum_i W_ik W_il (c_1 x/v^2 + c_2): only non-zeros count for beta = 1, W'W for beta = 2."""
+        """Packed sum_i W_ik W_il c_1 x/v^2 over the non-zeros; the part of beta = 2 is shared."""
         assert ask.curvature is not None
         dtype, (k, l) = self.H.dtype, np.tril_indices(self.W.shape[1])
         pairs = self.W[:, k] * self.W[:, l]
@@ -159,6 +160,4 @@ class _Nonzeros:
             if loss.free_part == "sums":
                 bend = np.minimum(loss.curvature(self.data.by_column.data, self.V), power_ceiling(dtype))
                 Q += self._times(bend * dtype.type(c), pairs)
-            else:
-                Q += (c * pairs.sum(axis=0, dtype=np.float64)).astype(dtype)[:, None]
         return Q

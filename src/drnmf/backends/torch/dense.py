@@ -181,7 +181,8 @@ def with_curvature(data: Any, W: Tensor, H: Tensor, ask: Ask, sweep: Sweep) -> S
         return sweep
     with full_precision():
         bent = sweep_tiles(data, W, H, replace(ask, parts=None, losses=False))
-    return replace(sweep, Q=bent.Q)
+    P = sweep.P[:0] if ask.shared_alone else sweep.P
+    return replace(sweep, P=P, Q=bent.Q, gram=bent.gram)
 
 
 def told(data: Any, ask: Ask, losses: Tensor | None) -> Any:

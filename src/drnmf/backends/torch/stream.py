@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from drnmf.backends.base import Ask, Sweep, check_shapes
+from drnmf.backends.tiles import shared_curvature
 from drnmf.backends.torch.dense import OnTorch, TorchDense, fused_available, moments
 from drnmf.backends.torch.space import Tensor
 from drnmf.numerics import Array, Vector
@@ -149,11 +150,11 @@ class TorchStreamed(OnTorch):
                 else:
                     total += part
             losses += found.losses
-        parts: Any = (*sums, None)[:3]
-        return Sweep(losses, *parts)
+        N, P, *Q = sums
+        return Sweep(losses, N, P, Q[0] if Q else None, shared_curvature(A.T, ask))  # type: ignore[arg-type]
 
     def _shapes(self, B: Tensor, ask: Ask) -> list[tuple[int, ...]]:
         """Of N, P and, where it is asked for, Q."""
         r, n = B.shape
-        packed = [] if ask.curvature is None else [(r * (r + 1) // 2, n)]
-        return [(ask.slots, r, n), (ask.slots, r, n), *packed]
+        packed = [] if ask.curvature is None or ask.shared_alone else [(r * (r + 1) // 2, n)]
+        return [(ask.slots, r, n), (0 if ask.shared_alone else ask.slots, r, n), *packed]

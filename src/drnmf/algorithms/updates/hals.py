@@ -1,0 +1,69 @@
+r"""Coordinate descent on W'W for beta = 2 alone: hierarchical alternating least squares (HALS), extrapolated.
+
+With W fixed the loss of every column of H is the quadratic function
+
+.. math:: f(h) = \tfrac12 h' G h - N' h + \tfrac12 \|x\|^2, \qquad G = W'W, \quad N = W'x
+
+with one matrix G for all columns, so a pass over the r components of all columns costs O(r^2 n), where a sweep costs
+O(m n r), and no column has a matrix of its own. Each component in turn takes its exact minimum over h_k >= floor
+(Cichocki, Zdunek and Amari 2007): f cannot rise, and zeros are reached from above. Several passes for one sweep pay
+(Gillis and Glineur 2012), and so does moving on beyond the point they found (Ang and Gillis 2019): N and G say what f is
+there, so a column that would end above where it began stays with its minimum, without a sweep to find out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from drnmf.algorithms.updates.base import Parts, Rule
+from drnmf.algorithms.updates.extrapolated import Extrapolated, Momentum
+from drnmf.backends.steps import extrapolated_step
+from drnmf.losses.base import Omega
+from drnmf.numerics import HALS_PASSES, Array
+
+
+@dataclass(frozen=True)
+class HALS(Rule):
+    """Passes of coordinate descent on the shared curvature of beta = 2, then Nesterov's extrapolation of every column.
+
+    F_k is found from F^ by `passes` of descent; the block moves on to F^ = max(F_k + a_k (F_k - F_(k-1)), floor) with
+    the a_k of `Extrapolated`, except in columns that this would raise. The loss never rises, so nobody needs to look.
+
+    Parameters
+    ----------
+    passes : of coordinate descent for every sweep
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from drnmf.losses.beta import FROBENIUS
+    >>> G, parts = np.full((1, 1), 2.0), Parts(np.full((1, 1, 1), 6.0), np.empty((0, 1, 1)), np.ones(1), (FROBENIUS,), 0.0)
+    >>> rule, F = HALS(), np.ones((1, 1))
+    >>> rule.step(F, replace(parts, gram=G), rule.init(F))[0]
+    array([[3.]])
+    """
+
+    passes: int = HALS_PASSES
+
+    def certain(self, omega: Omega) -> bool:
+        return True
+
+    def curves(self, step: int, rank: int) -> bool:
+        return True
+
+    def init(self, F: Array) -> Momentum:
+        return Momentum(F, 1.0)
+
+    def step(self, F: Array, parts: Parts, state: Momentum) -> tuple[Array, Momentum]:
+        if [loss.free_part for loss in parts.omega] != ["gram"] or parts.gram is None:
+            named = ", ".join(loss.name for loss in parts.omega)
+            raise ValueError(f"update='hals' minimises beta = 2 alone, and the losses are {named}: use update='auto'.")
+        a, nu = Extrapolated().pace(state)
+        stepped, further = extrapolated_step(F, parts.N[0], parts.gram, parts.floor, self.passes, state.F, a)
+        return further, Momentum(stepped, nu, state.steps + 1)
+
+    def retry(self, F: Array, tried: Array, attempt: int, state: Momentum) -> tuple[Array, Momentum]:
+        return state.F, replace(state, nu=1.0)
+
+    def restart(self, state: Momentum) -> Momentum:
+        return replace(state, nu=1.0)
