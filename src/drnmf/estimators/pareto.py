@@ -282,7 +282,7 @@ def pareto_front(
         data, budget, notes = fit.data, fit.budget, fit.notes
         ends: dict[int, Result] = {}
         if given is None:
-            found = compute_references(data, fit.starts, omega, how.alone, how.reference_control(budget))
+            found = compute_references(data, fit.starts, omega, how.reference_rule, how.reference_control(budget))
             given, notes, ends = found.values, notes + found.notes, dict(enumerate(found.solutions))
         objective = Objective(omega, given, data.mean)
         problem = Problem(data, objective, how, lambda stage: budget.take(stage, callback), budget.take)
@@ -316,8 +316,7 @@ def _solve_point(
         return min((solve_one(problem, origin, weights) for origin in origins), key=lambda run: value(run, weights))
     b, objective = int(used[0]), problem.objective
     if b not in ends:
-        loss = objective.omega[b]
-        rule = problem.how.alone(loss)
+        loss, rule = objective.omega[b], problem.how.reference_rule
         alone = (single_objective(problem.data, s, loss, rule, problem.quiet(f"{loss.name} alone")) for s in starts)
         ends[b] = min(alone, key=lambda run: float(run.losses[0]))
     return _among_all(problem.data, ends[b], objective, weights)

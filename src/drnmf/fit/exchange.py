@@ -35,7 +35,7 @@ def fit_interval(
     knots, grid = list(interval.first_knots()), interval.betas()
     along_grid = _losses(grid)
     control_of = method.reference_control(budget)
-    solutions = list(compute_references(data, starts, _losses(knots), method.alone, control_of).solutions)
+    solutions = list(compute_references(data, starts, _losses(knots), method.reference_rule, control_of).solutions)
     rounds: list[tuple[tuple[float, ...], Result]] = []
     while True:
         everywhere = (*_losses(knots), *along_grid)
@@ -54,7 +54,7 @@ def fit_interval(
             break
         knots.append(seen.worst)
         starts, method = [(best.W, best.H)], method.near()
-        new = compute_references(data, starts, _losses([seen.worst]), method.alone, control_of)
+        new = compute_references(data, starts, _losses([seen.worst]), method.reference_rule, control_of)
         solutions.extend(new.solutions)
     return _join_rounds(data, rounds, seen)
 

@@ -12,13 +12,11 @@ from drnmf.algorithms.loop import Callback, Control
 from drnmf.algorithms.result import Result
 from drnmf.algorithms.updates.base import Rule
 from drnmf.algorithms.updates.extrapolated import Extrapolated
-from drnmf.algorithms.updates.hals import HALS
 from drnmf.algorithms.updates.minimax import Minimax
 from drnmf.algorithms.updates.newton import Newton
 from drnmf.algorithms.updates.table import as_rule
 from drnmf.algorithms.weights import ByRule, Policy, Reactive, as_policy
 from drnmf.backends.base import Data
-from drnmf.losses.base import Loss, Omega
 from drnmf.numerics import REFERENCE_TOLERANCE
 from drnmf.objective.objective import Objective
 
@@ -64,14 +62,12 @@ class Method:
 
     reference_tol : where tol > 0 the reference fits stop at this tolerance or tol, whichever is larger. e_beta only
         sets the scale of a loss: its last digits cost more sweeps than the fit itself.
-    quadratic_rule : for fits of beta = 2 alone, where it is another
     """
 
     rule: Rule
     policy: Policy
     reference_rule: Rule
     reference_tol: float = 0.0
-    quadratic_rule: Rule | None = None
 
     @classmethod
     def of(cls, update: str | Rule, policy: str | Policy, gpu: bool = False) -> Method:
@@ -83,17 +79,7 @@ class Method:
             policy = "frank-wolfe"
         rule, chosen = as_rule(update, gpu), as_policy(policy)
         tol = REFERENCE_TOLERANCE if update == "auto" else 0.0
-        quadratic = HALS() if update == "auto" and not gpu else None
-        return cls(Minimax() if isinstance(chosen, ByRule) else rule, chosen, rule, tol, quadratic)
-
-    def alone(self, loss: Loss) -> Rule:
-        """Return the rule of a fit under one loss."""
-        quadratic = self.quadratic_rule if loss.free_part == "gram" else None
-        return self.reference_rule if quadratic is None else quadratic
-
-    def under(self, omega: Omega) -> Method:
-        """Return the method for these losses: beta = 2 alone has a rule of its own."""
-        return replace(self, rule=self.alone(omega[0])) if len(omega) == 1 and not self.rule.chooses else self
+        return cls(Minimax() if isinstance(chosen, ByRule) else rule, chosen, rule, tol)
 
     def near(self) -> Method:
         """The same for starts that are near a solution already: no step is held back."""

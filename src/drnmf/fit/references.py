@@ -50,19 +50,17 @@ def compute_references(
     data: Data,
     starts: list[Start],
     omega: Omega,
-    rule_of: Callable[[Loss], Rule],
+    rule: Rule,
     control_of: Callable[[str], Control],
 ) -> References:
     """e_beta = D_beta at the single-objective solution from the same start with the same budget.
 
-    `rule_of(loss)` and `control_of(stage)` give the rule and the budget of each run. With several starts the smallest counts. Data of exact
+    `control_of(stage)` hands out the budget of each run. With several starts the smallest counts. Data of exact
     rank r has e_beta = 0: there the floor 1e-16 D_beta(X, mean(X)) takes its place, and a note says so.
     """
     best: list[Result] = []
     for loss in omega:
-        runs = [
-            single_objective(data, start, loss, rule_of(loss), control_of(f"{loss.name} alone")) for start in starts
-        ]
+        runs = [single_objective(data, start, loss, rule, control_of(f"{loss.name} alone")) for start in starts]
         best.append(min(runs, key=lambda run: float(run.losses[0])))
     found = np.array([run.losses[0] for run in best])
     floors = reference_floors(data, omega)

@@ -102,9 +102,8 @@ def fit_factors(
     """
     notes: tuple[str, ...] = ()
     singles: Vector | None = None
-    method = method.under(omega)
     if references is None:
-        found = compute_references(data, starts, omega, method.alone, method.reference_control(budget))
+        found = compute_references(data, starts, omega, method.reference_rule, method.reference_control(budget))
         references, notes = found.values, found.notes
         singles = np.array([losses_of(data, run.W, run.H, omega) for run in found.solutions])
     objective = Objective(omega, references, data.mean)
