@@ -10,10 +10,10 @@ import textwrap
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from drnmf.backends.host.pool import get_num_threads, set_num_threads
 
 from drnmf import BetaNMF
 from drnmf.algorithms.updates.hals import _descend, _push, extrapolated_step, shared_step
-from drnmf.backends.host.pool import get_num_threads, set_num_threads
 from tests.peak import SOURCE
 
 FLOOR = 1e-9

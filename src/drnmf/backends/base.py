@@ -78,7 +78,7 @@ class Ask:
 
     @property
     def shared(self) -> float | None:
-        """The coefficient of the curvature that all columns share; None where there is none, or entries have weights."""
+        """The coefficient of the curvature that all columns share; None where there is none (entries have weights)."""
         if self.curvature is None or self.observed is not None:
             return None
         return next(
@@ -231,10 +231,10 @@ class Data(Protocol):
 
         .. math:: Q_{kl,j} = \sum_i W_{ik} W_{il} \sum_b c_b \, d''_b(X_{ij}, V_{ij})
 
-        with d'' as `Loss.curvature` has it (for Kullback-Leibler x / v^2). The part of beta = 2, c_2 W'W, is the same in
-        every column: it comes once as `Sweep.gram`, in float64 (r^2 numbers cost nothing, and the squares of float32's
-        floors are beyond its range), and is not in Q. Zeros of X count as `zero_of` where a loss
-        is infinite at zero. V is kept above `numerics.model_floor`, powers below `numerics.power_ceiling`.
+        with d'' as `Loss.curvature` has it (for Kullback-Leibler x / v^2). The part of beta = 2, c_2 W'W, is the same
+        in every column: it comes once as `Sweep.gram`, in float64 (r^2 numbers cost nothing, and the squares of
+        float32's floors are beyond its range), and is not in Q. Zeros of X count as `zero_of` where a loss is infinite
+        at zero. V is kept above `numerics.model_floor`, powers below `numerics.power_ceiling`.
         """
         ...
 

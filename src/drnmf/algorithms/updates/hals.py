@@ -7,8 +7,8 @@ With W fixed the loss of every column of H is the quadratic function
 with one matrix G for all columns, so a pass over the r components of all columns costs O(r^2 n), where a sweep costs
 O(m n r), and no column has a matrix of its own. Each component in turn takes its exact minimum over h_k >= floor
 (Cichocki, Zdunek and Amari 2007): f cannot rise, and zeros are reached from above. Several passes for one sweep pay
-(Gillis and Glineur 2012), and so does moving on beyond the point they found (Ang and Gillis 2019): N and G say what f is
-there, so a column that would end above where it began stays with its minimum, without a sweep to find out.
+(Gillis and Glineur 2012), and so does moving on beyond the point they found (Ang and Gillis 2019): N and G say what f
+is there, so a column that would end above where it began stays with its minimum, without a sweep to find out.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class HALS(Rule):
     --------
     >>> import numpy as np
     >>> from drnmf.losses.beta import FROBENIUS
-    >>> G, parts = np.full((1, 1), 2.0), Parts(np.full((1, 1, 1), 6.0), np.empty((0, 1, 1)), np.ones(1), (FROBENIUS,), 0.0)
+    >>> N, P, G = np.full((1, 1, 1), 6.0), np.empty((0, 1, 1)), np.full((1, 1), 2.0)
+    >>> parts = Parts(N, P, np.ones(1), (FROBENIUS,), 0.0)
     >>> rule, F = HALS(), np.ones((1, 1))
     >>> rule.step(F, replace(parts, gram=G), rule.init(F))[0]
     array([[3.]])
