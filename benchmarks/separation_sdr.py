@@ -13,14 +13,14 @@ from pathlib import Path
 import numpy as np
 
 from drnmf.audio.study import study
-from drnmf.audio.synthesis import NOISES, synthesise_tune
+from drnmf.audio.synthesis import NOISE_LEVELS, synthesise_tune
 
 
 def run(seeds: int, max_iter: int, n_init: int) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for seed in range(seeds):
         tune = synthesise_tune(seed)
-        for noise in NOISES:
+        for noise in NOISE_LEVELS:
             started = time.perf_counter()
             found = study(tune, noise, seed=seed, max_iter=max_iter, n_init=n_init)
             spent = time.perf_counter() - started
@@ -40,7 +40,7 @@ def run(seeds: int, max_iter: int, n_init: int) -> list[dict[str, object]]:
 
 def table(rows: list[dict[str, object]]) -> str:
     lines = ["| noise | method | SDR of all sources (dB) | SDR of the notes (dB) | strokes right (of 7) | largest scaled error |", "|---|---|---|---|---|---|"]  # noqa: E501 # fmt: skip
-    for noise in NOISES:
+    for noise in NOISE_LEVELS:
         for method in dict.fromkeys(row["method"] for row in rows):
             own = [row for row in rows if row["noise"] == noise and row["method"] == method]
             mean = {key: np.mean([float(str(row[key])) for row in own]) for key in ("sdr", "notes_sdr", "right", "worst_scaled")}  # noqa: E501 # fmt: skip

@@ -7,7 +7,7 @@ import pytest
 
 from drnmf.algorithms.initialize import random_start
 from drnmf.backends.open import open_data
-from drnmf.synthetic import synthetic
+from drnmf.synthetic import mixed_noise, synthetic, with_noise
 
 
 def test_shapes_seed_and_noise_level() -> None:
@@ -42,6 +42,15 @@ def test_each_noise_is_the_one_its_loss_stands_for() -> None:
     clean, gaussian = noise(2)
     np.testing.assert_allclose(gaussian[large].std(), gaussian[small].std(), rtol=0.02)
     assert abs(gaussian.mean()) < 0.02 * gaussian.std()
+
+
+@pytest.mark.parametrize("betas", [(0.0,), (1.0,), (0.0, 2.0)])
+def test_noise_on_other_data_has_the_level_asked_for(betas: tuple[float, ...]) -> None:
+    X = np.random.RandomState(0).uniform(5, 6, (50, 40))
+    noise = mixed_noise(X, betas, np.random.RandomState(1))
+    assert np.linalg.norm(with_noise(X, noise, 0.1) - X) == pytest.approx(0.1 * np.linalg.norm(X))
+    assert (with_noise(X, noise, 5.0).min() == 0) == (noise.min() < 0)
+    np.testing.assert_array_equal(with_noise(X, np.zeros_like(X), 0.1), X)
 
 
 def test_a_fit_with_the_same_seed_does_not_start_from_the_truth() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -11,7 +12,7 @@ from sklearn.utils import check_random_state
 from drnmf.inputs.check import check_integer, check_number
 from drnmf.losses.base import betas_of
 from drnmf.losses.names import as_losses
-from drnmf.numerics import Vector
+from drnmf.numerics import Array, Vector, positive_scale
 
 RandomState = np.random.RandomState
 
@@ -25,12 +26,26 @@ class Synthetic:
     H: Vector
 
 
-NOISES: dict[float, Callable[[Vector, RandomState], Vector]] = {
+NOISES: dict[float, Callable[[Array, Any], Vector]] = {
     0.0: lambda clean, rng: clean * rng.normal(size=clean.shape),
     1.0: lambda clean, rng: rng.poisson(1.0, size=clean.shape).astype(np.float64),
     2.0: lambda clean, rng: rng.normal(size=clean.shape),
 }
 """The noise each loss stands for: multiplicative ("Gamma" in the paper), Poisson, Gaussian."""
+
+
+def mixed_noise(clean: Array, betas: Iterable[float], rng: Any) -> Vector:
+    """Draw the noises that `betas` stand for and add them up, each with norm one."""
+    return sum((_unit(NOISES[beta](clean, rng)) for beta in betas), np.zeros(clean.shape))
+
+
+def with_noise(X: Array, noise: Vector, level: float) -> Vector:
+    """Add noise to X, scaled to ||N|| = level ||X||; what falls below zero becomes zero.
+
+    >>> with_noise(np.full((1, 2), 2.0), np.array([[3.0, 4.0]]), 0.5)
+    array([[2.84852814, 3.13137085]])
+    """
+    return np.maximum(X + level * np.linalg.norm(X) / positive_scale(float(np.linalg.norm(noise))) * noise, 0.0)
 
 
 def synthetic(
@@ -65,11 +80,10 @@ def synthetic(
     rng = RandomState(check_random_state(random_state).randint(2**31 - 1))
     W, H = rng.uniform(size=(m, rank)), rng.uniform(size=(rank, n))
     clean = W @ H
-    total = sum((_unit(NOISES[beta](clean, rng)) for beta in omega), np.zeros(clean.shape))
-    return Synthetic(np.maximum(0.0, clean + noise * np.linalg.norm(clean) * _unit(total)), W, H)
+    drawn = _unit(mixed_noise(clean, omega, rng))
+    return Synthetic(np.maximum(0.0, clean + noise * np.linalg.norm(clean) * drawn), W, H)
 
 
 def _unit(noise: Vector) -> Vector:
-    """noise / ||noise||_F, and nothing where there is none (a tiny Poisson draw may be all zeros)."""
-    norm = float(np.linalg.norm(noise))
-    return noise / norm if norm > 0 else noise
+    """Divide noise by its norm ||noise||_F; nothing where there is none (a tiny Poisson draw may be all zeros)."""
+    return noise / positive_scale(float(np.linalg.norm(noise)))

@@ -100,6 +100,21 @@ def test_two_tones_are_taken_apart(channels, power):
     assert first.max() > 0.95
 
 
+@pytest.mark.parametrize(("window", "ends"), [(256, "inside"), (512, "centred"), (16, "centred")])
+def test_the_papers_frames_are_the_definition(window, ends):
+    signal = RNG.normal(size=1500)
+    seen = spectrogram(signal, rate=8000, window=window, hop=window // 2, symmetric=True, ends=ends)
+    padded = np.concatenate([np.zeros(window // 2), signal, np.zeros(window // 2)]) if ends == "centred" else signal
+    j, hop = seen.X.shape[1] - 1, window // 2
+    frame = padded[j * hop : j * hop + window] * np.hamming(window)
+    k = np.arange(window // 2 + 1)[:, None]
+    direct = np.abs(np.exp(-2j * np.pi * k * np.arange(window) / window) @ frame)
+    np.testing.assert_allclose(seen.X[:, j], direct, atol=1e-9)
+    assert seen.X.shape == (window // 2 + 1, 1 + (padded.size - window) // hop)
+    first = 0.0 if ends == "centred" else window / 2 / 8000
+    np.testing.assert_allclose(seen.times, first + hop / 8000 * np.arange(j + 1))
+
+
 def test_channels_are_averaged_and_powers_squared():
     samples = RNG.normal(size=(300, 2))
     left, right = (spectrogram(samples[:, c], rate=10, window=32, hop=8).X for c in range(2))

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from drnmf import beta_divergence
 from drnmf.backends.base import Ask
 from drnmf.backends.open import open_data
-from drnmf.losses.beta import FROBENIUS, IS, KL, Beta, beta_divergence
+from drnmf.losses.beta import FROBENIUS, IS, KL, Beta
 from drnmf.losses.negative_binomial import NegativeBinomial
 from tests.backends.problems import entries, factors
 

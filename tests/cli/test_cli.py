@@ -282,7 +282,7 @@ def test_a_failure_while_writing_keeps_the_old_results(here: Path, monkeypatch: 
     def full(*arguments: Any, **options: Any) -> None:
         raise OSError("No space left on device")
 
-    monkeypatch.setattr("drnmf.cli.results.write_summary", full)
+    monkeypatch.setattr("drnmf.runs.write.write_summary", full)
     assert "No space left" in run(*command, "--seed", "5", code=1)
     assert files(here) == ["X.npy", "run"]
     assert Path("run/W.npy").read_bytes() == old
@@ -297,6 +297,10 @@ def test_output_folder_is_removed_on_any_error(here: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     assert files(here) == ["X.npy"]
+
+
+def test_brackets_in_the_names_of_folders_are_no_markup(here: Path) -> None:
+    assert "results in [red]" in run("fit", "X.npy", "--rank", "2", "--max-iter", "2", "--out", "[red]", "--no-report")
 
 
 def test_several_matrices_need_a_name(here: Path) -> None:

@@ -11,7 +11,9 @@ import pytest
 import scipy.io.wavfile
 from typer.testing import CliRunner
 
-from drnmf.cli import app, runs
+from drnmf.cli import app
+from drnmf.runs.output import replace_run
+from drnmf.runs.write import listed
 
 FAST = ("--max-iter", "5", "--quiet", "--no-report")
 FIT = ("fit", "X.npy", "--rank", "2", "--out", "run", "--overwrite", *FAST)
@@ -95,14 +97,14 @@ def test_foreign_files_survive_and_all_old_files_go(command):
     run(*COMMANDS["topics" if command == "fit" else "fit"])
     mine = foreign("run")
     run(*COMMANDS[command])
-    found = set(runs.listed(Path("run")))
+    found = set(listed(Path("run")))
     summary = json.loads(Path("run/summary.json").read_text())
     assert summary["kind"] == command
     assert found == set(summary["files"]) | mine.keys()
     assert all(Path("run", name).read_bytes() == content for name, content in mine.items())
     assert {path.name for path in Path().iterdir()} == {"X.npy", "a.wav", "texts", "run"}
     run(*COMMANDS[command])
-    assert set(runs.listed(Path("run"))) == found
+    assert set(listed(Path("run"))) == found
 
 
 def test_files_of_others_with_a_name_of_ours_are_kept_under_another():
@@ -124,7 +126,7 @@ def test_a_file_where_the_new_run_has_a_folder():
     Path("new/groups/0.wav").write_text("new")
     Path("new/summary.json").write_text("new")
     Path("run/groups").write_text("mine")
-    assert runs.replace_run(Path("new"), Path("run").resolve()) == ["groups.old"]
+    assert replace_run(Path("new"), Path("run").resolve()) == ["groups.old"]
     assert tree("run") == {
         "groups": None, "groups/0.wav": b"new", "groups.old": b"mine", "summary.json": b"new",
     }  # fmt: skip
@@ -139,7 +141,7 @@ def test_a_folder_of_others_where_the_new_run_has_a_file():
     Path("run/summary.json").write_text(json.dumps(summary | {"files": [*summary["files"], "groups/0.wav"]}))
     Path("new").mkdir()
     Path("new/groups").write_text("new")
-    assert runs.replace_run(Path("new"), Path("run").resolve()) == ["groups.old/mine.txt"]
+    assert replace_run(Path("new"), Path("run").resolve()) == ["groups.old/mine.txt"]
     assert tree("run") == {"groups": b"new", "groups.old": None, "groups.old/mine.txt": b"mine"}
 
 

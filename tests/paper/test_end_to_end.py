@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from drnmf.cli import app
 from drnmf.paper import EXPERIMENTS, paper, runner, store
 from drnmf.paper.fits import Options
-from drnmf.paper.tables import read_csv
+from drnmf.runs.read import read_table
 
 pytestmark = pytest.mark.usefixtures("small")
 ITERATIONS = 8
@@ -73,13 +73,13 @@ def test_ours_adds_columns_and_keeps_the_others(name: str, folder: Path, tmp_pat
     experiment, out = EXPERIMENTS[name], tmp_path / "out"
     runner.run([experiment], options(folder, seeds=1), out)
     runner.render([experiment], out)
-    before, done = read_csv(out / f"{name}.csv"), len(computed)
+    before, done = read_table(out / f"{name}.csv"), len(computed)
     runner.run([experiment], options(folder, seeds=1, ours=True), out)
     runner.render([experiment], out)
     added = computed[done:]
     assert added
     assert all("ours" in file for file in added)
-    after = read_csv(out / f"{name}.csv")
+    after = read_table(out / f"{name}.csv")
     if name.startswith("table"):
         assert [{k: v for k, v in row.items() if not k.startswith("ours_")} for row in after] == before
         assert all(row["ours_dr_kl_excess"] for row in after)
@@ -93,7 +93,7 @@ def test_documents_table(folder: Path, tmp_path: Path) -> None:
     experiment = EXPERIMENTS["table-documents"]
     runner.run([experiment], options(folder), tmp_path / "out")
     runner.render([experiment], tmp_path / "out")
-    rows = {row["dataset"]: row for row in read_csv(tmp_path / "out" / "table-documents.csv")}
+    rows = {row["dataset"]: row for row in read_table(tmp_path / "out" / "table-documents.csv")}
     measures = ["acc_kl", "acc_fro", "acc_dr", "fro_kl_excess", "dr_kl_excess", "kl_fro_excess", "dr_fro_excess"]
     assert list(rows["classic"]) == ["dataset", "rank", *measures, *(f"paper_{m}" for m in measures)]
     assert list(rows) == ["classic", "tr23", "tr11_cluto", "newsgroups3_politics", "average"]
@@ -107,11 +107,11 @@ def test_documents_table(folder: Path, tmp_path: Path) -> None:
     page = (tmp_path / "out" / "table-documents.md").read_text()
     for name in paper.DOCUMENTS:
         assert (f"| {name} | the collection" in page) == (name not in ("classic", "tr23"))
-    lifts = read_csv(tmp_path / "out" / "table-documents-lift.csv")
-    floors = read_csv(tmp_path / "out" / "table-documents-floor.csv")
+    lifts = read_table(tmp_path / "out" / "table-documents-lift.csv")
+    floors = read_table(tmp_path / "out" / "table-documents-floor.csv")
     assert float(floors[0]["fro_kl_excess"]) == pytest.approx(float(rows["classic"]["fro_kl_excess"]), rel=1e-4)
     assert [row["lift"] for row in lifts if row["dataset"] == "tr23"] == ["0.01", "0.0001", "1e-06", "0"]
-    starts = read_csv(tmp_path / "out" / "table-documents-starts.csv")
+    starts = read_table(tmp_path / "out" / "table-documents-starts.csv")
     assert [row["start"] for row in starts] == ["words", "ten-sweeps", "normalised-words", "documents"]
     assert starts[0]["dr_kl_excess"] == rows["tr23"]["dr_kl_excess"]
 
@@ -121,7 +121,7 @@ def test_audio_table(folder: Path, tmp_path: Path) -> None:
     experiment = EXPERIMENTS["table-audio"]
     runner.run([experiment], options(folder), tmp_path / "out")
     runner.render([experiment], tmp_path / "out")
-    rows = {row["dataset"]: row for row in read_csv(tmp_path / "out" / "table-audio.csv")}
+    rows = {row["dataset"]: row for row in read_table(tmp_path / "out" / "table-audio.csv")}
     pairs = [n for m in ("kl_is_excess", "dr_is_excess", "is_kl_excess", "dr_kl_excess") for n in (m, f"{m}_std")]
     assert list(rows["piano_Mary"]) == ["dataset", "m", "n", *pairs, *(f"paper_{n}" for n in pairs)]
     assert list(rows) == ["piano_Mary", "isse_bass_drum", "sisec_nodrums"]
@@ -140,7 +140,7 @@ def test_an_empty_data_folder_gives_an_empty_table_and_a_list_of_what_is_missing
     runner.run(experiments, options(tmp_path / "data"), tmp_path / "out")
     runner.render(experiments, tmp_path / "out")
     for name in ("table-documents", "table-audio", "mary-figure"):
-        assert read_csv(tmp_path / "out" / f"{name}.csv") == []
+        assert read_table(tmp_path / "out" / f"{name}.csv") == []
     page = (tmp_path / "out" / "reproduction.md").read_text()
     assert all(name in page for name in (*paper.DOCUMENTS, *paper.AUDIO))
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from drnmf.paper import EXPERIMENTS
 from drnmf.paper.page import refreshed
-from drnmf.paper.tables import read_csv
+from drnmf.runs.read import read_table
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -34,7 +34,7 @@ def test_committed_files_are_small() -> None:
 
 
 def test_the_committed_tables_keep_to_the_paper() -> None:
-    rows = {row["dataset"]: row for row in read_csv(DOCS / "reproduction" / "table-documents.csv")}
+    rows = {row["dataset"]: row for row in read_table(DOCS / "reproduction" / "table-documents.csv")}
     for name in ("classic", "ohscal", "hitech", "reviews", "la1", "la2", "la12", "tr11", "tr23", "tr41"):
         row = {key: float(value) for key, value in rows[name].items() if key != "dataset" and value}
         assert abs(row["dr_kl_excess"] - row["dr_fro_excess"]) <= 0.05
@@ -43,10 +43,10 @@ def test_the_committed_tables_keep_to_the_paper() -> None:
     for name in ("reviews", "ohscal"):
         for measure in ("acc_kl", "acc_fro", "acc_dr"):
             assert abs(float(rows[name][measure]) - float(rows[name][f"paper_{measure}"])) <= 1.5
-    audio = {row["dataset"]: row for row in read_csv(DOCS / "reproduction" / "table-audio.csv")}
+    audio = {row["dataset"]: row for row in read_table(DOCS / "reproduction" / "table-audio.csv")}
     assert abs(float(audio["sisec_wdrums"]["kl_is_excess"]) - 25.6) <= 3
     assert abs(float(audio["sisec_wdrums"]["dr_is_excess"]) - 12.7) <= 2
     assert abs(float(audio["piano_Mary"]["dr_is_excess"]) - 9.7) <= 2.7
     assert abs(float(audio["sisec_wdrums"]["dr_is_excess"]) - float(audio["sisec_wdrums"]["dr_kl_excess"])) <= 0.05
-    starts = read_csv(DOCS / "reproduction" / "table-audio-starts.csv")  # a few rearrange late: see the page
+    starts = read_table(DOCS / "reproduction" / "table-audio-starts.csv")  # a few rearrange late: see the page
     assert np.mean([abs(float(r["dr_is_excess"]) - float(r["dr_kl_excess"])) <= 0.05 for r in starts]) > 0.9

@@ -7,20 +7,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from drnmf.paper import EXPERIMENTS, datasets, mary_figure, paper, runner, table_audio, table_documents
+from drnmf.audio.notes import recording_onsets
+from drnmf.paper import EXPERIMENTS, datasets, document_studies, mary_figure, paper, runner, table_audio
 from drnmf.paper.fits import Options
-from drnmf.paper.notes import recording_onsets
-from drnmf.paper.tables import read_csv
+from drnmf.runs.read import read_table
 
 
 def test_spectrograms_have_the_papers_sizes(real_data: Path) -> None:
     for item in datasets.present(real_data, "audio"):
         if item.entry.role == "own":
-            assert table_audio._spectrogram(item.path).shape == (129, paper.AUDIO[item.entry.paper][0])
+            assert table_audio.spectrogram(item.path).shape == (129, paper.AUDIO[item.entry.paper][0])
     path = real_data / "audio" / "piano_Mary.wav"
     if not path.exists():
         pytest.skip("piano_Mary.wav is not in the data folder")
-    X, rate = mary_figure._clean(path)
+    X, rate = mary_figure.clean(path)
     assert X.shape == (257, 294)
     onsets = recording_onsets(X, 7, mary_figure.WINDOW / 2 / rate)
     np.testing.assert_allclose(np.diff(onsets), 0.6, atol=0.05)
@@ -30,7 +30,7 @@ def test_spectrograms_have_the_papers_sizes(real_data: Path) -> None:
 def test_a_small_data_set_comes_near_the_paper(
     real_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_documents, "STUDY_SETS", ())
+    monkeypatch.setattr(document_studies, "STUDY_SETS", ())
     names = ("tr23.npz", "tr23.labels.npy")
     if not (real_data / "documents" / names[0]).exists():
         pytest.skip("tr23 is not in the data folder")
@@ -40,7 +40,7 @@ def test_a_small_data_set_comes_near_the_paper(
     experiment = EXPERIMENTS["table-documents"]
     runner.run([experiment], Options(tmp_path / "data", max_iter=200), tmp_path / "out")
     runner.render([experiment], tmp_path / "out")
-    row = read_csv(tmp_path / "out" / "table-documents.csv")[0]
+    row = read_table(tmp_path / "out" / "table-documents.csv")[0]
     assert row["rank"] == "6"
     assert float(row["dr_kl_excess"]) == pytest.approx(float(row["dr_fro_excess"]), abs=0.5)
     assert float(row["fro_kl_excess"]) == pytest.approx(float(row["paper_fro_kl_excess"]), rel=0.25)

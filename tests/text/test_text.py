@@ -286,4 +286,7 @@ def test_the_rule_is_the_papers():
     expected = [max(range(4), key=lambda k: X[i] @ H[k] / np.linalg.norm(H[k])) for i in range(20)]
     assert assign(X, H).tolist() == expected
     assert assign(sp.csr_array(X.astype(float)), H).tolist() == expected
+    scaled = H * np.array([[1e-3], [1.0], [1e3], [2.0]])
+    assert assign(X, scaled).tolist() == expected  # the scale of a topic does not matter
+    assert 4 not in assign(X, np.vstack([H, np.zeros((1, 9))]))  # an empty topic has no documents
     assert score([0, 0, 1, 1], [1, 1, 0, 0]).ari == 1.0

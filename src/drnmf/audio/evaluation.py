@@ -11,7 +11,7 @@ from drnmf.audio.grouping import Groups, match_components
 from drnmf.audio.recording import Recording, open_recording
 from drnmf.audio.separation import masks
 from drnmf.audio.transform import Transform
-from drnmf.numerics import Array, Vector
+from drnmf.numerics import Array
 
 
 def open_references(paths: Sequence[str | os.PathLike[str]], mixture: Recording) -> tuple[Recording, ...]:
@@ -50,8 +50,3 @@ def match_references(
         done += width
     scale = np.sqrt(parts[:, None] * truths[None, :])
     return match_components(inner / np.maximum(scale, np.finfo(np.float64).tiny))
-
-
-def channel_mean(recording: Recording) -> Vector:
-    """Average all samples over the channels: what SDR, SIR and SAR are measured on."""
-    return np.concatenate([block.mean(axis=1) for block in recording.blocks()])

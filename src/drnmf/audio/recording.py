@@ -74,6 +74,10 @@ class Recording:
         """Return all samples, (length, channels)."""
         return self.samples if self.samples is not None else np.concatenate(list(self.blocks()))
 
+    def channel_mean(self) -> Vector:
+        """Average the channels, (length,): what SDR, SIR and SAR are measured on, and what the paper analyses."""
+        return np.concatenate([block.mean(axis=1) for block in self.blocks()])
+
 
 def open_recording(source: str | os.PathLike[str] | ArrayLike | Recording, rate: float | None = None) -> Recording:
     """Open a recording; a file is read later, block by block.

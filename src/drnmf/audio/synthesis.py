@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from drnmf.numerics import Array, Vector, positive_scale
+from drnmf.numerics import Array, Vector
+from drnmf.synthetic import NOISES, with_noise
 
 RATE = 16000
 PITCHES = {"C": 261.626, "D": 293.665, "E": 329.628}
@@ -15,9 +16,10 @@ MELODY = ("E", "D", "C", "D", "E", "E", "E")
 NOTE_SECONDS = 0.6
 HISS = -70.0
 """Decibels (of full scale) of white noise under everything: no recording is digitally silent between its notes."""
-NOISES = ("clean", "poisson", "gamma")
 NOISE_LEVELS = {"clean": 0.0, "poisson": 0.6, "gamma": 0.4}
 """||N|| / ||X|| of the noise added to a spectrogram, as in section 5.3 of the paper."""
+NOISE_BETAS = {"poisson": 1.0, "gamma": 0.0}
+"""The losses that these noises belong to."""
 
 
 @dataclass(frozen=True)
@@ -90,10 +92,8 @@ def add_noise(X: Array, kind: str, seed: int = 0) -> Array:
     True
     """
     if kind not in NOISE_LEVELS:
-        raise ValueError(f"noise {kind!r} is not known: use one of {list(NOISES)}.")
+        raise ValueError(f"noise {kind!r} is not known: use one of {list(NOISE_LEVELS)}.")
     if kind == "clean":
         return X
-    rng = np.random.default_rng(seed)
-    noise = rng.poisson(1.0, X.shape).astype(np.float64) if kind == "poisson" else X * rng.normal(size=X.shape)
-    scale = NOISE_LEVELS[kind] * np.linalg.norm(X) / positive_scale(float(np.linalg.norm(noise)))
-    return np.maximum(X + scale * noise, 0.0).astype(X.dtype)
+    noise = NOISES[NOISE_BETAS[kind]](X, np.random.default_rng(seed))
+    return with_noise(X, noise, NOISE_LEVELS[kind]).astype(X.dtype)

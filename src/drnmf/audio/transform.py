@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +19,8 @@ from drnmf.inputs.check import check_integer
 from drnmf.numerics import Array, Vector
 
 Complex = NDArray[np.complex128]
+Ends = Literal["all", "centred", "inside"]
+"""Frames that are taken: all that touch the recording, those centred in it, or those that lie inside it whole."""
 CHUNK_ENTRIES = 1 << 21
 """Complex numbers that a chunk of frames may have (32 MB)."""
 
@@ -27,15 +30,30 @@ SINGLE_PRECISION_ENTRIES = 1 << 24
 
 @dataclass(frozen=True)
 class Transform:
-    """A periodic Hamming window of `window` samples every `hop`, as SciPy's ShortTimeFFT has it.
+    """Take a Hamming window of `window` samples every `hop`, as SciPy's ShortTimeFFT has it.
 
-    The Hamming window is the paper's; it has no zero, so every hop up to the window can be inverted. Frames reach
-    over both ends of the recording (zeros outside), so every sample comes back, the first and the last too.
+    The Hamming window is the paper's; it has no zero, so every hop up to the window can be inverted. With ends="all"
+    frames reach over both ends of the recording (zeros outside), so every sample comes back, the first and the last
+    too.
+
+    Parameters
+    ----------
+    window, hop : int
+        Samples of a frame, and from one frame to the next.
+    rate : float
+        Samples per second.
+    symmetric : bool
+        The window of the paper's experiments, whose first and last values are equal; a periodic one otherwise.
+    ends : {"all", "centred", "inside"}
+        Which frames there are. "centred" begins with a frame centred on the first sample, "inside" with one that
+        begins there; both drop the last incomplete one, and are for analysis only.
     """
 
     window: int
     hop: int
     rate: float
+    symmetric: bool = False
+    ends: Ends = "all"
 
     def __post_init__(self) -> None:
         check_integer("window", self.window, 2)
@@ -45,7 +63,8 @@ class Transform:
 
     @cached_property
     def stft(self) -> ShortTimeFFT:
-        return ShortTimeFFT(hamming(self.window, sym=False), self.hop, self.rate, phase_shift=None)
+        window = np.hamming(self.window) if self.symmetric else hamming(self.window, sym=False)
+        return ShortTimeFFT(window, self.hop, self.rate, phase_shift=None)
 
     @property
     def bins(self) -> int:
@@ -57,17 +76,23 @@ class Transform:
         return np.asarray(self.stft.f)
 
     def frames(self, length: int) -> int:
-        """Count the frames that touch a recording of `length` samples."""
-        return int(self.stft.p_num(length))
+        """Count the frames of a recording of `length` samples."""
+        if self.ends == "all":
+            return int(self.stft.p_num(length))
+        return 1 + (length - 2 * self._first - self.window) // self.hop
 
     def times(self, length: int) -> Vector:
         """Compute the seconds of the middle of every frame."""
-        return np.asarray(self.stft.t(length))
+        if self.ends == "all":
+            return np.asarray(self.stft.t(length))
+        middle = self._first + int(self.stft.m_num_mid)
+        return np.asarray((middle + self.hop * np.arange(self.frames(length))) / self.rate)
 
     @property
     def _first(self) -> int:
-        """Sample at which the first frame starts (negative)."""
-        return int(self.stft.p_min) * self.hop - int(self.stft.m_num_mid)
+        """Sample at which the first frame starts; negative where it reaches over the beginning."""
+        half = int(self.stft.m_num_mid)
+        return {"all": int(self.stft.p_min) * self.hop - half, "centred": -half, "inside": 0}[self.ends]
 
     def chunk(self, copies: int) -> int:
         """Choose how many frames to work on at once when each needs `copies` spectra."""
@@ -147,6 +172,8 @@ def spectrogram(
     window: int = 1024,
     hop: int = 256,
     power: int = 1,
+    symmetric: bool = False,
+    ends: Ends = "all",
     progress: Callable[[float], None] | None = None,
 ) -> Spectrogram:
     """Compute the spectrogram of a recording, a nonnegative matrix of shape (window // 2 + 1, frames).
@@ -156,6 +183,7 @@ def spectrogram(
     source : a file name, or samples of shape (length,) or (length, channels) with their `rate`
     power : 1 for magnitudes, 2 for powers; several channels are averaged after that
     window, hop : samples of the analysis window, and from one frame to the next
+    symmetric, ends : window and frames, see `Transform`
     progress : called with the fraction done
 
     Returns
@@ -166,9 +194,11 @@ def spectrogram(
     --------
     >>> spectrogram(np.ones(1000), rate=8000, window=64, hop=16).X.shape
     (33, 66)
+    >>> spectrogram(np.ones(75200), rate=16000, window=256, hop=128, symmetric=True, ends="inside").X.shape
+    (129, 586)
     """
     recording = open_recording(source, rate)
-    transform = Transform(window, hop, recording.rate)
+    transform = Transform(window, hop, recording.rate, symmetric, ends)
     if power not in (1, 2):
         raise ValueError(f"power={power!r} is not known: 1 takes magnitudes, 2 powers.")
     if recording.length < window:

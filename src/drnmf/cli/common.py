@@ -1,26 +1,21 @@
-"""What the commands share: options, errors, threads, and output folders that appear whole or not at all."""
+"""What the commands share: options, errors, warnings, threads."""
 
 from __future__ import annotations
 
 import functools
 import os
-import shutil
-import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
-from drnmf.cli.runs import check_replaceable, replace_run
-
-if TYPE_CHECKING:
-    from drnmf.losses.base import Omega
-    from drnmf.losses.interval import Interval
+from drnmf.runs import output
 
 console = Console()
 errors = Console(stderr=True)
@@ -28,20 +23,26 @@ errors = Console(stderr=True)
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
 
-Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads to use (default: all cores).")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the random start.")]
-Out = Annotated[Path, typer.Option("--out", help="Folder for the results; it must not exist yet.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the files of an earlier run.")]
-Input = Annotated[
-    Path,
-    typer.Argument(
-        metavar="X",
-        help="Matrix: .npy .npz .mtx .mat .csv .tsv .zarr .h5ad, or a folder of row blocks.",
-        show_default=False,
-    ),
-]
-Variable = Annotated[str | None, typer.Option("--variable", help="Which array of a .mat or .npz file.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bars.")]
+
+def say(text: str, to: Console = console) -> None:
+    """Print a line as it is: no markup in names of files, no colours in numbers, no line breaks."""
+    to.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def warn(text: str) -> None:
+    """Print a warning on standard error."""
+    errors.print(f"[yellow]Warning:[/] {escape(text)}", highlight=False, soft_wrap=True)
+
+
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], left: Sequence[str]) -> None:
+    """Print rows under a title; columns in `left` are set left, the others right, and DR-NMF's rows stand out."""
+    drawn = Table(title=title)
+    for name in columns:
+        drawn.add_column(name, justify="left" if name in left else "right")
+    for row in rows:
+        robust = "DR-NMF" in row
+        drawn.add_row(*map(escape, row), style="bold green" if robust else None, end_section=robust)
+    console.print(drawn)
 
 
 def reports_errors(command: Callable[Arguments, Answer]) -> Callable[Arguments, Answer]:
@@ -56,83 +57,16 @@ def reports_errors(command: Callable[Arguments, Answer]) -> Callable[Arguments, 
             raise typer.Exit(130) from None
         except (ValueError, OSError, ImportError, MemoryError) as error:
             errors.print(f"[bold red]Error:[/] {type(error).__name__ if not str(error) else ''}", end="")
-            errors.print(str(error), markup=False, highlight=False, soft_wrap=True)
+            say(str(error), errors)
             raise typer.Exit(1) from None
 
     return guarded
 
 
-def check_out(out: Path, overwrite: bool, inputs: Iterable[Path] = ()) -> None:
-    """Refuse, before any work is done, a results folder that may not or must not be written."""
-    if out.exists() and not overwrite:
-        raise FileExistsError(f"{out} exists: choose another --out, or pass --overwrite to replace it.")
-    if out.exists() and not out.is_dir():
-        raise NotADirectoryError(f"{out} is a file, not a folder: choose another --out.")
-    whole = out.resolve()
-    for path in (Path.cwd(), Path.home(), whole / ".git", *inputs):
-        if path.exists() and path.resolve().is_relative_to(whole):
-            raise ValueError(f"{out} holds {path}, which replacing it would delete: choose another --out.")
-    if out.exists():
-        check_replaceable(out)
-    parent = next(folder for folder in whole.parents if folder.exists())
-    if not parent.is_dir() or not os.access(parent, os.W_OK):
-        raise PermissionError(f"{out} cannot be written: {parent} is no folder that you may write to.")
-
-
-@contextmanager
-def output_folder(out: Path, overwrite: bool, inputs: Iterable[Path] = ()) -> Iterator[Path]:
-    """A temporary folder beside `out` that takes its place when the block ends well and vanishes otherwise.
-
-    Of a run that it replaces only the run's own files go (see `runs`).
-    """
-    check_out(out, overwrite, inputs)
-    if out.exists():
-        out = out.resolve()  # of a link, what it leads to
-    out.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-    try:
-        yield temporary
-        os.chmod(temporary, 0o755)
-        if out.exists():
-            for name in replace_run(temporary, out):
-                errors.print(f"Kept a file that is not of the old run as {out / name}.", markup=False, soft_wrap=True)
-        else:
-            os.rename(temporary, out)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-def parse_numbers(text: str, name: str) -> tuple[float, ...]:
-    """Read a comma-separated list from the command line, for example "0,1"."""
-    try:
-        return tuple(float(item) for item in text.split(","))
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is not a comma-separated list of numbers.", param_hint=name) from None
-
-
-def parse_omega(text: str) -> Omega | Interval:
-    """Read Omega from the command line: a list as in `parse_betas`, or an interval "0..2"."""
-    from drnmf.losses.interval import as_interval
-
-    with bad_usage("--betas"):
-        return as_interval(text) or parse_betas(text)
-
-
-def parse_betas(text: str) -> Omega:
-    """Read Omega from the command line: "0,1", "itakura-saito,1" or "1,nb:30"."""
-    from drnmf.losses.names import as_losses
-
-    items = [item.strip() for item in text.split(",")]
-    with bad_usage("--betas"):
-        return as_losses(float(item) if _is_number(item) else item for item in items)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+def output_folder(out: Path, overwrite: bool, inputs: Iterable[Path] = ()) -> AbstractContextManager[Path]:
+    """Give the folder for the results, and say which files of others had to be renamed; see `runs.output`."""
+    message = "Kept a file that is not of the old run as {}."
+    return output.output_folder(out, overwrite, inputs, lambda path: say(message.format(path), errors))
 
 
 @contextmanager
@@ -160,7 +94,7 @@ def plain_warnings() -> Iterator[list[str]]:
         text = str(message)
         if text not in seen:
             seen.append(text)
-            errors.print(f"[yellow]Warning:[/] {escape(text)}", highlight=False, soft_wrap=True)
+            warn(text)
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)

@@ -6,23 +6,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
-
-from drnmf.cli import reporting, results
-from drnmf.cli.common import (
-    Out,
-    Overwrite,
-    Quiet,
-    Seed,
-    Threads,
-    check_out,
-    console,
-    errors,
-    limit_threads,
-    output_folder,
-    reports_errors,
-)
-from drnmf.cli.fit import summary_of, write_model
+from drnmf.cli import options, reporting
+from drnmf.cli.common import errors, limit_threads, output_folder, reports_errors, say, table
+from drnmf.cli.separate import describe
+from drnmf.runs import schema, write
+from drnmf.runs.output import check_out
 
 if TYPE_CHECKING:
     from drnmf.audio.study import Study
@@ -35,11 +23,11 @@ SHOWN = "clean"
 
 @reports_errors
 def demo(
-    out: Out = Path("drnmf-demo"),
-    overwrite: Overwrite = False,
-    seed: Seed = 0,
-    threads: Threads = None,
-    quiet: Quiet = False,
+    out: options.Out = Path("drnmf-demo"),
+    overwrite: options.Overwrite = False,
+    seed: options.Seed = 0,
+    threads: options.Threads = None,
+    quiet: options.Quiet = False,
     report: reporting.Report = None,
 ) -> None:
     """Compare one loss at a time with both at once on a tune, clean and in two noises (section 5.3 of the paper).
@@ -52,7 +40,7 @@ def demo(
     limit_threads(threads)
     from drnmf.audio.recording import soundfile
     from drnmf.audio.study import study
-    from drnmf.audio.synthesis import NOISES, synthesise_tune
+    from drnmf.audio.synthesis import NOISE_LEVELS, synthesise_tune
     from drnmf.report import figures
 
     soundfile()
@@ -60,7 +48,7 @@ def demo(
     tune = synthesise_tune(seed)
     studies: dict[str, Study] = {}
     with errors.status("synthesising ...") as status:
-        for noise in NOISES:
+        for noise in NOISE_LEVELS:
             if not quiet:
                 status.update(f"{'clean recording' if noise == 'clean' else noise + ' noise'}: IS-, KL- and DR-NMF ...")
             studies[noise] = study(tune, noise, betas=BETAS, seed=seed, max_iter=ITERATIONS, n_init=STARTS)
@@ -69,12 +57,12 @@ def demo(
     shown = studies[SHOWN]
     with output_folder(out, overwrite) as folder:
         audio = _write_sounds(folder, shown)
-        write_model(folder, shown.comparison.model, shown.comparison.robust.W)
-        results.write_record(folder / "comparison.json", shown.comparison.as_record())
-        results.write_table(folder / "table.csv", _flat(rows))
+        write.write_model(folder, shown.comparison.model, shown.comparison.robust.W)
+        write.write_comparison(folder, shown.comparison)
+        write.write_table(folder / schema.TABLE, _flat(rows))
         drawn = figures.try_to_draw(figures.draw_excess, _percents(rows), folder, "figure")
-        summary = {"kind": "demo"} | summary_of(shown.comparison.model, seconds, [])
-        summary["notes"] = [f"{name}: {note}" for name, found in studies.items() for note in found.comparison.notes]
+        notes = [f"{name}: {note}" for name, found in studies.items() for note in found.comparison.notes]
+        summary = write.summary_of("demo", shown.comparison.model, seconds, notes)
         score = " ".join(tune.melody)
         summary |= {
             "data": {"recipe": f"{score}, synthesised", "shape": list(shown.X.shape), "rate": tune.rate},
@@ -82,16 +70,16 @@ def demo(
             "audio": audio,
             "demo": {"betas": list(BETAS), "score": score, "rows": rows},
         }
-        results.write_summary(folder, summary)
+        write.write_summary(folder, summary)
         reporting.add(folder, report)
-    console.print(_table(rows))
+    _show(rows)
     if not drawn:
-        console.print(figures.HOW_TO_GET, markup=False, highlight=False, soft_wrap=True)
-    page = " (open report.html in it)" if (out / "report.html").exists() else ""
-    console.print(f"{seconds:.1f} s; results in {out}{page}", highlight=False, soft_wrap=True)
+        say(figures.HOW_TO_GET)
+    page = f" (open {schema.REPORT} in it)" if (out / schema.REPORT).exists() else ""
+    say(f"{seconds:.1f} s; results in {out}{page}")
 
 
-def _rows(found: Study) -> list[dict[str, Any]]:
+def _rows(found: Study) -> list[schema.DemoRow]:
     """Make one record per method: scaled losses, what its components are, the melody it hears."""
     return [
         {
@@ -107,7 +95,7 @@ def _rows(found: Study) -> list[dict[str, Any]]:
     ]
 
 
-def _flat(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _flat(rows: list[schema.DemoRow]) -> list[dict[str, Any]]:
     from drnmf.losses.names import as_loss
 
     named = []
@@ -117,7 +105,7 @@ def _flat(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return named
 
 
-def _percents(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _percents(rows: list[schema.DemoRow]) -> list[dict[str, Any]]:
     """Compute percent above the best of each loss, the worst over the three recordings, for the figure."""
     from drnmf.losses.names import as_loss
 
@@ -130,41 +118,29 @@ def _percents(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return worst
 
 
-def _write_sounds(folder: Path, found: Study) -> dict[str, Any]:
+def _write_sounds(folder: Path, found: Study) -> schema.Audio:
     """Write the recording and DR-NMF's components as files; return what the page needs to know of them."""
     from drnmf.audio.recording import open_recording
     from drnmf.audio.separation import write_sources
+    from drnmf.audio.transform import Spectrogram
 
     robust = found.comparison.robust
     recording = open_recording(found.recording, rate=found.tune.rate)
     written = write_sources(folder, recording, found.transform, robust.W, robust.H, None)
-    names = found.heard[-1].names
-    return {
-        "rate": found.tune.rate,
-        "window": found.transform.window,
-        "hop": found.transform.hop,
-        "power": 1,
-        "seconds": recording.seconds,
-        "first_frame_seconds": float(found.transform.times(recording.length)[0]),
-        "gain": written.gain,
-        "components": [{"file": file, "name": name} for file, name in zip(written.components, names, strict=True)],
-        "groups": [],
-        "mixture": written.mixture,
-        "measures": [],
-    }
+    audio = describe(Spectrogram(found.X, recording, found.transform, power=1), written, "float32")
+    for sound, name in zip(audio["components"], found.heard[-1].names, strict=True):
+        sound["name"] = name
+    return audio
 
 
-def _table(rows: list[dict[str, Any]]) -> Table:
+def _show(rows: list[schema.DemoRow]) -> None:
     from drnmf.losses.names import as_loss
 
-    table = Table(title="Percent above the best of each loss, and what was heard")
-    for name in ("recording", "method", *(as_loss(beta).name for beta in BETAS), "components", "melody", "right"):
-        table.add_column(name, justify="right" if name in ("IS", "KL", "right") else "left")
+    lines = []
     for row in rows:
         cells = [f"{round(100 * (value - 1), 1) + 0.0:.1f}" for value in row["scaled_losses"]]
-        strong = row["method"] == "DR-NMF"
-        table.add_row(
-            row["noise"], row["method"], *cells, row["notes"], row["melody"], f"{row['right']}/{row['strokes']}",
-            style="bold green" if strong else None, end_section=strong,
-        )  # fmt: skip
-    return table
+        heard = row["notes"], row["melody"], f"{row['right']}/{row['strokes']}"
+        lines.append([row["noise"], row["method"], *cells, *heard])
+    left = ("recording", "method", "components", "melody")
+    columns = (*left[:2], *(as_loss(beta).name for beta in BETAS), *left[2:], "right")
+    table("Percent above the best of each loss, and what was heard", columns, lines, left)

@@ -7,27 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
-from drnmf.cli import keeping, options, reporting, results
-from drnmf.cli.common import (
-    Input,
-    Overwrite,
-    Quiet,
-    Seed,
-    Threads,
-    Variable,
-    bad_usage,
-    check_out,
-    console,
-    limit_threads,
-    output_folder,
-    parse_numbers,
-    parse_omega,
-    plain_warnings,
-    reports_errors,
-)  # fmt: skip
+from drnmf.cli import keeping, options, reporting
+from drnmf.cli.common import bad_usage, limit_threads, output_folder, plain_warnings, reports_errors, say, table
 from drnmf.cli.workers import Place, Scheduler, ScratchFolder, Workers
+from drnmf.runs import write
+from drnmf.runs.output import check_out
 
 if TYPE_CHECKING:
     from drnmf.losses.base import Omega
@@ -36,7 +21,7 @@ if TYPE_CHECKING:
 
 @reports_errors
 def fit(
-    x: Input,
+    x: options.Input,
     rank: options.Rank,
     betas: options.Betas = "1,2",
     weights: Annotated[
@@ -48,14 +33,17 @@ def fit(
     max_iter: options.MaxIter = 1000,
     tol: options.Tol = 1e-6,
     n_init: options.Starts = 1,
-    seed: Seed = 0,
+    max_time: options.MaxTime = None,
+    seed: options.Seed = 0,
     zeros: options.Zeros = "raise",
-    variable: Variable = None,
+    variable: options.Variable = None,
     dtype: options.Dtype = None,
+    device: options.Device = None,
+    precision: options.Precision = "float32",
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the results (default: NAME-drnmf).")] = None,
-    overwrite: Overwrite = False,
-    threads: Threads = None,
-    quiet: Quiet = False,
+    overwrite: options.Overwrite = False,
+    threads: options.Threads = None,
+    quiet: options.Quiet = False,
     report: reporting.Report = None,
     checkpoint: keeping.CheckpointFolder = None,
     checkpoint_every: keeping.CheckpointEvery = 30.0,
@@ -68,16 +56,18 @@ def fit(
     Writes W.npy, H.npy, trace.csv, summary.json and model.npz into a folder, all or nothing.
     """
     asked = dict(locals())  # every option, before anything else has a name here
-    choices = options.Choices(policy, update, init, zeros, dtype)
-    model = _estimator(rank, parse_omega(betas), weights, choices)
+    choices = options.Choices(policy, update, init, zeros, dtype, device, precision)
+    model = _estimator(rank, options.parse_omega(betas), weights, choices)
     folder = out if out is not None else Path(f"{x.name.split('.')[0]}-drnmf")
     check_out(folder, overwrite, (x,))
     keeping.check(checkpoint, folder)
     reporting.check(report)
     limit_threads(threads)
     place = Place(workers, scheduler, scratch)
+    place.check_device(x, device)
     matrix = place.read(x, variable)
-    model.set_params(max_iter=max_iter, tol=tol, n_init=n_init, random_state=seed, verbose=int(not quiet))
+    model.set_params(max_iter=max_iter, tol=tol, n_init=n_init, max_time=max_time, random_state=seed)
+    model.set_params(verbose=int(not quiet))
     if checkpoint is not None:
         model.set_params(checkpoint=checkpoint, checkpoint_every=checkpoint_every)
         keeping.remember(checkpoint, "fit", asked | {"out": folder})
@@ -91,19 +81,18 @@ def fit(
 
             model.feature_names_in_ = np.array(matrix.column_names, dtype=object)
         with output_folder(folder, overwrite, (x,)) as temporary:
-            write_model(temporary, model, W)
-            results.write_names(temporary, matrix)
-            source = results.describe_input(x, matrix, variable)
-            results.write_comparison(temporary, model)
-            results.write_summary(
-                temporary, {"kind": "fit"} | summary_of(model, seconds, warned) | {"input": source, "threads": threads}
-            )
+            write.write_model(temporary, model, W)
+            write.write_names(temporary, matrix)
+            write.write_comparison_of(temporary, model)
+            summary = write.summary_of("fit", model, seconds, [*model.notes_, *warned])
+            summary |= {"input": write.describe_input(x, matrix, variable), "threads": threads}
+            write.write_summary(temporary, summary)
             reporting.add(temporary, report)
     if not quiet:
-        console.print(_table(model))
+        _show(model)
     if model.coverage_ is not None:
-        console.print(f"For every beta of {betas}: at most {100 * (model.coverage_.bound - 1):.2f} % above its best.")
-    console.print(f"{model.n_iter_} iterations, {seconds:.1f} s; results in {folder}", highlight=False, soft_wrap=True)
+        say(f"For every beta of {betas}: at most {100 * (model.coverage_.bound - 1):.2f} % above its best.")
+    say(f"{model.n_iter_} iterations, {seconds:.1f} s; results in {folder}")
 
 
 def _estimator(rank: int, betas: Omega | Interval, weights: str | None, choices: options.Choices) -> Any:
@@ -122,64 +111,21 @@ def _estimator(rank: int, betas: Omega | Interval, weights: str | None, choices:
         raise typer.BadParameter("the weights are fixed here, so no policy moves them.", param_hint="--policy")
     if weights is not None:
         with bad_usage("--weights"):
-            fixed = check_weights(parse_numbers(weights, "--weights"), len(betas))
+            fixed = check_weights(options.parse_numbers(weights, "--weights"), len(betas))
         return MultiObjectiveNMF(rank, betas=betas, weights=tuple(fixed.tolist()), **given)
     if len(betas) == 1:
         return BetaNMF(rank, beta=betas[0], **given)
     return DRNMF(rank, betas=betas, **given)
 
 
-def write_model(folder: Path, model: Any, W: Any) -> None:
-    """Write W.npy, H.npy, trace.csv and model.npz."""
-    import numpy as np
-
-    from drnmf.backends.open import is_dask
-
-    if is_dask(W):
-        from drnmf.matrices.rowblocks import save_rows
-
-        save_rows(folder / "W.npy", W)
-    else:
-        np.save(folder / "W.npy", W)
-    np.save(folder / "H.npy", model.components_)
-    results.write_table(folder / "trace.csv", results.trace_rows(model.omega_, model.trace_))
-    model.save(folder / "model.npz")
-
-
-def summary_of(model: Any, seconds: float, warned: list[str]) -> dict[str, Any]:
-    """Collect what summary.json says of a fitted model."""
-    from drnmf.storage.records import UNSTORED
-
-    omega = model.omega_
-    parameters = {name: value for name, value in model.get_params().items() if name not in UNSTORED}
-    return {
-        "estimator": type(model).__name__,
-        "parameters": parameters,
-        "seed": model.random_state,
-        "seconds": round(seconds, 3),
-        "iterations": model.n_iter_,
-        "converged": model.converged_,
-        "reason": model.reason_,
-        "losses": results.per_loss(omega, model.losses_),
-        "references": results.per_loss(omega, model.references_),
-        "scaled_losses": results.per_loss(omega, model.scaled_losses_),
-        "weights": results.per_loss(omega, model.weights_),
-        "gap": model.gap_,
-        "stationarity": model.stationarity_,
-        "bound": None if model.coverage_ is None else model.coverage_.bound,
-        "notes": [*model.notes_, *warned],
-    }
-
-
-def _table(model: Any) -> Table:
-    table = Table(title=f"{type(model).__name__}, rank {model.n_components_}")
+def _show(model: Any) -> None:
     single = len(model.betas_) == 1
-    for column in ("loss", "error") if single else ("loss", "error", "best alone", "above best", "weight"):
-        table.add_column(column, justify="left" if column == "loss" else "right")
+    rows = []
     for b, name in enumerate(model.loss_names_):
         row = [name, f"{model.losses_[b]:.6g}"]
         if not single:
             above = f"{100 * (model.scaled_losses_[b] - 1):.2f} %"
             row += [f"{model.references_[b]:.6g}", above, f"{model.weights_[b]:.3f}"]
-        table.add_row(*row)
-    return table
+        rows.append(row)
+    columns = ("loss", "error") if single else ("loss", "error", "best alone", "above best", "weight")
+    table(f"{type(model).__name__}, rank {model.n_components_}", columns, rows, left=("loss",))

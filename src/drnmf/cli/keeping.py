@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
-from rich.markup import escape
 
-from drnmf.cli.common import errors
-from drnmf.cli.results import sha256_of
+from drnmf.cli.common import errors, say
+from drnmf.runs.write import sha256_of
+from drnmf.storage.files import write_text
 
 CheckpointFolder = Annotated[
     Path | None, typer.Option("--checkpoint", help="Keep the fit in this folder, for `drnmf resume`.")
@@ -31,8 +31,6 @@ _NOT_STORED = ("checkpoint", "overwrite")  # a folder from a stranger must not b
 
 def remember(folder: Path, command: str, options: Mapping[str, Any]) -> None:
     """Write the options of a command, with absolute paths, and the hash of its input, unless a fit is there already."""
-    from drnmf.storage.archive import replacing
-
     folder.mkdir(parents=True, exist_ok=True)
     if (folder / "begin.npz").exists():
         return
@@ -42,8 +40,7 @@ def remember(folder: Path, command: str, options: Mapping[str, Any]) -> None:
         if name not in _NOT_STORED
     }
     whole = {"format": FORMAT, "command": command, "options": plain, "sha256": sha256_of(options["x"])}
-    with replacing(folder / FILE) as stream:
-        stream.write(json.dumps(whole, indent=2).encode() + b"\n")
+    write_text(folder / FILE, json.dumps(whole, indent=2) + "\n")
 
 
 @dataclass(frozen=True)
@@ -122,7 +119,7 @@ def kept(folder: Path | None) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        errors.print(f"Interrupted; resume with: drnmf resume {folder}", markup=False, highlight=False, soft_wrap=True)
+        say(f"Interrupted; resume with: drnmf resume {folder}", errors)
         raise typer.Exit(130) from None
     finally:
         logger.removeHandler(handler)
@@ -131,4 +128,4 @@ def kept(folder: Path | None) -> Iterator[None]:
 
 class _Lines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        errors.print(escape(record.getMessage()), highlight=False, soft_wrap=True)
+        say(record.getMessage(), errors)

@@ -1,25 +1,46 @@
-"""Options of the commands that fit. The names of rules, policies and starts are those of the library."""
+"""Options of the commands, and how they are read. The names of rules, policies and starts are the library's."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from drnmf.algorithms.initialize import STARTS
 from drnmf.algorithms.updates.table import RULES
 from drnmf.algorithms.weights import POLICIES
-from drnmf.cli.common import choice
+from drnmf.cli.common import bad_usage, choice
+
+if TYPE_CHECKING:
+    from drnmf.losses.base import Omega
+    from drnmf.losses.interval import Interval
 
 ZEROS = ("raise", "floor")
 DTYPES = ("float32", "float64")
+PRECISIONS = ("float32", "tf32")
+DEVICES = "auto, cpu, cuda, cuda:N, cuda-blocks"
 
 
 def _one_of(names: Any) -> str:
     return ", ".join(names)
 
 
+Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads to use (default: all cores).")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the random start.")]
+Out = Annotated[Path, typer.Option("--out", help="Folder for the results; it must not exist yet.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the files of an earlier run.")]
+Input = Annotated[
+    Path,
+    typer.Argument(
+        metavar="X",
+        help="Matrix: .npy .npz .mtx .mat .csv .tsv .zarr .h5ad, or a folder of row blocks.",
+        show_default=False,
+    ),
+]
+Variable = Annotated[str | None, typer.Option("--variable", help="Which array of a .mat or .npz file.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bars.")]
 Rank = Annotated[int, typer.Option("--rank", "-r", min=1, help="Number of components.", show_default=False)]
 Betas = Annotated[
     str, typer.Option("--betas", help="Losses: 0 IS, 1 KL, 2 Frobenius, any number >= 0, nb:SIZE; fit also takes 0..2.")
@@ -30,8 +51,13 @@ InitName = Annotated[str | None, typer.Option("--init", help=f"Start: {_one_of(S
 MaxIter = Annotated[int, typer.Option("--max-iter", min=1, help="Most iterations of a run.")]
 Tol = Annotated[float, typer.Option("--tol", min=0.0, help="Stop when little changes; 0 runs all iterations.")]
 Zeros = Annotated[str, typer.Option("--zeros", help="Zeros under beta 0: raise (refuse) or floor (a tiny value).")]
+MaxTime = Annotated[float | None, typer.Option("--max-time", min=0.001, help="Seconds after which it stops.")]
 Starts = Annotated[int, typer.Option("--n-init", min=1, help="Starts, of which the best is kept.")]
 Dtype = Annotated[str | None, typer.Option("--dtype", help="Compute in float32 or float64 (default: the data's).")]
+Device = Annotated[
+    str | None, typer.Option("--device", help=f"Where to run: {DEVICES} (default: the CPU).", show_default=False)
+]
+Precision = Annotated[str, typer.Option("--precision", help=f"Products on a GPU: {_one_of(PRECISIONS)}.")]
 
 
 @dataclass(frozen=True)
@@ -43,6 +69,8 @@ class Choices:
     init: str | None
     zeros: str
     dtype: str | None
+    device: str | None
+    precision: str
 
     def __post_init__(self) -> None:
         choice(self.policy, POLICIES, "--policy")
@@ -50,12 +78,61 @@ class Choices:
         choice(self.init, STARTS, "--init")
         choice(self.zeros, ZEROS, "--zeros")
         choice(self.dtype, DTYPES, "--dtype")
+        choice(self.precision, PRECISIONS, "--precision")
+        _check_device(self.device)
 
     def given(self) -> dict[str, Any]:
         """Collect keyword arguments for the library."""
-        names = {"policy": self.policy, "update": self.update, "init": self.init, "zeros": self.zeros}
-        return {name: value for name, value in names.items() if value is not None}
+        chosen = {"policy": self.policy, "update": self.update, "init": self.init, "zeros": self.zeros}
+        chosen |= {"device": self.device, "precision": self.precision}
+        return {name: value for name, value in chosen.items() if value is not None}
 
     def cast(self, X: Any) -> Any:
         """Convert X to the dtype asked for."""
         return X if self.dtype is None else X.astype(self.dtype)
+
+
+def _check_device(device: str | None) -> None:
+    """Refuse a device that is not known or not here, before X is read."""
+    if device in (None, "auto", "cpu"):
+        return
+    from drnmf.inputs.device import is_device, missing_gpu  # with SciPy, which --help does without
+
+    if not is_device(device):
+        raise typer.BadParameter(f"{device!r} is not one of {DEVICES}.", param_hint="--device")
+    missing = missing_gpu(device)
+    if missing is not None:
+        raise OSError(f"--device {device} cannot be used: {missing}")
+
+
+def parse_numbers(text: str, name: str) -> tuple[float, ...]:
+    """Read a comma-separated list from the command line, for example "0,1"."""
+    try:
+        return tuple(float(item) for item in text.split(","))
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a comma-separated list of numbers.", param_hint=name) from None
+
+
+def parse_omega(text: str) -> Omega | Interval:
+    """Read Omega from the command line: a list as in `parse_betas`, or an interval "0..2"."""
+    from drnmf.losses.interval import as_interval
+
+    with bad_usage("--betas"):
+        return as_interval(text) or parse_betas(text)
+
+
+def parse_betas(text: str) -> Omega:
+    """Read Omega from the command line: "0,1", "itakura-saito,1" or "1,nb:30"."""
+    from drnmf.losses.names import as_losses
+
+    items = [item.strip() for item in text.split(",")]
+    with bad_usage("--betas"):
+        return as_losses(float(item) if _is_number(item) else item for item in items)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

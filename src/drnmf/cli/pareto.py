@@ -8,28 +8,15 @@ from typing import Annotated, Any
 
 import typer
 
-from drnmf.cli import keeping, options, reporting, results
-from drnmf.cli.common import (
-    Input,
-    Overwrite,
-    Quiet,
-    Seed,
-    Threads,
-    Variable,
-    check_out,
-    choice,
-    console,
-    limit_threads,
-    output_folder,
-    parse_betas,
-    plain_warnings,
-    reports_errors,
-)  # fmt: skip
+from drnmf.cli import keeping, options, reporting
+from drnmf.cli.common import choice, limit_threads, output_folder, plain_warnings, reports_errors, say
+from drnmf.runs import schema, write
+from drnmf.runs.output import check_out
 
 
 @reports_errors
 def pareto(
-    x: Input,
+    x: options.Input,
     rank: options.Rank,
     betas: options.Betas = "0,1",
     points: Annotated[int, typer.Option("--points", min=2, help="Points per edge of the front.")] = 11,
@@ -39,14 +26,18 @@ def pareto(
     init: options.InitName = None,
     max_iter: options.MaxIter = 1000,
     tol: options.Tol = 1e-6,
-    seed: Seed = 0,
+    n_init: options.Starts = 1,
+    max_time: options.MaxTime = None,
+    seed: options.Seed = 0,
     zeros: options.Zeros = "raise",
-    variable: Variable = None,
+    variable: options.Variable = None,
     dtype: options.Dtype = None,
+    device: options.Device = None,
+    precision: options.Precision = "float32",
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the results (default: NAME-pareto).")] = None,
-    overwrite: Overwrite = False,
-    threads: Threads = None,
-    quiet: Quiet = False,
+    overwrite: options.Overwrite = False,
+    threads: options.Threads = None,
+    quiet: options.Quiet = False,
     report: reporting.Report = None,
     checkpoint: keeping.CheckpointFolder = None,
     checkpoint_every: keeping.CheckpointEvery = 30.0,
@@ -56,8 +47,8 @@ def pareto(
     Writes front.csv, summary.json and, with matplotlib, front.png and front.svg into a folder, all or nothing.
     """
     asked = dict(locals())  # every option, before anything else has a name here
-    choices = options.Choices(policy, update, init, zeros, dtype)
-    omega = parse_betas(betas)
+    choices = options.Choices(policy, update, init, zeros, dtype, device, precision)
+    omega = options.parse_betas(betas)
     if len(omega) < 2:
         raise typer.BadParameter("a front needs at least two losses, for example 0,1.", param_hint="--betas")
     folder = out if out is not None else Path(f"{x.name.split('.')[0]}-pareto")
@@ -72,7 +63,7 @@ def pareto(
     choice(method, METHODS, "--method")
     matrix = read_matrix(x, variable)
     settings: dict[str, Any] = {"betas": omega, "weights": points, "method": method, **choices.given()}
-    settings |= {"max_iter": max_iter, "tol": tol, "random_state": seed}
+    settings |= {"max_iter": max_iter, "tol": tol, "n_init": n_init, "max_time": max_time, "random_state": seed}
     if checkpoint is not None:
         keeping.remember(checkpoint, "pareto", asked | {"out": folder})
     started = time.perf_counter()
@@ -83,34 +74,32 @@ def pareto(
         )  # fmt: skip
     seconds = time.perf_counter() - started
     with output_folder(folder, overwrite, (x,)) as temporary:
-        results.write_table(temporary / "front.csv", front.to_rows())
+        write.write_table(temporary / schema.FRONT, front.to_rows())
         drawn = figures.try_to_draw(figures.draw_front, front, temporary, "front")
-        results.write_summary(
+        write.write_summary(
             temporary,
             {
                 "kind": "pareto",
-                "input": results.describe_input(x, matrix, variable),
+                "input": write.describe_input(x, matrix, variable),
                 "parameters": {"n_components": rank, **settings},
                 "seed": seed,
                 "threads": threads,
                 "seconds": round(seconds, 3),
-                "references": results.per_loss(omega, front.references),
+                "references": write.per_loss(omega, front.references),
                 "dominated_points": int(front.dominated.sum()),
                 "dr": {
-                    "weights": results.per_loss(omega, front.dr.weights),
-                    "losses": results.per_loss(omega, front.dr.losses),
-                    "scaled_losses": results.per_loss(omega, front.dr.scaled_losses),
+                    "weights": write.per_loss(omega, front.dr.weights),
+                    "losses": write.per_loss(omega, front.dr.losses),
+                    "scaled_losses": write.per_loss(omega, front.dr.scaled_losses),
                 },
                 "notes": [*front.notes, *warned],
             },
         )
         reporting.add(temporary, report)
     if not drawn:
-        console.print(figures.HOW_TO_GET, markup=False, highlight=False, soft_wrap=True)
+        say(figures.HOW_TO_GET)
     worst = 100 * (float(front.dr.scaled_losses.max()) - 1)
-    console.print(
+    say(
         f"{len(front.points)} points, {seconds:.1f} s; the robust one is at most {worst:.2f} % above the best of each "
-        f"loss; results in {folder}",
-        highlight=False,
-        soft_wrap=True,
+        f"loss; results in {folder}"
     )

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from drnmf.cli.common import console, errors, reports_errors
+from drnmf.cli.common import errors, reports_errors, say
 
 HOW_TO_GET = "No report: plotly is not installed. Get it with: pip install 'drnmf[report]'"
 
@@ -29,14 +29,14 @@ def add(folder: Path, asked: bool | None) -> None:
     if asked is False:
         return
     if find_spec("plotly") is None:
-        console.print(HOW_TO_GET, markup=False, highlight=False, soft_wrap=True)
+        say(HOW_TO_GET)
         return
     from drnmf.report import write_report
 
     try:
         write_report(folder)
     except Exception as error:  # the numbers are there and are worth more than the page
-        errors.print(f"The report could not be written: {error}", markup=False, highlight=False, soft_wrap=True)
+        say(f"The report could not be written: {error}", errors)
 
 
 @reports_errors
@@ -48,4 +48,4 @@ def report(
     from drnmf.report import write_report
 
     where = write_report(run, out)
-    console.print(f"{where} ({where.stat().st_size / 1e6:.1f} MB)", markup=False, highlight=False, soft_wrap=True)
+    say(f"{where} ({where.stat().st_size / 1e6:.1f} MB)")

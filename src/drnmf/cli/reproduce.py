@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from drnmf.cli.common import Threads, choice, console, errors, limit_threads, reports_errors
+from drnmf.cli import options
+from drnmf.cli.common import choice, console, errors, limit_threads, reports_errors, say
 
 
 class Name(StrEnum):
@@ -39,7 +40,7 @@ def reproduce(
     policy: Annotated[str, typer.Option("--policy", help="Weights policy.")] = "frank-wolfe",
     max_iter: Annotated[int, typer.Option("--max-iter", min=1, help="Iterations of every fit.")] = 1000,
     render_only: Annotated[bool, typer.Option("--render", help="Only redraw from the results in --out.")] = False,
-    threads: Threads = None,
+    threads: options.Threads = None,
 ) -> None:
     """Reproduce a table or figure of the paper beside the paper's own numbers.
 
@@ -58,7 +59,7 @@ def reproduce(
         try:
             runner.run(chosen, Options(data, seeds, update, policy, max_iter, ours), out, console)
         except KeyboardInterrupt:
-            errors.print(f"Interrupted; what was finished is in {out}, and the same command resumes.", soft_wrap=True)
+            say(f"Interrupted; what was finished is in {out}, and the same command resumes.", errors)
             raise typer.Exit(130) from None
     for page in runner.render(chosen, out):
-        console.print(f"Wrote {page}", highlight=False, soft_wrap=True)
+        say(f"Wrote {page}")

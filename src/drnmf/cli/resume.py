@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from drnmf.cli import keeping
-from drnmf.cli.common import Overwrite, Quiet, Threads, errors, reports_errors
+from drnmf.cli import keeping, options
+from drnmf.cli.common import errors, reports_errors, say
 from drnmf.cli.fit import fit
 from drnmf.cli.pareto import pareto
 
@@ -19,14 +19,14 @@ def resume(
         Path, typer.Argument(metavar="DIR", help="The folder that --checkpoint named.", show_default=False)
     ],
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the results (default: as before).")] = None,
-    overwrite: Overwrite = False,
-    threads: Threads = None,
-    quiet: Quiet = False,
+    overwrite: options.Overwrite = False,
+    threads: options.Threads = None,
+    quiet: options.Quiet = False,
 ) -> None:
     """Resume a fit or a front that was stopped, from its last checkpoint, with the options it was begun with."""
     stored = keeping.recall(folder, {"fit": fit, "pareto": pareto})
     stored.check_input(folder)
     given: dict[str, Any] = {"out": out, "threads": threads, "quiet": quiet or None}
-    options = stored.options | {name: value for name, value in given.items() if value is not None}
-    errors.print(f"Resuming {options['x']}.", markup=False, highlight=False, soft_wrap=True)
-    stored.command(**options, checkpoint=folder, overwrite=overwrite)
+    chosen = stored.options | {name: value for name, value in given.items() if value is not None}
+    say(f"Resuming {chosen['x']}.", errors)
+    stored.command(**chosen, checkpoint=folder, overwrite=overwrite)

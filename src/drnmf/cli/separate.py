@@ -9,31 +9,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 
-from drnmf.cli import options, reporting, results
+from drnmf.cli import options, reporting
 from drnmf.cli.common import (
-    Overwrite,
-    Quiet,
-    Seed,
-    Threads,
     bad_usage,
-    check_out,
     choice,
-    console,
     errors,
     limit_threads,
     output_folder,
-    parse_betas,
     plain_warnings,
     reports_errors,
+    say,
+    table,
 )
-from drnmf.cli.fit import summary_of, write_model
+from drnmf.runs import schema, write
+from drnmf.runs.output import check_out
 
 if TYPE_CHECKING:
     from drnmf.audio.grouping import Groups
     from drnmf.audio.recording import Recording
+    from drnmf.audio.separation import Written
     from drnmf.audio.transform import Spectrogram
     from drnmf.estimators.comparison import Comparison
 
@@ -60,18 +55,18 @@ def separate(
     max_iter: options.MaxIter = 200,
     tol: options.Tol = 1e-5,
     n_init: options.Starts = 1,
-    seed: Seed = 0,
+    seed: options.Seed = 0,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the results (default: NAME-sources).")] = None,
-    overwrite: Overwrite = False,
-    threads: Threads = None,
-    quiet: Quiet = False,
+    overwrite: options.Overwrite = False,
+    threads: options.Threads = None,
+    quiet: options.Quiet = False,
     report: reporting.Report = None,
 ) -> None:
     """Split a recording into components that sum to it, one WAV file each.
 
     Components go straight into the folder, merged sources into groups/, a copy of the mixture into mixture/.
     """
-    omega = parse_betas(betas)
+    omega = options.parse_betas(betas)
     folder = out if out is not None else Path(f"{recording.stem}-sources")
     inputs = (recording, *(reference or ()))
     check_out(folder, overwrite, inputs)
@@ -102,21 +97,21 @@ def separate(
         with _bar("writing", quiet) as progress:
             written = write_sources(temporary, mixture, seen.transform, W, H, groups, encoding, progress)
         measures = _measure(temporary, written.groups, groups, truths)
-        write_model(temporary, found.model, W)
-        results.write_record(temporary / "comparison.json", found.as_record())
-        audio = _describe(seen, written, groups, measures, encoding, truths if group is None else ())
+        write.write_model(temporary, found.model, W)
+        write.write_comparison(temporary, found)
+        audio = describe(seen, written, encoding)
+        titles = [truth.name for truth in truths] if group is None and truths else [None] * len(written.groups)
+        for sound, members, title in zip(audio["groups"], groups or (), titles, strict=True):
+            sound |= {"members": list(members), "name": title}
+        audio["measures"] = measures
         seconds = time.perf_counter() - started
-        summary = {"kind": "separate"} | summary_of(found.model, seconds, warned)
-        summary["notes"] = _notes(found, seen, written.gain, warned)
+        summary = write.summary_of("separate", found.model, seconds, _notes(found, seen, written.gain, warned))
         summary |= {"input": _input(recording, mixture, seen), "threads": threads, "audio": audio}
-        results.write_summary(temporary, summary)
+        write.write_summary(temporary, summary)
         reporting.add(temporary, report)
     if not quiet:
         _show(found, measures)
-    console.print(
-        f"{rank} components of {escape(mixture.name)} ({mixture.seconds:.1f} s), {seconds:.1f} s; results in {folder}",
-        highlight=False, soft_wrap=True,
-    )  # fmt: skip
+    say(f"{rank} components of {mixture.name} ({mixture.seconds:.1f} s), {seconds:.1f} s; results in {folder}")
 
 
 @contextmanager
@@ -147,14 +142,13 @@ def _measure(
     import numpy as np
 
     from drnmf.audio import open_recording
-    from drnmf.audio.evaluation import channel_mean
     from drnmf.audio.metrics import measure
 
     assert groups is not None
     if len(groups) != len(truths):
         raise ValueError(f"{len(groups)} groups do not compare with {len(truths)} references: ask for as many.")
-    estimates = np.stack([channel_mean(open_recording(folder / name)) for name in files])
-    found = measure(np.stack([channel_mean(truth) for truth in truths]), estimates)
+    estimates = np.stack([open_recording(folder / name).channel_mean() for name in files])
+    found = measure(np.stack([truth.channel_mean() for truth in truths]), estimates)
     return [
         {
             "reference": truth.name, "components": list(groups[found.order[s]]),
@@ -171,17 +165,14 @@ def _finite(value: Any) -> float | None:
 
 def _input(path: Path, mixture: Recording, seen: Spectrogram) -> dict[str, Any]:
     return {
-        "file": path.name, "sha256": results.sha256_of(path), "encoding": mixture.encoding, "rate": mixture.rate,
+        "file": path.name, "sha256": write.sha256_of(path), "encoding": mixture.encoding, "rate": mixture.rate,
         "channels": mixture.channels, "samples": mixture.length, "shape": list(seen.X.shape),
         "dtype": str(seen.X.dtype),
     }  # fmt: skip
 
 
-def _describe(
-    seen: Spectrogram, written: Any, groups: Groups | None, measures: list[dict[str, Any]], encoding: str,
-    truths: tuple[Recording, ...],
-) -> dict[str, Any]:  # fmt: skip
-    names: list[str | None] = [truth.name for truth in truths] or [None] * len(groups or ())
+def describe(seen: Spectrogram, written: Written, encoding: str) -> schema.Audio:
+    """What summary.json says of a spectrogram and of the sources written; groups and measures are still to be named."""
     return {
         "rate": seen.transform.rate,
         "window": seen.transform.window,
@@ -192,12 +183,9 @@ def _describe(
         "encoding": encoding,
         "gain": written.gain,
         "components": [{"file": name} for name in written.components],
-        "groups": [
-            {"file": name, "members": list(members), "name": title}
-            for name, members, title in zip(written.groups, groups or (), names, strict=True)
-        ],
+        "groups": [{"file": name} for name in written.groups],
         "mixture": written.mixture,
-        "measures": measures,
+        "measures": [],
     }
 
 
@@ -215,19 +203,14 @@ def _notes(found: Comparison, seen: Spectrogram, gain: float, warned: list[str])
 
 
 def _show(found: Comparison, measures: list[dict[str, Any]]) -> None:
-    table = Table(title="Percent above the best of each loss")
-    table.add_column("method")
-    for loss in found.omega:
-        table.add_column(loss.name, justify="right")
-    for method in found.methods:
-        cells = (f"{round(100 * (value - 1), 2) + 0.0:.2f}" for value in method.scaled)
-        table.add_row(method.name, *cells, style="bold green" if method is found.robust else None)
-    console.print(table)
+    rows = ([m.name, *(f"{round(100 * (value - 1), 2) + 0.0:.2f}" for value in m.scaled)] for m in found.methods)
+    table(
+        "Percent above the best of each loss", ("method", *(loss.name for loss in found.omega)), rows, left=("method",)
+    )
     if measures:
-        table = Table(title="Against the references (dB)")
-        for name in ("reference", "components", "SDR", "SIR", "SAR"):
-            table.add_column(name, justify="left" if name in ("reference", "components") else "right")
+        lines = []
         for row in measures:
             values = ("inf" if row[key] is None else f"{row[key]:.2f}" for key in ("sdr", "sir", "sar"))
-            table.add_row(escape(row["reference"]), ", ".join(map(str, row["components"])), *values)
-        console.print(table)
+            lines.append([row["reference"], ", ".join(map(str, row["components"])), *values])
+        left = ("reference", "components")
+        table("Against the references (dB)", (*left, "SDR", "SIR", "SAR"), lines, left)

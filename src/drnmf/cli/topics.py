@@ -8,27 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 
-from drnmf.cli import options, reporting, results
-from drnmf.cli.common import (
-    Overwrite,
-    Quiet,
-    Seed,
-    Threads,
-    Variable,
-    check_out,
-    choice,
-    console,
-    errors,
-    limit_threads,
-    output_folder,
-    parse_betas,
-    plain_warnings,
-    reports_errors,
-)
-from drnmf.cli.fit import summary_of, write_model
+from drnmf.cli import options, reporting
+from drnmf.cli.common import choice, limit_threads, output_folder, plain_warnings, reports_errors, say, table, warn
+from drnmf.runs import schema, write
+from drnmf.runs.output import check_out
 
 if TYPE_CHECKING:
     from drnmf.text import Corpus, Topics
@@ -58,7 +42,7 @@ def topics(
     column: Column = None,
     labels: Labels = None,
     vocabulary: Vocabulary = None,
-    variable: Variable = None,
+    variable: options.Variable = None,
     encoding: Annotated[str, typer.Option("--encoding", help="Encoding of the texts.")] = "utf-8",
     stop_words: Annotated[str, typer.Option("--stop-words", help="Words to leave out: english or none.")] = "english",
     min_df: Annotated[float, typer.Option("--min-df", min=0, help="Leave out words in fewer documents.")] = 2,
@@ -67,18 +51,18 @@ def topics(
     max_iter: options.MaxIter = 200,
     tol: options.Tol = 1e-5,
     init: options.InitName = "spa",
-    seed: Seed = 0,
+    seed: options.Seed = 0,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the results (default: NAME-topics).")] = None,
-    overwrite: Overwrite = False,
-    threads: Threads = None,
-    quiet: Quiet = False,
+    overwrite: options.Overwrite = False,
+    threads: options.Threads = None,
+    quiet: options.Quiet = False,
     report: reporting.Report = None,
 ) -> None:
     """Find topics in documents: their words, and the share of each in every document.
 
     Writes topics.csv, documents.csv, the model and a summary into a folder, all or nothing.
     """
-    omega = parse_betas(betas)
+    omega = options.parse_betas(betas)
     choice(stop_words, STOP_WORDS, "--stop-words")
     folder = out if out is not None else Path(f"{source.stem}-topics")
     labels_file = Path(labels) if labels is not None and Path(labels).is_file() else None
@@ -106,7 +90,7 @@ def topics(
     if labels_file is not None:
         corpus = corpus.with_labels(_read_labels(labels_file))
     for note in corpus.notes:
-        errors.print(f"[yellow]Warning:[/] {escape(note)}", highlight=False, soft_wrap=True)
+        warn(note)
     with plain_warnings() as warned:
         found = fit_topics(
             corpus, rank, betas=omega, init=init or "spa", max_iter=max_iter, tol=tol, random_state=seed,
@@ -116,16 +100,16 @@ def topics(
     seconds = time.perf_counter() - started
     with output_folder(folder, overwrite, inputs) as temporary:
         _write(temporary, found)
-        write_model(temporary, found.comparison.model, found.W)
-        results.write_record(temporary / "comparison.json", found.comparison.as_record())
-        summary = {"kind": "topics"} | summary_of(found.comparison.model, seconds, warned)
-        summary["notes"] = [*corpus.notes, *found.comparison.notes, *warned]
+        write.write_model(temporary, found.comparison.model, found.W)
+        write.write_comparison(temporary, found.comparison)
+        notes = [*corpus.notes, *found.comparison.notes, *warned]
+        summary = write.summary_of("topics", found.comparison.model, seconds, notes)
         summary |= {"input": _input(source, corpus), "threads": threads, "topics": _describe(found, scores)}
-        results.write_summary(temporary, summary)
+        write.write_summary(temporary, summary)
         reporting.add(temporary, report)
     if not quiet:
         _show(found, scores)
-    console.print(f"{rank} topics, {seconds:.1f} s; results in {folder}", highlight=False, soft_wrap=True)
+    say(f"{rank} topics, {seconds:.1f} s; results in {folder}")
 
 
 def _least(value: float) -> int | float:
@@ -190,7 +174,7 @@ def _write(folder: Path, found: Topics) -> None:
         for k in range(rank)
         for place, (word, weight) in enumerate(found.top_words(k, WORDS), start=1)
     ]
-    results.write_table(folder / "topics.csv", words)
+    write.write_table(folder / schema.TOPICS, words)
     shares, total = found.shares, len(corpus.kept) + len(corpus.empty)
     blank = {"best_topic": ""} | {f"topic_{k}": 0.0 for k in range(rank)}
     rows: list[dict[str, Any]] = [{"document": "", **blank} for _ in range(total)]
@@ -200,11 +184,12 @@ def _write(folder: Path, found: Topics) -> None:
         rows[place] |= {f"topic_{k}": round(float(shares[i, k]), 6) for k in range(rank)}
     for row in rows:
         row["document"] = row["document"] or next(missing)
-    results.write_table(folder / "documents.csv", rows)
-    (folder / "vocabulary.txt").write_text("\n".join(corpus.vocabulary) + "\n", encoding="utf-8", errors="replace")
+    write.write_table(folder / schema.DOCUMENTS, rows)
+    text = "\n".join(corpus.vocabulary) + "\n"
+    (folder / schema.VOCABULARY).write_text(text, encoding="utf-8", errors="replace")
 
 
-def _describe(found: Topics, scores: dict[str, Any]) -> dict[str, Any]:
+def _describe(found: Topics, scores: dict[str, Any]) -> schema.Topics:
     import numpy as np
 
     shares = found.shares
@@ -219,17 +204,8 @@ def _describe(found: Topics, scores: dict[str, Any]) -> dict[str, Any]:
 
 
 def _show(found: Topics, scores: dict[str, Any]) -> None:
-    table = Table(title="Topics")
-    table.add_column("topic", justify="right")
-    table.add_column("words")
-    for k in range(found.H.shape[0]):
-        table.add_row(str(k), escape(", ".join(word for word, _ in found.top_words(k, 10))))
-    console.print(table)
+    words = ((str(k), ", ".join(word for word, _ in found.top_words(k, 10))) for k in range(found.H.shape[0]))
+    table("Topics", ("topic", "words"), words, left=("words",))
     if scores:
-        table = Table(title="Clusters against the labels")
-        for name in ("method", "accuracy", "NMI", "ARI"):
-            table.add_column(name, justify="left" if name == "method" else "right")
-        for name, s in scores.items():
-            row = (f"{value:.3f}" for value in (s.accuracy, s.nmi, s.ari))
-            table.add_row(name, *row, style="bold green" if name == "DR-NMF" else None)
-        console.print(table)
+        rows = ((name, f"{s.accuracy:.3f}", f"{s.nmi:.3f}", f"{s.ari:.3f}") for name, s in scores.items())
+        table("Clusters against the labels", ("method", "accuracy", "NMI", "ARI"), rows, left=("method",))

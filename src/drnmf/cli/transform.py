@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from drnmf.cli.common import Input, Overwrite, Threads, Variable, console, limit_threads, plain_warnings, reports_errors
+from drnmf.cli import options
+from drnmf.cli.common import limit_threads, plain_warnings, reports_errors, say
+from drnmf.runs.read import model_file
+from drnmf.storage.files import replacing
 
 
 @reports_errors
 def transform(
     run: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="Results folder of `drnmf fit`.", show_default=False)],
-    x: Input,
+    x: options.Input,
     out: Annotated[Path | None, typer.Option("--out", help="File for the result (default: NAME-W.npy).")] = None,
-    variable: Variable = None,
-    overwrite: Overwrite = False,
-    threads: Threads = None,
+    variable: options.Variable = None,
+    overwrite: options.Overwrite = False,
+    threads: options.Threads = None,
 ) -> None:
     """Compute W for new rows of the same columns, with the components and weights of a fitted model.
 
@@ -35,28 +36,25 @@ def transform(
     if target.exists() and x.exists() and target.samefile(x):
         raise ValueError(f"{target} is the input itself: choose another --out.")
     limit_threads(threads)
+    import numpy as np
+
     from drnmf.estimators.load import load
     from drnmf.matrices.files import read_matrix
 
-    model = load(_model_file(run))
+    model = load(model_file(run))
     matrix = read_matrix(x, variable)
     _check_names(model, matrix.column_names, x)
     with plain_warnings():
         W = model.transform(matrix.X)
-    _save(target, W)
-    console.print(f"W with shape {W.shape} in {target}", highlight=False, soft_wrap=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(target) as stream:
+        np.save(stream, W)
+    say(f"W with shape {W.shape} in {target}")
 
 
 def _is_array(path: Path) -> bool:
     with open(path, "rb") as stream:
         return stream.read(6) == b"\x93NUMPY"
-
-
-def _model_file(run: Path) -> Path:
-    file = run / "model.npz" if run.is_dir() else run
-    if not file.exists():
-        raise FileNotFoundError(f"{file} does not exist: RUN_DIR must be a folder that `drnmf fit` wrote.")
-    return file
 
 
 def _check_names(model: Any, names: tuple[str, ...] | None, x: Path) -> None:
@@ -72,19 +70,3 @@ def _check_names(model: Any, names: tuple[str, ...] | None, x: Path) -> None:
             raise ValueError(
                 f"{x}: column {j + 1} is {new!r}, but the model has {old!r} there: put the columns in its order."
             )
-
-
-def _save(target: Path, W: Any) -> None:
-    """Write beside the target, then rename over it: no half-written file."""
-    import numpy as np
-
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            np.save(stream, W)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)

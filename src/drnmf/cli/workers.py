@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from drnmf.cli.common import errors
+from drnmf.cli.common import errors, say
 
 if TYPE_CHECKING:
     from drnmf.matrices.files import Matrix
@@ -43,11 +43,24 @@ class Place:
     def remote(self) -> bool:
         return self.workers is not None or self.scheduler is not None
 
+    def in_blocks(self, path: Path) -> bool:
+        """Tell whether a matrix is read in blocks of rows: for a cluster, and where it is stored so."""
+        return self.remote or path.is_dir() or path.suffix.lower() in (".zarr", ".h5ad")
+
+    def check_device(self, path: Path, device: str | None) -> None:
+        """Refuse a GPU for a matrix in blocks, which Dask computes on CPUs."""
+        if device not in (None, "cpu") and self.in_blocks(path):
+            raise typer.BadParameter(
+                f"{path} is computed in blocks of rows by Dask, on the CPU: leave --device out, or give X as one array "
+                "(.npy, .npz, .mtx) without --workers and --scheduler.",
+                param_hint="--device",
+            )
+
     def read(self, path: Path, variable: str | None) -> Matrix:
-        """Read the matrix, whole or in blocks of rows: in blocks for a cluster, and where it is stored so."""
+        """Read the matrix, whole or in blocks of rows."""
         from drnmf.matrices.files import read_matrix
 
-        if not self.remote and not (path.is_dir() or path.suffix.lower() in (".zarr", ".h5ad")):
+        if not self.in_blocks(path):
             return read_matrix(path, variable)
         if not path.exists():
             raise FileNotFoundError(f"{path} does not exist: check the path.")
@@ -83,7 +96,7 @@ class Place:
 
 
 def _announced(client: Any) -> Any:
-    errors.print(f"Dashboard: {client.dashboard_link}", highlight=False, soft_wrap=True)
+    say(f"Dashboard: {client.dashboard_link}", errors)
     return client
 
 

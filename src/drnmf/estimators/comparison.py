@@ -53,41 +53,6 @@ class Comparison:
     def robust(self) -> Method:
         return self.methods[-1]
 
-    def as_record(self) -> dict[str, Any]:
-        """What comparison.json holds."""
-        return {
-            "betas": betas_of(self.omega),
-            "losses": [loss.key for loss in self.omega],
-            "references": self.references.tolist(),
-            "methods": [
-                {
-                    "name": method.name,
-                    "losses": method.losses.tolist(),
-                    "scaled_losses": method.scaled.tolist(),
-                    "iterations": method.n_iter,
-                    "seconds": round(method.seconds, 3),
-                }
-                for method in self.methods
-            ],
-        }
-
-
-def record_of(
-    omega: Omega, references: Vector, single_losses: Vector, losses: Vector, name: str = "DR-NMF"
-) -> dict[str, Any]:
-    """comparison.json from losses alone: row i of `single_losses` (p, p) belongs to the fit of beta i."""
-    names = [f"{loss.name}-NMF" for loss in omega] + [name]
-    rows = [*np.asarray(single_losses), np.asarray(losses)]
-    return {
-        "betas": betas_of(omega),
-        "losses": [loss.key for loss in omega],
-        "references": references.tolist(),
-        "methods": [
-            {"name": name, "losses": row.tolist(), "scaled_losses": (row / references).tolist()}
-            for name, row in zip(names, rows, strict=True)
-        ],
-    }
-
 
 def compare(
     X: Any,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ from drnmf.numerics import Array
 logger = logging.getLogger("drnmf")
 PRECISIONS = ("float32", "tf32")
 BLOCKS = "cuda-blocks"
+_DEVICES = re.compile(rf"auto|cpu|cuda(:\d+)?|{BLOCKS}")
 
 
 def is_tensor(value: Any) -> bool:
@@ -88,16 +90,16 @@ def place(X: Any, device: str | None, precision: str) -> Placement:
     on_gpu = tensor and home.type != "cpu"
     if device is None or (device == "auto" and on_gpu):
         return Placement(str(home) if on_gpu or (tensor and not _has_numpy_form(X)) else None, precision, home=home)
-    if not isinstance(device, str) or not (device in ("auto", "cpu", BLOCKS) or device.partition(":")[0] == "cuda"):
+    if not is_device(device):
         raise ValueError(f"device={device!r} is not known: use None, 'auto', 'cpu', 'cuda', 'cuda:0' or {BLOCKS!r}.")
     if is_dask(X) and device != "cpu":
         raise ValueError(f"device={device!r}, but X is a Dask array, whose blocks run on the CPU: leave device=None.")
-    wanted = "cuda" if device in ("auto", BLOCKS) else device
+    wanted = _torch_device(device)
     if on_gpu and not _same(home, wanted, device):
         raise ValueError(f"X is on {home}, but device={device!r}: move X with X.to({wanted!r}), or leave device=None.")
     if device == "cpu":
         return Placement("cpu" if tensor and not _has_numpy_form(X) else None, precision, home=home)
-    missing = _missing_gpu(wanted)
+    missing = missing_gpu(device)
     if missing and device == "auto":
         logger.warning("No GPU is used (%s): the fit runs on the CPU.", missing)
         return Placement(None, precision, home=home)
@@ -115,8 +117,21 @@ def _same(home: Any, wanted: str, device: str) -> bool:
     return device != BLOCKS and (str(home) == wanted or (wanted == "cuda" and home.type == "cuda"))
 
 
-def _missing_gpu(wanted: str) -> str | None:
-    """Why there is no such GPU, in one line, or None."""
+def is_device(value: Any) -> bool:
+    """Tell whether a value names a device: "auto", "cpu", "cuda", "cuda:N" or "cuda-blocks".
+
+    >>> is_device("cuda:1"), is_device("cuda:first")
+    (True, False)
+    """
+    return isinstance(value, str) and _DEVICES.fullmatch(value) is not None
+
+
+def _torch_device(device: str) -> str:
+    return "cuda" if device in ("auto", BLOCKS) else device
+
+
+def missing_gpu(device: str) -> str | None:
+    """Say in one line why the GPU of a device cannot be used, or None where it can be."""
     try:
         import torch
     except ImportError:
@@ -124,7 +139,7 @@ def _missing_gpu(wanted: str) -> str | None:
     if not torch.cuda.is_available():
         built = "" if torch.version.cuda else " (this build of PyTorch has no CUDA)"
         return f"PyTorch {torch.__version__} sees no CUDA GPU{built}: check the driver with nvidia-smi."
-    index = wanted.partition(":")[2]
+    index = _torch_device(device).partition(":")[2]
     if index and int(index) >= torch.cuda.device_count():
         return f"there are {torch.cuda.device_count()} CUDA GPUs, numbered from 0."
     return None

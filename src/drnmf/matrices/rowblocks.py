@@ -20,6 +20,7 @@ import scipy.sparse as sp
 from drnmf.backends.entries import check_structure
 from drnmf.matrices.files import Matrix, Refused, read_matrix
 from drnmf.matrices.hdf5 import check_hdf5
+from drnmf.storage.files import replacing
 
 BLOCK_BYTES = 64 << 20
 """Blocks have about this size: two or three of them are in a worker's memory at a time."""
@@ -243,11 +244,9 @@ def _needs(module: str, extra: str) -> Any:
 
 
 def save_rows(path: str | os.PathLike[str], W: da.Array) -> None:
-    """W as one .npy, block after block: never more than one of them is here."""
-    out = np.lib.format.open_memmap(path, mode="w+", dtype=W.dtype, shape=W.shape)
-    start = 0
-    for i in range(W.numblocks[0]):
-        block = np.asarray(W.blocks[i].compute())
-        out[start : start + len(block)] = block
-        start += len(block)
-    out.flush()
+    """Write W as one .npy, block after block: never more than one of them is here."""
+    header = {"descr": np.lib.format.dtype_to_descr(W.dtype), "fortran_order": False, "shape": W.shape}
+    with replacing(path) as stream:
+        np.lib.format.write_array_header_1_0(stream, header)
+        for i in range(W.numblocks[0]):
+            stream.write(np.ascontiguousarray(W.blocks[i].compute()).data)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import hashlib
 import os
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
 
+from drnmf.audio.recording import open_recording
+from drnmf.audio.transform import Ends, Spectrogram, spectrogram
 from drnmf.paper import paper
 
+Sort = Literal["documents", "audio"]
 Role = Literal["own", "variant", "substitute"]
 """own: the paper's data set. variant: the same source in another version or cut, shown beside the paper's
 numbers but not averaged. substitute: data of the same kind, without a paper column."""
@@ -76,6 +79,13 @@ WHERE: dict[str, str] = dict.fromkeys(paper.DOCUMENTS, _ZHONG_GHOSH) | {
 """Paper's name -> where to get it."""
 
 
+KINDS: dict[Sort, tuple[dict[str, Entry], str, list[str]]] = {
+    "documents": (DOCUMENTS, ".npz", list(paper.DOCUMENTS)),
+    "audio": (AUDIO, ".wav", list(paper.AUDIO)),
+}
+"""Folder -> its known stems, the suffix of its files, and the paper's data sets in the paper's order."""
+
+
 @dataclass(frozen=True)
 class Dataset:
     """A file that is here."""
@@ -126,10 +136,9 @@ def check_folder(folder: Path | None) -> Path:
     return folder
 
 
-def present(folder: Path, kind: Literal["documents", "audio"]) -> list[Dataset]:
+def present(folder: Path, kind: Sort) -> list[Dataset]:
     """The known data sets of a kind that are here, in the paper's order, own before variant before substitute."""
-    table, suffix = (DOCUMENTS, ".npz") if kind == "documents" else (AUDIO, ".wav")
-    order = list(paper.DOCUMENTS if kind == "documents" else paper.AUDIO)
+    table, suffix, order = KINDS[kind]
     roles = ("own", "variant", "substitute")
     found = [Dataset(stem, folder / kind / f"{stem}{suffix}", entry) for stem, entry in table.items()]
     here = [item for item in found if item.path.is_file()]
@@ -139,22 +148,35 @@ def present(folder: Path, kind: Literal["documents", "audio"]) -> list[Dataset]:
     return sorted(here, key=lambda item: (roles.index(item.entry.role), order.index(item.entry.paper)))
 
 
-def missing(folder: Path, kind: Literal["documents", "audio"]) -> list[str]:
+def missing(folder: Path, kind: Sort) -> list[str]:
     """The paper's data sets of a kind that are not here (a variant or a substitute is not the data set)."""
     own = {item.entry.paper for item in present(folder, kind) if item.entry.role == "own"}
-    return [name for name in (paper.DOCUMENTS if kind == "documents" else paper.AUDIO) if name not in own]
+    return [name for name in KINDS[kind][2] if name not in own]
 
 
-def unknown(folder: Path, kind: Literal["documents", "audio"]) -> list[str]:
+def unknown(folder: Path, kind: Sort) -> list[str]:
     """Files of the right type whose name is no data set of the paper: they are left out, and the page says so."""
-    table, suffix = (DOCUMENTS, ".npz") if kind == "documents" else (AUDIO, ".wav")
+    table, suffix, _ = KINDS[kind]
     return sorted(path.name for path in (folder / kind).glob(f"*{suffix}") if path.stem not in table)
 
 
+@lru_cache(maxsize=1)
 def load_documents(dataset: Dataset) -> Documents:
-    """Counts and classes."""
+    """Read counts and classes; the last data set is kept."""
     X = sp.csr_matrix(sp.load_npz(dataset.path)).astype(np.float64)
     labels = np.load(_labels_of(dataset.path), allow_pickle=False).astype(np.int64)
     if labels.shape != (X.shape[0],):
         raise ValueError(f"{dataset.path}: {X.shape[0]} documents but {labels.size} classes in the labels file.")
     return Documents(X, labels)
+
+
+@lru_cache(maxsize=1)
+def load_spectrogram(path: Path, window: int, ends: Ends) -> Spectrogram:
+    """Read magnitudes as section 5.3 has them: channels averaged, symmetric Hamming window, frames half a window apart.
+
+    The last one is kept.
+    """
+    recording = open_recording(path)
+    return spectrogram(
+        recording.channel_mean(), rate=recording.rate, window=window, hop=window // 2, symmetric=True, ends=ends
+    )

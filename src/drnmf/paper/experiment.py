@@ -6,12 +6,14 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from drnmf.paper import datasets
 from drnmf.paper.fits import Options
-from drnmf.paper.store import Plan, Results, Store, Unit, Watch, write_text
-from drnmf.paper.tables import Row, markdown, read_csv
+from drnmf.paper.store import Plan, Results, Store, Unit, Watch
+from drnmf.paper.tables import Row, markdown
+from drnmf.runs.read import read_table
+from drnmf.storage.files import write_text
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Experiment:
     def page(self, folder: Path) -> str:
         """This experiment's section of the page, from NAME.csv and NAME.json in the folder."""
         facts = json.loads((folder / f"{self.name}.json").read_text(encoding="utf-8"))
-        return self.section(read_csv(folder / f"{self.name}.csv"), facts, folder)
+        return self.section(read_table(folder / f"{self.name}.csv"), facts, folder)
 
 
 def settings_facts(options: Options) -> dict[str, Any]:
@@ -60,7 +62,7 @@ def settings_facts(options: Options) -> dict[str, Any]:
     }
 
 
-def data_facts(folder: Path, kind: Literal["documents", "audio"]) -> dict[str, Any]:
+def data_facts(folder: Path, kind: datasets.Sort) -> dict[str, Any]:
     """What is not here and what was left out, for the page."""
     return {"missing": datasets.missing(folder, kind), "unknown": datasets.unknown(folder, kind)}
 

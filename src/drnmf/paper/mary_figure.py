@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from drnmf.algorithms.initialize import start
+from drnmf.audio.notes import RISE, TIME_TOLERANCE, Hearing, listen, recording_onsets
 from drnmf.backends.open import open_data
-from drnmf.numerics import Vector
+from drnmf.numerics import Array, Vector
 from drnmf.paper import datasets, paper
 from drnmf.paper.experiment import Experiment, algorithm_line, missing_list, settings_facts
-from drnmf.paper.figures import COLOURS, figure, log_axis
-from drnmf.paper.fits import OURS, Fit, Options, Start, fit_robust, fit_weighted, identity
-from drnmf.paper.noise import add_noise
-from drnmf.paper.notes import RISE, TIME_TOLERANCE, Hearing, listen, recording_onsets
-from drnmf.paper.spectrogram import magnitude_spectrogram, read_wav
-from drnmf.paper.store import Lookup, Plan, Results, Saved, Unit, Watch
+from drnmf.paper.fits import Comparison, Fit, Options, Start, references
+from drnmf.paper.store import Plan, Results, Saved, Unit
 from drnmf.paper.tables import Row, markdown, show, write_csv
+from drnmf.report.figures import COLOURS, figure, log_axis
+from drnmf.synthetic import mixed_noise, with_noise
 
 NAME = "mary-figure"
 RECORDING = "piano_Mary"
 BETAS = (0.0, 1.0)
+SINGLES = ("is", "kl")
 WINDOW = 512
 METHODS = {"is": "IS-NMF", "kl": "KL-NMF", "dr": "DR-NMF", "ours": "library default"}
 COLOUR = {"is": "IS", "kl": "KL", "dr": "DR", "ours": "ours"}
@@ -47,23 +46,18 @@ STUDIES = {
 }
 
 
-@lru_cache(maxsize=1)
-def _clean(path: Path) -> tuple[Vector, int]:
-    signal, rate = read_wav(path)
-    return magnitude_spectrogram(signal, WINDOW, pad=True), rate
+def clean(path: Path) -> tuple[Array, int]:
+    """Read the spectrogram, half a window of zeros at both ends, and the rate of the recording."""
+    found = datasets.load_spectrogram(path, WINDOW, "centred")
+    return found.X, int(found.recording.rate)
 
 
-def _problem(path: Path, study: Study, seed: int) -> tuple[Vector, Start]:
+def _problem(path: Path, study: Study, seed: int) -> tuple[Array, Start]:
     """The noisy spectrogram and a random start; the seed draws both."""
-    rng, X = np.random.RandomState(seed), _clean(path)[0]
+    rng, X = np.random.RandomState(seed), clean(path)[0]
     if study.noise:
-        X = add_noise(X, study.noise, study.level, rng)
+        X = with_noise(X, mixed_noise(X, study.noise, rng), study.level)
     return X, start(open_data(X), study.rank, "random", rng)
-
-
-def references(lookup: Lookup, prefix: str) -> Vector:
-    """e_beta of Omega = {0, 1} from the single-objective fits from the same start."""
-    return np.array([lookup(f"{prefix}/is").values["losses"][0], lookup(f"{prefix}/kl").values["losses"][1]])
 
 
 def _saved(fit: Fit, references: Vector) -> Saved:
@@ -73,34 +67,12 @@ def _saved(fit: Fit, references: Vector) -> Saved:
 
 
 def _units(path: Path, digest: str, name: str, seed: int, options: Options) -> list[Unit]:
-    study, prefix = STUDIES[name], f"{name}/seed-{seed}"
+    study = STUDIES[name]
+    compared = Comparison(
+        f"{name}/seed-{seed}", SINGLES, BETAS, lambda: _problem(path, study, seed), _saved, options, traced=True
+    )
     settings = options.settings(data=digest, seed=seed, rank=study.rank, noise=study.noise, level=study.level)
-    cost = 0.5 * _clean(path)[0].size
-
-    def single(b: int) -> Any:
-        def compute(lookup: Lookup, watch: Watch) -> Saved:
-            weights = np.eye(2)[b]
-            return _saved(
-                fit_weighted(*_problem(path, study, seed), BETAS, weights, np.ones(2), options, watch), np.ones(2)
-            )
-
-        return compute
-
-    def robust(algorithm: tuple[str, str] | None) -> Any:
-        def compute(lookup: Lookup, watch: Watch) -> Saved:
-            e = references(lookup, prefix)
-            return _saved(fit_robust(*_problem(path, study, seed), BETAS, e, options, watch, algorithm), e)
-
-        return compute
-
-    units = [
-        Unit(f"{prefix}/is", settings, cost, single(0)),
-        Unit(f"{prefix}/kl", settings, cost, single(1)),
-        Unit(f"{prefix}/dr", settings, cost, robust(None)),
-    ]
-    if options.ours:
-        units.append(Unit(f"{prefix}/ours", settings | {"ours": identity(OURS)}, cost, robust(OURS)))
-    return units
+    return compared.units(settings, 0.5 * clean(path)[0].size, options.ours)
 
 
 def plan(options: Options) -> Plan:
@@ -110,7 +82,7 @@ def plan(options: Options) -> Plan:
     facts: dict[str, Any] = {**settings_facts(options), "missing": [] if found else [RECORDING], "unknown": []}
     units: list[Unit] = []
     if found:
-        X, rate = _clean(found[0].path)
+        X, rate = clean(found[0].path)
         frame = WINDOW / 2 / rate
         times = recording_onsets(X, len(paper.MARY_SCORE), frame)
         facts |= {"rate": rate, "frame": frame, "onsets": times.tolist()}
@@ -140,7 +112,7 @@ def draw(results: Results, out: Path) -> None:
         for method in _methods(results.facts):
             for seed in range(results.facts["seeds"]):
                 saved = results(f"{study}/seed-{seed}/{method}")
-                scaled = np.array(saved.values["losses"]) / references(results, f"{study}/seed-{seed}")
+                scaled = np.array(saved.values["losses"]) / references(results, f"{study}/seed-{seed}", SINGLES)
                 heard = _hear(results, saved)
                 rows.append({
                     "study": study, "method": method, "seed": seed, "is": float(scaled[0]), "kl": float(scaled[1]),
@@ -154,9 +126,9 @@ def draw(results: Results, out: Path) -> None:
 
 
 def _draw_losses(results: Results, out: Path) -> None:
-    with figure(out, f"{NAME}-losses", 2, 3, figsize=(11.5, 5.6), sharex=True) as (_, axes):
+    with figure(out, f"{NAME}-losses", 2, 3, size=(11.5, 5.6), sharex=True) as axes:
         for column, (name, study) in zip(axes.T, STUDIES.items(), strict=True):
-            e = references(results, f"{name}/seed-0")
+            e = references(results, f"{name}/seed-0", SINGLES)
             for ax, b, loss in zip(column, range(2), ("IS", "KL"), strict=True):
                 for method in _methods(results.facts):
                     trace = results(f"{name}/seed-0/{method}").arrays["trace"][:, b] / e[b]
@@ -176,7 +148,7 @@ def _draw_losses(results: Results, out: Path) -> None:
 def _draw_activations(results: Results, out: Path) -> None:
     methods, studies = _methods(results.facts), len(STUDIES)
     size = (3.3 * len(methods), 2.9 * studies)
-    with figure(out, f"{NAME}-activations", studies, len(methods), figsize=size, sharex=True) as (_, axes):
+    with figure(out, f"{NAME}-activations", studies, len(methods), size=size, sharex=True) as axes:
         for row, (name, study) in zip(axes, STUDIES.items(), strict=True):
             for ax, method in zip(row, methods, strict=True):
                 _draw_voices(ax, results, results(f"{name}/seed-0/{method}"), COLOURS[COLOUR[method]])

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from drnmf.paper.experiment import Experiment
+from drnmf.storage.files import write_text
 
 
 def section(experiment: Experiment, folder: Path, link: str = "") -> str:
@@ -43,7 +44,6 @@ def refreshed(text: str, experiments: Iterable[Experiment], folder: Path, link: 
 def main() -> None:
     """Refresh the page named first from the folder named second."""
     from drnmf.paper import EXPERIMENTS
-    from drnmf.paper.store import write_text
 
     path, folder = map(Path, sys.argv[1:3])
     link = os.path.relpath(folder, path.parent).replace(os.sep, "/") + "/"

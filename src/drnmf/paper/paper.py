@@ -7,6 +7,12 @@ DOCUMENT_MEASURES = (
 )  # fmt: skip
 """Columns of the table of section 5.2: accuracies, then scaled losses minus one, all in percent."""
 
+DOCUMENT_TITLES = {
+    "acc_kl": "KL", "acc_fro": "Fro", "acc_dr": "DR",
+    "fro_kl_excess": "Fro: KL", "dr_kl_excess": "DR: KL", "kl_fro_excess": "KL: Fro", "dr_fro_excess": "DR: Fro",
+}  # fmt: skip
+"""Their heads; "Fro: KL" is the KL error of Fro-NMF."""
+
 DOCUMENTS: dict[str, tuple[int, tuple[float, ...]]] = {
     "NG20": (20, (42.15, 23.08, 28.74, 21.47, 3.85, 149.48, 3.83)),
     "ng3sim": (3, (63.48, 38.06, 49.87, 16.82, 2.70, 17.32, 2.70)),

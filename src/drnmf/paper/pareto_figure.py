@@ -10,10 +10,10 @@ import numpy as np
 from drnmf.numerics import Vector
 from drnmf.paper import paper
 from drnmf.paper.experiment import Experiment, algorithm_line, settings_facts
-from drnmf.paper.figures import COLOURS, figure
 from drnmf.paper.fits import OURS, Options, Start, excess, fit_robust, fit_single, fit_weighted, identity
 from drnmf.paper.store import Lookup, Plan, Results, Saved, Unit, Watch
 from drnmf.paper.tables import Row, markdown, show, write_csv
+from drnmf.report.figures import COLOURS, figure
 from drnmf.synthetic import synthetic
 
 NAME = "pareto-figure"
@@ -123,7 +123,7 @@ def draw(results: Results, out: Path) -> None:
     """pareto-figure.csv and the three fronts of seed 0."""
     rows = points(results)
     write_csv(out / f"{NAME}.csv", ("pair", "seed", "point", "weight", "first", "second"), rows)
-    with figure(out, NAME, 1, 3, figsize=(11.5, 3.7)) as (_, axes):
+    with figure(out, NAME, 1, 3, size=(11.5, 3.7)) as (axes,):
         for ax, (pair, betas) in zip(axes, PAIRS.items(), strict=True):
             mine = [row for row in rows if row["pair"] == pair and row["seed"] == 0]
             x, y = _xy(mine, "weighted")

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from drnmf.paper import figures
 from drnmf.paper.experiment import Experiment
 from drnmf.paper.fits import Options
 from drnmf.paper.page import page, section
-from drnmf.paper.store import Plan, Store, Unit, Watch, write_text
+from drnmf.paper.store import Plan, Store, Unit, Watch
+from drnmf.report.figures import check_matplotlib
+from drnmf.storage.files import write_text
 
 
 class Bar:
@@ -58,7 +59,7 @@ def run(experiments: list[Experiment], options: Options, out: Path, console: Any
     """Compute and save every unit that `out` does not have yet."""
     store = Store(out)
     store.check()
-    figures.pyplot()  # better to miss matplotlib now than after the fits
+    check_matplotlib()  # better to miss matplotlib now than after the fits
     bar = Bar(console)
     with bar.progress:
         plans: list[tuple[Experiment, Plan]] = [(experiment, experiment.plan(options)) for experiment in experiments]

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from drnmf.storage.archive import read_archive, write_archive
+from drnmf.storage.files import left_over, write_text
 
-FORMAT = "drnmf-reproduction-1"
-_META = "__meta__"
+FORMAT = "drnmf-reproduction-2"
 
 
 @dataclass(frozen=True)
@@ -94,8 +92,9 @@ class Store:
         self.check()
         self.folder.mkdir(parents=True, exist_ok=True)
         write_text(self.folder / "reproduction.json", json.dumps({"format": FORMAT}) + "\n")
-        for left_over in self.folder.glob("units/*/.*.tmp"):
-            left_over.unlink(missing_ok=True)
+        for folder in self.folder.glob("units/*"):
+            for path in left_over(folder, "*"):
+                path.unlink(missing_ok=True)
 
     def run(self, experiment: str, plan: Plan, watch: Callable[[Unit], Watch]) -> None:
         """Compute what is not there yet. The plan goes to disk first, so that `results` needs nothing else."""
@@ -131,52 +130,20 @@ class Store:
 
 
 def write(path: Path, saved: Saved) -> None:
-    """All or nothing: a temporary name, flushed to disk, then renamed."""
-    text = json.dumps(saved.values, sort_keys=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with open(temporary, "wb") as stream:
-        np.savez_compressed(stream, **{_META: np.frombuffer(text.encode(), dtype=np.uint8), **saved.arrays})
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(temporary, path)
-    _sync_folder(path.parent)
+    """Write what a unit leaves, all or nothing."""
+    write_archive(path, saved.arrays, {"values": saved.values}, FORMAT)
 
 
 def read(path: Path) -> Saved:
-    """What `write` wrote."""
-    with np.load(path, allow_pickle=False) as stored:
-        arrays = {name: stored[name] for name in stored.files}
-    return Saved(json.loads(arrays.pop(_META).tobytes().decode()), arrays)
+    """Read what `write` wrote."""
+    arrays, meta = read_archive(path, FORMAT)
+    return Saved(meta["values"], arrays)
 
 
 def finished(path: Path) -> bool:
-    """Whether a unit's file is there and whole."""
+    """Whether a unit's file is there and as it was written."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            return f"{_META}.npy" in archive.namelist()
-    except (OSError, zipfile.BadZipFile):
+        read(path)
+    except (OSError, ValueError):
         return False
-
-
-def write_text(path: Path, text: str) -> None:
-    """A text file, all or nothing."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with open(temporary, "w", encoding="utf-8", newline="\n") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(temporary, path)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a rename last, where the system lets a folder be synced."""
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(handle)
-    except OSError:
-        pass
-    finally:
-        os.close(handle)
+    return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +9,18 @@ import numpy as np
 
 from drnmf.algorithms.initialize import start
 from drnmf.backends.open import open_data
-from drnmf.numerics import Vector
+from drnmf.numerics import Array
 from drnmf.paper import datasets, paper
 from drnmf.paper.experiment import Experiment, algorithm_line, data_facts, missing_list, settings_facts
-from drnmf.paper.figures import COLOURS, figure, log_axis
-from drnmf.paper.fits import OURS, Options, Start, excess, fit_robust, fit_single, identity
-from drnmf.paper.spectrogram import magnitude_spectrogram, read_wav
-from drnmf.paper.store import Lookup, Plan, Results, Saved, Unit, Watch
-from drnmf.paper.tables import Row, difference, markdown, number, read_csv, show, write_csv
+from drnmf.paper.fits import Comparison, Options, Start, excess, references
+from drnmf.paper.store import Plan, Results, Unit
+from drnmf.paper.tables import Row, difference, markdown, number, show, write_csv
+from drnmf.report.figures import COLOURS, figure, log_axis
+from drnmf.runs.read import read_table
 
 NAME = "table-audio"
 BETAS = (0.0, 1.0)
+SINGLES = ("is", "kl")
 RANK = 10
 STARTS_NAME = f"{NAME}-starts"
 EQUAL = 0.05
@@ -28,48 +28,23 @@ EQUAL = 0.05
 OURS_MEASURES = ("ours_dr_is_excess", "ours_dr_kl_excess")
 
 
-@lru_cache(maxsize=1)
-def _spectrogram(path: Path) -> Vector:
-    return magnitude_spectrogram(read_wav(path)[0])
+def spectrogram(path: Path) -> Array:
+    """Read |STFT| with a window of 256 samples, frames inside the recording."""
+    return datasets.load_spectrogram(path, 256, "inside").X
 
 
-def _start(path: Path, seed: int) -> tuple[Vector, Start]:
-    X = _spectrogram(path)
+def _start(path: Path, seed: int) -> tuple[Array, Start]:
+    X = spectrogram(path)
     return X, start(open_data(X), RANK, "random", np.random.RandomState(seed))
 
 
-def references(lookup: Lookup, prefix: str) -> Vector:
-    """e_beta of Omega = {0, 1} from the single-objective fits from the same start."""
-    return np.array([lookup(f"{prefix}/is").values["losses"][0], lookup(f"{prefix}/kl").values["losses"][1]])
-
-
 def _units(dataset: datasets.Dataset, seed: int, options: Options) -> list[Unit]:
-    prefix, path = f"{dataset.stem}/seed-{seed}", dataset.path
+    compared = Comparison(
+        f"{dataset.stem}/seed-{seed}", SINGLES, BETAS, lambda: _start(dataset.path, seed),
+        lambda fit, _: fit.summary(), options,
+    )  # fmt: skip
     settings = options.settings(data=dataset.digest, seed=seed, rank=RANK)
-    cost = float(_spectrogram(path).size)
-
-    def single(beta: float) -> Any:
-        def compute(lookup: Lookup, watch: Watch) -> Saved:
-            X, begin = _start(path, seed)
-            return fit_single(X, begin, beta, BETAS, options, watch).summary()
-
-        return compute
-
-    def robust(algorithm: tuple[str, str] | None) -> Any:
-        def compute(lookup: Lookup, watch: Watch) -> Saved:
-            X, begin = _start(path, seed)
-            return fit_robust(X, begin, BETAS, references(lookup, prefix), options, watch, algorithm).summary()
-
-        return compute
-
-    units = [
-        Unit(f"{prefix}/is", settings, cost, single(0.0)),
-        Unit(f"{prefix}/kl", settings, cost, single(1.0)),
-        Unit(f"{prefix}/dr", settings, cost, robust(None)),
-    ]
-    if options.ours:
-        units.append(Unit(f"{prefix}/ours", settings | {"ours": identity(OURS)}, cost, robust(OURS)))
-    return units
+    return compared.units(settings, float(spectrogram(dataset.path).size), options.ours)
 
 
 def plan(options: Options) -> Plan:
@@ -79,7 +54,7 @@ def plan(options: Options) -> Plan:
     rows = []
     units: list[Unit] = []
     for dataset in here:
-        m, n = _spectrogram(dataset.path).shape
+        m, n = spectrogram(dataset.path).shape
         rows.append({"dataset": dataset.stem, "m": m, "n": n})
         for seed in range(options.seeds):
             units += _units(dataset, seed, options)
@@ -88,7 +63,7 @@ def plan(options: Options) -> Plan:
 
 def _measures(results: Results, stem: str, seed: int) -> dict[str, float]:
     prefix = f"{stem}/seed-{seed}"
-    e = references(results, prefix)
+    e = references(results, prefix, SINGLES)
     losses = {name: results(f"{prefix}/{name}").values["losses"] for name in ("is", "kl", "dr")}
     found = {
         "kl_is_excess": excess(losses["kl"][0], e[0]),
@@ -147,7 +122,7 @@ def _draw_rows(rows: list[dict[str, Any]], ours: bool, out: Path) -> None:
     if ours:
         methods.append(("library default", "ours_dr_is_excess", "IS", "ours"))
         others.append(("library default", "ours_dr_kl_excess", "KL", "ours"))
-    with figure(out, NAME, 1, 2, figsize=(9.5, 1.6 + 0.42 * len(rows)), sharey=True) as (_, axes):
+    with figure(out, NAME, 1, 2, size=(9.5, 1.6 + 0.42 * len(rows)), sharey=True) as (axes,):
         for ax, group in zip(axes, (methods, others), strict=True):
             for shift, (label, measure, _, colour) in zip((0.2, 0.0, -0.2), group, strict=False):
                 y = np.arange(len(rows))[::-1] + shift
@@ -206,7 +181,7 @@ def section(rows: list[Row], facts: dict[str, Any], folder: Path) -> str:
         f'"KL: IS" is the IS error of KL-NMF. {algorithm_line(facts)}\n\n'
         + markdown(columns, lines, left=3)
         + ("\n" + "\n".join(remarks) + "\n" if remarks else "")
-        + _unequal(read_csv(folder / f"{STARTS_NAME}.csv"))
+        + _unequal(read_table(folder / f"{STARTS_NAME}.csv"))
         + missing_list(facts)
     )
 

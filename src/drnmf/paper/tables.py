@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from drnmf.paper.store import write_text
+from drnmf.storage.files import write_text
 
 Row = dict[str, str]
 
@@ -26,12 +26,6 @@ def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, An
     writer.writerow(columns)
     writer.writerows([_cell(row.get(column)) for column in columns] for row in rows)
     write_text(path, text.getvalue())
-
-
-def read_csv(path: Path) -> list[Row]:
-    """Rows as text, by column."""
-    with open(path, encoding="utf-8", newline="") as stream:
-        return list(csv.DictReader(stream))
 
 
 def number(text: str | None) -> float | None:

@@ -10,10 +10,11 @@ import numpy as np
 from drnmf.numerics import Vector
 from drnmf.paper import paper
 from drnmf.paper.experiment import Experiment, algorithm_line, settings_facts
-from drnmf.paper.figures import COLOURS, figure
 from drnmf.paper.fits import OURS, SUBGRADIENT, Options, Start, fit_robust, fit_single, identity, uniform_start
 from drnmf.paper.store import Lookup, Plan, Results, Saved, Unit, Watch
-from drnmf.paper.tables import Row, markdown, number, read_csv, show, write_csv
+from drnmf.paper.tables import Row, markdown, number, show, write_csv
+from drnmf.report.figures import COLOURS, figure
+from drnmf.runs.read import read_table
 
 NAME = "weights-figure"
 BETAS = (0.0, 1.0, 2.0)
@@ -149,11 +150,8 @@ def draw(results: Results, out: Path) -> None:
         "subgradient": "Subgradient variant",
         "ours": "Library default",
     }
-    with figure(out, NAME, 1, len(bands), figsize=(1.0 + 3.6 * len(bands), 3.6), sharey=True, squeeze=False) as (
-        _,
-        axes,
-    ):
-        for ax, (name, (keep, low, middle, high)) in zip(axes[0], bands.items(), strict=True):
+    with figure(out, NAME, 1, len(bands), size=(1.0 + 3.6 * len(bands), 3.6), sharey=True) as (axes,):
+        for ax, (name, (keep, low, middle, high)) in zip(axes, bands.items(), strict=True):
             for b, loss in enumerate(LOSSES):
                 ax.fill_between(keep, low[:, b], high[:, b], color=COLOURS[loss], alpha=0.15, lw=0)
                 ax.plot(keep, middle[:, b], color=COLOURS[loss], lw=1.4, label=loss)
@@ -162,8 +160,8 @@ def draw(results: Results, out: Path) -> None:
             ax.set_ylim(0.99, 1.2)
             ax.set_xlabel("iteration")
             ax.set_title(titles[name])
-        axes[0][0].set_ylabel("scaled loss $D_\\beta / e_\\beta$")
-        axes[0][0].legend(title=f"median and range of {results.facts['seeds']} seeds", loc="upper right")
+        axes[0].set_ylabel("scaled loss $D_\\beta / e_\\beta$")
+        axes[0].legend(title=f"median and range of {results.facts['seeds']} seeds", loc="upper right")
 
 
 def _median(values: list[float | None]) -> str:
@@ -206,7 +204,7 @@ def section(rows: list[Row], facts: dict[str, Any], folder: Path) -> str:
         f"X uniform {SHAPE[0]} x {SHAPE[1]}, r = {RANK}, Omega = {{0, 1, 2}}, {facts['seeds']} seeds. "
         f"{algorithm_line(facts)}\n\n"
         + markdown(columns, lines)
-        + _early_section(read_csv(folder / f"{REFERENCES_NAME}.csv"))
+        + _early_section(read_table(folder / f"{REFERENCES_NAME}.csv"))
     )
 
 

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from drnmf.losses.names import as_loss
 from drnmf.numerics import Vector
 from drnmf.report import charts, sound
 from drnmf.report.parts import NOTHING, Section, place, section, table
-from drnmf.report.run import Run, loss_name
-from drnmf.report.words import duration, percent
+from drnmf.report.words import duration, loss_name, percent
+from drnmf.runs import schema
+from drnmf.runs.read import Run
 
 
 def frame_times(run: Run) -> Vector:
@@ -90,7 +92,7 @@ def _decibel(value: Any) -> str:
 
 
 def topics(run: Run) -> Section:
-    rows = run.table("topics.csv")
+    rows = run.table(schema.TOPICS)
     if not rows:
         return NOTHING
     by_topic: dict[str, list[dict[str, str]]] = {}
@@ -129,7 +131,7 @@ def demo(run: Run) -> Section:
     found = run.summary.get("demo")
     if not isinstance(found, dict):
         return NOTHING
-    losses = [loss_name(float(beta)) for beta in found["betas"]]
+    losses = [loss_name(as_loss(beta)) for beta in found["betas"]]
     rows = [
         [
             row["noise"].capitalize(), row["method"], *(percent(float(s) - 1.0) for s in row["scaled_losses"]),

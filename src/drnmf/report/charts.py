@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from drnmf.losses.base import Loss
+from drnmf.losses.names import from_text
 from drnmf.numerics import Array, Vector
-from drnmf.report.run import Trace, loss_name
+from drnmf.report.words import loss_name
+from drnmf.runs import schema
+from drnmf.runs.read import Trace, compared
+from drnmf.runs.schema import column, loss_keys
 
 Chart = dict[str, Any]
 
@@ -19,11 +23,11 @@ CELLS = 24000
 
 _LABELS = {"textposition": "outside", "cliponaxis": False, "constraintext": "none", "textfont": {"size": 11.5}}
 _FIXED = {"IS-NMF": "var(--is)", "KL-NMF": "var(--kl)", "Fro-NMF": "var(--fro)", "DR-NMF": "var(--dr)"}
-_BETAS = {0.0: "var(--is)", 1.0: "var(--kl)", 2.0: "var(--fro)"}
+_LOSSES = {"0": "var(--is)", "1": "var(--kl)", "2": "var(--fro)"}
 
 
-def loss_colour(beta: float, place: int) -> str:
-    return _BETAS.get(beta, f"var(--other-{place % 4})")
+def loss_colour(loss: Loss, place: int) -> str:
+    return _LOSSES.get(loss.key, f"var(--other-{place % 4})")
 
 
 def method_colour(name: str, place: int) -> str:
@@ -35,12 +39,11 @@ def _numbers(values: Any, digits: int = 6) -> list[float | None]:
     return [float(f"{v:.{digits}g}") if np.isfinite(v) else None for v in np.asarray(values, dtype=np.float64).ravel()]
 
 
-def comparison_bars(comparison: Mapping[str, Any]) -> Chart:
+def comparison_bars(comparison: schema.Comparison) -> Chart:
     """Draw one group of bars per loss: how far each method is above the best error found."""
-    betas = [float(beta) for beta in comparison["betas"]]
     methods = comparison["methods"]
     excess = np.array([[100.0 * (float(s) - 1.0) for s in m["scaled_losses"]] for m in methods])
-    chart = _bars([f"{loss_name(beta)} error" for beta in betas], [m["name"] for m in methods], excess)
+    chart = _bars([f"{loss_name(loss)} error" for loss in compared(comparison)], [m["name"] for m in methods], excess)
     for trace, m in zip(chart["data"], methods, strict=True):
         trace["customdata"] = _numbers(m["losses"])
         trace["hovertemplate"] = "%{fullData.name}: %{text} above the best<br>loss %{customdata:.5g}<extra></extra>"
@@ -111,7 +114,7 @@ def loss_curves(trace: Trace) -> Chart:
     rows = _thin(trace)
     x = _numbers(trace.iterations[rows])
     data: list[dict[str, Any]] = []
-    if len(trace.betas) > 1:
+    if len(trace.omega) > 1:
         data.append(
             {
                 "type": "scatter", "mode": "lines", "name": "maximum", "x": x,
@@ -119,11 +122,11 @@ def loss_curves(trace: Trace) -> Chart:
                 "line": {"color": "var(--max)", "width": 5},
             }
         )  # fmt: skip
-    for i, beta in enumerate(trace.betas):
+    for i, loss in enumerate(trace.omega):
         data.append(
             {
-                "type": "scatter", "mode": "lines", "name": loss_name(beta), "x": x,
-                "y": _numbers(trace.scaled[rows, i]), "line": {"color": loss_colour(beta, i), "width": 2},
+                "type": "scatter", "mode": "lines", "name": loss_name(loss), "x": x,
+                "y": _numbers(trace.scaled[rows, i]), "line": {"color": loss_colour(loss, i), "width": 2},
             }
         )  # fmt: skip
     chart = _curves(data, "error / best error")
@@ -151,10 +154,10 @@ def weight_curves(trace: Trace) -> Chart:
     x = _numbers(trace.iterations[rows])
     data = [
         {
-            "type": "scatter", "mode": "lines", "name": loss_name(beta), "x": x, "y": _numbers(trace.weights[rows, i]),
-            "line": {"color": loss_colour(beta, i), "width": 2},
+            "type": "scatter", "mode": "lines", "name": loss_name(loss), "x": x, "y": _numbers(trace.weights[rows, i]),
+            "line": {"color": loss_colour(loss, i), "width": 2},
         }
-        for i, beta in enumerate(trace.betas)
+        for i, loss in enumerate(trace.omega)
     ]  # fmt: skip
     chart = _curves(data, "weight")
     chart["layout"]["yaxis"] |= {"range": [-0.03, 1.03]}
@@ -232,8 +235,8 @@ def factor_image(factor: Array, decibels: bool, axis: Vector | None, title: str)
 
 
 def front_chart(rows: list[dict[str, str]], a: str, b: str) -> Chart:
-    """Draw front.csv in the plane of two losses (by their names there): scaled errors and the DR point."""
-    names = [loss_name(float(a)), loss_name(float(b))]
+    """Draw front.csv in the plane of two losses (by their keys there): scaled errors and the DR point."""
+    names = [loss_name(from_text(key)) for key in (a, b)]
     kinds = [
         ("front", [r for r in rows if r["kind"] == "front" and r.get("dominated") != "True"]),
         ("dominated", [r for r in rows if r["kind"] == "front" and r.get("dominated") == "True"]),
@@ -244,18 +247,18 @@ def front_chart(rows: list[dict[str, str]], a: str, b: str) -> Chart:
         "dominated": {"color": "var(--card)", "size": 8, "line": {"color": "var(--kl)", "width": 1.5}},
         "DR-NMF": {"color": "var(--dr)", "size": 16, "symbol": "star"},
     }
-    line = len([key for key in rows[0] if key.startswith("scaled_loss_")]) == 2
+    line = len(loss_keys(rows[0])) == 2
     data = []
     for name, points in kinds:
         if points:
-            x, y = ([float(p[f"scaled_loss_{beta}"]) for p in points] for beta in (a, b))
+            x, y = ([float(p[column("scaled_loss", key)]) for p in points] for key in (a, b))
             order = np.argsort(x)
             data.append(
                 {
                     "type": "scatter", "mode": "lines+markers" if line and name == "front" else "markers",
                     "name": name, "x": _numbers(np.array(x)[order]), "y": _numbers(np.array(y)[order]),
                     "line": {"color": "var(--kl)", "width": 1}, "marker": markers[name],
-                    "text": [f"weight {float(points[i][f'weight_{a}']):.2g}" for i in order],
+                    "text": [f"weight {float(points[i][column('weight', a)]):.2g}" for i in order],
                     "hovertemplate": f"{names[0]} %{{x:.4g}}<br>{names[1]} %{{y:.4g}}<br>{names[0]} %{{text}}"
                     f"<extra>{name}</extra>",
                 }
@@ -268,7 +271,7 @@ def front_chart(rows: list[dict[str, str]], a: str, b: str) -> Chart:
     return {"data": data, "layout": layout, "height": 400, "phone": 330}
 
 
-def noise_bars(rows: list[dict[str, Any]]) -> Chart:
+def noise_bars(rows: list[schema.DemoRow]) -> Chart:
     """Draw the largest excess of each method in each noise of the demo."""
     noises = list(dict.fromkeys(str(row["noise"]) for row in rows))
     methods = list(dict.fromkeys(str(row["method"]) for row in rows))

@@ -1,8 +1,10 @@
-"""Figures (the `plot` extra): a Pareto front, and the excess of each method over the best of each loss."""
+"""Figures of the commands and of the paper: style, colours, files (the `plot` extra, loaded on first use)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,67 +13,122 @@ if TYPE_CHECKING:
     from drnmf.estimators.pareto import ParetoFront
 
 HOW_TO_GET = "No figure: matplotlib is not installed. Get it with: pip install 'drnmf[plot]'"
-COLOURS = ("#4477aa", "#ddaa33", "#bb5566", "#009988", "#aa4499", "#777777")
-ROBUST = "#111111"
+
+COLOURS = {"IS": "#0072b2", "KL": "#d55e00", "Frobenius": "#009e73", "DR": "#111111", "ours": "#cc79a7"}
+"""One colour per loss and per method throughout (Okabe and Ito: told apart also by the colour-blind)."""
+
+_STYLE: dict[Any, Any] = {
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "legend.frameon": False,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "drnmf",
+    "path.simplify_threshold": 1.0,
+    "figure.constrained_layout.use": True,
+}
 
 
-def try_to_draw(draw: Callable[[Any], Any], content: Any, folder: Path, stem: str) -> bool:
-    """Draw `content` as stem.png and stem.svg in the folder; False where matplotlib is not installed."""
+def check_matplotlib() -> None:
+    """Refuse, before any work is done, to draw without matplotlib."""
     try:
-        figure = draw(content)
+        import matplotlib.figure  # noqa: F401
+    except ImportError:
+        raise ImportError(HOW_TO_GET) from None
+
+
+@contextmanager
+def figure(
+    folder: Path,
+    stem: str,
+    rows: int = 1,
+    columns: int = 1,
+    *,
+    size: tuple[float, float],
+    sharex: bool = False,
+    sharey: bool = False,
+    dpi: int = 110,
+) -> Iterator[Any]:
+    """Give the axes (rows, columns) of a figure; it is written as STEM.png and STEM.svg when the block ends.
+
+    The figure belongs to no window and to no global state.
+    """
+    check_matplotlib()
+    import matplotlib
+
+    with matplotlib.rc_context(_STYLE):
+        drawing = matplotlib.figure.Figure(figsize=size)
+        yield drawing.subplots(rows, columns, sharex=sharex, sharey=sharey, squeeze=False)
+        drawing.savefig(folder / f"{stem}.png", dpi=dpi)
+        drawing.set_layout_engine("none")  # the layout is settled: the second file has the same
+        drawing.savefig(folder / f"{stem}.svg", metadata={"Date": None})
+        _shorten(folder / f"{stem}.svg")
+
+
+def _shorten(path: Path) -> None:
+    """Write coordinates with two digits after the point: a hundredth of 1/72 inch, and half the file."""
+    text = path.read_text(encoding="utf-8")
+    short = re.sub(r"-?\d+\.\d{3,}", lambda found: f"{float(found[0]):.2f}", text)
+    path.write_text(short, encoding="utf-8", newline="\n")
+
+
+def log_axis(axis: Any) -> None:
+    """Label a logarithmic axis with plain numbers (1, 10, 100), not powers of ten."""
+    from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
+
+    axis.set_major_locator(LogLocator(base=10.0, subs=(1.0, 2.0, 5.0), numticks=9))
+    plain = ScalarFormatter()
+    plain.set_scientific(False)
+    axis.set_major_formatter(plain)
+    axis.set_minor_formatter(NullFormatter())
+
+
+def try_to_draw(draw: Callable[[Any, Path, str], None], content: Any, folder: Path, stem: str) -> bool:
+    """Draw `content` as STEM.png and STEM.svg in the folder; False where matplotlib is not installed."""
+    try:
+        draw(content, folder, stem)
     except ImportError:
         return False
-    figure.savefig(folder / f"{stem}.png", dpi=150)
-    figure.savefig(folder / f"{stem}.svg")
     return True
 
 
-def _figure(rows: int, columns: int, width: float, height: float) -> tuple[Any, Any]:
-    """A figure that belongs to no window and no global state, and its axes as a flat list."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
-    for axis in axes:
-        axis.spines[["top", "right"]].set_visible(False)
-    return figure, axes
-
-
-def draw_front(front: ParetoFront) -> Any:
-    """Scaled losses against each other, one panel per pair of losses; the robust point is where they are equal."""
+def draw_front(front: ParetoFront, folder: Path, stem: str) -> None:
+    """Draw scaled losses against each other, a panel per pair of losses; the robust point is where they are equal."""
     pairs = list(combinations(range(len(front.betas)), 2))
     columns = min(len(pairs), 3)
-    figure, axes = _figure(-(-len(pairs) // columns), columns, 4.4, 3.8)
+    rows = -(-len(pairs) // columns)
     scaled, worse = front.scaled_losses, front.dominated
-    for axis, (a, b) in zip(axes, pairs, strict=False):
-        line = "o-" if len(front.betas) == 2 else "o"
-        axis.plot(scaled[~worse, a], scaled[~worse, b], line, color=COLOURS[0], ms=5, lw=1, label="fixed weights")
-        if worse.any():
-            axis.plot(scaled[worse, a], scaled[worse, b], "o", mfc="white", color=COLOURS[0], ms=5, label="dominated")
-        axis.plot(*front.dr.scaled_losses[[a, b]], "*", color=COLOURS[2], ms=15, label="DR-NMF", zorder=3)
-        axis.axline((1, 1), slope=1, color="0.75", lw=1, ls="--", zorder=0)
-        axis.set_xlabel(f"{front.omega[a].name} loss / its best")
-        axis.set_ylabel(f"{front.omega[b].name} loss / its best")
-        axis.margins(0.08)
-    for axis in axes[len(pairs) :]:
-        axis.set_visible(False)
-    axes[0].legend(frameon=False)
-    return figure
+    with figure(folder, stem, rows, columns, size=(4.4 * columns, 3.8 * rows), dpi=150) as axes:
+        for axis, (a, b) in zip(axes.flat, pairs, strict=False):
+            line, colour = "o-" if len(front.betas) == 2 else "o", COLOURS["IS"]
+            axis.plot(scaled[~worse, a], scaled[~worse, b], line, color=colour, ms=5, lw=1, label="fixed weights")
+            if worse.any():
+                axis.plot(scaled[worse, a], scaled[worse, b], "o", mfc="white", color=colour, ms=5, label="dominated")
+            axis.plot(*front.dr.scaled_losses[[a, b]], "*", color=COLOURS["DR"], ms=15, label="DR-NMF", zorder=3)
+            axis.axline((1, 1), slope=1, color="0.75", lw=1, ls="--", zorder=0)
+            axis.set_xlabel(f"{front.omega[a].name} loss / its best")
+            axis.set_ylabel(f"{front.omega[b].name} loss / its best")
+            axis.margins(0.08)
+        for axis in axes.flat[len(pairs) :]:
+            axis.set_visible(False)
+        axes.flat[0].legend()
 
 
-def draw_excess(rows: list[dict[str, Any]]) -> Any:
-    """Bars of percent above the best, grouped by method; the dashed line is the worst of the last method."""
-    figure, (axis,) = _figure(1, 1, 6.4, 3.2)
+def draw_excess(rows: list[dict[str, Any]], folder: Path, stem: str) -> None:
+    """Draw bars of percent above the best, grouped by method; the dashed line is the worst of the last method."""
     losses = [name for name in rows[0] if name not in ("method", "worst")]
-    width = 0.8 / len(losses)
-    for j, loss in enumerate(losses):
-        places = [i + (j - (len(losses) - 1) / 2) * width for i in range(len(rows))]
-        axis.bar(places, [row[loss] for row in rows], 0.9 * width, color=COLOURS[j], label=f"{loss} loss")
-    level = rows[-1]["worst"]
-    axis.axhline(level, color=ROBUST, lw=1, ls="--")
-    note = f"worst of {rows[-1]['method']}: {level:.2f} %"
-    axis.text(len(rows) - 1, level, note, ha="center", va="bottom", fontsize="small")
-    axis.set_xticks(range(len(rows)), [row["method"] for row in rows])
-    axis.set_ylabel("percent above the best")
-    axis.legend(frameon=False, ncols=len(losses), loc="lower center", bbox_to_anchor=(0.5, 1.0))
-    return figure
+    width, level = 0.8 / len(losses), rows[-1]["worst"]
+    with figure(folder, stem, size=(6.4, 3.2), dpi=150) as ((axis,),):
+        for j, loss in enumerate(losses):
+            places = [i + (j - (len(losses) - 1) / 2) * width for i in range(len(rows))]
+            axis.bar(places, [row[loss] for row in rows], 0.9 * width, color=COLOURS[loss], label=f"{loss} loss")
+        axis.set_axisbelow(True)
+        axis.axhline(level, color=COLOURS["DR"], lw=1, ls="--")
+        note = f"worst of {rows[-1]['method']}: {level:.2f} %"
+        axis.text(len(rows) - 1, level, note, ha="center", va="bottom", fontsize="small")
+        axis.set_xticks(range(len(rows)), [row["method"] for row in rows])
+        axis.set_ylabel("percent above the best")
+        axis.legend(ncols=len(losses), loc="lower center", bbox_to_anchor=(0.5, 1.0))

@@ -13,13 +13,15 @@ from typing import Any
 
 from drnmf.report import sections
 from drnmf.report.charts import Chart
-from drnmf.report.run import Run, loss_name, read_run
-from drnmf.report.words import demo_headline, duration, headline
+from drnmf.report.words import demo_headline, duration, headline, loss_name
+from drnmf.runs import schema
+from drnmf.runs.read import Run, compared, read_run
+from drnmf.storage.files import write_text
 
 BEGINNING = '<!DOCTYPE html><html lang="en" data-theme="light">'
 """How every page begins, and how one is recognised."""
 
-TITLES = {
+TITLES: dict[str, str] = {
     "fit": "Factorization",
     "pareto": "Pareto front",
     "separate": "Separation",
@@ -55,15 +57,9 @@ def write_report(folder: str | os.PathLike[str], out: str | os.PathLike[str] | N
         Where `out` exists and is no report.
     """
     run = read_run(Path(folder))
-    target = Path(out) if out is not None else Path(folder) / "report.html"
+    target = Path(out) if out is not None else Path(folder) / schema.REPORT
     _refuse_other_file(target)
-    text = render(run)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(text, encoding="utf-8", errors="replace")
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_text(target, render(run))
     return target
 
 
@@ -129,7 +125,7 @@ def _data(run: Run) -> dict[str, Any]:
 
 def _title(run: Run) -> str:
     name = _data(run).get("file")
-    kind = TITLES.get(run.command, "Factorization")
+    kind = TITLES.get(run.kind, "Factorization")
     return f"{kind}: {name}" if name else kind
 
 
@@ -141,9 +137,10 @@ def _header(run: Run) -> str:
     rank = run.H.shape[0] if run.H is not None else summary.get("parameters", {}).get("n_components")
     if rank is not None:
         chips.append(f"rank {rank}")
-    betas = run.betas or tuple((sections.comparison_of(run) or {}).get("betas", ()))
-    if betas:
-        chips.append(", ".join(loss_name(float(beta)) for beta in betas))
+    comparison = sections.comparison_of(run)
+    omega = run.omega or (compared(comparison) if comparison else ())
+    if omega:
+        chips.append(", ".join(map(loss_name, omega)))
     if isinstance(summary.get("seconds"), int | float):
         chips.append(duration(float(summary["seconds"])))
     items = "".join(f"<li>{escape(str(chip))}</li>" for chip in chips)

@@ -9,32 +9,36 @@ from typing import Any
 
 import numpy as np
 
+from drnmf.losses.names import from_text
 from drnmf.report import applications, charts
 from drnmf.report.parts import NOTHING, Section, place, section
-from drnmf.report.run import Run, loss_name
+from drnmf.report.words import loss_name
+from drnmf.runs import schema
+from drnmf.runs.read import Run
+from drnmf.runs.schema import column, loss_keys
 
 
-def comparison_of(run: Run) -> Mapping[str, Any] | None:
+def comparison_of(run: Run) -> schema.Comparison | None:
     """Read comparison.json, or the same off a front: its corners are the single-objective fits."""
     if run.comparison is not None:
         return run.comparison
-    rows = run.table("front.csv")
+    rows = run.table(schema.FRONT)
     if not rows:
         return None
-    names = [key.removeprefix("weight_") for key in rows[0] if key.startswith("weight_")]
+    keys = loss_keys(rows[0])
     methods = []
-    for name in names:
-        corner = [r for r in rows if r["kind"] == "front" and float(r[f"weight_{name}"]) > 1.0 - 1e-9]
+    for key in keys:
+        corner = [r for r in rows if r["kind"] == "front" and float(r[column("weight", key)]) > 1.0 - 1e-9]
         if corner:
-            methods.append((f"{loss_name(float(name)).replace('Frobenius', 'Fro')}-NMF", corner[0]))
+            methods.append((f"{from_text(key).name}-NMF", corner[0]))
     methods += [("DR-NMF", row) for row in rows if row["kind"] == "dr"]
     return {
-        "betas": [float(name) for name in names],
+        "losses": keys,
         "methods": [
             {
                 "name": title,
-                "losses": [float(row[f"loss_{name}"]) for name in names],
-                "scaled_losses": [float(row[f"scaled_loss_{name}"]) for name in names],
+                "losses": [float(row[column("loss", key)]) for key in keys],
+                "scaled_losses": [float(row[column("scaled_loss", key)]) for key in keys],
             }
             for title, row in methods
         ],
@@ -59,7 +63,7 @@ def curves(run: Run) -> Section:
     parts = {"losses": charts.loss_curves(run.trace)}
     body = place("losses")
     note = "Each error over the best one found for its loss."
-    if len(run.trace.betas) > 1:
+    if len(run.trace.omega) > 1:
         parts |= {"weights": charts.weight_curves(run.trace), "gap": charts.gap_curve(run.trace)}
         body += f'<div class="pair">{place("weights", "Weights of the losses")}{place("gap", "Gap")}</div>'
         note = (
@@ -83,7 +87,7 @@ def factors(run: Run) -> Section:
         right = charts.factor_image(run.H, False, times, "seconds")
         captions = "Spectra (columns of W)", "Activations (rows of H)"
     else:
-        words = "topics.csv" if run.table("topics.csv") else ""
+        words = bool(run.table(schema.TOPICS))
         left = charts.factor_image(run.W.T, False, None, "document" if words else "row of X")
         right = charts.factor_image(run.H, False, None, "word" if words else "column of X")
         captions = "W, one row per component", "H, one row per component"
@@ -93,11 +97,11 @@ def factors(run: Run) -> Section:
 
 
 def front(run: Run) -> Section:
-    rows = run.table("front.csv")
+    rows = run.table(schema.FRONT)
     if not rows:
         return NOTHING
-    betas = [key.removeprefix("scaled_loss_") for key in rows[0] if key.startswith("scaled_loss_")]
-    parts = {f"front-{i}": charts.front_chart(rows, a, b) for i, (a, b) in enumerate(combinations(betas, 2))}
+    pairs = combinations(loss_keys(rows[0]), 2)
+    parts = {f"front-{i}": charts.front_chart(rows, a, b) for i, (a, b) in enumerate(pairs)}
     places = "".join(place(name) for name in parts)
     body = places if len(parts) == 1 else f'<div class="pair">{places}</div>'
     note = "What one loss costs in terms of another. The star is DR-NMF, where the largest of the errors is smallest."
@@ -105,9 +109,9 @@ def front(run: Run) -> Section:
 
 
 def made(run: Run) -> Section:
-    summary = dict(run.summary)
+    summary: dict[str, Any] = dict(run.summary)
     command = str(summary.pop("command", ""))
-    for name in ("audio", "topics", "demo", "percent_above_best", "files"):
+    for name in ("audio", "topics", "demo", "files"):
         summary.pop(name, None)
     notes = [str(note) for note in summary.pop("notes", []) or []]
     rows = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in _flat(summary))
@@ -129,7 +133,7 @@ def _flat(content: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _named(key: str, value: Any) -> Any:
     """Name the values of records that have one per loss."""
     if key in ("losses", "references", "scaled_losses", "weights") and isinstance(value, dict):
-        return {loss_name(float(beta)): item for beta, item in value.items()}
+        return {loss_name(from_text(loss)): item for loss, item in value.items()}
     return value
 
 

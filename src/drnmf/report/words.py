@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from drnmf.report.run import loss_name
+from drnmf.losses.base import Loss
+from drnmf.runs import schema
+from drnmf.runs.read import compared
+
+
+def loss_name(loss: Loss) -> str:
+    """Write a loss in words for a reader: "IS", "KL", "Frobenius" or "beta = 0.5"."""
+    return {"Fro": "Frobenius"}.get(loss.name, loss.name.replace("=", " = "))
 
 
 def percent(excess: float) -> str:
@@ -31,31 +37,31 @@ def join(parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def headline(comparison: Mapping[str, Any] | None) -> tuple[str, str]:
+def headline(comparison: schema.Comparison | None) -> tuple[str, str]:
     """Say what DR-NMF reached and what the fits alone would have cost; empty where nothing was compared."""
     if comparison is None:
         return "", ""
-    betas = [float(beta) for beta in comparison["betas"]]
+    omega = compared(comparison)
     methods = list(comparison["methods"])
     robust = next((m for m in methods if m["name"] == "DR-NMF"), methods[-1])
     excess = [float(s) - 1.0 for s in robust["scaled_losses"]]
-    parts = [f"{percent(e)} of the best {loss_name(b)} error" for b, e in zip(betas, excess, strict=True)]
+    parts = [f"{percent(e)} of the best {loss_name(loss)} error" for loss, e in zip(omega, excess, strict=True)]
     first = f"{robust['name']} is within {join(parts)}."
-    if len(betas) < 2:
+    if len(omega) < 2:
         return first, ""
     worst = []
     for method in methods:
         if method is robust:
             continue
-        value, beta = max(zip(map(float, method["scaled_losses"]), betas, strict=True))
+        value, name = max(zip(map(float, method["scaled_losses"]), map(loss_name, omega), strict=True))
         if value - 1.0 > max(excess):
-            worst.append((value, f"{method['name']} alone would be {percent(value - 1.0)} off in {loss_name(beta)}"))
+            worst.append((value, f"{method['name']} alone would be {percent(value - 1.0)} off in {name}"))
     if not worst:
         return first, ""
     return first, f"{join([text for _, text in sorted(worst, reverse=True)])}."
 
 
-def demo_headline(demo: Mapping[str, Any]) -> tuple[str, str]:
+def demo_headline(demo: schema.Demo) -> tuple[str, str]:
     """Say the same for the demo, over all its noises."""
     worst: dict[str, float] = {}
     right: dict[str, int] = {}

@@ -6,12 +6,12 @@ import hashlib
 import json
 import os
 import zipfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, BinaryIO
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
+
+from drnmf.storage.files import replacing
 
 _META = "__meta__"
 _SUM = "sha256"
@@ -30,33 +30,6 @@ def write_archive(
     with replacing(path) as stream:
         np.savez(stream, **stored)
     return checksum
-
-
-@contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A file under a temporary name beside `path`; when the block ends well it is flushed to disk and renamed."""
-    target = Path(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
-    _sync_folder(target.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable too: after a power cut a rename without this may be undone."""
-    if os.name != "posix":  # elsewhere a folder cannot be opened, and renames are durable by themselves
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def read_archive(path: str | os.PathLike[str], form: str = FORMAT) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -28,6 +28,7 @@ from drnmf.algorithms.loop import Snapshot
 from drnmf.algorithms.result import Result
 from drnmf.backends.base import Data
 from drnmf.storage.archive import read_archive, write_archive
+from drnmf.storage.files import left_over
 from drnmf.storage.locking import held
 from drnmf.storage.records import (
     TYPES,
@@ -80,7 +81,7 @@ class Checkpoint:
         except (FileExistsError, NotADirectoryError):
             raise NotADirectoryError(f"checkpoint={str(self.folder)!r} is a file: name a folder.") from None
         self._open.enter_context(held(self.folder / "lock", CheckpointError(_IN_USE.format(self.folder))))
-        for left in self.folder.glob(".*.npz.*.tmp"):  # of a process that was killed while it wrote
+        for left in left_over(self.folder, "*.npz"):
             left.unlink()
         return self
 

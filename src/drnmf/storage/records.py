@@ -22,6 +22,7 @@ from drnmf.algorithms.weights import Advance
 from drnmf.backends.base import Data, Elsewhere, Space
 from drnmf.losses.beta import Beta
 from drnmf.losses.interval import Coverage
+from drnmf.losses.names import text_of
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Array
 from drnmf.trees import map_leaves, name_of, pack
@@ -137,14 +138,23 @@ UNSTORED = ("callback", "verbose", "checkpoint", "checkpoint_every", "return_fac
 
 def describe(parameters: Mapping[str, Any]) -> Record:
     """Parameters as JSON, to compare: numbers and text as they are, arrays by value, objects by what they print."""
-    return {name: _described(value) for name, value in parameters.items() if name not in UNSTORED}
+    return {name: described(value) for name, value in parameters.items() if name not in UNSTORED}
 
 
-def _described(value: Any) -> Any:
+def described(value: Any) -> Any:
+    """Turn a parameter into JSON; a loss is the number or the text that a user writes for it.
+
+    >>> described((Beta(1.0), NegativeBinomial(30)))
+    [1.0, 'nb:30.0']
+    """
+    if isinstance(value, Beta):
+        return value.beta
+    if isinstance(value, NegativeBinomial):
+        return text_of(value)
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, tuple | list):
-        return [_described(entry) for entry in value]
+        return [described(entry) for entry in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
     text = repr(value)

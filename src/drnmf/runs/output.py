@@ -5,31 +5,58 @@ A run lists its files in its summary.json. Only those are ever removed; whatever
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-SUMMARY, PAGE = "summary.json", "report.html"
-KINDS = ("fit", "pareto", "separate", "topics", "demo")
+from drnmf.runs.read import files_of_run
+from drnmf.runs.schema import SUMMARY
 
 
-def listed(folder: Path) -> list[str]:
-    """Name the files in a folder, with `/` between the parts of a name."""
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
+def check_out(out: Path, overwrite: bool, inputs: Iterable[Path] = ()) -> None:
+    """Refuse, before any work is done, a results folder that may not or must not be written."""
+    if out.exists() and not overwrite:
+        raise FileExistsError(f"{out} exists: choose another --out, or pass --overwrite to replace it.")
+    if out.exists() and not out.is_dir():
+        raise NotADirectoryError(f"{out} is a file, not a folder: choose another --out.")
+    whole = out.resolve()
+    for path in (Path.cwd(), Path.home(), whole / ".git", *inputs):
+        if path.exists() and path.resolve().is_relative_to(whole):
+            raise ValueError(f"{out} holds {path}, which replacing it would delete: choose another --out.")
+    if out.exists():
+        check_replaceable(out)
+    parent = next(folder for folder in whole.parents if folder.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise PermissionError(f"{out} cannot be written: {parent} is no folder that you may write to.")
 
 
-def files_of_run(folder: Path) -> frozenset[str] | None:
-    """Find the files that a run wrote into a folder; None where no run did."""
+@contextmanager
+def output_folder(
+    out: Path, overwrite: bool, inputs: Iterable[Path] = (), kept: Callable[[Path], None] = lambda path: None
+) -> Iterator[Path]:
+    """Make a temporary folder beside `out` that takes its place when the block ends well and vanishes otherwise.
+
+    Of a run that it replaces only the run's own files go. `kept` is told of every other file that had the name of a
+    new one, and now ends in .old.
+    """
+    check_out(out, overwrite, inputs)
+    if out.exists():
+        out = out.resolve()  # of a link, what it leads to
+    out.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
-        summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
-        ours = summary["kind"] in KINDS and "drnmf" in summary["versions"]
-        files = frozenset(str(name) for name in summary["files"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None
-    return files | {SUMMARY, PAGE} if ours else None  # the page may have been made later, by `drnmf report`
+        yield temporary
+        os.chmod(temporary, 0o755)
+        if out.exists():
+            for name in replace_run(temporary, out):
+                kept(out / name)
+        else:
+            os.rename(temporary, out)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def check_replaceable(out: Path) -> None:

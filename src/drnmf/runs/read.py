@@ -1,0 +1,148 @@
+"""A run folder, read tolerantly: whoever reads it uses what is there."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from drnmf.losses.base import Omega
+from drnmf.numerics import Array, Vector
+from drnmf.runs import schema
+from drnmf.runs.schema import column, loss_keys
+
+
+@dataclass(frozen=True)
+class Trace:
+    """trace.csv as columns; `scaled` and `weights` are (rows, p)."""
+
+    iterations: Vector
+    seconds: Vector
+    gap: Vector
+    scaled: Vector
+    weights: Vector
+    omega: Omega
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder. `summary` is the only file it must have."""
+
+    folder: Path
+    summary: schema.Summary
+    comparison: schema.Comparison | None
+    trace: Trace | None
+    W: Array | None
+    H: Array | None
+
+    @property
+    def kind(self) -> str:
+        """fit, pareto, separate, topics or demo: the command that made the run."""
+        return str(self.summary.get("kind", "fit"))
+
+    @property
+    def omega(self) -> Omega:
+        """The losses of the trace; none where there is no trace."""
+        return () if self.trace is None else self.trace.omega
+
+    def table(self, name: str) -> list[dict[str, str]]:
+        """A .csv of the folder as rows; empty where there is none."""
+        return read_table(self.folder / name) if (self.folder / name).is_file() else []
+
+
+def read_table(path: Path) -> list[dict[str, str]]:
+    """A .csv file as rows, every cell as text under the name of its column."""
+    with path.open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def read_run(folder: Path) -> Run:
+    """Read a run folder, or say what is missing or damaged in it."""
+    if not folder.is_dir():
+        raise NotADirectoryError(f"{folder} is not a folder: name the --out of an earlier run.")
+    summary = _json(folder / schema.SUMMARY)
+    if summary is None:
+        raise FileNotFoundError(f"{folder} holds no {schema.SUMMARY}: it is not the result of a run.")
+    return Run(
+        folder,
+        summary,
+        _json(folder / schema.COMPARISON),
+        _trace(folder / schema.TRACE),
+        _array(folder / schema.W_FILE),
+        _array(folder / schema.H_FILE),
+    )
+
+
+def _json(path: Path) -> Any:
+    """The object in a file, taken to be as the schema says; None where there is no file."""
+    if not path.is_file():
+        return None
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is damaged: {error}.") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} is damaged: it holds no object.")
+    return content
+
+
+def _array(path: Path) -> Array | None:
+    if not path.is_file():
+        return None
+    try:
+        array = np.load(path, allow_pickle=False, mmap_mode="r")
+    except (ValueError, EOFError, OSError) as error:
+        raise ValueError(f"{path} is damaged: {error}.") from None
+    if array.ndim != 2:
+        raise ValueError(f"{path} is damaged: shape {array.shape} is no matrix.")
+    return array
+
+
+def _trace(path: Path) -> Trace | None:
+    from drnmf.losses.names import from_text  # with SciPy, which commands without a run do without
+
+    if not path.is_file():
+        return None
+    with path.open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.reader(stream))
+    try:
+        header, values = rows[0], np.array(rows[1:], dtype=np.float64).reshape(len(rows) - 1, len(rows[0]))
+        named = dict(zip(header, values.T, strict=True))
+        keys = loss_keys(header)
+        scaled = np.stack([named[column("scaled_loss", key)] for key in keys], axis=1)
+        weights = np.stack([named[column("weight", key)] for key in keys], axis=1)
+        omega = tuple(from_text(key) for key in keys)
+        return Trace(named["iteration"], named["seconds"], named["gap"], scaled, weights, omega)
+    except (ValueError, KeyError, IndexError) as error:
+        raise ValueError(f"{path} is damaged: {error}.") from None
+
+
+def compared(comparison: schema.Comparison) -> Omega:
+    """List the losses of a comparison; one from before losses had keys names their betas only."""
+    from drnmf.losses.names import as_losses, from_text
+
+    return tuple(map(from_text, comparison["losses"])) if "losses" in comparison else as_losses(comparison["betas"])
+
+
+def files_of_run(folder: Path) -> frozenset[str] | None:
+    """Find the files that a run wrote into a folder; None where no run did."""
+    try:
+        summary = json.loads((folder / schema.SUMMARY).read_text(encoding="utf-8"))
+        ours = summary["kind"] in schema.KINDS and "drnmf" in summary["versions"]
+        files = frozenset(str(name) for name in summary["files"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    # The page may have been made later, by `drnmf report`.
+    return files | {schema.SUMMARY, schema.REPORT} if ours else None
+
+
+def model_file(run: Path) -> Path:
+    """Find the model of a run; the file itself may be named too."""
+    file = run / schema.MODEL if run.is_dir() else run
+    if not file.exists():
+        raise FileNotFoundError(f"{file} does not exist: RUN_DIR must be a folder that `drnmf fit` wrote.")
+    return file

@@ -1,0 +1,166 @@
+"""What a run folder holds: the names of its files, the fields of its JSON, the columns of its tables.
+
+Writers and readers take every name from here. A run must have `summary.json`; whatever else is there depends on the
+command that made it, and readers use what they find.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal, NotRequired, TypedDict, get_args
+
+SUMMARY = "summary.json"
+COMPARISON = "comparison.json"
+NAMES = "names.json"
+MODEL = "model.npz"
+W_FILE, H_FILE = "W.npy", "H.npy"
+TRACE = "trace.csv"
+FRONT = "front.csv"
+TABLE = "table.csv"
+TOPICS = "topics.csv"
+DOCUMENTS = "documents.csv"
+VOCABULARY = "vocabulary.txt"
+REPORT = "report.html"
+
+Kind = Literal["fit", "pareto", "separate", "topics", "demo"]
+"""The command that made a run."""
+KINDS: tuple[str, ...] = get_args(Kind)
+
+PerLoss = dict[str, float]
+"""A value for each loss, by its key ("1", "nb:30")."""
+Quantity = Literal["loss", "scaled_loss", "weight"]
+"""What trace.csv and front.csv hold for every loss."""
+
+
+def column(quantity: Quantity, key: str) -> str:
+    """Name the column of trace.csv or front.csv that holds a quantity of the loss with that key.
+
+    >>> column("weight", "0.5"), column("loss", "nb:30")
+    ('weight_0.5', 'loss_nb:30')
+    """
+    return f"{quantity}_{key}"
+
+
+def loss_keys(header: Iterable[str]) -> list[str]:
+    """List the losses of trace.csv or front.csv in their order, from the names of the columns.
+
+    >>> loss_keys(["iteration", "scaled_loss_0", "scaled_loss_1", "weight_0", "weight_1"])
+    ['0', '1']
+    """
+    start = column("scaled_loss", "")
+    return [name.removeprefix(start) for name in header if name.startswith(start)]
+
+
+class Method(TypedDict, total=False):
+    """A fit in comparison.json: its losses, and these over the references."""
+
+    name: str
+    losses: list[float]
+    scaled_losses: list[float]
+    iterations: int
+    seconds: float
+
+
+class Comparison(TypedDict):
+    """comparison.json: the fits under each loss alone and, last, the one under all.
+
+    `losses` are the keys of the losses; `betas` is null for those that are no beta-divergence.
+    """
+
+    betas: NotRequired[list[float | None]]
+    losses: NotRequired[list[str]]
+    references: NotRequired[list[float]]
+    methods: list[Method]
+
+
+class Sound(TypedDict, total=False):
+    """A file with a component or a group of components."""
+
+    file: str
+    name: str | None
+    members: list[int]
+
+
+class Audio(TypedDict, total=False):
+    """How a spectrogram was made and which files its sources are in; `measures` are SDR, SIR and SAR in decibels."""
+
+    rate: float
+    window: int
+    hop: int
+    power: int
+    seconds: float
+    first_frame_seconds: float
+    encoding: str
+    gain: float
+    components: list[Sound]
+    groups: list[Sound]
+    mixture: str
+    measures: list[dict[str, Any]]
+
+
+class Topics(TypedDict, total=False):
+    """Share of all words and most typical documents by topic, and scores by method where there are labels."""
+
+    shares: dict[str, float]
+    typical: dict[str, list[str]]
+    scores: dict[str, dict[str, float]]
+
+
+class DemoRow(TypedDict):
+    """What one method made of the tune in one noise; `right` of its `strokes` are the notes of the score."""
+
+    noise: str
+    method: str
+    scaled_losses: list[float]
+    notes: str
+    melody: str
+    right: int
+    strokes: int
+
+
+class Demo(TypedDict):
+    """The table of the demo."""
+
+    betas: list[float]
+    score: str
+    rows: list[DemoRow]
+
+
+class Solution(TypedDict):
+    """The robust point of a front."""
+
+    weights: PerLoss
+    losses: PerLoss
+    scaled_losses: PerLoss
+
+
+class Summary(TypedDict, total=False):
+    """summary.json. `files` lists what the run wrote: nothing else is ever replaced."""
+
+    command: str
+    versions: dict[str, str]
+    kind: Kind
+    estimator: str
+    parameters: dict[str, Any]
+    seed: int
+    seconds: float
+    iterations: int
+    converged: bool
+    reason: str
+    losses: PerLoss
+    references: PerLoss
+    scaled_losses: PerLoss
+    weights: PerLoss
+    gap: float
+    stationarity: float
+    bound: float | None
+    notes: list[str]
+    input: dict[str, Any]
+    data: dict[str, Any]
+    threads: int | None
+    dominated_points: int
+    dr: Solution
+    audio: Audio
+    topics: Topics
+    demo: Demo
+    files: list[str]

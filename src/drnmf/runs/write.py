@@ -1,0 +1,201 @@
+"""Files of a run: summary, comparison, tables, the model."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import math
+import platform
+import shlex
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from drnmf.runs import schema
+from drnmf.runs.schema import column
+
+if TYPE_CHECKING:
+    from drnmf.algorithms.result import Trace
+    from drnmf.estimators.comparison import Comparison
+    from drnmf.losses.base import Omega
+    from drnmf.matrices.files import Matrix
+
+
+def versions() -> dict[str, str]:
+    """Tell what the numbers were made with."""
+    import numpy
+    import scipy
+    import sklearn
+
+    import drnmf
+
+    modules = {"drnmf": drnmf, "numpy": numpy, "scipy": scipy, "scikit-learn": sklearn}
+    return {"python": platform.python_version()} | {name: module.__version__ for name, module in modules.items()}
+
+
+def sha256_of(path: Path) -> str:
+    """Hash a file with SHA-256, or a folder: names, sizes and contents of all its files, in the order of names."""
+    if not path.is_dir():
+        with open(path, "rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    whole = hashlib.sha256()
+    for file in sorted(file for file in path.rglob("*") if file.is_file()):
+        name = file.relative_to(path).as_posix().encode(errors="surrogateescape")
+        whole.update(b"%d %s %d %s\n" % (len(name), name, file.stat().st_size, sha256_of(file).encode()))
+    return whole.hexdigest()
+
+
+def describe_input(path: Path, matrix: Matrix, variable: str | None) -> dict[str, Any]:
+    """Describe the data: enough to tell later whether a file is the one."""
+    digest = None  # a store of many files, or one too large to read once more
+    if path.is_file() and not hasattr(matrix.X, "chunks"):
+        digest = sha256_of(path)
+    stored = getattr(matrix.X, "nnz", None)
+    return {
+        "file": path.name,
+        "sha256": digest,
+        "variable": variable,
+        "shape": list(matrix.X.shape),
+        "dtype": str(matrix.X.dtype),
+        "stored_entries": None if stored is None else int(stored),
+    }
+
+
+def per_loss(omega: Omega, values: Iterable[float]) -> schema.PerLoss:
+    """Name one value per loss: {"0": ..., "1": ...}."""
+    return {loss.key: float(value) for loss, value in zip(omega, values, strict=True)}
+
+
+def summary_of(kind: schema.Kind, model: Any, seconds: float, notes: list[str]) -> schema.Summary:
+    """Collect what summary.json says of a fitted model."""
+    from drnmf.storage.records import UNSTORED
+
+    omega = model.omega_
+    return {
+        "kind": kind,
+        "estimator": type(model).__name__,
+        "parameters": {name: value for name, value in model.get_params().items() if name not in UNSTORED},
+        "seed": model.random_state,
+        "seconds": round(seconds, 3),
+        "iterations": model.n_iter_,
+        "converged": model.converged_,
+        "reason": model.reason_,
+        "losses": per_loss(omega, model.losses_),
+        "references": per_loss(omega, model.references_),
+        "scaled_losses": per_loss(omega, model.scaled_losses_),
+        "weights": per_loss(omega, model.weights_),
+        "gap": model.gap_,
+        "stationarity": model.stationarity_,
+        "bound": None if model.coverage_ is None else model.coverage_.bound,
+        "notes": notes,
+    }
+
+
+def listed(folder: Path) -> list[str]:
+    """Name the files in a folder, with `/` between the parts of a name."""
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
+
+
+def write_summary(folder: Path, content: schema.Summary) -> None:
+    """Write summary.json: the content, with the command and the versions before it and the files of the run after."""
+    whole: schema.Summary = {
+        "command": shlex.join(["drnmf", *sys.argv[1:]]),
+        "versions": versions(),
+        **content,
+        "files": [*listed(folder), schema.SUMMARY],
+    }
+    write_record(folder / schema.SUMMARY, whole)
+
+
+def write_record(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a .json file."""
+    from drnmf.storage.records import described
+
+    path.write_text(json.dumps(content, indent=2, default=described) + "\n", encoding="utf-8")
+
+
+def write_table(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Write records as .csv; numbers in full."""
+    with open(path, "w", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, fieldnames=list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def write_model(folder: Path, model: Any, W: Any) -> None:
+    """Write W.npy, H.npy, trace.csv and model.npz."""
+    import numpy as np
+
+    from drnmf.backends.open import is_dask
+
+    if is_dask(W):
+        from drnmf.matrices.rowblocks import save_rows
+
+        save_rows(folder / schema.W_FILE, W)
+    else:
+        np.save(folder / schema.W_FILE, W)
+    np.save(folder / schema.H_FILE, model.components_)
+    write_table(folder / schema.TRACE, trace_rows(model.omega_, model.trace_))
+    model.save(folder / schema.MODEL)
+
+
+def trace_rows(omega: Omega, trace: Trace) -> list[dict[str, Any]]:
+    """Make one record per iteration, the start included."""
+    keys = [loss.key for loss in omega]
+    rows = []
+    for k, (scaled, weights) in enumerate(zip(trace.scaled_losses, trace.weights, strict=True)):
+        row: dict[str, Any] = {"iteration": k, "seconds": round(float(trace.seconds[k]), 6)}
+        row |= {"sweeps": int(trace.sweeps[k]), "gap": float(trace.gap[k]), "maximum": float(scaled.max())}
+        row |= {column("scaled_loss", key): float(value) for key, value in zip(keys, scaled, strict=True)}
+        row |= {column("weight", key): float(value) for key, value in zip(keys, weights, strict=True)}
+        rows.append(row)
+    return rows
+
+
+def write_comparison(folder: Path, found: Comparison) -> None:
+    """Write comparison.json of fits that were made to be compared."""
+    methods: list[schema.Method] = [
+        {
+            "name": method.name,
+            "losses": method.losses.tolist(),
+            "scaled_losses": method.scaled.tolist(),
+            "iterations": method.n_iter,
+            "seconds": round(method.seconds, 3),
+        }
+        for method in found.methods
+    ]
+    _write_methods(folder, found.omega, found.references, methods)
+
+
+def write_comparison_of(folder: Path, model: Any) -> None:
+    """Write comparison.json, where the fit found its references itself: what each loss alone costs in the others."""
+    singles = getattr(model, "single_losses_", None)
+    if singles is None:
+        return
+    own = {"DRNMF": "DR-NMF", "MultiObjectiveNMF": "MO-NMF"}[type(model).__name__]
+    names = [*(f"{loss.name}-NMF" for loss in model.omega_), own]
+    methods: list[schema.Method] = [
+        {"name": name, "losses": row.tolist(), "scaled_losses": (row / model.references_).tolist()}
+        for name, row in zip(names, [*singles, model.losses_], strict=True)
+    ]
+    _write_methods(folder, model.omega_, model.references_, methods)
+
+
+def _write_methods(folder: Path, omega: Omega, references: Any, methods: list[schema.Method]) -> None:
+    record: schema.Comparison = {
+        "betas": [None if math.isnan(loss.beta) else loss.beta for loss in omega],
+        "losses": [loss.key for loss in omega],
+        "references": references.tolist(),
+        "methods": methods,
+    }
+    write_record(folder / schema.COMPARISON, record)
+
+
+def write_names(folder: Path, matrix: Matrix) -> None:
+    """Write names.json, where the input had names for rows or columns."""
+    if matrix.row_names is not None or matrix.column_names is not None:
+        names = {"rows": matrix.row_names, "columns": matrix.column_names}
+        text = json.dumps(names, indent=1, ensure_ascii=False) + "\n"
+        (folder / schema.NAMES).write_text(text, encoding="utf-8")

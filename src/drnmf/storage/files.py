@@ -1,0 +1,58 @@
+"""Files that appear whole or not at all: written beside their place, flushed to disk, renamed."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Open a file under a temporary name beside `path`; when the block ends well it is flushed to disk and renamed.
+
+    Parameters
+    ----------
+    path : path-like
+        The file to write. What is there stays until the new one is complete, and for good if the block fails.
+
+    Yields
+    ------
+    BinaryIO
+        The stream to write to. Its name is random: processes of several machines may write the same file.
+    """
+    target = Path(path)
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with open(temporary, "xb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
+    _sync_folder(target.parent)
+
+
+def left_over(folder: Path, name: str) -> list[Path]:
+    """List the temporary files of a process that was killed while it wrote NAME, which may be a pattern."""
+    return list(folder.glob(f".{name}.*.tmp"))
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write a text file whole or not at all, in UTF-8; what UTF-8 cannot hold becomes a question mark."""
+    with replacing(path) as stream:
+        stream.write(text.encode("utf-8", errors="replace"))
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable too: after a power cut a rename without this may be undone."""
+    with suppress(OSError):  # not every system lets a folder be opened and synced; the file itself is safe
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
