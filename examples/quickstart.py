@@ -1,7 +1,6 @@
 """One matrix, three losses at once: what each single-loss NMF gives up, and what DR-NMF does."""
 
 from drnmf import DRNMF, BetaNMF, beta_divergence
-from drnmf.losses.beta import label
 from drnmf.synthetic import synthetic
 
 BETAS = (0, 1, 2)  # Itakura-Saito, Kullback-Leibler, Frobenius
@@ -18,8 +17,8 @@ print(f"DR-NMF: X {X.shape} = W {W.shape} @ H {robust.components_.shape}, weight
 def row(name, losses):
     """How far each loss is above the best that NMF for that loss alone reaches from the same start."""
     cells = [
-        f"{label(beta)} {round(100 * (loss / best - 1), 2) + 0.0:6.2f}"
-        for beta, loss, best in zip(BETAS, losses, robust.references_, strict=True)
+        f"{loss_name} {round(100 * (loss / best - 1), 2) + 0.0:6.2f}"
+        for loss_name, loss, best in zip(robust.loss_names_, losses, robust.references_, strict=True)
     ]
     return f"{name:>4}-NMF   " + "   ".join(cells)
 
@@ -28,5 +27,5 @@ print("\npercent above the best of each loss")
 for beta in BETAS:
     single = BetaNMF(8, beta=beta, **common)
     V = single.fit_transform(X) @ single.components_
-    print(row(label(beta), [beta_divergence(X, V, b) for b in BETAS]))
+    print(row(single.loss_names_[0], [beta_divergence(X, V, b) for b in BETAS]))
 print(row("DR", robust.losses_))

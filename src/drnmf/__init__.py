@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from drnmf.estimators.multi_objective import MultiObjectiveNMF
     from drnmf.estimators.pareto import pareto_front
     from drnmf.estimators.robust import DRNMF
-    from drnmf.losses.beta import beta_divergence
+    from drnmf.inputs.divergence import beta_divergence
     from drnmf.losses.interval import Interval
     from drnmf.losses.negative_binomial import NegativeBinomial
 
@@ -35,7 +35,7 @@ _MODULES = {
     "Interval": "losses.interval",
     "NegativeBinomial": "losses.negative_binomial",
     "load": "estimators.load",
-    "beta_divergence": "losses.beta",
+    "beta_divergence": "inputs.divergence",
     "pareto_front": "estimators.pareto",
 }
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drnmf import DRNMF, BetaNMF, MultiObjectiveNMF
+from drnmf import DRNMF, BetaNMF, MultiObjectiveNMF, beta_divergence
 from drnmf.algorithms.updates.base import Parts
 from drnmf.algorithms.updates.minimax import solve_dual, surrogates
 from drnmf.algorithms.updates.monotone import Monotone, majoriser_root
@@ -16,7 +16,6 @@ from drnmf.algorithms.weights import POLICIES, Fixed, FrankWolfe, Policy, as_pol
 from drnmf.backends.base import Ask
 from drnmf.backends.open import open_data
 from drnmf.backends.steps import multiplicative_step, ratio_step, weighted_sum
-from drnmf.losses.beta import beta_divergence
 from drnmf.losses.names import as_losses
 
 SETS = [(0.0,), (0.5,), (1.0,), (2.0,), (3.0,), (0.0, 1.0), (1.0, 2.0), (0.0, 2.0), (0.0, 1.0, 2.0), (0.0, 0.5, 3.0)]

@@ -12,20 +12,11 @@ import scipy.sparse as sp
 from drnmf.backends.base import Ask, Data, Sweep
 from drnmf.backends.host.dense import DenseMatrix
 from drnmf.losses.base import Omega
-from drnmf.losses.beta import Beta
 from drnmf.losses.names import from_text
-from drnmf.losses.negative_binomial import NegativeBinomial
 
-NB = NegativeBinomial(30)
-LOSS_SETS: dict[str, Omega] = {
-    name: tuple(map(from_text, name.split()))
-    for name in (
-        "0", "1", "2", "0.5", "0 1", "1 2", "2 1", "0 2", "0 1 2", "0 0.5 1.5 3", "nb:30", "1 nb:30", "nb:2 0 2",
-    )
-}  # fmt: skip
+_SETS = "0, 1, 2, 0.5, 0 1, 1 2, 2 1, 0 2, 0 1 2, 0 0.5 1.5 3, nb:30, 1 nb:30, nb:2 0 2"
+LOSS_SETS: dict[str, Omega] = {name: tuple(map(from_text, name.split())) for name in _SETS.split(", ")}
 """Name -> losses: both families, alone and mixed."""
-
-BETA_SETS = {name: omega for name, omega in LOSS_SETS.items() if all(isinstance(loss, Beta) for loss in omega)}
 
 # (m, n, r): one entry, tall, wide, odd, and ranks around the widths of vectors and register blocks
 SHAPES = ((1, 1, 1), (401, 20, 7), (20, 1000, 10), (41, 401, 1), (41, 401, 7), (70, 130, 64), (33, 65, 100))

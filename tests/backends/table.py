@@ -17,7 +17,7 @@ import scipy.sparse as sp
 
 from drnmf.backends.base import Ask, Data, Sweep
 from drnmf.backends.open import open_data
-from tests.backends.problems import DENSE, LOSS_SETS, SHAPES, SPARSE
+from tests.backends.problems import ASKS, DENSE, LOSS_SETS, SHAPES, SPARSE
 
 FLOAT32, FLOAT64 = np.dtype("float32"), np.dtype("float64")
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -78,6 +78,7 @@ class Backend:
     bounds: dict[Any, Bound]
     shapes: tuple[tuple[int, int, int], ...] = SHAPES
     losses: tuple[str, ...] = tuple(LOSS_SETS)
+    asks: tuple[str, ...] = tuple(ASKS)
     missing: str | None = None
 
 
@@ -150,6 +151,8 @@ FEW = ((1, 1, 1), (41, 140, 7), (33, 65, 100))
 TORCH_SHAPES = (*FEW, (20, 1000, 10), (41, 401, 1), (300, 1271, 17), (90, 70, 256)) if GPU else FEW
 SPARSE_SHAPES = ((31, 23, 7), *(((401, 20, 7), (200, 300, 20)) if GPU else ()))
 
+KERNEL_ASKS = tuple(ASKS) if GPU else ("separate", "weighted curved")
+
 BACKENDS = {
     "numpy": Backend(_host("numpy"), (*DENSE, *SPARSE), BLAS),
     "native": Backend(_host("native"), (*DENSE, *SPARSE), HOST, missing=_without("drnmf._core")),
@@ -161,9 +164,9 @@ BACKENDS = {
     "torch streamed": Backend(
         _streamed, ("C", "F"), PLAIN | (KERNELS if FUSED else {}), ((83, 140, 5),), ("0 1", "1 nb:30"), missing=NO_TORCH
     ),
-    "torch kernels": Backend(_torch(True), DENSE, KERNELS, TORCH_SHAPES, missing=NO_KERNELS),
+    "torch kernels": Backend(_torch(True), DENSE, KERNELS, TORCH_SHAPES, asks=KERNEL_ASKS, missing=NO_KERNELS),
     "torch sparse kernels": Backend(
-        _torch(True), SPARSE, PLAIN, SPARSE_SHAPES, ("1", "2", "1 2", "2 1", "0 1", "nb:30"), missing=NO_KERNELS
+        _torch(True), SPARSE, PLAIN, SPARSE_SHAPES, ("1", "2", "1 2", "2 1", "0 1", "nb:30"), KERNEL_ASKS, NO_KERNELS
     ),
 }
 

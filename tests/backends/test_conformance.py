@@ -34,14 +34,14 @@ def test_every_backend_answers_like_the_oracle(backend, losses, dtype):
 def _check(row, datas, X, shape, omega, dtype):
     """Several layouts of one X against one answer of the oracle; the other side in one layout."""
     (W, H), M, mean = factors(*shape, dtype), observed(X.shape), next(iter(datas.values())).mean
-    for question in ASKS if shape[2] <= 32 else AT_LARGE_RANK:
+    for question in row.asks if shape[2] <= 32 else [name for name in AT_LARGE_RANK if name in row.asks]:
         ask = ASKS[question](omega, M)
         wanted = oracle(X, W, H, ask, mean)
         for layout, data in datas.items():
             where = f"{question}, {shape}, {layout}"
             assert_close(answer(data, W, H, ask), wanted, ask, dtype, row.bounds[dtype], where)
     flipped = np.ascontiguousarray(W.T)
-    for question in OTHER_SIDE:
+    for question in [name for name in OTHER_SIDE if name in row.asks]:
         ask = ASKS[question](omega, M.T)
         wanted = oracle(X.T, H.T, flipped, ask, mean)
         for layout, data in datas.items():

@@ -299,6 +299,10 @@ def test_output_folder_is_removed_on_any_error(here: Path) -> None:
     assert files(here) == ["X.npy"]
 
 
+def test_brackets_in_the_names_of_folders_are_no_markup(here: Path) -> None:
+    assert "results in [red]" in run("fit", "X.npy", "--rank", "2", "--max-iter", "2", "--out", "[red]", "--no-report")
+
+
 def test_several_matrices_need_a_name(here: Path) -> None:
     np.savez("two.npz", A=DATA, B=2 * DATA)
     assert "--variable A" in run("fit", "two.npz", "--rank", "2", *FAST, code=1).replace("\n", " ")

@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import drnmf
-from drnmf import DRNMF, Interval
+from drnmf import DRNMF, Interval, beta_divergence
 from drnmf.backends.base import losses_of
 from drnmf.backends.open import open_data
-from drnmf.losses.beta import beta_divergence
 from drnmf.losses.names import as_losses
 
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.sparse as sp
-from numpy.typing import ArrayLike
 
 from drnmf.numerics import Array, as_float64, namespace
 
@@ -19,7 +17,6 @@ SHORT = {0.0: "IS", 1.0: "KL", 2.0: "Fro"}
 """Names in tables and figures."""
 
 _SERIES_RADIUS = 1e-2
-_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -157,52 +154,6 @@ def as_beta(beta: float | str) -> float:
     if not math.isfinite(value) or value < 0:
         raise ValueError(f"beta={beta!r} is not a finite number >= 0: the beta-divergences used here need beta >= 0.")
     return value
-
-
-def beta_divergence(X: ArrayLike, Y: ArrayLike, beta: float | str) -> float:
-    """D_beta(X, Y), the sum of d_beta(x|y) over all entries; X dense or sparse, Y dense.
-
-    Parameters
-    ----------
-    X : array or SciPy sparse matrix of shape (m, n), nonnegative
-    Y : array of the same shape, nonnegative
-    beta : number >= 0 or "itakura-saito", "kullback-leibler", "frobenius"
-
-    Examples
-    --------
-    >>> beta_divergence([[1.0, 2.0]], [[1.0, 4.0]], 2)
-    2.0
-    """
-    value = as_beta(beta)
-    model = np.asarray(Y)
-    if not np.issubdtype(model.dtype, np.floating):
-        model = model.astype(np.float64)
-    if sp.issparse(X):
-        rows = sp.csr_array(X)
-        rows.check_format(full_check=True)
-        shape: tuple[int, ...] = rows.shape
-    else:
-        rows = np.asarray(X)
-        shape = rows.shape
-    if shape != model.shape:
-        raise ValueError(f"X has shape {shape} and Y has shape {model.shape}: they must be the same.")
-    if not sp.issparse(X) and model.ndim != 2:
-        rows, model = np.atleast_2d(rows), np.atleast_2d(model)
-        rows, model = rows.reshape(rows.shape[0], -1), model.reshape(model.shape[0], -1)
-    _require_nonnegative(rows.data if sp.issparse(X) else rows, "X")
-    _require_nonnegative(model, "Y")
-    step = max(1, _BLOCK // max(1, model.shape[1]))
-    total = 0.0
-    for start in range(0, model.shape[0], step):
-        block = rows[start : start + step]
-        dense = block.toarray() if sp.issparse(X) else block
-        total += float(beta_divergence_terms(dense, model[start : start + step], value).sum())
-    return total
-
-
-def _require_nonnegative(values: Array, name: str) -> None:
-    if values.size and not values.min() >= 0:
-        raise ValueError(f"{name} has negative or NaN entries: beta-divergences are defined for values >= 0.")
 
 
 def divergence_curvature(x: Array, y: Array, beta: float) -> Array:

@@ -25,7 +25,7 @@ def write_archive(
     held = {name: np.asarray(array) for name, array in arrays.items()}
     content = {"format": form, **meta}
     checksum = _checksum(held, content)
-    text = json.dumps(content | {_SUM: checksum}, sort_keys=True)
+    text = json.dumps(content | {_SUM: checksum})  # the order of keys is that of the leaves of a tree
     stored: dict[str, Any] = {_META: np.frombuffer(text.encode(), dtype=np.uint8), **held}
     with replacing(path) as stream:
         np.savez(stream, **stored)

@@ -11,7 +11,10 @@ distributed = pytest.importorskip("distributed")
 import dask.array as da  # noqa: E402
 
 from drnmf import DRNMF, BetaNMF, MultiObjectiveNMF  # noqa: E402
-from drnmf.backends.open import open_data  # noqa: E402
+from drnmf.backends.base import Ask  # noqa: E402
+from drnmf.backends.open import open_blocks, open_data  # noqa: E402
+from drnmf.losses.beta import FROBENIUS, KL, Beta  # noqa: E402
+from tests.backends.problems import answer  # noqa: E402
 
 M, N, R = 230, 36, 4
 RUN = {"tol": 0, "max_iter": 40, "random_state": 0}
@@ -78,16 +81,15 @@ def test_an_iteration_is_one_round_trip(monkeypatch):
 @pytest.mark.parametrize("sparse", [False, True])
 def test_blocks_answer_like_the_matrix(sparse, dtype):
     X = matrix(sparse, dtype)
-    one, many = open_data(X), open_data(blocks(X))
+    one, many = open_data(X), open_blocks(blocks(X))
     rng = np.random.default_rng(0)
     A, B = (rng.uniform(0.1, 1, (R, size)).astype(dtype) for size in X.shape)
     assert (many.shape, many.dtype, many.zeros) == (one.shape, one.dtype, one.zeros)
     assert many.mean == pytest.approx(one.mean, rel=1e-12)
     tol = 1e-10 if dtype is np.float64 else 1e-4
-    for mix in (np.eye(3), np.array([[0.2, 0.3, 0.5]]), np.empty((0, 3))):
-        betas = (1.0, 2.0, 0.5)
-        expected = one.sweep(A.T, B, betas, mix)
-        (sweep,) = many.read(many.sweep(many.T.put(A).T, B, betas, mix))
+    omega = (KL, FROBENIUS, Beta(0.5))
+    for ask in (Ask(omega), Ask(omega, np.array([0.2, 0.3, 0.5])), Ask(omega, None)):
+        expected, sweep = one.sweep(A.T, B, ask), answer(many, A.T, B, ask)
         for name in ("losses", "N", "P"):
             np.testing.assert_allclose(getattr(sweep, name), getattr(expected, name), rtol=tol)
     np.testing.assert_allclose(many.column(3), one.column(3))
@@ -95,7 +97,7 @@ def test_blocks_answer_like_the_matrix(sparse, dtype):
     np.testing.assert_allclose(many.dot(B.T), one.dot(B.T), rtol=tol)
     np.testing.assert_allclose(many.T.dot(A.T), one.T.dot(A.T), rtol=tol)
     np.testing.assert_allclose(many.squared_norms(), one.squared_norms(), rtol=tol)
-    np.testing.assert_array_equal(many.T.get(many.T.put(A)), A)
+    np.testing.assert_array_equal(many.T.space.get(many.T.space.put(A)), A)
 
 
 def test_more_components_than_columns():

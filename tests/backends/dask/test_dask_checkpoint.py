@@ -1,4 +1,4 @@
-"""A fit of a Dask array is kept like any other, and goes on bit for bit, on threads and on workers."""
+"""A fit of a Dask array is kept like any other, and resumes bit for bit, on threads and on workers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CASES = [
 
 
 def resumed(cls, settings, X, folder):
-    """What a fit finds that was stopped twice and went on."""
+    """What a fit finds that was stopped twice and resumed."""
     options = RUN | settings
     with pytest.raises(Stopped):
         cls(4, **options, checkpoint=folder, checkpoint_every=0, callback=After(13)).fit(X)

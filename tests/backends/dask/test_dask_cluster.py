@@ -16,7 +16,7 @@ distributed = pytest.importorskip("distributed")
 import dask.array as da  # noqa: E402
 
 from drnmf import DRNMF  # noqa: E402
-from drnmf.backends.open import open_data  # noqa: E402
+from drnmf.backends.open import open_blocks  # noqa: E402
 from tests.backends.dask.test_dask import M, N, R, blocks, everything, fitted, matrix  # noqa: E402
 from tests.peak import peak_memory  # noqa: E402
 
@@ -99,7 +99,7 @@ def test_out_of_core_changes_no_bit(cluster):
     D = blocks(matrix())
     held = everything(*fitted(D, betas=(0, 1), **SHORT))
     with dask.config.set({"drnmf.memory-share": 1e-12}):
-        assert not open_data(D).in_memory
+        assert not open_blocks(D).in_memory
         read = everything(*fitted(D, betas=(0, 1), **SHORT))
     for one, other in zip(held, read, strict=True):
         np.testing.assert_array_equal(one, other)
@@ -138,8 +138,8 @@ def sent(dask_worker):
 
 
 @pytest.mark.parametrize("persisted", [False, True])
-def test_only_h_and_shares_move(cluster, persisted):
-    """Bytes that leave the workers: H once, the share of one of them, and the sum that comes here. W and X stay."""
+def test_only_h_and_sums_move(cluster, persisted):
+    """Bytes that leave the workers: H once, the sums of one of them, and the total that comes here. W and X stay."""
     D = da.random.default_rng(0).random((2000, 400), chunks=(250, -1)) + 0.1
     D = D.persist() if persisted else D
     seen, rank = [], 8
@@ -149,9 +149,9 @@ def test_only_h_and_shares_move(cluster, persisted):
 
     DRNMF(rank, betas=(0, 1), **SHORT, tol=0, random_state=0, callback=callback).fit(D)
     H = rank * 400 * 8
-    within_cut = np.diff(seen)[1:7]
-    assert max(within_cut) < (1 + 7 * 3 + 3) * H  # eight small shares of 3 r n are added at one place
-    assert max(within_cut) < 250 * 400 * 8  # a block of X
+    between_files = np.diff(seen)[1:7]
+    assert max(between_files) < (1 + 7 * 3 + 3) * H  # eight small sums of 3 r n are added at one place
+    assert max(between_files) < 250 * 400 * 8  # a block of X
 
 
 def known_tasks(client):
@@ -159,12 +159,12 @@ def known_tasks(client):
 
 
 def test_what_a_lost_worker_replays_is_bounded(cluster):
-    """The scheduler remembers the tasks that W came from; cut every 5 iterations, it forgets them."""
+    """The scheduler remembers the tasks that W came from; written to files every 5 iterations, it forgets them."""
     D = blocks(matrix())
 
     def run(every):
         seen = []
-        with dask.config.set({"drnmf.cut-every": every}):
+        with dask.config.set({"drnmf.save-every": every}):
             fitted(D, betas=(0, 1), **SHORT | {"max_iter": 30}, callback=lambda _: seen.append(known_tasks(cluster)))
         return seen
 
@@ -174,7 +174,7 @@ def test_what_a_lost_worker_replays_is_bounded(cluster):
 
 
 def test_scratch_files_go_when_the_fit_is_gone(cluster, tmp_path):
-    with dask.config.set({"drnmf.scratch": str(tmp_path), "drnmf.cut-every": 5}):
+    with dask.config.set({"drnmf.scratch": str(tmp_path), "drnmf.save-every": 5}):
         model, W = fitted(blocks(matrix()), betas=(0, 1), **SHORT)
         assert list(tmp_path.rglob("*.npz"))
         del model, W
@@ -188,10 +188,10 @@ def test_a_scratch_folder_that_workers_do_not_see_is_refused(cluster, monkeypatc
     monkeypatch.setattr(place, "seen_by_all", lambda path: False)
     for folder in (tmp_path / "new", tmp_path):
         with dask.config.set({"drnmf.scratch": str(folder)}), pytest.raises(ValueError, match="not every worker sees"):
-            open_data(blocks(matrix()))
+            open_blocks(blocks(matrix()))
         assert not list(tmp_path.iterdir())
     with pytest.warns(UserWarning, match="drnmf.scratch"):
-        open_data(blocks(matrix()))
+        open_blocks(blocks(matrix()))
 
 
 def spilled(dask_worker):
@@ -215,7 +215,7 @@ def test_x_larger_than_all_workers_passes_through_them(tmp_path):
         ) as processes,
         distributed.Client(processes) as client,
     ):
-        data = open_data(X)
+        data = open_blocks(X)
         assert not data.in_memory
         model = DRNMF(2, betas=(1, 2), references=(1.0, 1.0), max_iter=2, tol=0, random_state=0).fit(X)
         peaks, spills = client.run(peak_memory), client.run(spilled)

@@ -1,4 +1,4 @@
-"""Everything here needs PyTorch; the fused kernels run on a card, or under Triton's interpreter (`make test-torch`)."""
+"""Everything here needs PyTorch; the kernels run on a GPU, or under Triton's interpreter (`make test-torch`)."""
 
 from __future__ import annotations
 

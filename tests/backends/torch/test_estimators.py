@@ -14,7 +14,7 @@ import torch
 from drnmf import DRNMF, BetaNMF, MultiObjectiveNMF, load
 from drnmf.backends.torch.dense import TorchDense
 from drnmf.inputs import device as placement
-from tests.backends.torch.table import CARD, DEVICE, FUSED
+from tests.backends.table import DEVICE, FUSED, GPU
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
@@ -26,7 +26,7 @@ def data(m=60, n=40, seed=0):
 
 @pytest.fixture
 def _on_torch(monkeypatch):
-    """Every fit on the torch Data, also where there is no card."""
+    """Every fit on the torch Data, also where there is no GPU."""
     kind = placement.Placement
 
     def place(X, device, precision):
@@ -61,11 +61,11 @@ def test_same_trace_in_float64(name):
     assert relative < (1e-9 if name != "minimax" else 1e-6)  # minimax searches for lambda: its path amplifies rounding
 
 
-@pytest.mark.skipif(not FUSED, reason="the fused kernels need a card or TRITON_INTERPRET=1")
+@pytest.mark.skipif(not FUSED, reason="the Triton kernels need a CUDA GPU or TRITON_INTERPRET=1")
 @pytest.mark.usefixtures("_on_torch")
 def test_trace_in_float32():
     X = data(40, 70).astype(np.float32)
-    iterations = 200 if CARD else 15
+    iterations = 200 if GPU else 15
     start = {"tol": 0, "max_iter": iterations, "random_state": 0, "update": "mu", "betas": (0, 1)}
     there = DRNMF(4, **start).fit(X)
     with pytest.MonkeyPatch.context() as undo:
@@ -103,7 +103,7 @@ def test_a_host_tensor_uses_the_core_without_a_copy():
 
 @pytest.mark.usefixtures("_on_torch")
 def test_sparse_on_torch():
-    shape, count = ((80, 50), 30) if CARD else ((16, 10), 3)  # the interpreter takes its time for every column
+    shape, count = ((80, 50), 30) if GPU else ((16, 10), 3)  # the interpreter takes its time for every column
     X = sp.random_array(shape, density=0.2, rng=np.random.default_rng(0), format="csr")
     with pytest.MonkeyPatch.context() as undo:
         undo.setattr("drnmf.estimators.base.place", placement.place)
@@ -154,32 +154,16 @@ def test_unknown_precision():
         TorchDense.of(torch.ones(2, 2), precision="float8")
 
 
-@pytest.mark.skipif(CARD, reason="there is a card")
-def test_without_a_card(caplog):
-    with pytest.raises(RuntimeError, match="sees no CUDA card"):
+@pytest.mark.skipif(GPU, reason="there is a CUDA GPU")
+def test_without_a_gpu(caplog):
+    with pytest.raises(RuntimeError, match="sees no CUDA GPU"):
         BetaNMF(1, device="cuda").fit(np.ones((3, 3)))
     with caplog.at_level(logging.WARNING, logger="drnmf"):
         BetaNMF(1, device="auto", max_iter=2, tol=0).fit(np.ones((3, 3)))
-    assert len([r for r in caplog.records if "No card is used" in r.message]) == 1
+    assert len([r for r in caplog.records if "No GPU is used" in r.message]) == 1
 
 
-@pytest.mark.skipif(not CARD, reason="takes a card")
-@pytest.mark.parametrize("options", [{"update": "mu"}, {"update": "extrapolated"}, {"update": "mu", "tol": 1e-4}])
-def test_a_replayed_iteration_is_the_iteration(options, monkeypatch):
-    """The graph, and the iterations it runs ahead, leave the trace and the factors of the loop without it."""
-    X = data(129, 200).astype(np.float32)
-    fit = {"betas": (0, 1), "max_iter": 120, "tol": 0, "references": (900.0, 600.0), "random_state": 0, **options}
-    replayed = DRNMF(4, device="cuda", **fit).fit(X)
-    monkeypatch.setattr(TorchDense, "record", lambda self, iteration: None)
-    plain = DRNMF(4, device="cuda", **fit).fit(X)
-    assert replayed.n_iter_ == plain.n_iter_
-    assert np.allclose(replayed.trace_.scaled_losses, plain.trace_.scaled_losses, rtol=1e-6)
-    assert np.allclose(replayed.trace_.weights, plain.trace_.weights, atol=1e-9)
-    assert np.array_equal(replayed.trace_.sweeps, plain.trace_.sweeps)
-    assert np.allclose(replayed.components_, plain.components_, rtol=1e-3)
-
-
-@pytest.mark.skipif(not CARD, reason="takes a card")
+@pytest.mark.skipif(not GPU, reason="needs a CUDA GPU")
 def test_devices_are_not_mixed():
     X = torch.rand(20, 10, device="cuda")
     with pytest.raises(ValueError, match="X is on cuda:0, but device='cpu'"):
@@ -189,8 +173,8 @@ def test_devices_are_not_mixed():
         model.inverse_transform(torch.rand(3, 2))
 
 
-@pytest.mark.skipif(not CARD, reason="takes a card")
-def test_arrays_go_to_the_card_and_come_back():
+@pytest.mark.skipif(not GPU, reason="needs a CUDA GPU")
+def test_arrays_go_to_the_gpu_and_come_back():
     X = data().astype(np.float32)
     plain = BetaNMF(3, beta=0, max_iter=50, tol=0, update="mu", random_state=0).fit(X)
     for device in ("cuda", "cuda:0", "auto", "cuda-blocks"):
@@ -201,7 +185,7 @@ def test_arrays_go_to_the_card_and_come_back():
     assert host.components_.device.type == "cpu"
 
 
-@pytest.mark.skipif(not CARD, reason="takes a card")
+@pytest.mark.skipif(not GPU, reason="needs a CUDA GPU")
 def test_too_large_says_what_was_needed(monkeypatch):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2**20, 2**37))
     with pytest.raises(MemoryError, match=r"needs 0\.\d GiB .* device='cuda-blocks'"):

@@ -74,7 +74,11 @@ class Rule(Protocol):
         return False
 
     def init(self, F: Array) -> Any:
-        """Return the state before the first step: any nesting of arrays, numbers, tuples, dicts and dataclasses."""
+        """Return the state before the first step.
+
+        Any nesting of arrays, numbers, text, tuples, lists, dicts and dataclasses. The last axis of its arrays is that
+        of F, because columns may live apart; dataclasses are found in the module of the rule.
+        """
         ...
 
     def step(self, F: Array, parts: Parts, state: Any) -> tuple[Array, Any]:

@@ -89,7 +89,7 @@ class TorchSparse(OnTorch):
 
     by_column: Compressed
     by_row: Compressed
-    shape: tuple[int, int]
+    size: tuple[int, int]
     mean: float
     squared_norm: float
     fused: bool = False
@@ -108,6 +108,10 @@ class TorchSparse(OnTorch):
         )  # fmt: skip
 
     @property
+    def shape(self) -> tuple[int, int]:
+        return self.size
+
+    @property
     def device(self) -> torch.device:
         return self.by_column.values.device
 
@@ -121,7 +125,7 @@ class TorchSparse(OnTorch):
 
     @cached_property
     def T(self) -> TorchSparse:
-        return replace(self, by_column=self.by_row, by_row=self.by_column, shape=self.shape[::-1])
+        return replace(self, by_column=self.by_row, by_row=self.by_column, size=self.size[::-1])
 
     def first_zero(self) -> tuple[int, int]:
         """Find the first row that is not full, and its first gap."""
