@@ -102,3 +102,49 @@ def test_rooms_stay_small():
     sizes = {folder: len(list(folder.glob("*.py"))) for folder in {path.parent for path in modules().values()}}
     large = {str(folder): size for folder, size in sizes.items() if size > (6 if folder == ROOT else 16)}
     assert not large
+
+
+def classes(path: Path) -> set[str]:
+    """Names of the classes that a file defines."""
+    return {
+        node.name for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.ClassDef)
+    }
+
+
+def names(path: Path) -> set[str]:
+    """Every identifier that a file uses, in text that is one too (a name given to getattr, say)."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Name):
+            found.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            found.add(node.attr)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.add(node.value)
+    return found
+
+
+def classes_of(*prefixes: str) -> set[str]:
+    """Classes defined below some modules and nowhere else in the package."""
+    inside = {name for name in modules() if name.startswith(prefixes)}
+    found, elsewhere = set[str](), set[str]()
+    for name, path in modules().items():
+        (found if name in inside else elsewhere).update(classes(path))
+    return found - elsewhere
+
+
+def test_only_backends_name_the_classes_of_a_backend():
+    """Whatever holds X is `Data` to the rest: a backend is chosen in `backends.open` and nowhere named."""
+    hidden = classes_of("backends.host", "backends.torch", "backends.dask")
+    assert {"DenseMatrix", "NativeSparse", "TorchDense", "Blocks", "RowSpace"} <= hidden
+    named = {name: names(path) & hidden for name, path in modules().items() if room(name) != "backends"}
+    assert not {name: found for name, found in named.items() if found}
+
+
+def test_backends_name_no_rule_and_no_policy():
+    hidden = classes_of("algorithms")
+    assert {"Newton", "Multiplicative", "FrankWolfe", "Rule", "Policy"} <= hidden
+    named = {name: names(path) & hidden for name, path in modules().items() if room(name) == "backends"}
+    assert not {name: found for name, found in named.items() if found}

@@ -162,7 +162,13 @@ BACKENDS = {
     "torch": Backend(_torch(False), DENSE, PLAIN, TORCH_SHAPES, missing=NO_TORCH),
     "torch sparse": Backend(_torch(False), SPARSE, PLAIN, SPARSE_SHAPES, missing=NO_TORCH),
     "torch streamed": Backend(
-        _streamed, ("C", "F"), PLAIN | (KERNELS if FUSED else {}), ((83, 140, 5),), ("0 1", "1 nb:30"), missing=NO_TORCH
+        _streamed,
+        ("C", "F"),
+        PLAIN | (KERNELS if FUSED else {}),
+        ((83, 140, 5),),
+        ("0 1", "1 nb:30"),
+        ("separate", "weighted curved", "losses", "separate observed"),
+        NO_TORCH,
     ),
     "torch kernels": Backend(_torch(True), DENSE, KERNELS, TORCH_SHAPES, asks=KERNEL_ASKS, missing=NO_KERNELS),
     "torch sparse kernels": Backend(

@@ -33,20 +33,19 @@ def test_every_backend_answers_like_the_oracle(backend, losses, dtype):
 
 def _check(row, datas, X, shape, omega, dtype):
     """Several layouts of one X against one answer of the oracle; the other side in one layout."""
-    (W, H), M, mean = factors(*shape, dtype), observed(X.shape), next(iter(datas.values())).mean
-    for question in row.asks if shape[2] <= 32 else [name for name in AT_LARGE_RANK if name in row.asks]:
+    (W, H), M, first = factors(*shape, dtype), observed(X.shape), next(iter(datas.values()))
+    bound, large = row.bounds[dtype], shape[2] > 32
+    for question in [name for name in (AT_LARGE_RANK if large else ASKS) if name in row.asks]:
         ask = ASKS[question](omega, M)
-        wanted = oracle(X, W, H, ask, mean)
+        wanted = oracle(X, W, H, ask, first.mean)
         for layout, data in datas.items():
-            where = f"{question}, {shape}, {layout}"
-            assert_close(answer(data, W, H, ask), wanted, ask, dtype, row.bounds[dtype], where)
+            assert_close(answer(data, W, H, ask), wanted, ask, dtype, bound, f"{question}, {shape}, {layout}")
     flipped = np.ascontiguousarray(W.T)
     for question in [name for name in OTHER_SIDE if name in row.asks]:
         ask = ASKS[question](omega, M.T)
-        wanted = oracle(X.T, H.T, flipped, ask, mean)
-        for layout, data in datas.items():
-            where = f"{question}, {shape}, {layout}, transposed"
-            assert_close(answer(data.T, H.T, flipped, ask), wanted, ask, dtype, row.bounds[dtype], where)
+        wanted = oracle(X.T, H.T, flipped, ask, first.mean)
+        got = answer(first.T, H.T, flipped, ask)
+        assert_close(got, wanted, ask, dtype, bound, f"{question}, {shape}, transposed")
 
 
 def test_the_table_has_every_backend_of_the_package():

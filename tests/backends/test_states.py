@@ -43,10 +43,8 @@ class Wandering(Rule):
         inner, (older, factor) = state["zeta"]
         memory, stepped = inner["memory"], parts.multiplicative(F)
         xp = namespace(F)
-        drift = (
-            xp.clip(stepped / memory.last, 0.5, factor) ** self.push
-            * xp.clip(older / memory.trail[0], 0.5, 2.0) ** 0.05
-        )
+        drift = xp.clip(stepped / memory.last, 0.5, factor) ** self.push
+        drift = drift * xp.clip(older / memory.trail[0], 0.5, 2.0) ** 0.05
         moved = xp.clip(stepped * drift, parts.floor, None) if inner["on"] else stepped
         kept = replace(memory, last=stepped, trail=(memory.last, memory.trail[1] + 1))
         inner = inner | {"memory": kept, "name": f"step {kept.trail[1]}"}

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import drnmf
 from drnmf.cli import app
+from drnmf.runs.read import read_table
 
 DATA = np.random.default_rng(0).gamma(2.0, size=(14, 9))
 SHORT = ("--rank", "2", "--betas", "0,1", "--quiet", "--no-report", "--out", "run")
@@ -87,7 +88,11 @@ def test_every_point_of_a_front_keeps_the_best_of_its_starts() -> None:
 
 
 @BOTH
-def test_max_time_ends_what_would_run_for_days(command: str) -> None:
-    run(*COMMANDS[command], "--max-iter", "1000000000", "--tol", "0", "--max-time", "0.05")
+def test_max_time_ends_what_has_iterations_left(command: str) -> None:
+    run(*COMMANDS[command], "--max-iter", "300000", "--tol", "0", "--max-time", "0.05")
     assert summary()["parameters"]["max_time"] == 0.05
+    if command == "fit":
+        assert summary()["reason"] == "max_time"
+    else:
+        assert all(int(row["n_iter"]) < 300000 for row in read_table(Path("run/front.csv")))
     assert "max-time" in run(*COMMANDS[command], "--max-time", "0", code=2)

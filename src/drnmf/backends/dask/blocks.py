@@ -17,7 +17,7 @@ import numpy as np
 
 from drnmf.backends.base import Ask, Sweep
 from drnmf.backends.dask import cluster
-from drnmf.backends.dask.nodes import Held, Kept, Node, Placed, Plan, Rows, Shared, SweepRows, plan, run_block
+from drnmf.backends.dask.nodes import Held, Kept, Node, OwnRows, Placed, Plan, Shared, SweepRows, plan, run_block
 from drnmf.backends.dask.partial_sums import SweepColumns, losses_alone
 from drnmf.backends.dask.row_files import RowFiles, Scratch, load_rows
 from drnmf.backends.dask.space import ColumnSpace, Factor, RowSpace
@@ -66,7 +66,7 @@ class Blocks:
         return ColumnSpace(self)
 
     def sweep(self, W: Factor, H: Array, ask: Ask) -> Sweep:
-        return _promise(Node(SweepColumns(ask), W, Shared(H), Rows()))
+        return _promise(Node(SweepColumns(ask), W, Shared(H), OwnRows()))
 
     def read(self, *sweeps: Sweep) -> tuple[Sweep, ...]:
         """Compute what the sweeps promise, in one graph; the parts of W stay with its rows."""
@@ -210,7 +210,7 @@ class Transposed:
         return RowSpace(self.data)
 
     def sweep(self, W: Array, H: Factor, ask: Ask) -> Sweep:
-        return _promise(Node(SweepRows(ask), H, Shared(W.T), Rows(), keep="unless used"))
+        return _promise(Node(SweepRows(ask), H, Shared(W.T), OwnRows(), keep="unless used"))
 
     def first_zero(self) -> tuple[int, int]:
         i, j = self.data.first_zero()

@@ -83,7 +83,7 @@ class Shared:
         return int(self.array.__array_interface__["data"][0]), self.array.shape
 
 
-class Rows:
+class OwnRows:
     """The rows of X that a block holds, a slice of its own for every block."""
 
 
@@ -198,7 +198,7 @@ def plan(mean: float, wanted: Sequence[tuple[Placed, Callable[[Any], Any]]]) -> 
     def slot(argument: Any) -> Any:
         if isinstance(argument, Shared):
             return Slot("shared", shared.setdefault(argument.address, (len(shared), argument.array))[0])
-        if isinstance(argument, Rows):
+        if isinstance(argument, OwnRows):
             return Slot("rows", 0)
         if not isinstance(argument, Placed):
             return argument
