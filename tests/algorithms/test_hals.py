@@ -10,10 +10,10 @@ import textwrap
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from drnmf.backends.host.pool import get_num_threads, set_num_threads
 
 from drnmf import BetaNMF
-from drnmf.algorithms.updates.hals import _descend, _push, extrapolated_step, shared_step
+from drnmf.backends.host.threads import get_num_threads, set_num_threads
+from drnmf.backends.steps import _descend_shared, _push, extrapolated_step, shared_step
 from tests.peak import SOURCE
 
 FLOOR = 1e-9
@@ -46,7 +46,7 @@ def test_the_compiled_step_is_the_reference(shape, dtype):
     for passes in (1, 3):
         stepped = shared_step(F, N, G, FLOOR, passes)
         assert stepped.dtype == dtype
-        close(stepped, _descend(F, N, G, FLOOR, passes), dtype)
+        close(stepped, _descend_shared(F, N, G, FLOOR, passes), dtype)
         for pace in (0.0, 0.4, 3.0):
             same, further = extrapolated_step(F, N, G, FLOOR, passes, last, pace)
             assert np.array_equal(same, stepped)

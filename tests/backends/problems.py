@@ -107,7 +107,26 @@ def factors(m: int, n: int, r: int, dtype: Any, seed: int = 1) -> tuple[np.ndarr
 
 def oracle(X: np.ndarray, W: np.ndarray, H: np.ndarray, ask: Ask, mean: float) -> Sweep:
     """The answer of NumPy's tiles in float64."""
-    return DenseMatrix.of(X.astype(np.float64), mean).sweep(W.astype(np.float64), H.astype(np.float64), ask)
+    W, H = W.astype(np.float64), H.astype(np.float64)
+    return completed(DenseMatrix.of(X.astype(np.float64), mean).sweep(W, H, ask), H, ask)
+
+
+def completed(sweep: Sweep, H: np.ndarray, ask: Ask) -> Sweep:
+    """The sweep with what all columns share put back into every one of them, and P made from it where it is left out."""
+    if ask.shared is None:
+        assert sweep.gram is None
+        return sweep
+    gram = np.asarray(sweep.gram)
+    assert gram.shape == (len(H), len(H))
+    packed = gram[np.tril_indices(len(gram))][:, None] + np.zeros(H.shape[1])
+    Q = (packed if sweep.Q is None else sweep.Q + packed).astype(H.dtype)
+    if not ask.shared_alone:
+        return Sweep(sweep.losses, sweep.N, sweep.P, Q)
+    assert sweep.Q is None
+    assert len(sweep.P) == 0
+    weight = 1.0 if ask.weights is None else ask.weights[0]
+    P = (weight / ask.shared * gram @ H).astype(H.dtype)[None]
+    return Sweep(sweep.losses, sweep.N, P[: ask.slots], Q)
 
 
 def _slot(F: Any, parts: Any, slot: int) -> Any:
@@ -128,5 +147,24 @@ def answer(data: Data, W: np.ndarray, H: np.ndarray, ask: Ask) -> Sweep:
         slots = [space.get(space.map(_slot, B, part, slot)) for slot in range(ask.slots)]
         return np.stack(slots) if slots else np.empty((0, *H.shape), dtype)
 
-    Q = None if ask.curvature is None else space.get(space.map(_all, B, sweep.Q))
-    return Sweep(sweep.losses, stacked(sweep.N), stacked(sweep.P), Q)
+    def fetched(part: Any) -> Any:
+        return None if part is None else space.get(space.map(_all, B, part))
+
+    P = np.empty((0, *H.shape), dtype) if ask.shared_alone else stacked(sweep.P)
+    Q = None if ask.curvature is None or ask.shared_alone else fetched(sweep.Q)
+    found = Sweep(sweep.losses, stacked(sweep.N), P, Q, _gram_of(data, B, sweep, ask))
+    return completed(found, H.astype(dtype), ask)
+
+
+def _gram_of(data: Data, B: Any, sweep: Sweep, ask: Ask) -> Any:
+    """The shared part, which every piece of a factor knows whole."""
+    if ask.shared is None:
+        return None
+    if data.space.whole:
+        return data.space.get(sweep.gram)
+    pieces = data.space.sum(_counted, B, sweep.gram)
+    return pieces[0] / pieces[1].flat[0]
+
+
+def _counted(F: Any, gram: Any) -> np.ndarray:
+    return np.stack([gram, np.ones_like(gram)])

@@ -10,14 +10,15 @@ from drnmf.backends.open import open_data
 from drnmf.backends.steps import _descend, quadratic_step, triangle_rows
 from drnmf.losses.beta import IS, KL, Beta
 from drnmf.losses.negative_binomial import NegativeBinomial
-from tests.backends.problems import entries, factors
+from tests.backends.problems import completed, entries, factors
 
 
 @pytest.mark.parametrize("beta", [1.0, 1.3, 1.7, 2.0])
 def test_it_is_the_derivative_of_the_gradient_where_the_loss_is_convex(beta):
     X, (W, H) = entries((12, 9), np.float64, 0.0) + 0.1, factors(12, 9, 3, np.float64)
     data, step, omega = open_data(X), 1e-6, (Beta(beta),)
-    Q = data.sweep(W, H, Ask(omega, curvature=np.ones(1))).Q
+    ask = Ask(omega, curvature=np.ones(1))
+    Q = completed(data.sweep(W, H, ask), H, ask).Q
     for k, row in enumerate(triangle_rows(3)):
         for l, at in enumerate(row):
             gradients = []
@@ -55,7 +56,7 @@ def test_the_compiled_step_is_the_reference(dtype, shape):
         Q[:, 2] = np.nan
     ours = quadratic_step(H, sweep.N[0], sweep.P[0], Q, 1e-9, 4)
     with np.errstate(divide="ignore", invalid="ignore"):
-        reference = _descend(H, sweep.N[0], sweep.P[0], Q, 1e-9, 4, None)
+        reference = _descend(H, sweep.N[0], sweep.P[0], Q, 1e-9, 4, None, None)
     np.testing.assert_allclose(ours, reference, rtol=1e-9 if dtype == np.float64 else 2e-3, atol=1e-5)
     bad = [0, 2] if n > 2 else [0]
     np.testing.assert_allclose(ours[:, bad], np.maximum(H * sweep.N[0] / sweep.P[0], 1e-9)[:, bad], rtol=1e-6)

@@ -15,7 +15,7 @@ from drnmf.backends.host.sparse import SparseMatrix
 from drnmf.losses.base import Loss
 from drnmf.losses.beta import Beta
 from drnmf.losses.negative_binomial import NegativeBinomial
-from tests.backends.problems import Weights, factors
+from tests.backends.problems import Weights, completed, factors
 
 Entries = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
@@ -94,7 +94,7 @@ def test_one_loss(name, weighted):
     V, A = W @ H, np.random.default_rng(1).uniform(0, 2, X.shape) if weighted else np.ones(X.shape)
     ask = Ask((book.loss,), curvature=np.array([0.7]), observed=Weights(A) if weighted else None)
     for data in (DenseMatrix.of(X), SparseMatrix.of(sp.csr_array(X))):
-        sweep = data.sweep(W, H, ask)
+        sweep = completed(data.sweep(W, H, ask), H, ask)
         np.testing.assert_allclose(sweep.losses, [(A * book.d(X, V)).sum()], rtol=1e-11)
         np.testing.assert_allclose(sweep.N[0], W.T @ (A * book.negative(X, V)), rtol=1e-12)
         np.testing.assert_allclose(sweep.P[0], W.T @ (A * book.positive(X, V)), rtol=1e-12)
@@ -154,7 +154,8 @@ def test_unobserved_rows_and_columns_are_as_if_removed():
     rows, columns = np.arange(M) % 3 != 0, np.arange(N) % 4 != 1
     M_ = np.outer(rows, columns).astype(float)
     for whole, part in zip(kinds(X), kinds(X[np.ix_(rows, columns)]), strict=True):
-        masked, removed = whole.sweep(W, H, ask_of(M_)), part.sweep(W[rows], H[:, columns], ask_of(None))
+        masked = whole.sweep(W, H, ask_of(M_))
+        removed = completed(part.sweep(W[rows], H[:, columns], ask_of(None)), H[:, columns], ask_of(None))
         np.testing.assert_allclose(masked.losses, removed.losses, rtol=1e-12)
         for name in "NPQ":
             got, wanted = getattr(masked, name), getattr(removed, name)
@@ -179,7 +180,8 @@ def test_weight_two_is_the_row_twice():
     M_[7] = 2.0
     twice = np.append(np.arange(M), 7)
     for whole, longer in zip(kinds(X), kinds(X[twice]), strict=True):
-        weighted, repeated = whole.sweep(W, H, ask_of(M_)), longer.sweep(W[twice], H, ask_of(None))
+        weighted = whole.sweep(W, H, ask_of(M_))
+        repeated = completed(longer.sweep(W[twice], H, ask_of(None)), H, ask_of(None))
         np.testing.assert_allclose(weighted.losses, repeated.losses, rtol=1e-12)
         for name in "NPQ":
             np.testing.assert_allclose(getattr(weighted, name), getattr(repeated, name), rtol=1e-11)

@@ -26,7 +26,7 @@ from tests.keeping import exactly
 from tests.kept_fits import matrix
 
 
-@pytest.mark.parametrize("update", [*sorted(RULES), "minimax"])
+@pytest.mark.parametrize("update", [*sorted(set(RULES) - {"hals"}), "minimax"])
 @pytest.mark.parametrize("policy", sorted(POLICIES))
 def test_every_state_survives_json(update, policy):
     """Whatever a rule or a policy of the tables keeps can be written, and comes back to the bit."""

@@ -151,7 +151,7 @@ class TorchStreamed(OnTorch):
                     total += part
             losses += found.losses
         N, P, *Q = sums
-        return Sweep(losses, N, P, Q[0] if Q else None, shared_curvature(A.T, ask))  # type: ignore[arg-type]
+        return Sweep(losses, N, P, Q[0] if Q else None, shared_curvature(A.T, ask))
 
     def _shapes(self, B: Tensor, ask: Ask) -> list[tuple[int, ...]]:
         """Of N, P and, where it is asked for, Q."""
