@@ -97,7 +97,7 @@ def test_threads_and_neighbours_change_no_bit(shape, dtype):
     assert np.array_equal(alone, [a[:, part] for a in found[0]])
 
 
-@pytest.mark.parametrize("step", [shared_step, _descend])
+@pytest.mark.parametrize("step", [shared_step, _descend_shared])
 def test_entries_beside_a_component_that_vanished_stay(step):
     """They would leave for the inverse of the floor, and the floor itself would then be a part of the model."""
     F, N, G, last = problem(4, 30, np.float64)

@@ -112,7 +112,7 @@ def oracle(X: np.ndarray, W: np.ndarray, H: np.ndarray, ask: Ask, mean: float) -
 
 
 def completed(sweep: Sweep, H: np.ndarray, ask: Ask) -> Sweep:
-    """The sweep with what all columns share put back into every one of them, and P made from it where it is left out."""
+    """The sweep with what all columns share put back into every one of them, and P made from it where that is left."""
     if ask.shared is None:
         assert sweep.gram is None
         return sweep
