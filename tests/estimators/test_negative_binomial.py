@@ -1,4 +1,4 @@
-"""The negative binomial as a loss of fits: alone, inside MO and DR, with every rule, in files and on the command line."""
+"""The negative binomial as a loss of fits: alone, inside MO and DR, with every rule, in files and in commands."""
 
 from __future__ import annotations
 
