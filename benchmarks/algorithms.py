@@ -29,6 +29,7 @@ from drnmf.algorithms.updates.table import RULES
 from drnmf.algorithms.weights import POLICIES
 from drnmf.backends.open import open_data
 from drnmf.fit.references import compute_references
+from drnmf.losses.names import as_losses
 from drnmf.numerics import Vector
 from drnmf.objective.objective import Objective
 from drnmf.synthetic import synthetic
@@ -98,8 +99,8 @@ def run(case: Case) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     data = open_data(X)
     begin = start(data, case.rank, case.init, np.random.RandomState(case.seed), W, H)
     control = Control(max_iter=ITERATIONS, tol=0)
-    references = compute_references(data, [begin], case.betas, RULES["mu"], lambda stage: control).values
-    objective = Objective(case.betas, references, data.mean)
+    references = compute_references(data, [begin], as_losses(case.betas), RULES["mu"], lambda stage: control).values
+    objective = Objective(as_losses(case.betas), references, data.mean)
     paper = solve(data, *begin, objective, RULES["mu"], POLICIES["frank-wolfe"], control)
     ours = solve(data, *begin, objective, RULES["auto"], POLICIES["auto"], control)
     target = float(paper.scaled_losses.max())

@@ -21,6 +21,7 @@ from drnmf.algorithms.loop import Control, solve
 from drnmf.algorithms.updates.table import RULES
 from drnmf.algorithms.weights import POLICIES
 from drnmf.backends.open import open_data
+from drnmf.losses.beta import IS, KL
 from drnmf.objective.objective import Objective
 from drnmf.storage.checkpoint import Checkpoint
 
@@ -58,7 +59,7 @@ def measure(m: int, n: int, r: int, dtype: str, folder: Path) -> dict[str, objec
     X = (rng.standard_gamma(1.0, (m, n), dtype=np.float32) + 1e-3).astype(dtype)
     data = open_data(X)
     W, H = (rng.random(shape).astype(dtype) + 0.1 for shape in ((m, r), (r, n)))
-    objective = Objective((0.0, 1.0), np.ones(2), data.mean)
+    objective = Objective((IS, KL), np.ones(2), data.mean)
     with Timed(folder / f"{m}x{n}", 0.0, data, {}) as keeper:
         keeper.starts(lambda: [(W, H)])
         control = Control(max_iter=RULES["auto"].delay + ROUNDS, tol=0, keeper=keeper)
@@ -86,7 +87,7 @@ def idle() -> float:
             offers.append(time.perf_counter() - began)
 
         keeper.offer = timed  # type: ignore[method-assign]
-        objective = Objective((0.0, 1.0), np.ones(2), data.mean)
+        objective = Objective((IS, KL), np.ones(2), data.mean)
         solve(data, *starts[0], objective, RULES["auto"], POLICIES["auto"], Control(1000, 0.0, keeper=keeper))
     return 1e6 * float(np.median(offers))
 

@@ -25,14 +25,17 @@ import torch
 import triton
 
 from drnmf import DRNMF
+from drnmf.backends.base import Ask
 from drnmf.backends.open import open_data
 from drnmf.backends.torch.dense import TorchDense
 from drnmf.backends.torch.sparse import TorchSparse
 from drnmf.backends.torch.stream import TorchStreamed
+from drnmf.losses.beta import FROBENIUS, IS, KL
 
 SHAPE = (16384, 65536)
 RANKS = (16, 32, 64)
 BETAS = (0.0, 1.0)
+OMEGA = (IS, KL)
 CARD = "cuda"
 Tensor = torch.Tensor
 
@@ -76,7 +79,7 @@ def sides(data: Any, A: Tensor, B: Tensor) -> dict[str, tuple[Any, Tensor, Tenso
 def sweep_rows(rate: float) -> list[dict[str, Any]]:
     """One sweep, IS and KL, both losses: every part on its own, and the weighted sums."""
     rows = []
-    mixes = {"separate": np.eye(2), "weighted": np.array([[0.3, 0.7]]), "losses only": np.empty((0, 2))}
+    mixes: dict[str, Any] = {"separate": "separate", "weighted": np.array([0.3, 0.7]), "losses only": None}
     for r in RANKS:
         X, A, B = problem(*SHAPE, r)
         floor = X.numel() * 4 / rate / 1e9
@@ -84,15 +87,15 @@ def sweep_rows(rate: float) -> list[dict[str, Any]]:
             data = TorchDense.of(X, 1.0, precision)
             for side, (view, other, own) in sides(data, A, B).items():
                 for name, mix in mixes.items():
-                    ms = milliseconds(lambda: view.sweep(other.T, own, BETAS, mix))  # noqa: B023
+                    ms = milliseconds(lambda: view.sweep(other.T, own, Ask(OMEGA, mix)))  # noqa: B023
                     rows.append(_row(r, precision, side, name, "float32", ms, floor))
     for dtype in (torch.float16, torch.bfloat16):
         data = TorchDense.of(X.to(dtype), 1.0, "tf32")
-        ms = milliseconds(lambda: data.sweep(A.T, B, BETAS, np.eye(2)))  # noqa: B023
+        ms = milliseconds(lambda: data.sweep(A.T, B, Ask(OMEGA)))  # noqa: B023
         rows.append(_row(64, "tf32", "H", "separate", str(dtype).removeprefix("torch."), ms, floor / 2))
     X, A, B = problem(SHAPE[0], SHAPE[1] - 1, 16)
     for side, (view, other, own) in sides(TorchDense.of(X, 1.0), A, B).items():
-        ms = milliseconds(lambda: view.sweep(other.T, own, BETAS, np.eye(2)))  # noqa: B023
+        ms = milliseconds(lambda: view.sweep(other.T, own, Ask(OMEGA)))  # noqa: B023
         rows.append(_row(16, "float32", side, "separate, odd n", "float32", ms, floor))
     return rows
 
@@ -123,7 +126,7 @@ def peer_rows(rate: float) -> list[dict[str, Any]]:
         fused = TorchDense.of(X, 1.0)
         compiled = torch.compile(eager_sweep)
         cases = {
-            "drnmf float32": lambda: fused.sweep(A.T, B, BETAS, np.eye(2)),  # noqa: B023
+            "drnmf float32": lambda: fused.sweep(A.T, B, Ask(OMEGA)),  # noqa: B023
             "torch eager": lambda: eager_sweep(X, A, B),  # noqa: B023
             "torch.compile": lambda: compiled(X, A, B),  # noqa: B023
         }
@@ -142,8 +145,8 @@ def error_rows(rate: float) -> list[dict[str, Any]]:
             data = TorchDense.of(X, 1.0, precision)
             for side, (view, other, own) in sides(data, A, B).items():
                 exact = TorchDense(view.X.double(), 1.0, 0)
-                wanted = exact.sweep(other.double().T, own.double(), BETAS, np.eye(2))
-                got = view.sweep(other.T, own, BETAS, np.eye(2))
+                wanted = exact.sweep(other.double().T, own.double(), Ask(OMEGA))
+                got = view.sweep(other.T, own, Ask(OMEGA))
                 distance = [
                     float((a.double() - b).norm() / b.norm()) for a, b in ((got.N, wanted.N), (got.P, wanted.P))
                 ]
@@ -275,10 +278,10 @@ def sparse_rows(rate: float) -> list[dict[str, Any]]:
     rng = np.random.default_rng(0)
     A, B = (rng.random((r, k)).astype(np.float32) + 0.01 for k in (m, n))
     data = TorchSparse.of(X, device=CARD)
-    there = {"H": (data, data.put(A), data.put(B)), "W": (data.T, data.put(B), data.put(A))}
+    there = {"H": (data, data.space.put(A), data.space.put(B)), "W": (data.T, data.space.put(B), data.space.put(A))}
     rows = []
     for side, (view, other, own) in there.items():
-        ms = milliseconds(lambda: view.sweep(other.T, own, (1.0, 2.0), np.eye(2)))  # noqa: B023
+        ms = milliseconds(lambda: view.sweep(other.T, own, Ask((KL, FROBENIUS))))  # noqa: B023
         least = X.nnz * 8 + (other.numel() + own.numel() * 5) * 4
         gathered = X.nnz * 32 * 4
         rows.append(
@@ -297,7 +300,7 @@ def sparse_rows(rate: float) -> list[dict[str, Any]]:
             seconds = []
             for _ in range(2):
                 began = time.perf_counter()
-                view.sweep(other.T, own, (1.0, 2.0), np.eye(2))
+                view.sweep(other.T, own, Ask((KL, FROBENIUS)))
                 seconds.append(time.perf_counter() - began)
             rows.append(
                 {"side": "HW"[i], "where": f"core, {threads} threads", "ms": round(min(seconds) * 1e3, 1),
@@ -316,7 +319,7 @@ def streamed_rows(rate: float) -> list[dict[str, Any]]:
     data = TorchStreamed.of(host, CARD, 1.0)
     rows = []
     for side, (view, other, own) in sides(data, A, B).items():
-        ms = milliseconds(lambda: view.sweep(other.T, own, BETAS, np.eye(2)), 5)  # noqa: B023
+        ms = milliseconds(lambda: view.sweep(other.T, own, Ask(OMEGA)), 5)  # noqa: B023
         reached = host.numel() * 4 / ms / 1e6
         rows.append(
             {"side": side, "ms": round(ms, 1), "GB_s": round(reached, 1), "pinned_copy_GB_s": round(link, 1),

@@ -19,6 +19,7 @@ from harness import RESULTS
 from drnmf import DRNMF, Interval
 from drnmf.backends.base import losses_of
 from drnmf.backends.open import open_data
+from drnmf.losses.names import as_losses
 
 GRID = np.linspace(0.0, 2.0, 41)
 
@@ -26,7 +27,7 @@ GRID = np.linspace(0.0, 2.0, 41)
 def check(dataset: str, rank: int, X: Any, init: str, W: Any, H: Any) -> dict[str, Any]:
     model = DRNMF(rank, betas=Interval(0, 2), init=init, random_state=0, max_iter=1000)
     fitted = model.fit_transform(X, W=W, H=H)
-    losses = losses_of(open_data(X), fitted, model.components_, tuple(GRID.tolist()))
+    losses = losses_of(open_data(X), fitted, model.components_, as_losses(GRID.tolist()))
     coverage = model.coverage_
     assert coverage is not None
     at = [int(np.argmin(np.abs(coverage.betas - beta))) for beta in GRID]

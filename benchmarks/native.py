@@ -22,8 +22,11 @@ from sklearn.decomposition import NMF
 from threadpoolctl import threadpool_limits
 
 from drnmf import DRNMF, BetaNMF
+from drnmf.backends.base import Ask, losses_of
 from drnmf.backends.host.threads import get_num_threads, set_num_threads
 from drnmf.backends.open import open_data
+from drnmf.losses.beta import FROBENIUS, IS, KL
+from drnmf.losses.names import as_losses
 
 Row = dict[str, object]
 WALL_ROUNDS = int(os.environ.get("DRNMF_BENCH_ROUNDS", "5"))
@@ -99,8 +102,8 @@ def kernel() -> None:
     for m, n, r in ((512, 6200, 10), (2000, 10000, 50)):
         data, (A, B) = open_data(dense_x(m, n, F32)), factors(m, n, r, F32)
         cases = {
-            "H": lambda d=data, A=A, B=B: d.sweep(A.T, B, (0.0, 1.0), np.eye(2)),
-            "W": lambda d=data, A=A, B=B: d.T.sweep(B.T, A, (0.0, 1.0), np.ones((1, 2))),
+            "H": lambda d=data, A=A, B=B: d.sweep(A.T, B, Ask((IS, KL))),
+            "W": lambda d=data, A=A, B=B: d.T.sweep(B.T, A, Ask((IS, KL), np.ones(2))),
             "gemm": gemm,
             "quiet": quiet,
             "copy": copy,
@@ -116,8 +119,8 @@ def kernel() -> None:
         data, (A, B) = open_data(X), factors(*X.shape, 20, F64)
 
         def iteration() -> None:
-            data.sweep(A.T, B, (1.0, 2.0), np.eye(2))
-            data.T.sweep(B.T, A, (1.0, 2.0), np.ones((1, 2)))
+            data.sweep(A.T, B, Ask((KL, FROBENIUS)))
+            data.T.sweep(B.T, A, Ask((KL, FROBENIUS), np.ones(2)))
 
         gemm, gemm_flops = gemm_rate(F64)
         wall, cpu = both_clocks({"sparse": iteration, "gemm": gemm, "quiet": quiet, "copy": copy})
@@ -137,7 +140,7 @@ def robust(X: Any, r: int, betas: tuple[float, ...]) -> Callable[[int], object]:
     """Iterations of DRNMF alone: references are given."""
     start = BetaNMF(r, beta=1.0, tol=0, max_iter=5, random_state=0, zeros="floor").fit(X)
     W = start.transform(X)
-    losses = open_data(X).sweep(np.asarray(W, order="F"), start.components_, betas, np.empty((0, len(betas)))).losses
+    losses = losses_of(open_data(X), np.asarray(W, order="F"), start.components_, as_losses(betas))
     return lambda k: DRNMF(
         r,
         betas=betas,
@@ -267,7 +270,7 @@ def blas() -> None:
         data, (A, B) = open_data(dense_x(m, n, F32)), factors(m, n, r, F32)
 
         def sweep(data: Any = data, A: np.ndarray = A, B: np.ndarray = B) -> object:
-            return data.sweep(A.T, B, (0.0, 1.0), np.eye(2))
+            return data.sweep(A.T, B, Ask((IS, KL)))
 
         quiet()
         alone = interleaved({"alone": sweep}, rounds)["alone"]

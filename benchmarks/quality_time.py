@@ -111,8 +111,9 @@ def loss(X: Any, W: Any, H: Any, beta: float) -> float:
     """D_beta without a dense m x n array where X is sparse."""
     from drnmf.backends.base import losses_of
     from drnmf.backends.open import open_data
+    from drnmf.losses.names import as_losses
 
-    return float(losses_of(open_data(X), W, H, (beta,))[0])
+    return float(losses_of(open_data(X), W, H, as_losses(beta))[0])
 
 
 def row(what: str, name: str, peer: list[float], ours: list[float]) -> dict[str, Any]:

@@ -17,8 +17,10 @@ import numpy as np
 import scipy.sparse as sp
 from harness import RESULTS, write_csv
 
+from drnmf.backends.base import Ask
 from drnmf.backends.host.threads import set_num_threads
 from drnmf.backends.open import open_data
+from drnmf.losses.names import as_losses
 
 ROUNDS = 5
 AXES: dict[str, tuple[int, ...]] = {
@@ -44,7 +46,7 @@ def sweep_of(X: object, r: int, betas: tuple[float, ...]) -> Callable[[], object
     data, rng = open_data(X), np.random.default_rng(1)
     m, n = data.shape
     A, B = rng.random((r, m)).astype(data.dtype), rng.random((r, n)).astype(data.dtype)
-    return lambda: data.sweep(A.T, B, betas, np.eye(len(betas)))
+    return lambda: data.sweep(A.T, B, Ask(as_losses(betas)))
 
 
 def measure() -> list[dict[str, object]]:
