@@ -28,17 +28,20 @@ import numpy as np
 import scipy.sparse as sp
 from cost_model import Constants, Work, at_link, cost
 from distributed import Client, LocalCluster
-from drnmf.backends.dask.shares import Share, SweepColumns
 from harness import DATA, RESULTS, print_table, write_csv
 
 from drnmf import DRNMF
 from drnmf.algorithms.updates.base import Parts
 from drnmf.algorithms.updates.newton import Newton
 from drnmf.algorithms.updates.table import RULES
+from drnmf.backends.base import Ask
 from drnmf.backends.dask import cluster
-from drnmf.backends.dask.nodes import Rows, Step, SweepRows
+from drnmf.backends.dask.nodes import SweepRows
+from drnmf.backends.dask.partial_sums import PartialSums, SweepColumns
 from drnmf.backends.host.threads import set_num_threads
 from drnmf.backends.open import open_data
+from drnmf.losses.beta import FROBENIUS, KL
+from drnmf.losses.names import as_losses
 from drnmf.matrices.rowblocks import open_matrix
 from drnmf.numerics import factor_floor
 
@@ -227,14 +230,14 @@ def constants(client: Client, large: int = 64 << 20) -> Constants:
 
         link = large / max(clock(across, 5) - clock(same, 5), 1e-9)
     add = clock(lambda: array + array, 5, time.thread_time)
-    H, betas, rule = np.ones((RANK, 50_000), np.float32), (1.0, 2.0), RULES[RULE]
+    H, omega, rule = np.ones((RANK, 50_000), np.float32), (KL, FROBENIUS), RULES[RULE]
     sums, gram = np.ones(RANK), np.ones((RANK, RANK))
     N = np.stack([H, H])
-    sweep, share = SweepColumns(betas, np.eye(2), True, None), Share(sums, N, N[:0], sums, gram, H[:0])
+    sweep, found = SweepColumns(Ask(omega)), PartialSums(sums, N, N[:0], sums, gram, H[:0])
 
     def move() -> Any:
-        whole = sweep.restore(share, H)
-        return rule.step(H, Parts(whole.N, whole.P, np.ones(2), betas, 0.0), rule.init(H))
+        whole = sweep.restore(found, H)
+        return rule.step(H, Parts(whole.N, whole.P, np.ones(2), omega, 0.0), rule.init(H))
 
     step = clock(move, 5, time.thread_time)
     return Constants(
@@ -267,21 +270,21 @@ def _count(values: list[Any]) -> int:
 
 
 def block_seconds(X: Any, betas: tuple[float, ...], rank: int) -> tuple[float, int]:
-    """(seconds, bytes of the share) of one block's work on one thread, without tasks: sweep, step, sweep."""
+    """(seconds, bytes that it sends up) of one block's work on one thread, without tasks: sweep, step, sweep."""
     set_num_threads(1)
     data, rng = open_data(X), np.random.default_rng(0)
     A, H = (rng.uniform(0.1, 1, (rank, size)).astype(data.dtype) for size in data.shape)
-    p, rule = len(betas), RULES[RULE]
-    c = np.full((1, p), 1.0 / p)
-    first, last = SweepRows(betas, c, True, None), SweepColumns(betas, np.eye(p), True, None)
-    parts = Parts(np.empty(0), np.empty(0), c[0], betas, factor_floor(data.mean, rank))
-    rows = Rows(A, rule.init(A))
+    omega, rule = as_losses(betas), RULES[RULE]
+    c = np.full(len(omega), 1.0 / len(omega))
+    first, last, state = SweepRows(Ask(omega, c)), SweepColumns(Ask(omega)), rule.init(A)
+    floor = factor_floor(data.mean, rank)
 
     def run() -> Any:
-        return last(data, Step(rule, parts, False)(data, rows, first(data, rows, H), rows), H)
+        sweep = first(data, A, H)
+        stepped, _ = rule.step(A, Parts(sweep.N, sweep.P, c, omega, floor), state)
+        return last(data, stepped, H)
 
-    share = run()
-    return clock(run, 7), share.nbytes
+    return clock(run, 7), run().nbytes
 
 
 def blocks_at_once(client: Client, D: da.Array, betas: tuple[float, ...]) -> tuple[float, int]:
