@@ -280,9 +280,9 @@ def block_seconds(X: Any, betas: tuple[float, ...], rank: int) -> tuple[float, i
     floor = factor_floor(data.mean, rank)
 
     def run() -> Any:
-        sweep = first(data, A, H)
+        sweep = first(data, A, H, slice(0, X.shape[0]))
         stepped, _ = rule.step(A, Parts(sweep.N, sweep.P, c, omega, floor), state)
-        return last(data, stepped, H)
+        return last(data, stepped, H, slice(0, X.shape[0]))
 
     return clock(run, 7), run().nbytes
 

@@ -23,8 +23,8 @@ class BetaNMF(NMF):
     beta : number >= 0, or "itakura-saito" (0), "kullback-leibler" (1), "frobenius" (2), or a loss such as
         ``NegativeBinomial(30)``
     update : "auto" (30 multiplicative steps, the later ones extrapolated, then Newton steps where r <= 24), "mu"
-        (Algorithm 1 of the paper), "extrapolated", "monotone", "newton" (as "auto", for any r); "mu" returns the last
-        iterate, the others the best point met
+        (Algorithm 1 of the paper), "extrapolated", "monotone", "newton" (as "auto", for any r), "hals" (coordinate
+        descent on W'W, for beta = 2 alone); "mu" returns the last iterate, the others the best point met
     init : "random", "spa", "nndsvdar", or "custom" (W and H given to `fit`)
     references : what the loss is divided by in `scaled_losses_`, one number; None leaves it as it is
     max_iter, tol : tol=0 runs exactly max_iter iterations; else the fit stops when the loss has not
