@@ -132,10 +132,12 @@ def iterate(task: Task, data: Data, point: Point, weights: Vector, early: bool) 
     ----------
     early : lambda will still be the same in the next iteration, so that the last sweep may weigh its parts too
     """
-    c, before = (task.objective.coefficients(w) for w in (weights, point.weights))
+    c = task.objective.coefficients(weights)
     step, rank = point.steps, point.B.shape[0]
     here, then = (task.rule.curves(k, rank) for k in (step, step + 1))
-    half_H = _Half(task, data.T, weights, c, early=True, curved=here, look=False, Q_scale=float(c.sum() / before.sum()))
+    half_H = _Half(
+        task, data.T, weights, c, early=True, curved=here, look=False, Q_scale=_moved(task, point, c) if here else 1.0
+    )
     half_W = _Half(task, data, weights, c, early=early, curved=then, look=True)
     state_H, state_W = point.states
     first = half_H.attempt(point.B, point.A, point.sweep, state_H)
@@ -154,3 +156,8 @@ def iterate(task: Task, data: Data, point: Point, weights: Vector, early: bool) 
     last = half_W.settle(point.A, accepted.F, accepted.sweep, state_W, second)
     spent = accepted.count + last.count + wasted
     return Point(last.F, accepted.F, last.sweep, (accepted.state, last.state), point.sweeps + spent, weights, step + 1)
+
+
+def _moved(task: Task, point: Point, coefficients: Vector) -> float:
+    """How much larger the coefficients are than those of the sweep at the point."""
+    return float(coefficients.sum() / task.objective.coefficients(point.weights).sum())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -66,7 +67,7 @@ class Ask:
     curvature: Vector | None = None
     observed: Observed | None = None
 
-    @property
+    @cached_property
     def weights(self) -> Vector | None:
         """The weights of the parts, None where they are separate or not wanted."""
         return None if self.parts is None or isinstance(self.parts, str) else self.parts
@@ -76,7 +77,7 @@ class Ask:
         """How many N and P the answer holds."""
         return 0 if self.parts is None else len(self.omega) if self.weights is None else 1
 
-    @property
+    @cached_property
     def shared(self) -> float | None:
         """The coefficient of the curvature that all columns share; None where there is none (entries have weights)."""
         if self.curvature is None or self.observed is not None:

@@ -56,7 +56,7 @@ def _sweep(data: Any, W: Array, H: Array, ask: Ask) -> Sweep:
     if not ask.empty:
         left, right = np.ascontiguousarray(W.T, dtype), np.ascontiguousarray(H, dtype)
         data.run(left, right, _native_ask(data, ask), (N, P, Q, gram), losses)
-    if ask.weights is not None and len(ask.omega) == 1:
+    if ask.weights is not None and len(ask.omega) == 1 and ask.weights[0] != 1.0:
         with np.errstate(over="ignore"):  # a step too far: its losses are not finite, and it is taken back
             weight = dtype.type(ask.weights[0])
             N, P = weight * N, weight * P
