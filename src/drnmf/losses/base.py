@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+from typing import Protocol
 
 from drnmf.numerics import Array
 
@@ -80,8 +80,3 @@ def need_nonzeros_only(omega: Omega) -> bool:
 def is_monotone(omega: Omega) -> bool:
     """Tell whether N / P is the exact step of the majoriser, so that multiplicative steps never raise the loss."""
     return len(omega) == 1 and math.fsum(omega[0].exponents) == 1.0
-
-
-def position(omega: Omega, loss: Any) -> int | None:
-    """Find a loss in a set."""
-    return next((i for i, known in enumerate(omega) if known == loss), None)

@@ -30,7 +30,7 @@ def check_out(out: Path, overwrite: bool, inputs: Iterable[Path] = ()) -> None:
         check_replaceable(out)
     parent = next(folder for folder in whole.parents if folder.exists())
     if not parent.is_dir() or not os.access(parent, os.W_OK):
-        raise PermissionError(f"{out} cannot be written: {parent} is no folder that you may write to.")
+        raise PermissionError(f"{out} cannot be written: {parent} is not a folder that you may write to.")
 
 
 @contextmanager
