@@ -46,7 +46,7 @@ NEWTON_RANK = 24
 NEWTON_PASSES = 4
 """Passes of coordinate descent over the quadratic model of a Newton step."""
 
-HALS_PASSES = 6
+HALS_PASSES = 8
 """Passes of coordinate descent over all components for every sweep under beta = 2 alone."""
 
 VANISHED = 16 * EPS

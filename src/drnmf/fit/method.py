@@ -12,6 +12,7 @@ from drnmf.algorithms.loop import Callback, Control
 from drnmf.algorithms.result import Result
 from drnmf.algorithms.updates.base import Rule
 from drnmf.algorithms.updates.extrapolated import Extrapolated
+from drnmf.algorithms.updates.hals import HALS
 from drnmf.algorithms.updates.minimax import Minimax
 from drnmf.algorithms.updates.newton import Newton
 from drnmf.algorithms.updates.table import as_rule
@@ -99,7 +100,7 @@ class Method:
 
 def _at_once(how: Any) -> Any:
     """A rule or a policy without its delay, where it has one."""
-    return replace(how, delay=0) if isinstance(how, Newton | Extrapolated | Reactive) and how.delay else how
+    return replace(how, delay=0) if isinstance(how, Newton | Extrapolated | HALS | Reactive) and how.delay else how
 
 
 def certified(data: Data, result: Result) -> Result:

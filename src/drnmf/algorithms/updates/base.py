@@ -67,6 +67,10 @@ class Rule(Protocol):
     best: ClassVar[bool] = True
     chooses: ClassVar[bool] = False
 
+    def under(self, omega: Omega) -> Rule:
+        """Return the rule that a run under these losses takes: itself, unless it knows a better one for them."""
+        return self
+
     def certain(self, omega: Omega) -> bool:
         """Tell whether steps cannot raise the weighted objective, so that nobody needs to look."""
         return False

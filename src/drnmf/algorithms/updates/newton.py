@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from drnmf.algorithms.updates.base import Parts, Rule
 from drnmf.algorithms.updates.extrapolated import Extrapolated, Momentum
 from drnmf.backends.steps import quadratic_step, shared_step
+from drnmf.losses.base import Omega
 from drnmf.numerics import NEWTON_DELAY, NEWTON_PASSES, RULE_DELAY, Array
 
 
@@ -30,11 +31,17 @@ class Newton(Rule):
     delay : extrapolated steps taken first, of which RULE_DELAY plain
     largest_rank : above it all steps are extrapolated; the curvature costs r (r + 1) / 2 products a sweep
     passes : of coordinate descent over the model
+    alone : the rule for beta = 2 alone, whose model is the loss itself and the same for all columns; None: this one
     """
 
     delay: int = NEWTON_DELAY
     largest_rank: int | None = None
     passes: int = NEWTON_PASSES
+    alone: Rule | None = None
+
+    def under(self, omega: Omega) -> Rule:
+        quadratic = [loss.free_part for loss in omega] == ["gram"]
+        return self.alone if quadratic and self.alone is not None else self
 
     @property
     def first(self) -> Extrapolated:
