@@ -49,6 +49,9 @@ NEWTON_PASSES = 4
 HALS_PASSES = 8
 """Passes of coordinate descent over all components for every sweep under beta = 2 alone."""
 
+HALS_DELAY = 5
+"""Steps of a single pass that coordinate descent takes first: with none runs end higher, with many they take longer."""
+
 VANISHED = 16 * EPS
 """A component whose norm is below this share of the largest is all floor: the other side of it stays where it is."""
 
@@ -61,8 +64,14 @@ RESTART_RISE = 1e-3
 WEIGHT_FLOOR = 1e-6
 """Smallest weight of a policy that multiplies weights: from zero they could never come back."""
 
-SETTLE_TOLERANCE = 1e-5
-"""Share of the constant model's loss by which two W count as fitting alike where r > n leaves W free."""
+SETTLE_TOLERANCE = 1e-2
+"""Relative difference of the losses by which two W count as fitting alike where r > n leaves W free."""
+
+EXACT_FIT = 1e-14
+"""Where r > n, a loss below this fraction of the constant model's is an exact fit: any W with a small loss serves."""
+
+NEARLY_EXACT = 1e-5
+"""The fraction of the constant model's loss that counts as small beside an exact fit."""
 
 ENCODE_TOLERANCE = 1e-6
 """`transform` leaves a row alone once it moves by less than this, where tol=0 asks for no other value."""

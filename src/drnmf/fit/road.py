@@ -29,7 +29,7 @@ from drnmf.fit.references import compute_references, constant_model_losses
 from drnmf.inputs.check import check_zeros, warn_dense_tiles
 from drnmf.inputs.device import Placement, as_numpy, is_sparse
 from drnmf.losses.base import Omega
-from drnmf.numerics import SETTLE_TOLERANCE, Vector
+from drnmf.numerics import EXACT_FIT, NEARLY_EXACT, SETTLE_TOLERANCE, Vector
 from drnmf.objective.objective import Objective
 from drnmf.storage.checkpoint import keeper_of
 
@@ -144,14 +144,16 @@ def balanced(data: Data, result: Result, normalize: bool) -> Result:
 def settle(data: Data, result: Result, control: Control) -> Result:
     """Where r > n, X and H do not determine W: take the W that `transform` gives, if it fits no worse.
 
-    No worse means by less than 1e-5 of the constant model's loss. The trace stays the run's.
+    No worse means within 1 %; beside an exact fit, 1e-5 of the constant model's loss. The trace stays the run's.
     """
     if result.H.shape[0] <= data.shape[1]:
         return result
     objective = Objective(result.omega, result.references, data.mean)
     W = encode(data, result.H, objective, result.weights, control.max_iter, control.tol)
     losses = losses_of(data, W, result.H, result.omega)
-    if np.any(losses - result.losses > SETTLE_TOLERANCE * constant_model_losses(data, result.omega)):
+    constant = constant_model_losses(data, result.omega)
+    exact = result.losses <= EXACT_FIT * constant
+    if np.any(losses > np.where(exact, NEARLY_EXACT * constant, (1.0 + SETTLE_TOLERANCE) * result.losses)):
         return result
     return replace(result, W=W, losses=losses, scaled_losses=objective.scaled(losses))
 

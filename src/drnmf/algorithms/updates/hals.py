@@ -19,7 +19,7 @@ from drnmf.algorithms.updates.base import Parts, Rule
 from drnmf.algorithms.updates.extrapolated import Extrapolated, Momentum
 from drnmf.backends.steps import extrapolated_step
 from drnmf.losses.base import Omega
-from drnmf.numerics import HALS_PASSES, RULE_DELAY, Array
+from drnmf.numerics import HALS_DELAY, HALS_PASSES, Array
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class HALS(Rule):
     """
 
     passes: int = HALS_PASSES
-    delay: int = RULE_DELAY
+    delay: int = HALS_DELAY
 
     def certain(self, omega: Omega) -> bool:
         return True
