@@ -33,6 +33,7 @@ def fit(
     max_iter: options.MaxIter = 1000,
     tol: options.Tol = 1e-6,
     n_init: options.Starts = 1,
+    jobs: options.Jobs = None,
     max_time: options.MaxTime = None,
     seed: options.Seed = 0,
     zeros: options.Zeros = "raise",
@@ -66,7 +67,7 @@ def fit(
     place = Place(workers, scheduler, scratch)
     place.check_device(x, device)
     matrix = place.read(x, variable)
-    model.set_params(max_iter=max_iter, tol=tol, n_init=n_init, max_time=max_time, random_state=seed)
+    model.set_params(max_iter=max_iter, tol=tol, n_init=n_init, max_time=max_time, random_state=seed, n_jobs=jobs)
     model.set_params(verbose=int(not quiet))
     if checkpoint is not None:
         model.set_params(checkpoint=checkpoint, checkpoint_every=checkpoint_every)

@@ -27,6 +27,7 @@ def pareto(
     max_iter: options.MaxIter = 1000,
     tol: options.Tol = 1e-6,
     n_init: options.Starts = 1,
+    jobs: options.Jobs = None,
     max_time: options.MaxTime = None,
     seed: options.Seed = 0,
     zeros: options.Zeros = "raise",
@@ -63,7 +64,14 @@ def pareto(
     choice(method, METHODS, "--method")
     matrix = read_matrix(x, variable)
     settings: dict[str, Any] = {"betas": omega, "weights": points, "method": method, **choices.given()}
-    settings |= {"max_iter": max_iter, "tol": tol, "n_init": n_init, "max_time": max_time, "random_state": seed}
+    settings |= {
+        "max_iter": max_iter,
+        "tol": tol,
+        "n_init": n_init,
+        "max_time": max_time,
+        "random_state": seed,
+        "n_jobs": jobs,
+    }
     if checkpoint is not None:
         keeping.remember(checkpoint, "pareto", asked | {"out": folder})
     started = time.perf_counter()

@@ -8,11 +8,12 @@ from dataclasses import replace
 import numpy as np
 
 from drnmf.algorithms.initialize import Start
-from drnmf.algorithms.loop import Callback, solve
+from drnmf.algorithms.loop import Callback
 from drnmf.algorithms.result import Result, Trace
 from drnmf.backends.base import Data, losses_of
 from drnmf.fit.method import Budget, Method, certified
 from drnmf.fit.references import compute_references, reference_floors
+from drnmf.fit.road import best_run
 from drnmf.losses.base import Omega
 from drnmf.losses.beta import Beta
 from drnmf.losses.interval import Coverage, Interval, coverage
@@ -34,8 +35,7 @@ def fit_interval(
     """
     knots, grid = list(interval.first_knots()), interval.betas()
     along_grid = _losses(grid)
-    control_of = method.reference_control(budget)
-    solutions = list(compute_references(data, starts, _losses(knots), method.reference_rule, control_of).solutions)
+    solutions = list(compute_references(data, starts, _losses(knots), method, budget).solutions)
     rounds: list[tuple[tuple[float, ...], Result]] = []
     while True:
         everywhere = (*_losses(knots), *along_grid)
@@ -43,8 +43,7 @@ def fit_interval(
         smallest = np.maximum(table.min(axis=0), reference_floors(data, everywhere))
         references, along = smallest[: len(knots)], smallest[len(knots) :]
         objective = Objective(_losses(knots), references, data.mean)
-        runs = [solve(data, *s, objective, method.rule, method.policy, budget.take(stage, callback)) for s in starts]
-        best = min(runs, key=lambda run: float(run.scaled_losses.max()))
+        best = best_run(data, starts, objective, method, budget, callback, stage)
         rounds.append((tuple(knots), best))
         seen = coverage(
             interval, losses_of(data, best.W, best.H, along_grid), along, np.array(knots), references, best.losses
@@ -54,8 +53,7 @@ def fit_interval(
             break
         knots.append(seen.worst)
         starts, method = [(best.W, best.H)], method.near()
-        new = compute_references(data, starts, _losses([seen.worst]), method.reference_rule, control_of)
-        solutions.extend(new.solutions)
+        solutions.extend(compute_references(data, starts, _losses([seen.worst]), method, budget).solutions)
     return _join_rounds(data, rounds, seen)
 
 

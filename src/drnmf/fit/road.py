@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,9 @@ def opened(
     kept = keeper_of(p.checkpoint, p.checkpoint_seconds(), data, identity, W, H)
     with single_blas(), progress_bar(p.verbose, data.status) as watch, kept as keeper:
         starts = make() if keeper is None else keeper.starts(make)
-        yield Opened(data, starts, Budget(replace(control, keeper=keeper), runs, watch), notes)
+        # a cluster and a GPU take one run at a time, and a checkpoint keeps runs in their order
+        jobs = 1 if data.space.deferred or keeper is not None else p.jobs()
+        yield Opened(data, starts, Budget(replace(control, keeper=keeper), runs, watch, jobs), notes)
 
 
 def fit_factors(
@@ -103,7 +106,7 @@ def fit_factors(
     notes: tuple[str, ...] = ()
     singles: Vector | None = None
     if references is None:
-        found = compute_references(data, starts, omega, method.reference_rule, method.reference_control(budget))
+        found = compute_references(data, starts, omega, method, budget)
         references, notes = found.values, found.notes
         singles = np.array([losses_of(data, run.W, run.H, omega) for run in found.solutions])
     objective = Objective(omega, references, data.mean)
@@ -117,7 +120,11 @@ def best_run(
     stage: str,
 ) -> Result:  # fmt: skip
     """Run from every start and return the run with the smallest maximum."""
-    runs = [solve(data, *s, objective, method.rule, method.policy, budget.take(stage, callback)) for s in starts]
+
+    def run(start: Start) -> Result:
+        return solve(data, *start, objective, method.rule, method.policy, budget.take(stage, callback))
+
+    runs = budget.run_all([partial(run, start) for start in starts])
     return min(runs, key=lambda run: float(run.scaled_losses.max()))
 
 

@@ -132,7 +132,7 @@ def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
     ]
 
 
-UNSTORED = ("callback", "verbose", "checkpoint", "checkpoint_every", "return_factors")
+UNSTORED = ("callback", "verbose", "checkpoint", "checkpoint_every", "return_factors", "n_jobs")
 """Parameters that do not change what a fit finds."""
 
 
