@@ -117,6 +117,14 @@ DRNMF_INLINE Vec<T> log(Vec<T> y) {
     return log_pieces<T>(y).value();
 }
 
+// log(a / b), both positive, through a - b where the two are close: their difference is then exact.
+DRNMF_INLINE Log<double> log_ratio(Vec<double> a, Vec<double> b, Vec<double> difference) {
+    Vec<double> exponent, f;
+    split<double>(smaller<double>(a / b, broadcast(1e300)), exponent, f);
+    f = exponent == 0.0 ? difference / b : f;
+    return {exponent, f, small_log_gap<double>(f)};
+}
+
 // exp(x) = scale (1 + p): scale = 2^n and p = expm1 of the rest, |rest| <= ln(2) / 2. Saturates, never inf.
 template <class T>
 struct Exp {

@@ -72,11 +72,12 @@ class NegativeBinomial:
         return xp.clip(first - (x + a) * xp.log1p((x - v) / (v + a)), 0.0, None)
 
     def parts(self, x: Array, v: Array, ceiling: float) -> tuple[Array, Array]:
-        return namespace(v).clip(x / v, None, ceiling), (x + self.size) / (v + self.size)
+        a = min(self.size, ceiling)  # a size beyond the range of float32 is the limit, P = 1
+        return namespace(v).clip(x / v, None, ceiling), (x + a) / (v + a)
 
     def curvature(self, x: Array, v: Array) -> Array:
         """a / (v (v + a)), the expected second derivative; the observed one can be negative."""
-        return self.size / (v * (v + self.size))
+        return 1.0 / (v * (1.0 + v / self.size))
 
 
 def _log_ratio(x: Array, v: Array) -> Array:
