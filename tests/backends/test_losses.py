@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal, getcontext
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -44,6 +46,18 @@ def test_good_fits_keep_their_digits_under_the_negative_binomial(backend, size, 
     series = sum((-1) ** k * u**k / (k * (k - 1)) * (V ** (1 - k) - w ** (1 - k)) for k in range(2, 12))
     got = open_data(X, backend).sweep(W, H, Ask((NegativeBinomial(size),), None)).losses[0]
     assert got == pytest.approx(series.sum(), rel=1e-8)
+
+
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e12])
+@pytest.mark.parametrize("backend", ["numpy", "native"])
+def test_sizes_far_from_the_data_keep_the_digits_of_the_negative_binomial(backend, size):
+    """Against 50 digits: x log(x/v) and (x + a) log((x + a) / (v + a)) agree in all but the last few."""
+    getcontext().prec, a = 50, Decimal(size)
+    for x, v in ((0.0, 1e4), (0.5, 1e3), (1e3, 0.5), (7.0, 2.0)):
+        data, X, V = open_data(np.array([[x]]), backend), Decimal(x), Decimal(v)
+        exact = (X * (X / V).ln() if x else 0) - (X + a) * ((X + a) / (V + a)).ln()
+        got = data.sweep(np.array([[v]]), np.ones((1, 1)), Ask((NegativeBinomial(size),), None)).losses[0]
+        assert got == pytest.approx(float(exact), rel=1e-13)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

@@ -23,9 +23,9 @@ inline void negative_binomial_terms(const Sweep& s, const Tile<T>& t, double siz
         }
 }
 
-// d = x log q - (x + a) log p, q = x / v, p = (x + a) / (v + a), always in float64. With log(1 + f) = f - g for both,
-// x f_q - (x + a) f_p = a f_q f_p: where q and p are near one, the terms of first order cancel on paper. A zero of X
-// has a finite log q, so that x log q is 0.
+// d = x log(1 + s) - a log(1 + f), s = a (x - v) / (v (x + a)), f = (x - v) / (v + a), always in float64. With g the gap
+// of a logarithm, x s - a f = a s f, so where both are small d = a s f - x g_s + a g_f, without a cancellation.
+// A zero of X has a finite logarithm here, so that x log(1 + s) is 0.
 template <class T>
 inline double negative_binomial_loss(const Sweep& s, const Tile<T>& t, double a) {
     constexpr int L = kLanes<double>, ld = kTileColumns<T>;
@@ -36,9 +36,11 @@ inline double negative_binomial_loss(const Sweep& s, const Tile<T>& t, double a)
         for (int c = 0; c < t.vectors * kLanes<T>; c += L) {
             D x = load_double(t.X + i * t.ldx + c), v = larger<double>(load_double(t.V + i * ld + c), floor);
             x = x == 0.0 ? broadcast(s.zero) : x;
-            Log<double> q = log_ratio(x, v, x - v), p = log_ratio(x + a, v + a, x - v);
-            D near_one = a * q.f * p.f - x * q.g + (x + a) * p.g;
-            D d = (q.exponent == 0.0) & (p.exponent == 0.0) ? near_one : x * q.value() - (x + a) * p.value();
+            D inv_v = 1.0 / v, inv_va = 1.0 / (v + a), inv_xa = 1.0 / (x + a), rise = x - v;
+            Log<double> s1 = log_ratio(x * inv_v * ((v + a) * inv_xa), rise * inv_v * (a * inv_xa));
+            Log<double> f1 = log_ratio((x + a) * inv_va, rise * inv_va);
+            D near_one = a * s1.f * f1.f - x * s1.g + a * f1.g;
+            D d = (s1.exponent == 0.0) & (f1.exponent == 0.0) ? near_one : x * s1.value() - a * f1.value();
             total += larger<double>(d, D{});
         }
     return sum_lanes(total);

@@ -55,7 +55,7 @@ inline double power_loss(const Sweep& s, const Tile<T>& t, double b) {
             D x = load_double(t.X + i * t.ldx + c), v = load_double(t.V + i * ld + c);
             x = x == 0.0 ? broadcast(s.zero) : x;
             D x1 = x > 0.0 ? x : v;
-            D l = log_ratio(v, x1, v - x1).value();
+            D l = log_ratio(v / x1, (v - x1) / x1).value();  // v - x is exact where the two are close
             auto far = l > 1.0;
             D s1 = far ? broadcast(-b) : broadcast(b), s2 = far ? broadcast(1.0 - b) : broadcast(b - 1.0);
             D first = expm1<double>(s1 * l) / s1, second = expm1<double>(s2 * l) / s2;

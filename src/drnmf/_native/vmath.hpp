@@ -117,11 +117,11 @@ DRNMF_INLINE Vec<T> log(Vec<T> y) {
     return log_pieces<T>(y).value();
 }
 
-// log(a / b), both positive, through a - b where the two are close: their difference is then exact.
-DRNMF_INLINE Log<double> log_ratio(Vec<double> a, Vec<double> b, Vec<double> difference) {
+// log of a ratio whose distance from one, `rise`, is known more accurately where it is small.
+DRNMF_INLINE Log<double> log_ratio(Vec<double> ratio, Vec<double> rise) {
     Vec<double> exponent, f;
-    split<double>(smaller<double>(a / b, broadcast(1e300)), exponent, f);
-    f = exponent == 0.0 ? difference / b : f;
+    split<double>(smaller<double>(ratio, broadcast(1e300)), exponent, f);
+    f = exponent == 0.0 ? rise : f;
     return {exponent, f, small_log_gap<double>(f)};
 }
 

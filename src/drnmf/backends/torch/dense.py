@@ -19,9 +19,9 @@ from drnmf.backends.digest import combined, dense_rows, row_blocks
 from drnmf.backends.entries import first_zero
 from drnmf.backends.host.space import draw_uniform
 from drnmf.backends.tiles import sweep_tiles
+from drnmf.backends.torch.kernels import kernels_of, takes
 from drnmf.backends.torch.space import Tensor, TorchSpace, full_precision
-from drnmf.losses.base import Omega, betas_of
-from drnmf.losses.beta import Beta
+from drnmf.losses.base import Omega
 from drnmf.numerics import Array, Vector
 
 logger = logging.getLogger("drnmf")
@@ -152,14 +152,14 @@ class TorchDense(OnTorch):
     def sweep(self, W: Any, H: Any, ask: Ask) -> Sweep:
         check_shapes(self.shape, W, H, ask)
         W, H = self.space.put(W.T).T, self.space.put(H)
-        if not (self.fused and fusable(ask) and H.shape[0] <= most_components()):
+        if not (self.fused and takes(ask, H.shape[0])):
             with full_precision():
                 return sweep_tiles(self, W, H, ask)
         from drnmf.backends.torch.fused import sweep_dense
 
-        weights, betas = None if ask.weights is None else self.space.numbers(ask.weights), tuple(betas_of(ask.omega))
+        weights, kernels = None if ask.weights is None else self.space.numbers(ask.weights), kernels_of(ask.omega)
         parts, zero = ask.parts is not None, zero_of(self, ask.omega)
-        losses, N, P = sweep_dense(self.X, W.T, H, betas, weights, parts, ask.losses, zero, self.fast)
+        losses, N, P = sweep_dense(self.X, W.T, H, kernels, weights, parts, ask.losses, zero, self.fast)
         P = add_free_parts(P, W, H, ask.omega, weights) if parts else P
         return with_curvature(self, W, H, ask, Sweep(told(self, ask, losses), N, P))
 
@@ -168,11 +168,6 @@ class TorchDense(OnTorch):
 
     def first_zero(self) -> tuple[int, int]:
         return first_zero(self.X)
-
-
-def fusable(ask: Ask) -> bool:
-    """Tell whether the fused kernels can answer; the tiles answer what they decline."""
-    return ask.observed is None and all(isinstance(loss, Beta) for loss in ask.omega)
 
 
 def with_curvature(data: Any, W: Tensor, H: Tensor, ask: Ask, sweep: Sweep) -> Sweep:
@@ -190,12 +185,6 @@ def told(data: Any, ask: Ask, losses: Tensor | None) -> Any:
     if losses is not None:
         return losses
     return torch.full((len(ask.omega),), float("nan"), dtype=torch.float64, device=data.device)
-
-
-def most_components() -> int:
-    from drnmf.backends.torch.fused import MOST_COMPONENTS
-
-    return MOST_COMPONENTS
 
 
 def _rows_times(X: Tensor, B: Tensor) -> Tensor:
