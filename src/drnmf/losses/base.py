@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from drnmf.numerics import Array
 
 
+@runtime_checkable
 class Loss(Protocol):
     """A separable loss D(X, V) = sum of d(x | v) with a gradient that splits as P - N, both nonnegative.
 

@@ -27,6 +27,7 @@ from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.loop import Snapshot
 from drnmf.algorithms.result import Result
 from drnmf.backends.base import Data
+from drnmf.losses.base import Omega
 from drnmf.storage.archive import read_archive, write_archive
 from drnmf.storage.files import left_over
 from drnmf.storage.locking import held
@@ -135,9 +136,13 @@ class Checkpoint:
                 self.folder, there["backend"], here["backend"],
             )  # fmt: skip
 
-    def recall(self, *owners: Any) -> Result | Snapshot | None:
+    def recall(self, omega: Omega, *owners: Any) -> Result | Snapshot | None:
         self._run += 1
-        self._types = TYPES | types_beside(*owners)
+        self._types = TYPES | types_beside(*omega, *owners)
+        try:
+            pack(omega)
+        except TypeError as error:
+            raise CheckpointError(f"checkpoint: a loss cannot be stored: {error}") from None
         path = self._run_path()
         if path.exists():
             known = self._recalled(path, result_of)
