@@ -75,7 +75,7 @@ def test_every_store_gives_the_fit_of_the_matrix(kind, tmp_path, X, S, monkeypat
     settings = {"random_state": 0, "max_iter": 15, "tol": 0}
     local = BetaNMF(3, **settings).fit(expected)
     for share in (0.4, 1e-12):  # in memory, and out of core
-        with dask.config.set({"drnmf.memory-share": share}):
+        with dask.config.set({"drnmf.memory-fraction": share}):
             model = BetaNMF(3, **settings)
             W = model.fit_transform(matrix.X)
         np.testing.assert_allclose(model.components_, local.components_, rtol=1e-9)

@@ -38,7 +38,7 @@ inline size_t product_count(const Sweep& s) {
     return size_t(products(s).count) + (s.mode == Mode::separate ? 2 * size_t(s.others) : 0);
 }
 
-// Buffers of one thread, cut out of one allocation; everything starts on a cache line.
+// Buffers of one thread, from one allocation; everything starts on a cache line.
 template <class T>
 struct Scratch {
     static constexpr size_t tile = size_t(kTileRows) * kTileColumns<T>;

@@ -123,7 +123,7 @@ struct Hals {
     double floor;
     int passes;
     const void* last;         // (r, n) or null
-    double pace;              // how far beyond, as a share of the way from last
+    double pace;              // how far beyond, as a fraction of the way from last
     void *stepped, *further;  // (r, n) each, the second only beside last
     bool (*stopped)(void*);
 };

@@ -144,7 +144,7 @@ Request direct(Request q) {
 }
 
 // Shapes alone decide the blocks. Panels of columns own their outputs; where there are too few of them, rows are
-// cut as well and the partial results added in order.
+// split as well and the partial results added in order.
 void plan(Sweep& s, std::size_t item_size, std::size_t products) {
     std::size_t rows = (products + 1) * s.r + s.curvature.pairs;
     std::size_t width = kTileRowBytes / item_size, column_tiles = (s.n + width - 1) / width;
@@ -248,8 +248,8 @@ bool dense_sweep(const Request& q) {
 namespace {
 
 template <class Index>
-std::vector<std::size_t> cut_columns(const Index* starts, std::size_t n) {
-    // Equal shares of non-zeros and columns; cuts depend on X alone.
+std::vector<std::size_t> split_columns(const Index* starts, std::size_t n) {
+    // Equally many non-zeros and columns; bounds depend on X alone.
     std::size_t work = std::size_t(starts[n]) + n;
     std::size_t blocks = std::clamp<std::size_t>(work / 4096, 1, 4 * kBlocks);
     std::vector<std::size_t> bounds = {0};
@@ -294,8 +294,8 @@ bool sparse_sweep(const Request& q) {
     name_curvature(q, gram.products, s);
     s.curvature.Q = q.Q;
     std::vector<std::size_t> bounds = q.x.wide
-                                          ? cut_columns(static_cast<const std::int64_t*>(q.x.starts), q.n)
-                                          : cut_columns(static_cast<const std::int32_t*>(q.x.starts), q.n);
+                                          ? split_columns(static_cast<const std::int64_t*>(q.x.starts), q.n)
+                                          : split_columns(static_cast<const std::int32_t*>(q.x.starts), q.n);
     s.bounds = bounds.data();
     std::size_t blocks = bounds.size() - 1;
     std::vector<double> sums(blocks * kSparseSums, 0.0);

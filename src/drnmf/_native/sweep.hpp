@@ -18,7 +18,7 @@ struct Request {
     bool parts, losses;
     double zero, floor, ceiling;    // numerics.py's
     double squared_norm;            // ||X||^2
-    double identity_limit;          // share of ||X||^2 below which the Frobenius identity is not used
+    double identity_limit;          // fraction of ||X||^2 below which the Frobenius identity is not used
     void *N, *P;                    // (slots, r, n)
     double* totals;                 // one per loss
     std::vector<double> curvature;  // empty: not wanted; else one coefficient per loss

@@ -18,9 +18,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from drnmf.backends.entries import check_structure
+from drnmf.files import replacing
 from drnmf.matrices.files import Matrix, Refused, read_matrix
 from drnmf.matrices.hdf5 import check_hdf5
-from drnmf.storage.files import replacing
 
 BLOCK_BYTES = 64 << 20
 """Blocks have about this size: two or three of them are in a worker's memory at a time."""

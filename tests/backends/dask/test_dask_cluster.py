@@ -99,7 +99,7 @@ def test_a_start_may_be_given_as_arrays(cluster):
 def test_out_of_core_changes_no_bit(cluster):
     D = blocks(matrix())
     held = everything(*fitted(D, betas=(0, 1), **SHORT))
-    with dask.config.set({"drnmf.memory-share": 1e-12}):
+    with dask.config.set({"drnmf.memory-fraction": 1e-12}):
         assert not open_blocks(D).in_memory
         read = everything(*fitted(D, betas=(0, 1), **SHORT))
     for one, other in zip(held, read, strict=True):
@@ -125,7 +125,7 @@ def killer(client, iterations, delay=0.0):
 def test_two_killed_workers_change_no_bit(cluster, share, delay):
     D = blocks(matrix())
     settings = {"betas": (0, 1), **SHORT, "max_iter": 32}
-    with dask.config.set({"drnmf.memory-share": share}):
+    with dask.config.set({"drnmf.memory-fraction": share}):
         undisturbed = everything(*fitted(D, **settings))
         callback, killed = killer(cluster, (7, 23), delay)
         disturbed = everything(*fitted(D, callback=callback, **settings))

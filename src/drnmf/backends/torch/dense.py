@@ -25,7 +25,7 @@ from drnmf.losses.base import Omega
 from drnmf.numerics import Array, Vector
 
 logger = logging.getLogger("drnmf")
-TILE = 1 << 22  # entries of V held at a time
+TILE = 1 << 22  # entries of V at a time
 PRECISIONS = ("float32", "tf32")
 _WORKING = {torch.float64: torch.float64} | dict.fromkeys((torch.float32, torch.float16, torch.bfloat16), torch.float32)
 
@@ -82,11 +82,11 @@ def moments(X: Tensor) -> tuple[float, int]:
     """Sum of all entries in float64 and the number of zeros, a bounded block of rows at a time."""
     rows = max(1, TILE * 16 // max(1, X.shape[1]))
     total = torch.zeros((), dtype=torch.float64, device=X.device)
-    held = torch.zeros((), dtype=torch.int64, device=X.device)
+    nonzero = torch.zeros((), dtype=torch.int64, device=X.device)
     for block in X.split(rows):
         total += block.sum(dtype=torch.float64)
-        held += torch.count_nonzero(block)
-    return float(total), X.numel() - int(held)
+        nonzero += torch.count_nonzero(block)
+    return float(total), X.numel() - int(nonzero)
 
 
 @dataclass(frozen=True)
@@ -107,15 +107,15 @@ class TorchDense(OnTorch):
 
     @classmethod
     def of(cls, X: Any, mean: float | None = None, precision: str = "float32", fused: bool | None = None) -> TorchDense:
-        held = X if isinstance(X, torch.Tensor) else torch.as_tensor(X)
+        tensor = X if isinstance(X, torch.Tensor) else torch.as_tensor(X)
         if precision not in PRECISIONS:
             raise ValueError(f"precision={precision!r} is not known: use one of {list(PRECISIONS)}.")
-        if held.dtype not in _WORKING:
-            raise ValueError(f"X has dtype {held.dtype}: use float32, float64, float16 or bfloat16.")
-        total, zeros = moments(held)
-        usable = held.dtype != torch.float64 and fused_available(held.device.type)
-        own = total / max(1, held.numel()) if mean is None else mean
-        return cls(held, own, zeros, precision == "tf32", usable if fused is None else fused)
+        if tensor.dtype not in _WORKING:
+            raise ValueError(f"X has dtype {tensor.dtype}: use float32, float64, float16 or bfloat16.")
+        total, zeros = moments(tensor)
+        usable = tensor.dtype != torch.float64 and fused_available(tensor.device.type)
+        own = total / max(1, tensor.numel()) if mean is None else mean
+        return cls(tensor, own, zeros, precision == "tf32", usable if fused is None else fused)
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -30,7 +30,7 @@ Tensor: TypeAlias = torch.Tensor
 class Blocks(NamedTuple):
     """Sizes of a program: its tile of X, its warps, its copies under way, components of one chunk of N and P.
 
-    registers : of a thread at most; 168 lets three programs share a processor
+    registers : of a thread at most; 168 lets three programs run on one processor
     """
 
     own: int
@@ -155,9 +155,9 @@ def sweep_nonzeros(
     losses: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Sums over the non-zeros, (3,) float64 (see `triton_sparse.sparse_sweep`), and N (slots, r, O)."""
-    cuts, (r, width) = compressed.segments, own.shape
+    segments, (r, width) = compressed.segments, own.shape
     R = max(2, triton.next_power_of_2(r))
-    count = cuts.starts.shape[0]
+    count = segments.starts.shape[0]
     kl, frobenius = 1.0 in betas, 2.0 in betas
     slots = 0 if not parts else 1 if weights is not None else len(betas)
     partial = torch.empty((max(slots, 1), count, R), dtype=own.dtype, device=own.device)
@@ -167,7 +167,7 @@ def sweep_nonzeros(
         weights = torch.stack(pair).to(own.dtype)
     dtype = str(own.dtype).removeprefix("torch.")
     sparse_sweep[(count,)](
-        compressed.values, compressed.indices, cuts.starts, cuts.ends, cuts.columns,
+        compressed.values, compressed.indices, segments.starts, segments.ends, segments.columns,
         rows_of(own, R), rows_of(other, R),
         sums if weights is None else weights, partial[betas.index(1.0) if kl and slots > 1 else 0],
         partial[betas.index(2.0) if frobenius and slots > 1 else 0], sums, count,
@@ -176,7 +176,7 @@ def sweep_nonzeros(
     )  # fmt: skip
     N = torch.empty((slots, r, width), dtype=own.dtype, device=own.device)
     for slot in range(slots):
-        add_segments[(triton.cdiv(width, 32),)](partial[slot], cuts.first, N[slot], width, r, R=R, B=32)
+        add_segments[(triton.cdiv(width, 32),)](partial[slot], segments.first, N[slot], width, r, R=R, B=32)
     return sums.sum(1), N
 
 

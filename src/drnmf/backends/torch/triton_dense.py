@@ -5,7 +5,7 @@ say which) and walks along the other side L, BL at a time:
 
     V = F_O F_L'        E = V^(b-2) X, V^(b-1) elementwise        acc += E F_L
 
-which is the shape of attention with keys = values = F_L. A factor entry is held as bfloat16 pieces hi + mid + lo of 8
+which is the shape of attention with keys = values = F_L. A factor entry is stored as bfloat16 pieces hi + mid + lo of 8
 bits each: three products of pieces leave a relative error of 2^-17, six leave 2^-23, all at the speed of bfloat16, and
 the tile that one product leaves in registers is the operand of the next.
 """
@@ -20,7 +20,7 @@ from drnmf.backends.torch.triton_terms import log_of, loss_term, negative, posit
 
 @triton.jit
 def piece_of(f, HARDWARE: tl.constexpr):
-    """f rounded to bfloat16, to nearest (the interpreter would cut the digits off, so it rounds the bits first)."""
+    """f rounded to bfloat16, to nearest (the interpreter would truncate, so it rounds the bits first)."""
     if HARDWARE:
         return f.to(tl.bfloat16)
     bits = f.to(tl.int32, bitcast=True)
