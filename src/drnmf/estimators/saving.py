@@ -11,10 +11,8 @@ import numpy as np
 from drnmf.algorithms.result import Trace
 from drnmf.inputs.device import as_numpy
 from drnmf.losses.base import Omega
-from drnmf.losses.beta import Beta
 from drnmf.losses.interval import Coverage, Interval
-from drnmf.losses.names import from_text, text_of
-from drnmf.losses.negative_binomial import NegativeBinomial
+from drnmf.losses.names import as_written, from_text, text_of
 from drnmf.storage import archive
 
 _ARRAYS = ("components_", "betas_", "weights_", "references_", "losses_", "scaled_losses_")
@@ -109,10 +107,6 @@ def _plain(value: Any) -> Any:
         return value.tolist()
     if isinstance(value, Interval):
         return str(value)
-    if isinstance(value, NegativeBinomial):
-        return text_of(value)
-    if isinstance(value, Beta):
-        return value.beta
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
-    return value
+    return as_written(value)

@@ -96,9 +96,20 @@ def text_of(loss: Loss) -> str:
     raise ValueError(f"the loss {loss.name!r} has no text form: only the losses of the package have one.")
 
 
+def as_written(value: Any) -> Any:
+    """Turn a loss of the package into the number or text that a user writes for it; leave anything else as it is.
+
+    >>> as_written(Beta(1.0)), as_written(NegativeBinomial(30)), as_written("mu")
+    (1.0, 'nb:30.0', 'mu')
+    """
+    if isinstance(value, Beta):
+        return value.beta
+    return text_of(value) if isinstance(value, NegativeBinomial) else value
+
+
 def from_text(text: str) -> Loss:
     """Read what `text_of` wrote."""
     return as_loss(text if text.startswith("nb:") else float(text))
 
 
-__all__ = ["NAMES", "as_loss", "as_losses", "from_text", "text_of"]
+__all__ = ["NAMES", "as_loss", "as_losses", "as_written", "from_text", "text_of"]
