@@ -32,7 +32,7 @@ SIMPLEX_TOLERANCE = 1e-8
 """How far given weights may sum from one, or stand below zero."""
 
 ACTIVE_TOLERANCE = 1e-3
-"""A scaled loss within this share of the largest counts as active in the stationarity certificate."""
+"""A scaled loss within this fraction of the largest counts as active in the stationarity certificate."""
 
 RULE_DELAY = 15
 """Plain steps that the default rule takes before it extrapolates."""
@@ -53,13 +53,13 @@ HALS_DELAY = 5
 """Steps of a single pass that coordinate descent takes first: with none runs end higher, with many they take longer."""
 
 VANISHED = 16 * EPS
-"""A component whose norm is below this share of the largest is all floor: the other side of it stays where it is."""
+"""A component whose norm is below this fraction of the largest is all floor: the other side of it stays where it is."""
 
 POLICY_DELAY = 100
 """Frank-Wolfe steps that the default policy takes before it reacts."""
 
 RESTART_RISE = 1e-3
-"""Extrapolation starts anew when what is minimised stands this share above the best met: lambda alone moves it less."""
+"""Extrapolation starts anew when what is minimised is this fraction above the best met: lambda alone moves it less."""
 
 WEIGHT_FLOOR = 1e-6
 """Smallest weight of a policy that multiplies weights: from zero they could never come back."""
@@ -77,7 +77,7 @@ ENCODE_TOLERANCE = 1e-6
 """`transform` leaves a row alone once it moves by less than this, where tol=0 asks for no other value."""
 
 LIFT = 1e-6
-"""SPA leaves exact zeros that multiplicative steps cannot leave: this share of the mean is added to W and H."""
+"""SPA leaves exact zeros that multiplicative steps cannot leave: this fraction of the mean is added to W and H."""
 
 
 def positive_scale(mean: float) -> float:
@@ -114,7 +114,7 @@ def power_ceiling(dtype: DTypeLike) -> float:
 
 
 def identity_limit(dtype: DTypeLike) -> float:
-    """Below this share of ||X||^2 the Frobenius identity has lost its digits and the loss is summed directly."""
+    """Below this fraction of ||X||^2 the Frobenius identity has lost its digits and the loss is summed directly."""
     return 0.1 if np.dtype(dtype) == np.float32 else 1e-6
 
 

@@ -1,6 +1,6 @@
 """One update of H and one of W with lambda fixed, each taken back while it raised what it must not raise.
 
-Both blocks are held component-first, A = W' of shape (r, m) and B = H of shape (r, n), and both half-steps are the same
+Both blocks are component-first, A = W' of shape (r, m) and B = H of shape (r, n), and both half-steps are the same
 call. A check costs nothing extra: the losses come with the sweep that the next half-step needs anyway. Where sweeps
 return before they are done (`Space.deferred`: a GPU, a cluster) the losses of both half-steps are read together, once
 an iteration; the points are the same, only a rejected H costs the sweep that was begun behind it.

@@ -14,8 +14,8 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from drnmf.cli.common import errors, say
+from drnmf.files import write_text
 from drnmf.runs.write import sha256_of
-from drnmf.storage.files import write_text
 
 CheckpointFolder = Annotated[
     Path | None, typer.Option("--checkpoint", help="Keep the fit in this folder, for `drnmf resume`.")

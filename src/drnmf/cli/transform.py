@@ -9,8 +9,8 @@ import typer
 
 from drnmf.cli import options
 from drnmf.cli.common import limit_threads, plain_warnings, reports_errors, say
+from drnmf.files import replacing
 from drnmf.runs.read import model_file
-from drnmf.storage.files import replacing
 
 
 @reports_errors

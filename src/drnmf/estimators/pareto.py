@@ -120,8 +120,8 @@ def weight_lattice(p: int, k: int) -> Vector:
     >>> len(weight_lattice(3, 11))
     66
     """
-    cuts = combinations(range(k + p - 2), p - 1)  # stars and bars
-    counts = [np.diff([-1, *cut, k + p - 2]) - 1 for cut in cuts]
+    bars = combinations(range(k + p - 2), p - 1)  # stars and bars
+    counts = [np.diff([-1, *bar, k + p - 2]) - 1 for bar in bars]
     return np.array(counts, dtype=np.float64) / (k - 1)
 
 

@@ -10,10 +10,9 @@ import numpy as np
 
 from drnmf.algorithms.result import Trace
 from drnmf.inputs.device import as_numpy
-from drnmf.losses.beta import Beta
+from drnmf.losses.base import Omega
 from drnmf.losses.interval import Coverage, Interval
-from drnmf.losses.names import from_text, text_of
-from drnmf.losses.negative_binomial import NegativeBinomial
+from drnmf.losses.names import as_written, from_text, text_of
 from drnmf.storage import archive
 
 _ARRAYS = ("components_", "betas_", "weights_", "references_", "losses_", "scaled_losses_")
@@ -26,7 +25,14 @@ _OF_THIS_FIT = ("callback", "checkpoint", "device")
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
-    """Write a fitted model, all or nothing."""
+    """Write a fitted model, all or nothing.
+
+    Raises
+    ------
+    ValueError
+        Where a loss of the model has no text form.
+    """
+    omega = _texts(model.omega_)
     arrays = {name: as_numpy(getattr(model, name)) for name in _ARRAYS}
     arrays |= {f"trace_{name}": getattr(model.trace_, name) for name in Trace.__dataclass_fields__}
     if model.single_losses_ is not None:
@@ -36,8 +42,19 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     if hasattr(model, "feature_names_in_"):
         arrays["feature_names_in_"] = np.array(model.feature_names_in_, dtype=str)
     meta: dict[str, Any] = {name: getattr(model, name) for name in _SCALARS}
-    meta |= {"class": type(model).__name__, "params": plain_params(model), "omega": [*map(text_of, model.omega_)]}
+    meta |= {"class": type(model).__name__, "params": plain_params(model), "omega": omega}
     archive.write_archive(path, arrays, meta)
+
+
+def _texts(omega: Omega) -> list[str]:
+    """The losses as text, or a refusal that says what to do instead."""
+    try:
+        return [text_of(loss) for loss in omega]
+    except ValueError as error:
+        raise ValueError(
+            f"save: {error} Keep the model's components_ and losses_ with numpy.savez, or resume the fit with "
+            "checkpoint=."
+        ) from None
 
 
 def load_into(classes: dict[str, type], path: str | os.PathLike[str]) -> Any:
@@ -90,10 +107,6 @@ def _plain(value: Any) -> Any:
         return value.tolist()
     if isinstance(value, Interval):
         return str(value)
-    if isinstance(value, NegativeBinomial):
-        return text_of(value)
-    if isinstance(value, Beta):
-        return value.beta
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
-    return value
+    return as_written(value)

@@ -24,7 +24,7 @@ class Interval:
     """All beta from `low` to `high`.
 
     knots : how many knots the first round has, evenly spaced, both ends among them
-    tol : a beta becomes a knot when its scaled loss exceeds the knots' maximum by more than this share
+    tol : a beta becomes a knot when its scaled loss exceeds the knots' maximum by more than this fraction
     grid : how many beta, evenly spaced, are looked at
     max_knots : where the exchange ends in any case
 

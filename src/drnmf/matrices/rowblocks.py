@@ -18,19 +18,19 @@ import numpy as np
 import scipy.sparse as sp
 
 from drnmf.backends.entries import check_structure
+from drnmf.files import replacing
 from drnmf.matrices.files import Matrix, Refused, read_matrix
 from drnmf.matrices.hdf5 import check_hdf5
-from drnmf.storage.files import replacing
 
 BLOCK_BYTES = 64 << 20
 """Blocks have about this size: two or three of them are in a worker's memory at a time."""
 
 
 @dataclass(frozen=True)
-class Cutting:
+class Splitting:
     """How a matrix is split into blocks of rows: about BLOCK_BYTES each, and at least `blocks` of them.
 
-    >>> Cutting(1).rows(100, 1 << 20, 8, 3), Cutting(10).rows(100, 1 << 20, 8, 1)
+    >>> Splitting(1).rows(100, 1 << 20, 8, 3), Splitting(10).rows(100, 1 << 20, 8, 1)
     (6, 8)
     """
 
@@ -73,16 +73,10 @@ def open_matrix(path: str | os.PathLike[str], variable: str | None = None, block
     source = Path(path)
     if not source.exists():
         raise FileNotFoundError(f"{source} does not exist: check the path.")
-    return _opener(source)(source, variable, Cutting(blocks))
+    return _opener(source)(source, variable, Splitting(blocks))
 
 
-def opens(path: str | os.PathLike[str]) -> bool:
-    """Tell whether this is a matrix that is only ever read in blocks."""
-    source = Path(path)
-    return source.is_dir() or source.suffix.lower() in (".zarr", ".h5ad")
-
-
-def _opener(source: Path) -> Callable[[Path, str | None, Cutting], Matrix]:
+def _opener(source: Path) -> Callable[[Path, str | None, Splitting], Matrix]:
     suffix = source.suffix.lower()
     if suffix == ".zarr":
         return _open_zarr
@@ -90,7 +84,7 @@ def _opener(source: Path) -> Callable[[Path, str | None, Cutting], Matrix]:
         return _open_h5ad
     if source.is_dir():
         return _open_folder
-    return _open_npy if suffix == ".npy" else _cut
+    return _open_npy if suffix == ".npy" else _open_whole
 
 
 def _matrix(array: da.Array, source: Path, names: tuple[Any, Any] = (None, None)) -> Matrix:
@@ -101,12 +95,12 @@ def _matrix(array: da.Array, source: Path, names: tuple[Any, Any] = (None, None)
     return Matrix(array, *names)
 
 
-def _open_zarr(source: Path, variable: str | None, cutting: Cutting) -> Matrix:
+def _open_zarr(source: Path, variable: str | None, splitting: Splitting) -> Matrix:
     zarr = _needs("zarr", "dask")
     stored = zarr.open(os.fspath(source), mode="r")
     if isinstance(stored, zarr.Group):
         if stored.attrs.get("encoding-type") == "anndata":
-            return _open_anndata(source, stored, variable, cutting)
+            return _open_anndata(source, stored, variable, splitting)
         arrays = dict(stored.arrays())
         planes = sorted(name for name, array in arrays.items() if array.ndim == 2)
         chosen = variable if variable is not None else planes[0] if len(planes) == 1 else None
@@ -117,17 +111,17 @@ def _open_zarr(source: Path, variable: str | None, cutting: Cutting) -> Matrix:
         raise Refused(f"{source} is one array without a name, so a variable ({variable!r}) cannot be chosen.")
     if stored.ndim != 2:
         raise Refused(f"{source} holds an array of shape {stored.shape}: a matrix with two dimensions is needed.")
-    rows = cutting.rows(stored.shape[0], stored.shape[1], stored.dtype.itemsize, stored.chunks[0])
+    rows = splitting.rows(stored.shape[0], stored.shape[1], stored.dtype.itemsize, stored.chunks[0])
     return _matrix(da.from_zarr(stored, chunks=(rows, stored.shape[1])), source)
 
 
-def _open_h5ad(source: Path, variable: str | None, cutting: Cutting) -> Matrix:
+def _open_h5ad(source: Path, variable: str | None, splitting: Splitting) -> Matrix:
     h5py = _needs("h5py", "anndata")
     check_hdf5(source, variable or "X")
-    return _open_anndata(source, h5py.File(source, "r"), variable, cutting)
+    return _open_anndata(source, h5py.File(source, "r"), variable, splitting)
 
 
-def _open_anndata(source: Path, stored: Any, variable: str | None, cutting: Cutting) -> Matrix:
+def _open_anndata(source: Path, stored: Any, variable: str | None, splitting: Splitting) -> Matrix:
     """Open X, or the element that `variable` names, of an AnnData store, with the names of its rows and columns."""
     anndata = _needs("anndata", "anndata")
     name = variable or "X"
@@ -141,7 +135,7 @@ def _open_anndata(source: Path, stored: Any, variable: str | None, cutting: Cutt
     shape = tuple(int(size) for size in (element.attrs["shape"] if sparse else element.shape))
     itemsize = element["data"].dtype.itemsize if sparse else element.dtype.itemsize
     columns = sparse_columns(shape[0], element["data"].shape[0]) if sparse else shape[1]
-    rows = cutting.rows(shape[0], columns, itemsize)
+    rows = splitting.rows(shape[0], columns, itemsize)
     array = anndata.experimental.read_elem_lazy(element, chunks=(min(rows, shape[0]), shape[1]))
     return _matrix(array, source, (_names(stored["obs"]), _names(stored["var"])))
 
@@ -153,13 +147,13 @@ def _names(frame: Any) -> tuple[str, ...] | None:
     return tuple(name.decode() if isinstance(name, bytes) else str(name) for name in frame[index][...])
 
 
-def _open_npy(source: Path, variable: str | None, cutting: Cutting) -> Matrix:
+def _open_npy(source: Path, variable: str | None, splitting: Splitting) -> Matrix:
     if variable is not None:
         raise Refused(f"{source} holds one matrix without a name, so a variable ({variable!r}) cannot be chosen.")
     shape, dtype = _npy_header(source)
     if len(shape) != 2:
         raise Refused(f"{source} holds an array of shape {shape}: a matrix with two dimensions is needed.")
-    rows = cutting.rows(shape[0], shape[1], dtype.itemsize)
+    rows = splitting.rows(shape[0], shape[1], dtype.itemsize)
     starts = range(0, shape[0], rows)
     blocks = [_dense_rows(source, start, min(start + rows, shape[0]), shape[1], dtype) for start in starts]
     return _matrix(da.concatenate(blocks), source)
@@ -183,11 +177,11 @@ def _read_rows(path: str, start: int, stop: int) -> Any:
     return np.array(np.load(path, mmap_mode="r", allow_pickle=False)[start:stop])
 
 
-def _open_folder(source: Path, variable: str | None, cutting: Cutting) -> Matrix:
+def _open_folder(source: Path, variable: str | None, splitting: Splitting) -> Matrix:
     files = sorted(file for file in source.iterdir() if file.suffix in (".npy", ".npz"))
     if not files:
         raise Refused(f"{source} holds no row blocks: a folder of .npy or .npz files with the same columns is needed.")
-    blocks = [_open_npy(file, None, cutting).X if file.suffix == ".npy" else _sparse_block(file) for file in files]
+    blocks = [_open_npy(file, None, splitting).X if file.suffix == ".npy" else _sparse_block(file) for file in files]
     for file, block in zip(files, blocks, strict=True):
         if block.shape[1] != blocks[0].shape[1]:
             raise Refused(
@@ -222,12 +216,12 @@ def _read_sparse(path: str) -> Any:
     return sp.csr_array(X)
 
 
-def _cut(source: Path, variable: str | None, cutting: Cutting) -> Matrix:
+def _open_whole(source: Path, variable: str | None, splitting: Splitting) -> Matrix:
     """Read any other file as a whole, in this process, and split it into blocks."""
     matrix = read_matrix(source, variable)
     X = matrix.X
     columns = sparse_columns(X.shape[0], X.nnz) if sp.issparse(X) else X.shape[1]
-    rows = cutting.rows(X.shape[0], columns, X.dtype.itemsize)
+    rows = splitting.rows(X.shape[0], columns, X.dtype.itemsize)
     pieces = [X[start : start + rows] for start in range(0, X.shape[0], rows)]
     meta = sp.csr_array((0, 0), dtype=X.dtype) if sp.issparse(X) else np.empty((0, 0), X.dtype)
     blocks = [da.from_delayed(dask.delayed(piece), piece.shape, X.dtype, meta=meta) for piece in pieces]

@@ -11,12 +11,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from drnmf.files import write_text
 from drnmf.report import sections
 from drnmf.report.charts import Chart
 from drnmf.report.words import demo_headline, duration, headline, loss_name
 from drnmf.runs import schema
 from drnmf.runs.read import Run, compared, read_run
-from drnmf.storage.files import write_text
 
 BEGINNING = '<!DOCTYPE html><html lang="en" data-theme="light">'
 """How every page begins, and how one is recognised."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from drnmf.storage.files import replacing
+from drnmf.files import replacing
 
 _META = "__meta__"
 _SUM = "sha256"
@@ -22,11 +22,11 @@ def write_archive(
     path: str | os.PathLike[str], arrays: Mapping[str, Any], meta: Mapping[str, Any], form: str = FORMAT
 ) -> str:
     """Write all or nothing (see `replacing`). Returns the checksum."""
-    held = {name: np.asarray(array) for name, array in arrays.items()}
+    plain = {name: np.asarray(array) for name, array in arrays.items()}
     content = {"format": form, **meta}
-    checksum = _checksum(held, content)
+    checksum = _checksum(plain, content)
     text = json.dumps(content | {_SUM: checksum})  # the order of keys is that of the leaves of a tree
-    stored: dict[str, Any] = {_META: np.frombuffer(text.encode(), dtype=np.uint8), **held}
+    stored: dict[str, Any] = {_META: np.frombuffer(text.encode(), dtype=np.uint8), **plain}
     with replacing(path) as stream:
         np.savez(stream, **stored)
     return checksum

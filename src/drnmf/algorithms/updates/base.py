@@ -43,13 +43,27 @@ class Parts:
     Q_scale: float = 1.0
 
     def weighted(self) -> tuple[Array, Array]:
-        """Compute sum_b c_b N_b and sum_b c_b P_b."""
+        """Compute sum_b c_b N_b and sum_b c_b P_b.
+
+        Returns
+        -------
+        N, P : (r, n) each
+        """
         if self.N.shape[0] == 1:  # a common factor in both does not matter
             return self.N[0], self.P[0]
         return weighted_sum(self.coefficients, self.N), weighted_sum(self.coefficients, self.P)
 
     def multiplicative(self, F: Array) -> Array:
-        """Take the multiplicative step from F."""
+        """Take the multiplicative step from F.
+
+        Parameters
+        ----------
+        F : (r, n) the block
+
+        Returns
+        -------
+        stepped : (r, n), at least the floor
+        """
         return multiplicative_step(F, self.N, self.P, self.coefficients, self.floor)
 
 
@@ -72,11 +86,30 @@ class Rule(Protocol):
         return self
 
     def certain(self, omega: Omega) -> bool:
-        """Tell whether steps cannot raise the weighted objective, so that nobody needs to look."""
+        """Tell whether steps cannot raise the weighted objective, so that nobody needs to look.
+
+        Parameters
+        ----------
+        omega : the losses
+
+        Returns
+        -------
+        certain : bool
+        """
         return False
 
     def curves(self, step: int, rank: int) -> bool:
-        """Tell whether step number `step`, from 0, wants the curvature of the columns beside the parts."""
+        """Tell whether step number `step`, from 0, wants the curvature of the columns beside the parts.
+
+        Parameters
+        ----------
+        step : int
+        rank : r
+
+        Returns
+        -------
+        curves : bool
+        """
         return False
 
     def init(self, F: Array) -> Any:
@@ -84,19 +117,61 @@ class Rule(Protocol):
 
         Any nesting of arrays, numbers, text, tuples, lists, dicts and dataclasses. The last axis of its arrays is that
         of F, because columns may live apart; dataclasses are found in the module of the rule.
+
+        Parameters
+        ----------
+        F : (r, n) the block
+
+        Returns
+        -------
+        state : any
         """
         ...
 
     def step(self, F: Array, parts: Parts, state: Any) -> tuple[Array, Any]:
-        """Return the next block and the state that goes with it."""
+        """Return the next block and the state that goes with it.
+
+        Parameters
+        ----------
+        F : (r, n) the block
+        parts : its gradient
+        state : what `init`, or the step before, returned
+
+        Returns
+        -------
+        stepped : (r, n), at least ``parts.floor``
+        state : any
+        """
         ...
 
     def retry(self, F: Array, tried: Array, attempt: int, state: Any) -> tuple[Array, Any]:
-        """Return another block after one that raised the objective: half-way back to F unless a rule knows better."""
+        """Return another block after one that raised the objective: half-way back to F unless a rule knows better.
+
+        Parameters
+        ----------
+        F : (r, n) the block before the step
+        tried : (r, n) the block that raised the objective
+        attempt : int, 1 for the first retry of a step
+        state : that of the step
+
+        Returns
+        -------
+        block : (r, n)
+        state : any
+        """
         return halve(F, tried), state
 
     def restart(self, state: Any) -> Any:
-        """Return the state after an iteration that raised what is minimised."""
+        """Return the state after an iteration that raised what is minimised.
+
+        Parameters
+        ----------
+        state : any
+
+        Returns
+        -------
+        state : any
+        """
         return state
 
 
