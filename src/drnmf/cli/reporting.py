@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from drnmf.cli.common import errors, reports_errors, say
+from drnmf.cli.common import errors, say
 
 HOW_TO_GET = "No report: plotly is not installed. Get it with: pip install 'drnmf[report]'"
 
@@ -39,7 +39,6 @@ def add(folder: Path, asked: bool | None) -> None:
         say(f"The report could not be written: {error}", errors)
 
 
-@reports_errors
 def report(
     run: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The folder of an earlier run.", show_default=False)],
     out: Annotated[Path | None, typer.Option("--out", help="Where to write (default: report.html in RUN_DIR).")] = None,

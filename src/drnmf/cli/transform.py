@@ -8,12 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from drnmf.cli import options
-from drnmf.cli.common import limit_threads, plain_warnings, reports_errors, say
+from drnmf.cli.common import limit_threads, plain_warnings, say
 from drnmf.runs.read import model_file
 from drnmf.storage.files import replacing
 
 
-@reports_errors
 def transform(
     run: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="Results folder of `drnmf fit`.", show_default=False)],
     x: options.Input,

@@ -14,6 +14,8 @@ from pathlib import Path
 
 from drnmf.runs.read import files_of_run
 from drnmf.runs.schema import SUMMARY
+from drnmf.storage.files import temporary_folder
+from drnmf.storage.interrupts import uninterrupted
 
 
 def check_out(out: Path, overwrite: bool, inputs: Iterable[Path] = ()) -> None:
@@ -46,17 +48,16 @@ def output_folder(
     if out.exists():
         out = out.resolve()  # of a link, what it leads to
     out.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-    try:
+    with temporary_folder(out.parent, f".{out.name}.") as temporary:
         yield temporary
         os.chmod(temporary, 0o755)
         if out.exists():
-            for name in replace_run(temporary, out):
+            with uninterrupted():
+                names = replace_run(temporary, out)
+            for name in names:
                 kept(out / name)
         else:
             os.rename(temporary, out)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def check_replaceable(out: Path) -> None:
