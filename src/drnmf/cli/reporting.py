@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from drnmf.cli.common import errors, say
+from drnmf.runs.output import check_out_file
 
 HOW_TO_GET = "No report: plotly is not installed. Get it with: pip install 'drnmf[report]'"
 
@@ -46,5 +47,8 @@ def report(
     """Make the page of an earlier run: one self-contained report.html."""
     from drnmf.report import write_report
 
+    if out is not None:
+        check_out_file(out)
+        out.parent.mkdir(parents=True, exist_ok=True)
     where = write_report(run, out)
     say(f"{where} ({where.stat().st_size / 1e6:.1f} MB)")
