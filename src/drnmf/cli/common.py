@@ -76,6 +76,7 @@ def plain_warnings() -> Iterator[list[str]]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
+        warnings.simplefilter("ignore", RuntimeWarning)  # of NumPy: a fit looks at what comes of it, and says so
         warnings.showwarning = show
         yield seen
 
