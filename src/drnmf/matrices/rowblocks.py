@@ -121,7 +121,8 @@ def _open_zarr(source: Path, variable: str | None, cutting: Cutting) -> Matrix:
         raise Refused(f"{source} is one array without a name, so a variable ({variable!r}) cannot be chosen.")
     if stored.ndim != 2:
         raise Refused(f"{source} holds an array of shape {stored.shape}: a matrix with two dimensions is needed.")
-    rows = cutting.rows(stored.shape[0], stored.shape[1], stored.dtype.itemsize, stored.chunks[0])
+    with readable(source):
+        rows = cutting.rows(stored.shape[0], stored.shape[1], stored.dtype.itemsize, stored.chunks[0])
     return _matrix(_lazy(source, InZarr(_absolute(source), name), stored.shape, rows, stored.dtype), source)
 
 
