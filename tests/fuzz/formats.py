@@ -187,13 +187,8 @@ FORMATS: dict[str, Format] = {
     "dense mtx": Format(lambda folder: scipy.io.mmwrite(folder / "x.mtx", X), fit("x.mtx"), "x.mtx"),
     "mat": Format(make_mat(X), fit("x.mat"), "x.mat"),
     "sparse mat": Format(make_mat(S.tocsc()), fit("x.mat"), "x.mat"),
-    "zarr": Format(make_zarr, fit("x.zarr"), "x.zarr/**/*"),
-    "h5ad": Format(make_h5ad(X), fit("x.h5ad"), "x.h5ad"),
-    "sparse h5ad": Format(make_h5ad(sp.csr_matrix(S), compression="gzip"), fit("x.h5ad"), "x.h5ad"),
-    "blocks": Format(make_blocks, fit("blocks"), "blocks/*"),
     "jsonl": Format(make_table_of_texts(".jsonl"), topics("x.jsonl", "--column", "text"), "x.jsonl"),
     "csv of texts": Format(make_table_of_texts(".csv"), topics("x.csv", "--column", "text"), "x.csv"),
-    "parquet": Format(make_table_of_texts(".parquet"), topics("x.parquet", "--column", "text"), "x.parquet"),
     "wav": Format(
         make_recording, ("separate", "x.wav", *FEW, "--window", "64", "--hop", "32", "--out", "out"), "x.wav"
     ),
@@ -202,4 +197,10 @@ FORMATS: dict[str, Format] = {
     "pareto run": Format(make_run("pareto"), ("report", "run"), "run/*"),
     "topics run": Format(make_run("topics"), ("report", "run"), "run/*"),
     "checkpoint": Format(make_checkpoint, ("resume", "kept", "--out", "out", "--quiet"), "kept/*"),
+    "parquet": Format(make_table_of_texts(".parquet"), topics("x.parquet", "--column", "text"), "x.parquet"),
+    "blocks": Format(make_blocks, fit("blocks"), "blocks/*"),
+    "zarr": Format(make_zarr, fit("x.zarr"), "x.zarr/**/*"),
+    "h5ad": Format(make_h5ad(X), fit("x.h5ad"), "x.h5ad"),
+    "sparse h5ad": Format(make_h5ad(sp.csr_matrix(S), compression="gzip"), fit("x.h5ad"), "x.h5ad"),
 }
+"""By name. Those that need large packages come last: a fork of a process with all of them takes longer."""
