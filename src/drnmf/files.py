@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
+
+from drnmf.interrupts import uninterrupted
 
 
 @contextmanager
@@ -39,6 +42,29 @@ def replacing(path: str | os.PathLike[str], durable: bool = True) -> Iterator[Bi
         temporary.unlink(missing_ok=True)
     if durable:
         _sync_folder(target.parent)
+
+
+@contextmanager
+def temporary_folder(parent: Path, prefix: str) -> Iterator[Path]:
+    """Make a folder for the time of the block, which is removed with all that is in it, however the block ends.
+
+    Parameters
+    ----------
+    parent : where it is made
+    prefix : how its name begins; the rest is random
+
+    Yields
+    ------
+    Path
+        The folder. If the block has renamed it, nothing is removed.
+    """
+    path = parent / f"{prefix}{secrets.token_hex(4)}"
+    try:  # the name is known before the folder exists: there is no moment at which it would be left behind
+        path.mkdir(mode=0o700)
+        yield path
+    finally:
+        with uninterrupted():
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def left_over(folder: Path, name: str) -> list[Path]:

@@ -19,6 +19,9 @@ Vector = NDArray[np.float64]
 EPS = 2.2e-16
 """Relative size of the floors, in float64 and float32 alike (the value matters on sparse data)."""
 
+LARGEST_BETA = 1000.0
+"""Above it x^beta leaves the range of float64 for any x that is not within a factor of two of the others."""
+
 MAX_HALVINGS = 30
 """Backtracking: step lengths 1/2, 1/4, ... 2^-30 are tried, then the old block is kept."""
 
@@ -106,6 +109,11 @@ def zero_floor(mean: float) -> float:
 def model_floor(dtype: DTypeLike) -> float:
     """Smallest V = WH a tile works with, so that 1/V and X/V^2 stay finite in the working precision."""
     return 1e-34 if np.dtype(dtype) == np.float32 else 1e-290
+
+
+def smallest_mean(dtype: DTypeLike) -> float:
+    """Smallest mean(X) that is fitted: below, too much of WH would stand at `model_floor`."""
+    return 1e3 * model_floor(dtype)
 
 
 def power_ceiling(dtype: DTypeLike) -> float:

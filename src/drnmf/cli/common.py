@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -19,9 +18,6 @@ from drnmf.runs import output
 
 console = Console()
 errors = Console(stderr=True)
-
-Arguments = ParamSpec("Arguments")
-Answer = TypeVar("Answer")
 
 
 def say(text: str, to: Console = console) -> None:
@@ -43,24 +39,6 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], lef
         robust = "DR-NMF" in row
         drawn.add_row(*map(escape, row), style="bold green" if robust else None, end_section=robust)
     console.print(drawn)
-
-
-def reports_errors(command: Callable[Arguments, Answer]) -> Callable[Arguments, Answer]:
-    """Turn errors into exit codes: 0 done, 1 failed with one clear line, 2 bad usage (typer's own), 130 interrupted."""
-
-    @functools.wraps(command)
-    def guarded(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Answer:
-        try:
-            return command(*args, **kwargs)
-        except KeyboardInterrupt:
-            errors.print("Interrupted; nothing was written.")
-            raise typer.Exit(130) from None
-        except (ValueError, OSError, ImportError, MemoryError) as error:
-            errors.print(f"[bold red]Error:[/] {type(error).__name__ if not str(error) else ''}", end="")
-            say(str(error), errors)
-            raise typer.Exit(1) from None
-
-    return guarded
 
 
 def output_folder(out: Path, overwrite: bool, inputs: Iterable[Path] = ()) -> AbstractContextManager[Path]:
@@ -98,6 +76,7 @@ def plain_warnings() -> Iterator[list[str]]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
+        warnings.simplefilter("ignore", RuntimeWarning)  # of NumPy: a fit looks at what comes of it, and says so
         warnings.showwarning = show
         yield seen
 

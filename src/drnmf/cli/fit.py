@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from drnmf.cli import keeping, options, reporting
-from drnmf.cli.common import bad_usage, limit_threads, output_folder, plain_warnings, reports_errors, say, table
+from drnmf.cli.common import bad_usage, limit_threads, output_folder, plain_warnings, say, table
 from drnmf.cli.workers import Place, Scheduler, ScratchFolder, Workers
 from drnmf.runs import write
 from drnmf.runs.output import check_out
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from drnmf.losses.interval import Interval
 
 
-@reports_errors
 def fit(
     x: options.Input,
     rank: options.Rank,

@@ -9,12 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from drnmf.cli import keeping, options, reporting
-from drnmf.cli.common import choice, limit_threads, output_folder, plain_warnings, reports_errors, say
+from drnmf.cli.common import choice, limit_threads, output_folder, plain_warnings, say
 from drnmf.runs import schema, write
 from drnmf.runs.output import check_out
 
 
-@reports_errors
 def pareto(
     x: options.Input,
     rank: options.Rank,

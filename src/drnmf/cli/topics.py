@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from drnmf.cli import options, reporting
-from drnmf.cli.common import choice, limit_threads, output_folder, plain_warnings, reports_errors, say, table, warn
+from drnmf.cli.common import choice, limit_threads, output_folder, plain_warnings, say, table, warn
 from drnmf.runs import schema, write
 from drnmf.runs.output import check_out
 
@@ -34,7 +34,6 @@ WORDS = 20
 """Words per topic in topics.csv."""
 
 
-@reports_errors
 def topics(
     source: Input,
     rank: options.Rank,

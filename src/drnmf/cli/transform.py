@@ -8,12 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from drnmf.cli import options
-from drnmf.cli.common import limit_threads, plain_warnings, reports_errors, say
+from drnmf.cli.common import limit_threads, plain_warnings, say
 from drnmf.files import replacing
+from drnmf.runs.output import check_out_file
 from drnmf.runs.read import model_file
 
 
-@reports_errors
 def transform(
     run: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="Results folder of `drnmf fit`.", show_default=False)],
     x: options.Input,
@@ -35,6 +35,7 @@ def transform(
         raise FileExistsError(f"{target} is no .npy file, so --overwrite leaves it alone: choose another --out.")
     if target.exists() and x.exists() and target.samefile(x):
         raise ValueError(f"{target} is the input itself: choose another --out.")
+    check_out_file(target)
     limit_threads(threads)
     import numpy as np
 

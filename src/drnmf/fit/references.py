@@ -82,4 +82,9 @@ def check_references(references: ArrayLike, p: int) -> Vector:
         raise ValueError(f"references has shape {vector.shape}, but there are {p} betas: give one per beta.")
     if not (np.isfinite(vector).all() and (vector > 0).all()):
         raise ValueError(f"references={vector.tolist()} must be finite and > 0: they divide the losses.")
+    if vector.min() < np.finfo(np.float64).tiny:
+        raise ValueError(
+            f"references={vector.tolist()}: the smallest cannot be divided by in float64 (below 2.2e-308). Give all of "
+            "them in another unit: only their ratios matter."
+        )
     return vector

@@ -27,7 +27,7 @@ from drnmf.fit.method import Budget, Method, certified
 from drnmf.fit.parameters import Parameters
 from drnmf.fit.progress import progress_bar
 from drnmf.fit.references import compute_references, constant_model_losses
-from drnmf.inputs.check import check_zeros, warn_dense_tiles
+from drnmf.inputs.check import check_scale, check_zeros, warn_dense_tiles
 from drnmf.inputs.device import Placement, as_numpy, is_sparse
 from drnmf.losses.base import Omega
 from drnmf.numerics import EXACT_FIT, NEARLY_EXACT, SETTLE_TOLERANCE, Vector
@@ -71,6 +71,7 @@ def opened(
     p = parameters
     control, rank, n_init = p.control(inner_iter), p.rank(), p.starts()
     data = placement.open(X)
+    check_scale(data)
     notes = check_zeros(data, omega, p.zeros_choice())
     warn_dense_tiles(is_sparse(X), data.shape, omega)
     W, H = as_numpy(W), as_numpy(H)

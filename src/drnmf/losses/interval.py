@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from drnmf.losses.beta import as_beta
 from drnmf.numerics import Vector
 
 
@@ -44,6 +45,7 @@ class Interval:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.low) and math.isfinite(self.high) and 0 <= self.low < self.high):
             raise ValueError(f"Interval({self.low}, {self.high}): the ends must be finite with 0 <= low < high.")
+        as_beta(self.high)
         if self.knots < 2 or self.grid < self.knots or self.max_knots < self.knots or not self.tol > 0:
             raise ValueError(f"{self!r}: needs at least 2 knots, grid >= knots, max_knots >= knots and tol > 0.")
 

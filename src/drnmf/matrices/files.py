@@ -13,6 +13,7 @@ import scipy.io
 import scipy.sparse as sp
 
 from drnmf.backends.entries import check_structure
+from drnmf.matrices.matlab import check_matlab
 from drnmf.matrices.matrix_market import check_matrix_market
 from drnmf.matrices.tables import TableError, read_table
 
@@ -177,6 +178,7 @@ _MATLAB_NUMBERS = {"double", "single", "sparse", "logical"} | {f"{u}int{b}" for 
 
 
 def _read_mat(source: Path, variable: str | None) -> Matrix:
+    check_matlab(source)
     try:
         contents = scipy.io.whosmat(source)
     except NotImplementedError:

@@ -59,7 +59,15 @@ def write_report(folder: str | os.PathLike[str], out: str | os.PathLike[str] | N
     run = read_run(Path(folder))
     target = Path(out) if out is not None else Path(folder) / schema.REPORT
     _refuse_other_file(target)
-    write_text(target, render(run))
+    try:
+        page = render(run)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise ValueError(
+            f"{folder} cannot be shown: its files do not fit together ({reason}). Undo the edit, or run the command "
+            "again."
+        ) from error
+    write_text(target, page)
     return target
 
 
