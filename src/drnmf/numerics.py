@@ -44,7 +44,10 @@ NEWTON_DELAY = 30
 """Extrapolated steps that the default rule takes before its Newton steps."""
 
 NEWTON_RANK = 24
-"""Largest rank at which the default rule takes Newton steps: above, the curvature costs more than it saves."""
+"""Largest rank at which the default rule asks for the curvature of every column: above, one for all is cheaper."""
+
+BALANCE_STEPS = 4
+"""Steps of the symmetric scaling that gives a shared curvature its size in every column."""
 
 NEWTON_PASSES = 4
 """Passes of coordinate descent over the quadratic model of a Newton step."""
@@ -155,3 +158,10 @@ def precision_of(array: Any) -> str:
 def as_vector(values: ArrayLike) -> Vector:
     """A float64 vector, copied: what weights, losses and references are held in."""
     return np.array(values, dtype=np.float64, ndmin=1, copy=True)
+
+
+def beside(values: ArrayLike, array: Any) -> Any:
+    """Return numbers of the host as an array of the kind of another one, where that is."""
+    return (
+        np.asarray(values) if isinstance(array, np.ndarray) else namespace(array).as_tensor(values, device=array.device)
+    )

@@ -29,6 +29,7 @@ class Parts:
     Q : (r (r + 1) / 2, n) curvature of every column under the lambda of the sweep, for rules that ask for it
     gram : (r, r) the part of it that all columns share (see `Sweep`)
     Q_scale : how much larger the coefficients are now than when Q was made
+    correlation : (r, r) how the components of the other block overlap, for rules that ask for it
     """
 
     N: Array
@@ -41,6 +42,7 @@ class Parts:
     Q: Array | None = None
     gram: Any = None
     Q_scale: float = 1.0
+    correlation: Any = None
 
     def weighted(self) -> tuple[Array, Array]:
         """Compute sum_b c_b N_b and sum_b c_b P_b.
@@ -109,6 +111,21 @@ class Rule(Protocol):
         Returns
         -------
         curves : bool
+        """
+        return False
+
+    def correlates(self, step: int, rank: int, omega: Omega) -> bool:
+        """Tell whether step number `step`, from 0, wants the correlation of the other block's components.
+
+        Parameters
+        ----------
+        step : steps taken by the block
+        rank : r
+        omega : the losses
+
+        Returns
+        -------
+        wanted : bool
         """
         return False
 
