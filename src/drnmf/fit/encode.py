@@ -60,6 +60,8 @@ class Encoder:
         H = self.components.astype(data.dtype, copy=False)
         with single_blas(), np.errstate(over="ignore", invalid="ignore"):
             W = encode(data, H, self.objective, self.weights, self.max_iter, self.tol)
+        if not data.T.space.whole:  # W is in blocks, elsewhere: losses tell what is not finite
+            return W
         finite = namespace(W).isfinite(W).all(axis=1)
         if not bool(finite.all()):
             row = first_row + int(np.flatnonzero(~as_numpy(finite))[0])

@@ -161,7 +161,7 @@ def settle(data: Data, result: Result, control: Control) -> Result:
     losses = losses_of(data, W, result.H, result.omega)
     constant = constant_model_losses(data, result.omega)
     exact = result.losses <= EXACT_FIT * constant
-    if np.any(losses > np.where(exact, NEARLY_EXACT * constant, (1.0 + SETTLE_TOLERANCE) * result.losses)):
+    if not np.all(losses <= np.where(exact, NEARLY_EXACT * constant, (1.0 + SETTLE_TOLERANCE) * result.losses)):
         return result
     return replace(result, W=W, losses=losses, scaled_losses=objective.scaled(losses))
 
