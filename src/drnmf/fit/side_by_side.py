@@ -33,16 +33,28 @@ def run_all(tasks: Sequence[Task], jobs: int, stop: threading.Event) -> list[Res
     """
     if min(jobs, len(tasks)) <= 1:
         return [task() for task in tasks]
+    ended: list[Result] = []
+
+    def run(task: Task) -> Result:
+        result = task()
+        ended.append(result)
+        return result
+
     with _one_thread_each(), ThreadPoolExecutor(min(jobs, len(tasks))) as pool:
-        futures = [pool.submit(task) for task in tasks]
+        futures: list[Future[Result]] = []
         try:
+            futures.extend(pool.submit(run, task) for task in tasks)
             _wait(futures)
         except KeyboardInterrupt:
-            _stop(futures, stop)
-            raise Interrupted(_first(futures)) from None
+            stop.set()
+            pool.shutdown(cancel_futures=True)  # waits for the last iteration of every run
+            if not ended:
+                raise
+            raise Interrupted(ended[0]) from None
         failed = [future for future in futures if future.done() and future.exception() is not None]
         if failed:
-            _stop(futures, stop)
+            stop.set()
+            pool.shutdown(cancel_futures=True)
             failed[0].result()
         return [future.result() for future in futures]
 
@@ -52,20 +64,6 @@ def _wait(futures: list[Future[Result]]) -> None:
     left: set[Future[Result]] = set(futures)
     while left and not any(future.done() and future.exception() for future in futures):
         left = wait(left, timeout=0.1, return_when=FIRST_EXCEPTION).not_done
-
-
-def _stop(futures: list[Future[Result]], stop: threading.Event) -> None:
-    """Tell the runs to end and wait for their last iteration."""
-    stop.set()
-    for future in futures:
-        future.cancel()
-    wait([future for future in futures if not future.cancelled()])
-
-
-def _first(futures: list[Future[Result]]) -> Result:
-    """The first result of runs that were stopped."""
-    ended = (future for future in futures if not future.cancelled() and future.exception() is None)
-    return next(ended).result()
 
 
 @contextmanager
