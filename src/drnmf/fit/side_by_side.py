@@ -34,8 +34,10 @@ def run_all(tasks: Sequence[Task], jobs: int, stop: threading.Event) -> list[Res
     if min(jobs, len(tasks)) <= 1:
         return [task() for task in tasks]
     ended: list[Result] = []
+    ready = threading.Event()  # nothing runs before every run is known: Ctrl-C in between would lose some
 
     def run(task: Task) -> Result:
+        ready.wait()
         result = task()
         ended.append(result)
         return result
@@ -44,9 +46,11 @@ def run_all(tasks: Sequence[Task], jobs: int, stop: threading.Event) -> list[Res
         futures: list[Future[Result]] = []
         try:
             futures.extend(pool.submit(run, task) for task in tasks)
+            ready.set()
             _wait(futures)
         except KeyboardInterrupt:
             stop.set()
+            ready.set()
             pool.shutdown(cancel_futures=True)  # waits for the last iteration of every run
             if not ended:
                 raise
