@@ -70,11 +70,14 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 def _serve(workers: int, folder: str) -> None:
     """Start the cluster, print its address, and wait for the end of standard input."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever the workers print is no answer
     import threading
 
-    threading.Thread(target=_wait, args=(folder,), daemon=True).start()
+    answers, ended = os.fdopen(os.dup(1), "w"), threading.Event()
+    reader, writer = os.pipe()
+    threading.Thread(target=_forward, args=(reader, os.dup(2), ended), daemon=True).start()
+    os.dup2(writer, 1)  # whatever the workers print is no answer
+    os.dup2(writer, 2)
+    threading.Thread(target=_wait, args=(folder, ended), daemon=True).start()
     import dask
 
     settings: dict[str, Any] = {"temporary-directory": folder}
@@ -91,12 +94,23 @@ def _serve(workers: int, folder: str) -> None:
     threading.Event().wait()
 
 
-def _wait(folder: str) -> None:
+def _forward(reader: int, errors: int, ended: Any) -> None:
+    """Pass on what this process and its workers print, until they are being ended.
+
+    A worker that is killed is replaced at once, and its successor, ended while it starts, would print a traceback.
+    """
+    while words := os.read(reader, 65536):
+        if not ended.is_set():
+            os.write(errors, words)
+
+
+def _wait(folder: str, ended: Any) -> None:
     """End this process and its workers, without any of the steps of an orderly end, when nobody needs them any more."""
     import logging
     import multiprocessing
 
     sys.stdin.read()
+    ended.set()
     logging.disable()
     for process in multiprocessing.active_children():
         process.kill()
