@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import typer
 from rich.console import Console
@@ -16,6 +16,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from drnmf.runs import output
+
+if TYPE_CHECKING:
+    from drnmf.matrices.matrix import Layout, Matrix
 
 console = Console()
 errors = Console(stderr=True)
@@ -67,6 +70,27 @@ def output_folder(out: Path, overwrite: bool, inputs: Iterable[Path] = ()) -> Ab
     """Give the folder for the results, and say which files of others had to be renamed; see `runs.output`."""
     message = "Kept a file that is not of the old run as {}."
     return output.output_folder(out, overwrite, inputs, lambda path: say(message.format(path), errors))
+
+
+def stem(path: Path) -> str:
+    """Name results after their input: its name without the suffix, and without .gz before that.
+
+    >>> stem(Path("data/set1.catalog.csv.gz"))
+    'set1.catalog'
+    """
+    return Path(path.name.removesuffix(".gz")).stem
+
+
+def read_input(path: Path, variable: str | None, layout: Layout) -> Matrix:
+    """Read a matrix as a whole, with remarks on standard error; a cell that cannot be used is named."""
+    from drnmf.matrices.files import read_matrix
+    from drnmf.matrices.matrix import check_cells
+
+    matrix = read_matrix(path, variable, layout)
+    for note in matrix.notes:
+        warn(note)
+    check_cells(matrix, path)
+    return matrix
 
 
 @contextmanager

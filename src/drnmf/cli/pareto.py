@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from drnmf.cli import keeping, options, reporting
-from drnmf.cli.common import choice, limit_threads, output_folder, plain_warnings, reports_errors, say
+from drnmf.cli.common import choice, limit_threads, output_folder, plain_warnings, read_input, reports_errors, say, stem
 from drnmf.runs import schema, write
 from drnmf.runs.output import check_out
 
@@ -31,6 +31,10 @@ def pareto(
     seed: options.Seed = 0,
     zeros: options.Zeros = "raise",
     variable: options.Variable = None,
+    labels: options.LabelColumns = None,
+    delimiter: options.Delimiter = None,
+    sheet: options.Sheet = None,
+    transpose: options.Transpose = False,
     dtype: options.Dtype = None,
     device: options.Device = None,
     precision: options.Precision = "float32",
@@ -48,20 +52,20 @@ def pareto(
     """
     asked = dict(locals())  # every option, before anything else has a name here
     choices = options.Choices(policy, update, init, zeros, dtype, device, precision)
+    layout = options.layout_of(labels, delimiter, sheet, transpose)
     omega = options.parse_betas(betas)
     if len(omega) < 2:
         raise typer.BadParameter("a front needs at least two losses, for example 0,1.", param_hint="--betas")
-    folder = out if out is not None else Path(f"{x.name.split('.')[0]}-pareto")
+    folder = out if out is not None else Path(f"{stem(x)}-pareto")
     check_out(folder, overwrite, (x,))
     keeping.check(checkpoint, folder)
     reporting.check(report)
     limit_threads(threads)
     from drnmf.estimators.pareto import METHODS, pareto_front
-    from drnmf.matrices.files import read_matrix
     from drnmf.report import figures
 
     choice(method, METHODS, "--method")
-    matrix = read_matrix(x, variable)
+    matrix = read_input(x, variable, layout)
     settings: dict[str, Any] = {"betas": omega, "weights": points, "method": method, **choices.given()}
     settings |= {"max_iter": max_iter, "tol": tol, "n_init": n_init, "max_time": max_time, "random_state": seed}
     if checkpoint is not None:
@@ -92,7 +96,7 @@ def pareto(
                     "losses": write.per_loss(omega, front.dr.losses),
                     "scaled_losses": write.per_loss(omega, front.dr.scaled_losses),
                 },
-                "notes": [*front.notes, *warned],
+                "notes": [*matrix.notes, *front.notes, *warned],
             },
         )
         reporting.add(temporary, report)

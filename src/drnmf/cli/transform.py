@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from drnmf.cli import options
-from drnmf.cli.common import limit_threads, plain_warnings, reports_errors, say
+from drnmf.cli.common import limit_threads, plain_warnings, read_input, reports_errors, say, stem
 from drnmf.runs.read import model_file
 from drnmf.storage.files import replacing
 
@@ -19,6 +19,10 @@ def transform(
     x: options.Input,
     out: Annotated[Path | None, typer.Option("--out", help="File for the result (default: NAME-W.npy).")] = None,
     variable: options.Variable = None,
+    labels: options.LabelColumns = None,
+    delimiter: options.Delimiter = None,
+    sheet: options.Sheet = None,
+    transpose: options.Transpose = False,
     overwrite: options.Overwrite = False,
     threads: options.Threads = None,
 ) -> None:
@@ -26,7 +30,8 @@ def transform(
 
     Every row is treated on its own.
     """
-    target = out if out is not None else Path(f"{x.name.split('.')[0]}-W.npy")
+    layout = options.layout_of(labels, delimiter, sheet, transpose)
+    target = out if out is not None else Path(f"{stem(x)}-W.npy")
     if target.is_dir():
         raise IsADirectoryError(f"{target} is a folder: --out names a file here, for example {target / 'W.npy'}.")
     if target.exists() and not overwrite:
@@ -39,10 +44,9 @@ def transform(
     import numpy as np
 
     from drnmf.estimators.load import load
-    from drnmf.matrices.files import read_matrix
 
     model = load(model_file(run))
-    matrix = read_matrix(x, variable)
+    matrix = read_input(x, variable, layout)
     _check_names(model, matrix.column_names, x)
     with plain_warnings():
         W = model.transform(matrix.X)

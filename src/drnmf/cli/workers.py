@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from drnmf.cli.common import errors, say
+from drnmf.cli.common import errors, read_input, say
 
 if TYPE_CHECKING:
-    from drnmf.matrices.files import Matrix
+    from drnmf.matrices.matrix import Layout, Matrix
 
 Workers = Annotated[
     int | None, typer.Option("--workers", min=1, help="Run on so many processes of this machine (Dask).")
@@ -56,18 +56,16 @@ class Place:
                 param_hint="--device",
             )
 
-    def read(self, path: Path, variable: str | None) -> Matrix:
+    def read(self, path: Path, variable: str | None, layout: Layout) -> Matrix:
         """Read the matrix, whole or in blocks of rows."""
-        from drnmf.matrices.files import read_matrix
-
         if not self.in_blocks(path):
-            return read_matrix(path, variable)
+            return read_input(path, variable, layout)
         if not path.exists():
             raise FileNotFoundError(f"{path} does not exist: check the path.")
         _dask()
         from drnmf.matrices.rowblocks import open_matrix
 
-        return open_matrix(path, variable, blocks=self.workers or 1)
+        return open_matrix(path, variable, self.workers or 1, layout)
 
     @contextmanager
     def active(self, threads: int | None) -> Iterator[Any]:

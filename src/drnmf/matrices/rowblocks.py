@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from drnmf.backends.entries import check_structure
-from drnmf.matrices.files import Matrix, Refused, read_matrix
+from drnmf.matrices.files import read_matrix
+from drnmf.matrices.frames import needs
 from drnmf.matrices.hdf5 import check_hdf5
+from drnmf.matrices.matrix import AS_FOUND, Labels, Layout, Matrix, Refused
 from drnmf.storage.files import replacing
 
 BLOCK_BYTES = 64 << 20
@@ -47,7 +49,9 @@ def sparse_columns(m: int, entries: int) -> float:
     return 4.0 * entries / m
 
 
-def open_matrix(path: str | os.PathLike[str], variable: str | None = None, blocks: int = 1) -> Matrix:
+def open_matrix(
+    path: str | os.PathLike[str], variable: str | None = None, blocks: int = 1, layout: Layout = AS_FOUND
+) -> Matrix:
     """Open the matrix at a path as a Dask array in at least `blocks` blocks of rows, where the file allows it.
 
     .zarr : an array, or a group with one matrix (else `variable` names it), or an AnnData store
@@ -60,6 +64,7 @@ def open_matrix(path: str | os.PathLike[str], variable: str | None = None, block
     path : the file or folder
     variable : which array, where there are several
     blocks : the fewest blocks to make, for example the number of workers
+    layout : how a table lies in its file, as in `read_matrix`
 
     Returns
     -------
@@ -73,7 +78,15 @@ def open_matrix(path: str | os.PathLike[str], variable: str | None = None, block
     source = Path(path)
     if not source.exists():
         raise FileNotFoundError(f"{source} does not exist: check the path.")
-    return _opener(source)(source, variable, Cutting(blocks))
+    opener, cutting = _opener(source), Cutting(blocks)
+    if opener is None:
+        return _cut(read_matrix(source, variable, layout), cutting)
+    if layout != AS_FOUND:
+        raise Refused(
+            f"{source} is read in blocks of rows: leave --labels, --delimiter, --sheet and --transpose (layout= in "
+            "Python) out."
+        )
+    return opener(source, variable, cutting)
 
 
 def opens(path: str | os.PathLike[str]) -> bool:
@@ -82,7 +95,8 @@ def opens(path: str | os.PathLike[str]) -> bool:
     return source.is_dir() or source.suffix.lower() in (".zarr", ".h5ad")
 
 
-def _opener(source: Path) -> Callable[[Path, str | None, Cutting], Matrix]:
+def _opener(source: Path) -> Callable[[Path, str | None, Cutting], Matrix] | None:
+    """Choose what opens a file in blocks; None where it is read as a whole."""
     suffix = source.suffix.lower()
     if suffix == ".zarr":
         return _open_zarr
@@ -90,7 +104,7 @@ def _opener(source: Path) -> Callable[[Path, str | None, Cutting], Matrix]:
         return _open_h5ad
     if source.is_dir():
         return _open_folder
-    return _open_npy if suffix == ".npy" else _cut
+    return _open_npy if suffix == ".npy" else None
 
 
 def _matrix(array: da.Array, source: Path, names: tuple[Any, Any] = (None, None)) -> Matrix:
@@ -98,11 +112,12 @@ def _matrix(array: da.Array, source: Path, names: tuple[Any, Any] = (None, None)
         raise Refused(f"{source} holds an array of shape {array.shape}: a matrix with rows and columns is needed.")
     if array.dtype.kind not in "buif":
         raise Refused(f"{source} holds entries of type {array.dtype}, not numbers: convert it to a numeric array.")
-    return Matrix(array, *names)
+    rows, columns = map(Labels.of, names)
+    return Matrix(array, rows, columns)
 
 
 def _open_zarr(source: Path, variable: str | None, cutting: Cutting) -> Matrix:
-    zarr = _needs("zarr", "dask")
+    zarr = needs("zarr", "dask")
     stored = zarr.open(os.fspath(source), mode="r")
     if isinstance(stored, zarr.Group):
         if stored.attrs.get("encoding-type") == "anndata":
@@ -122,14 +137,14 @@ def _open_zarr(source: Path, variable: str | None, cutting: Cutting) -> Matrix:
 
 
 def _open_h5ad(source: Path, variable: str | None, cutting: Cutting) -> Matrix:
-    h5py = _needs("h5py", "anndata")
+    h5py = needs("h5py", "anndata")
     check_hdf5(source, variable or "X")
     return _open_anndata(source, h5py.File(source, "r"), variable, cutting)
 
 
 def _open_anndata(source: Path, stored: Any, variable: str | None, cutting: Cutting) -> Matrix:
     """Open X, or the element that `variable` names, of an AnnData store, with the names of its rows and columns."""
-    anndata = _needs("anndata", "anndata")
+    anndata = needs("anndata", "anndata")
     name = variable or "X"
     if name not in stored:
         raise Refused(f"{source} has no {name!r}: an AnnData file holds X and, for example, layers/counts.")
@@ -222,25 +237,15 @@ def _read_sparse(path: str) -> Any:
     return sp.csr_array(X)
 
 
-def _cut(source: Path, variable: str | None, cutting: Cutting) -> Matrix:
-    """Read any other file as a whole, in this process, and split it into blocks."""
-    matrix = read_matrix(source, variable)
+def _cut(matrix: Matrix, cutting: Cutting) -> Matrix:
+    """Split a matrix that was read as a whole, in this process, into blocks."""
     X = matrix.X
     columns = sparse_columns(X.shape[0], X.nnz) if sp.issparse(X) else X.shape[1]
     rows = cutting.rows(X.shape[0], columns, X.dtype.itemsize)
     pieces = [X[start : start + rows] for start in range(0, X.shape[0], rows)]
     meta = sp.csr_array((0, 0), dtype=X.dtype) if sp.issparse(X) else np.empty((0, 0), X.dtype)
     blocks = [da.from_delayed(dask.delayed(piece), piece.shape, X.dtype, meta=meta) for piece in pieces]
-    return Matrix(da.concatenate(blocks), matrix.row_names, matrix.column_names)
-
-
-def _needs(module: str, extra: str) -> Any:
-    from importlib import import_module
-
-    try:
-        return import_module(module)
-    except ImportError:
-        raise ImportError(f"{module} is needed to read this: pip install 'drnmf[{extra}]'.") from None
+    return replace(matrix, X=da.concatenate(blocks))
 
 
 def save_rows(path: str | os.PathLike[str], W: da.Array) -> None:

@@ -14,6 +14,7 @@ COMPARISON = "comparison.json"
 NAMES = "names.json"
 MODEL = "model.npz"
 W_FILE, H_FILE = "W.npy", "H.npy"
+W_TABLE, H_TABLE = "W.csv", "H.csv"
 TRACE = "trace.csv"
 FRONT = "front.csv"
 TABLE = "table.csv"
@@ -41,6 +42,15 @@ def column(quantity: Quantity, key: str) -> str:
     return f"{quantity}_{key}"
 
 
+def component_names(rank: int) -> list[str]:
+    """Name the components in W.csv and H.csv.
+
+    >>> component_names(2)
+    ['component 0', 'component 1']
+    """
+    return [f"component {k}" for k in range(rank)]
+
+
 def loss_keys(header: Iterable[str]) -> list[str]:
     """List the losses of trace.csv or front.csv in their order, from the names of the columns.
 
@@ -49,6 +59,25 @@ def loss_keys(header: Iterable[str]) -> list[str]:
     """
     start = column("scaled_loss", "")
     return [name.removeprefix(start) for name in header if name.startswith(start)]
+
+
+class LabelColumn(TypedDict):
+    """A column of labels and its title, which may be empty."""
+
+    title: str
+    values: list[str]
+
+
+class Names(TypedDict):
+    """names.json: a name per row and per column of X, and the columns of labels that the names are made of.
+
+    Columns of labels are there where there are several for a side, or where they have a title.
+    """
+
+    rows: list[str] | None
+    columns: list[str] | None
+    row_labels: NotRequired[list[LabelColumn]]
+    column_labels: NotRequired[list[LabelColumn]]
 
 
 class Method(TypedDict, total=False):

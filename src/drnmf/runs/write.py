@@ -9,7 +9,8 @@ import math
 import platform
 import shlex
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from drnmf.algorithms.result import Trace
     from drnmf.estimators.comparison import Comparison
     from drnmf.losses.base import Omega
-    from drnmf.matrices.files import Matrix
+    from drnmf.matrices.matrix import Labels, Matrix
 
 
 def versions() -> dict[str, str]:
@@ -193,9 +194,57 @@ def _write_methods(folder: Path, omega: Omega, references: Any, methods: list[sc
     write_record(folder / schema.COMPARISON, record)
 
 
-def write_names(folder: Path, matrix: Matrix) -> None:
-    """Write names.json, where the input had names for rows or columns."""
-    if matrix.row_names is not None or matrix.column_names is not None:
-        names = {"rows": matrix.row_names, "columns": matrix.column_names}
-        text = json.dumps(names, indent=1, ensure_ascii=False) + "\n"
-        (folder / schema.NAMES).write_text(text, encoding="utf-8")
+def write_names(folder: Path, matrix: Matrix, W: Any, H: Any) -> None:
+    """Write names.json, W.csv and H.csv, where the input had names for rows or columns."""
+    if not matrix.named:
+        return
+    names: schema.Names = {
+        "rows": None if matrix.row_names is None else list(matrix.row_names),
+        "columns": None if matrix.column_names is None else list(matrix.column_names),
+    }
+    if matrix.rows is not None and any(matrix.rows.titles):
+        names["row_labels"] = _label_columns(matrix.rows)
+    if matrix.columns is not None and any(matrix.columns.titles):
+        names["column_labels"] = _label_columns(matrix.columns)
+    text = json.dumps(names, indent=1, ensure_ascii=False) + "\n"
+    (folder / schema.NAMES).write_text(text, encoding="utf-8", errors="replace")
+    write_w_table(folder / schema.W_TABLE, matrix.rows, W)
+    write_h_table(folder / schema.H_TABLE, matrix.column_names, H)
+
+
+def _label_columns(labels: Labels) -> list[schema.LabelColumn]:
+    pairs = zip(labels.titles, labels.columns, strict=True)
+    return [{"title": title, "values": list(values)} for title, values in pairs]
+
+
+def write_w_table(path: Path, rows: Labels | None, W: Any) -> None:
+    """Write W as .csv: the labels of a row, then its part of every component. A Dask array is read block by block."""
+    blocks = (W.blocks[i].compute() for i in range(W.numblocks[0])) if hasattr(W, "numblocks") else (W,)
+    titles = ("row",) if rows is None else _titles(rows.titles)
+    labels = ((str(i),) for i in range(W.shape[0])) if rows is None else zip(*rows.columns, strict=True)
+    with _csv(path) as writer:
+        writer.writerow([*titles, *schema.component_names(W.shape[1])])
+        for block in blocks:
+            writer.writerows([*next(labels), *row] for row in block.tolist())
+
+
+def _titles(titles: tuple[str, ...]) -> list[str]:
+    """Give a name to columns of labels that have none."""
+    several = len(titles) > 1
+    return [title or (f"row {i + 1}" if several else "row") for i, title in enumerate(titles)]
+
+
+def write_h_table(path: Path, columns: Sequence[str] | None, H: Any) -> None:
+    """Write H as .csv: a row per component, under the names of the columns of X."""
+    names = [str(j) for j in range(H.shape[1])] if columns is None else columns
+    with _csv(path) as writer:
+        writer.writerow(["component", *names])
+        for name, row in zip(schema.component_names(H.shape[0]), H.tolist(), strict=True):
+            writer.writerow([name, *row])
+
+
+@contextmanager
+def _csv(path: Path) -> Iterator[Any]:
+    """A writer of .csv; bytes of names that are no text become question marks."""
+    with open(path, "w", newline="", encoding="utf-8", errors="replace") as stream:
+        yield csv.writer(stream, lineterminator="\n")
