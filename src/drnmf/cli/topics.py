@@ -15,6 +15,7 @@ from drnmf.runs import schema, write
 from drnmf.runs.output import check_out
 
 if TYPE_CHECKING:
+    from drnmf.matrices.matrix import Matrix
     from drnmf.text import Corpus, Topics
 
 Input = Annotated[
@@ -101,6 +102,7 @@ def topics(
     with output_folder(folder, overwrite, inputs) as temporary:
         _write(temporary, found)
         write.write_model(temporary, found.comparison.model, found.W)
+        write.write_names(temporary, _named(corpus), found.W, found.H)
         write.write_comparison(temporary, found.comparison)
         notes = [*corpus.notes, *found.comparison.notes, *warned]
         summary = write.summary_of("topics", found.comparison.model, seconds, notes)
@@ -164,6 +166,12 @@ def _input(source: Path, corpus: Corpus) -> dict[str, Any]:
         "file": source.name, "sha256": digest.hexdigest(), "shape": list(corpus.X.shape),
         "stored_entries": int(corpus.X.nnz), "empty_documents": len(corpus.empty),
     }  # fmt: skip
+
+
+def _named(corpus: Corpus) -> Matrix:
+    from drnmf.matrices.matrix import Labels, Matrix
+
+    return Matrix(corpus.X, Labels((corpus.names,), ("document",)), Labels.of(corpus.vocabulary))
 
 
 def _write(folder: Path, found: Topics) -> None:

@@ -29,6 +29,11 @@
     const layout = resolve(chart.layout, style);
     for (const name of Object.keys(layout).filter((key) => /^[xy]axis\d*$/.test(key)))
       layout[name] = axis(layout[name], style);
+    // A phone has room for fewer names under an image.
+    if (narrow() && layout.xaxis && layout.xaxis.type === "category" && layout.xaxis.tickvals) {
+      const every = Math.ceil(layout.xaxis.tickvals.length / 8);
+      for (const key of ["tickvals", "ticktext"]) layout.xaxis[key] = layout.xaxis[key].filter((_, i) => i % every === 0);
+    }
     if (target.dataset.scale && layout.yaxis) layout.yaxis.type = target.dataset.scale;
     if (chart.log_ticks && layout.yaxis.type === "log")
       Object.assign(layout.yaxis, { tickvals: chart.log_ticks, ticktext: chart.log_ticks.map(String) });

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,9 @@ POINTS = 1500
 """Rows of a trace that are drawn; longer ones are thinned."""
 CELLS = 24000
 """Cells of an image; larger factors are pooled (the largest entry of each block is kept)."""
+
+TICKS, LABEL = 24, 16
+"""Names under an image, and characters of a name."""
 
 _LABELS = {"textposition": "outside", "cliponaxis": False, "constraintext": "none", "textfont": {"size": 11.5}}
 _FIXED = {"IS-NMF": "var(--is)", "KL-NMF": "var(--kl)", "Fro-NMF": "var(--fro)", "DR-NMF": "var(--dr)"}
@@ -202,8 +206,11 @@ def pool(matrix: Array, cells: int = CELLS) -> tuple[Vector, int, int]:
     return np.maximum.reduceat(small, np.arange(0, n, wide), axis=1), high, wide
 
 
-def factor_image(factor: Array, decibels: bool, axis: Vector | None, title: str) -> Chart:
-    """Draw a factor with one row per component as an image; every row is relative to its largest entry."""
+def factor_image(factor: Array, decibels: bool, axis: Vector | Sequence[str] | None, title: str) -> Chart:
+    """Draw a factor with one row per component as an image; every row is relative to its largest entry.
+
+    axis : numbers or names of the columns; None counts them
+    """
     small, _, wide = pool(factor, CELLS)
     rank = factor.shape[0]
     if small.shape[0] != rank:  # too many components to pool along: show the first ones
@@ -212,17 +219,17 @@ def factor_image(factor: Array, decibels: bool, axis: Vector | None, title: str)
     z = small / peak
     if decibels:
         z = np.maximum(20.0 * np.log10(np.maximum(z, 1e-3)), -60.0)
-    x = np.arange(factor.shape[1], dtype=np.float64) if axis is None else axis
+    x, ticks = _image_axis(factor.shape[1] if axis is None else axis, wide)
     stops = [[0.0, "var(--heat-0)"], [0.45, "var(--heat-1)"], [0.75, "var(--heat-2)"], [1.0, "var(--heat-3)"]]
     unit = "dB" if decibels else "of its largest"
     heat = {
-        "type": "heatmap", "x": _numbers(x[::wide], 5), "z": [_numbers(row, 3) for row in z], "colorscale": stops,
+        "type": "heatmap", "x": x, "z": [_numbers(row, 3) for row in z], "colorscale": stops,
         "zmin": -60 if decibels else 0, "zmax": 0 if decibels else 1,
         "hovertemplate": f"component %{{y}}<br>{title} %{{x}}<br>%{{z}} {unit}<extra></extra>",
         "colorbar": {"thickness": 9, "len": 0.9, "outlinewidth": 0, "ticksuffix": " dB" if decibels else ""},
     }  # fmt: skip
     layout = {
-        "xaxis": {"title": {"text": title}, "showgrid": False},
+        "xaxis": {"title": {"text": title}, "showgrid": False, **ticks},
         "yaxis": {
             "title": {"text": "component"},
             "showgrid": False,
@@ -232,6 +239,26 @@ def factor_image(factor: Array, decibels: bool, axis: Vector | None, title: str)
     }
     height = int(min(420, 130 + 26 * small.shape[0]))
     return {"data": [heat], "layout": layout, "height": height, "phone": height}
+
+
+def _image_axis(axis: int | Vector | Sequence[str], wide: int) -> tuple[list[Any], dict[str, Any]]:
+    """Place the columns of an image that pools `wide` of them: coordinates, and how they are labelled."""
+    if isinstance(axis, int):
+        return _numbers(np.arange(axis, dtype=np.float64)[::wide], 5), {}
+    if isinstance(axis, np.ndarray):
+        return _numbers(axis[::wide], 5), {}
+    names = [str(name) for name in axis]
+    blocks = [names[start : start + wide] for start in range(0, len(names), wide)]
+    # Coordinates must differ where names do not: zero-width spaces behind a name that was there before.
+    seen: dict[str, int] = {}
+    places = []
+    for block in blocks:
+        label = block[0] if len(block) == 1 else f"{block[0]} … {block[-1]}"
+        seen[label] = seen.get(label, -1) + 1
+        places.append(label + "\u200b" * seen[label])
+    step = -(-len(places) // TICKS)
+    short = [name if len(name) <= LABEL else name[: LABEL - 1] + "…" for name in (block[0] for block in blocks[::step])]
+    return places, {"type": "category", "tickvals": places[::step], "ticktext": short, "tickangle": -45}
 
 
 def front_chart(rows: list[dict[str, str]], a: str, b: str) -> Chart:

@@ -11,6 +11,7 @@ import numpy as np
 
 from drnmf.losses.names import from_text
 from drnmf.report import applications, charts
+from drnmf.report.components import components
 from drnmf.report.parts import NOTHING, Section, place, section
 from drnmf.report.words import loss_name
 from drnmf.runs import schema
@@ -88,8 +89,8 @@ def factors(run: Run) -> Section:
         captions = "Spectra (columns of W)", "Activations (rows of H)"
     else:
         words = bool(run.table(schema.TOPICS))
-        left = charts.factor_image(run.W.T, False, None, "document" if words else "row of X")
-        right = charts.factor_image(run.H, False, None, "word" if words else "column of X")
+        left = charts.factor_image(run.W.T, False, run.row_names, "document" if words else "row of X")
+        right = charts.factor_image(run.H, False, run.column_names, "word" if words else "column of X")
         captions = "W, one row per component", "H, one row per component"
     body = f'<div class="pair">{place("factor-w", captions[0])}{place("factor-h", captions[1])}</div>'
     note = "X is about W times H. Every component is shown relative to its largest entry; large factors are pooled."
@@ -147,6 +148,6 @@ def _text(value: Any) -> str:
 
 
 ALL = (
-    comparison, applications.demo, front, applications.sounds, applications.topics, curves, factors, made,
+    comparison, applications.demo, front, applications.sounds, applications.topics, components, curves, factors, made,
 )  # fmt: skip
 """The sections in the order of the page."""

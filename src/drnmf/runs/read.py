@@ -6,7 +6,7 @@ import csv
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -38,6 +38,23 @@ class Run:
     trace: Trace | None
     W: Array | None
     H: Array | None
+    names: schema.Names | None = None
+
+    @property
+    def row_names(self) -> list[str] | None:
+        """A name per row of W, where the input had them."""
+        return self._names("rows", None if self.W is None else self.W.shape[0])
+
+    @property
+    def column_names(self) -> list[str] | None:
+        """A name per column of H, where the input had them."""
+        return self._names("columns", None if self.H is None else self.H.shape[1])
+
+    def _names(self, side: Literal["rows", "columns"], count: int | None) -> list[str] | None:
+        names = None if self.names is None else self.names.get(side)
+        if names is not None and (not isinstance(names, list) or len(names) != count):
+            raise ValueError(f"{self.folder / schema.NAMES} is damaged: it has not one name for each of the {side}.")
+        return names
 
     @property
     def kind(self) -> str:
@@ -74,6 +91,7 @@ def read_run(folder: Path) -> Run:
         _trace(folder / schema.TRACE),
         _array(folder / schema.W_FILE),
         _array(folder / schema.H_FILE),
+        _json(folder / schema.NAMES),
     )
 
 
