@@ -73,8 +73,8 @@ def test_real_tables_are_fitted_as_they_are(here: Path, path: Path) -> None:
     mark = "\t" if path.suffix in (".txt", ".tsv") else ","
     count = {"indel_set1.Realistic.catalog.csv": 4, "indel_set1.Realistic.sigs.csv": 4}.get(path.name)
     count = count or (2 if re.search(r"SBS_set1.*(catalog|sigs)", path.name) else 1)
-    expected = pd.read_csv(path, sep=mark, dtype=dict.fromkeys(range(count), str), keep_default_na=False, na_values=[""])
-    expected = expected.dropna(how="all")
+    texts = dict.fromkeys(range(count), str)
+    expected = pd.read_csv(path, sep=mark, dtype=texts, keep_default_na=False, na_values=[""]).dropna(how="all")
     run("fit", path, "--out", "out", *FAST)
     titles = ["row" if title.startswith("Unnamed") else title for title in expected.columns[:count]]
     labels = expected.iloc[:, :count].to_numpy().tolist()

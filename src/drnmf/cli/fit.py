@@ -89,6 +89,7 @@ def fit(
             write.write_model(temporary, model, W)
             write.write_names(temporary, matrix, W, model.components_)
             write.write_comparison_of(temporary, model)
+            write.write_coverage(temporary, model)
             summary = write.summary_of("fit", model, seconds, [*matrix.notes, *model.notes_, *warned])
             summary |= {"input": write.describe_input(x, matrix, variable), "threads": threads}
             write.write_summary(temporary, summary)

@@ -22,7 +22,9 @@ POINTS = 1500
 CELLS = 24000
 """Cells of an image; larger factors are pooled (the largest entry of each block is kept)."""
 
-TICKS, LABEL = 24, 16
+OTHERS = 8
+"""Colours for losses that have none of their own (style.css)."""
+TICKS, LABEL = 14, 16
 """Names under an image, and characters of a name."""
 
 _LABELS = {"textposition": "outside", "cliponaxis": False, "constraintext": "none", "textfont": {"size": 11.5}}
@@ -31,11 +33,11 @@ _LOSSES = {"0": "var(--is)", "1": "var(--kl)", "2": "var(--fro)"}
 
 
 def loss_colour(loss: Loss, place: int) -> str:
-    return _LOSSES.get(loss.key, f"var(--other-{place % 4})")
+    return _LOSSES.get(loss.key, f"var(--other-{place % OTHERS})")
 
 
 def method_colour(name: str, place: int) -> str:
-    return _FIXED.get(name, f"var(--other-{place % 4})")
+    return _FIXED.get(name, f"var(--other-{place % OTHERS})")
 
 
 def _numbers(values: Any, digits: int = 6) -> list[float | None]:
@@ -88,7 +90,8 @@ def _bars(groups: list[str], names: list[str], excess: Vector) -> Chart:
         "barmode": "group", "bargap": 0.28, "bargroupgap": 0.08, "xaxis": {"showgrid": False, "tickangle": 0},
         "yaxis": axis,
     }  # fmt: skip
-    return {"data": data, "layout": layout, "height": 340, "phone": 320}
+    lying = 110 + 17 * len(names) * len(groups)  # bars that lie have room for their labels, however many there are
+    return {"data": data, "layout": layout, "height": 340, "phone": lying, "lying": lying, "bars": excess.size}
 
 
 def _percent(value: float) -> str:
@@ -150,6 +153,36 @@ def _log_ticks(low: float, high: float) -> list[float]:
             if 0.97 * low <= tick <= high and all(abs(np.log10(tick / other)) >= room for other in kept):
                 kept.append(tick)
     return sorted(kept)
+
+
+def coverage_curve(rows: list[dict[str, str]], bound: float) -> Chart:
+    """Draw coverage.csv: percent above the best along the interval, the betas that were fitted, and the bound."""
+    betas = np.array([float(row["beta"]) for row in rows])
+    excess = np.array([100.0 * (float(row["scaled_loss"]) - 1.0) for row in rows])
+    fitted = np.array([row["knot"] == "True" for row in rows])
+    level = 100.0 * (bound - 1.0)
+    hover = "beta %{x:.3g}: %{y:.3g}% above the best<extra></extra>"
+    data = [
+        {
+            "type": "scatter", "mode": "lines", "name": "DR-NMF", "x": _numbers(betas), "y": _numbers(excess),
+            "line": {"color": "var(--dr)", "width": 2.5}, "hovertemplate": hover,
+        },
+        {
+            "type": "scatter", "mode": "markers", "name": "fitted", "x": _numbers(betas[fitted]),
+            "y": _numbers(excess[fitted]), "marker": {"color": "var(--dr)", "size": 9}, "hovertemplate": hover,
+        },
+        {
+            "type": "scatter", "mode": "lines", "name": "bound", "x": _numbers(betas[[0, -1]]),
+            "y": _numbers([level, level]), "line": {"color": "var(--max)", "width": 1.5, "dash": "dash"},
+            "hovertemplate": f"no beta is more than {level:.3g}% above its best<extra></extra>",
+        },
+    ]  # fmt: skip
+    layout = {
+        "xaxis": {"title": {"text": "beta"}},
+        "yaxis": {"title": {"text": "above the best"}, "ticksuffix": "%", "rangemode": "tozero"},
+        "showlegend": True,
+    }
+    return {"data": data, "layout": layout, "height": 340, "phone": 300}
 
 
 def weight_curves(trace: Trace) -> Chart:
@@ -237,7 +270,7 @@ def factor_image(factor: Array, decibels: bool, axis: Vector | Sequence[str] | N
             "dtick": max(1, rank // 10),
         },
     }
-    height = int(min(420, 130 + 26 * small.shape[0]))
+    height = int(min(420, 130 + 26 * small.shape[0])) + (70 if ticks else 0)
     return {"data": [heat], "layout": layout, "height": height, "phone": height}
 
 
@@ -291,11 +324,21 @@ def front_chart(rows: list[dict[str, str]], a: str, b: str) -> Chart:
                 }
             )  # fmt: skip
     layout = {
-        "xaxis": {"title": {"text": f"{names[0]} error / best"}},
-        "yaxis": {"title": {"text": f"{names[1]} error / best"}},
+        "xaxis": {"title": {"text": f"{names[0]} error / best"}, **_error_scale(rows, a)},
+        "yaxis": {"title": {"text": f"{names[1]} error / best"}, **_error_scale(rows, b)},
         "showlegend": True,
     }
     return {"data": data, "layout": layout, "height": 400, "phone": 330}
+
+
+def _error_scale(rows: list[dict[str, str]], key: str) -> dict[str, Any]:
+    """Choose a logarithmic axis for errors of very different size: on another all but the largest would be one."""
+    errors = [float(row[column("scaled_loss", key)]) for row in rows]
+    low, high = min(errors), max(errors)
+    if not 0 < low < high / 20:
+        return {}
+    step = max(1, round(float(np.log10(high / low)) / 5))
+    return {"type": "log", "exponentformat": "power", "dtick": step}
 
 
 def noise_bars(rows: list[schema.DemoRow]) -> Chart:

@@ -58,6 +58,19 @@ def comparison(run: Run) -> Section:
     return section("How close to the best", note, place("comparison")), {"comparison": chart}
 
 
+def coverage(run: Run) -> Section:
+    rows, bound = run.table(schema.COVERAGE), run.summary.get("bound")
+    if not rows or bound is None:
+        return NOTHING
+    note = (
+        "How far DR-NMF is above the best error found for every beta of the interval. The marks are the betas that "
+        "were fitted; the line is what no beta of the interval exceeds."
+    )
+    return section("Every loss of the interval", note, place("coverage")), {
+        "coverage": charts.coverage_curve(rows, float(bound))
+    }
+
+
 def curves(run: Run) -> Section:
     if run.trace is None or len(run.trace.iterations) < 2:
         return NOTHING
@@ -148,6 +161,7 @@ def _text(value: Any) -> str:
 
 
 ALL = (
-    comparison, applications.demo, front, applications.sounds, applications.topics, components, curves, factors, made,
+    coverage, comparison, applications.demo, front, applications.sounds, applications.topics, components, curves,
+    factors, made,
 )  # fmt: skip
 """The sections in the order of the page."""

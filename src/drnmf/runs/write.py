@@ -155,6 +155,27 @@ def trace_rows(omega: Omega, trace: Trace) -> list[dict[str, Any]]:
     return rows
 
 
+def write_coverage(folder: Path, model: Any) -> None:
+    """Write coverage.csv, where every beta of an interval was fitted: the losses along it, and which are knots."""
+    seen = model.coverage_
+    if seen is None:
+        return
+    rows = [
+        {"beta": float(b), "loss": float(loss), "reference": float(e), "scaled_loss": float(loss / e), "knot": False}
+        for b, loss, e in zip(seen.betas, seen.losses, seen.references, strict=True)
+    ]
+    knots = [
+        {"beta": loss.beta, "loss": float(d), "reference": float(e), "scaled_loss": float(d / e), "knot": True}
+        for loss, d, e in zip(model.omega_, model.losses_, model.references_, strict=True)
+    ]
+    at = {row["beta"] for row in knots}
+    write_table(folder / schema.COVERAGE, sorted([*knots, *(r for r in rows if r["beta"] not in at)], key=_beta))
+
+
+def _beta(row: Mapping[str, Any]) -> float:
+    return float(row["beta"])
+
+
 def write_comparison(folder: Path, found: Comparison) -> None:
     """Write comparison.json of fits that were made to be compared."""
     methods: list[schema.Method] = [
