@@ -198,7 +198,7 @@ def test_names_are_on_the_axes_and_in_the_lists(browser, reports):
     with Opened(browser, reports["table"] / "report.html", "desktop", "light") as opened:
         page = opened.page
         assert page.locator(".card h3").all_inner_texts() == [f"Component {k}" for k in range(5)]
-        ticks = page.locator("#factor-h .xtick text").all_inner_texts()
+        ticks = page.locator("#factor-h .xtick text").all_text_contents()
         assert all(tick.startswith("a rather long") and tick.endswith("…") for tick in ticks)
         assert 5 < len(ticks) <= 14
         assert page.locator("#factor-w .xtick text").first.text_content() == "type 0"

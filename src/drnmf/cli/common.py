@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from drnmf.cli.wording import in_options
 from drnmf.runs import output
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def reports_errors(command: Callable[Arguments, Answer]) -> Callable[Arguments, 
             raise typer.Exit(130) from None
         except (ValueError, OSError, ImportError, MemoryError) as error:
             errors.print(f"[bold red]Error:[/] {type(error).__name__ if not str(error) else ''}", end="")
-            say(str(error), errors)
+            say(in_options(str(error)), errors)
             raise typer.Exit(1) from None
 
     return guarded
@@ -88,7 +89,7 @@ def read_input(path: Path, variable: str | None, layout: Layout) -> Matrix:
 
     matrix = read_matrix(path, variable, layout)
     for note in matrix.notes:
-        warn(note)
+        warn(in_options(note))
     check_cells(matrix, path)
     return matrix
 
@@ -99,7 +100,7 @@ def bad_usage(option: str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint=option) from None
+        raise typer.BadParameter(in_options(str(error)), param_hint=option) from None
 
 
 def choice(value: str | None, choices: Iterable[str], option: str) -> str | None:
@@ -115,7 +116,7 @@ def plain_warnings() -> Iterator[list[str]]:
     seen: list[str] = []
 
     def show(message: Warning | str, *details: Any, **more: Any) -> None:
-        text = str(message)
+        text = in_options(str(message))
         if text not in seen:
             seen.append(text)
             warn(text)

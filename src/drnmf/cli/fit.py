@@ -10,6 +10,7 @@ import typer
 
 from drnmf.cli import keeping, options, reporting
 from drnmf.cli.common import bad_usage, limit_threads, output_folder, plain_warnings, reports_errors, say, stem, table
+from drnmf.cli.wording import in_options
 from drnmf.cli.workers import Place, Scheduler, ScratchFolder, Workers
 from drnmf.runs import write
 from drnmf.runs.output import check_out
@@ -90,8 +91,11 @@ def fit(
             write.write_names(temporary, matrix, W, model.components_)
             write.write_comparison_of(temporary, model)
             write.write_coverage(temporary, model)
-            summary = write.summary_of("fit", model, seconds, [*matrix.notes, *model.notes_, *warned])
-            summary |= {"input": write.describe_input(x, matrix, variable), "threads": threads}
+            summary = write.summary_of(
+                "fit", model, seconds, [*map(in_options, (*matrix.notes, *model.notes_)), *warned]
+            )
+            summary |= {"input": write.describe_input(x, matrix, variable)}
+            summary |= place.computed(matrix.X, device, precision, threads)
             write.write_summary(temporary, summary)
             reporting.add(temporary, report)
     if not quiet:

@@ -31,7 +31,7 @@ def _one_of(names: Any) -> str:
 Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads to use (default: all cores).")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the random start.")]
 Out = Annotated[Path, typer.Option("--out", help="Folder for the results; it must not exist yet.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the files of an earlier run.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", metavar="", help="Replace the files of an earlier run.")]
 Input = Annotated[
     Path,
     typer.Argument(
@@ -49,11 +49,12 @@ Delimiter = Annotated[
     str | None, typer.Option("--delimiter", help="Between the cells of a text table: ; tab space ... (default: found).")
 ]
 Sheet = Annotated[str | None, typer.Option("--sheet", help="Which sheet of an .xlsx file (default: the first).")]
-Transpose = Annotated[bool, typer.Option("--transpose", help="Exchange rows and columns of X.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bars.")]
+Transpose = Annotated[bool, typer.Option("--transpose", metavar="", help="Exchange rows and columns of X.")]
+Quiet = Annotated[bool, typer.Option("--quiet", metavar="", help="No progress.")]
 Rank = Annotated[int, typer.Option("--rank", "-r", min=1, help="Number of components.", show_default=False)]
 Betas = Annotated[
-    str, typer.Option("--betas", help="Losses: 0 IS, 1 KL, 2 Frobenius, any number >= 0, nb:SIZE; fit also takes 0..2.")
+    str,
+    typer.Option("--betas", help="Losses: IS, KL, Frobenius, any number >= 0, nb:SIZE; fit also takes 0..2."),
 ]
 PolicyName = Annotated[str | None, typer.Option("--policy", help=f"How the weights move: {_one_of(POLICIES)}.")]
 UpdateName = Annotated[str | None, typer.Option("--update", help=f"Update rule: {_one_of(RULES)}.")]

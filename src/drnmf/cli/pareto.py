@@ -10,6 +10,7 @@ import typer
 
 from drnmf.cli import keeping, options, reporting
 from drnmf.cli.common import choice, limit_threads, output_folder, plain_warnings, read_input, reports_errors, say, stem
+from drnmf.cli.wording import in_options
 from drnmf.runs import schema, write
 from drnmf.runs.output import check_out
 
@@ -80,25 +81,22 @@ def pareto(
     with output_folder(folder, overwrite, (x,)) as temporary:
         write.write_table(temporary / schema.FRONT, front.to_rows())
         drawn = figures.try_to_draw(figures.draw_front, front, temporary, "front")
-        write.write_summary(
-            temporary,
-            {
-                "kind": "pareto",
-                "input": write.describe_input(x, matrix, variable),
-                "parameters": {"n_components": rank, **settings},
-                "seed": seed,
-                "threads": threads,
-                "seconds": round(seconds, 3),
-                "references": write.per_loss(omega, front.references),
-                "dominated_points": int(front.dominated.sum()),
-                "dr": {
-                    "weights": write.per_loss(omega, front.dr.weights),
-                    "losses": write.per_loss(omega, front.dr.losses),
-                    "scaled_losses": write.per_loss(omega, front.dr.scaled_losses),
-                },
-                "notes": [*matrix.notes, *front.notes, *warned],
+        summary: schema.Summary = {
+            "kind": "pareto",
+            "input": write.describe_input(x, matrix, variable),
+            "parameters": {"n_components": rank, **settings},
+            "seed": seed,
+            "seconds": round(seconds, 3),
+            "references": write.per_loss(omega, front.references),
+            "dominated_points": int(front.dominated.sum()),
+            "dr": {
+                "weights": write.per_loss(omega, front.dr.weights),
+                "losses": write.per_loss(omega, front.dr.losses),
+                "scaled_losses": write.per_loss(omega, front.dr.scaled_losses),
             },
-        )
+            "notes": [*map(in_options, (*matrix.notes, *front.notes)), *warned],
+        }
+        write.write_summary(temporary, summary | write.computed_by(matrix.X, device, precision))
         reporting.add(temporary, report)
     if not drawn:
         say(figures.HOW_TO_GET)

@@ -106,7 +106,8 @@ def separate(
         audio["measures"] = measures
         seconds = time.perf_counter() - started
         summary = write.summary_of("separate", found.model, seconds, _notes(found, seen, written.gain, warned))
-        summary |= {"input": _input(recording, mixture, seen), "threads": threads, "audio": audio}
+        summary |= {"input": _input(recording, mixture, seen), "audio": audio}
+        summary |= write.computed_by(seen.X)
         write.write_summary(temporary, summary)
         reporting.add(temporary, report)
     if not quiet:

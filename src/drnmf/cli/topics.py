@@ -106,7 +106,8 @@ def topics(
         write.write_comparison(temporary, found.comparison)
         notes = [*corpus.notes, *found.comparison.notes, *warned]
         summary = write.summary_of("topics", found.comparison.model, seconds, notes)
-        summary |= {"input": _input(source, corpus), "threads": threads, "topics": _describe(found, scores)}
+        summary |= {"input": _input(source, corpus), "topics": _describe(found, scores)}
+        summary |= write.computed_by(corpus.X)
         write.write_summary(temporary, summary)
         reporting.add(temporary, report)
     if not quiet:

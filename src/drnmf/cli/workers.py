@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from drnmf.cli.common import errors, read_input, say
+from drnmf.runs import schema, write
 
 if TYPE_CHECKING:
     from drnmf.matrices.matrix import Layout, Matrix
@@ -67,6 +68,17 @@ class Place:
 
         return open_matrix(path, variable, self.workers or 1, layout)
 
+    def threads_each(self, threads: int | None) -> int:
+        """Choose the threads of a process on this machine: those asked for, else an even part of the cores."""
+        return threads or max(1, len(os.sched_getaffinity(0)) // (self.workers or 1))
+
+    def computed(self, X: Any, device: str | None, precision: str, threads: int | None) -> schema.Summary:
+        """Tell what computed a fit, for summary.json."""
+        found = write.computed_by(X, device, precision)
+        if self.workers is not None:
+            found["threads"] = self.threads_each(threads)
+        return found
+
     @contextmanager
     def active(self, threads: int | None) -> Iterator[Any]:
         """Connect to the cluster while the block runs; None where everything runs in this process."""
@@ -78,7 +90,7 @@ class Place:
 
         settings: dict[str, Any] = {} if self.scratch is None else {"drnmf.scratch": str(self.scratch)}
         if self.workers is not None:
-            each = threads or max(1, len(os.sched_getaffinity(0)) // self.workers)
+            each = self.threads_each(threads)
             settings["distributed.scheduler.work-stealing"] = False  # each block stays on its worker: X is not to move
             settings["distributed.nanny.pre-spawn-environ.OMP_NUM_THREADS"] = each
         with dask.config.set(settings):

@@ -177,8 +177,8 @@ def _choose(source: Path, variable: str | None, names: list[str], shapes: dict[s
     listing = ", ".join(f"{name} {'x'.join(map(str, shapes[name]))}" for name in candidates)
     largest = max(candidates, key=lambda name: math.prod(shapes[name]))
     raise Refused(
-        f"{source} holds several matrices ({listing}): name one, for example the largest, with --variable {largest} on "
-        f"the command line or variable={largest!r} in Python."
+        f"{source} holds several matrices ({listing}): name one, for example the largest, with --variable {largest} "
+        f"(variable={largest!r} in Python)."
     )
 
 

@@ -165,8 +165,14 @@ class Solution(TypedDict):
 
 
 class Summary(TypedDict, total=False):
-    """summary.json. `files` lists what the run wrote: nothing else is ever replaced."""
+    """summary.json. `files` lists what the run wrote: nothing else is ever replaced.
 
+    `instruction_set` is that of the compiled extension, null where another backend computed; `threads` are those of a
+    process.
+    """
+
+    backend: str
+    instruction_set: str | None
     command: str
     versions: dict[str, str]
     kind: Kind
@@ -187,7 +193,7 @@ class Summary(TypedDict, total=False):
     notes: list[str]
     input: dict[str, Any]
     data: dict[str, Any]
-    threads: int | None
+    threads: int
     dominated_points: int
     dr: Solution
     audio: Audio

@@ -64,6 +64,25 @@ def describe_input(path: Path, matrix: Matrix, variable: str | None) -> dict[str
     }
 
 
+def computed_by(X: Any, device: str | None = None, precision: str = "float32") -> schema.Summary:
+    """Tell what computed a fit of X: the backend, its instruction set where it is compiled, and its threads."""
+    from drnmf.backends.host.core import chosen_backend, native_core
+    from drnmf.backends.open import is_dask
+    from drnmf.inputs.device import place
+
+    core, backend = native_core(), chosen_backend()
+    compiled = core is not None
+    if is_dask(X):
+        backend = f"dask ({backend})"
+    elif place(X, device, precision).gpu:
+        backend, compiled = "torch", False
+    return {
+        "backend": backend,
+        "instruction_set": core.instruction_set() if compiled else None,
+        "threads": 1 if core is None else core.get_num_threads(),
+    }
+
+
 def per_loss(omega: Omega, values: Iterable[float]) -> schema.PerLoss:
     """Name one value per loss: {"0": ..., "1": ...}."""
     return {loss.key: float(value) for loss, value in zip(omega, values, strict=True)}
