@@ -1,25 +1,118 @@
-"""Progress on the terminal or in a notebook, as a callback (rich)."""
+"""Progress as a callback: bars on a terminal or in a notebook (rich), lines where there is none."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
 from drnmf.algorithms.result import Progress
 
+EVERY = 10.0
+"""Seconds between two lines where there is no terminal."""
 _VISIBLE = 12
+_BESIDE = 46
+"""Characters of a bar beside its losses."""
 
 
 @contextmanager
-def progress_bar(verbose: int, remark: Callable[[], str]) -> Iterator[Callable[[str], Any]]:
-    """Show bars while the block runs, if that is wanted; yields what hands out a callback for each stage."""
+def progress_bar(verbose: int, remark: Callable[[], str], runs: int = 1) -> Iterator[Callable[[str], Any]]:
+    """Show progress while the block runs, if that is wanted; yields what hands out a callback for each stage.
+
+    Parameters
+    ----------
+    remark : asked for a few words to stand after the losses, for example on a cluster's workers
+    runs : how many runs there will be, as far as is known
+    """
     if not verbose:
         yield lambda stage: None
         return
-    with ProgressBar(remark=remark) as bar:
-        yield bar.hook
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    drawn = console.is_terminal or console.is_jupyter
+    with ProgressBar(console, remark) if drawn else ProgressLines(console, remark, runs) as shown:
+        yield shown.hook
+
+
+@dataclass
+class Clock:
+    """How long the runs of a fit take: the ones that are done, and the one that is going on."""
+
+    runs: int
+    done: list[float] = field(default_factory=list)
+    started: float = 0.0
+    first: int = 0
+
+    def begin(self, iteration: int) -> None:
+        """Note that a run begins, at 0 iterations or, where it is resumed, at more."""
+        now = time.perf_counter()
+        if self.started:
+            self.done.append(now - self.started)
+        self.started, self.first = now, iteration
+
+    def left(self, progress: Progress) -> float:
+        """Estimate the seconds left over all runs, if none stops early but those that take as long as the ones done."""
+        spent = time.perf_counter() - self.started
+        each = spent / max(progress.iteration - self.first, 1)
+        whole = sum(self.done) / len(self.done) if self.done else each * progress.max_iter
+        return each * (progress.max_iter - progress.iteration) + whole * max(self.runs - len(self.done) - 1, 0)
+
+
+class ProgressLines:
+    """A line every `EVERY` seconds, and one at the end: stage, iteration, losses, time spent and time left."""
+
+    def __init__(self, console: Any, remark: Callable[[], str], runs: int) -> None:
+        self._console, self._remark = console, remark
+        self._clock, self._begun = Clock(runs), time.perf_counter()
+        self._said = self._begun
+        self._last: tuple[str, Progress | None] = ("", None)
+
+    def __enter__(self) -> ProgressLines:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        stage, progress = self._last
+        if progress is not None:
+            self._say(stage, progress, "done" if kind is None else "stopped")
+
+    def hook(self, stage: str) -> Any:
+        """Hand out a callback that tells of `stage`."""
+        before: Progress | None = None
+
+        def advance(progress: Progress) -> None:
+            nonlocal before
+            if before is None or progress.iteration <= before.iteration:
+                self._clock.begin(progress.iteration - 1)
+            before, self._last = progress, (stage, progress)
+            if time.perf_counter() - self._said >= EVERY:
+                self._said = time.perf_counter()
+                self._say(stage, progress, f"at most {clock(self._clock.left(progress))} left")
+
+        return advance
+
+    def _say(self, stage: str, progress: Progress, end: str) -> None:
+        run = len(self._clock.done) + 1
+        parts = [
+            f"run {run} of {max(run, self._clock.runs)}, {stage}: iteration {progress.iteration}/{progress.max_iter}",
+            *filter(None, (describe(progress), self._remark())),
+            f"{clock(time.perf_counter() - self._begun)} spent", end,
+        ]  # fmt: skip
+        self._console.print(", ".join(parts), markup=False, highlight=False, soft_wrap=True)
+
+
+def clock(seconds: float) -> str:
+    """Write seconds as hours, minutes and seconds.
+
+    >>> clock(7.2), clock(75), clock(7300)
+    ('0:07', '1:15', '2:01:40')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 class ProgressBar:
@@ -58,7 +151,10 @@ class ProgressBar:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._close_last()
+        if kind is None:
+            self._close_last()
+        elif self._tasks:  # a bar that stays where it is: nothing is done
+            self._bars.update(self._tasks[-1], state="stopped")
         self._bars.stop()
 
     def _close_last(self) -> None:
@@ -76,7 +172,7 @@ class ProgressBar:
             self._bars.update(self._tasks[-_VISIBLE - 1], visible=False)
 
         def advance(progress: Progress) -> None:
-            state = describe(progress)
+            state = describe(progress, self._bars.console.width - max(_BESIDE, 36 + len(stage)))
             if self._remark is not None:
                 state = f"{state}  {self._remark()}".rstrip()
             self._bars.update(task, completed=progress.iteration, total=progress.max_iter, state=state)
@@ -84,15 +180,18 @@ class ProgressBar:
         return advance
 
 
-def describe(progress: Progress) -> str:
-    """Scaled losses and weights of one iteration in a few characters.
+def describe(progress: Progress, width: int = 1000) -> str:
+    """Scaled losses and weights of one iteration in a few characters: in a narrow place, less of them.
 
     >>> import numpy as np
     >>> from drnmf.losses.beta import IS, KL
-    >>> describe(Progress(1, np.ones(2), np.array([1.25, 1.0]), np.array([0.75, 0.25]), 0.0, 9, (IS, KL)))
-    'IS 1.25 (0.75)  KL 1 (0.25)'
+    >>> now = Progress(1, np.ones(2), np.array([1.25, 1.0]), np.array([0.75, 0.25]), 0.0, 9, (IS, KL))
+    >>> describe(now), describe(now, 20), describe(now, 5)
+    ('IS 1.25 (0.75)  KL 1 (0.25)', 'IS 1.25  KL 1', 'max 1.25')
     """
-    items = zip(progress.omega, progress.scaled_losses, progress.weights, strict=True)
     if len(progress.omega) == 1:
         return f"{progress.omega[0].name} {progress.losses[0]:.6g}"
-    return "  ".join(f"{loss.name} {value:.4g} ({weight:.2f})" for loss, value, weight in items)
+    items = list(zip(progress.omega, progress.scaled_losses, progress.weights, strict=True))
+    full = "  ".join(f"{loss.name} {value:.4g} ({weight:.2f})" for loss, value, weight in items)
+    short = "  ".join(f"{loss.name} {value:.4g}" for loss, value, _ in items)
+    return next((text for text in (full, short) if len(text) <= width), f"max {progress.scaled_losses.max():.4g}")
