@@ -158,9 +158,17 @@ def files_of_run(folder: Path) -> frozenset[str] | None:
     return files | {schema.SUMMARY, schema.REPORT} if ours else None
 
 
+def kind_of(run: Path) -> str:
+    """Tell which command made a run; "fit" where only a model is known of it."""
+    summary = _json(run / schema.SUMMARY) if run.is_dir() else None
+    return "fit" if summary is None else str(summary.get("kind", "fit"))
+
+
 def model_file(run: Path) -> Path:
     """Find the model of a run; the file itself may be named too."""
     file = run / schema.MODEL if run.is_dir() else run
     if not file.exists():
-        raise FileNotFoundError(f"{file} does not exist: RUN_DIR must be a folder that `drnmf fit` wrote.")
+        raise FileNotFoundError(
+            f"{file} does not exist: RUN_DIR must be a folder that `drnmf fit`, `topics` or `separate` wrote."
+        )
     return file

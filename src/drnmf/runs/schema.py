@@ -22,6 +22,7 @@ TABLE = "table.csv"
 TOPICS = "topics.csv"
 DOCUMENTS = "documents.csv"
 VOCABULARY = "vocabulary.txt"
+IDF = "idf.npy"
 REPORT = "report.html"
 
 Kind = Literal["fit", "pareto", "separate", "topics", "demo"]

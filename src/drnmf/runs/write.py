@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import io
 import json
 import math
 import platform
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from drnmf.runs import schema
 from drnmf.runs.schema import column
+from drnmf.storage.files import replacing
 
 if TYPE_CHECKING:
     from drnmf.algorithms.result import Trace
@@ -248,8 +249,8 @@ def write_names(folder: Path, matrix: Matrix, W: Any, H: Any) -> None:
         names["column_labels"] = _label_columns(matrix.columns)
     text = json.dumps(names, indent=1, ensure_ascii=False) + "\n"
     (folder / schema.NAMES).write_text(text, encoding="utf-8", errors="replace")
-    write_w_table(folder / schema.W_TABLE, matrix.rows, W)
-    write_h_table(folder / schema.H_TABLE, matrix.column_names, H)
+    write_rows(folder / schema.W_TABLE, w_rows(matrix.rows, W))
+    write_rows(folder / schema.H_TABLE, h_rows(matrix.column_names, H))
 
 
 def _label_columns(labels: Labels) -> list[schema.LabelColumn]:
@@ -257,15 +258,13 @@ def _label_columns(labels: Labels) -> list[schema.LabelColumn]:
     return [{"title": title, "values": list(values)} for title, values in pairs]
 
 
-def write_w_table(path: Path, rows: Labels | None, W: Any) -> None:
-    """Write W as .csv: the labels of a row, then its part of every component. A Dask array is read block by block."""
+def w_rows(rows: Labels | None, W: Any) -> Iterator[list[Any]]:
+    """Yield the rows of W.csv: labels, then the part of every component. A Dask array is read block by block."""
     blocks = (W.blocks[i].compute() for i in range(W.numblocks[0])) if hasattr(W, "numblocks") else (W,)
-    titles = ("row",) if rows is None else _titles(rows.titles)
     labels = ((str(i),) for i in range(W.shape[0])) if rows is None else zip(*rows.columns, strict=True)
-    with _csv(path) as writer:
-        writer.writerow([*titles, *schema.component_names(W.shape[1])])
-        for block in blocks:
-            writer.writerows([*next(labels), *row] for row in block.tolist())
+    yield [*(("row",) if rows is None else _titles(rows.titles)), *schema.component_names(W.shape[1])]
+    for block in blocks:
+        yield from ([*next(labels), *row] for row in block.tolist())
 
 
 def _titles(titles: tuple[str, ...]) -> list[str]:
@@ -274,17 +273,16 @@ def _titles(titles: tuple[str, ...]) -> list[str]:
     return [title or (f"row {i + 1}" if several else "row") for i, title in enumerate(titles)]
 
 
-def write_h_table(path: Path, columns: Sequence[str] | None, H: Any) -> None:
-    """Write H as .csv: a row per component, under the names of the columns of X."""
-    names = [str(j) for j in range(H.shape[1])] if columns is None else columns
-    with _csv(path) as writer:
-        writer.writerow(["component", *names])
-        for name, row in zip(schema.component_names(H.shape[0]), H.tolist(), strict=True):
-            writer.writerow([name, *row])
+def h_rows(columns: Sequence[str] | None, H: Any) -> Iterator[list[Any]]:
+    """Yield the rows of H.csv: a component each, under the names of the columns of X."""
+    yield ["component", *([str(j) for j in range(H.shape[1])] if columns is None else columns)]
+    for name, row in zip(schema.component_names(H.shape[0]), H.tolist(), strict=True):
+        yield [name, *row]
 
 
-@contextmanager
-def _csv(path: Path) -> Iterator[Any]:
-    """A writer of .csv; bytes of names that are no text become question marks."""
-    with open(path, "w", newline="", encoding="utf-8", errors="replace") as stream:
-        yield csv.writer(stream, lineterminator="\n")
+def write_rows(path: Path, rows: Iterable[Sequence[Any]]) -> None:
+    """Write rows as .csv, whole or not at all; bytes of names that are no text become question marks."""
+    with replacing(path) as stream:
+        text = io.TextIOWrapper(stream, "utf-8", "replace", newline="")
+        csv.writer(text, lineterminator="\n").writerows(rows)
+        text.detach()  # flushed, and the stream stays open
