@@ -26,7 +26,7 @@ from drnmf.fit.method import Budget, Method, certified
 from drnmf.fit.parameters import Parameters
 from drnmf.fit.progress import progress_bar
 from drnmf.fit.references import compute_references, constant_model_losses
-from drnmf.inputs.check import check_zeros, warn_dense_tiles
+from drnmf.inputs.check import check_zeros, warn_dense_tiles, warn_rank
 from drnmf.inputs.device import Placement, as_numpy, is_sparse
 from drnmf.losses.base import Omega
 from drnmf.numerics import SETTLE_TOLERANCE, Vector
@@ -72,6 +72,7 @@ def opened(
     data = placement.open(X)
     notes = check_zeros(data, omega, p.zeros_choice())
     warn_dense_tiles(is_sparse(X), data.shape, omega)
+    warn_rank(rank, data.shape)
     W, H = as_numpy(W), as_numpy(H)
 
     def make() -> list[Start]:
