@@ -103,6 +103,14 @@ def test_time_left_is_over_all_runs(monkeypatch):
     assert clock.left(at(50)) == pytest.approx(0.2 * 50)
 
 
+def test_time_left_is_no_more_than_max_time(monkeypatch, capsys):
+    monkeypatch.setattr(shown, "EVERY", 0.0)
+    slow = DRNMF(3, betas=(0, 1), max_iter=10**8, tol=0, max_time=0.3, verbose=1, random_state=0)
+    slow.fit(X)
+    left = re.findall(r"at most (\S+) left", capsys.readouterr().err)
+    assert set(left) == {"0:00"}
+
+
 def bars(width: int, stage: str, betas: tuple[float, ...], error: bool = False) -> str:
     console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
     try:

@@ -84,7 +84,7 @@ def compare(
         "init": init, "max_iter": max_iter, "tol": tol, "zeros": "floor", "random_state": random_state,
         "n_init": n_init, "max_time": None if max_time is None else max_time / (len(omega) + 1),
     }  # fmt: skip
-    with progress_bar(verbose, str, n_init * (len(omega) + 1)) as watch:
+    with progress_bar(verbose, str, n_init * (len(omega) + 1), max_time) as watch:
         return _compared(X, n_components, omega, common, watch)
 
 

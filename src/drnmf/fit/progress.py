@@ -19,13 +19,16 @@ _BESIDE = 46
 
 
 @contextmanager
-def progress_bar(verbose: int, remark: Callable[[], str], runs: int = 1) -> Iterator[Callable[[str], Any]]:
+def progress_bar(
+    verbose: int, remark: Callable[[], str], runs: int = 1, max_time: float | None = None
+) -> Iterator[Callable[[str], Any]]:
     """Show progress while the block runs, if that is wanted; yields what hands out a callback for each stage.
 
     Parameters
     ----------
     remark : asked for a few words to stand after the losses, for example on a cluster's workers
     runs : how many runs there will be, as far as is known
+    max_time : seconds that they have together
     """
     if not verbose:
         yield lambda stage: None
@@ -34,7 +37,7 @@ def progress_bar(verbose: int, remark: Callable[[], str], runs: int = 1) -> Iter
 
     console = Console(stderr=True)
     drawn = console.is_terminal or console.is_jupyter
-    with ProgressBar(console, remark) if drawn else ProgressLines(console, remark, runs) as shown:
+    with ProgressBar(console, remark) if drawn else ProgressLines(console, remark, runs, max_time) as shown:
         yield shown.hook
 
 
@@ -65,8 +68,8 @@ class Clock:
 class ProgressLines:
     """A line every `EVERY` seconds, and one at the end: stage, iteration, losses, time spent and time left."""
 
-    def __init__(self, console: Any, remark: Callable[[], str], runs: int) -> None:
-        self._console, self._remark = console, remark
+    def __init__(self, console: Any, remark: Callable[[], str], runs: int, max_time: float | None = None) -> None:
+        self._console, self._remark, self._max_time = console, remark, max_time
         self._clock, self._begun = Clock(runs), time.perf_counter()
         self._said = self._begun
         self._last: tuple[str, Progress | None] = ("", None)
@@ -90,9 +93,15 @@ class ProgressLines:
             before, self._last = progress, (stage, progress)
             if time.perf_counter() - self._said >= EVERY:
                 self._said = time.perf_counter()
-                self._say(stage, progress, f"at most {clock(self._clock.left(progress))} left")
+                self._say(stage, progress, f"at most {clock(self._left(progress))} left")
 
         return advance
+
+    def _left(self, progress: Progress) -> float:
+        estimated = self._clock.left(progress)
+        if self._max_time is None:
+            return estimated
+        return min(estimated, max(self._max_time - (time.perf_counter() - self._begun), 0.0))
 
     def _say(self, stage: str, progress: Progress, end: str) -> None:
         run = len(self._clock.done) + 1

@@ -80,7 +80,7 @@ def opened(
         return [start(data, rank, p.init, rng, W, H) for _ in range(n_init)]
 
     kept = keeper_of(p.checkpoint, p.checkpoint_seconds(), data, identity, W, H)
-    with single_blas(), progress_bar(p.verbose, data.status, runs) as watch, kept as keeper:
+    with single_blas(), progress_bar(p.verbose, data.status, runs, p.max_time) as watch, kept as keeper:
         starts = make() if keeper is None else keeper.starts(make)
         yield Opened(data, starts, Budget(replace(control, keeper=keeper), runs, watch), notes)
 
