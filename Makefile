@@ -4,13 +4,18 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 NATIVE := CMakeLists.txt pyproject.toml $(wildcard src/drnmf/_native/*)
 
-.PHONY: demo test test-browser test-torch test-gpu test-oldest test-asan bench bench-scale bench-algorithms lint clean
+.PHONY: demo test fuzz test-browser test-torch test-gpu test-oldest test-asan bench bench-scale bench-algorithms lint clean
 
 demo: $(VENV)/.installed
 	$(BIN)/drnmf demo --out demo-result --overwrite
 
 test: $(VENV)/.installed-dev lint
 	$(BIN)/python -m pytest
+
+# Damaged files of every format that the commands read: 10,000 of each (`make test` tries 100).
+FUZZ ?= 10000
+fuzz: $(VENV)/.installed-dev
+	DRNMF_FUZZ=$(FUZZ) $(BIN)/python -m pytest tests/fuzz
 
 # Reports in a real Chromium (Debian: apt-get install chromium; or name one in DRNMF_CHROMIUM).
 test-browser: $(VENV)/.installed-dev

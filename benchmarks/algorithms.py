@@ -28,6 +28,7 @@ from drnmf.algorithms.result import Trace
 from drnmf.algorithms.updates.table import RULES
 from drnmf.algorithms.weights import POLICIES
 from drnmf.backends.open import open_data
+from drnmf.fit.method import Budget, Method
 from drnmf.fit.references import compute_references
 from drnmf.losses.names import as_losses
 from drnmf.numerics import Vector
@@ -99,8 +100,9 @@ def run(case: Case) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     data = open_data(X)
     begin = start(data, case.rank, case.init, np.random.RandomState(case.seed), W, H)
     control = Control(max_iter=ITERATIONS, tol=0)
-    references = compute_references(data, [begin], as_losses(case.betas), RULES["mu"], lambda stage: control).values
-    objective = Objective(as_losses(case.betas), references, data.mean)
+    omega, paper_method = as_losses(case.betas), Method.of("mu", "frank-wolfe")
+    references = compute_references(data, [begin], omega, paper_method, Budget(control, len(omega))).values
+    objective = Objective(omega, references, data.mean)
     paper = solve(data, *begin, objective, RULES["mu"], POLICIES["frank-wolfe"], control)
     ours = solve(data, *begin, objective, RULES["auto"], POLICIES["auto"], control)
     target = float(paper.scaled_losses.max())

@@ -11,7 +11,7 @@ import drnmf
 ROOT = Path(drnmf.__file__).parent
 
 LEVELS = (
-    ("numerics", "trees"),
+    ("numerics", "trees", "interrupts", "files"),
     ("losses",),
     ("objective", "backends"),
     ("algorithms",),

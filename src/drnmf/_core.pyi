@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 class Ask:
     def __init__(
         self,
-        betas: Sequence[float],
+        omega: Sequence[tuple[int, float]],
         weights: Sequence[float],
         parts: bool,
         losses: bool,

@@ -19,6 +19,9 @@ Vector = NDArray[np.float64]
 EPS = 2.2e-16
 """Relative size of the floors, in float64 and float32 alike (the value matters on sparse data)."""
 
+LARGEST_BETA = 1000.0
+"""Above it x^beta leaves the range of float64 for any x that is not within a factor of two of the others."""
+
 MAX_HALVINGS = 30
 """Backtracking: step lengths 1/2, 1/4, ... 2^-30 are tried, then the old block is kept."""
 
@@ -32,7 +35,7 @@ SIMPLEX_TOLERANCE = 1e-8
 """How far given weights may sum from one, or stand below zero."""
 
 ACTIVE_TOLERANCE = 1e-3
-"""A scaled loss within this share of the largest counts as active in the stationarity certificate."""
+"""A scaled loss within this fraction of the largest counts as active in the stationarity certificate."""
 
 RULE_DELAY = 15
 """Plain steps that the default rule takes before it extrapolates."""
@@ -41,34 +44,46 @@ NEWTON_DELAY = 30
 """Extrapolated steps that the default rule takes before its Newton steps."""
 
 NEWTON_RANK = 24
-"""Largest rank at which the default rule takes Newton steps: above, the curvature costs more than it saves."""
+"""Largest rank at which the default rule asks for the curvature of every column: above, one for all is cheaper."""
+
+BALANCE_STEPS = 4
+"""Steps of the symmetric scaling that gives a shared curvature its size in every column."""
 
 NEWTON_PASSES = 4
 """Passes of coordinate descent over the quadratic model of a Newton step."""
 
-HALS_PASSES = 6
+HALS_PASSES = 8
 """Passes of coordinate descent over all components for every sweep under beta = 2 alone."""
 
+HALS_DELAY = 5
+"""Steps of a single pass that coordinate descent takes first: with none runs end higher, with many they take longer."""
+
 VANISHED = 16 * EPS
-"""A component whose norm is below this share of the largest is all floor: the other side of it stays where it is."""
+"""A component whose norm is below this fraction of the largest is all floor: the other side of it stays where it is."""
 
 POLICY_DELAY = 100
 """Frank-Wolfe steps that the default policy takes before it reacts."""
 
 RESTART_RISE = 1e-3
-"""Extrapolation starts anew when what is minimised stands this share above the best met: lambda alone moves it less."""
+"""Extrapolation starts anew when what is minimised is this fraction above the best met: lambda alone moves it less."""
 
 WEIGHT_FLOOR = 1e-6
 """Smallest weight of a policy that multiplies weights: from zero they could never come back."""
 
-SETTLE_TOLERANCE = 1e-5
-"""Share of the constant model's loss by which two W count as fitting alike where r > n leaves W free."""
+SETTLE_TOLERANCE = 1e-2
+"""Relative difference of the losses by which two W count as fitting alike where r > n leaves W free."""
+
+EXACT_FIT = 1e-14
+"""Where r > n, a loss below this fraction of the constant model's is an exact fit: any W with a small loss serves."""
+
+NEARLY_EXACT = 1e-5
+"""The fraction of the constant model's loss that counts as small beside an exact fit."""
 
 ENCODE_TOLERANCE = 1e-6
 """`transform` leaves a row alone once it moves by less than this, where tol=0 asks for no other value."""
 
 LIFT = 1e-6
-"""SPA leaves exact zeros that multiplicative steps cannot leave: this share of the mean is added to W and H."""
+"""SPA leaves exact zeros that multiplicative steps cannot leave: this fraction of the mean is added to W and H."""
 
 
 def positive_scale(mean: float) -> float:
@@ -99,13 +114,18 @@ def model_floor(dtype: DTypeLike) -> float:
     return 1e-34 if np.dtype(dtype) == np.float32 else 1e-290
 
 
+def smallest_mean(dtype: DTypeLike) -> float:
+    """Smallest mean(X) that is fitted: below, too much of WH would stand at `model_floor`."""
+    return 1e3 * model_floor(dtype)
+
+
 def power_ceiling(dtype: DTypeLike) -> float:
     """Largest X V^(beta-2) or V^(beta-1) a tile works with: the counterpart of `model_floor`."""
     return 1.0 / model_floor(dtype)
 
 
 def identity_limit(dtype: DTypeLike) -> float:
-    """Below this share of ||X||^2 the Frobenius identity has lost its digits and the loss is summed directly."""
+    """Below this fraction of ||X||^2 the Frobenius identity has lost its digits and the loss is summed directly."""
     return 0.1 if np.dtype(dtype) == np.float32 else 1e-6
 
 
@@ -138,3 +158,10 @@ def precision_of(array: Any) -> str:
 def as_vector(values: ArrayLike) -> Vector:
     """A float64 vector, copied: what weights, losses and references are held in."""
     return np.array(values, dtype=np.float64, ndmin=1, copy=True)
+
+
+def beside(values: ArrayLike, array: Any) -> Any:
+    """Return numbers of the host as an array of the kind of another one, where that is."""
+    return (
+        np.asarray(values) if isinstance(array, np.ndarray) else namespace(array).as_tensor(values, device=array.device)
+    )

@@ -135,9 +135,9 @@ def _types_in(tree: Any) -> dict[str, type]:
 
 
 def types_beside(*objects: Any) -> dict[str, type]:
-    """Collect the dataclasses of the modules that the classes of some objects come from: what their states may hold."""
+    """Collect the dataclasses of some objects and of their modules: what the objects and their states may hold."""
     modules = {sys.modules.get(type(item).__module__) for item in objects} - {None}
-    named = (entry for module in modules for entry in vars(module).values())
+    named = (*map(type, objects), *(entry for module in modules for entry in vars(module).values()))
     return {name_of(entry): entry for entry in named if isinstance(entry, type) and is_dataclass(entry)}
 
 

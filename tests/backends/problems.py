@@ -14,7 +14,7 @@ from drnmf.backends.host.dense import DenseMatrix
 from drnmf.losses.base import Omega
 from drnmf.losses.names import from_text
 
-_SETS = "0, 1, 2, 0.5, 0 1, 1 2, 2 1, 0 2, 0 1 2, 0 0.5 1.5 3, nb:30, 1 nb:30, nb:2 0 2"
+_SETS = "0, 1, 2, 0.5, 0 1, 1 2, 2 1, 0 2, 0 1 2, 0 0.5 1.5 3, nb:30, 0 nb:30, 1 2 nb:30, nb:2 0 1.5"
 LOSS_SETS: dict[str, Omega] = {name: tuple(map(from_text, name.split())) for name in _SETS.split(", ")}
 """Name -> losses: both families, alone and mixed."""
 

@@ -166,7 +166,7 @@ BACKENDS = {
         ("C", "F"),
         PLAIN | (KERNELS if FUSED else {}),
         ((83, 140, 5),),
-        ("0 1", "1 nb:30"),
+        ("0 1", "0 nb:30"),
         ("separate", "weighted curved", "losses", "separate observed"),
         NO_TORCH,
     ),

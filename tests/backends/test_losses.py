@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal, getcontext
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -34,15 +36,28 @@ def test_good_fits_keep_their_digits(beta, gap, backend):
 
 @pytest.mark.parametrize("gap", [1e-2, 1e-4, 1e-6])
 @pytest.mark.parametrize("size", [0.5, 30.0, 1e12])
-def test_good_fits_keep_their_digits_under_the_negative_binomial(size, gap):
+@pytest.mark.parametrize("backend", ["numpy", "native"])
+def test_good_fits_keep_their_digits_under_the_negative_binomial(backend, size, gap):
     """Near x = v the loss is a (x - v)^2 / (2 v (v + a)) and its next term: no textbook formula has digits left."""
     W, H = factors(50, 60, 3, np.float64)
     V, e = W @ H, gap * np.random.default_rng(0).standard_normal((50, 60))
     X = V * (1.0 + e)
     u, w = X - V, V + size
     series = sum((-1) ** k * u**k / (k * (k - 1)) * (V ** (1 - k) - w ** (1 - k)) for k in range(2, 12))
-    got = open_data(X).sweep(W, H, Ask((NegativeBinomial(size),), None)).losses[0]
+    got = open_data(X, backend).sweep(W, H, Ask((NegativeBinomial(size),), None)).losses[0]
     assert got == pytest.approx(series.sum(), rel=1e-8)
+
+
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e12])
+@pytest.mark.parametrize("backend", ["numpy", "native"])
+def test_sizes_far_from_the_data_keep_the_digits_of_the_negative_binomial(backend, size):
+    """Against 50 digits: x log(x/v) and (x + a) log((x + a) / (v + a)) agree in all but the last few."""
+    getcontext().prec, a = 50, Decimal(size)
+    for x, v in ((0.0, 1e4), (0.5, 1e3), (1e3, 0.5), (7.0, 2.0)):
+        data, X, V = open_data(np.array([[x]]), backend), Decimal(x), Decimal(v)
+        exact = (X * (X / V).ln() if x else 0) - (X + a) * ((X + a) / (V + a)).ln()
+        got = data.sweep(np.array([[v]]), np.ones((1, 1)), Ask((NegativeBinomial(size),), None)).losses[0]
+        assert got == pytest.approx(float(exact), rel=1e-13)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -115,9 +130,33 @@ def test_vanishing_model_stays_finite(dtype):
     X = entries((20, 30), dtype, zeros=0.2)
     W, H = factors(20, 30, 3, dtype)
     W, H = W * dtype(0), H
-    for omega in ((IS, KL, FROBENIUS), (Beta(0.5),), (KL,), (NegativeBinomial(30),)):
+    for omega in ((IS, KL, FROBENIUS), (Beta(0.5),), (KL,), (NegativeBinomial(30),), (IS, NegativeBinomial(1e-9))):
         for backend in ("numpy", "native"):
             sweep = open_data(X, backend).sweep(W, H, Ask(omega))
             assert not np.isnan(sweep.N).any()
             assert not np.isnan(sweep.P).any()
             assert np.isfinite(sweep.losses).all()
+
+
+@pytest.mark.parametrize("backend", ["numpy", "native"])
+def test_a_size_beyond_float32_is_kullback_leibler(backend):
+    X, (W, H) = entries((20, 30), np.float32, zeros=0.2), factors(20, 30, 3, np.float32)
+    data = open_data(X, backend)
+    got, kl = (data.sweep(W, H, Ask((loss,), curvature=np.ones(1))) for loss in (NegativeBinomial(1e300), KL))
+    np.testing.assert_allclose(got.losses, kl.losses, rtol=1e-5)
+    np.testing.assert_allclose(got.N, kl.N, rtol=1e-5)
+    np.testing.assert_allclose(got.P, kl.P, rtol=1e-5)
+    expected = open_data(W @ H, backend).sweep(W, H, Ask((KL,), curvature=np.ones(1))).Q  # x / v^2 at x = v
+    np.testing.assert_allclose(got.Q, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_the_compiled_extension_answers_every_loss_of_the_package(form, monkeypatch):
+    def declined(*_: object) -> None:
+        pytest.fail("the tiles of NumPy were asked")
+
+    for module in ("native", "sparse"):
+        monkeypatch.setattr(f"drnmf.backends.host.{module}.sweep_tiles", declined)
+    W, H = factors(20, 30, 3, np.float64)
+    data = open_data(form(entries((20, 30), np.float64, zeros=0.2)), "native")
+    data.sweep(W, H, Ask((IS, KL, FROBENIUS, Beta(0.5), NegativeBinomial(30)), curvature=np.ones(5)))

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from drnmf.backends.host.core import native_core
 from drnmf.cli import app
-from drnmf.cli.wording import in_options
+from drnmf.cli.common import in_options
 
 FAST = ("--rank", "2", "--max-iter", "5", "--quiet", "--no-report")
 
@@ -37,6 +37,7 @@ def run(*arguments: object, code: int = 0) -> str:
         ("set tol=0.", "set --tol 0."),
         ("after max_iter=20 iterations", "after --max-iter 20 iterations"),
         ("n_components=5 exceeds", "--rank 5 exceeds"),
+        ("n_jobs=0 runs nothing", "--jobs 0 runs nothing"),
         ("init='spa' or init=\"random\"", "--init spa or --init random"),
         ("betas=('0', 'nb:3'), weights=[0.5, 0.5]", "--betas 0,nb:3, --weights 0.5,0.5"),
         ("lower min_df, raise max_df", "lower --min-df, raise --max-df"),

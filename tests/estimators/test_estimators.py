@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
+from sklearn.datasets import load_wine
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -20,7 +21,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from threadpoolctl import threadpool_limits
 
 import drnmf
-from drnmf import DRNMF, BetaNMF, MultiObjectiveNMF
+from drnmf import DRNMF, BetaNMF, MultiObjectiveNMF, beta_divergence
 from drnmf.algorithms.result import Progress
 from drnmf.algorithms.weights import FrankWolfe
 
@@ -473,7 +474,7 @@ def test_exact_rank_data_has_a_floored_reference(dtype, rng):
 def test_rank_above_the_size_of_the_data(dtype, shape, rng):
     X = rng.uniform(0.1, 1, shape).astype(dtype)
     for betas in ((1, 2), (0, 1)):
-        model = quick(DRNMF, 9, betas=betas)
+        model = quick(DRNMF, 9, betas=betas, max_iter=200)
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             W = model.fit_transform(X)
@@ -487,6 +488,16 @@ def test_no_warning_where_the_rank_fits(rng):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         quick(DRNMF, 4).fit(rng.uniform(0.1, 1, (4, 6)))
+
+
+def test_more_components_than_columns_cost_no_digits():
+    """Where r > n the W of `transform` is taken only if it fits as well as the run's own."""
+    X = load_wine().data
+    model = BetaNMF(20, beta=2, tol=0, max_iter=300, random_state=0)
+    W = model.fit_transform(X)
+    loss = beta_divergence(X, W @ model.components_, 2)
+    assert loss <= 1.02 * model.trace_.scaled_losses.min()
+    assert loss == pytest.approx(model.losses_[0], rel=1e-6)
 
 
 @pytest.mark.parametrize("betas", [(1,), (2,), (1, 2)])

@@ -92,15 +92,29 @@ def test_time_left_is_over_all_runs(monkeypatch):
     monkeypatch.setattr(shown.time, "perf_counter", lambda: now)
     clock = shown.Clock(runs=3)
     now = 1.0
-    clock.begin(0)
+    first = clock.begin(0)
     now = 11.0
-    assert clock.left(at(10)) == pytest.approx(90 + 2 * 100)  # a second an iteration, two more runs of 100
-    clock.begin(0)  # the first took 10 s
+    assert clock.left(at(10), first) == pytest.approx(90 + 2 * 100)  # a second an iteration, two more runs of 100
+    second = clock.begin(0)  # the first took 10 s
     now = 16.0
-    assert clock.left(at(50)) == pytest.approx(5 + 10)
-    clock.begin(40)  # resumed after 40 iterations
+    assert clock.left(at(50), second) == pytest.approx(5 + 10)
+    third = clock.begin(40)  # resumed after 40 iterations
     now = 18.0
-    assert clock.left(at(50)) == pytest.approx(0.2 * 50)
+    assert clock.left(at(50), third) == pytest.approx(0.2 * 50)
+
+
+def test_time_left_where_runs_are_side_by_side(monkeypatch):
+    now = 0.0
+    monkeypatch.setattr(shown.time, "perf_counter", lambda: now)
+    clock = shown.Clock(runs=6, jobs=2)
+    first, second = clock.begin(0), clock.begin(0)
+    now = 10.0
+    assert clock.left(at(10), first) == pytest.approx(90 + 4 * 50)  # four more runs of 100 s, two at a time
+    assert clock.left(at(20), second) == pytest.approx(40 + 4 * 25)
+    now = 50.0
+    third = clock.begin(0)  # one of the two took 50 s
+    now = 60.0
+    assert clock.left(at(50), third) == pytest.approx(10 + 3 * 50)
 
 
 def test_time_left_is_no_more_than_max_time(monkeypatch, capsys):

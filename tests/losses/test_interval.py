@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
@@ -16,6 +16,7 @@ from drnmf.losses.names import as_losses
 
 
 @given(st.integers(0, 1000), st.floats(0, 3), st.floats(0.01, 2), st.floats(0, 1))
+@example(0, 5e-324, 0.5, 0.25)
 def test_log_divergence_is_convex_in_beta(seed, low, width, s):
     rng = np.random.default_rng(seed)
     X, V = np.exp(rng.normal(size=(6, 5))), np.exp(rng.normal(size=(6, 5)))

@@ -18,7 +18,7 @@ import dask.array as da  # noqa: E402
 
 from drnmf import BetaNMF  # noqa: E402
 from drnmf.matrices import rowblocks  # noqa: E402
-from drnmf.matrices.rowblocks import Cutting, open_matrix, save_rows  # noqa: E402
+from drnmf.matrices.rowblocks import Splitting, open_matrix, save_rows  # noqa: E402
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_every_store_gives_the_fit_of_the_matrix(kind, tmp_path, X, S, monkeypat
     settings = {"random_state": 0, "max_iter": 15, "tol": 0}
     local = BetaNMF(3, **settings).fit(expected)
     for share in (0.4, 1e-12):  # in memory, and out of core
-        with dask.config.set({"drnmf.memory-share": share}):
+        with dask.config.set({"drnmf.memory-fraction": share}):
             model = BetaNMF(3, **settings)
             W = model.fit_transform(matrix.X)
         np.testing.assert_allclose(model.components_, local.components_, rtol=1e-9)
@@ -84,10 +84,10 @@ def test_every_store_gives_the_fit_of_the_matrix(kind, tmp_path, X, S, monkeypat
 
 
 def test_blocks_are_cut_to_size_and_number():
-    assert Cutting().rows(1000, 1 << 20, 8) == 8
-    assert Cutting().rows(1000, 1 << 20, 8, multiple=3) == 6
-    assert Cutting(10).rows(100, 20, 8) == 10
-    assert Cutting(10).rows(100, 20, 8, multiple=32) == 32
+    assert Splitting().rows(1000, 1 << 20, 8) == 8
+    assert Splitting().rows(1000, 1 << 20, 8, multiple=3) == 6
+    assert Splitting(10).rows(100, 20, 8) == 10
+    assert Splitting(10).rows(100, 20, 8, multiple=32) == 32
 
 
 def test_zarr_chunks_of_columns_are_read_as_whole_rows(tmp_path, X):

@@ -145,7 +145,7 @@ def test_hostile_content_everywhere_in_a_run_is_text(runs, tmp_path):
     shutil.copytree(runs["topics"], folder)
     bad = f"\"'{HOSTILE}</style></pre><img src=x onerror=alert(4)>"
     summary = json.loads((folder / "summary.json").read_text())
-    summary |= {bad: bad, "notes": [bad], "command": bad, "parameters": {bad: [bad]}, "kind": bad, "seconds": bad}
+    summary |= {bad: bad, "notes": [bad], "command": bad, "parameters": {bad: [bad]}}
     summary["input"] |= {"file": bad, bad: bad}
     summary["topics"]["typical"] = {"0": [bad]}
     summary["topics"]["scores"] = {bad: {"accuracy": 1, "nmi": 1, "ari": 1}}

@@ -36,7 +36,7 @@ def test_every_state_survives_json(update, policy):
     class Keeper:
         seconds = 0.0
 
-        def recall(self, *owners):
+        def recall(self, omega, *owners):
             return None
 
         def offer(self, snapshot):

@@ -1,10 +1,12 @@
 // The Python side of the compiled extension. Checks what could crash; backends/host/native.py sees to shapes and dtypes.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "dispatch.hpp"
@@ -60,11 +62,21 @@ Matrix compressed_matrix(const Input& values, const Input& starts, const Input& 
 
 // What every kind of sweep is asked for.
 struct Ask {
-    std::vector<double> betas, weights;
+    std::vector<std::pair<int, double>> omega;  // family and parameter of every loss
+    std::vector<double> weights;
     bool parts, losses;
     double zero, floor, ceiling, squared_norm, identity_limit;
     std::vector<double> curvature;
 };
+
+std::vector<Loss> losses_of(const Ask& ask) {
+    std::vector<Loss> omega;
+    for (auto [family, parameter] : ask.omega) {
+        require(family >= 0 && family <= int(Family::negative_binomial), "no such family of losses");
+        omega.push_back({Family(family), parameter});
+    }
+    return omega;
+}
 
 Request request(std::size_t m, std::size_t n, const Matrix& x, const Input& left, const Input& right, const Ask& ask,
                 const Output& N, const Output& P, const Output& Q, const Square& gram, const Losses& totals,
@@ -76,14 +88,15 @@ Request request(std::size_t m, std::size_t n, const Matrix& x, const Input& left
     require(left.dtype() == dtype && right.dtype() == dtype && N.dtype() == dtype && P.dtype() == dtype,
             "X, factors and outputs must share one dtype");
     require(m > 0 && n > 0, "X is empty");
-    require(!ask.betas.empty() && totals.shape(0) == ask.betas.size(), "one loss per beta is needed");
-    require(ask.weights.empty() || ask.weights.size() == ask.betas.size(), "one weight per beta is needed");
-    require(ask.curvature.empty() || ask.curvature.size() == ask.betas.size(), "one coefficient per beta is needed");
+    std::size_t count = ask.omega.size();
+    require(count && totals.shape(0) == count, "one total per loss is needed");
+    require(ask.weights.empty() || ask.weights.size() == count, "one weight per loss is needed");
+    require(ask.curvature.empty() || ask.curvature.size() == count, "one coefficient per loss is needed");
     std::size_t r = left.shape(0);
-    Request q{m, n, r, x, left.data(), right.data(), ask.betas, ask.weights, ask.parts, ask.losses,
+    Request q{m, n, r, x, left.data(), right.data(), losses_of(ask), ask.weights, ask.parts, ask.losses,
               ask.zero, ask.floor, ask.ceiling, ask.squared_norm, ask.identity_limit, N.data(), P.data(), totals.data(),
               ask.curvature, Q.data(), gram.data(), &memory};
-    std::size_t slots = ask.parts ? (ask.weights.empty() ? ask.betas.size() : 1) : 0, side = q.makes_gram() ? r : 0;
+    std::size_t slots = ask.parts ? (ask.weights.empty() ? count : 1) : 0, side = q.makes_gram() ? r : 0;
     auto is_block = [&](const Output& a, std::size_t count) {
         return a.ndim() == 3 && a.shape(0) == count && a.shape(1) == r && a.shape(2) == n;
     };
@@ -125,7 +138,7 @@ void sweep_sparse(Input values, Input starts, Input indices, std::size_t m, std:
     bool single = values.dtype() == nb::dtype<float>();
     require(single || values.dtype() == nb::dtype<double>(), "X must be float32 or float64");
     bool at_nonzeros = true;
-    for (double beta : q.betas) at_nonzeros = at_nonzeros && (beta == 1.0 || beta == 2.0);
+    for (const Loss& loss : q.omega) at_nonzeros = at_nonzeros && (loss.is(1.0) || loss.is(2.0));
     bool done;
     {
         nb::gil_scoped_release release;
@@ -268,9 +281,9 @@ NB_MODULE(_core, module) {
     using namespace drnmf;
     set_interrupt_check(signal_arrived);
     nb::class_<Ask>(module, "Ask")
-        .def(nb::init<std::vector<double>, std::vector<double>, bool, bool, double, double, double, double, double,
-                      std::vector<double>>(),
-             nb::arg("betas"), nb::arg("weights"), nb::arg("parts"), nb::arg("losses"), nb::arg("zero"),
+        .def(nb::init<std::vector<std::pair<int, double>>, std::vector<double>, bool, bool, double, double, double,
+                      double, double, std::vector<double>>(),
+             nb::arg("omega"), nb::arg("weights"), nb::arg("parts"), nb::arg("losses"), nb::arg("zero"),
              nb::arg("floor"), nb::arg("ceiling"), nb::arg("squared_norm"), nb::arg("identity_limit"),
              nb::arg("curvature"));
     nb::class_<Workspace>(module, "Workspace")

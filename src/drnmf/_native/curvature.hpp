@@ -1,8 +1,9 @@
-// The curvature of an entry, sum_b bend_b d''_b(x, v), as divergence.py defines it: the second derivative where d_b is
-// convex in v (beta in [1, 2]), v^(b-2) elsewhere. The part of beta = 2 is the same in every column and is not in it.
+// The curvature of an entry, sum_b bend_b d''_b(x, v), as Loss.curvature defines it: for beta the second derivative where
+// d_b is convex in v (beta in [1, 2]), v^(b-2) elsewhere. The part of beta = 2 is the same in every column and is not in it.
 #pragma once
 
-#include "terms.hpp"
+#include "negative_binomial.hpp"
+#include "powers.hpp"
 
 namespace drnmf::DRNMF_ISA_NAME {
 
@@ -18,11 +19,12 @@ inline void curvature_terms(const Sweep& s, const Tile<T>& t) {
             x = x == T(0) ? zero : x;
             if (s.mask & kIS) z += is * smaller<T>(inv * inv, ceiling);
             if (s.mask & kKL) z += kl * smaller<T>(x * inv * inv, ceiling);
-            for (int p = 0; p < s.powers; ++p) {
-                const double beta = s.power[p].beta;
-                Vec<T> power = exp<T>(load(t.log_v + at) * T(beta - 2.0));
-                if (beta > 1.0 && beta < 2.0) power = T(beta - 1.0) * power + T(2.0 - beta) * (x * inv) * power;
-                z += T(s.power[p].bend) * smaller<T>(power, ceiling);
+            for (int p = 0; p < s.others; ++p) {
+                const Other& o = s.other[p];
+                Vec<T> bend = o.loss.family == Family::beta
+                                  ? power_curvature<T>(x, inv, load(t.log_v + at), o.loss.parameter)
+                                  : negative_binomial_curvature<T>(v, inv, T(least(o.loss.parameter, s.ceiling)));
+                z += T(o.bend) * smaller<T>(bend, ceiling);
             }
             store(t.Z[4] + at, z);
         }

@@ -3,7 +3,6 @@
 
 #include "curvature.hpp"
 #include "gemm.hpp"
-#include "powers.hpp"
 #include "source.hpp"
 
 namespace drnmf::DRNMF_ISA_NAME {
@@ -26,7 +25,7 @@ inline Products products(const Sweep& s) {
     Products list;
     if (s.mode == Mode::weighted) {
         list.add(0, false, 0);
-        if ((s.mask & kIS) || s.powers) list.add(1, true, 0);
+        if ((s.mask & kIS) || s.others) list.add(1, true, 0);
     } else if (s.mode == Mode::separate) {
         if (s.mask & kIS) list.add(0, false, s.slot[0]), list.add(1, true, s.slot[0]);
         if (s.mask & kKL) list.add(2, false, s.slot[1]);
@@ -36,10 +35,10 @@ inline Products products(const Sweep& s) {
 }
 
 inline size_t product_count(const Sweep& s) {
-    return size_t(products(s).count) + (s.mode == Mode::separate ? 2 * size_t(s.powers) : 0);
+    return size_t(products(s).count) + (s.mode == Mode::separate ? 2 * size_t(s.others) : 0);
 }
 
-// Buffers of one thread, cut out of one allocation; everything starts on a cache line.
+// Buffers of one thread, from one allocation; everything starts on a cache line.
 template <class T>
 struct Scratch {
     static constexpr size_t tile = size_t(kTileRows) * kTileColumns<T>;
@@ -84,7 +83,7 @@ struct DenseBlock {
         terms_of = choose_terms<T>(s.mask, s.mode, s.losses);
         all_products = product_count(s);
         right_size = Scratch<T>::right_size(s);
-        needs_model = (s.mask & (kIS | kKL)) || s.powers || s.losses;
+        needs_model = (s.mask & (kIS | kKL)) || s.others || s.losses;
         pairs = s.curvature.pairs;
         int groups = (TN / L + kVectorsInRegisters - 1) / kVectorsInRegisters;
         steps = groups * (int(all_products) * gemm_steps(int(s.r), TM) + (needs_model ? gemm_steps(TM, int(s.r)) : 0) +
@@ -159,23 +158,32 @@ struct DenseBlock {
         source.tile(i, t.rows, (first_tile + j) * TN, columns(j), t.X, t.ldx);
         if (needs_model) gemm<T>(t.rows, int(s.r), t.vectors, left(i, false), right(j), b.V, TN, false, next);
         if (terms_of && needs_model) terms_of(s, t, losses);
-        if (s.powers) log_model(s, t);
+        if (s.logs) log_model(s, t);
         if (s.losses)
-            for (int p = 0; p < s.powers; ++p) losses[3 + p] += power_loss(s, t, s.power[p].beta);
+            for (int p = 0; p < s.others; ++p) losses[3 + p] += other_loss(t, s.other[p].loss);
         if (pairs) {
             curvature_terms(s, t);
             gemm<T>(int(pairs), t.rows, t.vectors, left_pairs(i), {t.Z[4], TN, 1}, pair_sums(j), TN, true, next);
         }
         if (s.mode == Mode::weighted)
-            for (int p = 0; p < s.powers; ++p)
-                power_terms(s, t, s.power[p].beta, s.power[p].weight, p || s.mask, p || (s.mask & kIS));
+            for (int p = 0; p < s.others; ++p)
+                other_terms(t, s.other[p].loss, s.other[p].weight, p || s.mask, p || (s.mask & kIS));
         for (int p = 0; p < list.count; ++p) accumulate(t, i, list.item[p].z, sums(j, size_t(p)));
         if (s.mode == Mode::separate)
-            for (int p = 0; p < s.powers; ++p) {
-                power_terms(s, t, s.power[p].beta, 1.0, false, false);
+            for (int p = 0; p < s.others; ++p) {
+                other_terms(t, s.other[p].loss, 1.0, false, false);
                 accumulate(t, i, 0, sums(j, size_t(list.count + 2 * p)));
                 accumulate(t, i, 1, sums(j, size_t(list.count + 2 * p + 1)));
             }
+    }
+
+    double other_loss(const Tile<T>& t, Loss loss) const {
+        return loss.family == Family::beta ? power_loss(s, t, loss.parameter)
+                                           : negative_binomial_loss(s, t, loss.parameter);
+    }
+    void other_terms(const Tile<T>& t, Loss loss, double weight, bool add_N, bool add_P) const {
+        auto* terms = loss.family == Family::beta ? power_terms<T> : negative_binomial_terms<T>;
+        terms(s, t, loss.parameter, weight, add_N, add_P);
     }
 
     void accumulate(const Tile<T>& t, size_t i, int z, T* to) {
@@ -201,9 +209,9 @@ struct DenseBlock {
         T* known = sums(j, 0);  // P_1 and P_2 parts; borrowed once the first product is written
         bool has_P = false;
         for (size_t p = 0; p < all_products; ++p) {
-            bool power = p >= size_t(list.count);
-            bool positive = power ? (p - size_t(list.count)) % 2 : list.item[p].positive;
-            int slot = power ? s.power[(p - size_t(list.count)) / 2].slot : list.item[p].slot;
+            bool other = p >= size_t(list.count);
+            bool positive = other ? (p - size_t(list.count)) % 2 : list.item[p].positive;
+            int slot = other ? s.other[(p - size_t(list.count)) / 2].slot : list.item[p].slot;
             has_P |= positive && s.mode == Mode::weighted;
             if (!positive || s.mode == Mode::separate) copy_out(positive ? s.P : s.N, slot, j, sums(j, p));
         }

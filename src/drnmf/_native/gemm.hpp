@@ -49,7 +49,7 @@ inline void gemm_rows(int rows, int K, Operand<T> A, Operand<T> B, T* C, ptrdiff
     gemm_block<T, Rows, Vectors>(K, A, B, C, ldc, add, between);
 }
 
-// Rows are cut evenly (10 is 5 + 5, not 8 + 2), so that no block is too thin to hide the latency.
+// Rows are split evenly (10 is 5 + 5, not 8 + 2), so that no block is too thin to hide the latency.
 template <class T, int Vectors, class Between>
 inline void gemm_columns(int M, int K, Operand<T> A, Operand<T> B, T* C, ptrdiff_t ldc, bool add, Between& between) {
     int blocks = (M + kRowsInRegisters - 1) / kRowsInRegisters;

@@ -12,7 +12,7 @@
 
 namespace drnmf::DRNMF_ISA_NAME {
 
-// f(first, rows) for every block of components, cut evenly.
+// f(first, rows) for every block of components, split evenly.
 template <class F>
 inline void each_component_block(size_t r, F f) {
     size_t blocks = (r + kRowsInRegisters - 1) / kRowsInRegisters;

@@ -25,9 +25,19 @@ struct Matrix {
     bool wide;                            // 64-bit starts and indices
 };
 
-// One general beta, and where its parts go.
-struct Power {
-    double beta, weight;
+// A loss as kernels see it: the id of its family (the order of native.py's table) and its parameter.
+enum class Family : int { beta, negative_binomial };
+
+struct Loss {
+    Family family;
+    double parameter;  // beta; the size of the negative binomial
+    bool is(double beta) const { return family == Family::beta && parameter == beta; }
+};
+
+// A loss other than beta 0, 1, 2, and where its parts go.
+struct Other {
+    Loss loss;
+    double weight;
     int slot;
     double bend;  // its coefficient in the curvature
 };
@@ -53,8 +63,9 @@ struct Sweep {
     bool losses, positive;  // positive: P is wanted beside N
     double weight[3];       // of beta 0, 1, 2 (weighted)
     int slot[3];            // of beta 0, 1, 2 (separate)
-    int powers;
-    const Power* power;
+    int others;
+    const Other* other;
+    bool logs;                    // whether any of them is a beta, which needs log v
     double zero, floor, ceiling;  // what a zero of X counts as; bounds of V and of its powers
     const double* column_sums;    // 1'W (r), times weight[1] when weighted
     const void* gram;             // W'W (r x r), working dtype, times weight[2] when weighted
@@ -65,7 +76,7 @@ struct Sweep {
     // The plan: a block is `panel` tiles of columns times one of `chunks` ranges of rows. It depends on the
     // shapes alone, never on the number of threads.
     size_t panel, chunks, blocks;
-    size_t loss_count;  // 3 + powers
+    size_t loss_count;  // 3 + others
     bool (*stopped)(void*);
     void* stop_context;
 };
@@ -112,7 +123,7 @@ struct Hals {
     double floor;
     int passes;
     const void* last;         // (r, n) or null
-    double pace;              // how far beyond, as a share of the way from last
+    double pace;              // how far beyond, as a fraction of the way from last
     void *stepped, *further;  // (r, n) each, the second only beside last
     bool (*stopped)(void*);
 };

@@ -48,17 +48,14 @@ inline double power_loss(const Sweep& s, const Tile<T>& t, double b) {
         series[k - 2] = (up - down) / factorial;
         up *= b, down *= b - 1.0, factorial *= k + 1;
     }
-    const double radius = 1e-2 / (b > 1.0 ? b : 1.0);  // as in divergence.py, where the series is derived
+    const double radius = 1e-2 / (b > 1.0 ? b : 1.0);  // as in losses/beta.py, where the series is derived
     D total{};
     for (int i = 0; i < t.rows; ++i)
         for (int c = 0; c < t.vectors * kLanes<T>; c += L) {
             D x = load_double(t.X + i * t.ldx + c), v = load_double(t.V + i * ld + c);
             x = x == 0.0 ? broadcast(s.zero) : x;
-            D x1 = x > 0.0 ? x : v, exponent, f;
-            D ratio = smaller<double>(v / x1, broadcast(1e300));
-            split<double>(ratio, exponent, f);
-            f = exponent == 0.0 ? (v - x1) / x1 : f;  // v - x is exact where the two are close
-            D l = Log<double>{exponent, f, small_log_gap<double>(f)}.value();
+            D x1 = x > 0.0 ? x : v;
+            D l = log_ratio(v / x1, (v - x1) / x1).value();  // v - x is exact where the two are close
             auto far = l > 1.0;
             D s1 = far ? broadcast(-b) : broadcast(b), s2 = far ? broadcast(1.0 - b) : broadcast(b - 1.0);
             D first = expm1<double>(s1 * l) / s1, second = expm1<double>(s2 * l) / s2;
@@ -69,6 +66,14 @@ inline double power_loss(const Sweep& s, const Tile<T>& t, double b) {
             total += x > 0.0 ? larger<double>(power * d, D{}) : power / b;
         }
     return sum_lanes(total);
+}
+
+// v^(b-2), or the second derivative where d_b is convex in v, from 1 / v and log v.
+template <class T>
+DRNMF_INLINE Vec<T> power_curvature(Vec<T> x, Vec<T> inv, Vec<T> log_v, double beta) {
+    Vec<T> power = exp<T>(log_v * T(beta - 2.0));
+    if (beta > 1.0 && beta < 2.0) power = T(beta - 1.0) * power + T(2.0 - beta) * (x * inv) * power;
+    return power;
 }
 
 }  // namespace drnmf::DRNMF_ISA_NAME

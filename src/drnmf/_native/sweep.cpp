@@ -64,7 +64,7 @@ double dot_of(const T* a, const T* b, std::size_t size) {
 // The coefficient of a beta in the curvature.
 double bend_of(const Request& q, double beta) {
     for (std::size_t i = 0; i < q.curvature.size(); ++i)
-        if (q.betas[i] == beta) return q.curvature[i];
+        if (q.omega[i].is(beta)) return q.curvature[i];
     return 0.0;
 }
 
@@ -85,12 +85,21 @@ std::vector<T> weighted_gram(const std::vector<double>& gram, std::size_t r, std
     return out;
 }
 
-int mask_of(const std::vector<double>& betas) {
-    int mask = 0;
-    for (double beta : betas)
-        for (int b = 0; b <= 2; ++b)
-            if (beta == double(b)) mask |= 1 << b;
-    return mask;
+// The bit of beta 0, 1 or 2; 0 for any other loss.
+int bit_of(const Loss& loss) {
+    for (int b = 0; b <= 2; ++b)
+        if (loss.is(double(b))) return 1 << b;
+    return 0;
+}
+
+// Losses other than beta 0, 1, 2, in their order.
+std::vector<Other> others_of(const Request& q) {
+    std::vector<Other> others;
+    for (std::size_t i = 0; i < q.omega.size(); ++i)
+        if (!bit_of(q.omega[i]))
+            others.push_back({q.omega[i], q.weights.empty() ? 1.0 : q.weights[i], int(i),
+                              q.curvature.empty() ? 0.0 : q.curvature[i]});
+    return others;
 }
 
 // <H, N> comes with the parts, so the loss of beta = 2 needs no V.
@@ -100,14 +109,15 @@ template <class S>
 void name_parts(const Request& q, S& s) {
     s.m = q.m, s.n = q.n, s.r = q.r;
     s.x = q.x;
-    s.mask = mask_of(q.betas);
     s.mode = !q.parts ? Mode::none : q.weights.empty() ? Mode::separate : Mode::weighted;
-    for (std::size_t i = 0; i < q.betas.size(); ++i)
+    for (std::size_t i = 0; i < q.omega.size(); ++i) {
+        s.mask |= bit_of(q.omega[i]);
         for (int b = 0; b <= 2; ++b)
-            if (q.betas[i] == double(b)) {
+            if (q.omega[i].is(double(b))) {
                 s.slot[b] = int(i);
                 s.weight[b] = q.weights.empty() ? 1.0 : q.weights[i];
             }
+    }
     s.losses = q.losses && !by_identity(q);
     s.positive = q.makes_P();
     s.floor = q.floor, s.ceiling = q.ceiling;
@@ -134,7 +144,7 @@ Request direct(Request q) {
 }
 
 // Shapes alone decide the blocks. Panels of columns own their outputs; where there are too few of them, rows are
-// cut as well and the partial results added in order.
+// split as well and the partial results added in order.
 void plan(Sweep& s, std::size_t item_size, std::size_t products) {
     std::size_t rows = (products + 1) * s.r + s.curvature.pairs;
     std::size_t width = kTileRowBytes / item_size, column_tiles = (s.n + width - 1) / width;
@@ -161,7 +171,7 @@ bool add_chunks(const Sweep& s, std::size_t size, const T* partial, T* out) {
 }  // namespace
 
 bool Request::makes_gram() const {
-    return !curvature.empty() && std::find(betas.begin(), betas.end(), 2.0) != betas.end();
+    return !curvature.empty() && std::any_of(omega.begin(), omega.end(), [](const Loss& loss) { return loss.is(2.0); });
 }
 
 template <class T>
@@ -169,14 +179,13 @@ bool dense_sweep(const Request& q) {
     const Kernels<T>& k = kernels<T>(instruction_set());
     Sweep s{};
     name_parts(q, s);
-    std::vector<Power> powers;
-    for (std::size_t i = 0; i < q.betas.size(); ++i)
-        if (!(mask_of({q.betas[i]}))) powers.push_back({q.betas[i], q.weights.empty() ? 1.0 : q.weights[i], int(i), bend_of(q, q.betas[i])});
-    s.powers = int(powers.size());
-    s.power = powers.data();
+    std::vector<Other> others = others_of(q);
+    s.others = int(others.size());
+    s.other = others.data();
+    s.logs = std::any_of(others.begin(), others.end(), [](const Other& o) { return o.loss.family == Family::beta; });
     s.zero = q.zero;
-    s.slots = q.parts ? (q.weights.empty() ? q.betas.size() : 1) : 0;
-    s.loss_count = 3 + powers.size();
+    s.slots = q.parts ? (q.weights.empty() ? q.omega.size() : 1) : 0;
+    s.loss_count = 3 + others.size();
 
     Borrowed memory(*q.memory);
     std::size_t row_tiles = (q.m + kTileRows - 1) / kTileRows;
@@ -200,7 +209,7 @@ bool dense_sweep(const Request& q) {
          }));
     s.curvature.left = left_pairs;
 
-    plan(s, sizeof(T), s.mode == Mode::weighted ? 2 : 2 * q.betas.size());
+    plan(s, sizeof(T), s.mode == Mode::weighted ? 2 : 2 * q.omega.size());
     std::size_t size = s.slots * q.r * q.n;
     bool partial = s.chunks > 1 && q.parts;
     T* parts = memory->parts.reserve<T>(partial ? 2 * s.chunks * size : 0);
@@ -225,10 +234,10 @@ bool dense_sweep(const Request& q) {
         memory.give_back();  // to the second pass
         return dense_sweep<T>(direct(q));
     }
-    std::size_t power = 3;
-    for (std::size_t i = 0; i < q.betas.size(); ++i) {
-        int bit = mask_of({q.betas[i]});
-        std::size_t at = bit ? std::size_t(bit >> 1) : power++;
+    std::size_t other = 3;
+    for (std::size_t i = 0; i < q.omega.size(); ++i) {
+        int bit = bit_of(q.omega[i]);
+        std::size_t at = bit ? std::size_t(bit >> 1) : other++;
         double total = 0.0;
         for (std::size_t b = 0; b < s.blocks; ++b) total += losses[b * s.loss_count + at];
         q.totals[i] = total;
@@ -239,8 +248,8 @@ bool dense_sweep(const Request& q) {
 namespace {
 
 template <class Index>
-std::vector<std::size_t> cut_columns(const Index* starts, std::size_t n) {
-    // Equal shares of non-zeros and columns; cuts depend on X alone.
+std::vector<std::size_t> split_columns(const Index* starts, std::size_t n) {
+    // Equally many non-zeros and columns; bounds depend on X alone.
     std::size_t work = std::size_t(starts[n]) + n;
     std::size_t blocks = std::clamp<std::size_t>(work / 4096, 1, 4 * kBlocks);
     std::vector<std::size_t> bounds = {0};
@@ -285,8 +294,8 @@ bool sparse_sweep(const Request& q) {
     name_curvature(q, gram.products, s);
     s.curvature.Q = q.Q;
     std::vector<std::size_t> bounds = q.x.wide
-                                          ? cut_columns(static_cast<const std::int64_t*>(q.x.starts), q.n)
-                                          : cut_columns(static_cast<const std::int32_t*>(q.x.starts), q.n);
+                                          ? split_columns(static_cast<const std::int64_t*>(q.x.starts), q.n)
+                                          : split_columns(static_cast<const std::int32_t*>(q.x.starts), q.n);
     s.bounds = bounds.data();
     std::size_t blocks = bounds.size() - 1;
     std::vector<double> sums(blocks * kSparseSums, 0.0);
@@ -303,8 +312,8 @@ bool sparse_sweep(const Request& q) {
     for (std::size_t b = 0; b < blocks; ++b)
         for (int i = 0; i < kSparseSums; ++i) total[i] += sums[b * kSparseSums + std::size_t(i)];
     Gram other = gram_of(H, q.n, q.r, s.mask & kFro);
-    for (std::size_t i = 0; i < q.betas.size(); ++i) {
-        if (q.betas[i] == 1.0) {
+    for (std::size_t i = 0; i < q.omega.size(); ++i) {
+        if (q.omega[i].is(1.0)) {
             // sum over non-zeros of x log(x/v) - x, plus (1'W)(H1)
             double model = std::inner_product(gram.sums.begin(), gram.sums.end(), other.sums.begin(), 0.0);
             q.totals[i] = std::max(total[kSumKL] + model, 0.0);

@@ -13,20 +13,20 @@ struct Request {
     std::size_t m, n, r;
     Matrix x;
     const void *left, *right;       // W' (r x m) and H (r x n), component-first
-    std::vector<double> betas;
-    std::vector<double> weights;    // empty: every part on its own; else one weight per beta
+    std::vector<Loss> omega;
+    std::vector<double> weights;    // empty: every part on its own; else one weight per loss
     bool parts, losses;
     double zero, floor, ceiling;    // numerics.py's
     double squared_norm;            // ||X||^2
-    double identity_limit;          // share of ||X||^2 below which the Frobenius identity is not used
+    double identity_limit;          // fraction of ||X||^2 below which the Frobenius identity is not used
     void *N, *P;                    // (slots, r, n)
-    double* totals;                 // one per beta
-    std::vector<double> curvature;  // empty: not wanted; else one coefficient per beta
+    double* totals;                 // one per loss
+    std::vector<double> curvature;  // empty: not wanted; else one coefficient per loss
     void* Q;                        // (r (r + 1) / 2, n): the curvature without its part of beta = 2
     double* gram;                   // (r, r): the part of beta = 2, which all columns share
     Workspace* memory;
 
-    bool beta2_alone() const { return betas.size() == 1 && betas[0] == 2.0; }
+    bool beta2_alone() const { return omega.size() == 1 && omega[0].is(2.0); }
     // What is made of beta = 2 alone where the curvature is wanted: P = gram H needs no room, and Q is zero.
     bool makes_P() const { return parts && (curvature.empty() || !beta2_alone()); }
     bool makes_Q() const { return !curvature.empty() && !beta2_alone(); }
@@ -37,7 +37,7 @@ struct Request {
 template <class T>
 bool dense_sweep(const Request& request);
 template <class T>
-bool sparse_sweep(const Request& request);  // betas within {1, 2}
+bool sparse_sweep(const Request& request);  // losses of beta within {1, 2}
 
 // Both with `stopped` and the packed matrix still to be filled in from gram (r, r).
 template <class T>

@@ -117,6 +117,14 @@ DRNMF_INLINE Vec<T> log(Vec<T> y) {
     return log_pieces<T>(y).value();
 }
 
+// log of a ratio whose distance from one, `rise`, is known more accurately where it is small.
+DRNMF_INLINE Log<double> log_ratio(Vec<double> ratio, Vec<double> rise) {
+    Vec<double> exponent, f;
+    split<double>(smaller<double>(ratio, broadcast(1e300)), exponent, f);
+    f = exponent == 0.0 ? rise : f;
+    return {exponent, f, small_log_gap<double>(f)};
+}
+
 // exp(x) = scale (1 + p): scale = 2^n and p = expm1 of the rest, |rest| <= ln(2) / 2. Saturates, never inf.
 template <class T>
 struct Exp {

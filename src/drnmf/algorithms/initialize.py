@@ -90,7 +90,7 @@ def spa_factors(data: Data, rank: int, rng: RandomState) -> tuple[Vector, Vector
 
 
 def lifted(W: Vector, H: Vector, lift: float = LIFT) -> tuple[Vector, Vector]:
-    """Both factors raised by a share of their mean, so that multiplicative steps can leave their zeros."""
+    """Both factors raised by a fraction of their mean, so that multiplicative steps can leave their zeros."""
     return W + lift * W.mean(), H + lift * max(H.mean(), np.finfo(np.float64).tiny)
 
 

@@ -1,6 +1,6 @@
 """One update of H and one of W with lambda fixed, each taken back while it raised what it must not raise.
 
-Both blocks are held component-first, A = W' of shape (r, m) and B = H of shape (r, n), and both half-steps are the same
+Both blocks are component-first, A = W' of shape (r, m) and B = H of shape (r, n), and both half-steps are the same
 call. A check costs nothing extra: the losses come with the sweep that the next half-step needs anyway. Where sweeps
 return before they are done (`Space.deferred`: a GPU, a cluster) the losses of both half-steps are read together, once
 an iteration; the points are the same, only a rejected H costs the sweep that was begun behind it.
@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from drnmf.algorithms.correlation import correlation, row_sums
 from drnmf.algorithms.updates.base import Parts, Rule
 from drnmf.backends.base import Ask, Data, Sweep
 from drnmf.numerics import MAX_HALVINGS, Array, Vector, factor_floor, rise_tolerance
@@ -67,6 +68,7 @@ class _Half:
     curved : the next step of G wants the curvature
     look : the losses are wanted even where the rule needs no check
     Q_scale : how much larger the coefficients are than when the curvature of F was made
+    correlated : the step of F wants the correlation of the components of G
     """
 
     task: Task
@@ -77,6 +79,7 @@ class _Half:
     curved: bool
     look: bool
     Q_scale: float = 1.0
+    correlated: bool = False
 
     @property
     def certain(self) -> bool:
@@ -91,10 +94,15 @@ class _Half:
         parts = Parts(
             before.N, before.P, self.coefficients, objective.omega, factor_floor(self.data.mean, F.shape[0]),
             objective.scaled(before.losses) if rule.chooses else None, objective.references, before.Q, before.gram,
-            self.Q_scale,
+            self.Q_scale, self.correlation(F, G) if self.correlated else None,
         )  # fmt: skip
         moved, after = self.data.T.space.map(rule.step, F, parts, state, count=2)
         return _Tried(moved, self.sweep(moved, G, self.look or not self.certain), after, 1)
+
+    def correlation(self, F: Array, G: Array) -> Vector:
+        """How the components of G overlap, at the mean column of F."""
+        mean = self.data.T.space.sum(row_sums, F) / self.data.shape[0]
+        return correlation(self.data.space, G, mean, self.task.objective.omega, self.coefficients)
 
     def settle(self, F: Array, G: Array, before: Sweep, state: Any, tried: _Tried) -> _Tried:
         """Return the step tried, or the first one on the way back to F that did not rise; F itself after many."""
@@ -135,10 +143,12 @@ def iterate(task: Task, data: Data, point: Point, weights: Vector, early: bool) 
     c = task.objective.coefficients(weights)
     step, rank = point.steps, point.B.shape[0]
     here, then = (task.rule.curves(k, rank) for k in (step, step + 1))
+    correlated = task.rule.correlates(step, rank, task.objective.omega)
     half_H = _Half(
-        task, data.T, weights, c, early=True, curved=here, look=False, Q_scale=_moved(task, point, c) if here else 1.0
-    )
-    half_W = _Half(task, data, weights, c, early=early, curved=then, look=True)
+        task, data.T, weights, c, early=True, curved=here, look=False, Q_scale=_moved(task, point, c) if here else 1.0,
+        correlated=correlated,
+    )  # fmt: skip
+    half_W = _Half(task, data, weights, c, early=early, curved=then, look=True, correlated=correlated)
     state_H, state_W = point.states
     first = half_H.attempt(point.B, point.A, point.sweep, state_H)
     second, wasted, read = None, 0, data.space.read

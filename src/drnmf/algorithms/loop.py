@@ -19,6 +19,7 @@ from drnmf.algorithms.result import Interrupted, Progress, Result, Trace
 from drnmf.algorithms.updates.base import Rule
 from drnmf.algorithms.weights import Policy
 from drnmf.backends.base import Data
+from drnmf.losses.base import Omega
 from drnmf.numerics import RESTART_RISE, Array, Vector
 from drnmf.objective.objective import Objective, complementarity_gap
 
@@ -33,11 +34,12 @@ class Keeper(Protocol):
         """Return the time of what was recalled so far, spent before this process began."""
         ...
 
-    def recall(self, *owners: Any) -> Result | Snapshot | None:
+    def recall(self, omega: Omega, *owners: Any) -> Result | Snapshot | None:
         """Return what is known of the run that begins now: its result, where it stood, or nothing.
 
         Parameters
         ----------
+        omega : the losses, which a result names
         owners : the rule and the policy, whose states may be among it
         """
         ...
@@ -134,7 +136,8 @@ def solve(data: Data, W: Array, H: Array, objective: Objective, rule: Rule, poli
 
     W : (m, r), H : (r, n), strictly positive; neither is changed.
     """
-    known = None if control.keeper is None else control.keeper.recall(rule, policy)
+    rule = rule.under(objective.omega)
+    known = None if control.keeper is None else control.keeper.recall(objective.omega, rule, policy)
     if isinstance(known, Result):
         return known
     if rule.chooses and not data.T.space.whole:

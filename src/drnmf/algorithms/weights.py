@@ -32,11 +32,33 @@ class Policy(Protocol):
     constant: ClassVar[bool] = False
 
     def init(self, p: int) -> tuple[Vector, Any]:
-        """Return lambda before the first iteration, (p,) on the simplex, and a state that comes back next time."""
+        """Return lambda before the first iteration and a state that comes back next time.
+
+        Parameters
+        ----------
+        p : number of losses
+
+        Returns
+        -------
+        weights : (p,) float64 on the simplex
+        state : any nesting of arrays, numbers, text, tuples, lists, dicts and dataclasses
+        """
         ...
 
     def step(self, weights: Vector, scaled_losses: Vector, state: Any) -> tuple[Vector, Any]:
-        """Return lambda for the next iteration, from the scaled losses after this one, and the next state."""
+        """Return lambda for the next iteration, from the scaled losses after this one, and the next state.
+
+        Parameters
+        ----------
+        weights : (p,) lambda of this iteration
+        scaled_losses : (p,) Dbar_beta after it
+        state : what `init`, or the step before, returned
+
+        Returns
+        -------
+        weights : (p,) float64 on the simplex
+        state : any
+        """
         ...
 
 

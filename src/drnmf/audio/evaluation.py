@@ -42,10 +42,10 @@ def match_references(
     done = 0
     for mixed, *others in zip(*streams, strict=True):
         width = mixed.shape[-1]
-        share = masks(W, H[:, done : done + width]) * np.abs(mixed).mean(axis=0)
+        part = masks(W, H[:, done : done + width]) * np.abs(mixed).mean(axis=0)
         size = np.stack([np.abs(other).mean(axis=0) for other in others])
-        inner += np.einsum("kfn,sfn->ks", share, size)
-        parts += (share**2).sum(axis=(1, 2))
+        inner += np.einsum("kfn,sfn->ks", part, size)
+        parts += (part**2).sum(axis=(1, 2))
         truths += (size**2).sum(axis=(1, 2))
         done += width
     scale = np.sqrt(parts[:, None] * truths[None, :])

@@ -33,10 +33,10 @@ RISE = 0.25
 """A rise counts from a quarter of the component's largest."""
 
 HAMMER_SHARE = 0.7
-"""A component without a note is the hammer when it clicks at this share of all notes, and seldom elsewhere."""
+"""A component without a note is the hammer when it clicks at this fraction of all notes, and seldom elsewhere."""
 
 SILENT = 0.01
-"""A component with less than this share of the loudest one's contribution ||w_k|| ||h_k|| is silent."""
+"""A component with less than this fraction of the loudest one's contribution ||w_k|| ||h_k|| is silent."""
 
 
 def template(pitch: float, frequencies: Vector, harmonics: int = 6) -> Vector:

@@ -102,24 +102,24 @@ class Transform:
         """Yield the transform, chunk by chunk: (channels, bins, frames of the chunk)."""
         left = self.frames(recording.length)
         source = recording.blocks()
-        held = np.zeros((-self._first, recording.channels))
+        buffer = np.zeros((-self._first, recording.channels))
         while left:
             count = min(chunk, left)
             needed = (count - 1) * self.hop + self.window
-            pieces, have = [held], len(held)
+            pieces, have = [buffer], len(buffer)
             while have < needed:
                 block = next(source, None)
                 if block is None:
                     block = np.zeros((needed - have, recording.channels))
                 pieces.append(block)
                 have += len(block)
-            held = np.concatenate(pieces)
-            samples = np.ascontiguousarray(held[:needed].T)
+            buffer = np.concatenate(pieces)
+            samples = np.ascontiguousarray(buffer[:needed].T)
             yield self.stft.stft(samples, 0, count, k_offset=int(self.stft.m_num_mid))
-            held = held[count * self.hop :]
+            buffer = buffer[count * self.hop :]
             left -= count
         for block in source:  # what no frame reaches: nothing but a check that the file ends where it said
-            held = block
+            buffer = block
 
     def synthesise(self, chunks: Iterator[Complex], length: int) -> Iterator[Vector]:
         """Add overlapping frames with the dual window: chunks (..., bins, frames) to blocks (..., samples)."""

@@ -26,7 +26,16 @@ class Observed(Protocol):
         ...
 
     def tile(self, columns: slice) -> Array:
-        """Return the weights of a range of columns, dense (m, columns), in NumPy or where the factors live."""
+        """Return the weights of a range of columns, dense (m, columns), in NumPy or where the factors live.
+
+        Parameters
+        ----------
+        columns : slice with start and stop
+
+        Returns
+        -------
+        weights : array (m, columns), nonnegative
+        """
         ...
 
 
@@ -148,15 +157,42 @@ class Space(Protocol):
         ...
 
     def read(self, *sweeps: Sweep) -> tuple[Sweep, ...]:
-        """Wait for sweeps, of this side or of the other, and return them with losses as NumPy vectors."""
+        """Wait for sweeps, of this side or of the other, and return them with losses as NumPy vectors.
+
+        Parameters
+        ----------
+        sweeps : what `Data.sweep` returned
+
+        Returns
+        -------
+        sweeps : tuple of Sweep, in the same order, losses (p,) float64
+        """
         ...
 
     def put(self, F: Any) -> Any:
-        """Take a factor (r, n), in NumPy or of this space already, into the space, C-contiguous."""
+        """Take a factor (r, n), in NumPy or of this space already, into the space, C-contiguous.
+
+        Parameters
+        ----------
+        F : (r, n)
+
+        Returns
+        -------
+        F : (r, n) in the form of the space, in its dtype
+        """
         ...
 
     def get(self, F: Any) -> Array:
-        """Bring a factor (r, n) of this space to the host as a NumPy array."""
+        """Bring a factor (r, n) of this space to the host as a NumPy array.
+
+        Parameters
+        ----------
+        F : (r, n) in the form of the space
+
+        Returns
+        -------
+        F : array (r, n)
+        """
         ...
 
     def map(self, function: Callable[..., Any], *arguments: Any, count: int = 1) -> Any:
@@ -167,23 +203,64 @@ class Space(Protocol):
         function : works on each column of a factor by itself, so that it may be called piece by piece
         arguments : any nesting of what lives in the space and of plain values
         count : how many values the function returns; more than one come as a tuple
+
+        Returns
+        -------
+        values : what the function returned, in the form of the space
         """
         ...
 
     def sum(self, function: Callable[..., Vector], *arguments: Any) -> Vector:
-        """Add up function(*arguments) over the pieces in which factors and parts are held."""
+        """Add up function(*arguments) over the pieces in which factors and parts are stored.
+
+        Parameters
+        ----------
+        function : returns a vector (k,) for the piece that it is given
+        arguments : as in `map`
+
+        Returns
+        -------
+        total : (k,) float64, on the host
+        """
         ...
 
     def split(self, whole: Any) -> Any:
-        """Take a state that `join` returned back into the space."""
+        """Take a state that `join` returned back into the space.
+
+        Parameters
+        ----------
+        whole : nesting of NumPy arrays and plain values
+
+        Returns
+        -------
+        state : the same nesting, arrays in the form of the space
+        """
         ...
 
     def join(self, state: Any) -> Any:
-        """Bring a state of this space to the host, with NumPy arrays."""
+        """Bring a state of this space to the host, with NumPy arrays.
+
+        Parameters
+        ----------
+        state : nesting of what lives in the space and of plain values
+
+        Returns
+        -------
+        whole : the same nesting; arrays that live elsewhere than on the host as `Elsewhere`
+        """
         ...
 
     def deliver(self, F: Any) -> Any:
-        """Return the transpose of a factor (r, n) as the caller of an estimator gets it."""
+        """Return the transpose of a factor (r, n) as the caller of an estimator gets it.
+
+        Parameters
+        ----------
+        F : (r, n) in the form of the space
+
+        Returns
+        -------
+        Ft : (n, r), NumPy or what the backend's users expect (a tensor, a Dask array)
+        """
         ...
 
 
@@ -196,7 +273,9 @@ class Data(Protocol):
     """
 
     @property
-    def shape(self) -> tuple[int, int]: ...
+    def shape(self) -> tuple[int, int]:
+        """Number of rows and columns of X, (m, n)."""
+        ...
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -214,7 +293,9 @@ class Data(Protocol):
         ...
 
     @property
-    def T(self) -> Data: ...
+    def T(self) -> Data:
+        """X transposed, (n, m)."""
+        ...
 
     @property
     def space(self) -> Space:
@@ -236,39 +317,109 @@ class Data(Protocol):
         in every column: it comes once as `Sweep.gram`, in float64 (r^2 numbers cost nothing, and the squares of
         float32's floors are beyond its range), and is not in Q. Zeros of X count as `zero_of` where a loss is infinite
         at zero. V is kept above `numerics.model_floor`, powers below `numerics.power_ceiling`.
+
+        Parameters
+        ----------
+        W : (m, r) the transpose of a factor of the other side
+        H : (r, n) a factor of this side
+        ask : what is wanted
+
+        Returns
+        -------
+        sweep : Sweep, which `Space.read` completes where the space is deferred
         """
         ...
 
     def first_zero(self) -> tuple[int, int]:
-        """Find the first zero of X, row by row."""
+        """Find the first zero of X, row by row.
+
+        Returns
+        -------
+        i, j : row and column; called only where `zeros` is positive
+        """
         ...
 
     def column(self, j: int) -> Vector:
-        """Return column j of X, dense float64 (for starts)."""
+        """Return column j of X, dense float64 (for starts).
+
+        Parameters
+        ----------
+        j : int, from 0
+
+        Returns
+        -------
+        x : (m,)
+        """
         ...
 
     def dot(self, B: Array) -> Array:
-        """Compute X @ B for a dense (n, k) array B of the same dtype (for starts)."""
+        """Compute X @ B for a dense (n, k) array B of the same dtype (for starts).
+
+        Parameters
+        ----------
+        B : (n, k)
+
+        Returns
+        -------
+        product : array (m, k)
+        """
         ...
 
     def squared_norms(self) -> Vector:
-        """Compute the squared Euclidean norm of every column of X, (n,) float64 (for starts)."""
+        """Compute the squared Euclidean norm of every column of X, (n,) float64 (for starts).
+
+        Returns
+        -------
+        norms : (n,) float64
+        """
         ...
 
     def map_rows(self, function: Callable[[Any], Any], rank: int) -> Any:
-        """Apply a function of a Data that gives W' (r, rows) of its rows, piece by piece where rows are in pieces."""
+        """Apply a function of a Data that gives W' (r, rows) of its rows, piece by piece where rows are in pieces.
+
+        Parameters
+        ----------
+        function : Data of some rows of X -> (r, rows)
+        rank : r
+
+        Returns
+        -------
+        Wt : (r, m) in the space of `T`
+        """
         ...
 
     def digest(self) -> str:
-        """Compute the SHA-256 over every entry of X, whatever its order, blocks or device (for checkpoints)."""
+        """Compute the SHA-256 over every entry of X, whatever its order, blocks or device (for checkpoints).
+
+        Returns
+        -------
+        digest : str, 64 hexadecimal digits
+        """
         ...
 
     def draw(self, rank: int, rng: np.random.RandomState, scale: Callable[[float], float], floor: float) -> Any:
-        """Draw uniform factors (W, H), W first, each times ``scale(mean(WH))`` and floored, where they will live."""
+        """Draw uniform factors (W, H), W first, each times ``scale(mean(WH))`` and floored, where they will live.
+
+        Parameters
+        ----------
+        rank : r
+        rng : where the numbers come from, those of W first
+        scale : mean of WH -> the factor for both
+        floor : smallest entry
+
+        Returns
+        -------
+        W, H : (m, r) and (r, n)
+        """
         ...
 
     def status(self) -> str:
-        """Describe in a few words what happens where, for a progress bar; empty where there is nothing to say."""
+        """Describe in a few words what happens where, for a progress bar; empty where there is nothing to say.
+
+        Returns
+        -------
+        status : str
+        """
         ...
 
 

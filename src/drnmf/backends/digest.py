@@ -41,12 +41,12 @@ def dense_rows(X: Array) -> Iterator[bytes]:
     n = X.shape[1]
     for at in row_blocks((X.shape[0], n), X.itemsize):
         block = np.ascontiguousarray(X[at])
-        held = block != 0
-        if held.all():
+        nonzero = block != 0
+        if nonzero.all():
             yield from _digests(block.ravel(), None, np.arange(0, block.size + 1, n), n)
         else:
-            ends = np.concatenate([[0], np.cumsum(held.sum(axis=1))])
-            yield from _digests(block[held], np.nonzero(held)[1], ends, n)
+            ends = np.concatenate([[0], np.cumsum(nonzero.sum(axis=1))])
+            yield from _digests(block[nonzero], np.nonzero(nonzero)[1], ends, n)
 
 
 def sparse_rows(values: Any, indices: Any, ends: Any, n: int) -> Iterator[bytes]:
@@ -62,12 +62,12 @@ def _digests(values: Any, columns: Any, ends: Any, n: int) -> Iterator[bytes]:
 
     Zeros do not enter, so that a dense and a sparse X with the same entries are the same X.
     """
-    held, size = _bytes(values), values.itemsize
+    nonzero, size = _bytes(values), values.itemsize
     width = np.dtype(np.int32 if n < 2**31 else np.int64)
     places = _bytes(np.asarray(() if columns is None else columns, dtype=width))
     for first, last in pairwise(ends.tolist()):
         row = hashlib.sha256(b"" if last - first == n else places[width.itemsize * first : width.itemsize * last])
-        row.update(held[size * first : size * last])
+        row.update(nonzero[size * first : size * last])
         yield row.digest()
 
 

@@ -118,11 +118,11 @@ def first_zero(X: Any) -> tuple[int, int]:
     if sp.issparse(X):
         rows = sp.csr_array(X)
         for i in range(rows.shape[0]):
-            held = rows.indices[rows.indptr[i] : rows.indptr[i + 1]][
+            nonzero = rows.indices[rows.indptr[i] : rows.indptr[i + 1]][
                 rows.data[rows.indptr[i] : rows.indptr[i + 1]] != 0
             ]
-            if held.size < rows.shape[1]:
-                return i, int(np.setdiff1d(np.arange(rows.shape[1]), held)[0])
+            if nonzero.size < rows.shape[1]:
+                return i, int(np.setdiff1d(np.arange(rows.shape[1]), nonzero)[0])
     else:
         for i, row in enumerate(X):
             if not row.all():

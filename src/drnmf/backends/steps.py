@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from drnmf.backends.host.core import native_core
-from drnmf.numerics import VANISHED, Array, Vector, namespace, power_ceiling, precision_of
+from drnmf.numerics import BALANCE_STEPS, VANISHED, Array, Vector, beside, namespace, power_ceiling, precision_of
 
 
 def weighted_sum(coefficients: Any, stack: Array) -> Array:
@@ -136,6 +136,37 @@ def shared_step(F: Array, N: Array, gram: Vector, floor: float, passes: int) -> 
     stepped = np.empty_like(F)
     core.hals_step(F, N, gram, floor, _smallest(gram), passes, stepped)
     return stepped
+
+
+def correlated_step(F: Array, N: Array, P: Array, correlation: Vector, floor: float, passes: int) -> Array:
+    """Minimise the quadratic model of every column whose curvature is D C D, D diagonal with D C D f = P.
+
+    Parameters
+    ----------
+    F, N, P : (r, n)
+    correlation : C, (r, r) with a diagonal of ones
+
+    Returns
+    -------
+    stepped : (r, n); a column whose model is not usable takes the multiplicative step.
+
+    Examples
+    --------
+    >>> correlated_step(2 * np.ones((1, 1)), 3 * np.ones((1, 1)), 2 * np.ones((1, 1)), np.ones((1, 1)), 0.0, 1)
+    array([[3.]])
+    """
+    xp = namespace(F)
+    C = xp.asarray(beside(correlation, F), dtype=F.dtype)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # such columns take the other step
+        slope_free = P * F
+        y = slope_free**0.5  # y = D f: y (C y) = P f, by a symmetric Sinkhorn scaling
+        y = y * (slope_free.sum(0) / (y * (C @ y)).sum(0)) ** 0.5
+        for _ in range(BALANCE_STEPS):
+            y = (y * slope_free / (C @ y)) ** 0.5
+        target = C @ y - (slope_free - N * F) / y
+        step = xp.clip(F * (shared_step(y, target, correlation, 0.0, passes) / y), floor, None)
+        good = xp.isfinite(step).all(0)
+        return xp.where(good, step, xp.clip(F * usable(N / P, P), floor, None))
 
 
 def extrapolated_step(

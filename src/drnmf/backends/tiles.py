@@ -51,7 +51,7 @@ def shared_curvature(W: Array, ask: Ask) -> Any:
 
 
 def _tiles(data: Tiled) -> list[slice]:
-    """Cut the columns of X into runs that keep V small."""
+    """Split the columns of X into runs that keep V small."""
     m, n = data.shape
     width = max(1, data.tile_entries // m)
     return [slice(first, min(first + width, n)) for first in range(0, n, width)]

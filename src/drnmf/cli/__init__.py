@@ -8,9 +8,11 @@ import typer
 
 from drnmf import __version__
 from drnmf.cli import demo, fit, pareto, reporting, reproduce, resume, separate, topics, transform
+from drnmf.cli.endings import Commands
 
 app = typer.Typer(
     name="drnmf",
+    cls=Commands,
     help="Nonnegative matrix factorization for data whose noise you do not know.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -27,6 +29,9 @@ def _version(asked: bool) -> None:
 def main(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="After an error show where in the program it arose (the traceback).")
     ] = False,
 ) -> None:
     """Nonnegative matrix factorization for data whose noise you do not know."""

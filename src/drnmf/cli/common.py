@@ -1,21 +1,20 @@
-"""What the commands share: options, errors, warnings, threads."""
+"""What the commands share: what they say and in which words, inputs and outputs, warnings, threads."""
 
 from __future__ import annotations
 
-import functools
 import os
+import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from drnmf.cli.wording import in_options
 from drnmf.runs import output
 
 if TYPE_CHECKING:
@@ -24,13 +23,50 @@ if TYPE_CHECKING:
 console = Console()
 errors = Console(stderr=True)
 
-Arguments = ParamSpec("Arguments")
-Answer = TypeVar("Answer")
+_FLAGS = {
+    "n_components": "--rank", "n_topics": "--rank", "random_state": "--seed", "column": "--column",
+    "encoding": "--encoding", "group": "--group", "method": "--method", "variable": "--variable", "n_jobs": "--jobs",
+} | {
+    name: "--" + name.replace("_", "-")
+    for name in (
+        "betas", "weights", "policy", "update", "init", "max_iter", "tol", "n_init", "max_time", "zeros", "device",
+        "precision", "checkpoint", "checkpoint_every", "min_df", "max_df", "max_features", "stop_words", "window",
+        "hop", "power", "labels", "delimiter", "sheet", "transpose",
+    )
+}  # fmt: skip
+"""Parameters of the library -> options of the commands."""
+
+_WORDS = ("betas", "tol", *(name for name in _FLAGS if "_" in name))
+"""Parameters whose name is no word of its own: they are options wherever they stand."""
+
+_IN_PYTHON = re.compile(r" \([^()]*\bin Python\)")
+_VALUE = r"""'[^']*'|"[^"]*"|\([^()]*\)|\[[^\[\]]*\]|[-+\w]+(?:\.\w+)*"""
+_GIVEN = re.compile(rf"(?<![-\w])({'|'.join(_FLAGS)})=({_VALUE})")
+_NAMED = re.compile(rf"(?<![-\w./])({'|'.join(_WORDS)})(?![-\w=/]|\.\w)")
 
 
 def say(text: str, to: Console = console) -> None:
     """Print a line as it is: no markup in names of files, no colours in numbers, no line breaks."""
     to.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def in_options(text: str) -> str:
+    """Write options where a message of the library has parameters, and leave out what it says to Python alone.
+
+    >>> in_options("raise max_iter, or set tol=0")
+    'raise --max-iter, or set --tol 0'
+    >>> in_options("Pass zeros='floor', betas=(0, 1) or --labels 2 (labels=2 in Python).")
+    'Pass --zeros floor, --betas 0,1 or --labels 2.'
+    """
+    text = _GIVEN.sub(lambda found: f"{_FLAGS[found[1]]} {_value(found[2])}", _IN_PYTHON.sub("", text))
+    return _NAMED.sub(lambda found: _FLAGS[found[1]], text)
+
+
+def _value(text: str) -> str:
+    """Write a value as one types it: no quotes, no brackets, no spaces after commas."""
+    if text[0] in "([":
+        return ",".join(item.strip().strip("'\"") for item in text[1:-1].split(",") if item.strip())
+    return text.strip("'\"")
 
 
 def warn(text: str) -> None:
@@ -47,24 +83,6 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], lef
         robust = "DR-NMF" in row
         drawn.add_row(*map(escape, row), style="bold green" if robust else None, end_section=robust)
     console.print(drawn)
-
-
-def reports_errors(command: Callable[Arguments, Answer]) -> Callable[Arguments, Answer]:
-    """Turn errors into exit codes: 0 done, 1 failed with one clear line, 2 bad usage (typer's own), 130 interrupted."""
-
-    @functools.wraps(command)
-    def guarded(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Answer:
-        try:
-            return command(*args, **kwargs)
-        except KeyboardInterrupt:
-            errors.print("Interrupted; nothing was written.")
-            raise typer.Exit(130) from None
-        except (ValueError, OSError, ImportError, MemoryError) as error:
-            errors.print(f"[bold red]Error:[/] {type(error).__name__ if not str(error) else ''}", end="")
-            say(in_options(str(error)), errors)
-            raise typer.Exit(1) from None
-
-    return guarded
 
 
 def output_folder(out: Path, overwrite: bool, inputs: Iterable[Path] = ()) -> AbstractContextManager[Path]:
@@ -123,6 +141,7 @@ def plain_warnings() -> Iterator[list[str]]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
+        warnings.simplefilter("ignore", RuntimeWarning)  # of NumPy: a fit looks at what comes of it, and says so
         warnings.showwarning = show
         yield seen
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from drnmf.cli import options, reporting
-from drnmf.cli.common import errors, limit_threads, output_folder, reports_errors, say, table
+from drnmf.cli.common import errors, limit_threads, output_folder, say, table
 from drnmf.cli.separate import describe
 from drnmf.runs import schema, write
 from drnmf.runs.output import check_out
@@ -21,7 +21,6 @@ SHOWN = "clean"
 """The recording whose sources are in the page; the table has all of them."""
 
 
-@reports_errors
 def demo(
     out: options.Out = Path("drnmf-demo"),
     overwrite: options.Overwrite = False,

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from drnmf.cli import keeping, options, reporting
-from drnmf.cli.common import bad_usage, limit_threads, output_folder, plain_warnings, reports_errors, say, stem, table
-from drnmf.cli.wording import in_options
+from drnmf.cli.common import bad_usage, in_options, limit_threads, output_folder, plain_warnings, say, stem, table
 from drnmf.cli.workers import Place, Scheduler, ScratchFolder, Workers
 from drnmf.runs import write
 from drnmf.runs.output import check_out
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from drnmf.losses.interval import Interval
 
 
-@reports_errors
 def fit(
     x: options.Input,
     rank: options.Rank,
@@ -34,6 +32,7 @@ def fit(
     max_iter: options.MaxIter = 1000,
     tol: options.Tol = 1e-6,
     n_init: options.Starts = 1,
+    jobs: options.Jobs = None,
     max_time: options.MaxTime = None,
     seed: options.Seed = 0,
     zeros: options.Zeros = "raise",
@@ -72,7 +71,7 @@ def fit(
     place = Place(workers, scheduler, scratch)
     place.check_device(x, device)
     matrix = place.read(x, variable, layout)
-    model.set_params(max_iter=max_iter, tol=tol, n_init=n_init, max_time=max_time, random_state=seed)
+    model.set_params(max_iter=max_iter, tol=tol, n_init=n_init, max_time=max_time, random_state=seed, n_jobs=jobs)
     model.set_params(verbose=int(not quiet))
     if checkpoint is not None:
         model.set_params(checkpoint=checkpoint, checkpoint_every=checkpoint_every)

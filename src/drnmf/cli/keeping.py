@@ -14,8 +14,9 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from drnmf.cli.common import errors, say
+from drnmf.cli.endings import stopped_with
+from drnmf.files import write_text
 from drnmf.runs.write import sha256_of
-from drnmf.storage.files import write_text
 
 CheckpointFolder = Annotated[
     Path | None, typer.Option("--checkpoint", help="Keep the fit in this folder, for `drnmf resume`.")
@@ -117,10 +118,8 @@ def kept(folder: Path | None) -> Iterator[None]:
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     try:
-        yield
-    except KeyboardInterrupt:
-        say(f"Interrupted; resume with: drnmf resume {folder}", errors)
-        raise typer.Exit(130) from None
+        with stopped_with(f"resume with: drnmf resume {folder}"):
+            yield
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)

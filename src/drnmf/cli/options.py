@@ -64,6 +64,7 @@ Tol = Annotated[float, typer.Option("--tol", min=0.0, help="Stop when little cha
 Zeros = Annotated[str, typer.Option("--zeros", help="Zeros under beta 0: raise (refuse) or floor (a tiny value).")]
 MaxTime = Annotated[float | None, typer.Option("--max-time", min=0.001, help="Seconds after which it stops.")]
 Starts = Annotated[int, typer.Option("--n-init", min=1, help="Starts, of which the best is kept.")]
+Jobs = Annotated[int | None, typer.Option("--jobs", help="Runs side by side, one core each; -1: all cores.")]
 Dtype = Annotated[str | None, typer.Option("--dtype", help="Compute in float32 or float64 (default: the data's).")]
 Device = Annotated[
     str | None, typer.Option("--device", help=f"Where to run: {DEVICES} (default: the CPU).", show_default=False)

@@ -9,13 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from drnmf.cli import keeping, options, reporting
-from drnmf.cli.common import choice, limit_threads, output_folder, plain_warnings, read_input, reports_errors, say, stem
-from drnmf.cli.wording import in_options
+from drnmf.cli.common import choice, in_options, limit_threads, output_folder, plain_warnings, read_input, say, stem
 from drnmf.runs import schema, write
 from drnmf.runs.output import check_out
 
 
-@reports_errors
 def pareto(
     x: options.Input,
     rank: options.Rank,
@@ -28,6 +26,7 @@ def pareto(
     max_iter: options.MaxIter = 1000,
     tol: options.Tol = 1e-6,
     n_init: options.Starts = 1,
+    jobs: options.Jobs = None,
     max_time: options.MaxTime = None,
     seed: options.Seed = 0,
     zeros: options.Zeros = "raise",
@@ -68,7 +67,14 @@ def pareto(
     choice(method, METHODS, "--method")
     matrix = read_input(x, variable, layout)
     settings: dict[str, Any] = {"betas": omega, "weights": points, "method": method, **choices.given()}
-    settings |= {"max_iter": max_iter, "tol": tol, "n_init": n_init, "max_time": max_time, "random_state": seed}
+    settings |= {
+        "max_iter": max_iter,
+        "tol": tol,
+        "n_init": n_init,
+        "max_time": max_time,
+        "random_state": seed,
+        "n_jobs": jobs,
+    }
     if checkpoint is not None:
         keeping.remember(checkpoint, "pareto", asked | {"out": folder})
     started = time.perf_counter()

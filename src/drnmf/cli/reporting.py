@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from drnmf.cli.common import errors, reports_errors, say
+from drnmf.cli.common import errors, say
+from drnmf.runs.output import check_out_file
 
 HOW_TO_GET = "No report: plotly is not installed. Get it with: pip install 'drnmf[report]'"
 
@@ -41,7 +42,6 @@ def add(folder: Path, asked: bool | None) -> None:
         say(f"The report could not be written: {error}", errors)
 
 
-@reports_errors
 def report(
     run: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The folder of an earlier run.", show_default=False)],
     out: Annotated[Path | None, typer.Option("--out", help="Where to write (default: report.html in RUN_DIR).")] = None,
@@ -49,5 +49,8 @@ def report(
     """Make the page of an earlier run: one self-contained report.html."""
     from drnmf.report import write_report
 
+    if out is not None:
+        check_out_file(out)
+        out.parent.mkdir(parents=True, exist_ok=True)
     where = write_report(run, out)
     say(f"{where} ({where.stat().st_size / 1e6:.1f} MB)")

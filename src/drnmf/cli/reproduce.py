@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from drnmf.cli import options
-from drnmf.cli.common import choice, console, errors, limit_threads, reports_errors, say
+from drnmf.cli.common import choice, console, limit_threads, say
+from drnmf.cli.endings import stopped_with
 
 
 class Name(StrEnum):
@@ -23,7 +24,6 @@ class Name(StrEnum):
     ALL = "all"
 
 
-@reports_errors
 def reproduce(
     name: Annotated[Name, typer.Argument(help="Table or figure of the paper, or all of them.")],
     data: Annotated[
@@ -56,10 +56,7 @@ def reproduce(
     limit_threads(threads)
     chosen = list(EXPERIMENTS.values()) if name is Name.ALL else [EXPERIMENTS[name.value]]
     if not render_only:
-        try:
+        with stopped_with(f"what was finished is in {out}, and the same command resumes."):
             runner.run(chosen, Options(data, seeds, update, policy, max_iter, ours), out, console)
-        except KeyboardInterrupt:
-            say(f"Interrupted; what was finished is in {out}, and the same command resumes.", errors)
-            raise typer.Exit(130) from None
     for page in runner.render(chosen, out):
         say(f"Wrote {page}")

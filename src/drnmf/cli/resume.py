@@ -8,12 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from drnmf.cli import keeping, options
-from drnmf.cli.common import errors, reports_errors, say
+from drnmf.cli.common import errors, say
 from drnmf.cli.fit import fit
 from drnmf.cli.pareto import pareto
 
 
-@reports_errors
 def resume(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="The folder that --checkpoint named.", show_default=False)

@@ -19,7 +19,6 @@ from drnmf.cli.common import (
     limit_threads,
     output_folder,
     plain_warnings,
-    reports_errors,
     say,
     table,
 )
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from drnmf.estimators.comparison import Comparison
 
 
-@reports_errors
 def separate(
     recording: Annotated[
         Path, typer.Argument(metavar="RECORDING", help="WAV, FLAC, OGG, MP3, ...", show_default=False)

@@ -11,17 +11,7 @@ import typer
 
 from drnmf.algorithms.initialize import STARTS
 from drnmf.cli import options, reporting
-from drnmf.cli.common import (
-    bad_usage,
-    choice,
-    limit_threads,
-    output_folder,
-    plain_warnings,
-    reports_errors,
-    say,
-    table,
-    warn,
-)
+from drnmf.cli.common import bad_usage, choice, limit_threads, output_folder, plain_warnings, say, table, warn
 from drnmf.runs import schema, write
 from drnmf.runs.output import check_out
 
@@ -52,7 +42,6 @@ WORDS = 20
 """Words per topic in topics.csv."""
 
 
-@reports_errors
 def topics(
     source: Input,
     rank: options.Rank,

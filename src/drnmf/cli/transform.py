@@ -9,15 +9,15 @@ from typing import Annotated, Any
 import typer
 
 from drnmf.cli import options
-from drnmf.cli.common import limit_threads, plain_warnings, read_input, reports_errors, say, stem, warn
+from drnmf.cli.common import limit_threads, plain_warnings, read_input, say, stem, warn
 from drnmf.cli.separate import separate_again
 from drnmf.cli.topics import Column, document_rows, is_matrix, lines_of
+from drnmf.files import replacing
 from drnmf.runs import schema, write
+from drnmf.runs.output import check_out_file
 from drnmf.runs.read import kind_of, model_file
-from drnmf.storage.files import replacing
 
 
-@reports_errors
 def transform(
     run: Annotated[
         Path,
@@ -114,6 +114,7 @@ def _check_target(target: Path, x: Path, overwrite: bool, is_ours: Callable[[Pat
     if target.exists() and not is_ours(target):
         what = "no .npy file" if target.suffix != ".csv" else "no table that drnmf wrote"
         raise FileExistsError(f"{target} is {what}, so --overwrite leaves it alone: choose another --out.")
+    check_out_file(target)
 
 
 def _is_array(path: Path) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from drnmf.cli.common import errors, read_input, say
+from drnmf.cli.local_cluster import local_cluster
+from drnmf.files import temporary_folder
 from drnmf.runs import schema, write
 
 if TYPE_CHECKING:
@@ -86,23 +89,37 @@ class Place:
             yield None
             return
         dask = _dask()
-        from distributed import Client, LocalCluster
+        from distributed import Client
 
-        settings: dict[str, Any] = {} if self.scratch is None else {"drnmf.scratch": str(self.scratch)}
-        if self.workers is not None:
-            each = self.threads_each(threads)
-            settings["distributed.scheduler.work-stealing"] = False  # each block stays on its worker: X is not to move
-            settings["distributed.nanny.pre-spawn-environ.OMP_NUM_THREADS"] = each
-        with dask.config.set(settings):
+        with self._folder() as folder, dask.config.set({} if folder is None else {"drnmf.scratch": str(folder)}):
             if self.scheduler is not None:
                 with Client(self.scheduler) as client:
                     yield _announced(client)
                 return
-            with (
-                LocalCluster(n_workers=self.workers, threads_per_worker=1, dashboard_address=":0") as cluster,
-                Client(cluster) as client,
-            ):
+            assert self.workers is not None
+            assert folder is not None
+            with local_cluster(self.workers, self.threads_each(threads), folder) as address, Client(address) as client:
                 yield _announced(client)
+
+    @contextmanager
+    def _folder(self) -> Iterator[Path | None]:
+        """Make the folder of this run for what workers write, in --scratch or among the temporary ones.
+
+        None where the workers are another machine's, and nobody has said where they and this process both see a folder.
+        """
+        if self.scratch is None and self.workers is None:
+            yield None
+            return
+        parent = Path(tempfile.gettempdir()) if self.scratch is None else self.scratch
+        new = not parent.exists()
+        parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with temporary_folder(parent, "drnmf-") as folder:
+                yield folder
+        finally:
+            if new:
+                with suppress(OSError):  # somebody else put something there
+                    parent.rmdir()
 
 
 def _announced(client: Any) -> Any:

@@ -22,9 +22,10 @@ class BetaNMF(NMF):
     n_components : r, the number of components
     beta : number >= 0, or "itakura-saito" (0), "kullback-leibler" (1), "frobenius" (2), or a loss such as
         ``NegativeBinomial(30)``
-    update : "auto" (30 multiplicative steps, the later ones extrapolated, then Newton steps where r <= 24), "mu"
-        (Algorithm 1 of the paper), "extrapolated", "monotone", "newton" (as "auto", for any r), "hals" (coordinate
-        descent on W'W, for beta = 2 alone); "mu" returns the last iterate, the others the best point met
+    update : "auto" (for beta = 2 "hals"; else 30 multiplicative steps, the later ones extrapolated, then Newton steps,
+        up to r = 24 with a curvature for every column, above with one for all), "mu" (Algorithm 1 of the paper),
+        "extrapolated", "monotone", "newton" (a curvature for every column at any r), "hals" (coordinate descent on
+        W'W, for beta = 2 alone); "mu" returns the last iterate, the others the best point met
     init : "random", "spa", "nndsvdar", or "custom" (W and H given to `fit`)
     references : what the loss is divided by in `scaled_losses_`, one number; None leaves it as it is
     max_iter, tol : tol=0 runs exactly max_iter iterations; else the fit stops when the loss has not
@@ -42,6 +43,9 @@ class BetaNMF(NMF):
         where there is one, "cpu", "cuda", "cuda:1", or "cuda-blocks" - a GPU, with X kept in host memory and streamed
     precision : of products on a GPU, for X in float32 or half precision: "float32", or "tf32", which is faster
         (docs/gpu.md says what it costs)
+    n_jobs : how many runs (starts, reference fits) go side by side, each on one core; None is one, with all cores for
+        it, -1 as many as there are cores. Results do not depend on it. A fit on a GPU or on Dask, or with a checkpoint,
+        takes its runs one after another
 
     Attributes
     ----------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -119,8 +120,8 @@ def weight_lattice(p: int, k: int) -> Vector:
     >>> len(weight_lattice(3, 11))
     66
     """
-    cuts = combinations(range(k + p - 2), p - 1)  # stars and bars
-    counts = [np.diff([-1, *cut, k + p - 2]) - 1 for cut in cuts]
+    bars = combinations(range(k + p - 2), p - 1)  # stars and bars
+    counts = [np.diff([-1, *bar, k + p - 2]) - 1 for bar in bars]
     return np.array(counts, dtype=np.float64) / (k - 1)
 
 
@@ -216,6 +217,7 @@ def pareto_front(
     checkpoint_every: float = 30.0,
     device: str | None = None,
     precision: str = "float32",
+    n_jobs: int | None = None,
 ) -> ParetoFront:
     r"""Find solutions between the losses of `betas`, and the DR-NMF solution among them (section 5.1).
 
@@ -244,6 +246,7 @@ def pareto_front(
     callback : as in `DRNMF`, called in every run but the single-objective ones; returning True ends that run
     return_factors : keep W and H of every point
     checkpoint, checkpoint_every : as in `DRNMF`; the folder keeps every run of the front
+    n_jobs : as in `DRNMF`; the points go side by side too, unless they start from one another
 
     Returns
     -------
@@ -272,7 +275,7 @@ def pareto_front(
     parameters = Parameters(
         n_components, update=update, init=init, max_iter=max_iter, tol=tol, zeros=zeros, random_state=random_state,
         n_init=n_init, max_time=max_time, callback=callback, verbose=verbose, checkpoint=checkpoint,
-        checkpoint_every=checkpoint_every, device=device, precision=precision,
+        checkpoint_every=checkpoint_every, device=device, precision=precision, n_jobs=n_jobs,
     )  # fmt: skip
     placement = place(X, device, precision)
     how = fit_method.Method.of(update, policy, placement.gpu)
@@ -282,15 +285,19 @@ def pareto_front(
         data, budget, notes = fit.data, fit.budget, fit.notes
         ends: dict[int, Result] = {}
         if given is None:
-            found = compute_references(data, fit.starts, omega, how.reference_rule, how.reference_control(budget))
+            found = compute_references(data, fit.starts, omega, how, budget)
             given, notes, ends = found.values, notes + found.notes, dict(enumerate(found.solutions))
         objective = Objective(omega, given, data.mean)
         problem = Problem(data, objective, how, lambda stage: budget.take(stage, callback), budget.take)
         results: list[Result] = []
-        for row in points:
-            near = _nearest(row, results, ends) if warm_start else None
-            origins = fit.starts if near is None else [(near.W, near.H)]
-            results.append(_solve_point(problem, fit.starts, origins, row, method, ends))
+        if warm_start:
+            for row in points:
+                near = _nearest(row, results, ends)
+                origins = fit.starts if near is None else [(near.W, near.H)]
+                results.append(_solve_point(problem, fit.starts, origins, row, method, ends))
+        else:
+            point = partial(_solve_point, problem, fit.starts, fit.starts, method=method, ends=ends)
+            results = budget.run_all([partial(point, row) for row in points])
         dr = best_run(data, fit.starts, objective, how, budget, callback, "DR")
         kept = [_point(data, result, return_factors, placement) for result in (*results, dr)]
     warn_unconverged([*results, dr], control, "pareto_front")

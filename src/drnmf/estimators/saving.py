@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from drnmf.algorithms.result import Trace
+from drnmf.fit.references import check_references
 from drnmf.inputs.device import as_numpy
-from drnmf.losses.beta import Beta
+from drnmf.losses.base import Omega
 from drnmf.losses.interval import Coverage, Interval
-from drnmf.losses.names import from_text, text_of
-from drnmf.losses.negative_binomial import NegativeBinomial
+from drnmf.losses.names import as_written, from_text, text_of
+from drnmf.objective.simplex import check_weights
 from drnmf.storage import archive
 
 _ARRAYS = ("components_", "betas_", "weights_", "references_", "losses_", "scaled_losses_")
@@ -26,7 +27,14 @@ _OF_THIS_FIT = ("callback", "checkpoint", "device")
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
-    """Write a fitted model, all or nothing."""
+    """Write a fitted model, all or nothing.
+
+    Raises
+    ------
+    ValueError
+        Where a loss of the model has no text form.
+    """
+    omega = _texts(model.omega_)
     arrays = {name: as_numpy(getattr(model, name)) for name in _ARRAYS}
     arrays |= {f"trace_{name}": getattr(model.trace_, name) for name in Trace.__dataclass_fields__}
     if model.single_losses_ is not None:
@@ -36,15 +44,27 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     if hasattr(model, "feature_names_in_"):
         arrays["feature_names_in_"] = np.array(model.feature_names_in_, dtype=str)
     meta: dict[str, Any] = {name: getattr(model, name) for name in _SCALARS}
-    meta |= {"class": type(model).__name__, "params": plain_params(model), "omega": [*map(text_of, model.omega_)]}
+    meta |= {"class": type(model).__name__, "params": plain_params(model), "omega": omega}
     archive.write_archive(path, arrays, meta)
+
+
+def _texts(omega: Omega) -> list[str]:
+    """The losses as text, or a refusal that says what to do instead."""
+    try:
+        return [text_of(loss) for loss in omega]
+    except ValueError as error:
+        raise ValueError(
+            f"save: {error} Keep the model's components_ and losses_ with numpy.savez, or resume the fit with "
+            "checkpoint=."
+        ) from None
 
 
 def load_into(classes: dict[str, type], path: str | os.PathLike[str]) -> Any:
     """Read what `save` wrote into an estimator of one of the classes."""
     arrays, meta = archive.read_archive(path)
     try:
-        model = classes[meta["class"]](**meta["params"])
+        params = {name: value for name, value in meta["params"].items() if name not in _OF_THIS_FIT}
+        model = classes[meta["class"]](**params)
         for name in _ARRAYS:
             setattr(model, name, arrays[name])
         for name in _SCALARS:
@@ -56,9 +76,29 @@ def load_into(classes: dict[str, type], path: str | os.PathLike[str]) -> Any:
         model.trace_ = Trace(**{name: arrays[f"trace_{name}"] for name in Trace.__dataclass_fields__})
         if "feature_names_in_" in arrays:
             model.feature_names_in_ = arrays["feature_names_in_"].astype(object)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        _check(model)
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ValueError(f"{path} is not a complete drnmf model file ({error}).") from None
     return model
+
+
+def _check(model: Any) -> None:
+    """Refuse numbers that no fit gives, whoever wrote them; whatever `transform` uses is looked at."""
+    H, omega = model.components_, model.omega_
+    if H.shape != (model.n_components_, model.n_features_in_) or H.dtype not in (np.float32, np.float64):
+        raise ValueError(f"components_ of shape {H.shape} and type {H.dtype}")
+    if not (np.isfinite(H).all() and (H >= 0).all() and H.any()):
+        raise ValueError("components_ that are not all finite and nonnegative, or all zero")
+    for name in ("betas_", "weights_", "references_", "losses_", "scaled_losses_"):
+        if getattr(model, name).shape != (len(omega),) or getattr(model, name).dtype != np.float64:
+            raise ValueError(f"{name} does not belong to {len(omega)} losses")
+    check_weights(model.weights_, len(omega))
+    check_references(model.references_, len(omega))
+    if not (isinstance(model.mean_, float) and 0 <= model.mean_ < np.inf):
+        raise ValueError(f"mean_ is {model.mean_!r}")
+    names = getattr(model, "feature_names_in_", None)
+    if names is not None and names.shape != (H.shape[1],):
+        raise ValueError(f"{names.size} names for {H.shape[1]} columns")
 
 
 def _coverage_of(arrays: dict[str, Any]) -> Coverage | None:
@@ -90,10 +130,6 @@ def _plain(value: Any) -> Any:
         return value.tolist()
     if isinstance(value, Interval):
         return str(value)
-    if isinstance(value, NegativeBinomial):
-        return text_of(value)
-    if isinstance(value, Beta):
-        return value.beta
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
-    return value
+    return as_written(value)

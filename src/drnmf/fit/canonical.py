@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from drnmf.backends.base import Data
-from drnmf.numerics import Array, Vector, as_float64, namespace
+from drnmf.numerics import Array, Vector, as_float64, beside
 
 
 def canonical(data: Data, W: Any, H: Any) -> tuple[Any, Any]:
@@ -42,18 +42,12 @@ def multiplied(F: Any, scale: Vector, order: Any) -> Any:
     >>> multiplied(np.array([[1.0], [2.0]]), np.array([10.0, 1.0]), [1, 0]).tolist()
     [[2.0], [10.0]]
     """
-    return _in_dtype((F * _beside(scale, F))[order], F)
+    return _in_dtype((F * beside(scale[:, None], F))[order], F)
 
 
 def divided(F: Any, scale: Vector, order: Any) -> Any:
     """Divide row k by scale_k, then put the rows in the order given."""
-    return _in_dtype((F / _beside(scale, F))[order], F)
-
-
-def _beside(vector: Vector, F: Any) -> Any:
-    """The vector as a column in the kind of F and where F is."""
-    column = vector[:, None]
-    return column if isinstance(F, np.ndarray) else namespace(F).as_tensor(column, device=F.device)
+    return _in_dtype((F / beside(scale[:, None], F))[order], F)
 
 
 def _in_dtype(F: Any, like: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,8 +16,11 @@ from drnmf.backends.base import Ask, Data
 from drnmf.backends.entries import check_structure
 from drnmf.backends.host.single_blas import single_blas
 from drnmf.backends.open import open_data
+from drnmf.backends.steps import shared_step
 from drnmf.inputs.check import check_entries, check_zeros
-from drnmf.numerics import ENCODE_TOLERANCE, EPS, Array, Vector, as_float64, namespace
+from drnmf.inputs.device import as_numpy
+from drnmf.losses.beta import KL
+from drnmf.numerics import ENCODE_TOLERANCE, EPS, HALS_PASSES, Array, Vector, as_float64, namespace, positive_scale
 from drnmf.objective.objective import Objective
 
 
@@ -54,12 +58,20 @@ class Encoder:
         """Compute W for rows that a backend holds already."""
         check_zeros(data, self.objective.omega, self.zeros, first_row)
         H = self.components.astype(data.dtype, copy=False)
-        with single_blas():
-            return encode(data, H, self.objective, self.weights, self.max_iter, self.tol)
+        with single_blas(), np.errstate(over="ignore", invalid="ignore"):
+            W = encode(data, H, self.objective, self.weights, self.max_iter, self.tol)
+        finite = namespace(W).isfinite(W).all(axis=1)
+        if not bool(finite.all()):
+            row = first_row + int(np.flatnonzero(~as_numpy(finite))[0])
+            raise ValueError(
+                f"W of row {row} is not finite: the row and the components leave the range of {data.dtype}. Divide X "
+                "and the data of the fit by their mean."
+            )
+        return W
 
 
 def encode(data: Data, H: Any, objective: Objective, weights: Vector, max_iter: int, tol: float) -> Any:
-    """Minimise sum_b lambda_b Dbar_b(X, WH) over W >= 0, (m, r), by majorise-minimise steps.
+    """Minimise sum_b lambda_b Dbar_b(X, WH) over W >= 0, (m, r), by majorise-minimise steps or coordinate descent.
 
     No line search and no stopping rule looks at more than one row: a row starts at the multiple of (1, ..., 1)
     with the right sum, moves by steps that cannot raise its own objective, and stays once it moves by less than
@@ -78,19 +90,44 @@ def _encode(data: Data, H: Any, objective: Objective, weights: Vector, max_iter:
     n, r = data.shape[1], H.shape[0]
     G: Any = data.space.put(H).T
     total = float(as_float64(G).sum())
-    sums = np.asarray(data.dot(np.ones((n, 1), dtype=data.dtype)), dtype=np.float64)[:, 0]
-    level = np.maximum(sums, EPS * n * objective.mean) / total
-    rule, side, ask = Monotone(), data.T, Ask(objective.omega, losses=False)
-    A: Any = side.space.put(np.repeat(level.astype(data.dtype)[None, :], r, axis=0))
-    floor, xp = EPS * A[:1], namespace(A)
-    active = A[0] > 0
-    coefficients, tol = objective.coefficients(weights), tol or ENCODE_TOLERANCE
+    level = np.maximum(_row_sums(data, objective.mean), EPS * n * objective.mean) / total
+    A: Any = data.T.space.put(np.repeat(level.astype(data.dtype)[None, :], r, axis=0))
+    xp, step = namespace(A), _step(data.T, G, A, objective, weights)
+    active, tol = A[0] > 0, tol or ENCODE_TOLERANCE
     for _ in range(max_iter):
-        sweep = side.sweep(G, A, ask)
-        stepped, _ = rule.step(A, Parts(sweep.N, sweep.P, coefficients, objective.omega, floor), None)
+        stepped = step(A)
         moved = xp.amax(abs(stepped - A), axis=0) > tol * xp.amax(stepped, axis=0)
-        A = side.space.put(xp.where(active, stepped, A))
+        A = data.T.space.put(xp.where(active, stepped, A))
         active &= moved
         if not active.any():
             break
     return A
+
+
+def _step(side: Data, G: Any, first: Any, objective: Objective, weights: Vector) -> Callable[[Any], Any]:
+    """A step that cannot raise the objective of any row; one product with X is enough under beta = 2 alone."""
+    omega, coefficients = objective.omega, objective.coefficients(weights)
+    if [loss.free_part for loss in omega] == ["gram"]:
+        once = side.sweep(G, first, Ask(omega, np.ones(1), False, np.ones(1)))
+        return lambda A: shared_step(A, once.N[0], once.gram, 0.0, HALS_PASSES)
+    floor, rule, ask = EPS * first[:1], Monotone(), Ask(omega, losses=False)
+
+    def step(A: Any) -> Any:
+        sweep = side.sweep(G, A, ask)
+        return rule.step(A, Parts(sweep.N, sweep.P, coefficients, omega, floor), None)[0]
+
+    return step
+
+
+def _row_sums(data: Data, mean: float) -> Vector:
+    """Sum every row of X, (m,): the part X V^-1 1 of Kullback-Leibler at a constant V.
+
+    By a sweep, whose rows do not depend on one another. A product of matrices adds in an order that depends on how many
+    rows there are, and a row alone would differ from the same row among others in its last bit.
+    """
+    m, n = data.shape
+    V = positive_scale(mean)
+    A = data.T.space.put(np.full((1, m), V, dtype=data.dtype))
+    G: Any = data.space.put(np.ones((1, n), dtype=data.dtype)).T
+    sums = data.T.sweep(G, A, Ask((KL,), losses=False)).N
+    return V * np.asarray(as_numpy(sums), dtype=np.float64).reshape(m)

@@ -8,11 +8,12 @@ from dataclasses import replace
 import numpy as np
 
 from drnmf.algorithms.initialize import Start
-from drnmf.algorithms.loop import Callback, solve
+from drnmf.algorithms.loop import Callback
 from drnmf.algorithms.result import Result, Trace
 from drnmf.backends.base import Data, losses_of
 from drnmf.fit.method import Budget, Method, certified
 from drnmf.fit.references import compute_references, reference_floors
+from drnmf.fit.road import best_run
 from drnmf.losses.base import Omega
 from drnmf.losses.beta import Beta
 from drnmf.losses.interval import Coverage, Interval, coverage
@@ -35,8 +36,7 @@ def fit_interval(
     """
     knots, grid = list(interval.first_knots()), interval.betas()
     along_grid = _losses(grid)
-    control_of = method.reference_control(budget)
-    solutions = list(compute_references(data, starts, _losses(knots), method.reference_rule, control_of).solutions)
+    solutions = list(compute_references(data, starts, _losses(knots), method, budget).solutions)
     rounds: list[tuple[tuple[float, ...], Result]] = []
     left, done = budget.control.max_iter, False
     while True:
@@ -46,11 +46,7 @@ def fit_interval(
         references, along = smallest[: len(knots)], smallest[len(knots) :]
         objective = Objective(_losses(knots), references, data.mean)
         most = left if budget.control.tol > 0 or done or len(knots) >= interval.max_knots else _half(left)
-        controls = (replace(budget.take(stage, callback), max_iter=most) for _ in starts)
-        runs = [
-            solve(data, *s, objective, method.rule, method.policy, c) for s, c in zip(starts, controls, strict=True)
-        ]
-        best = min(runs, key=lambda run: float(run.scaled_losses.max()))
+        best = best_run(data, starts, objective, method, budget, callback, stage, most)
         rounds.append((tuple(knots), best))
         left -= best.n_iter
         seen = coverage(
@@ -64,8 +60,7 @@ def fit_interval(
         if done:  # the iterations that are left go to the knots as they are
             continue
         knots.append(seen.worst)
-        new = compute_references(data, starts, _losses([seen.worst]), method.reference_rule, control_of)
-        solutions.extend(new.solutions)
+        solutions.extend(compute_references(data, starts, _losses([seen.worst]), method, budget).solutions)
     return _join_rounds(data, rounds, seen)
 
 

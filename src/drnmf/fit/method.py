@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,35 +13,70 @@ from drnmf.algorithms.loop import Callback, Control
 from drnmf.algorithms.result import Result
 from drnmf.algorithms.updates.base import Rule
 from drnmf.algorithms.updates.extrapolated import Extrapolated
+from drnmf.algorithms.updates.hals import HALS
 from drnmf.algorithms.updates.minimax import Minimax
 from drnmf.algorithms.updates.newton import Newton
 from drnmf.algorithms.updates.table import as_rule
 from drnmf.algorithms.weights import ByRule, Policy, Reactive, as_policy
 from drnmf.backends.base import Data
+from drnmf.fit.side_by_side import Task, run_all
 from drnmf.numerics import REFERENCE_TOLERANCE
 from drnmf.objective.objective import Objective
 
 
 @dataclass
 class Budget:
-    """Hands out the controls of a fit's runs one after another; max_time is shared evenly by the runs left.
+    """Hands out the controls of a fit's runs, and runs those side by side that do not wait for one another.
 
-    Time that a resumed fit spent before counts. That of the run it resumes is in the run's own log.
+    The time left is divided evenly among the runs left. Time that a resumed fit spent before counts; that of the run
+    it resumes is in the run's own log.
+
+    Attributes
+    ----------
+    control : of every run
+    runs : how many are left
+    watch : hands out what watches a stage
+    jobs : how many run at a time
     """
 
     control: Control
     runs: int
     watch: Callable[[str], Callback | None] = lambda stage: None
+    jobs: int = 1
     started: float = field(default_factory=time.perf_counter)
+    _stop: threading.Event = field(default_factory=threading.Event, repr=False)
+    _alone: Any = field(default_factory=threading.RLock, repr=False)
 
     def take(self, stage: str, callback: Callback | None = None) -> Control:
         """The control of the next run; `callback` is the user's, beside whatever watches the stage."""
+        if self.jobs == 1:
+            return self._take(stage, callback)
+        with self._alone:
+            control = self._take(stage, callback)
+        return replace(control, callback=self._watched(control.callback))
+
+    def run_all(self, tasks: Sequence[Task]) -> list[Result]:
+        """Run tasks that do not depend on one another, and return their results in order."""
+        return run_all(tasks, self.jobs, self._stop)
+
+    def _watched(self, callback: Callback | None) -> Callback:
+        """Callbacks one at a time, and an end to every run once one has failed."""
+
+        def call(progress: Any) -> bool:
+            if self._stop.is_set() or callback is None:
+                return self._stop.is_set()
+            with self._alone:
+                return bool(callback(progress))
+
+        return call
+
+    def _take(self, stage: str, callback: Callback | None) -> Control:
         watcher = self.watch(stage)
         left = None
         if self.control.max_time is not None:
             before = 0.0 if self.control.keeper is None else self.control.keeper.seconds
             spent = before + time.perf_counter() - self.started
-            left = max(self.control.max_time - spent, 0.0) / max(self.runs, 1)
+            left = max(self.control.max_time - spent, 0.0) / max(-(-self.runs // self.jobs), 1)
         self.runs -= 1
         return replace(self.control, max_time=left, callback=_both(watcher, callback))
 
@@ -99,7 +135,7 @@ class Method:
 
 def _at_once(how: Any) -> Any:
     """A rule or a policy without its delay, where it has one."""
-    return replace(how, delay=0) if isinstance(how, Newton | Extrapolated | Reactive) and how.delay else how
+    return replace(how, delay=0) if isinstance(how, Newton | Extrapolated | HALS | Reactive) and how.delay else how
 
 
 def certified(data: Data, result: Result) -> Result:

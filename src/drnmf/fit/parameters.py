@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from numbers import Integral
 
 import numpy as np
+from joblib import effective_n_jobs
 from numpy.typing import ArrayLike
 
 from drnmf.algorithms.loop import Callback, Control
@@ -33,6 +35,7 @@ class Parameters:
     checkpoint_every: float = 30.0
     device: str | None = None
     precision: str = "float32"
+    n_jobs: int | None = None
 
     def rank(self) -> int:
         """Check the number of components."""
@@ -41,6 +44,14 @@ class Parameters:
     def starts(self) -> int:
         """Check the number of starts."""
         return check_integer("n_init", self.n_init, 1)
+
+    def jobs(self) -> int:
+        """Count the runs that go side by side, as joblib counts them."""
+        if self.n_jobs is not None and (isinstance(self.n_jobs, bool) or not isinstance(self.n_jobs, Integral)):
+            raise ValueError(f"n_jobs={self.n_jobs!r} must be None or an integer: -1 uses every core.")
+        if self.n_jobs == 0:
+            raise ValueError("n_jobs=0 is no number of jobs: use None or 1 for one, -1 for every core.")
+        return int(effective_n_jobs(self.n_jobs))
 
     def zeros_choice(self) -> str:
         """Check what to do with zeros of X."""

@@ -20,7 +20,7 @@ _BESIDE = 46
 
 @contextmanager
 def progress_bar(
-    verbose: int, remark: Callable[[], str], runs: int = 1, max_time: float | None = None
+    verbose: int, remark: Callable[[], str], runs: int = 1, max_time: float | None = None, jobs: int = 1
 ) -> Iterator[Callable[[str], Any]]:
     """Show progress while the block runs, if that is wanted; yields what hands out a callback for each stage.
 
@@ -29,6 +29,7 @@ def progress_bar(
     remark : asked for a few words to stand after the losses, for example on a cluster's workers
     runs : how many runs there will be, as far as is known
     max_time : seconds that they have together
+    jobs : how many run at a time
     """
     if not verbose:
         yield lambda stage: None
@@ -37,74 +38,74 @@ def progress_bar(
 
     console = Console(stderr=True)
     drawn = console.is_terminal or console.is_jupyter
-    with ProgressBar(console, remark) if drawn else ProgressLines(console, remark, runs, max_time) as shown:
+    with ProgressBar(console, remark) if drawn else ProgressLines(console, remark, runs, max_time, jobs) as shown:
         yield shown.hook
 
 
 @dataclass
 class Clock:
-    """How long the runs of a fit take: the ones that are done, and the one that is going on."""
+    """How long the runs of a fit take, `jobs` at a time: when each began, and after how many iterations."""
 
     runs: int
-    done: list[float] = field(default_factory=list)
-    started: float = 0.0
-    first: int = 0
+    jobs: int = 1
+    begun: list[tuple[float, int]] = field(default_factory=list)
 
-    def begin(self, iteration: int) -> None:
-        """Note that a run begins, at 0 iterations or, where it is resumed, at more."""
-        now = time.perf_counter()
-        if self.started:
-            self.done.append(now - self.started)
-        self.started, self.first = now, iteration
+    def begin(self, iteration: int) -> int:
+        """Note that a run begins, at 0 iterations or, where it is resumed, at more; return its number, from 1."""
+        self.begun.append((time.perf_counter(), iteration))
+        return len(self.begun)
 
-    def left(self, progress: Progress) -> float:
+    def left(self, progress: Progress, run: int) -> float:
         """Estimate the seconds left over all runs, if none stops early but those that take as long as the ones done."""
-        spent = time.perf_counter() - self.started
-        each = spent / max(progress.iteration - self.first, 1)
-        whole = sum(self.done) / len(self.done) if self.done else each * progress.max_iter
-        return each * (progress.max_iter - progress.iteration) + whole * max(self.runs - len(self.done) - 1, 0)
+        started, first = self.begun[run - 1]
+        each = (time.perf_counter() - started) / max(progress.iteration - first, 1)
+        done = len(self.begun) - self.jobs  # a run begins where another has ended
+        spent = self.begun[-1][0] - self.begun[0][0]
+        a_run = spent / done if done > 0 else each * progress.max_iter / self.jobs
+        return each * (progress.max_iter - progress.iteration) + a_run * max(self.runs - len(self.begun), 0)
 
 
 class ProgressLines:
     """A line every `EVERY` seconds, and one at the end: stage, iteration, losses, time spent and time left."""
 
-    def __init__(self, console: Any, remark: Callable[[], str], runs: int, max_time: float | None = None) -> None:
+    def __init__(
+        self, console: Any, remark: Callable[[], str], runs: int, max_time: float | None = None, jobs: int = 1
+    ) -> None:
         self._console, self._remark, self._max_time = console, remark, max_time
-        self._clock, self._begun = Clock(runs), time.perf_counter()
+        self._clock, self._begun = Clock(runs, jobs), time.perf_counter()
         self._said = self._begun
-        self._last: tuple[str, Progress | None] = ("", None)
+        self._last: tuple[str, int, Progress] | None = None
 
     def __enter__(self) -> ProgressLines:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
-        stage, progress = self._last
-        if progress is not None:
-            self._say(stage, progress, "done" if kind is None else "stopped")
+        if self._last is not None:
+            self._say(*self._last, "done" if kind is None else "stopped")
 
     def hook(self, stage: str) -> Any:
         """Hand out a callback that tells of `stage`."""
         before: Progress | None = None
+        run = 0
 
         def advance(progress: Progress) -> None:
-            nonlocal before
+            nonlocal before, run
             if before is None or progress.iteration <= before.iteration:
-                self._clock.begin(progress.iteration - 1)
-            before, self._last = progress, (stage, progress)
+                run = self._clock.begin(progress.iteration - 1)
+            before, self._last = progress, (stage, run, progress)
             if time.perf_counter() - self._said >= EVERY:
                 self._said = time.perf_counter()
-                self._say(stage, progress, f"at most {clock(self._left(progress))} left")
+                self._say(stage, run, progress, f"at most {clock(self._left(progress, run))} left")
 
         return advance
 
-    def _left(self, progress: Progress) -> float:
-        estimated = self._clock.left(progress)
+    def _left(self, progress: Progress, run: int) -> float:
+        estimated = self._clock.left(progress, run)
         if self._max_time is None:
             return estimated
         return min(estimated, max(self._max_time - (time.perf_counter() - self._begun), 0.0))
 
-    def _say(self, stage: str, progress: Progress, end: str) -> None:
-        run = len(self._clock.done) + 1
+    def _say(self, stage: str, run: int, progress: Progress, end: str) -> None:
         parts = [
             f"run {run} of {max(run, self._clock.runs)}, {stage}: iteration {progress.iteration}/{progress.max_iter}",
             *filter(None, (describe(progress), self._remark())),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,6 +14,7 @@ from drnmf.algorithms.result import Result
 from drnmf.algorithms.updates.base import Rule
 from drnmf.algorithms.weights import Fixed
 from drnmf.backends.base import Data, losses_of
+from drnmf.fit.method import Budget, Method
 from drnmf.losses.base import Loss, Omega
 from drnmf.numerics import REFERENCE_FLOOR, Vector, as_vector, positive_scale
 from drnmf.objective.objective import Objective
@@ -46,22 +47,20 @@ def single_objective(data: Data, start: Start, loss: Loss, rule: Rule, control: 
     return solve(data, *start, objective, rule, Fixed(), control)
 
 
-def compute_references(
-    data: Data,
-    starts: list[Start],
-    omega: Omega,
-    rule: Rule,
-    control_of: Callable[[str], Control],
-) -> References:
+def compute_references(data: Data, starts: list[Start], omega: Omega, method: Method, budget: Budget) -> References:
     """e_beta = D_beta at the single-objective solution from the same start with the same budget.
 
-    `control_of(stage)` hands out the budget of each run. With several starts the smallest counts. Data of exact
-    rank r has e_beta = 0: there the floor 1e-16 D_beta(X, mean(X)) takes its place, and a note says so.
+    With several starts the smallest counts. Data of exact rank r has e_beta = 0: there the floor
+    1e-16 D_beta(X, mean(X)) takes its place, and a note says so.
     """
-    best: list[Result] = []
-    for loss in omega:
-        runs = [single_objective(data, start, loss, rule, control_of(f"{loss.name} alone")) for start in starts]
-        best.append(min(runs, key=lambda run: float(run.losses[0])))
+    control_of = method.reference_control(budget)
+
+    def fit(loss: Loss, start: Start) -> Result:
+        return single_objective(data, start, loss, method.reference_rule, control_of(f"{loss.name} alone"))
+
+    runs = budget.run_all([partial(fit, loss, start) for loss in omega for start in starts])
+    groups = [runs[i : i + len(starts)] for i in range(0, len(runs), len(starts))]
+    best = [min(group, key=lambda run: float(run.losses[0])) for group in groups]
     found = np.array([run.losses[0] for run in best])
     floors = reference_floors(data, omega)
     notes = tuple(
@@ -83,4 +82,9 @@ def check_references(references: ArrayLike, p: int) -> Vector:
         raise ValueError(f"references has shape {vector.shape}, but there are {p} betas: give one per beta.")
     if not (np.isfinite(vector).all() and (vector > 0).all()):
         raise ValueError(f"references={vector.tolist()} must be finite and > 0: they divide the losses.")
+    if vector.min() < np.finfo(np.float64).tiny:
+        raise ValueError(
+            f"references={vector.tolist()}: the smallest cannot be divided by in float64 (below 2.2e-308). Give all of "
+            "them in another unit: only their ratios matter."
+        )
     return vector

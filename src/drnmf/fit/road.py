@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,10 +27,10 @@ from drnmf.fit.method import Budget, Method, certified
 from drnmf.fit.parameters import Parameters
 from drnmf.fit.progress import progress_bar
 from drnmf.fit.references import compute_references, constant_model_losses
-from drnmf.inputs.check import check_zeros, warn_dense_tiles, warn_rank
+from drnmf.inputs.check import check_scale, check_zeros, warn_dense_tiles, warn_rank
 from drnmf.inputs.device import Placement, as_numpy, is_sparse
 from drnmf.losses.base import Omega
-from drnmf.numerics import SETTLE_TOLERANCE, Vector
+from drnmf.numerics import EXACT_FIT, NEARLY_EXACT, SETTLE_TOLERANCE, Vector
 from drnmf.objective.objective import Objective
 from drnmf.storage.checkpoint import keeper_of
 
@@ -70,6 +71,7 @@ def opened(
     p = parameters
     control, rank, n_init = p.control(inner_iter), p.rank(), p.starts()
     data = placement.open(X)
+    check_scale(data)
     notes = check_zeros(data, omega, p.zeros_choice())
     warn_dense_tiles(is_sparse(X), data.shape, omega)
     warn_rank(rank, data.shape)
@@ -80,9 +82,11 @@ def opened(
         return [start(data, rank, p.init, rng, W, H) for _ in range(n_init)]
 
     kept = keeper_of(p.checkpoint, p.checkpoint_seconds(), data, identity, W, H)
-    with single_blas(), progress_bar(p.verbose, data.status, runs, p.max_time) as watch, kept as keeper:
+    # a cluster and a GPU take one run at a time, and a checkpoint keeps runs in their order
+    jobs = 1 if data.space.deferred or p.checkpoint is not None else p.jobs()
+    with single_blas(), progress_bar(p.verbose, data.status, runs, p.max_time, jobs) as watch, kept as keeper:
         starts = make() if keeper is None else keeper.starts(make)
-        yield Opened(data, starts, Budget(replace(control, keeper=keeper), runs, watch), notes)
+        yield Opened(data, starts, Budget(replace(control, keeper=keeper), runs, watch, jobs), notes)
 
 
 def fit_factors(
@@ -104,7 +108,7 @@ def fit_factors(
     notes: tuple[str, ...] = ()
     singles: Vector | None = None
     if references is None:
-        found = compute_references(data, starts, omega, method.reference_rule, method.reference_control(budget))
+        found = compute_references(data, starts, omega, method, budget)
         references, notes = found.values, found.notes
         singles = np.array([losses_of(data, run.W, run.H, omega) for run in found.solutions])
     objective = Objective(omega, references, data.mean)
@@ -115,10 +119,16 @@ def fit_factors(
 
 def best_run(
     data: Data, starts: list[Start], objective: Objective, method: Method, budget: Budget, callback: Callback | None,
-    stage: str,
+    stage: str, max_iter: int | None = None,
 ) -> Result:  # fmt: skip
-    """Run from every start and return the run with the smallest maximum."""
-    runs = [solve(data, *s, objective, method.rule, method.policy, budget.take(stage, callback)) for s in starts]
+    """Run from every start, for max_iter iterations or those of the budget, and return the smallest maximum's run."""
+
+    def run(start: Start) -> Result:
+        control = budget.take(stage, callback)
+        limited = control if max_iter is None else replace(control, max_iter=max_iter)
+        return solve(data, *start, objective, method.rule, method.policy, limited)
+
+    runs = budget.run_all([partial(run, start) for start in starts])
     return min(runs, key=lambda run: float(run.scaled_losses.max()))
 
 
@@ -145,14 +155,16 @@ def balanced(data: Data, result: Result, normalize: bool) -> Result:
 def settle(data: Data, result: Result, control: Control) -> Result:
     """Where r > n, X and H do not determine W: take the W that `transform` gives, if it fits no worse.
 
-    No worse means by less than 1e-5 of the constant model's loss. The trace stays the run's.
+    No worse means within 1 %; beside an exact fit, 1e-5 of the constant model's loss. The trace stays the run's.
     """
     if result.H.shape[0] <= data.shape[1]:
         return result
     objective = Objective(result.omega, result.references, data.mean)
     W = encode(data, result.H, objective, result.weights, control.max_iter, control.tol)
     losses = losses_of(data, W, result.H, result.omega)
-    if np.any(losses - result.losses > SETTLE_TOLERANCE * constant_model_losses(data, result.omega)):
+    constant = constant_model_losses(data, result.omega)
+    exact = result.losses <= EXACT_FIT * constant
+    if np.any(losses > np.where(exact, NEARLY_EXACT * constant, (1.0 + SETTLE_TOLERANCE) * result.losses)):
         return result
     return replace(result, W=W, losses=losses, scaled_losses=objective.scaled(losses))
 

@@ -15,6 +15,7 @@ from drnmf.backends.base import Data
 from drnmf.backends.entries import check_structure, first_bad_entry, first_true, is_sound, refusal
 from drnmf.backends.open import is_dask
 from drnmf.losses.base import Omega, need_nonzeros_only
+from drnmf.numerics import smallest_mean
 
 _ACCEPTED: dict[str, Any] = {
     "accept_sparse": ("csr", "csc"),
@@ -132,6 +133,17 @@ def check_entries(X: Any, consumer: str, first_row: int = 0) -> None:
     if not is_sound(X):
         row, column, value = first_bad_entry(X)
         raise refusal(first_row + row, column, value, consumer)
+
+
+def check_scale(data: Data) -> None:
+    """Refuse entries so large that already their sum is infinite, or so small that WH would be all floor."""
+    if not np.isfinite(data.mean):
+        raise ValueError("The entries of X are finite, but their sum is not: divide X by its largest entry first.")
+    if 0 < data.mean < smallest_mean(data.dtype):
+        raise ValueError(
+            f"The mean of X is {data.mean:.3g}: products of such numbers leave the range of {data.dtype}. Divide X by "
+            "its mean first."
+        )
 
 
 def check_zeros(data: Data, omega: Omega, zeros: str, first_row: int = 0) -> tuple[str, ...]:

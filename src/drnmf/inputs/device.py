@@ -34,13 +34,13 @@ class Placement:
 
     device : None for the host's own backend, else a device of torch
     blocks : X stays in host memory and passes through the GPU block by block
-    home : the device of the tensor that X came as, None where X is no tensor
+    source : the device of the tensor that X came as, None where X is no tensor
     """
 
     device: str | None
     precision: str
     blocks: bool = False
-    home: Any = None
+    source: Any = None
 
     @property
     def gpu(self) -> bool:
@@ -72,10 +72,10 @@ class Placement:
 
     def hand_back(self, F: Any) -> Any:
         """Return a factor in the kind and on the device that X came in."""
-        if self.home is None:
-            return np.ascontiguousarray(held) if isinstance(held := as_numpy(F), np.ndarray) else held
+        if self.source is None:
+            return np.ascontiguousarray(array) if isinstance(array := as_numpy(F), np.ndarray) else array
         torch = sys.modules["torch"]
-        return (F if is_tensor(F) else torch.from_numpy(np.ascontiguousarray(F))).to(self.home).contiguous()
+        return (F if is_tensor(F) else torch.from_numpy(np.ascontiguousarray(F))).to(self.source).contiguous()
 
 
 def place(X: Any, device: str | None, precision: str) -> Placement:
@@ -86,26 +86,30 @@ def place(X: Any, device: str | None, precision: str) -> Placement:
     """
     check_choice("precision", precision, PRECISIONS)
     tensor = is_tensor(X)
-    home: Any = X.device if tensor else None
-    on_gpu = tensor and home.type != "cpu"
+    source: Any = X.device if tensor else None
+    on_gpu = tensor and source.type != "cpu"
     if device is None or (device == "auto" and on_gpu):
-        return Placement(str(home) if on_gpu or (tensor and not _has_numpy_form(X)) else None, precision, home=home)
+        return Placement(
+            str(source) if on_gpu or (tensor and not _has_numpy_form(X)) else None, precision, source=source
+        )
     if not is_device(device):
         raise ValueError(f"device={device!r} is not known: use None, 'auto', 'cpu', 'cuda', 'cuda:0' or {BLOCKS!r}.")
     if is_dask(X) and device != "cpu":
         raise ValueError(f"device={device!r}, but X is a Dask array, whose blocks run on the CPU: leave device=None.")
     wanted = _torch_device(device)
-    if on_gpu and not _same(home, wanted, device):
-        raise ValueError(f"X is on {home}, but device={device!r}: move X with X.to({wanted!r}), or leave device=None.")
+    if on_gpu and not _same(source, wanted, device):
+        raise ValueError(
+            f"X is on {source}, but device={device!r}: move X with X.to({wanted!r}), or leave device=None."
+        )
     if device == "cpu":
-        return Placement("cpu" if tensor and not _has_numpy_form(X) else None, precision, home=home)
+        return Placement("cpu" if tensor and not _has_numpy_form(X) else None, precision, source=source)
     missing = missing_gpu(device)
     if missing and device == "auto":
         logger.warning("No GPU is used (%s): the fit runs on the CPU.", missing)
-        return Placement(None, precision, home=home)
+        return Placement(None, precision, source=source)
     if missing:
         raise RuntimeError(f"device={device!r} cannot be used: {missing}")
-    return Placement(wanted, precision, device == BLOCKS, home)
+    return Placement(wanted, precision, device == BLOCKS, source)
 
 
 def _has_numpy_form(X: Any) -> bool:
@@ -113,8 +117,8 @@ def _has_numpy_form(X: Any) -> bool:
     return str(X.dtype) in ("torch.float32", "torch.float64") and str(X.layout) == "torch.strided"
 
 
-def _same(home: Any, wanted: str, device: str) -> bool:
-    return device != BLOCKS and (str(home) == wanted or (wanted == "cuda" and home.type == "cuda"))
+def _same(source: Any, wanted: str, device: str) -> bool:
+    return device != BLOCKS and (str(source) == wanted or (wanted == "cuda" and source.type == "cuda"))
 
 
 def is_device(value: Any) -> bool:

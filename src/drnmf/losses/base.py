@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from drnmf.numerics import Array
 
 
+@runtime_checkable
 class Loss(Protocol):
     """A separable loss D(X, V) = sum of d(x | v) with a gradient that splits as P - N, both nonnegative.
 
@@ -51,15 +52,43 @@ class Loss(Protocol):
     def homogeneous(self) -> bool: ...
 
     def terms(self, x: Array, v: Array) -> Array:
-        """Compute d(x | v) for every entry, in float64."""
+        """Compute d(x | v) for every entry, in float64.
+
+        Parameters
+        ----------
+        x, v : arrays of one shape, entries of X and of V = WH, v > 0
+
+        Returns
+        -------
+        d : array of the same shape, float64
+        """
         ...
 
     def parts(self, x: Array, v: Array, ceiling: float) -> tuple[Array, Array]:
-        """Compute what N = W'(.) and P = W'(.) are made of, entry by entry, kept below the ceiling."""
+        """Compute what N = W'(.) and P = W'(.) are made of, entry by entry, kept below the ceiling.
+
+        Parameters
+        ----------
+        x, v : arrays of one shape, entries of X and of V = WH, v > 0
+        ceiling : largest value that may be returned (`numerics.power_ceiling`)
+
+        Returns
+        -------
+        negative, positive : arrays of the same shape and dtype, with derivative of d in v = positive - negative
+        """
         ...
 
     def curvature(self, x: Array, v: Array) -> Array:
-        """Compute a second derivative of d(x | v) in v that is never negative, for every entry."""
+        """Compute a second derivative of d(x | v) in v that is never negative, for every entry.
+
+        Parameters
+        ----------
+        x, v : arrays of one shape, entries of X and of V = WH, v > 0
+
+        Returns
+        -------
+        curvature : array of the same shape and dtype
+        """
         ...
 
 

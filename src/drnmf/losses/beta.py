@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from drnmf.numerics import Array, as_float64, namespace
+from drnmf.numerics import LARGEST_BETA, Array, as_float64, namespace
 
 NAMES = {"itakura-saito": 0.0, "kullback-leibler": 1.0, "frobenius": 2.0}
 """Names that stand for a beta, as scikit-learn spells them."""
@@ -83,8 +83,8 @@ KL, FROBENIUS, IS = Beta(1.0), Beta(2.0), Beta(0.0)
 
 
 def _expm1_over(scale: float, l: Array) -> Array:
-    """expm1(scale l) / scale, and its limit l where scale is 0."""
-    return namespace(l).expm1(scale * l) / scale if scale != 0 else l
+    """expm1(scale l) / scale, and its limit l where scale is 0 or so small that scale l has no digits left."""
+    return namespace(l).expm1(scale * l) / scale if abs(scale) > 1e-290 else l
 
 
 def _near_terms(x: Array, l: Array, beta: float) -> Array:
@@ -153,6 +153,8 @@ def as_beta(beta: float | str) -> float:
         raise ValueError(f"beta={beta!r} is not a number: use a number >= 0 or one of {sorted(NAMES)}.") from None
     if not math.isfinite(value) or value < 0:
         raise ValueError(f"beta={beta!r} is not a finite number >= 0: the beta-divergences used here need beta >= 0.")
+    if value > LARGEST_BETA:
+        raise ValueError(f"beta={beta!r} is above {LARGEST_BETA:g}: such powers of X leave the range of float64.")
     return value
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from drnmf.losses.beta import as_beta
 from drnmf.numerics import Vector
 
 
@@ -24,7 +25,7 @@ class Interval:
     """All beta from `low` to `high`.
 
     knots : how many knots the first round has, evenly spaced, both ends among them
-    tol : a beta becomes a knot when its scaled loss exceeds the knots' maximum by more than this share
+    tol : a beta becomes a knot when its scaled loss exceeds the knots' maximum by more than this fraction
     grid : how many beta, evenly spaced, are looked at
     max_knots : where the exchange ends in any case
 
@@ -44,6 +45,7 @@ class Interval:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.low) and math.isfinite(self.high) and 0 <= self.low < self.high):
             raise ValueError(f"Interval({self.low}, {self.high}): the ends must be finite with 0 <= low < high.")
+        as_beta(self.high)
         if self.knots < 2 or self.grid < self.knots or self.max_knots < self.knots or not self.tol > 0:
             raise ValueError(f"{self!r}: needs at least 2 knots, grid >= knots, max_knots >= knots and tol > 0.")
 

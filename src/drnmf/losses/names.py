@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeGuard
 
 from drnmf.losses.base import Loss, Omega
 from drnmf.losses.beta import NAMES, SHORT, Beta, as_beta
@@ -20,7 +20,11 @@ def as_loss(value: Any) -> Loss:
     Parameters
     ----------
     value : number >= 0, a name ("kullback-leibler", "KL", "nb:30", and all that results print: "beta=0.5", "NB(30)"),
-        or a loss such as ``NegativeBinomial(30)``
+        or a loss: ``NegativeBinomial(30)``, or an object of your own with every member of `Loss`
+
+    Returns
+    -------
+    loss : Loss
 
     Raises
     ------
@@ -34,8 +38,10 @@ def as_loss(value: Any) -> Loss:
     >>> as_loss("KL"), as_loss("beta=0.5"), as_loss("NB(30)")
     (Beta(beta=1.0), Beta(beta=0.5), NegativeBinomial(size=30.0))
     """
-    if isinstance(value, Beta | NegativeBinomial):
-        return Beta(as_beta(value.beta)) if isinstance(value, Beta) else value
+    if isinstance(value, Beta):
+        return Beta(as_beta(value.beta))
+    if _is_loss(value):
+        return value
     if isinstance(value, str):
         value = _from_printed(value.strip())
     if isinstance(value, str) and value.lower().startswith("nb:"):
@@ -43,6 +49,8 @@ def as_loss(value: Any) -> Loss:
             return NegativeBinomial(float(value[3:]))
         except ValueError:
             raise ValueError(f"{value!r} is not a negative binomial: write nb:SIZE, for example nb:30.") from None
+    if hasattr(value, "terms"):
+        raise ValueError(f"beta={value!r} is no loss: {_what_is_wrong(value)} (docs/extending.md shows a whole one).")
     return Beta(as_beta(value))
 
 
@@ -59,13 +67,24 @@ def _from_printed(name: str) -> str | float:
     return _SHORT.get(name.lower(), name.lower() if name.lower() in NAMES else name)
 
 
+def _is_loss(value: Any) -> TypeGuard[Loss]:
+    return isinstance(value, Loss) and not isinstance(value, type)
+
+
+def _what_is_wrong(value: Any) -> str:
+    """What an object that has terms lacks to be a loss."""
+    if isinstance(value, type):
+        return f"it is a class; write {value.__name__}(...)"
+    return "it has no " + ", ".join(name for name in vars(Loss) if name[0] != "_" and not hasattr(value, name))
+
+
 def as_losses(values: Any) -> Omega:
     """Turn what a user wrote for Omega into distinct losses, in the order given.
 
     >>> [loss.name for loss in as_losses(("itakura-saito", 1))]
     ['IS', 'KL']
     """
-    single = isinstance(values, str | Beta | NegativeBinomial) or not isinstance(values, Iterable)
+    single = isinstance(values, str) or _is_loss(values) or not isinstance(values, Iterable)
     omega = tuple(as_loss(value) for value in ((values,) if single else tuple(values)))
     if not omega:
         raise ValueError("betas is empty: name at least one loss, for example betas=(0, 1).")
@@ -77,12 +96,34 @@ def as_losses(values: Any) -> Omega:
 
 
 def text_of(loss: Loss) -> str:
-    """Write a loss as text that `as_loss` reads back exactly.
+    """Write a loss as text that `from_text` reads back exactly.
 
+    Raises
+    ------
+    ValueError
+        For a loss of another family than the package's, which no text names.
+
+    Examples
+    --------
     >>> as_loss(float(text_of(Beta(0.1)))) == Beta(0.1), text_of(NegativeBinomial(30))
     (True, 'nb:30.0')
     """
-    return f"nb:{loss.size!r}" if isinstance(loss, NegativeBinomial) else repr(loss.beta)
+    if isinstance(loss, NegativeBinomial):
+        return f"nb:{loss.size!r}"
+    if isinstance(loss, Beta):
+        return repr(loss.beta)
+    raise ValueError(f"the loss {loss.name!r} has no text form: only the losses of the package have one.")
+
+
+def as_written(value: Any) -> Any:
+    """Turn a loss of the package into the number or text that a user writes for it; leave anything else as it is.
+
+    >>> as_written(Beta(1.0)), as_written(NegativeBinomial(30)), as_written("mu")
+    (1.0, 'nb:30.0', 'mu')
+    """
+    if isinstance(value, Beta):
+        return value.beta
+    return text_of(value) if isinstance(value, NegativeBinomial) else value
 
 
 def from_text(text: str) -> Loss:
@@ -90,4 +131,4 @@ def from_text(text: str) -> Loss:
     return as_loss(text if text.startswith("nb:") else float(text))
 
 
-__all__ = ["NAMES", "as_loss", "as_losses", "from_text", "text_of"]
+__all__ = ["NAMES", "as_loss", "as_losses", "as_written", "from_text", "text_of"]

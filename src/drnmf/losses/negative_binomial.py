@@ -15,8 +15,6 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from drnmf.numerics import Array, as_float64, namespace
 
 
@@ -64,23 +62,25 @@ class NegativeBinomial:
         return math.nan
 
     def terms(self, x: Array, v: Array) -> Array:
-        """x log(x/v) - (x + a) log1p((x - v) / (v + a)): no difference of two large logarithms for large a."""
+        """x log(1 + s) - a log(1 + f), s = a (x - v) / (v (x + a)), f = (x - v) / (v + a).
+
+        Neither a large nor a small a makes it the difference of two large terms.
+        """
         x, v, a, xp = as_float64(x), as_float64(v), self.size, namespace(x)
-        positive = x > 0
-        with np.errstate(divide="ignore"):
-            first = xp.where(positive, x * _log_ratio(xp.where(positive, x, 1.0), v), 0.0)
-        return xp.clip(first - (x + a) * xp.log1p((x - v) / (v + a)), 0.0, None)
+        x1, fraction = xp.where(x > 0, x, 1.0), a / (x + a)
+        first = xp.where(x > 0, x * _log(x1 / v * ((v + a) / (x + a)), (x - v) / v * fraction), 0.0)
+        return xp.clip(first - a * _log((x + a) / (v + a), (x - v) / (v + a)), 0.0, None)
 
     def parts(self, x: Array, v: Array, ceiling: float) -> tuple[Array, Array]:
-        return namespace(v).clip(x / v, None, ceiling), (x + self.size) / (v + self.size)
+        a = min(self.size, ceiling)  # a size beyond the range of float32 is the limit, P = 1
+        return namespace(v).clip(x / v, None, ceiling), (x + a) / (v + a)
 
     def curvature(self, x: Array, v: Array) -> Array:
         """a / (v (v + a)), the expected second derivative; the observed one can be negative."""
-        return self.size / (v * (v + self.size))
+        return 1.0 / (v * (1.0 + v / self.size))
 
 
-def _log_ratio(x: Array, v: Array) -> Array:
-    """log(x / v), through log1p where the two are close."""
-    xp, relative = namespace(x), (x - v) / v
-    close = abs(relative) < 0.5
-    return xp.where(close, xp.log1p(xp.where(close, relative, 0.0)), xp.log(x) - xp.log(v))
+def _log(ratio: Array, rise: Array) -> Array:
+    """Compute the logarithm of a ratio from its distance to one where that is small, and so more accurate."""
+    xp, close = namespace(ratio), abs(rise) < 0.5
+    return xp.where(close, xp.log1p(xp.where(close, rise, 0.0)), xp.log(ratio))

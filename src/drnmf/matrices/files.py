@@ -15,6 +15,7 @@ import scipy.sparse as sp
 
 from drnmf.backends.entries import check_structure
 from drnmf.matrices import frames, tables
+from drnmf.matrices.matlab import check_matlab
 from drnmf.matrices.matrix import AS_FOUND, Layout, Matrix, Refused
 from drnmf.matrices.matrix_market import check_matrix_market
 
@@ -191,6 +192,7 @@ _MATLAB_NUMBERS = {"double", "single", "sparse", "logical"} | {f"{u}int{b}" for 
 
 
 def _read_mat(source: Path, variable: str | None) -> Matrix:
+    check_matlab(source)
     try:
         contents = scipy.io.whosmat(source)
     except NotImplementedError:

@@ -18,21 +18,22 @@ import numpy as np
 import scipy.sparse as sp
 
 from drnmf.backends.entries import check_structure
+from drnmf.files import replacing
 from drnmf.matrices.files import read_matrix
 from drnmf.matrices.frames import needs
 from drnmf.matrices.hdf5 import check_hdf5
 from drnmf.matrices.matrix import AS_FOUND, Labels, Layout, Matrix, Refused
-from drnmf.storage.files import replacing
+from drnmf.matrices.stored_rows import InHdf5, InZarr, StoredRows, readable
 
 BLOCK_BYTES = 64 << 20
 """Blocks have about this size: two or three of them are in a worker's memory at a time."""
 
 
 @dataclass(frozen=True)
-class Cutting:
+class Splitting:
     """How a matrix is split into blocks of rows: about BLOCK_BYTES each, and at least `blocks` of them.
 
-    >>> Cutting(1).rows(100, 1 << 20, 8, 3), Cutting(10).rows(100, 1 << 20, 8, 1)
+    >>> Splitting(1).rows(100, 1 << 20, 8, 3), Splitting(10).rows(100, 1 << 20, 8, 1)
     (6, 8)
     """
 
@@ -78,24 +79,18 @@ def open_matrix(
     source = Path(path)
     if not source.exists():
         raise FileNotFoundError(f"{source} does not exist: check the path.")
-    opener, cutting = _opener(source), Cutting(blocks)
+    opener, splitting = _opener(source), Splitting(blocks)
     if opener is None:
-        return _cut(read_matrix(source, variable, layout), cutting)
+        return _split(read_matrix(source, variable, layout), splitting)
     if layout != AS_FOUND:
         raise Refused(
             f"{source} is read in blocks of rows: leave --labels, --delimiter, --sheet and --transpose (layout= in "
             "Python) out."
         )
-    return opener(source, variable, cutting)
+    return opener(source, variable, splitting)
 
 
-def opens(path: str | os.PathLike[str]) -> bool:
-    """Tell whether this is a matrix that is only ever read in blocks."""
-    source = Path(path)
-    return source.is_dir() or source.suffix.lower() in (".zarr", ".h5ad")
-
-
-def _opener(source: Path) -> Callable[[Path, str | None, Cutting], Matrix] | None:
+def _opener(source: Path) -> Callable[[Path, str | None, Splitting], Matrix] | None:
     """Choose what opens a file in blocks; None where it is read as a whole."""
     suffix = source.suffix.lower()
     if suffix == ".zarr":
@@ -116,49 +111,78 @@ def _matrix(array: da.Array, source: Path, names: tuple[Any, Any] = (None, None)
     return Matrix(array, rows, columns)
 
 
-def _open_zarr(source: Path, variable: str | None, cutting: Cutting) -> Matrix:
+def _open_zarr(source: Path, variable: str | None, splitting: Splitting) -> Matrix:
     zarr = needs("zarr", "dask")
-    stored = zarr.open(os.fspath(source), mode="r")
+    with readable(source):
+        stored = zarr.open(os.fspath(source), mode="r")
+    name = ""
     if isinstance(stored, zarr.Group):
         if stored.attrs.get("encoding-type") == "anndata":
-            return _open_anndata(source, stored, variable, cutting)
-        arrays = dict(stored.arrays())
+            return _open_anndata(source, stored, variable, splitting, InZarr)
+        with readable(source):
+            arrays = dict(stored.arrays())
         planes = sorted(name for name, array in arrays.items() if array.ndim == 2)
         chosen = variable if variable is not None else planes[0] if len(planes) == 1 else None
-        if chosen not in arrays:
+        if chosen is None or chosen not in arrays:
             raise Refused(f"{source} holds the matrices {planes}: name one with --variable (variable= in Python).")
-        stored = arrays[chosen]
+        stored, name = arrays[chosen], chosen
     elif variable is not None:
         raise Refused(f"{source} is one array without a name, so a variable ({variable!r}) cannot be chosen.")
     if stored.ndim != 2:
         raise Refused(f"{source} holds an array of shape {stored.shape}: a matrix with two dimensions is needed.")
-    rows = cutting.rows(stored.shape[0], stored.shape[1], stored.dtype.itemsize, stored.chunks[0])
-    return _matrix(da.from_zarr(stored, chunks=(rows, stored.shape[1])), source)
+    with readable(source):
+        rows = splitting.rows(stored.shape[0], stored.shape[1], stored.dtype.itemsize, stored.chunks[0])
+    return _matrix(_lazy(source, InZarr(_absolute(source), name), stored.shape, rows, stored.dtype), source)
 
 
-def _open_h5ad(source: Path, variable: str | None, cutting: Cutting) -> Matrix:
+def _open_h5ad(source: Path, variable: str | None, splitting: Splitting) -> Matrix:
     h5py = needs("h5py", "anndata")
     check_hdf5(source, variable or "X")
-    return _open_anndata(source, h5py.File(source, "r"), variable, cutting)
+    with readable(source), h5py.File(source, "r") as stored:
+        return _open_anndata(source, stored, variable, splitting, InHdf5)
 
 
-def _open_anndata(source: Path, stored: Any, variable: str | None, cutting: Cutting) -> Matrix:
+def _open_anndata(
+    source: Path, stored: Any, variable: str | None, splitting: Splitting, kind: type[InHdf5] | type[InZarr]
+) -> Matrix:
     """Open X, or the element that `variable` names, of an AnnData store, with the names of its rows and columns."""
-    anndata = needs("anndata", "anndata")
     name = variable or "X"
     if name not in stored:
         raise Refused(f"{source} has no {name!r}: an AnnData file holds X and, for example, layers/counts.")
-    element = stored[name]
-    kind = element.attrs.get("encoding-type", "array")
-    if kind == "csc_matrix":
+    with readable(source):
+        element = stored[name]
+        encoding = element.attrs.get("encoding-type", "array")
+        sparse = encoding in ("csr_matrix", "csc_matrix")
+        values, shape = (element["data"], element.attrs["shape"]) if sparse else (element, element.shape)
+        m, n = (int(size) for size in shape)
+        entries, names = values.shape[0], (_names(stored["obs"]), _names(stored["var"]))
+    if encoding == "csc_matrix":
         raise Refused(f"{source} stores {name} by columns (CSC), but rows are needed: write it again as CSR.")
-    sparse = kind == "csr_matrix"
-    shape = tuple(int(size) for size in (element.attrs["shape"] if sparse else element.shape))
-    itemsize = element["data"].dtype.itemsize if sparse else element.dtype.itemsize
-    columns = sparse_columns(shape[0], element["data"].shape[0]) if sparse else shape[1]
-    rows = cutting.rows(shape[0], columns, itemsize)
-    array = anndata.experimental.read_elem_lazy(element, chunks=(min(rows, shape[0]), shape[1]))
-    return _matrix(array, source, (_names(stored["obs"]), _names(stored["var"])))
+    rows = splitting.rows(m, sparse_columns(max(m, 1), entries) if sparse else n, values.dtype.itemsize)
+    array = _lazy(source, kind(_absolute(source), name), (m, n), rows, values.dtype, sparse)
+    return _matrix(array, source, names)
+
+
+def _absolute(source: Path) -> str:
+    return os.fspath(source.resolve())
+
+
+def _lazy(
+    source: Path, opened: InHdf5 | InZarr, shape: tuple[int, ...], rows: int, dtype: Any, sparse: bool = False
+) -> da.Array:
+    """Make an array of blocks of rows, which are read when they are needed."""
+    if dtype.kind not in "buif":
+        raise Refused(f"{source} holds entries of type {dtype}, not numbers: convert it to a numeric array.")
+    if 0 in shape:
+        raise Refused(f"{source} holds an array of shape {shape}: a matrix with rows and columns is needed.")
+    read = StoredRows(os.fspath(source), opened, sparse, shape[1])
+    meta = sp.csr_array((0, 0), dtype=dtype) if sparse else np.empty((0, 0), dtype=dtype)
+    blocks = []
+    for start in range(0, shape[0], rows):
+        stop = min(start + rows, shape[0])
+        block = dask.delayed(read, pure=False)(start, stop)
+        blocks.append(da.from_delayed(block, (stop - start, shape[1]), dtype, meta=meta))
+    return da.concatenate(blocks)
 
 
 def _names(frame: Any) -> tuple[str, ...] | None:
@@ -168,13 +192,13 @@ def _names(frame: Any) -> tuple[str, ...] | None:
     return tuple(name.decode() if isinstance(name, bytes) else str(name) for name in frame[index][...])
 
 
-def _open_npy(source: Path, variable: str | None, cutting: Cutting) -> Matrix:
+def _open_npy(source: Path, variable: str | None, splitting: Splitting) -> Matrix:
     if variable is not None:
         raise Refused(f"{source} holds one matrix without a name, so a variable ({variable!r}) cannot be chosen.")
     shape, dtype = _npy_header(source)
     if len(shape) != 2:
         raise Refused(f"{source} holds an array of shape {shape}: a matrix with two dimensions is needed.")
-    rows = cutting.rows(shape[0], shape[1], dtype.itemsize)
+    rows = splitting.rows(shape[0], shape[1], dtype.itemsize)
     starts = range(0, shape[0], rows)
     blocks = [_dense_rows(source, start, min(start + rows, shape[0]), shape[1], dtype) for start in starts]
     return _matrix(da.concatenate(blocks), source)
@@ -183,9 +207,11 @@ def _open_npy(source: Path, variable: str | None, cutting: Cutting) -> Matrix:
 def _npy_header(source: Path) -> tuple[tuple[int, ...], np.dtype[Any]]:
     try:
         mapped = np.load(source, mmap_mode="r", allow_pickle=False)
-    except ValueError as error:
+        return mapped.shape, mapped.dtype
+    except (MemoryError, PermissionError):
+        raise
+    except Exception as error:  # what reads damaged files raises nearly anything
         raise Refused(f"{source} cannot be read in blocks: it is damaged or holds Python objects ({error}).") from None
-    return mapped.shape, mapped.dtype
 
 
 def _dense_rows(source: Path, start: int, stop: int, columns: int, dtype: np.dtype[Any]) -> da.Array:
@@ -195,14 +221,15 @@ def _dense_rows(source: Path, start: int, stop: int, columns: int, dtype: np.dty
 
 def _read_rows(path: str, start: int, stop: int) -> Any:
     """Read rows of a .npy file, copied out of the map so that no worker keeps pages of the rest."""
-    return np.array(np.load(path, mmap_mode="r", allow_pickle=False)[start:stop])
+    with readable(path, f", rows {start + 1} to {stop},"):
+        return np.array(np.load(path, mmap_mode="r", allow_pickle=False)[start:stop])
 
 
-def _open_folder(source: Path, variable: str | None, cutting: Cutting) -> Matrix:
+def _open_folder(source: Path, variable: str | None, splitting: Splitting) -> Matrix:
     files = sorted(file for file in source.iterdir() if file.suffix in (".npy", ".npz"))
     if not files:
         raise Refused(f"{source} holds no row blocks: a folder of .npy or .npz files with the same columns is needed.")
-    blocks = [_open_npy(file, None, cutting).X if file.suffix == ".npy" else _sparse_block(file) for file in files]
+    blocks = [_open_npy(file, None, splitting).X if file.suffix == ".npy" else _sparse_block(file) for file in files]
     for file, block in zip(files, blocks, strict=True):
         if block.shape[1] != blocks[0].shape[1]:
             raise Refused(
@@ -218,7 +245,11 @@ def _sparse_block(file: Path) -> da.Array:
         with np.load(file, allow_pickle=False) as stored:
             shape = tuple(int(size) for size in stored["shape"])
         dtype = _member_dtype(file, "data.npy")
-    except (KeyError, ValueError, zipfile.BadZipFile) as error:
+        if len(shape) != 2:
+            raise ValueError(f"its shape is {shape}")
+    except (MemoryError, PermissionError):
+        raise
+    except Exception as error:  # what reads damaged files raises nearly anything
         raise Refused(f"{file} is no SciPy sparse matrix (scipy.sparse.save_npz): {error}.") from None
     block = dask.delayed(_read_sparse, pure=False)(os.fspath(file.resolve()))
     return da.from_delayed(block, shape, dtype, meta=sp.csr_array((0, 0), dtype=dtype))
@@ -232,16 +263,17 @@ def _member_dtype(file: Path, member: str) -> np.dtype[Any]:
 
 
 def _read_sparse(path: str) -> Any:
-    X = sp.load_npz(path)
-    check_structure(X)
-    return sp.csr_array(X)
+    with readable(path):
+        X = sp.load_npz(path)
+        check_structure(X)
+        return sp.csr_array(X)
 
 
-def _cut(matrix: Matrix, cutting: Cutting) -> Matrix:
+def _split(matrix: Matrix, splitting: Splitting) -> Matrix:
     """Split a matrix that was read as a whole, in this process, into blocks."""
     X = matrix.X
     columns = sparse_columns(X.shape[0], X.nnz) if sp.issparse(X) else X.shape[1]
-    rows = cutting.rows(X.shape[0], columns, X.dtype.itemsize)
+    rows = splitting.rows(X.shape[0], columns, X.dtype.itemsize)
     pieces = [X[start : start + rows] for start in range(0, X.shape[0], rows)]
     meta = sp.csr_array((0, 0), dtype=X.dtype) if sp.issparse(X) else np.empty((0, 0), X.dtype)
     blocks = [da.from_delayed(dask.delayed(piece), piece.shape, X.dtype, meta=meta) for piece in pieces]

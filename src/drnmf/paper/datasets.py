@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -119,12 +118,6 @@ class Documents:
 
 def _labels_of(path: Path) -> Path:
     return path.with_name(f"{path.stem}.labels.npy")
-
-
-def default_folder() -> Path | None:
-    """The folder that DRNMF_DATA names, if it is set."""
-    named = os.environ.get("DRNMF_DATA")
-    return Path(named) if named else None
 
 
 def check_folder(folder: Path | None) -> Path:

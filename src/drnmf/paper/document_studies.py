@@ -18,7 +18,7 @@ from drnmf.runs.read import read_table
 
 _CHUNK = 1 << 17
 LIFTS = (1e-2, 1e-4, 0.0)
-"""Shares of the mean added to SPA's factors, beside the library's own LIFT, to show what the choice does."""
+"""Fractions of the mean added to SPA's factors, beside the library's own LIFT, to show what the choice does."""
 FLOORS = (0.0, 1e-12, 1e-8, 1e-6, 1e-4)
 """Values below which WH is raised before its KL error is taken, to show how few entries decide that error."""
 STUDY_SETS = ("classic", "hitech", "tr11", "tr23", "tr41")
@@ -50,7 +50,7 @@ def floored_kl(X: Any, W: Array, H: Array, floor: float) -> float:
 
 
 def _floor_unit(dataset: Dataset, options: Options) -> Unit:
-    """Fro-NMF once more, for its KL error with WH raised to several floors, and the share of counts raised."""
+    """Fro-NMF once more, for its KL error with WH raised to several floors, and the fraction of counts raised."""
 
     def compute(lookup: Lookup, watch: Watch) -> Saved:
         X = load_documents(dataset).X

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from drnmf.files import write_text
 from drnmf.paper import datasets
 from drnmf.paper.fits import Options
 from drnmf.paper.store import Plan, Results, Store, Unit, Watch
 from drnmf.paper.tables import Row, markdown
 from drnmf.runs.read import read_table
-from drnmf.storage.files import write_text
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Experiment:
     figures: tuple[str, ...]
 
     def run(
-        self, options: Options, store: Store, watch: Callable[[Unit], Watch] = lambda unit: lambda share: None
+        self, options: Options, store: Store, watch: Callable[[Unit], Watch] = lambda unit: lambda fraction: None
     ) -> None:
         """Compute what the store does not have yet."""
         store.run(self.name, self.plan(options), watch)

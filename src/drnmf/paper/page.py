@@ -12,8 +12,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from drnmf.files import write_text
 from drnmf.paper.experiment import Experiment
-from drnmf.storage.files import write_text
 
 
 def section(experiment: Experiment, folder: Path, link: str = "") -> str:

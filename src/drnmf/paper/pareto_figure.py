@@ -35,14 +35,14 @@ def _ends(lookup: Lookup, prefix: str) -> Vector:
     return np.array([lookup(f"{prefix}/single-{b}").values["losses"] for b in range(2)])
 
 
-def ray(ends: Vector, share: float) -> Vector:
-    """rho of the Tchebycheff problem min max rho_b Dbar_b whose ray crosses the front a share of the way along.
+def ray(ends: Vector, fraction: float) -> Vector:
+    """rho of the Tchebycheff problem min max rho_b Dbar_b whose ray crosses the front a fraction of the way along.
 
     The ratio of both scaled losses goes from one end of the front to the other, evenly on a logarithmic scale.
     """
     scaled = ends / np.diag(ends)
     first, last = np.log(scaled[1, 1] / scaled[1, 0]), np.log(scaled[0, 1] / scaled[0, 0])
-    slope = np.exp(first + share * (last - first))
+    slope = np.exp(first + fraction * (last - first))
     rho = np.array([slope, 1.0])
     return rho / rho.max()
 
@@ -65,10 +65,10 @@ def _units(pair: str, seed: int, options: Options, front: bool) -> list[Unit]:
 
         return compute
 
-    def robust(algorithm: tuple[str, str] | None, share: float | None = None) -> Any:
+    def robust(algorithm: tuple[str, str] | None, fraction: float | None = None) -> Any:
         def compute(lookup: Lookup, watch: Watch) -> Saved:
             ends = _ends(lookup, prefix)
-            e = np.diag(ends) if share is None else np.diag(ends) / ray(ends, share)
+            e = np.diag(ends) if fraction is None else np.diag(ends) / ray(ends, fraction)
             fit = fit_robust(*problem(betas, seed), betas, e, options, watch, algorithm)
             return fit.summary(weights=fit.trace.weights[-1].tolist())
 
@@ -80,7 +80,9 @@ def _units(pair: str, seed: int, options: Options, front: bool) -> list[Unit]:
         units.append(Unit(f"{prefix}/ours", settings | {"ours": identity(OURS)}, 2 * cost, robust(OURS)))
     if front:
         units += [Unit(f"{prefix}/weighted-{l}", settings, cost, weighted(l)) for l in STEPS]
-        units += [Unit(f"{prefix}/tchebycheff-{share}", settings, 2 * cost, robust(None, share)) for share in STEPS]
+        units += [
+            Unit(f"{prefix}/tchebycheff-{fraction}", settings, 2 * cost, robust(None, fraction)) for fraction in STEPS
+        ]
     return units
 
 

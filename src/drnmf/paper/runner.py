@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from drnmf.files import write_text
 from drnmf.paper.experiment import Experiment
 from drnmf.paper.fits import Options
 from drnmf.paper.page import page, section
 from drnmf.paper.store import Plan, Store, Unit, Watch
 from drnmf.report.figures import check_matplotlib
-from drnmf.storage.files import write_text
 
 
 class Bar:
@@ -43,12 +43,12 @@ class Bar:
         def of(unit: Unit) -> Watch:
             seen = 0.0
 
-            def tell(share: float) -> None:
+            def tell(fraction: float) -> None:
                 nonlocal seen
                 self.progress.update(
-                    self.task, advance=(share - seen) * unit.cost, description=f"{experiment} {unit.name}"
+                    self.task, advance=(fraction - seen) * unit.cost, description=f"{experiment} {unit.name}"
                 )
-                seen = share
+                seen = fraction
 
             return tell
 

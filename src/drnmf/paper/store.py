@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from drnmf.files import left_over, write_text
 from drnmf.storage.archive import read_archive, write_archive
-from drnmf.storage.files import left_over, write_text
 
 FORMAT = "drnmf-reproduction-2"
 
@@ -27,7 +27,7 @@ Lookup = Callable[[str], Saved]
 """Name of an earlier unit of the same experiment -> what it left."""
 
 Watch = Callable[[float], None]
-"""Told the finished share (0 to 1) of the unit at work."""
+"""Told the finished fraction (0 to 1) of the unit at work."""
 
 
 @dataclass(frozen=True)

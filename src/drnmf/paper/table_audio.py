@@ -143,7 +143,7 @@ def _draw_rows(rows: list[dict[str, Any]], ours: bool, out: Path) -> None:
 
 
 def _bar(row: dict[str, Any], measure: str) -> tuple[float, float]:
-    """One deviation to both sides, cut where the logarithmic axis ends."""
+    """One deviation to both sides, clipped where the logarithmic axis ends."""
     mean, deviation = row[measure], row[f"{measure}_std"]
     return min(deviation, 0.9 * abs(mean)), deviation
 

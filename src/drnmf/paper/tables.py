@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from drnmf.storage.files import write_text
+from drnmf.files import write_text
 
 Row = dict[str, str]
 

@@ -22,8 +22,8 @@ LOSSES = ("IS", "KL", "Frobenius")
 SHAPE, RANK = (100, 100), 10
 LEVELS = (1.02, 1.04)
 REFERENCES_NAME = f"{NAME}-references"
-SHARES = (0.1, 0.2, 0.3, 0.5)
-"""Shares of the iterations after which e_beta is taken as well: the paper does not say when it takes them."""
+FRACTIONS = (0.1, 0.2, 0.3, 0.5)
+"""Fractions of the iterations after which e_beta is taken as well: the paper does not say when it takes them."""
 
 
 def problem(seed: int) -> tuple[Vector, Start]:
@@ -38,7 +38,7 @@ def _references(lookup: Lookup, seed: int, iterations: int) -> Vector:
 
 
 def _early(max_iter: int) -> list[int]:
-    return sorted({max(1, round(share * max_iter)) for share in SHARES} - {max_iter})
+    return sorted({max(1, round(fraction * max_iter)) for fraction in FRACTIONS} - {max_iter})
 
 
 def _units(seed: int, options: Options, algorithms: dict[str, tuple[str, str]]) -> list[Unit]:

@@ -59,20 +59,20 @@ def comparison_bars(comparison: schema.Comparison) -> Chart:
 def _bars(groups: list[str], names: list[str], excess: Vector) -> Chart:
     """Draw grouped bars of percentages, (names, groups); the last name is the robust one.
 
-    Where the others tower over it the scale is a square root, which the axis says; a bar beyond all measure is cut
-    and hatched, and its label tells.
+    Where the others tower over it the scale is a square root, which the axis says; a bar beyond all measure is
+    truncated and hatched, and its label tells.
     """
     shown = np.maximum(np.nan_to_num(excess, nan=0.0, posinf=np.inf), 0.0)
     robust = max(float(shown[-1].max()), 1.0)
     limit = max(100.0, 30.0 * robust)
-    cut = shown > 2.0 * limit
-    shown = np.where(cut, 1.15 * max(limit, float(shown[~cut].max(initial=0.0))), shown)
+    truncated = shown > 2.0 * limit
+    shown = np.where(truncated, 1.15 * max(limit, float(shown[~truncated].max(initial=0.0))), shown)
     top = max(float(shown.max()), 1e-3)
     rooted = top > 8.0 * robust
     heights = np.sqrt(shown) if rooted else shown
     axis: dict[str, Any] = {"title": {"text": "above the best"}, "range": [0, float(heights.max()) * 1.13 or 1.0]}
     if rooted:
-        ticks = _nice_ticks(float(shown[~cut].max(initial=limit)))
+        ticks = _nice_ticks(float(shown[~truncated].max(initial=limit)))
         axis |= {"tickvals": [float(np.sqrt(t)) for t in ticks], "ticktext": [f"{t:g}%" for t in ticks]}
         axis["title"] = {"text": "above the best (√ scale)"}
     else:
@@ -81,7 +81,7 @@ def _bars(groups: list[str], names: list[str], excess: Vector) -> Chart:
         {
             "type": "bar", "name": name, "x": groups, "y": _numbers(heights[i]),
             "text": [_percent(v) for v in excess[i]],
-            "marker": {"color": method_colour(name, i), "pattern": {"shape": ["/" if c else "" for c in cut[i]]}},
+            "marker": {"color": method_colour(name, i), "pattern": {"shape": ["/" if c else "" for c in truncated[i]]}},
             "hovertemplate": "%{fullData.name}, %{x}: %{text}<extra></extra>", **_LABELS,
         }
         for i, name in enumerate(names)

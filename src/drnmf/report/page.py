@@ -12,12 +12,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from drnmf.files import write_text
 from drnmf.report import sections
 from drnmf.report.charts import Chart
 from drnmf.report.words import demo_headline, duration, headline, interval_headline, loss_name
 from drnmf.runs import schema
 from drnmf.runs.read import Run, compared, read_run
-from drnmf.storage.files import write_text
 
 BEGINNING = '<!DOCTYPE html><html lang="en" data-theme="light">'
 """How every page begins, and how one is recognised."""
@@ -60,7 +60,15 @@ def write_report(folder: str | os.PathLike[str], out: str | os.PathLike[str] | N
     run = read_run(Path(folder))
     target = Path(out) if out is not None else Path(folder) / schema.REPORT
     _refuse_other_file(target)
-    write_text(target, render(run))
+    try:
+        page = render(run)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise ValueError(
+            f"{folder} cannot be shown: its files do not fit together ({reason}). Undo the edit, or run the command "
+            "again."
+        ) from error
+    write_text(target, page)
     return target
 
 

@@ -12,12 +12,15 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from drnmf.files import temporary_folder
+from drnmf.interrupts import uninterrupted
 from drnmf.runs.read import files_of_run
 from drnmf.runs.schema import SUMMARY
 
 
 def check_out(out: Path, overwrite: bool, inputs: Iterable[Path] = ()) -> None:
-    """Refuse, before any work is done, a results folder that may not or must not be written."""
+    """Refuse, before any work is done, a results folder that may not, must not or cannot be written."""
+    _refuse_dangling(out)
     if out.exists() and not overwrite:
         raise FileExistsError(f"{out} exists: choose another --out, or pass --overwrite to replace it.")
     if out.exists() and not out.is_dir():
@@ -28,9 +31,32 @@ def check_out(out: Path, overwrite: bool, inputs: Iterable[Path] = ()) -> None:
             raise ValueError(f"{out} holds {path}, which replacing it would delete: choose another --out.")
     if out.exists():
         check_replaceable(out)
+    if out.exists() and not os.access(out, os.W_OK):
+        raise PermissionError(f"{out} cannot be replaced: you may not write to it. Choose another --out.")
+    _try_to_write(out)
+
+
+def check_out_file(out: Path) -> None:
+    """Refuse, before any work is done, a file that cannot be written."""
+    _refuse_dangling(out)
+    _try_to_write(out)
+
+
+def _refuse_dangling(out: Path) -> None:
+    if out.is_symlink() and not out.exists():
+        raise FileExistsError(f"{out} is a link to {os.readlink(out)}, which does not exist: choose another --out.")
+
+
+def _try_to_write(out: Path) -> None:
+    """Make a folder of that name, in the folders that are still missing, under a temporary one, and remove it again."""
+    whole = out.resolve()
     parent = next(folder for folder in whole.parents if folder.exists())
-    if not parent.is_dir() or not os.access(parent, os.W_OK):
-        raise PermissionError(f"{out} cannot be written: {parent} is not a folder that you may write to.")
+    try:
+        with temporary_folder(parent, f".{whole.name}.") as tried:
+            tried.joinpath(*whole.relative_to(parent).parts).mkdir(parents=True)
+    except OSError as error:
+        reason = "is a file, not a folder" if not parent.is_dir() else f"cannot be written to ({error.strerror})"
+        raise type(error)(f"{out} cannot be written: {parent} {reason}. Choose another --out.") from None
 
 
 @contextmanager
@@ -46,17 +72,16 @@ def output_folder(
     if out.exists():
         out = out.resolve()  # of a link, what it leads to
     out.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-    try:
+    with temporary_folder(out.parent, f".{out.name}.") as temporary:
         yield temporary
         os.chmod(temporary, 0o755)
         if out.exists():
-            for name in replace_run(temporary, out):
+            with uninterrupted():
+                names = replace_run(temporary, out)
+            for name in names:
                 kept(out / name)
         else:
             os.rename(temporary, out)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def check_replaceable(out: Path) -> None:

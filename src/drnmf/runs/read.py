@@ -14,6 +14,7 @@ from drnmf.losses.base import Omega
 from drnmf.numerics import Array, Vector
 from drnmf.runs import schema
 from drnmf.runs.schema import column, loss_keys
+from drnmf.runs.validate import misfit
 
 
 @dataclass(frozen=True)
@@ -73,38 +74,44 @@ class Run:
 
 def read_table(path: Path) -> list[dict[str, str]]:
     """A .csv file as rows, every cell as text under the name of its column."""
-    with path.open(encoding="utf-8", newline="") as stream:
-        return list(csv.DictReader(stream))
+    try:
+        with path.open(encoding="utf-8", newline="") as stream:
+            return list(csv.DictReader(stream))
+    except (ValueError, csv.Error) as error:
+        raise ValueError(f"{path} is damaged: {error}.") from None
 
 
 def read_run(folder: Path) -> Run:
     """Read a run folder, or say what is missing or damaged in it."""
     if not folder.is_dir():
         raise NotADirectoryError(f"{folder} is not a folder: name the --out of an earlier run.")
-    summary = _json(folder / schema.SUMMARY)
+    summary = _json(folder / schema.SUMMARY, schema.Summary)
     if summary is None:
         raise FileNotFoundError(f"{folder} holds no {schema.SUMMARY}: it is not the result of a run.")
     return Run(
         folder,
         summary,
-        _json(folder / schema.COMPARISON),
+        _json(folder / schema.COMPARISON, schema.Comparison),
         _trace(folder / schema.TRACE),
         _array(folder / schema.W_FILE),
         _array(folder / schema.H_FILE),
-        _json(folder / schema.NAMES),
+        _json(folder / schema.NAMES, schema.Names),
     )
 
 
-def _json(path: Path) -> Any:
-    """The object in a file, taken to be as the schema says; None where there is no file."""
+def _json(path: Path, kind: Any) -> Any:
+    """Read the object in a file, which must be as the schema says; None where there is no file."""
     if not path.is_file():
         return None
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is damaged: {error}.") from None
     if not isinstance(content, dict):
         raise ValueError(f"{path} is damaged: it holds no object.")
+    wrong = misfit(content, kind)
+    if wrong is not None:
+        raise ValueError(f"{path} is not as drnmf writes it: {wrong}. Run the command again, or undo the edit.")
     return content
 
 
@@ -113,10 +120,14 @@ def _array(path: Path) -> Array | None:
         return None
     try:
         array = np.load(path, allow_pickle=False, mmap_mode="r")
-    except (ValueError, EOFError, OSError) as error:
+    except PermissionError:
+        raise
+    except Exception as error:  # what reads damaged files raises nearly anything
         raise ValueError(f"{path} is damaged: {error}.") from None
     if array.ndim != 2:
         raise ValueError(f"{path} is damaged: shape {array.shape} is no matrix.")
+    if array.dtype.kind not in "buif":
+        raise ValueError(f"{path} is damaged: it holds {array.dtype}, not numbers.")
     return array
 
 
@@ -125,9 +136,9 @@ def _trace(path: Path) -> Trace | None:
 
     if not path.is_file():
         return None
-    with path.open(encoding="utf-8", newline="") as stream:
-        rows = list(csv.reader(stream))
     try:
+        with path.open(encoding="utf-8", newline="") as stream:
+            rows = list(csv.reader(stream))
         header, values = rows[0], np.array(rows[1:], dtype=np.float64).reshape(len(rows) - 1, len(rows[0]))
         named = dict(zip(header, values.T, strict=True))
         keys = loss_keys(header)
@@ -135,7 +146,7 @@ def _trace(path: Path) -> Trace | None:
         weights = np.stack([named[column("weight", key)] for key in keys], axis=1)
         omega = tuple(from_text(key) for key in keys)
         return Trace(named["iteration"], named["seconds"], named["gap"], scaled, weights, omega)
-    except (ValueError, KeyError, IndexError) as error:
+    except (ValueError, LookupError, csv.Error) as error:
         raise ValueError(f"{path} is damaged: {error}.") from None
 
 
@@ -160,7 +171,7 @@ def files_of_run(folder: Path) -> frozenset[str] | None:
 
 def kind_of(run: Path) -> str:
     """Tell which command made a run; "fit" where only a model is known of it."""
-    summary = _json(run / schema.SUMMARY) if run.is_dir() else None
+    summary = _json(run / schema.SUMMARY, schema.Summary) if run.is_dir() else None
     return "fit" if summary is None else str(summary.get("kind", "fit"))
 
 

@@ -169,7 +169,7 @@ class Summary(TypedDict, total=False):
     """summary.json. `files` lists what the run wrote: nothing else is ever replaced.
 
     `instruction_set` is that of the compiled extension, null where another backend computed; `threads` are those of a
-    process.
+    process, null in folders of earlier versions.
     """
 
     backend: str
@@ -194,7 +194,7 @@ class Summary(TypedDict, total=False):
     notes: list[str]
     input: dict[str, Any]
     data: dict[str, Any]
-    threads: int
+    threads: int | None
     dominated_points: int
     dr: Solution
     audio: Audio

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from drnmf.files import replacing
 from drnmf.runs import schema
 from drnmf.runs.schema import column
-from drnmf.storage.files import replacing
 
 if TYPE_CHECKING:
     from drnmf.algorithms.result import Trace

@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import zipfile
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from drnmf.storage.files import replacing
+from drnmf.files import replacing
 
 _META = "__meta__"
 _SUM = "sha256"
@@ -22,11 +21,11 @@ def write_archive(
     path: str | os.PathLike[str], arrays: Mapping[str, Any], meta: Mapping[str, Any], form: str = FORMAT
 ) -> str:
     """Write all or nothing (see `replacing`). Returns the checksum."""
-    held = {name: np.asarray(array) for name, array in arrays.items()}
+    plain = {name: np.asarray(array) for name, array in arrays.items()}
     content = {"format": form, **meta}
-    checksum = _checksum(held, content)
+    checksum = _checksum(plain, content)
     text = json.dumps(content | {_SUM: checksum})  # the order of keys is that of the leaves of a tree
-    stored: dict[str, Any] = {_META: np.frombuffer(text.encode(), dtype=np.uint8), **held}
+    stored: dict[str, Any] = {_META: np.frombuffer(text.encode(), dtype=np.uint8), **plain}
     with replacing(path) as stream:
         np.savez(stream, **stored)
     return checksum
@@ -39,17 +38,18 @@ def read_archive(path: str | os.PathLike[str], form: str = FORMAT) -> tuple[dict
         with np.load(path, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
         meta = json.loads(arrays.pop(_META).tobytes().decode())
-        found = meta.get("format")
-    except (FileNotFoundError, PermissionError):
+        found, stated = meta.get("format"), meta.pop(_SUM, None)
+        computed = _checksum(arrays, meta)
+    except (FileNotFoundError, IsADirectoryError, PermissionError):
         raise
-    except (OSError, ValueError, KeyError, EOFError, AttributeError, RecursionError, NotImplementedError,
-            zipfile.BadZipFile) as error:  # fmt: skip
-        raise ValueError(f"{path} is not a readable {kind} file ({error}): it may be cut short.") from None
+    except Exception as error:  # what reads damaged files raises nearly anything
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ValueError(f"{path} is not a readable {kind} file ({reason}): it may be cut short.") from None
     if found != form:
         raise ValueError(f"{path} has format {found!r}; this version reads {form!r}.")
-    stated = meta.pop(_SUM, None)
-    first_models = stated is None and form == FORMAT  # the first models were written without
-    if not first_models and stated != _checksum(arrays, meta):
+    if stated is None:
+        raise ValueError(f"{path} has no checksum, so it cannot be trusted: fit the model again and save it.")
+    if stated != computed:
         raise ValueError(f"{path} is not as it was written: its checksum does not fit its content.")
     return arrays, meta | {_SUM: stated}
 

@@ -3,7 +3,7 @@
     begin.npz                    parameters, fingerprint of X, the starts; written once
     run-0000.npz ...             the result of every run that has ended (reference fits, then a run from each start)
     state-0002-00000057.npz      where run 2 stood after iteration 57; the last two are kept until the fit ends
-    lock                         held while a process works here
+    lock                         locked while a process works here
 
 Runs follow one another in an order that X, the parameters and the starts determine, so a fit is resumed by walking the
 same way again: what has ended is read, what had begun is resumed, bit for bit. Every file is written to another name,
@@ -27,9 +27,10 @@ from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.loop import Snapshot
 from drnmf.algorithms.result import Result
 from drnmf.backends.base import Data
+from drnmf.files import left_over
+from drnmf.losses.base import Omega
 from drnmf.storage.archive import read_archive, write_archive
-from drnmf.storage.files import left_over
-from drnmf.storage.locking import held
+from drnmf.storage.locking import locked
 from drnmf.storage.records import (
     TYPES,
     Record,
@@ -80,7 +81,7 @@ class Checkpoint:
             self.folder.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError):
             raise NotADirectoryError(f"checkpoint={str(self.folder)!r} is a file: name a folder.") from None
-        self._open.enter_context(held(self.folder / "lock", CheckpointError(_IN_USE.format(self.folder))))
+        self._open.enter_context(locked(self.folder / "lock", CheckpointError(_IN_USE.format(self.folder))))
         for left in left_over(self.folder, "*.npz"):
             left.unlink()
         return self
@@ -135,9 +136,13 @@ class Checkpoint:
                 self.folder, there["backend"], here["backend"],
             )  # fmt: skip
 
-    def recall(self, *owners: Any) -> Result | Snapshot | None:
+    def recall(self, omega: Omega, *owners: Any) -> Result | Snapshot | None:
         self._run += 1
-        self._types = TYPES | types_beside(*owners)
+        self._types = TYPES | types_beside(*omega, *owners)
+        try:
+            pack(omega)
+        except TypeError as error:
+            raise CheckpointError(f"checkpoint: a loss cannot be stored: {error}") from None
         path = self._run_path()
         if path.exists():
             known = self._recalled(path, result_of)

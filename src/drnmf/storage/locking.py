@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 @contextmanager
-def held(path: Path, refusal: Exception) -> Iterator[None]:
+def locked(path: Path, refusal: Exception) -> Iterator[None]:
     """Hold the lock file while the block runs; `refusal` is raised where another process, or thread, holds it.
 
     The file itself stays: removing it would let two processes hold two files of one name.

@@ -22,7 +22,7 @@ from drnmf.algorithms.weights import Advance
 from drnmf.backends.base import Data, Elsewhere, Space
 from drnmf.losses.beta import Beta
 from drnmf.losses.interval import Coverage
-from drnmf.losses.names import text_of
+from drnmf.losses.names import as_written
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Array
 from drnmf.trees import map_leaves, name_of, pack
@@ -132,7 +132,7 @@ def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
     ]
 
 
-UNSTORED = ("callback", "verbose", "checkpoint", "checkpoint_every", "return_factors")
+UNSTORED = ("callback", "verbose", "checkpoint", "checkpoint_every", "return_factors", "n_jobs")
 """Parameters that do not change what a fit finds."""
 
 
@@ -147,10 +147,7 @@ def described(value: Any) -> Any:
     >>> described((Beta(1.0), NegativeBinomial(30)))
     [1.0, 'nb:30.0']
     """
-    if isinstance(value, Beta):
-        return value.beta
-    if isinstance(value, NegativeBinomial):
-        return text_of(value)
+    value = as_written(value)
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, tuple | list):

@@ -55,9 +55,11 @@ def read_documents(
     """
     path = Path(source)
     try:
-        codecs.lookup(encoding)
-    except LookupError:
-        raise ValueError(f"encoding={encoding!r} is not known: use utf-8, latin-1, cp1252, ...") from None
+        b" ".decode(encoding, errors="replace")  # some codecs turn bytes into other bytes: hex, base64, zip
+    except (LookupError, ValueError):
+        raise ValueError(
+            f"encoding={encoding!r} is not known as an encoding of text: use utf-8, latin-1, cp1252, ..."
+        ) from None
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist.")
     if path.is_dir():
@@ -133,7 +135,7 @@ def _read_jsonl(path: Path, columns: list[str], encoding: str) -> Rows:
             continue
         try:
             record = json.loads(text)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{path}, line {number}: not JSON ({error}).") from None
         if not isinstance(record, dict):
             raise ValueError(f"{path}, line {number}: {type(record).__name__} instead of an object with columns.")

@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import threading
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 import dask.array as da  # noqa: E402
 
-from drnmf import DRNMF  # noqa: E402
+from drnmf import DRNMF, pareto_front  # noqa: E402
 from drnmf.backends.open import open_blocks  # noqa: E402
 from tests.backends.dask.test_dask import M, N, R, blocks, everything, fitted, matrix  # noqa: E402
 from tests.peak import peak_memory  # noqa: E402
@@ -98,7 +99,7 @@ def test_a_start_may_be_given_as_arrays(cluster):
 def test_out_of_core_changes_no_bit(cluster):
     D = blocks(matrix())
     held = everything(*fitted(D, betas=(0, 1), **SHORT))
-    with dask.config.set({"drnmf.memory-share": 1e-12}):
+    with dask.config.set({"drnmf.memory-fraction": 1e-12}):
         assert not open_blocks(D).in_memory
         read = everything(*fitted(D, betas=(0, 1), **SHORT))
     for one, other in zip(held, read, strict=True):
@@ -124,7 +125,7 @@ def killer(client, iterations, delay=0.0):
 def test_two_killed_workers_change_no_bit(cluster, share, delay):
     D = blocks(matrix())
     settings = {"betas": (0, 1), **SHORT, "max_iter": 32}
-    with dask.config.set({"drnmf.memory-share": share}):
+    with dask.config.set({"drnmf.memory-fraction": share}):
         undisturbed = everything(*fitted(D, **settings))
         callback, killed = killer(cluster, (7, 23), delay)
         disturbed = everything(*fitted(D, callback=callback, **settings))
@@ -199,26 +200,54 @@ def spilled(dask_worker):
     return 0 if slow is None else len(slow)
 
 
-def test_x_larger_than_all_workers_passes_through_them(tmp_path):
-    """X of 640 MB through two workers of 400 MiB each: none reaches its limit, and nothing is spilled."""
-    limit = 400 << 20
-    block = np.random.default_rng(0).random((4000, 1000), dtype=np.float32) + np.float32(0.1)
-    for i in range(40):
-        np.save(tmp_path / f"{i:03d}.npy", block)
+LIMIT = 400 << 20
+
+
+@pytest.fixture(scope="module")
+def narrow(tmp_path_factory):
+    """X of 640 MB in forty blocks (one file under forty names), and two workers of 400 MiB each."""
     from drnmf.matrices.rowblocks import open_matrix
 
-    X = open_matrix(tmp_path).X
+    folder = tmp_path_factory.mktemp("rows")
+    np.save(folder / "000.npy", np.random.default_rng(0).random((4000, 1000), dtype=np.float32) + np.float32(0.1))
+    for i in range(1, 40):
+        os.link(folder / "000.npy", folder / f"{i:03d}.npy")
+    X = open_matrix(folder).X
     assert X.nbytes == 640_000_000
     with (
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, memory_limit=limit, dashboard_address=":0"
+            n_workers=2, threads_per_worker=1, memory_limit=LIMIT, dashboard_address=":0"
         ) as processes,
         distributed.Client(processes) as client,
     ):
-        data = open_blocks(X)
-        assert not data.in_memory
-        model = DRNMF(2, betas=(1, 2), references=(1.0, 1.0), max_iter=2, tol=0, random_state=0).fit(X)
-        peaks, spills = client.run(peak_memory), client.run(spilled)
+        assert not open_blocks(X).in_memory
+        yield client, X
+
+
+def refuse_large_or_spilled(client):
+    assert max(client.run(peak_memory).values()) < LIMIT
+    assert not any(client.run(spilled).values())
+
+
+def test_x_larger_than_all_workers_passes_through_them(narrow):
+    """None of them reaches its limit, and nothing is spilled."""
+    client, X = narrow
+    model = DRNMF(2, betas=(1, 2), references=(1.0, 1.0), max_iter=2, tol=0, random_state=0).fit(X)
     assert model.n_iter_ == 2
-    assert max(peaks.values()) < limit
-    assert not any(spills.values())
+    refuse_large_or_spilled(client)
+
+
+def test_a_front_of_x_larger_than_all_workers(narrow):
+    """X is not gathered: neither workers nor this process hold much of it at any time."""
+    client, X = narrow
+    tracemalloc.start()
+    try:
+        front = pareto_front(
+            X, 2, betas=(1, 2), weights=[[0.5, 0.5]], references=(1.0, 1.0), max_iter=1, tol=0, random_state=0
+        )
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert np.isfinite(front.scaled_losses).all()
+    assert peak < X.nbytes / 8
+    refuse_large_or_spilled(client)

@@ -30,8 +30,8 @@ def _on_torch(monkeypatch):
     kind = placement.Placement
 
     def place(X, device, precision):
-        home = X.device if placement.is_tensor(X) else None
-        return kind(DEVICE, precision, False, home)
+        source = X.device if placement.is_tensor(X) else None
+        return kind(DEVICE, precision, False, source)
 
     monkeypatch.setattr("drnmf.estimators.base.place", place)
 

@@ -55,6 +55,16 @@ def test_tf32_keeps_its_bound(omega):
 
 
 @kernels_only
+@pytest.mark.parametrize("size", [1e-3, 30.0, 1e300])
+def test_the_kernels_answer_the_negative_binomial(size, monkeypatch):
+    """The tiles do not; and a size far from the data, or beyond float32, keeps its digits."""
+    monkeypatch.setattr("drnmf.backends.torch.dense.sweep_tiles", None)
+    X, (W, H) = entries((70, 136), np.float32, zeros=0.1), factors(70, 136, 9, np.float32)
+    data = TorchDense.of(tensor(X), fused=True)
+    check(data, X, W, H, Ask((NegativeBinomial(size),)), KERNELS[FLOAT32])
+
+
+@kernels_only
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_storage(dtype):
     """X as stored counts: the arithmetic on it is float32."""

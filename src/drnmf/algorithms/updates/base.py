@@ -29,6 +29,7 @@ class Parts:
     Q : (r (r + 1) / 2, n) curvature of every column under the lambda of the sweep, for rules that ask for it
     gram : (r, r) the part of it that all columns share (see `Sweep`)
     Q_scale : how much larger the coefficients are now than when Q was made
+    correlation : (r, r) how the components of the other block overlap, for rules that ask for it
     """
 
     N: Array
@@ -41,15 +42,30 @@ class Parts:
     Q: Array | None = None
     gram: Any = None
     Q_scale: float = 1.0
+    correlation: Any = None
 
     def weighted(self) -> tuple[Array, Array]:
-        """Compute sum_b c_b N_b and sum_b c_b P_b."""
+        """Compute sum_b c_b N_b and sum_b c_b P_b.
+
+        Returns
+        -------
+        N, P : (r, n) each
+        """
         if self.N.shape[0] == 1:  # a common factor in both does not matter
             return self.N[0], self.P[0]
         return weighted_sum(self.coefficients, self.N), weighted_sum(self.coefficients, self.P)
 
     def multiplicative(self, F: Array) -> Array:
-        """Take the multiplicative step from F."""
+        """Take the multiplicative step from F.
+
+        Parameters
+        ----------
+        F : (r, n) the block
+
+        Returns
+        -------
+        stepped : (r, n), at least the floor
+        """
         return multiplicative_step(F, self.N, self.P, self.coefficients, self.floor)
 
 
@@ -67,12 +83,50 @@ class Rule(Protocol):
     best: ClassVar[bool] = True
     chooses: ClassVar[bool] = False
 
+    def under(self, omega: Omega) -> Rule:
+        """Return the rule that a run under these losses takes: itself, unless it knows a better one for them."""
+        return self
+
     def certain(self, omega: Omega) -> bool:
-        """Tell whether steps cannot raise the weighted objective, so that nobody needs to look."""
+        """Tell whether steps cannot raise the weighted objective, so that nobody needs to look.
+
+        Parameters
+        ----------
+        omega : the losses
+
+        Returns
+        -------
+        certain : bool
+        """
         return False
 
     def curves(self, step: int, rank: int) -> bool:
-        """Tell whether step number `step`, from 0, wants the curvature of the columns beside the parts."""
+        """Tell whether step number `step`, from 0, wants the curvature of the columns beside the parts.
+
+        Parameters
+        ----------
+        step : int
+        rank : r
+
+        Returns
+        -------
+        curves : bool
+        """
+        return False
+
+    def correlates(self, step: int, rank: int, omega: Omega) -> bool:
+        """Tell whether step number `step`, from 0, wants the correlation of the other block's components.
+
+        Parameters
+        ----------
+        step : steps taken by the block
+        rank : r
+        omega : the losses
+
+        Returns
+        -------
+        wanted : bool
+        """
         return False
 
     def init(self, F: Array) -> Any:
@@ -80,19 +134,61 @@ class Rule(Protocol):
 
         Any nesting of arrays, numbers, text, tuples, lists, dicts and dataclasses. The last axis of its arrays is that
         of F, because columns may live apart; dataclasses are found in the module of the rule.
+
+        Parameters
+        ----------
+        F : (r, n) the block
+
+        Returns
+        -------
+        state : any
         """
         ...
 
     def step(self, F: Array, parts: Parts, state: Any) -> tuple[Array, Any]:
-        """Return the next block and the state that goes with it."""
+        """Return the next block and the state that goes with it.
+
+        Parameters
+        ----------
+        F : (r, n) the block
+        parts : its gradient
+        state : what `init`, or the step before, returned
+
+        Returns
+        -------
+        stepped : (r, n), at least ``parts.floor``
+        state : any
+        """
         ...
 
     def retry(self, F: Array, tried: Array, attempt: int, state: Any) -> tuple[Array, Any]:
-        """Return another block after one that raised the objective: half-way back to F unless a rule knows better."""
+        """Return another block after one that raised the objective: half-way back to F unless a rule knows better.
+
+        Parameters
+        ----------
+        F : (r, n) the block before the step
+        tried : (r, n) the block that raised the objective
+        attempt : int, 1 for the first retry of a step
+        state : that of the step
+
+        Returns
+        -------
+        block : (r, n)
+        state : any
+        """
         return halve(F, tried), state
 
     def restart(self, state: Any) -> Any:
-        """Return the state after an iteration that raised what is minimised."""
+        """Return the state after an iteration that raised what is minimised.
+
+        Parameters
+        ----------
+        state : any
+
+        Returns
+        -------
+        state : any
+        """
         return state
 
 

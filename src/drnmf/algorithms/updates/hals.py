@@ -19,7 +19,7 @@ from drnmf.algorithms.updates.base import Parts, Rule
 from drnmf.algorithms.updates.extrapolated import Extrapolated, Momentum
 from drnmf.backends.steps import extrapolated_step
 from drnmf.losses.base import Omega
-from drnmf.numerics import HALS_PASSES, Array
+from drnmf.numerics import HALS_DELAY, HALS_PASSES, Array
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,8 @@ class HALS(Rule):
     Parameters
     ----------
     passes : of coordinate descent for every sweep
+    delay : steps of a single pass taken first. Which local minimum a run ends in is decided early, and runs that
+        follow each half-problem to its end from the start end higher (docs/development/frobenius.md)
 
     Examples
     --------
@@ -45,6 +47,7 @@ class HALS(Rule):
     """
 
     passes: int = HALS_PASSES
+    delay: int = HALS_DELAY
 
     def certain(self, omega: Omega) -> bool:
         return True
@@ -60,7 +63,8 @@ class HALS(Rule):
             named = ", ".join(loss.name for loss in parts.omega)
             raise ValueError(f"update='hals' minimises beta = 2 alone, and the losses are {named}: use update='auto'.")
         a, nu = Extrapolated().pace(state)
-        stepped, further = extrapolated_step(F, parts.N[0], parts.gram, parts.floor, self.passes, state.F, a)
+        passes = 1 if state.steps < self.delay else self.passes
+        stepped, further = extrapolated_step(F, parts.N[0], parts.gram, parts.floor, passes, state.F, a)
         return further, Momentum(stepped, nu, state.steps + 1)
 
     def retry(self, F: Array, tried: Array, attempt: int, state: Momentum) -> tuple[Array, Momentum]:

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 
 from drnmf.algorithms.updates.base import Parts, Rule
 from drnmf.algorithms.updates.extrapolated import Extrapolated, Momentum
-from drnmf.backends.steps import quadratic_step, shared_step
+from drnmf.backends.steps import correlated_step, quadratic_step, shared_step
+from drnmf.losses.base import Omega
 from drnmf.numerics import NEWTON_DELAY, NEWTON_PASSES, RULE_DELAY, Array
 
 
@@ -28,13 +29,20 @@ class Newton(Rule):
     Parameters
     ----------
     delay : extrapolated steps taken first, of which RULE_DELAY plain
-    largest_rank : above it all steps are extrapolated; the curvature costs r (r + 1) / 2 products a sweep
+    largest_rank : up to it every column has a curvature of its own, which costs r (r + 1) / 2 products a sweep; above
+        it all columns have one, scaled (`algorithms.correlation`)
     passes : of coordinate descent over the model
+    alone : the rule for beta = 2 alone, whose model is the loss itself and the same for all columns; None: this one
     """
 
     delay: int = NEWTON_DELAY
     largest_rank: int | None = None
     passes: int = NEWTON_PASSES
+    alone: Rule | None = None
+
+    def under(self, omega: Omega) -> Rule:
+        quadratic = [loss.free_part for loss in omega] == ["gram"]
+        return self.alone if quadratic and self.alone is not None else self
 
     @property
     def first(self) -> Extrapolated:
@@ -43,17 +51,23 @@ class Newton(Rule):
     def curves(self, step: int, rank: int) -> bool:
         return step >= self.delay and (self.largest_rank is None or rank <= self.largest_rank)
 
+    def correlates(self, step: int, rank: int, omega: Omega) -> bool:
+        own = self.largest_rank is None or rank <= self.largest_rank
+        return step >= self.delay and not own and all(loss.homogeneous for loss in omega)
+
     def init(self, F: Array) -> Momentum:
         return self.first.init(F)
 
     def step(self, F: Array, parts: Parts, state: Momentum) -> tuple[Array, Momentum]:
-        if state.steps < self.delay or (parts.Q is None and parts.gram is None):
+        if state.steps < self.delay or (parts.Q is None and parts.gram is None and parts.correlation is None):
             return self.first.step(F, parts, state)
         stepped = self._minimum(F, parts)
         return stepped, Momentum(stepped, 1.0, state.steps + 1)
 
     def _minimum(self, F: Array, parts: Parts) -> Array:
-        """The minimum of the model; beta = 2 alone has one curvature for all columns."""
+        """The minimum of the model: with one curvature for all columns, scaled or not, or one for each."""
+        if parts.correlation is not None:
+            return correlated_step(F, *parts.weighted(), parts.correlation, parts.floor, self.passes)
         if parts.Q is None:
             return shared_step(F, parts.N[0], parts.gram, parts.floor, self.passes)
         N, P = parts.weighted()

@@ -11,7 +11,7 @@ from drnmf.algorithms.updates.newton import Newton
 from drnmf.numerics import NEWTON_RANK
 
 RULES: dict[str, Rule] = {
-    "auto": Newton(largest_rank=NEWTON_RANK),
+    "auto": Newton(largest_rank=NEWTON_RANK, alone=HALS()),
     "mu": Multiplicative(),
     "extrapolated": Extrapolated(),
     "monotone": Monotone(),

@@ -68,7 +68,7 @@ def in_rows(X: da.Array) -> da.Array:
     if X.numblocks[1] > 1:
         size = X.nbytes / 1e9
         warnings.warn(
-            f"X is cut into {X.numblocks[1]} chunks of columns; rows must be whole, so they are merged: up to "
+            f"X is split into {X.numblocks[1]} chunks of columns; rows must be whole, so they are merged: up to "
             f"{size:.3g} GB move between workers once, and blocks of rows are {X.numblocks[1]} times as large. Use "
             "chunks along rows alone, X.rechunk({1: -1}), before the data is stored.",
             UserWarning,
@@ -137,7 +137,7 @@ def _is_handle(node: Any) -> bool:
 
 
 def _sources(X: da.Array, graphs: list[dict[Any, Any]], dtype: Any) -> list[Any]:
-    """Tasks that hold no rows, but what it takes to read them. They have no home, and need none."""
+    """Tasks that hold no rows, but what it takes to read them. They need no worker of their own."""
     keys = [row[0] for row in X.__dask_keys__()]
     return [cluster.constant("source", OutOfCore(*pair, dtype)) for pair in zip(graphs, keys, strict=True)]
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from drnmf.backends.base import Ask, Sweep
 from drnmf.backends.dask import cluster
-from drnmf.backends.dask.nodes import Held, Kept, Node, OwnRows, Placed, Plan, Shared, SweepRows, plan, run_block
+from drnmf.backends.dask.nodes import Kept, Node, OwnRows, Placed, Plan, Shared, Stored, SweepRows, plan, run_block
 from drnmf.backends.dask.partial_sums import SweepColumns, losses_alone
 from drnmf.backends.dask.row_files import RowFiles, Scratch, load_rows
 from drnmf.backends.dask.space import ColumnSpace, Factor, RowSpace
@@ -88,15 +88,15 @@ class Blocks:
     def execute(self, work: Plan) -> Sequence[Any]:
         """Run a plan on every block in one graph; nodes that stay know afterwards where they are."""
         shared = [cluster.for_all("H", array, len(self.holders)) for array in work.shared]
-        depth = 1 + max((held.depth for held in work.held), default=0)
-        sources = tuple({id(files): files for held in work.held for files in held.files}.values())
+        depth = 1 + max((stored.depth for stored in work.stored), default=0)
+        sources = tuple({id(files): files for stored in work.stored for files in stored.files}.values())
         lasting = all(node.lasting for node in work.kept) and bool(work.kept)
         files = self.scratch.files() if self.scratch is not None and lasting and depth >= self.save_every else None
         tasks = []
         ends = np.cumsum([0, *self.sizes]).tolist()
         for i, holder in enumerate(self.holders):
             rows = slice(ends[i], ends[i + 1])
-            values, save = [held.tuples[i] for held in work.held], None if files is None else files.save(i)
+            values, save = [stored.tuples[i] for stored in work.stored], None if files is None else files.save(i)
             with self.assignment.at(i):
                 tasks.append(cluster.task("iterate", run_block, work.program, holder, rows, shared, values, save))
         stays = [cluster.item("W", task, 0) for task in tasks] if work.kept and files is None else []
@@ -107,7 +107,7 @@ class Blocks:
             self.assignment.refresh()
             kept, sources, depth = self.loads(files), (files,), 0
         for position, node in enumerate(work.kept):
-            node.settle(Held(kept, position, sources, depth))
+            node.settle(Stored(kept, position, sources, depth))
         return answer
 
     def loads(self, files: RowFiles) -> tuple[Any, ...]:
@@ -121,12 +121,12 @@ class Blocks:
         """Make W' whose blocks are function(block) of shape (r, rows)."""
         return Factor(self, Node(partial(_rows_from, function), keep="unless used", lasting=True), rank)
 
-    def settled(self, node: Node) -> Held:
+    def settled(self, node: Node) -> Stored:
         """Compute the values of a node, if they were not yet, and say where they are."""
-        if node.held is None:
+        if node.stored is None:
             self.execute(plan(self.mean, [(Placed(node), _nothing)]))
-        assert node.held is not None
-        return node.held
+        assert node.stored is not None
+        return node.stored
 
     def draw(
         self, rank: int, rng: np.random.RandomState, scale: Callable[[float], float], floor: float
@@ -147,7 +147,7 @@ class Blocks:
             cluster.task("draw", _draw, state, size, rank, root, floor, self.dtype, holder)
             for state, size, holder in zip(states, self.sizes, self.holders, strict=True)
         )
-        W = Factor(self, Node(None, held=Held(tuples, 0)), rank, transposed=True)
+        W = Factor(self, Node(None, stored=Stored(tuples, 0)), rank, transposed=True)
         return W, np.maximum(H * root, floor).astype(self.dtype)
 
     def first_zero(self) -> tuple[int, int]:

@@ -18,8 +18,8 @@ from dask.delayed import Delayed, delayed
 from distributed import Client, futures_of
 from distributed.system import MEMORY_LIMIT
 
-MEMORY_SHARE = 0.4
-"""X stays in memory where it takes at most this share of it (Dask itself begins to spill at 0.6)."""
+MEMORY_FRACTION = 0.4
+"""X stays in memory where it takes at most this fraction of it (Dask itself begins to spill at 0.6)."""
 
 SMALL = 4 << 20
 """Bytes that travel in the time of one more hop between tasks, or less."""
@@ -35,10 +35,10 @@ def client() -> Client | None:
 
 
 def memory_for_data() -> float:
-    """Bytes that X may take: ``drnmf.memory-share`` (default 0.4) of the workers' limits, or of this machine."""
-    share = float(dask.config.get("drnmf.memory-share", MEMORY_SHARE))
+    """Bytes that X may take: ``drnmf.memory-fraction`` (default 0.4) of the workers' limits, or of this machine."""
+    fraction = float(dask.config.get("drnmf.memory-fraction", MEMORY_FRACTION))
     limits = [worker["memory_limit"] for worker in _workers().values()] or [MEMORY_LIMIT]
-    return share * float(sum(limit or MEMORY_LIMIT for limit in limits))
+    return fraction * float(sum(limit or MEMORY_LIMIT for limit in limits))
 
 
 def seen_by_all(path: str | os.PathLike[str]) -> bool:
@@ -120,9 +120,9 @@ class Assignment:
         if not self._workers:
             self._worker = []
             return
-        held = active.who_has(futures) if futures and (active := client()) is not None else {}
+        holders = active.who_has(futures) if futures and (active := client()) is not None else {}
         spread = [self._workers[i * len(self._workers) // count] for i in range(count)]
-        self._worker = [next(iter(held.get(key, ())), there) for key, there in zip(keys, spread, strict=True)]
+        self._worker = [next(iter(holders.get(key, ())), there) for key, there in zip(keys, spread, strict=True)]
 
     def at(self, block: int) -> AbstractContextManager[Any]:
         """Tasks made inside are for the worker of this block."""
@@ -131,7 +131,7 @@ class Assignment:
         return dask.annotate(workers=[self._worker[block]], allow_other_workers=True)
 
     def refresh(self) -> None:
-        """Blocks without a worker, and those above an even share, go to the workers with the fewest."""
+        """Blocks without a worker, and those above an even division, go to the workers with the fewest."""
         now = sorted(_workers())
         if now == self._workers or not now:
             return
@@ -155,7 +155,7 @@ def _workers() -> dict[str, Any]:
 
 
 class Traffic:
-    """Bytes that moved since it was made: H down to every worker, shares up from every worker but one, and the answer.
+    """Bytes that moved since it was made: H down to every worker, sums up from every worker but one, and the answer.
 
     Counted from what was sent, not measured on the wire: Dask's own counters stop with the worker that has them.
     """

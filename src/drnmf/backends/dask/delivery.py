@@ -14,10 +14,10 @@ from drnmf.backends.dask.nodes import pick
 
 def as_array(F: Any) -> da.Array:
     """Return W (m, r) as a Dask array that nobody has computed yet. Files beneath it stay as long as the array."""
-    held = F.data.settled(F.node)
-    parts = [cluster.task("rows", _take, block, held.position, F.key) for block in held.tuples]
+    stored = F.data.settled(F.node)
+    parts = [cluster.task("rows", _take, block, stored.position, F.key) for block in stored.tuples]
     array = stacked(parts, F.data.sizes, F.rank, F.dtype)
-    weakref.finalize(array, held.files.__len__)
+    weakref.finalize(array, stored.files.__len__)
     return array
 
 

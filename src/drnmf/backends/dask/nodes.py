@@ -23,7 +23,7 @@ Operation = Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class Held:
+class Stored:
     """Where the values of a node are: element `position` of the tuple behind each of the `tuples`, one per block.
 
     files : the files that the tuples descend from; they must outlive the tuples, which a lost worker computes again
@@ -45,14 +45,14 @@ class Node:
 
     def __init__(
         self, operation: Operation | None, *arguments: Any, keep: str = "never", lasting: bool = False,
-        held: Held | None = None,
+        stored: Stored | None = None,
     ):  # fmt: skip
         self.operation, self.arguments, self.keep, self.lasting = operation, arguments, keep, lasting
-        self.held = held
+        self.stored = stored
 
-    def settle(self, held: Held) -> None:
+    def settle(self, stored: Stored) -> None:
         """Note where the values are and forget where they came from, so that older points can go."""
-        self.held, self.arguments = held, ()
+        self.stored, self.arguments = stored, ()
 
     def parents(self) -> Iterator[Node]:
         return (leaf.node for leaf in leaves(self.arguments) if isinstance(leaf, Placed))
@@ -141,7 +141,7 @@ class Program:
     def __init__(self, mean: float, steps: list[tuple[Operation, Any]], keep: list[int], send: list[Any]):
         self.mean, self.steps, self.keep, self.send = mean, steps, keep, send
 
-    def run(self, block: Any, rows: slice, shared: Sequence[Array], held: Sequence[Any]) -> tuple[Kept, Any]:
+    def run(self, block: Any, rows: slice, shared: Sequence[Array], stored: Sequence[Any]) -> tuple[Kept, Any]:
         """Compute (values that stay, values that go up) of one block, which holds these rows of X."""
         data, answers = block.data(self.mean), list[Any]()
 
@@ -153,7 +153,7 @@ class Program:
             if argument.kind == "shared":
                 return shared[argument.index]
             done = argument.kind == "step"
-            whole = answers[argument.index] if done else held[argument.index][argument.position]
+            whole = answers[argument.index] if done else stored[argument.index][argument.position]
             return pick(whole, argument.key)
 
         for operation, arguments in self.steps:
@@ -167,7 +167,7 @@ class Plan:
 
     program: Program
     shared: list[Array]
-    held: list[Held]
+    stored: list[Stored]
     kept: list[Node]
 
     @property
@@ -182,7 +182,7 @@ def plan(mean: float, wanted: Sequence[tuple[Placed, Callable[[Any], Any]]]) -> 
     used: set[int] = set()
 
     def visit(node: Node) -> None:
-        if node.held is not None or any(node is known for known in order):
+        if node.stored is not None or any(node is known for known in order):
             return
         for parent in node.parents():
             used.add(id(parent))
@@ -192,7 +192,7 @@ def plan(mean: float, wanted: Sequence[tuple[Placed, Callable[[Any], Any]]]) -> 
     for placed, _ in wanted:
         visit(placed.node)
     shared: dict[Any, tuple[int, Array]] = {}
-    held: dict[int, tuple[int, Held]] = {}
+    stored: dict[int, tuple[int, Stored]] = {}
     number = {id(node): i for i, node in enumerate(order)}
 
     def slot(argument: Any) -> Any:
@@ -203,24 +203,24 @@ def plan(mean: float, wanted: Sequence[tuple[Placed, Callable[[Any], Any]]]) -> 
         if not isinstance(argument, Placed):
             return argument
         node = argument.node
-        if node.held is None:
+        if node.stored is None:
             return Slot("step", number[id(node)], key=argument.key)
-        index = held.setdefault(id(node.held.tuples), (len(held), node.held))[0]
-        return Slot("held", index, node.held.position, argument.key)
+        index = stored.setdefault(id(node.stored.tuples), (len(stored), node.stored))[0]
+        return Slot("stored", index, node.stored.position, argument.key)
 
     steps = [(node.operation, map_leaves(slot, node.arguments)) for node in order]
     stays = [node for node in order if node.keep == "always" or (node.keep != "never" and id(node) not in used)]
     send = [(pack, slot(placed)) for placed, pack in wanted]
     program = Program(mean, steps, [number[id(node)] for node in stays], send)  # type: ignore[arg-type]
-    return Plan(program, [array for _, array in shared.values()], [h for _, h in held.values()], stays)
+    return Plan(program, [array for _, array in shared.values()], [h for _, h in stored.values()], stays)
 
 
 def run_block(
-    program: Program, block: Any, rows: slice, shared: Sequence[Array], held: Sequence[Any], save: Any
+    program: Program, block: Any, rows: slice, shared: Sequence[Array], stored: Sequence[Any], save: Any
 ) -> tuple[Any, Any]:
     """Run the task of one block. `save` writes what stays to a file before anybody sees it."""
     with single_blas():
-        stays, sent = program.run(block, rows, shared, held)
+        stays, sent = program.run(block, rows, shared, stored)
     if save is not None:
         save(stays.values)
     return stays, sent

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from drnmf.backends.dask.nodes import Kept
+from drnmf.files import replacing
 from drnmf.trees import pack, unpack
 
 
@@ -68,10 +69,8 @@ class SaveRows:
 
     def __call__(self, values: tuple[Any, ...]) -> None:
         content, arrays = pack(values)
-        handle, temporary = tempfile.mkstemp(dir=os.path.dirname(self.path), suffix=".part")
-        with os.fdopen(handle, "wb") as stream:
+        with replacing(self.path, durable=False) as stream:  # after a power failure there is no fit left to read it
             np.savez(stream, content=np.array(json.dumps(content)), **arrays)
-        os.replace(temporary, self.path)
 
 
 def load_rows(path: str, types: Mapping[str, type], beside: Any = None) -> Kept:

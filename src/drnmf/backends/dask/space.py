@@ -12,7 +12,7 @@ import numpy as np
 from drnmf.backends.base import Elsewhere, Sweep
 from drnmf.backends.dask import cluster
 from drnmf.backends.dask.delivery import as_array
-from drnmf.backends.dask.nodes import Call, Held, Kept, Node, Placed
+from drnmf.backends.dask.nodes import Call, Kept, Node, Placed, Stored
 from drnmf.backends.host.space import HostSpace
 from drnmf.numerics import Array, Vector
 from drnmf.trees import leaves, map_leaves, types_beside
@@ -106,11 +106,11 @@ class RowSpace:
         scratch = self.data.scratch
         if scratch is None:
             tuples = tuple(cluster.constant("start", Kept((part,))) for part in parts)
-            return Factor(self.data, Node(None, held=Held(tuples, 0)), rank)
+            return Factor(self.data, Node(None, stored=Stored(tuples, 0)), rank)
         files = scratch.files()
         for i, part in enumerate(parts):
             files.save(i)((part,))
-        return Factor(self.data, Node(None, held=Held(self.data.loads(files), 0, (files,))), rank)
+        return Factor(self.data, Node(None, stored=Stored(self.data.loads(files), 0, (files,))), rank)
 
 
 def _first(data: Any, value: Any) -> Any:

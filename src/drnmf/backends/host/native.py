@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -13,18 +15,31 @@ from drnmf.backends.host import threads
 from drnmf.backends.host.dense import DenseMatrix
 from drnmf.backends.host.sparse import SparseMatrix
 from drnmf.backends.tiles import sweep_tiles
-from drnmf.losses.base import betas_of
+from drnmf.losses.base import Loss
 from drnmf.losses.beta import Beta
+from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Array, Vector, identity_limit, model_floor, power_ceiling
 
 threads.register()
+
+KERNELS: dict[type, tuple[int, Callable[[Any], float]]] = {
+    Beta: (0, attrgetter("beta")),
+    NegativeBinomial: (1, attrgetter("size")),
+}
+"""Loss -> id of its family in the compiled extension (`Family` of kernels.hpp) and its parameter."""
 
 Outputs = tuple[Array, Array, Array, Vector]  # N, P, Q and the shared curvature
 
 
 def takes(ask: Ask) -> bool:
     """Tell whether the compiled extension can answer; the tiles of NumPy answer what it declines."""
-    return ask.observed is None and all(isinstance(loss, Beta) for loss in ask.omega)
+    return ask.observed is None and all(type(loss) in KERNELS for loss in ask.omega)
+
+
+def _kernel(loss: Loss) -> tuple[int, float]:
+    """The loss in the words of the compiled extension."""
+    family, parameter = KERNELS[type(loss)]
+    return family, parameter(loss)
 
 
 def _native_ask(data: Any, ask: Ask) -> Any:
@@ -32,7 +47,7 @@ def _native_ask(data: Any, ask: Ask) -> Any:
     # one loss is as good alone as weighted: the parts then come without a product by the weight
     weights = ask.weights if len(ask.omega) > 1 else None
     return _core.Ask(
-        betas=betas_of(ask.omega),
+        omega=[_kernel(loss) for loss in ask.omega],
         weights=[] if weights is None else weights.tolist(),
         parts=ask.parts is not None,
         losses=ask.losses,

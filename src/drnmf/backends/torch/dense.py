@@ -19,13 +19,13 @@ from drnmf.backends.digest import combined, dense_rows, row_blocks
 from drnmf.backends.entries import first_zero
 from drnmf.backends.host.space import draw_uniform
 from drnmf.backends.tiles import sweep_tiles
+from drnmf.backends.torch.kernels import kernels_of, takes
 from drnmf.backends.torch.space import Tensor, TorchSpace, full_precision
-from drnmf.losses.base import Omega, betas_of
-from drnmf.losses.beta import Beta
+from drnmf.losses.base import Omega
 from drnmf.numerics import Array, Vector
 
 logger = logging.getLogger("drnmf")
-TILE = 1 << 22  # entries of V held at a time
+TILE = 1 << 22  # entries of V at a time
 PRECISIONS = ("float32", "tf32")
 _WORKING = {torch.float64: torch.float64} | dict.fromkeys((torch.float32, torch.float16, torch.bfloat16), torch.float32)
 
@@ -82,11 +82,11 @@ def moments(X: Tensor) -> tuple[float, int]:
     """Sum of all entries in float64 and the number of zeros, a bounded block of rows at a time."""
     rows = max(1, TILE * 16 // max(1, X.shape[1]))
     total = torch.zeros((), dtype=torch.float64, device=X.device)
-    held = torch.zeros((), dtype=torch.int64, device=X.device)
+    nonzero = torch.zeros((), dtype=torch.int64, device=X.device)
     for block in X.split(rows):
         total += block.sum(dtype=torch.float64)
-        held += torch.count_nonzero(block)
-    return float(total), X.numel() - int(held)
+        nonzero += torch.count_nonzero(block)
+    return float(total), X.numel() - int(nonzero)
 
 
 @dataclass(frozen=True)
@@ -107,15 +107,15 @@ class TorchDense(OnTorch):
 
     @classmethod
     def of(cls, X: Any, mean: float | None = None, precision: str = "float32", fused: bool | None = None) -> TorchDense:
-        held = X if isinstance(X, torch.Tensor) else torch.as_tensor(X)
+        tensor = X if isinstance(X, torch.Tensor) else torch.as_tensor(X)
         if precision not in PRECISIONS:
             raise ValueError(f"precision={precision!r} is not known: use one of {list(PRECISIONS)}.")
-        if held.dtype not in _WORKING:
-            raise ValueError(f"X has dtype {held.dtype}: use float32, float64, float16 or bfloat16.")
-        total, zeros = moments(held)
-        usable = held.dtype != torch.float64 and fused_available(held.device.type)
-        own = total / max(1, held.numel()) if mean is None else mean
-        return cls(held, own, zeros, precision == "tf32", usable if fused is None else fused)
+        if tensor.dtype not in _WORKING:
+            raise ValueError(f"X has dtype {tensor.dtype}: use float32, float64, float16 or bfloat16.")
+        total, zeros = moments(tensor)
+        usable = tensor.dtype != torch.float64 and fused_available(tensor.device.type)
+        own = total / max(1, tensor.numel()) if mean is None else mean
+        return cls(tensor, own, zeros, precision == "tf32", usable if fused is None else fused)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -152,14 +152,14 @@ class TorchDense(OnTorch):
     def sweep(self, W: Any, H: Any, ask: Ask) -> Sweep:
         check_shapes(self.shape, W, H, ask)
         W, H = self.space.put(W.T).T, self.space.put(H)
-        if not (self.fused and fusable(ask) and H.shape[0] <= most_components()):
+        if not (self.fused and takes(ask, H.shape[0])):
             with full_precision():
                 return sweep_tiles(self, W, H, ask)
         from drnmf.backends.torch.fused import sweep_dense
 
-        weights, betas = None if ask.weights is None else self.space.numbers(ask.weights), tuple(betas_of(ask.omega))
+        weights, kernels = None if ask.weights is None else self.space.numbers(ask.weights), kernels_of(ask.omega)
         parts, zero = ask.parts is not None, zero_of(self, ask.omega)
-        losses, N, P = sweep_dense(self.X, W.T, H, betas, weights, parts, ask.losses, zero, self.fast)
+        losses, N, P = sweep_dense(self.X, W.T, H, kernels, weights, parts, ask.losses, zero, self.fast)
         P = add_free_parts(P, W, H, ask.omega, weights) if parts else P
         return with_curvature(self, W, H, ask, Sweep(told(self, ask, losses), N, P))
 
@@ -168,11 +168,6 @@ class TorchDense(OnTorch):
 
     def first_zero(self) -> tuple[int, int]:
         return first_zero(self.X)
-
-
-def fusable(ask: Ask) -> bool:
-    """Tell whether the fused kernels can answer; the tiles answer what they decline."""
-    return ask.observed is None and all(isinstance(loss, Beta) for loss in ask.omega)
 
 
 def with_curvature(data: Any, W: Tensor, H: Tensor, ask: Ask, sweep: Sweep) -> Sweep:
@@ -190,12 +185,6 @@ def told(data: Any, ask: Ask, losses: Tensor | None) -> Any:
     if losses is not None:
         return losses
     return torch.full((len(ask.omega),), float("nan"), dtype=torch.float64, device=data.device)
-
-
-def most_components() -> int:
-    from drnmf.backends.torch.fused import MOST_COMPONENTS
-
-    return MOST_COMPONENTS
 
 
 def _rows_times(X: Tensor, B: Tensor) -> Tensor:

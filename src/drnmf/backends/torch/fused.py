@@ -1,6 +1,6 @@
 """How the Triton kernels are called: shapes, splits, pieces, and what is cheaper outside the pass over X.
 
-Nothing here waits for the card.
+Nothing here waits for the GPU.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import torch
 import triton
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from drnmf.backends.torch.kernels import Kernel
 from drnmf.backends.torch.triton_dense import dense_sweep, split_factor
 from drnmf.backends.torch.triton_sparse import SEGMENT, add_segments, sparse_sweep
 from drnmf.numerics import model_floor, power_ceiling
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-GROUP = 3  # betas of one pass
-MOST_COMPONENTS = 256
-WAVES = 4  # programs per slot of the card: enough that the last wave matters little
+GROUP = 3  # losses of one pass
+WAVES = 4  # programs per slot of the GPU: enough that the last wave matters little
 SMALL = 1 << 20  # entries of X under which rounding errors do not average out and accuracy costs nothing
 SHORT = 256  # rows under which a sum of bfloat16 products does not average its rounding errors out
 
@@ -30,7 +30,7 @@ Tensor: TypeAlias = torch.Tensor
 class Blocks(NamedTuple):
     """Sizes of a program: its tile of X, its warps, its copies under way, components of one chunk of N and P.
 
-    registers : of a thread at most; 168 lets three programs share a processor
+    registers : of a thread at most; 168 lets three programs run on one processor
     """
 
     own: int
@@ -82,16 +82,17 @@ def _pieces(F: Tensor, R: int) -> tuple[Tensor, int]:
 
 
 def sweep_dense(
-    X: Tensor, other: Tensor, own: Tensor, betas: tuple[float, ...], weights: Tensor | None, parts: bool, losses: bool,
-    zero: float, fast: bool,
+    X: Tensor, other: Tensor, own: Tensor, kernels: tuple[Kernel, ...], weights: Tensor | None, parts: bool,
+    losses: bool, zero: float, fast: bool,
 ) -> tuple[Tensor | None, Tensor, Tensor]:  # fmt: skip
     """Losses (p,) float64, N and P (slots, r, O) at V = other' own for X (L, O) of any strides; float32 factors.
 
+    kernels : (id, parameter) of every loss
     other : (r, L), own : (r, O); weights : (p,) float32 on the device, or None for every part on its own
     zero : what a zero of X counts as, 0.0 to leave it;  fast : the precision called "tf32"
     P of beta = 1 and 2 is left at zero here: `completed` adds what needs no pass over X.
     """
-    groups = [betas[i : i + GROUP] for i in range(0, len(betas), GROUP)]
+    groups = [kernels[i : i + GROUP] for i in range(0, len(kernels), GROUP)]
     found = []
     for g, group in enumerate(groups):
         some = None if weights is None else weights[g * GROUP :]
@@ -103,10 +104,10 @@ def sweep_dense(
 
 
 def _pass(
-    X: Tensor, other: Tensor, own: Tensor, betas: tuple[float, ...], weights: Tensor | None, parts: bool, losses: bool,
-    zero: float, fast: bool,
+    X: Tensor, other: Tensor, own: Tensor, kernels: tuple[Kernel, ...], weights: Tensor | None, parts: bool,
+    losses: bool, zero: float, fast: bool,
 ) -> tuple[Any, Tensor, Tensor]:  # fmt: skip
-    """One pass over X for at most three betas."""
+    """One pass over X for at most three losses."""
     (L, width), r, device = X.shape, own.shape[0], X.device
     R = max(16, triton.next_power_of_2(r))
     shape = BLOCKS[R]
@@ -115,23 +116,25 @@ def _pass(
     blocks, tiles, chunks = triton.cdiv(width, block_own), triton.cdiv(L, block_other), triton.cdiv(r, components)
     splits = max(1, min(tiles // 2, WAVES * 2 * processors(device) // (blocks * chunks)))
     chunk = triton.cdiv(tiles, splits) * block_other
-    slots = 0 if not parts else 1 if weights is not None else len(betas)
+    slots = 0 if not parts else 1 if weights is not None else len(kernels)
     N = torch.empty((splits, slots, r, width), dtype=torch.float32, device=device)
     P = torch.empty_like(N)
-    totals = torch.empty((len(betas), blocks * splits), dtype=torch.float64, device=device)
+    totals = torch.empty((len(kernels), blocks * splits), dtype=torch.float64, device=device)
     pieces, padded = _pieces(other, R)
     described = _described(X, own_first, block_own, block_other)
     tma = described is not None
     accurate = not fast or L < SHORT
-    named = [*betas, *[-1.0] * (GROUP - len(betas))]
+    ids, parameters = zip(*kernels, *[(0.0, 0.0)] * (GROUP - len(kernels)), strict=True)
+    ceiling = power_ceiling("float32")
+    known = all(b in {1.0, 2.0} for b, _ in kernels)  # their P needs no pass over X
     dense_sweep[(blocks, splits, chunks)](
         described if tma else X, X.stride(1), X.stride(0), own, own.stride(0),
         TensorDescriptor.from_tensor(pieces, [block_other, R]) if tma else pieces,
         TensorDescriptor.from_tensor(pieces, [block_other, components]) if tma else pieces,
         padded, totals if weights is None else weights, N, P, totals, width, L, r, r * width, chunk,
-        1.0, model_floor("float32"), power_ceiling("float32"), zero,
-        B0=named[0], B1=named[1], B2=named[2], COUNT=len(betas),
-        PARTS=parts, WEIGHTED=weights is not None, POSITIVE=not set(betas) <= {1.0, 2.0}, LOSSES=losses,
+        1.0, model_floor("float32"), ceiling, zero, *(min(a, ceiling) for a in parameters),
+        B0=ids[0], B1=ids[1], B2=ids[2], COUNT=len(kernels),
+        PARTS=parts, WEIGHTED=weights is not None, POSITIVE=not known, LOSSES=losses,
         ZEROS=zero != 0.0, MASK=L % block_other != 0, SMALL=X.numel() < SMALL, EXACT=accurate, ACCURATE=accurate,
         HARDWARE=not INTERPRETED, TMA=tma, OWN_FIRST=own_first,
         R=R, RC=components, BO=block_own, BL=block_other, STAGES=shape.stages,
@@ -152,9 +155,9 @@ def sweep_nonzeros(
     losses: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Sums over the non-zeros, (3,) float64 (see `triton_sparse.sparse_sweep`), and N (slots, r, O)."""
-    cuts, (r, width) = compressed.segments, own.shape
+    segments, (r, width) = compressed.segments, own.shape
     R = max(2, triton.next_power_of_2(r))
-    count = cuts.starts.shape[0]
+    count = segments.starts.shape[0]
     kl, frobenius = 1.0 in betas, 2.0 in betas
     slots = 0 if not parts else 1 if weights is not None else len(betas)
     partial = torch.empty((max(slots, 1), count, R), dtype=own.dtype, device=own.device)
@@ -164,7 +167,7 @@ def sweep_nonzeros(
         weights = torch.stack(pair).to(own.dtype)
     dtype = str(own.dtype).removeprefix("torch.")
     sparse_sweep[(count,)](
-        compressed.values, compressed.indices, cuts.starts, cuts.ends, cuts.columns,
+        compressed.values, compressed.indices, segments.starts, segments.ends, segments.columns,
         rows_of(own, R), rows_of(other, R),
         sums if weights is None else weights, partial[betas.index(1.0) if kl and slots > 1 else 0],
         partial[betas.index(2.0) if frobenius and slots > 1 else 0], sums, count,
@@ -173,8 +176,8 @@ def sweep_nonzeros(
     )  # fmt: skip
     N = torch.empty((slots, r, width), dtype=own.dtype, device=own.device)
     for slot in range(slots):
-        add_segments[(triton.cdiv(width, 32),)](partial[slot], cuts.first, N[slot], width, r, R=R, B=32)
+        add_segments[(triton.cdiv(width, 32),)](partial[slot], segments.first, N[slot], width, r, R=R, B=32)
     return sums.sum(1), N
 
 
-__all__ = ["INTERPRETED", "MOST_COMPONENTS", "SEGMENT", "sweep_dense", "sweep_nonzeros"]
+__all__ = ["INTERPRETED", "SEGMENT", "sweep_dense", "sweep_nonzeros"]

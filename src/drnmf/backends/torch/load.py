@@ -21,22 +21,22 @@ def load(X: Any, device: str, precision: str, blocks: bool, mean: float | None) 
     if sp.issparse(X) or (isinstance(X, torch.Tensor) and X.layout != torch.strided):
         if blocks:
             raise ValueError("device='cuda-blocks' streams dense X only: use device='cuda' for sparse X.")
-        _make_room(_SPARSE_FACTOR * _held(X), device, "sparse X in both orders", "a card with more memory")
+        _make_room(_SPARSE_FACTOR * _bytes_of(X), device, "sparse X in both orders", "a GPU with more memory")
         return TorchSparse.of(X, mean, device)
-    held = X if isinstance(X, torch.Tensor) else torch.from_numpy(_positive_strides(X))
+    tensor = X if isinstance(X, torch.Tensor) else torch.from_numpy(_positive_strides(X))
     if blocks:
-        return TorchStreamed.of(held, device, mean, precision)
-    if held.device != torch.device(device) and held.device.type != torch.device(device).type:
-        _make_room(_held(held), device, "X", "device='cuda-blocks', which streams X from host memory in blocks")
-        held = held.to(device)
-    return TorchDense.of(held, mean, precision)
+        return TorchStreamed.of(tensor, device, mean, precision)
+    if tensor.device != torch.device(device) and tensor.device.type != torch.device(device).type:
+        _make_room(_bytes_of(tensor), device, "X", "device='cuda-blocks', which streams X from host memory in blocks")
+        tensor = tensor.to(device)
+    return TorchDense.of(tensor, mean, precision)
 
 
 def _positive_strides(X: Any) -> Any:
     return X if all(stride > 0 for stride in X.strides) else np.ascontiguousarray(X)
 
 
-def _held(X: Any) -> int:
+def _bytes_of(X: Any) -> int:
     """Bytes of X."""
     if isinstance(X, torch.Tensor):
         count = X.numel() if X.layout == torch.strided else X._nnz() * 3

@@ -58,8 +58,8 @@ class TorchSpace:
 
     def numbers(self, values: Any) -> Tensor:
         """Send a few numbers to the device in the factors' dtype, without waiting for it."""
-        held = torch.as_tensor(np.ascontiguousarray(values)).to(self.dtype)
-        return held.pin_memory().to(self.device, non_blocking=True) if self.deferred else held
+        tensor = torch.as_tensor(np.ascontiguousarray(values)).to(self.dtype)
+        return tensor.pin_memory().to(self.device, non_blocking=True) if self.deferred else tensor
 
     def map(self, function: Callable[..., Any], *arguments: Any, count: int = 1) -> Any:
         return function(*arguments)

@@ -29,7 +29,7 @@ from drnmf.numerics import Array, Vector, identity_limit, model_floor, power_cei
 
 
 class Segments(NamedTuple):
-    """Columns cut into pieces: where each begins and ends, its column, and every column's first piece."""
+    """Columns split into pieces: where each begins and ends, its column, and every column's first piece."""
 
     starts: Tensor
     ends: Tensor
@@ -39,7 +39,7 @@ class Segments(NamedTuple):
 
 @dataclass(frozen=True)
 class Compressed:
-    """Compressed columns. ends : indptr on the host, which decides how the work is cut."""
+    """Compressed columns. ends : indptr on the host, which decides how the work is split."""
 
     values: Tensor
     indices: Tensor
@@ -77,8 +77,8 @@ def _coordinates(X: Any, device: torch.device | str | None) -> tuple[Tensor, Ten
         tidy = sp.coo_array(X)
         tidy.sum_duplicates()
         rows, columns, values = (torch.as_tensor(np.ascontiguousarray(a)) for a in (*tidy.coords, tidy.data))
-    held = values != 0
-    return tuple(part[held].to(device or part.device) for part in (rows.long(), columns.long(), values))
+    nonzero = values != 0
+    return tuple(part[nonzero].to(device or part.device) for part in (rows.long(), columns.long(), values))
 
 
 @dataclass(frozen=True)
@@ -130,8 +130,8 @@ class TorchSparse(OnTorch):
     def first_zero(self) -> tuple[int, int]:
         """Find the first row that is not full, and its first gap."""
         row = int(np.argmax(np.diff(self.by_row.ends) < self.shape[1]))
-        held = self.by_row.indices[int(self.by_row.ends[row]) : int(self.by_row.ends[row + 1])].cpu().numpy()
-        return row, int(np.setdiff1d(np.arange(self.shape[1]), held)[0])
+        nonzero = self.by_row.indices[int(self.by_row.ends[row]) : int(self.by_row.ends[row + 1])].cpu().numpy()
+        return row, int(np.setdiff1d(np.arange(self.shape[1]), nonzero)[0])
 
     def tile(self, columns: slice) -> Tensor:
         J = columns
@@ -180,11 +180,11 @@ class TorchSparse(OnTorch):
     def _chunks(self, r: int) -> list[slice]:
         """Runs of columns with a bounded number of non-zeros (or one column)."""
         ends, n, limit = self.by_column.ends, self.shape[1], max(1, TILE // r)
-        cuts = [0]
-        while cuts[-1] < n:
-            reach = int(np.searchsorted(ends, ends[cuts[-1]] + limit, side="right")) - 1
-            cuts.append(min(n, max(cuts[-1] + 1, reach)))
-        return [slice(a, b) for a, b in pairwise(cuts)]
+        bounds = [0]
+        while bounds[-1] < n:
+            reach = int(np.searchsorted(ends, ends[bounds[-1]] + limit, side="right")) - 1
+            bounds.append(min(n, max(bounds[-1] + 1, reach)))
+        return [slice(a, b) for a, b in pairwise(bounds)]
 
     def sweep(self, W: Any, H: Any, ask: Ask) -> Sweep:
         check_shapes(self.shape, W, H, ask)

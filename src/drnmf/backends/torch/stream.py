@@ -123,8 +123,8 @@ class TorchStreamed(OnTorch):
         return self._side()[:, j].double().numpy()
 
     def dot(self, B: Array) -> Array:
-        held = torch.as_tensor(B)
-        return (self._side().to(held.dtype) @ held).numpy()
+        factor = torch.as_tensor(B)
+        return (self._side().to(factor.dtype) @ factor).numpy()
 
     def squared_norms(self) -> Vector:
         return TorchDense(self._side(), self.mean, self.zeros).squared_norms()

@@ -5,7 +5,7 @@ say which) and walks along the other side L, BL at a time:
 
     V = F_O F_L'        E = V^(b-2) X, V^(b-1) elementwise        acc += E F_L
 
-which is the shape of attention with keys = values = F_L. A factor entry is held as bfloat16 pieces hi + mid + lo of 8
+which is the shape of attention with keys = values = F_L. A factor entry is stored as bfloat16 pieces hi + mid + lo of 8
 bits each: three products of pieces leave a relative error of 2^-17, six leave 2^-23, all at the speed of bfloat16, and
 the tile that one product leaves in registers is the operand of the next.
 """
@@ -20,7 +20,7 @@ from drnmf.backends.torch.triton_terms import log_of, loss_term, negative, posit
 
 @triton.jit
 def piece_of(f, HARDWARE: tl.constexpr):
-    """f rounded to bfloat16, to nearest (the interpreter would cut the digits off, so it rounds the bits first)."""
+    """f rounded to bfloat16, to nearest (the interpreter would truncate, so it rounds the bits first)."""
     if HARDWARE:
         return f.to(tl.bfloat16)
     bits = f.to(tl.int32, bitcast=True)
@@ -78,25 +78,25 @@ def added(acc, total, one):
 
 @triton.jit
 def add_parts(
-    n, p, x, v, rv, ratio, log_v, hi, mid, one, ceiling,
+    n, p, x, v, rv, ratio, log_v, hi, mid, one, ceiling, parameter,
     BETA: tl.constexpr, RC: tl.constexpr, EXACT: tl.constexpr, SMALL: tl.constexpr, HARDWARE: tl.constexpr,
 ):  # fmt: skip
-    """N_beta and P_beta with those of one tile; P of beta = 1 and 2 is added elsewhere."""
+    """N and P of a loss with those of one tile; P of beta = 1 and 2 is added elsewhere."""
     E = negative(x, v, rv, ratio, log_v, BETA, ceiling)
     n = added(n, tile_product(E, hi, mid, RC, EXACT, SMALL, HARDWARE), one)
     if BETA != 1.0 and BETA != 2.0:
-        E = positive(v, rv, log_v, BETA, ceiling)
+        E = positive(x, v, rv, log_v, BETA, ceiling, parameter)
         p = added(p, tile_product(E, hi, mid, RC, EXACT, SMALL, HARDWARE), one)
     return n, p
 
 
 @triton.jit
 def add_loss(
-    total, x, v, ratio, log_ratio, inside,
+    total, x, v, rv, ratio, log_ratio, inside, parameter,
     BETA: tl.constexpr, MASK: tl.constexpr, ACCURATE: tl.constexpr, HARDWARE: tl.constexpr,
 ):  # fmt: skip
     """A tile's loss, summed in float32 along L, added in float64."""
-    term = loss_term(x, v, ratio, log_ratio, BETA, ACCURATE, HARDWARE)
+    term = loss_term(x, v, rv, ratio, log_ratio, parameter, BETA, ACCURATE, HARDWARE)
     if MASK:
         term = tl.where(inside, term, 0.0)
     return total + tl.sum(term, axis=1).to(tl.float64)
@@ -105,18 +105,19 @@ def add_loss(
 @triton.jit
 def dense_sweep(
     X, stride_o, stride_l, own, own_stride, pieces, pieces_out, padded, weights, N, P, losses, O, L, r, plane, chunk,
-    one, floor, ceiling, zero,
+    one, floor, ceiling, zero, a0, a1, a2,
     B0: tl.constexpr, B1: tl.constexpr, B2: tl.constexpr, COUNT: tl.constexpr,
     PARTS: tl.constexpr, WEIGHTED: tl.constexpr, POSITIVE: tl.constexpr, LOSSES: tl.constexpr,
     ZEROS: tl.constexpr, MASK: tl.constexpr, SMALL: tl.constexpr, EXACT: tl.constexpr, ACCURATE: tl.constexpr,
     HARDWARE: tl.constexpr, TMA: tl.constexpr, OWN_FIRST: tl.constexpr,
     R: tl.constexpr, RC: tl.constexpr, BO: tl.constexpr, BL: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """Partial N and P (splits, slots, r, O) and losses (COUNT, programs) of up to three betas.
+    """Partial N and P (splits, slots, r, O) and losses (COUNT, programs) of up to three losses.
 
     grid : (blocks of O, splits of L, chunks of RC components)
     X, pieces, pieces_out : tensor descriptors under TMA, pointers elsewhere; OWN_FIRST says that O is contiguous in X
-    WEIGHTED : one slot, the sum of the parts under `weights`; POSITIVE : P needs a product (a beta outside {1, 2})
+    WEIGHTED : one slot, the sum of the parts under `weights`; POSITIVE : P needs a product (not beta 1, 2 alone)
+    B0, B1, B2 : beta, or the id of another family (kernels.py), whose parameter is a0, a1, a2
     """
     block, split, part = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     o = block * BO + tl.arange(0, BO)
@@ -184,11 +185,11 @@ def dense_sweep(
         log_v = log_of(v, ACCURATE, HARDWARE)  # used by general betas alone, and dropped by the compiler elsewhere
         if LOSSES:
             log_ratio = log_of(ratio, ACCURATE, HARDWARE)
-            loss0 = add_loss(loss0, x, v, ratio, log_ratio, inside, B0, MASK, ACCURATE, HARDWARE)
+            loss0 = add_loss(loss0, x, v, rv, ratio, log_ratio, inside, a0, B0, MASK, ACCURATE, HARDWARE)
             if COUNT > 1:
-                loss1 = add_loss(loss1, x, v, ratio, log_ratio, inside, B1, MASK, ACCURATE, HARDWARE)
+                loss1 = add_loss(loss1, x, v, rv, ratio, log_ratio, inside, a1, B1, MASK, ACCURATE, HARDWARE)
             if COUNT > 2:
-                loss2 = add_loss(loss2, x, v, ratio, log_ratio, inside, B2, MASK, ACCURATE, HARDWARE)
+                loss2 = add_loss(loss2, x, v, rv, ratio, log_ratio, inside, a2, B2, MASK, ACCURATE, HARDWARE)
         if PARTS:
             if RC != R:
                 if TMA:
@@ -205,23 +206,23 @@ def dense_sweep(
                 if POSITIVE:
                     E = tl.zeros((BO, BL), tl.float32)
                     if B0 != 1.0 and B0 != 2.0:
-                        E += w0 * positive(v, rv, log_v, B0, ceiling)
+                        E += w0 * positive(x, v, rv, log_v, B0, ceiling, a0)
                     if COUNT > 1 and B1 != 1.0 and B1 != 2.0:
-                        E += w1 * positive(v, rv, log_v, B1, ceiling)
+                        E += w1 * positive(x, v, rv, log_v, B1, ceiling, a1)
                     if COUNT > 2 and B2 != 1.0 and B2 != 2.0:
-                        E += w2 * positive(v, rv, log_v, B2, ceiling)
+                        E += w2 * positive(x, v, rv, log_v, B2, ceiling, a2)
                     p0 = added(p0, tile_product(E, hi, mid, RC, EXACT, SMALL, HARDWARE), one)
             else:
                 n0, p0 = add_parts(
-                    n0, p0, x, v, rv, ratio, log_v, hi, mid, one, ceiling, B0, RC, EXACT, SMALL, HARDWARE
+                    n0, p0, x, v, rv, ratio, log_v, hi, mid, one, ceiling, a0, B0, RC, EXACT, SMALL, HARDWARE
                 )
                 if COUNT > 1:
                     n1, p1 = add_parts(
-                        n1, p1, x, v, rv, ratio, log_v, hi, mid, one, ceiling, B1, RC, EXACT, SMALL, HARDWARE
+                        n1, p1, x, v, rv, ratio, log_v, hi, mid, one, ceiling, a1, B1, RC, EXACT, SMALL, HARDWARE
                     )
                 if COUNT > 2:
                     n2, p2 = add_parts(
-                        n2, p2, x, v, rv, ratio, log_v, hi, mid, one, ceiling, B2, RC, EXACT, SMALL, HARDWARE
+                        n2, p2, x, v, rv, ratio, log_v, hi, mid, one, ceiling, a2, B2, RC, EXACT, SMALL, HARDWARE
                     )
         if not TMA:
             x_at += BL * stride_l

@@ -1,8 +1,8 @@
 """The fused sweep over sparse X, O(nnz r): KL and Frobenius parts and losses from one pass over the non-zeros.
 
-Columns are cut into segments of at most `SEGMENT` non-zeros, so that a word that is in every document keeps no program
-waiting. A program gathers the rows of F_L that its segment names, forms v and x/v in registers, and leaves one partial
-row; a second kernel adds a column's segments in order, so that results do not change from run to run.
+Columns are split into segments of at most `SEGMENT` non-zeros, so that a word of every document keeps no
+program waiting. A program gathers the rows of F_L that its segment names, forms v and x/v in registers, and leaves one
+partial row; a second kernel adds a column's segments in order, so that results do not change from run to run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Elementwise formulas of the fused sweeps, as Triton functions.
 
-They restate `divergence` and `reference` for speed; the conformance tests tie them to the oracle. HARDWARE says that
-the approximate reciprocal and logarithm of the card may be used; Triton's interpreter has neither.
+They restate `Loss.terms` and `Loss.parts` for speed; the conformance tests tie them to the oracle. HARDWARE says that
+the approximate reciprocal and logarithm of the GPU may be used; Triton's interpreter has neither.
 """
 
 # Triton compiles these bodies itself: names are its own types, and branches on constexpr are taken at compile time.
@@ -11,7 +11,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from drnmf.backends.torch import kernels
+
 SMALLEST = tl.constexpr(1.2e-38)  # the smallest normal float32: logarithms are taken above it
+NEGATIVE_BINOMIAL = tl.constexpr(kernels.NEGATIVE_BINOMIAL)
 LN2 = tl.constexpr(0.6931471805599453)
 
 
@@ -26,7 +29,7 @@ def reciprocal(v, HARDWARE: tl.constexpr):
 
 @triton.jit
 def fast_log(y, HARDWARE: tl.constexpr):
-    """log y with the card's log2: its absolute error of 1e-7 leans to one side, which shows in small losses."""
+    """log y with the GPU's log2: its absolute error of 1e-7 leans to one side, which shows in small losses."""
     y = tl.maximum(y, SMALLEST)
     if HARDWARE:
         code: tl.constexpr = "lg2.approx.ftz.f32 $0, $1;"
@@ -35,27 +38,31 @@ def fast_log(y, HARDWARE: tl.constexpr):
 
 
 @triton.jit
-def accurate_log(y, HARDWARE: tl.constexpr):
-    """log y with an error that stays small beside the losses made of it.
-
-    For |t| < 0.36, t = y - 1, log y = t - t^2/2 + t^3 q(t) with q of degree 6 (minimax, relative error 8e-8, no bias).
-    Beyond, a loss is at least 0.05 of x or v, and the card's log2 leaves it a relative error of 2e-6 at the very edge.
-    """
-    t = y - 1.0
+def log_rest(t):
+    """log(1 + t) - t for |t| < 0.36: -t^2/2 + t^3 q(t) with q of degree 6 (minimax, relative error 8e-8, no bias)."""
     q = 0.14359220308939755 * t - 0.15635704554930752
     q = q * t + 0.13942417012017586
     q = q * t - 0.16393494286258947
     q = q * t + 0.20013084290867003
     q = q * t - 0.2500697461650122
     q = q * t + 0.3333320327187054
-    q = (q * t - 0.5) * (t * t) + t
-    return tl.where(tl.abs(t) < 0.36, q, fast_log(y, HARDWARE))
+    return (q * t - 0.5) * (t * t)
+
+
+@triton.jit
+def log_of_ratio(y, t, HARDWARE: tl.constexpr):
+    """log y from y and t = y - 1, with an error that stays small beside the losses made of it.
+
+    Beyond |t| = 0.36 a loss is at least 0.05 of x or v, and the GPU's log2 leaves it a relative error of 2e-6 at the
+    very edge.
+    """
+    return tl.where(tl.abs(t) < 0.36, log_rest(t) + t, fast_log(y, HARDWARE))
 
 
 @triton.jit
 def log_of(y, ACCURATE: tl.constexpr, HARDWARE: tl.constexpr):
     if ACCURATE:
-        return accurate_log(y, HARDWARE)
+        return log_of_ratio(y, y - 1.0, HARDWARE)
     return fast_log(y, HARDWARE)
 
 
@@ -85,12 +92,30 @@ def general_loss(x, v, log_ratio, BETA: tl.constexpr, ACCURATE: tl.constexpr, HA
 
 
 @triton.jit
-def loss_term(x, v, ratio, log_ratio, BETA: tl.constexpr, ACCURATE: tl.constexpr, HARDWARE: tl.constexpr):
-    """d_beta(x|v), with ratio = x/v and its logarithm at hand.
+def negative_binomial_loss(x, v, rv, a, HARDWARE: tl.constexpr):
+    """x log(1 + s) - a log(1 + f), s = a (x - v) / (v (x + a)), f = (x - v) / (v + a).
 
-    Both 0 and 1 are written in the ratio alone: an error of the ratio then counts to second order only.
+    x s - a f = a s f: where both are small, no term of first order is left to cancel.
     """
-    if BETA == 0.0:
+    rise, over_x, over_v = x - v, 1.0 / (x + a), 1.0 / (v + a)
+    s, f = rise * rv * (a * over_x), rise * over_v
+    near = a * s * f + x * log_rest(s) - a * log_rest(f)
+    first = x * log_of_ratio(x * rv * ((v + a) * over_x), s, HARDWARE)
+    far = first - a * log_of_ratio((x + a) * over_v, f, HARDWARE)
+    return tl.maximum(tl.where((tl.abs(s) < 0.36) & (tl.abs(f) < 0.36), near, far), 0.0)
+
+
+@triton.jit
+def loss_term(
+    x, v, rv, ratio, log_ratio, parameter, BETA: tl.constexpr, ACCURATE: tl.constexpr, HARDWARE: tl.constexpr
+):  # fmt: skip
+    """d(x|v), with 1/v, ratio = x/v and its logarithm at hand; parameter is that of a family other than beta.
+
+    Beta 0 and 1 are written in the ratio alone: an error of the ratio then counts to second order only.
+    """
+    if BETA == NEGATIVE_BINOMIAL:
+        return negative_binomial_loss(x, v, rv, parameter, HARDWARE)
+    elif BETA == 0.0:
         return ratio - 1.0 - log_ratio
     elif BETA == 1.0:
         return v * (ratio * log_ratio - (ratio - 1.0))
@@ -102,10 +127,10 @@ def loss_term(x, v, ratio, log_ratio, BETA: tl.constexpr, ACCURATE: tl.constexpr
 
 @triton.jit
 def negative(x, v, rv, ratio, log_v, BETA: tl.constexpr, ceiling):
-    """V^(b-2) X, the elementwise factor of N; ratio = X/V is below the ceiling already."""
+    """V^(b-2) X or X / V, the elementwise factor of N; ratio = X/V is below the ceiling already."""
     if BETA == 0.0:
         return tl.minimum(ratio * rv, ceiling)
-    elif BETA == 1.0:
+    elif BETA == 1.0 or BETA == NEGATIVE_BINOMIAL:
         return ratio
     elif BETA == 2.0:
         return x
@@ -114,9 +139,14 @@ def negative(x, v, rv, ratio, log_v, BETA: tl.constexpr, ceiling):
 
 
 @triton.jit
-def positive(v, rv, log_v, BETA: tl.constexpr, ceiling):
-    """V^(b-1), the elementwise factor of P; beta = 1 and 2 need no product over X (sums and Gram matrix instead)."""
-    if BETA == 0.0:
+def positive(x, v, rv, log_v, BETA: tl.constexpr, ceiling, parameter):
+    """V^(b-1) or (X + a) / (V + a), the elementwise factor of P.
+
+    Beta = 1 and 2 need no product over X (sums and Gram matrix instead).
+    """
+    if BETA == NEGATIVE_BINOMIAL:
+        return (x + parameter) / (v + parameter)
+    elif BETA == 0.0:
         return rv
     else:
         return tl.minimum(tl.exp((BETA - 1.0) * log_v), ceiling)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from drnmf.storage.files import left_over, replacing, write_text
+from drnmf.files import left_over, replacing, write_text
 
 
 def test_a_block_that_fails_leaves_what_was_there(tmp_path: Path) -> None:

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from drnmf.interrupts import uninterrupted
+
 
 @contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+def replacing(path: str | os.PathLike[str], durable: bool = True) -> Iterator[BinaryIO]:
     """Open a file under a temporary name beside `path`; when the block ends well it is flushed to disk and renamed.
 
     Parameters
     ----------
     path : path-like
         The file to write. What is there stays until the new one is complete, and for good if the block fails.
+    durable : bool
+        Flush to disk, so that a power failure leaves the old file or the new one. False for files of this process.
 
     Yields
     ------
@@ -29,12 +34,37 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     try:
         with open(temporary, "xb") as stream:
             yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
+            if durable:
+                stream.flush()
+                os.fsync(stream.fileno())
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
-    _sync_folder(target.parent)
+    if durable:
+        _sync_folder(target.parent)
+
+
+@contextmanager
+def temporary_folder(parent: Path, prefix: str) -> Iterator[Path]:
+    """Make a folder for the time of the block, which is removed with all that is in it, however the block ends.
+
+    Parameters
+    ----------
+    parent : where it is made
+    prefix : how its name begins; the rest is random
+
+    Yields
+    ------
+    Path
+        The folder. If the block has renamed it, nothing is removed.
+    """
+    path = parent / f"{prefix}{secrets.token_hex(4)}"
+    try:  # the name is known before the folder exists: there is no moment at which it would be left behind
+        path.mkdir(mode=0o700)
+        yield path
+    finally:
+        with uninterrupted():
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def left_over(folder: Path, name: str) -> list[Path]:
@@ -49,7 +79,7 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable too: after a power cut a rename without this may be undone."""
+    """Make the names in a folder durable too: after a power failure a rename without this may be undone."""
     with suppress(OSError):  # not every system lets a folder be opened and synced; the file itself is safe
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -1,0 +1,101 @@
+"""How a command ends other than well: stopped by a signal, refused with one clear line, or failed unexpectedly.
+
+Exit codes: 0 done, 1 failed, 2 bad usage (typer's own), 130 interrupted (Ctrl-C), 143 terminated (SIGTERM).
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from drnmf.cli.common import errors, in_options, say
+from drnmf.interrupts import SIGNALS
+
+_WORDS = {signal.SIGINT: "Interrupted", signal.SIGTERM: "Terminated"}
+_REFUSALS = (ValueError, OSError, ImportError, MemoryError)
+"""Errors whose message was written for the user."""
+_TYPERS_OWN: Any = (typer.Exit, typer.Abort, typer.BadParameter.__mro__[2])  # the last: every error of usage
+
+
+class Stopped(BaseException):
+    """Ctrl-C or SIGTERM during a command, with what is left of it.
+
+    Not a KeyboardInterrupt: at one of those the library takes a last look at X, to hand out the factors so far, which
+    nobody would see here.
+    """
+
+    def __init__(self, number: int, remark: str = "nothing was written.") -> None:
+        super().__init__(number, remark)
+        self.number, self.remark = number, remark
+
+
+@contextmanager
+def stopped_with(remark: str) -> Iterator[None]:
+    """Say this, if the block is stopped, instead of "nothing was written"."""
+    try:
+        yield
+    except (Stopped, KeyboardInterrupt) as stop:
+        raise Stopped(getattr(stop, "number", signal.SIGINT), remark) from None
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Raise `Stopped` in the block at Ctrl-C and SIGTERM; where a shell has them ignored they stay so."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: Any) -> None:
+        raise Stopped(number)
+
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    before = {number: handler for number, handler in before.items() if handler not in (signal.SIG_IGN, None)}
+    for number in before:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class Commands(TyperGroup):
+    """All commands, behind one handler of whatever they raise."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; an error becomes a line on standard error and an exit code."""
+        debug = bool(ctx.params.get("debug"))
+        try:
+            with stoppable():
+                return super().invoke(ctx)
+        except _TYPERS_OWN:
+            raise
+        except (Stopped, KeyboardInterrupt) as stop:
+            number = getattr(stop, "number", signal.SIGINT)
+            say(f"{_WORDS[number]}; {getattr(stop, 'remark', 'nothing was written.')}", errors)
+            raise typer.Exit(128 + number) from None
+        except Exception as error:
+            _complain(error, debug)
+            raise typer.Exit(1) from None
+
+
+def _complain(error: Exception, debug: bool) -> None:
+    """Print one line on an error, and where it arose if that is wanted."""
+    if debug:
+        import traceback
+
+        traceback.print_exc(file=sys.stderr)
+    errors.print("[bold red]Error:[/] ", end="")
+    text = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, _REFUSALS):
+        say(in_options(text), errors)
+    else:
+        hint = "" if debug else " Run drnmf --debug with the same command to see where."
+        say(f"this was not expected ({type(error).__name__}: {text}).{hint}", errors)

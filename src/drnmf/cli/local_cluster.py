@@ -1,0 +1,109 @@
+"""Dask workers on this machine, in a session of their own: Ctrl-C reaches the command, which ends them.
+
+This file is also the program of the process that holds the scheduler and starts the workers, so it imports nothing of
+the package. That process lives as long as its standard input is open, so it ends with the command however that ends.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+SECONDS = 3.0
+"""Time for the processes to end before they are killed."""
+
+
+@contextmanager
+def local_cluster(workers: int, threads: int, folder: Path) -> Iterator[str]:
+    """Start a cluster of processes for the time of the block.
+
+    Parameters
+    ----------
+    workers, threads : number of processes, and of threads in each
+    folder : for all that they write; removed with them
+
+    Yields
+    ------
+    str
+        The address of the scheduler.
+    """
+    from drnmf.interrupts import uninterrupted
+
+    silence = "ignore:resource_tracker:UserWarning"  # semaphores of killed workers are removed without a word
+    environment = os.environ | {"OMP_NUM_THREADS": str(threads), "PYTHONWARNINGS": silence}
+    with subprocess.Popen(
+        [sys.executable, "-P", __file__, str(workers), str(folder)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True, env=environment,
+    ) as process:  # fmt: skip
+        try:
+            yield _address(process)
+        finally:
+            with uninterrupted():
+                _end(process)
+
+
+def _address(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    word, _, rest = process.stdout.readline().strip().partition(" ")
+    if word != "address":
+        raise OSError(f"the workers could not be started ({rest or 'their process ended at once'}).")
+    return rest
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Close the process's standard input, which ends it, and kill whatever is left after a while."""
+    assert process.stdin is not None
+    process.stdin.close()
+    try:
+        process.wait(SECONDS)
+    except subprocess.TimeoutExpired:
+        with suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL) if hasattr(os, "killpg") else process.kill()
+
+
+def _serve(workers: int, folder: str) -> None:
+    """Start the cluster, print its address, and wait for the end of standard input."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever the workers print is no answer
+    import threading
+
+    threading.Thread(target=_wait, args=(folder,), daemon=True).start()
+    import dask
+
+    settings: dict[str, Any] = {"temporary-directory": folder}
+    settings["distributed.scheduler.work-stealing"] = False  # each block stays on its worker: X is not to move
+    dask.config.set(settings)
+    from distributed import LocalCluster
+
+    try:
+        cluster = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0")
+    except Exception as error:
+        print("error", " ".join(f"{type(error).__name__}: {error}".split()), file=answers, flush=True)
+    else:
+        print("address", cluster.scheduler_address, file=answers, flush=True)
+    threading.Event().wait()
+
+
+def _wait(folder: str) -> None:
+    """End this process and its workers, without any of the steps of an orderly end, when nobody needs them any more."""
+    import logging
+    import multiprocessing
+
+    sys.stdin.read()
+    logging.disable()
+    for process in multiprocessing.active_children():
+        process.kill()
+        process.join()
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    _serve(int(sys.argv[1]), sys.argv[2])

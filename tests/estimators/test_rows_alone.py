@@ -1,0 +1,58 @@
+"""A row is transformed the same alone and among others, to the last bit; odd scales are finite or refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from drnmf import DRNMF, BetaNMF
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("betas", [(0,), (1,), (2,), (0.5,), (3,), (0, 1)], ids=str)
+@pytest.mark.parametrize("form", [np.ascontiguousarray, np.asfortranarray, sp.csr_array])
+@pytest.mark.filterwarnings("ignore:Only beta")
+def test_one_row_is_transformed_as_among_others(form, betas, dtype):
+    X = RNG.uniform(0.1, 1, (60, 300)).astype(dtype)
+    model = DRNMF(5, betas=betas, max_iter=20, tol=0, random_state=0).fit(X).set_params(tol=1e-6)
+    Y = form(X)
+    W = model.transform(Y)
+    for rows in ([0], [7], [59], list(range(3, 10)), list(range(30, 60))):
+        np.testing.assert_array_equal(model.transform(Y[rows]), W[rows])
+
+
+@pytest.mark.parametrize("references", [(1e-320, 1), (1, 5e-324)])
+def test_references_that_cannot_divide_are_refused(references):
+    with pytest.raises(ValueError, match="cannot be divided by in float64"):
+        DRNMF(2, betas=(0, 1), references=references).fit(np.ones((3, 4)))
+
+
+@pytest.mark.parametrize("betas", [(0,), (1,), (0, 1)], ids=str)
+@pytest.mark.parametrize(
+    ("scale", "dtype"), [(1e-310, np.float64), (5e-324, np.float64), (1e-300, np.float64), (1e-40, np.float32)]
+)
+def test_entries_too_small_for_their_products_are_refused(scale, dtype, betas):
+    """Else WH is all floor, and the loss a number that has nothing to do with X."""
+    X = (np.ceil(RNG.uniform(0.1, 1, (12, 9)) * 1000) * scale).astype(dtype)
+    with pytest.raises(ValueError, match="Divide X by its mean first"):
+        DRNMF(2, betas=betas, max_iter=5, tol=0, random_state=0).fit(X)
+
+
+@pytest.mark.parametrize(("scale", "dtype"), [(1e-280, np.float64), (1e-29, np.float32)])
+def test_small_entries_under_itakura_saito(scale, dtype):
+    X = RNG.uniform(0.1, 1, (12, 9))
+    fits = [BetaNMF(2, beta=0, max_iter=200, tol=0, random_state=0).fit(Y) for Y in (X, (X * scale).astype(dtype))]
+    assert fits[1].losses_[0] == pytest.approx(fits[0].losses_[0], rel=0.05)
+
+
+def test_rows_that_leave_the_range_are_refused():
+    X = RNG.uniform(0.1, 1, (12, 9)).astype(np.float32)
+    model = BetaNMF(2, beta=2, max_iter=5, tol=0, random_state=0).fit(X)
+    model.components_ *= np.float32(1e-20)
+    Y = np.ones((3, 9), dtype=np.float32)
+    Y[1] = np.finfo(np.float32).max
+    with pytest.raises(ValueError, match="W of row 1 is not finite"):
+        model.transform(Y)

@@ -1,0 +1,1 @@
+"""A seeded fuzzer of everything that the commands read."""
