@@ -132,7 +132,7 @@ def shared_step(F: Array, N: Array, gram: Vector, floor: float, passes: int) -> 
     """
     core = native_core() if isinstance(F, np.ndarray) else None
     if core is None:
-        return _descend_shared(F, N, gram, floor, passes)
+        return _descend_elsewhere(F, N, gram, floor, passes)
     stepped = np.empty_like(F)
     core.hals_step(F, N, gram, floor, _smallest(gram), passes, stepped)
     return stepped
@@ -180,7 +180,7 @@ def extrapolated_step(
     """
     core = native_core() if isinstance(F, np.ndarray) else None
     if core is None:
-        stepped = _descend_shared(F, N, gram, floor, passes)
+        stepped = _descend_elsewhere(F, N, gram, floor, passes)
         return stepped, _push(F, N, gram, floor, stepped, last, pace)
     stepped, further = np.empty_like(F), np.empty_like(F)
     core.hals_step_ahead(F, N, gram, floor, _smallest(gram), passes, last, pace, stepped, further)
@@ -192,10 +192,23 @@ def _smallest(gram: Any) -> float:
     return VANISHED**2 * float(gram.diagonal().max())
 
 
+def _descend_elsewhere(F: Any, N: Any, gram: Any, floor: float, passes: int) -> Any:
+    """`shared_step` without the compiled extension: one kernel on a GPU, the array library of F elsewhere."""
+    if namespace(F) is not np:
+        from drnmf.backends.torch.dense import fused_available
+        from drnmf.backends.torch.kernels import MOST_COMPONENTS
+
+        if fused_available(F.device.type) and F.shape[0] <= MOST_COMPONENTS:
+            from drnmf.backends.torch.fused import descend
+
+            return descend(F, N, gram, floor, passes)
+    return _descend_shared(F, N, gram, floor, passes)
+
+
 def _descend_shared(F: Array, N: Array, gram: Any, floor: float, passes: int) -> Array:
     """`shared_step` in the array library of F: the reference of the compiled one."""
     xp, square, smallest = namespace(F), gram.diagonal(), _smallest(gram)
-    G, H = xp.asarray(gram, dtype=F.dtype), 1.0 * F
+    G, H = xp.asarray(beside(gram, F), dtype=F.dtype), 1.0 * F
     for _ in range(passes):
         for k in range(F.shape[0]):
             if square[k] > smallest:
@@ -206,7 +219,8 @@ def _descend_shared(F: Array, N: Array, gram: Any, floor: float, passes: int) ->
 def _push(F: Array, N: Array, gram: Any, floor: float, stepped: Array, last: Array, pace: float) -> Array:
     """The extrapolation of `extrapolated_step` in the array library of F."""
     xp = namespace(F)
-    moves = xp.asarray(gram.diagonal() > _smallest(gram))[:, None]  # what did not move is not carried on
+    moves = beside(gram.diagonal() > _smallest(gram), F)[:, None]  # what did not move is not carried on
     further = xp.clip(stepped + xp.where(moves, pace * (stepped - last), 0.0), floor, None)
-    slope = xp.asarray(gram, dtype=F.dtype) @ (0.5 * (F + further)) - N  # f(further) - f(F) = (further - F)'slope
+    G = xp.asarray(beside(gram, F), dtype=F.dtype)
+    slope = G @ (0.5 * (F + further)) - N  # f(further) - f(F) = (further - F)'slope
     return xp.where(((further - F) * slope).sum(0) <= 0, further, stepped)

@@ -21,8 +21,9 @@ RULES: dict[str, Rule] = {
 """Names that estimators and the command line take."""
 
 
-GPU_RULES: dict[str, Rule] = {"auto": Newton().first}
-"""Where a name means another rule on a GPU: there the curvature is a pass of its own, and costs more than it saves."""
+GPU_RULES: dict[str, Rule] = {"auto": Newton(largest_rank=0, alone=HALS())}
+"""Where a name means another rule on a GPU: there the curvature of every column is a pass of its own, and costs more
+than it saves, so all columns share one at every rank."""
 
 
 def as_rule(update: str | Rule, gpu: bool = False) -> Rule:

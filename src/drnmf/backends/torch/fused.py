@@ -6,6 +6,7 @@ Nothing here waits for the GPU.
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
@@ -15,8 +16,9 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from drnmf.backends.torch.kernels import Kernel
 from drnmf.backends.torch.triton_dense import dense_sweep, split_factor
+from drnmf.backends.torch.triton_descent import descend as descent
 from drnmf.backends.torch.triton_sparse import SEGMENT, add_segments, sparse_sweep
-from drnmf.numerics import model_floor, power_ceiling
+from drnmf.numerics import VANISHED, model_floor, power_ceiling
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 GROUP = 3  # losses of one pass
@@ -181,3 +183,23 @@ def sweep_nonzeros(
 
 
 __all__ = ["INTERPRETED", "SEGMENT", "sweep_dense", "sweep_nonzeros"]
+
+
+def descend(F: Tensor, target: Tensor, gram: Any, floor: float, passes: int) -> Tensor:
+    """Take passes of coordinate descent from F (r, n) on one curvature for all columns (`backends.steps.shared_step`).
+
+    Parameters
+    ----------
+    gram : (r, r), a NumPy array or a tensor on the device of F
+    """
+    (r, n), columns = F.shape, 32
+    R = max(2, triton.next_power_of_2(r))
+    curvature = torch.as_tensor(gram, device=F.device)
+    square = curvature.diagonal()
+    G = torch.zeros((R + 1, R), dtype=F.dtype, device=F.device)
+    G[:r, :r] = curvature
+    G[R, :r] = torch.where(square > VANISHED**2 * square.max(), 1.0 / square, 0.0)
+    F, target, out = F.contiguous(), target.contiguous(), torch.empty_like(F, memory_format=torch.contiguous_format)
+    with torch.cuda.device(F.device) if F.is_cuda else nullcontext():
+        descent[(triton.cdiv(n, columns),)](F, target, G, G[R], out, n, r, floor, PASSES=passes, R=R, B=columns)
+    return out
