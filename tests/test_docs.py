@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import drnmf
+from drnmf.cli import app as drnmf_app
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -91,6 +92,20 @@ def test_every_parameter_and_attribute_is_documented(name: str) -> None:
     attributes = [attribute for attribute in vars(model) if attribute.endswith("_")]
     assert len(attributes) > 10
     assert [word for word in (*model.get_params(), *attributes) if f"`{word}`" not in page] == []
+
+
+def test_every_option_of_every_command_is_documented() -> None:
+    from typer.main import get_command
+
+    page = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+    sections = dict(re.findall(r"^## drnmf (\w+)(.*?)(?=^## )", page, flags=re.MULTILINE | re.DOTALL))
+    commands = get_command(drnmf_app).commands  # type: ignore[attr-defined]
+    assert set(commands) == set(sections)
+    for name, command in commands.items():
+        options = [option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)]
+        flags = {option for option in options if option.startswith("-")} - {"--help"}
+        table = set(re.findall(r"`(--?[\w-]+)`", "".join(re.findall(r"^\| `-.*?\|", sections[name], re.MULTILINE))))
+        assert table == flags, name
 
 
 def test_one_version() -> None:

@@ -283,7 +283,8 @@ def test_bad_recordings_are_refused_and_nothing_is_written(tmp_path, kind):
     [
         (("--group", "0,9"), "component 9"), (("--group", "0,0/1"), "twice"), (("--group", "x"), "not understood"),
         (("--group", "7"), "asks for 7"), (("--encoding", "mp3"), "not one of"), (("--betas", "0,0"), "twice"),
-        (("--power", "3"), "less than"), (("--hop", "2000"), "longer than window"), (("--window", "1"), "greater than"),
+        (("--power", "3"), "less than"), (("--hop", "2000"), "longer than --window"),
+        (("--window", "1"), "greater than"),
     ],
 )  # fmt: skip
 def test_bad_options_are_refused(tmp_path, words, message):

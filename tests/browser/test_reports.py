@@ -14,8 +14,8 @@ from drnmf.cli import app, demo
 pytest.importorskip("plotly")
 sf = pytest.importorskip("soundfile")
 
-KINDS = ("demo", "separate", "topics", "fit", "pareto")
-SCREENS = {"desktop": (1200, 800), "phone": (390, 844)}
+KINDS = ("demo", "separate", "topics", "fit", "pareto", "table", "interval")
+SCREENS = {"desktop": (1400, 900), "phone": (390, 844)}
 THEMES = {
     "sea": "ship harbour wave captain sail anchor island storm crew voyage",
     "garden": "rose seed soil spade tomato blossom compost bee apple harvest",
@@ -81,7 +81,25 @@ def reports(browser, tmp_path_factory) -> dict[str, Path]:
     )
     _run("fit", place / "X.npy", "--rank", 5, "--betas", "0,1,2", "--out", out["fit"], *shared)
     _run("pareto", place / "X.npy", "--rank", 5, "--betas", "0,1", "--out", out["pareto"], *shared)
+    names = "".join(f",{'<b>tumour</b>' if j == 3 else 'a rather long name of tumour'} {j}" for j in range(90))
+    rows = "".join(f"type {i}," + ",".join(map(repr, row)) + "\n" for i, row in enumerate((W @ H + 0.02).tolist()))
+    (place / "table.csv").write_text(f"{names}\n{rows}")
+    six = ("--betas", "0,0.5,1,1.5,2,3")
+    _run("fit", place / "table.csv", "--rank", 5, *six, "--out", out["table"], *shared)
+    _run("fit", place / "table.csv", "--rank", 5, "--betas", "0..2", "--out", out["interval"], *shared)
     return out
+
+
+COLLISIONS = """[...document.querySelectorAll('.chart')].flatMap(chart => ['.xtick text', '.ytick text', '.bartext',
+  '.legendtext'].flatMap(kind => {
+    const texts = [...chart.querySelectorAll(kind)].filter(t => t.textContent && !(t.getAttribute('transform') || '')
+      .match(/rotate\\(-?(?!0[,)])\\d/)).map(t => [t.textContent, t.getBoundingClientRect()]);
+    const wide = (p, q) => Math.min(p.right, q.right) - Math.max(p.left, q.left);
+    const high = (p, q) => Math.min(p.bottom, q.bottom) - Math.max(p.top, q.top);
+    return texts.flatMap(([a, p], i) => texts.slice(i + 1).filter(([b, q]) => wide(p, q) > 1 && high(p, q) > 4)
+      .map(([b]) => `${chart.id} ${kind}: ${a} / ${b}`));
+  }))"""
+"""Labels of a chart that lie on one another; those at an angle have boxes that say little."""
 
 
 def wait(page, condition: str, seconds: float = 30.0) -> None:
@@ -137,6 +155,7 @@ def test_a_report_draws_and_keeps_to_itself(browser, reports, screenshots, kind,
         background = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert background == ("rgb(16, 20, 26)" if theme == "dark" else "rgb(246, 247, 249)")
         assert page.evaluate("document.title") != "taken"
+        assert page.evaluate(COLLISIONS) == []
         if screenshots is not None:
             page.screenshot(path=screenshots / f"{kind}-{screen}-{theme}.png", full_page=True)
 
@@ -173,6 +192,27 @@ def test_long_recordings_as_mp3_have_the_right_duration(browser, reports, monkey
         )
         assert all(abs(real - stated) < 0.1 for real, stated in found)
         assert opened.console == []
+
+
+def test_names_are_on_the_axes_and_in_the_lists(browser, reports):
+    with Opened(browser, reports["table"] / "report.html", "desktop", "light") as opened:
+        page = opened.page
+        assert page.locator(".card h3").all_inner_texts() == [f"Component {k}" for k in range(5)]
+        ticks = page.locator("#factor-h .xtick text").all_text_contents()
+        assert all(tick.startswith("a rather long") and tick.endswith("…") for tick in ticks)
+        assert 5 < len(ticks) <= 14
+        assert page.locator("#factor-w .xtick text").first.text_content() == "type 0"
+        assert page.evaluate("document.getElementById('factor-h').data[0].x[4]") == "a rather long name of tumour 4"
+        assert page.locator(".words b b").count() == 0  # a name that is markup is text
+
+
+def test_the_page_of_an_interval(browser, reports):
+    with Opened(browser, reports["interval"] / "report.html", "desktop", "light") as opened:
+        page = opened.page
+        assert page.locator("#headline").inner_text().startswith("For every beta from 0 to 2, DR-NMF is within ")
+        curve, fitted, bound = page.evaluate("document.getElementById('coverage').data.map(trace => trace.y)")
+        assert len(curve) >= 81 > len(fitted) >= 3
+        assert max(curve) <= bound[0]
 
 
 def test_switches(browser, reports):

@@ -96,7 +96,7 @@ def test_codecs_that_are_no_encoding_of_text(encoding):
     Path("texts").mkdir()
     Path("texts/a.txt").write_text("some words")
     output = run("topics", "texts", "--rank", "1", "--encoding", encoding)
-    assert f"encoding='{encoding}' is not known as an encoding of text" in output
+    assert f"--encoding {encoding} is not known as an encoding of text" in output
 
 
 DEEP = "[" * 100_000

@@ -75,7 +75,7 @@ def test_the_same_command_goes_on_too(here):
     same_results("other", "whole")
     stored = json.loads(Path("kept/command.json").read_text())["options"]
     assert Path(stored["out"]).name == "result"  # the first command's
-    assert "other parameters (random_state: 0 there, 4 here)" in run(
+    assert "other parameters (--seed: 0 there, 4 here)" in run(
         *BASE, "--checkpoint", "kept", "--seed", "4", "--out", "no", code=1
     )
 

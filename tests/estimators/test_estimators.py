@@ -473,13 +473,21 @@ def test_exact_rank_data_has_a_floored_reference(dtype, rng):
 @pytest.mark.parametrize("shape", [(1, 1), (1, 6), (6, 1), (5, 4)])
 def test_rank_above_the_size_of_the_data(dtype, shape, rng):
     X = rng.uniform(0.1, 1, shape).astype(dtype)
+    for betas in ((1, 2), (0, 1)):
+        model = quick(DRNMF, 9, betas=betas, max_iter=200)
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            W = model.fit_transform(X)
+        (warning,) = warned
+        assert f"n_components=9 is more than X of {shape[0]} x {shape[1]} can tell apart" in str(warning.message)
+        assert np.isfinite(W @ model.components_).all()
+        np.testing.assert_allclose(W @ model.components_, X, rtol=0.2)
+
+
+def test_no_warning_where_the_rank_fits(rng):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for betas in ((1, 2), (0, 1)):
-            model = quick(DRNMF, 9, betas=betas, max_iter=200)
-            W = model.fit_transform(X)
-            assert np.isfinite(W @ model.components_).all()
-            np.testing.assert_allclose(W @ model.components_, X, rtol=0.2)
+        quick(DRNMF, 4).fit(rng.uniform(0.1, 1, (4, 6)))
 
 
 def test_more_components_than_columns_cost_no_digits():
@@ -498,3 +506,26 @@ def test_all_zero_data(betas):
     W = model.fit_transform(np.zeros((4, 5)))
     assert np.isfinite(model.scaled_losses_).all()
     assert (W @ model.components_).max() < 1e-10
+
+
+@pytest.mark.parametrize("model", [BetaNMF(2, max_iter=20), DRNMF(2, max_iter=20)], ids=["BetaNMF", "DRNMF"])
+def test_pandas_in_gives_pandas_out(model, rng, tmp_path):
+    pd = pytest.importorskip("pandas")
+    index = pd.MultiIndex.from_product([["a", "b"], range(6)])
+    frame = pd.DataFrame(rng.gamma(2.0, 1.0, (12, 5)), index=index, columns=list("uvwxy"))
+    model = model.set_params(random_state=0, tol=0).set_output(transform="pandas")
+    W = model.fit_transform(frame)
+    names = [f"{type(model).__name__.lower()}{k}" for k in range(2)]
+    assert W.columns.tolist() == model.get_feature_names_out().tolist() == names
+    assert W.index.equals(frame.index)
+    assert model.feature_names_in_.tolist() == list("uvwxy")
+    again = model.transform(frame.iloc[3:])
+    assert again.index.equals(frame.index[3:])
+    with pytest.raises(ValueError, match="feature names"):
+        model.transform(frame[list("yxwvu")])
+    plain = model.set_output(transform="default").fit_transform(frame)
+    np.testing.assert_array_equal(plain, W)
+    model.save(tmp_path / "model.npz")
+    loaded = drnmf.load(tmp_path / "model.npz").set_output(transform="pandas")
+    assert loaded.transform(frame).index.equals(frame.index)
+    assert loaded.feature_names_in_.tolist() == list("uvwxy")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
+from sklearn.exceptions import ConvergenceWarning
 
 import drnmf
 from drnmf import DRNMF, Interval, beta_divergence
@@ -15,6 +16,7 @@ from drnmf.losses.names import as_losses
 
 
 @given(st.integers(0, 1000), st.floats(0, 3), st.floats(0.01, 2), st.floats(0, 1))
+@example(0, 5e-324, 0.5, 0.25)
 def test_log_divergence_is_convex_in_beta(seed, low, width, s):
     rng = np.random.default_rng(seed)
     X, V = np.exp(rng.normal(size=(6, 5))), np.exp(rng.normal(size=(6, 5)))
@@ -58,8 +60,29 @@ def test_exchange_adds_the_worst_beta():
     rough = DRNMF(3, betas=Interval(0.5, 4, knots=2, max_knots=2), **options).fit(X)
     fine = DRNMF(3, betas=Interval(0.5, 4, knots=2, tol=1e-4, max_knots=5), **options).fit(X)
     assert rough.trace_.added.shape == (0, 2)
-    assert fine.trace_.added[0].tolist() == [60, rough.coverage_.worst]
+    assert fine.trace_.added[0, 0] == 30  # half of the iterations are for the first knots
+    assert fine.n_iter_ == rough.n_iter_ == len(fine.trace_.seconds) - 1 == 60
     assert fine.coverage_.factor < rough.coverage_.factor
+
+
+@pytest.mark.parametrize("tol", [0, 1e-2, 1e-9])
+def test_max_iter_is_for_all_rounds(rng, tol):
+    X = np.exp(1.5 * rng.normal(size=(30, 20)))
+    model = DRNMF(3, betas=Interval(0.5, 4, tol=1e-5), max_iter=90, tol=tol, random_state=0)
+    if tol == 1e-9:
+        with pytest.warns(ConvergenceWarning):
+            model.fit(X)
+    else:
+        model.fit(X)
+    assert model.n_iter_ == len(model.trace_.seconds) - 1 <= 90
+    assert (model.n_iter_ == 90) == (tol != 1e-2)
+
+
+def test_a_callback_ends_the_exchange(rng):
+    X = np.exp(1.5 * rng.normal(size=(30, 20)))
+    betas = Interval(0.5, 4, tol=1e-9)
+    model = DRNMF(3, betas=betas, callback=lambda progress: progress.iteration == 7, random_state=0).fit(X)
+    assert (model.n_iter_, model.reason_) == (7, "callback")
 
 
 def test_text_form_save_and_load(rng, tmp_path):

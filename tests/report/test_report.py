@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from drnmf.cli import app
-from drnmf.report import write_report
+from drnmf.losses.beta import Beta
+from drnmf.report import charts, sound, write_report
 from drnmf.report.charts import factor_image, pool
 from drnmf.report.words import headline, percent
 
@@ -264,3 +266,69 @@ def test_long_recordings_are_compressed_and_cut(runs, tmp_path, monkeypatch):
     assert "The players hold the first 1 s" in page.text
     players = [a for tag, a in page.tags if tag == "audio"]
     assert all(a["src"].startswith("data:audio/mpeg") and float(a["data-seconds"]) == 1.0 for a in players)
+
+
+def lightness(colour: str) -> np.ndarray:
+    """A colour #rrggbb in CIE Lab."""
+    rgb = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+    f = np.cbrt(to_xyz @ linear / [0.95047, 1.0, 1.08883])
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+@pytest.mark.parametrize("betas", [(0, 0.5, 1, 1.5, 2, 3), (0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 1.75, 2), (0.5, 3, 4, 5)])
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+def test_colours_of_neighbouring_losses_differ(betas, theme):
+    style = (Path(charts.__file__).parent / "style.css").read_text()
+    values = dict(re.findall(r"(--[\w-]+): (#[0-9a-f]{6})", style.split("}")[theme]))
+    names = [
+        charts.loss_colour(Beta(float(beta)), i).removeprefix("var(").removesuffix(")") for i, beta in enumerate(betas)
+    ]
+    assert len(set(names)) == len(names)
+    colours = [lightness(values[name]) for name in names]
+    for one, other in pairwise(colours):
+        assert np.linalg.norm(one - other) > 30
+
+
+def test_the_page_of_an_interval(tmp_path):
+    X = np.random.default_rng(0).gamma(1.0, 1.0, (20, 15)) + 0.1
+    np.save(tmp_path / "X.npy", X)
+    done = run(
+        "fit", tmp_path / "X.npy", "-r", 3, "--betas", "0.5..2", "--max-iter", 40, "--out", tmp_path / "out", "--quiet"
+    )
+    assert done.exit_code == 0, done.output
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["iterations"] <= 40
+    page = Page(tmp_path / "out" / "report.html")
+    assert f"For every beta from 0.5 to 2, DR-NMF is within {percent(summary['bound'] - 1)} of" in page.text
+    curve, fitted, bound = page.charts["coverage"]["data"]
+    assert fitted["x"] == [float(key) for key in summary["losses"]]
+    assert bound["y"] == [pytest.approx(100 * (summary["bound"] - 1), rel=1e-5)] * 2
+    assert max(curve["y"]) <= bound["y"][0]
+
+
+def test_errors_of_very_different_size_get_a_logarithmic_axis():
+    rows = [
+        {"kind": "front", "dominated": "False", "weight_0": str(w), "weight_1": str(1 - w), "scaled_loss_0": str(a),
+         "scaled_loss_1": str(b)}
+        for w, a, b in ((1, 1, 3), (0, 1e12, 1))
+    ]  # fmt: skip
+    layout = charts.front_chart(rows, "0", "1")["layout"]
+    assert layout["xaxis"]["type"] == "log"
+    assert "type" not in layout["yaxis"]
+
+
+def test_names_that_repeat_have_places_of_their_own():
+    image = factor_image(np.ones((2, 4)), False, ["a", "b", "a", "c" * 30], "row")
+    assert len(set(image["data"][0]["x"])) == 4
+    assert image["layout"]["xaxis"]["ticktext"] == ["a", "b", "a", "c" * 15 + "…"]
+
+
+def test_a_gain_that_nobody_hears_is_not_mentioned(runs, monkeypatch):
+    for gain, said in ((0.9999, False), (0.5, True)):
+        how = sound.Embedding(False, 1.0, True, gain)
+        monkeypatch.setattr(sound, "plan", lambda *arguments, how=how: how)
+        page = write_report(runs["separate"]).read_text()
+        assert ("turned down by" in page) == said
+        assert "0.0 dB" not in page

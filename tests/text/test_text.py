@@ -190,7 +190,7 @@ def _bad(tmp_path: Path, kind: str) -> tuple[list[object], str]:
     place = tmp_path / "in"
     place.mkdir()
     if kind == "no texts":
-        return [place], "holds no .txt files"
+        return [place], "holds no .txt or .md files"
     if kind == "empty vocabulary":
         (place / "a.txt").write_text("the and of")
         return [place], "No vocabulary could be made"

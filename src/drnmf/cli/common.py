@@ -1,13 +1,14 @@
-"""What the commands share: options, errors, warnings, threads."""
+"""What the commands share: what they say and in which words, inputs and outputs, warnings, threads."""
 
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -16,13 +17,56 @@ from rich.table import Table
 
 from drnmf.runs import output
 
+if TYPE_CHECKING:
+    from drnmf.matrices.matrix import Layout, Matrix
+
 console = Console()
 errors = Console(stderr=True)
+
+_FLAGS = {
+    "n_components": "--rank", "n_topics": "--rank", "random_state": "--seed", "column": "--column",
+    "encoding": "--encoding", "group": "--group", "method": "--method", "variable": "--variable", "n_jobs": "--jobs",
+} | {
+    name: "--" + name.replace("_", "-")
+    for name in (
+        "betas", "weights", "policy", "update", "init", "max_iter", "tol", "n_init", "max_time", "zeros", "device",
+        "precision", "checkpoint", "checkpoint_every", "min_df", "max_df", "max_features", "stop_words", "window",
+        "hop", "power", "labels", "delimiter", "sheet", "transpose",
+    )
+}  # fmt: skip
+"""Parameters of the library -> options of the commands."""
+
+_WORDS = ("betas", "tol", *(name for name in _FLAGS if "_" in name))
+"""Parameters whose name is no word of its own: they are options wherever they stand."""
+
+_IN_PYTHON = re.compile(r" \([^()]*\bin Python\)")
+_VALUE = r"""'[^']*'|"[^"]*"|\([^()]*\)|\[[^\[\]]*\]|[-+\w]+(?:\.\w+)*"""
+_GIVEN = re.compile(rf"(?<![-\w])({'|'.join(_FLAGS)})=({_VALUE})")
+_NAMED = re.compile(rf"(?<![-\w./])({'|'.join(_WORDS)})(?![-\w=/]|\.\w)")
 
 
 def say(text: str, to: Console = console) -> None:
     """Print a line as it is: no markup in names of files, no colours in numbers, no line breaks."""
     to.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def in_options(text: str) -> str:
+    """Write options where a message of the library has parameters, and leave out what it says to Python alone.
+
+    >>> in_options("raise max_iter, or set tol=0")
+    'raise --max-iter, or set --tol 0'
+    >>> in_options("Pass zeros='floor', betas=(0, 1) or --labels 2 (labels=2 in Python).")
+    'Pass --zeros floor, --betas 0,1 or --labels 2.'
+    """
+    text = _GIVEN.sub(lambda found: f"{_FLAGS[found[1]]} {_value(found[2])}", _IN_PYTHON.sub("", text))
+    return _NAMED.sub(lambda found: _FLAGS[found[1]], text)
+
+
+def _value(text: str) -> str:
+    """Write a value as one types it: no quotes, no brackets, no spaces after commas."""
+    if text[0] in "([":
+        return ",".join(item.strip().strip("'\"") for item in text[1:-1].split(",") if item.strip())
+    return text.strip("'\"")
 
 
 def warn(text: str) -> None:
@@ -47,13 +91,34 @@ def output_folder(out: Path, overwrite: bool, inputs: Iterable[Path] = ()) -> Ab
     return output.output_folder(out, overwrite, inputs, lambda path: say(message.format(path), errors))
 
 
+def stem(path: Path) -> str:
+    """Name results after their input: its name without the suffix, and without .gz before that.
+
+    >>> stem(Path("data/set1.catalog.csv.gz"))
+    'set1.catalog'
+    """
+    return Path(path.name.removesuffix(".gz")).stem
+
+
+def read_input(path: Path, variable: str | None, layout: Layout) -> Matrix:
+    """Read a matrix as a whole, with remarks on standard error; a cell that cannot be used is named."""
+    from drnmf.matrices.files import read_matrix
+    from drnmf.matrices.matrix import check_cells
+
+    matrix = read_matrix(path, variable, layout)
+    for note in matrix.notes:
+        warn(in_options(note))
+    check_cells(matrix, path)
+    return matrix
+
+
 @contextmanager
 def bad_usage(option: str) -> Iterator[None]:
     """Blame a ValueError in the block on the option: exit code 2."""
     try:
         yield
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint=option) from None
+        raise typer.BadParameter(in_options(str(error)), param_hint=option) from None
 
 
 def choice(value: str | None, choices: Iterable[str], option: str) -> str | None:
@@ -69,7 +134,7 @@ def plain_warnings() -> Iterator[list[str]]:
     seen: list[str] = []
 
     def show(message: Warning | str, *details: Any, **more: Any) -> None:
-        text = str(message)
+        text = in_options(str(message))
         if text not in seen:
             seen.append(text)
             warn(text)

@@ -65,10 +65,10 @@ def demo(
         score = " ".join(tune.melody)
         summary |= {
             "data": {"recipe": f"{score}, synthesised", "shape": list(shown.X.shape), "rate": tune.rate},
-            "threads": threads,
             "audio": audio,
             "demo": {"betas": list(BETAS), "score": score, "rows": rows},
         }
+        summary |= write.computed_by(shown.X)
         write.write_summary(folder, summary)
         reporting.add(folder, report)
     _show(rows)

@@ -15,7 +15,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from drnmf.cli.common import errors, say
+from drnmf.cli.common import errors, in_options, say
 from drnmf.interrupts import SIGNALS
 
 _WORDS = {signal.SIGINT: "Interrupted", signal.SIGTERM: "Terminated"}
@@ -95,7 +95,7 @@ def _complain(error: Exception, debug: bool) -> None:
     errors.print("[bold red]Error:[/] ", end="")
     text = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, _REFUSALS):
-        say(text, errors)
+        say(in_options(text), errors)
     else:
         hint = "" if debug else " Run drnmf --debug with the same command to see where."
         say(f"this was not expected ({type(error).__name__}: {text}).{hint}", errors)

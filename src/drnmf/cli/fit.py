@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from drnmf.cli import keeping, options, reporting
-from drnmf.cli.common import bad_usage, limit_threads, output_folder, plain_warnings, say, table
+from drnmf.cli.common import bad_usage, in_options, limit_threads, output_folder, plain_warnings, say, stem, table
 from drnmf.cli.workers import Place, Scheduler, ScratchFolder, Workers
 from drnmf.runs import write
 from drnmf.runs.output import check_out
@@ -37,6 +37,10 @@ def fit(
     seed: options.Seed = 0,
     zeros: options.Zeros = "raise",
     variable: options.Variable = None,
+    labels: options.LabelColumns = None,
+    delimiter: options.Delimiter = None,
+    sheet: options.Sheet = None,
+    transpose: options.Transpose = False,
     dtype: options.Dtype = None,
     device: options.Device = None,
     precision: options.Precision = "float32",
@@ -53,19 +57,20 @@ def fit(
 ) -> None:
     """Factorise X as W H, good for every loss of --betas at once.
 
-    Writes W.npy, H.npy, trace.csv, summary.json and model.npz into a folder, all or nothing.
+    Writes W and H (.npy, and .csv with names), trace.csv, summary.json and model.npz into a folder, all or nothing.
     """
     asked = dict(locals())  # every option, before anything else has a name here
     choices = options.Choices(policy, update, init, zeros, dtype, device, precision)
+    layout = options.layout_of(labels, delimiter, sheet, transpose)
     model = _estimator(rank, options.parse_omega(betas), weights, choices)
-    folder = out if out is not None else Path(f"{x.name.split('.')[0]}-drnmf")
+    folder = out if out is not None else Path(f"{stem(x)}-drnmf")
     check_out(folder, overwrite, (x,))
     keeping.check(checkpoint, folder)
     reporting.check(report)
     limit_threads(threads)
     place = Place(workers, scheduler, scratch)
     place.check_device(x, device)
-    matrix = place.read(x, variable)
+    matrix = place.read(x, variable, layout)
     model.set_params(max_iter=max_iter, tol=tol, n_init=n_init, max_time=max_time, random_state=seed, n_jobs=jobs)
     model.set_params(verbose=int(not quiet))
     if checkpoint is not None:
@@ -82,10 +87,14 @@ def fit(
             model.feature_names_in_ = np.array(matrix.column_names, dtype=object)
         with output_folder(folder, overwrite, (x,)) as temporary:
             write.write_model(temporary, model, W)
-            write.write_names(temporary, matrix)
+            write.write_names(temporary, matrix, W, model.components_)
             write.write_comparison_of(temporary, model)
-            summary = write.summary_of("fit", model, seconds, [*model.notes_, *warned])
-            summary |= {"input": write.describe_input(x, matrix, variable), "threads": threads}
+            write.write_coverage(temporary, model)
+            summary = write.summary_of(
+                "fit", model, seconds, [*map(in_options, (*matrix.notes, *model.notes_)), *warned]
+            )
+            summary |= {"input": write.describe_input(x, matrix, variable)}
+            summary |= place.computed(matrix.X, device, precision, threads)
             write.write_summary(temporary, summary)
             reporting.add(temporary, report)
     if not quiet:

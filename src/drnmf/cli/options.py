@@ -16,6 +16,7 @@ from drnmf.cli.common import bad_usage, choice
 if TYPE_CHECKING:
     from drnmf.losses.base import Omega
     from drnmf.losses.interval import Interval
+    from drnmf.matrices.matrix import Layout
 
 ZEROS = ("raise", "floor")
 DTYPES = ("float32", "float64")
@@ -30,20 +31,30 @@ def _one_of(names: Any) -> str:
 Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads to use (default: all cores).")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the random start.")]
 Out = Annotated[Path, typer.Option("--out", help="Folder for the results; it must not exist yet.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the files of an earlier run.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", metavar="", help="Replace the files of an earlier run.")]
 Input = Annotated[
     Path,
     typer.Argument(
         metavar="X",
-        help="Matrix: .npy .npz .mtx .mat .csv .tsv .zarr .h5ad, or a folder of row blocks.",
+        help="Matrix: .npy .npz .mtx .mat .zarr .h5ad, a folder of row blocks; table: .csv .tsv .txt .xlsx .parquet "
+        ".feather.",
         show_default=False,
     ),
 ]
 Variable = Annotated[str | None, typer.Option("--variable", help="Which array of a .mat or .npz file.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bars.")]
+LabelColumns = Annotated[
+    int | None, typer.Option("--labels", min=0, help="How many first columns of a table are labels (default: found).")
+]
+Delimiter = Annotated[
+    str | None, typer.Option("--delimiter", help="Between the cells of a text table: ; tab space ... (default: found).")
+]
+Sheet = Annotated[str | None, typer.Option("--sheet", help="Which sheet of an .xlsx file (default: the first).")]
+Transpose = Annotated[bool, typer.Option("--transpose", metavar="", help="Exchange rows and columns of X.")]
+Quiet = Annotated[bool, typer.Option("--quiet", metavar="", help="No progress.")]
 Rank = Annotated[int, typer.Option("--rank", "-r", min=1, help="Number of components.", show_default=False)]
 Betas = Annotated[
-    str, typer.Option("--betas", help="Losses: 0 IS, 1 KL, 2 Frobenius, any number >= 0, nb:SIZE; fit also takes 0..2.")
+    str,
+    typer.Option("--betas", help="Losses: IS, KL, Frobenius, any number >= 0, nb:SIZE; fit also takes 0..2."),
 ]
 PolicyName = Annotated[str | None, typer.Option("--policy", help=f"How the weights move: {_one_of(POLICIES)}.")]
 UpdateName = Annotated[str | None, typer.Option("--update", help=f"Update rule: {_one_of(RULES)}.")]
@@ -59,6 +70,17 @@ Device = Annotated[
     str | None, typer.Option("--device", help=f"Where to run: {DEVICES} (default: the CPU).", show_default=False)
 ]
 Precision = Annotated[str, typer.Option("--precision", help=f"Products on a GPU: {_one_of(PRECISIONS)}.")]
+
+
+def layout_of(labels: int | None, delimiter: str | None, sheet: str | None, transpose: bool) -> Layout:
+    """Collect how a table lies in its file."""
+    from drnmf.matrices.delimited import as_delimiter
+    from drnmf.matrices.matrix import Layout
+
+    if delimiter is not None:
+        with bad_usage("--delimiter"):
+            as_delimiter(delimiter)
+    return Layout(labels, delimiter, sheet, transpose)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from drnmf.cli import keeping, options, reporting
-from drnmf.cli.common import choice, limit_threads, output_folder, plain_warnings, say
+from drnmf.cli.common import choice, in_options, limit_threads, output_folder, plain_warnings, read_input, say, stem
 from drnmf.runs import schema, write
 from drnmf.runs.output import check_out
 
@@ -31,6 +31,10 @@ def pareto(
     seed: options.Seed = 0,
     zeros: options.Zeros = "raise",
     variable: options.Variable = None,
+    labels: options.LabelColumns = None,
+    delimiter: options.Delimiter = None,
+    sheet: options.Sheet = None,
+    transpose: options.Transpose = False,
     dtype: options.Dtype = None,
     device: options.Device = None,
     precision: options.Precision = "float32",
@@ -48,20 +52,20 @@ def pareto(
     """
     asked = dict(locals())  # every option, before anything else has a name here
     choices = options.Choices(policy, update, init, zeros, dtype, device, precision)
+    layout = options.layout_of(labels, delimiter, sheet, transpose)
     omega = options.parse_betas(betas)
     if len(omega) < 2:
         raise typer.BadParameter("a front needs at least two losses, for example 0,1.", param_hint="--betas")
-    folder = out if out is not None else Path(f"{x.name.split('.')[0]}-pareto")
+    folder = out if out is not None else Path(f"{stem(x)}-pareto")
     check_out(folder, overwrite, (x,))
     keeping.check(checkpoint, folder)
     reporting.check(report)
     limit_threads(threads)
     from drnmf.estimators.pareto import METHODS, pareto_front
-    from drnmf.matrices.files import read_matrix
     from drnmf.report import figures
 
     choice(method, METHODS, "--method")
-    matrix = read_matrix(x, variable)
+    matrix = read_input(x, variable, layout)
     settings: dict[str, Any] = {"betas": omega, "weights": points, "method": method, **choices.given()}
     settings |= {
         "max_iter": max_iter,
@@ -83,25 +87,22 @@ def pareto(
     with output_folder(folder, overwrite, (x,)) as temporary:
         write.write_table(temporary / schema.FRONT, front.to_rows())
         drawn = figures.try_to_draw(figures.draw_front, front, temporary, "front")
-        write.write_summary(
-            temporary,
-            {
-                "kind": "pareto",
-                "input": write.describe_input(x, matrix, variable),
-                "parameters": {"n_components": rank, **settings},
-                "seed": seed,
-                "threads": threads,
-                "seconds": round(seconds, 3),
-                "references": write.per_loss(omega, front.references),
-                "dominated_points": int(front.dominated.sum()),
-                "dr": {
-                    "weights": write.per_loss(omega, front.dr.weights),
-                    "losses": write.per_loss(omega, front.dr.losses),
-                    "scaled_losses": write.per_loss(omega, front.dr.scaled_losses),
-                },
-                "notes": [*front.notes, *warned],
+        summary: schema.Summary = {
+            "kind": "pareto",
+            "input": write.describe_input(x, matrix, variable),
+            "parameters": {"n_components": rank, **settings},
+            "seed": seed,
+            "seconds": round(seconds, 3),
+            "references": write.per_loss(omega, front.references),
+            "dominated_points": int(front.dominated.sum()),
+            "dr": {
+                "weights": write.per_loss(omega, front.dr.weights),
+                "losses": write.per_loss(omega, front.dr.losses),
+                "scaled_losses": write.per_loss(omega, front.dr.scaled_losses),
             },
-        )
+            "notes": [*map(in_options, (*matrix.notes, *front.notes)), *warned],
+        }
+        write.write_summary(temporary, summary | write.computed_by(matrix.X, device, precision))
         reporting.add(temporary, report)
     if not drawn:
         say(figures.HOW_TO_GET)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -104,7 +105,8 @@ def separate(
         audio["measures"] = measures
         seconds = time.perf_counter() - started
         summary = write.summary_of("separate", found.model, seconds, _notes(found, seen, written.gain, warned))
-        summary |= {"input": _input(recording, mixture, seen), "threads": threads, "audio": audio}
+        summary |= {"input": _input(recording, mixture, seen), "audio": audio}
+        summary |= write.computed_by(seen.X)
         write.write_summary(temporary, summary)
         reporting.add(temporary, report)
     if not quiet:
@@ -159,6 +161,58 @@ def _measure(
 def _finite(value: Any) -> float | None:
     """Replace infinity by None, because JSON has none."""
     return round(float(value), 4) if abs(float(value)) < float("inf") else None
+
+
+def separate_again(run: Path, recording: Path, out: Path | None, overwrite: bool, quiet: bool) -> None:
+    """Split another recording into the components of an earlier run: its spectra, with activations of their own."""
+    folder = out if out is not None else Path(f"{recording.stem}-sources")
+    check_out(folder, overwrite, (recording,))
+    import numpy as np
+
+    from drnmf.audio import open_recording, spectrogram
+    from drnmf.audio.separation import write_sources
+    from drnmf.estimators.load import load
+    from drnmf.runs.read import model_file, read_run
+
+    old, started = read_run(run), time.perf_counter()
+    if old.W is None or "audio" not in old.summary:
+        raise ValueError(f"{run} holds no spectra (W.npy): make it again with `drnmf separate`.")
+    audio, mixture = old.summary["audio"], open_recording(recording)
+    if mixture.rate != audio["rate"]:
+        raise ValueError(
+            f"{recording} has {mixture.rate:g} samples a second, but {run} was made from {audio['rate']:g}: resample "
+            "it first."
+        )
+    window, hop, power = audio["window"], audio["hop"], audio["power"]
+    with _bar("reading", quiet) as progress:
+        seen = spectrogram(mixture, window=window, hop=hop, power=power, progress=progress)
+    model, W = load(model_file(run)), np.ascontiguousarray(old.W)
+    model.components_, model.n_features_in_ = np.ascontiguousarray(W.T), W.shape[0]
+    with plain_warnings() as warned:
+        H = np.ascontiguousarray(model.transform(np.ascontiguousarray(seen.X.T)).T)
+    groups = tuple(tuple(group["members"]) for group in audio.get("groups", ())) or None
+    encoding = str(audio.get("encoding", "float32"))
+    with output_folder(folder, overwrite, (recording,)) as temporary:
+        with _bar("writing", quiet) as progress:
+            written = write_sources(temporary, mixture, seen.transform, W, H, groups, encoding, progress)
+        np.save(temporary / schema.W_FILE, W)
+        np.save(temporary / schema.H_FILE, H)
+        shutil.copyfile(model_file(run), temporary / schema.MODEL)
+        described = describe(seen, written, encoding)
+        _name_as_before([*described["components"], *described["groups"]], [*audio["components"], *audio["groups"]])
+        summary: schema.Summary = {
+            "kind": "separate", "seconds": round(time.perf_counter() - started, 3), "audio": described,
+            "input": _input(recording, mixture, seen), "notes": [f"The spectra are those of {run.name}.", *warned],
+        }  # fmt: skip
+        write.write_summary(temporary, summary | write.computed_by(seen.X))
+        reporting.add(temporary, None)
+    say(f"{H.shape[0]} components of {mixture.name} ({mixture.seconds:.1f} s); results in {folder}")
+
+
+def _name_as_before(sounds: list[schema.Sound], before: list[schema.Sound]) -> None:
+    """Give components and groups the names and members that they had."""
+    for sound, old in zip(sounds, before, strict=True):
+        sound |= {**old, "file": sound["file"]}
 
 
 def _input(path: Path, mixture: Recording, seen: Spectrogram) -> dict[str, Any]:

@@ -9,17 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from drnmf.algorithms.initialize import STARTS
 from drnmf.cli import options, reporting
-from drnmf.cli.common import choice, limit_threads, output_folder, plain_warnings, say, table, warn
+from drnmf.cli.common import bad_usage, choice, limit_threads, output_folder, plain_warnings, say, table, warn
 from drnmf.runs import schema, write
 from drnmf.runs.output import check_out
 
 if TYPE_CHECKING:
+    from drnmf.matrices.matrix import Matrix
     from drnmf.text import Corpus, Topics
 
 Input = Annotated[
     Path,
-    typer.Argument(metavar="INPUT", help="A folder of .txt; .jsonl .csv .tsv .parquet; a matrix.", show_default=False),
+    typer.Argument(
+        metavar="INPUT", help="A folder of .txt and .md; .jsonl .csv .tsv .parquet; a matrix.", show_default=False
+    ),
 ]
 Column = Annotated[str | None, typer.Option("--column", help="The column that holds the text.")]
 Labels = Annotated[
@@ -29,7 +33,11 @@ Labels = Annotated[
 Vocabulary = Annotated[
     Path | None, typer.Option("--vocabulary", help="INPUT is a document-term matrix; this file has one word per line.")
 ]
-STOP_WORDS = ("english", "none")
+STOP_WORDS = ("english", "german", "french", "spanish", "italian", "portuguese", "dutch", "none")
+StopWords = Annotated[
+    str,
+    typer.Option("--stop-words", help=f"Words to leave out: {', '.join(STOP_WORDS)}, or a file of words."),
+]
 WORDS = 20
 """Words per topic in topics.csv."""
 
@@ -43,13 +51,23 @@ def topics(
     vocabulary: Vocabulary = None,
     variable: options.Variable = None,
     encoding: Annotated[str, typer.Option("--encoding", help="Encoding of the texts.")] = "utf-8",
-    stop_words: Annotated[str, typer.Option("--stop-words", help="Words to leave out: english or none.")] = "english",
+    stop_words: StopWords = "english",
+    keep_numbers: Annotated[
+        bool, typer.Option("--keep-numbers", metavar="", help="Count words without a letter too, such as 2021.")
+    ] = False,
+    tf_idf: Annotated[
+        bool, typer.Option("--tf-idf", metavar="", help="Weigh the counts: rare words count more.")
+    ] = False,
     min_df: Annotated[float, typer.Option("--min-df", min=0, help="Leave out words in fewer documents.")] = 2,
     max_df: Annotated[float, typer.Option("--max-df", min=0, help="Leave out words in more documents.")] = 0.5,
     max_features: Annotated[int | None, typer.Option("--max-features", min=1, help="Most words to keep.")] = None,
     max_iter: options.MaxIter = 200,
     tol: options.Tol = 1e-5,
-    init: options.InitName = "spa",
+    init: Annotated[
+        str | None,
+        typer.Option("--init", help=f"Start: {', '.join(STARTS)} (default: spa; random with --n-init)."),
+    ] = None,
+    n_init: options.Starts = 1,
     seed: options.Seed = 0,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the results (default: NAME-topics).")] = None,
     overwrite: options.Overwrite = False,
@@ -62,15 +80,19 @@ def topics(
     Writes topics.csv, documents.csv, the model and a summary into a folder, all or nothing.
     """
     omega = options.parse_betas(betas)
-    choice(stop_words, STOP_WORDS, "--stop-words")
+    choice(init, STARTS, "--init")
+    if n_init > 1 and init == "spa":
+        raise typer.BadParameter("SPA gives one start only: several need --init random.", param_hint="--n-init")
     folder = out if out is not None else Path(f"{source.stem}-topics")
     labels_file = Path(labels) if labels is not None and Path(labels).is_file() else None
     inputs = [path for path in (source, vocabulary, labels_file) if path is not None]
     check_out(folder, overwrite, inputs)
     reporting.check(report)
     limit_threads(threads)
-    from drnmf.text import count_words, fit_topics, read_documents
+    from drnmf.text import count_words, fit_topics, read_documents, stop_words_of
 
+    with bad_usage("--stop-words"):
+        left_out = stop_words_of(stop_words)
     started = time.perf_counter()
     if vocabulary is not None:
         corpus = _from_matrix(source, vocabulary, variable)
@@ -84,7 +106,7 @@ def topics(
         documents = read_documents(source, column, encoding, own)
         corpus = count_words(
             documents, min_df=_least(min_df), max_df=_most(max_df), max_features=max_features,
-            stop_words=None if stop_words == "none" else stop_words,
+            stop_words=left_out, numbers=keep_numbers, tf_idf=tf_idf,
         )  # fmt: skip
     if labels_file is not None:
         corpus = corpus.with_labels(_read_labels(labels_file))
@@ -92,18 +114,20 @@ def topics(
         warn(note)
     with plain_warnings() as warned:
         found = fit_topics(
-            corpus, rank, betas=omega, init=init or "spa", max_iter=max_iter, tol=tol, random_state=seed,
-            verbose=int(not quiet),
+            corpus, rank, betas=omega, init=init or ("spa" if n_init == 1 else "random"), max_iter=max_iter, tol=tol,
+            random_state=seed, n_init=n_init, verbose=int(not quiet),
         )  # fmt: skip
     scores = found.scores() if corpus.labels is not None else {}
     seconds = time.perf_counter() - started
     with output_folder(folder, overwrite, inputs) as temporary:
         _write(temporary, found)
         write.write_model(temporary, found.comparison.model, found.W)
+        write.write_names(temporary, _named(corpus), found.W, found.H)
         write.write_comparison(temporary, found.comparison)
         notes = [*corpus.notes, *found.comparison.notes, *warned]
         summary = write.summary_of("topics", found.comparison.model, seconds, notes)
-        summary |= {"input": _input(source, corpus), "threads": threads, "topics": _describe(found, scores)}
+        summary |= {"input": _input(source, corpus), "topics": _describe(found, scores)}
+        summary |= write.computed_by(corpus.X)
         write.write_summary(temporary, summary)
         reporting.add(temporary, report)
     if not quiet:
@@ -121,8 +145,13 @@ def _most(value: float) -> int | float:
     return value if value <= 1 else int(value)
 
 
+def is_matrix(source: Path) -> bool:
+    """Tell whether a file holds a matrix, and no texts."""
+    return source.name.lower().endswith((".npz", ".npy", ".mtx", ".mat", ".mtx.gz"))
+
+
 def _refuse_matrix(source: Path) -> None:
-    if source.suffix.lower() in (".npz", ".npy", ".mtx", ".mat") or source.name.lower().endswith(".mtx.gz"):
+    if is_matrix(source):
         raise ValueError(
             f"{source} is a matrix: name its words with --vocabulary, one per line, in the order of its columns."
         )
@@ -133,10 +162,10 @@ def _from_matrix(source: Path, vocabulary: Path, variable: str | None) -> Corpus
     from drnmf.text import corpus_from_matrix
 
     matrix = read_matrix(source, variable)
-    return corpus_from_matrix(matrix.X, _lines(vocabulary), matrix.row_names)
+    return corpus_from_matrix(matrix.X, lines_of(vocabulary), matrix.row_names)
 
 
-def _lines(path: Path) -> list[str]:
+def lines_of(path: Path) -> list[str]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -146,7 +175,7 @@ def _lines(path: Path) -> list[str]:
 
 def _read_labels(path: Path) -> list[str]:
     if path.suffix.lower() != ".npy":
-        return _lines(path)
+        return lines_of(path)
     import numpy as np
 
     try:
@@ -156,8 +185,10 @@ def _read_labels(path: Path) -> list[str]:
 
 
 def _input(source: Path, corpus: Corpus) -> dict[str, Any]:
+    from drnmf.text.reading import text_files
+
     digest = hashlib.sha256()  # of the file, or of all texts of the folder one after another
-    for path in sorted(source.rglob("*.txt")) if source.is_dir() else [source]:
+    for path in text_files(source) if source.is_dir() else [source]:
         digest.update(path.read_bytes())
     return {
         "file": source.name, "sha256": digest.hexdigest(), "shape": list(corpus.X.shape),
@@ -165,8 +196,16 @@ def _input(source: Path, corpus: Corpus) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _named(corpus: Corpus) -> Matrix:
+    from drnmf.matrices.matrix import Labels, Matrix
+
+    return Matrix(corpus.X, Labels((corpus.names,), ("document",)), Labels.of(corpus.vocabulary))
+
+
 def _write(folder: Path, found: Topics) -> None:
-    """Write topics.csv, documents.csv (every document of the input, in order) and vocabulary.txt."""
+    """Write topics.csv, documents.csv, vocabulary.txt and, where words were weighed, idf.npy."""
+    import numpy as np
+
     corpus, rank = found.corpus, found.H.shape[0]
     words = [
         {"topic": k, "rank": place, "word": word, "weight": weight}
@@ -174,7 +213,16 @@ def _write(folder: Path, found: Topics) -> None:
         for place, (word, weight) in enumerate(found.top_words(k, WORDS), start=1)
     ]
     write.write_table(folder / schema.TOPICS, words)
-    shares, total = found.shares, len(corpus.kept) + len(corpus.empty)
+    write.write_table(folder / schema.DOCUMENTS, document_rows(corpus, found.shares))
+    text = "\n".join(corpus.vocabulary) + "\n"
+    (folder / schema.VOCABULARY).write_text(text, encoding="utf-8", errors="replace")
+    if corpus.idf is not None:
+        np.save(folder / schema.IDF, corpus.idf)
+
+
+def document_rows(corpus: Corpus, shares: Any) -> list[dict[str, Any]]:
+    """Make the rows of documents.csv: every document of the input, in order; those without words have no topic."""
+    rank, total = shares.shape[1], len(corpus.kept) + len(corpus.empty)
     blank = {"best_topic": ""} | {f"topic_{k}": 0.0 for k in range(rank)}
     rows: list[dict[str, Any]] = [{"document": "", **blank} for _ in range(total)]
     missing = iter(corpus.empty)
@@ -183,9 +231,7 @@ def _write(folder: Path, found: Topics) -> None:
         rows[place] |= {f"topic_{k}": round(float(shares[i, k]), 6) for k in range(rank)}
     for row in rows:
         row["document"] = row["document"] or next(missing)
-    write.write_table(folder / schema.DOCUMENTS, rows)
-    text = "\n".join(corpus.vocabulary) + "\n"
-    (folder / schema.VOCABULARY).write_text(text, encoding="utf-8", errors="replace")
+    return rows
 
 
 def _describe(found: Topics, scores: dict[str, Any]) -> schema.Topics:

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from drnmf.cli.common import errors, say
+from drnmf.cli.common import errors, read_input, say
 from drnmf.cli.local_cluster import local_cluster
 from drnmf.files import temporary_folder
+from drnmf.runs import schema, write
 
 if TYPE_CHECKING:
-    from drnmf.matrices.files import Matrix
+    from drnmf.matrices.matrix import Layout, Matrix
 
 Workers = Annotated[
     int | None, typer.Option("--workers", min=1, help="Run on so many processes of this machine (Dask).")
@@ -59,18 +60,27 @@ class Place:
                 param_hint="--device",
             )
 
-    def read(self, path: Path, variable: str | None) -> Matrix:
+    def read(self, path: Path, variable: str | None, layout: Layout) -> Matrix:
         """Read the matrix, whole or in blocks of rows."""
-        from drnmf.matrices.files import read_matrix
-
         if not self.in_blocks(path):
-            return read_matrix(path, variable)
+            return read_input(path, variable, layout)
         if not path.exists():
             raise FileNotFoundError(f"{path} does not exist: check the path.")
         _dask()
         from drnmf.matrices.rowblocks import open_matrix
 
-        return open_matrix(path, variable, blocks=self.workers or 1)
+        return open_matrix(path, variable, self.workers or 1, layout)
+
+    def threads_each(self, threads: int | None) -> int:
+        """Choose the threads of a process on this machine: those asked for, else an even part of the cores."""
+        return threads or max(1, len(os.sched_getaffinity(0)) // (self.workers or 1))
+
+    def computed(self, X: Any, device: str | None, precision: str, threads: int | None) -> schema.Summary:
+        """Tell what computed a fit, for summary.json."""
+        found = write.computed_by(X, device, precision)
+        if self.workers is not None:
+            found["threads"] = self.threads_each(threads)
+        return found
 
     @contextmanager
     def active(self, threads: int | None) -> Iterator[Any]:
@@ -88,8 +98,7 @@ class Place:
                 return
             assert self.workers is not None
             assert folder is not None
-            each = threads or max(1, len(os.sched_getaffinity(0)) // self.workers)
-            with local_cluster(self.workers, each, folder) as address, Client(address) as client:
+            with local_cluster(self.workers, self.threads_each(threads), folder) as address, Client(address) as client:
                 yield _announced(client)
 
     @contextmanager

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from drnmf.algorithms.loop import Callback
 from drnmf.backends.base import losses_of
 from drnmf.backends.host.single_blas import single_blas
 from drnmf.backends.open import open_data
 from drnmf.estimators.beta import BetaNMF
 from drnmf.estimators.robust import DRNMF
+from drnmf.fit.progress import progress_bar
 from drnmf.fit.references import reference_floors
 from drnmf.losses.base import Omega, betas_of
 from drnmf.losses.names import as_losses
@@ -79,15 +82,23 @@ def compare(
     omega = as_losses(betas)
     common: dict[str, Any] = {
         "init": init, "max_iter": max_iter, "tol": tol, "zeros": "floor", "random_state": random_state,
-        "n_init": n_init, "verbose": verbose, "max_time": None if max_time is None else max_time / (len(omega) + 1),
+        "n_init": n_init, "max_time": None if max_time is None else max_time / (len(omega) + 1),
     }  # fmt: skip
-    fits = [_timed(BetaNMF(n_components, beta=loss, **common), X) for loss in omega]
+    with progress_bar(verbose, str, n_init * (len(omega) + 1), max_time) as watch:
+        return _compared(X, n_components, omega, common, watch)
+
+
+def _compared(
+    X: Any, n_components: int, omega: Omega, common: dict[str, Any], watch: Callable[[str], Callback | None]
+) -> Comparison:
+    fits = [_timed(BetaNMF(n_components, beta=loss, **common), X, watch(f"{loss.name} alone")) for loss in omega]
     data = open_data(X)
     with single_blas():
         losses = np.array([losses_of(data, W, fit.components_.astype(data.dtype), omega) for fit, W, _ in fits])
         floors = reference_floors(data, omega)
     references = np.maximum(np.diag(losses), floors)
-    model, W, seconds = _timed(DRNMF(n_components, betas=omega, references=references, **common), X)
+    robust_model = DRNMF(n_components, betas=omega, references=references, **common)
+    model, W, seconds = _timed(robust_model, X, watch("DRNMF"))
     singles = [
         Method(f"{loss.name}-NMF", W_, fit.components_, row, row / references, fit.n_iter_, spent)
         for loss, (fit, W_, spent), row in zip(omega, fits, losses, strict=True)
@@ -98,15 +109,17 @@ def compare(
         for loss, value, floor in zip(omega, np.diag(losses), floors, strict=True)
         if value < floor
     )
+    tol, max_iter = common["tol"], common["max_iter"]
     stopped = [f"{method.name}" for method in (*singles, robust) if tol > 0 and method.n_iter >= max_iter]
     if stopped:
         notes += (f"{', '.join(stopped)} had not converged after {max_iter} iterations.",)
     return Comparison(omega, references, (*singles, robust), model, (*model.notes_, *notes))
 
 
-def _timed(model: Any, X: Any) -> tuple[Any, Array, float]:
+def _timed(model: Any, X: Any, watcher: Callback | None) -> tuple[Any, Array, float]:
     started = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # noted by `compare`
-        W = model.fit_transform(X)
+        W = model.set_params(callback=watcher).fit_transform(X)
+    model.set_params(callback=None)
     return model, W, time.perf_counter() - started

@@ -31,30 +31,42 @@ def fit_interval(
 ) -> Result:
     """Solve on the knots, add the worst beta of the interval, and repeat from where the factors stand.
 
-    e(beta) is the smallest D_beta among all reference solutions in hand, at knots and between them alike.
+    e(beta) is the smallest D_beta among all reference solutions in hand, at knots and between them alike. The rounds
+    share the max_iter iterations of the fit.
     """
     knots, grid = list(interval.first_knots()), interval.betas()
     along_grid = _losses(grid)
     solutions = list(compute_references(data, starts, _losses(knots), method, budget).solutions)
     rounds: list[tuple[tuple[float, ...], Result]] = []
+    left, done = budget.control.max_iter, False
     while True:
         everywhere = (*_losses(knots), *along_grid)
         table = np.array([losses_of(data, run.W, run.H, everywhere) for run in solutions])
         smallest = np.maximum(table.min(axis=0), reference_floors(data, everywhere))
         references, along = smallest[: len(knots)], smallest[len(knots) :]
         objective = Objective(_losses(knots), references, data.mean)
-        best = best_run(data, starts, objective, method, budget, callback, stage)
+        most = left if budget.control.tol > 0 or done or len(knots) >= interval.max_knots else _half(left)
+        best = best_run(data, starts, objective, method, budget, callback, stage, most)
         rounds.append((tuple(knots), best))
+        left -= best.n_iter
         seen = coverage(
             interval, losses_of(data, best.W, best.H, along_grid), along, np.array(knots), references, best.losses
         )
         excess = float(seen.scaled_losses.max()) > float(best.scaled_losses.max()) * (1.0 + interval.tol)
-        if not excess or len(knots) >= interval.max_knots or min(abs(seen.worst - k) for k in knots) == 0:
+        done = not excess or len(knots) >= interval.max_knots or min(abs(seen.worst - k) for k in knots) == 0
+        if left <= 0 or best.reason == "callback" or (done and best.reason != "max_iter"):
             break
-        knots.append(seen.worst)
         starts, method = [(best.W, best.H)], method.near()
+        if done:  # the iterations that are left go to the knots as they are
+            continue
+        knots.append(seen.worst)
         solutions.extend(compute_references(data, starts, _losses([seen.worst]), method, budget).solutions)
     return _join_rounds(data, rounds, seen)
+
+
+def _half(left: int) -> int:
+    """Half of the iterations left, all of them where that is few: tol=0 ends no round before its last iteration."""
+    return left if left <= 10 else left // 2
 
 
 def _losses(betas: Sequence[float]) -> Omega:

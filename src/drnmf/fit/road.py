@@ -27,7 +27,7 @@ from drnmf.fit.method import Budget, Method, certified
 from drnmf.fit.parameters import Parameters
 from drnmf.fit.progress import progress_bar
 from drnmf.fit.references import compute_references, constant_model_losses
-from drnmf.inputs.check import check_scale, check_zeros, warn_dense_tiles
+from drnmf.inputs.check import check_scale, check_zeros, warn_dense_tiles, warn_rank
 from drnmf.inputs.device import Placement, as_numpy, is_sparse
 from drnmf.losses.base import Omega
 from drnmf.numerics import EXACT_FIT, NEARLY_EXACT, SETTLE_TOLERANCE, Vector
@@ -74,6 +74,7 @@ def opened(
     check_scale(data)
     notes = check_zeros(data, omega, p.zeros_choice())
     warn_dense_tiles(is_sparse(X), data.shape, omega)
+    warn_rank(rank, data.shape)
     W, H = as_numpy(W), as_numpy(H)
 
     def make() -> list[Start]:
@@ -81,10 +82,10 @@ def opened(
         return [start(data, rank, p.init, rng, W, H) for _ in range(n_init)]
 
     kept = keeper_of(p.checkpoint, p.checkpoint_seconds(), data, identity, W, H)
-    with single_blas(), progress_bar(p.verbose, data.status) as watch, kept as keeper:
+    # a cluster and a GPU take one run at a time, and a checkpoint keeps runs in their order
+    jobs = 1 if data.space.deferred or p.checkpoint is not None else p.jobs()
+    with single_blas(), progress_bar(p.verbose, data.status, runs, p.max_time, jobs) as watch, kept as keeper:
         starts = make() if keeper is None else keeper.starts(make)
-        # a cluster and a GPU take one run at a time, and a checkpoint keeps runs in their order
-        jobs = 1 if data.space.deferred or keeper is not None else p.jobs()
         yield Opened(data, starts, Budget(replace(control, keeper=keeper), runs, watch, jobs), notes)
 
 
@@ -118,12 +119,14 @@ def fit_factors(
 
 def best_run(
     data: Data, starts: list[Start], objective: Objective, method: Method, budget: Budget, callback: Callback | None,
-    stage: str,
+    stage: str, max_iter: int | None = None,
 ) -> Result:  # fmt: skip
-    """Run from every start and return the run with the smallest maximum."""
+    """Run from every start, for max_iter iterations or those of the budget, and return the smallest maximum's run."""
 
     def run(start: Start) -> Result:
-        return solve(data, *start, objective, method.rule, method.policy, budget.take(stage, callback))
+        control = budget.take(stage, callback)
+        limited = control if max_iter is None else replace(control, max_iter=max_iter)
+        return solve(data, *start, objective, method.rule, method.policy, limited)
 
     runs = budget.run_all([partial(run, start) for start in starts])
     return min(runs, key=lambda run: float(run.scaled_losses.max()))

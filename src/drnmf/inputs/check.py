@@ -165,6 +165,17 @@ def check_zeros(data: Data, omega: Omega, zeros: str, first_row: int = 0) -> tup
     return (f"{data.zeros} zero entries of X count as 2.2e-16 mean(X), because beta=0 is in betas.",)
 
 
+def warn_rank(rank: int, shape: tuple[int, int]) -> None:
+    """Warn where there are more components than X has rows or columns: any of many W and H would do."""
+    if rank > min(shape):
+        warnings.warn(
+            f"n_components={rank} is more than X of {shape[0]} x {shape[1]} can tell apart: with {min(shape)} "
+            "components WH can equal X already, and further ones mean nothing. Use fewer.",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
 def warn_dense_tiles(sparse: bool, shape: tuple[int, int], omega: Omega) -> None:
     """Say what losses that need every entry cost on sparse data."""
     if sparse and not need_nonzeros_only(omega):

@@ -83,8 +83,8 @@ KL, FROBENIUS, IS = Beta(1.0), Beta(2.0), Beta(0.0)
 
 
 def _expm1_over(scale: float, l: Array) -> Array:
-    """expm1(scale l) / scale, and its limit l where scale is 0."""
-    return namespace(l).expm1(scale * l) / scale if scale != 0 else l
+    """expm1(scale l) / scale, and its limit l where scale is 0 or so small that scale l has no digits left."""
+    return namespace(l).expm1(scale * l) / scale if abs(scale) > 1e-290 else l
 
 
 def _near_terms(x: Array, l: Array, beta: float) -> Array:

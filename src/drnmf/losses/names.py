@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any, TypeGuard
 
@@ -9,7 +10,8 @@ from drnmf.losses.base import Loss, Omega
 from drnmf.losses.beta import NAMES, SHORT, Beta, as_beta
 from drnmf.losses.negative_binomial import NegativeBinomial
 
-_SHORT = {name: beta for beta, name in SHORT.items()}
+_SHORT = {name.lower(): beta for beta, name in SHORT.items()}
+_PRINTED = re.compile(r"beta\s*=\s*(?P<beta>[^\s]+)|nb\((?P<size>[^()]+)\)", re.IGNORECASE)
 
 
 def as_loss(value: Any) -> Loss:
@@ -17,8 +19,8 @@ def as_loss(value: Any) -> Loss:
 
     Parameters
     ----------
-    value : number >= 0, a name ("kullback-leibler", "KL", "nb:30"), or a loss: ``NegativeBinomial(30)``, or an object
-        of your own with every member of `Loss`
+    value : number >= 0, a name ("kullback-leibler", "KL", "nb:30", and all that results print: "beta=0.5", "NB(30)"),
+        or a loss: ``NegativeBinomial(30)``, or an object of your own with every member of `Loss`
 
     Returns
     -------
@@ -33,11 +35,15 @@ def as_loss(value: Any) -> Loss:
     --------
     >>> as_loss(1), as_loss("itakura-saito"), as_loss("nb:30")
     (Beta(beta=1.0), Beta(beta=0.0), NegativeBinomial(size=30.0))
+    >>> as_loss("KL"), as_loss("beta=0.5"), as_loss("NB(30)")
+    (Beta(beta=1.0), Beta(beta=0.5), NegativeBinomial(size=30.0))
     """
     if isinstance(value, Beta):
         return Beta(as_beta(value.beta))
     if _is_loss(value):
         return value
+    if isinstance(value, str):
+        value = _from_printed(value.strip())
     if isinstance(value, str) and value.lower().startswith("nb:"):
         try:
             return NegativeBinomial(float(value[3:]))
@@ -45,7 +51,20 @@ def as_loss(value: Any) -> Loss:
             raise ValueError(f"{value!r} is not a negative binomial: write nb:SIZE, for example nb:30.") from None
     if hasattr(value, "terms"):
         raise ValueError(f"beta={value!r} is no loss: {_what_is_wrong(value)} (docs/extending.md shows a whole one).")
-    return Beta(as_beta(_SHORT.get(value, value) if isinstance(value, str) else value))
+    return Beta(as_beta(value))
+
+
+def _from_printed(name: str) -> str | float:
+    """Turn the name that a loss is printed with into what `as_beta` and `nb:` take; other text stays as it is."""
+    found = _PRINTED.fullmatch(name)
+    if found is not None and found["size"]:
+        return f"nb:{found['size']}"
+    if found is not None:
+        try:
+            return float(found["beta"])
+        except ValueError:
+            return name
+    return _SHORT.get(name.lower(), name.lower() if name.lower() in NAMES else name)
 
 
 def _is_loss(value: Any) -> TypeGuard[Loss]:

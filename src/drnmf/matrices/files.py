@@ -1,10 +1,11 @@
-"""Matrices from files: .npy, .npz, .mtx, .mat, .csv and .tsv. Never a pickle, and no half-read matrix."""
+"""Matrices from files: arrays, sparse matrices and tables. Never a pickle, and no half-read matrix."""
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,35 +14,28 @@ import scipy.io
 import scipy.sparse as sp
 
 from drnmf.backends.entries import check_structure
+from drnmf.matrices import frames, tables
 from drnmf.matrices.matlab import check_matlab
+from drnmf.matrices.matrix import AS_FOUND, Layout, Matrix, Refused
 from drnmf.matrices.matrix_market import check_matrix_market
-from drnmf.matrices.tables import TableError, read_table
 
 
-@dataclass(frozen=True)
-class Matrix:
-    """X (m, n), dense or CSR, and the names of its rows and columns where the file has them."""
-
-    X: Any
-    row_names: tuple[str, ...] | None = None
-    column_names: tuple[str, ...] | None = None
-
-
-def read_matrix(path: str | os.PathLike[str], variable: str | None = None) -> Matrix:
+def read_matrix(path: str | os.PathLike[str], variable: str | None = None, layout: Layout = AS_FOUND) -> Matrix:
     """Read the matrix in a file; the suffix says how.
 
     .npy one array; .npz arrays or a SciPy sparse matrix; .mtx, .mtx.gz Matrix Market; .mat MATLAB up to -v7;
-    .csv, .tsv (also .gz) a table, with its header row and its column of row names recognised.
+    .csv, .tsv, .txt (also .gz), .parquet, .feather, .xlsx a table, with its header and its columns of labels found.
 
     Parameters
     ----------
     path : the file
     variable : which array of a .npz or .mat file; needed where it holds several matrices. Vectors (MATLAB's
         n x 1) do not count where there is a matrix.
+    layout : how a table lies in the file, where that is not found right
 
     Returns
     -------
-    matrix : Matrix, X and the names of its rows and columns where the file has them
+    matrix : Matrix, X and the labels of its rows and columns where the file has them. Missing values are NaN.
 
     Raises
     ------
@@ -66,21 +60,37 @@ def read_matrix(path: str | os.PathLike[str], variable: str | None = None) -> Ma
         raise ValueError(f"{source} is empty (0 bytes): write it again.")
     if variable is not None and reader not in _NAMED:
         raise ValueError(f"{source} holds one matrix without a name, so a variable ({variable!r}) cannot be chosen.")
+    _check_layout(source, reader, layout)
     try:
-        matrix = reader(source, variable)
-    except (Refused, TableError, PermissionError, MemoryError):
+        matrix = _read(reader, source, variable, layout)
+    except (Refused, ImportError, PermissionError, MemoryError):
         raise
     except Exception as error:  # the parsers of damaged files raise nearly anything
         reason = str(error).strip() or type(error).__name__
         raise ValueError(f"{source} cannot be read: it may be damaged or cut short ({reason}).") from None
-    return Matrix(_numeric(matrix.X, source), matrix.row_names, matrix.column_names)
+    matrix = replace(matrix, X=_numeric(matrix.X, source))
+    return matrix.transposed() if layout.transpose else matrix
 
 
-class Refused(ValueError):
-    """A file that was understood, and says something that cannot be used."""
+Reader = Callable[[Path, str | None], Matrix] | Callable[[Path, Layout], Matrix]
 
 
-def _reader(source: Path) -> Callable[[Path, str | None], Matrix]:
+def _read(reader: Any, source: Path, variable: str | None, layout: Layout) -> Matrix:
+    matrix: Matrix = reader(source, layout) if reader in _TABLES else reader(source, variable)
+    return matrix
+
+
+def _check_layout(source: Path, reader: Any, layout: Layout) -> None:
+    """Refuse to be told of a table what the file has nothing of."""
+    if layout.delimiter is not None and reader is not tables.read_text:
+        raise ValueError(f"{source} is not delimited text: leave --delimiter (delimiter= in Python) out.")
+    if layout.sheet is not None and reader is not frames.read_excel:
+        raise ValueError(f"{source} is not a workbook with sheets: leave --sheet (sheet= in Python) out.")
+    if layout.labels is not None and reader not in _TABLES:
+        raise ValueError(f"{source} is not a table with labels: leave --labels (labels= in Python) out.")
+
+
+def _reader(source: Path) -> Reader:
     name = source.name.lower()
     for suffix, reader in READERS.items():
         if name.endswith(suffix):
@@ -157,15 +167,19 @@ def _choose(source: Path, variable: str | None, names: list[str], shapes: dict[s
         if variable not in shapes:
             raise Refused(f"{source}: the variable {variable!r} is no array of numbers: it holds {listing}.")
         return variable
-    planes = [name for name, shape in shapes.items() if len(shape) == 2]
+    planes = [
+        name for name, shape in shapes.items() if len(shape) == 2 and max(shape) > 1
+    ]  # MATLAB's scalars are 1 x 1
     candidates = [name for name in planes if min(shapes[name]) != 1] or planes
     if len(candidates) == 1:
         return candidates[0]
     if not candidates:
         raise Refused(f"{source} holds no matrix: it holds {listing}.")
+    listing = ", ".join(f"{name} {'x'.join(map(str, shapes[name]))}" for name in candidates)
+    largest = max(candidates, key=lambda name: math.prod(shapes[name]))
     raise Refused(
-        f"{source} holds several matrices ({listing}): name one, with variable={candidates[0]!r} in Python or "
-        f"--variable {candidates[0]} on the command line."
+        f"{source} holds several matrices ({listing}): name one, for example the largest, with --variable {largest} "
+        f"(variable={largest!r} in Python)."
     )
 
 
@@ -191,23 +205,18 @@ def _read_mat(source: Path, variable: str | None) -> Matrix:
     return Matrix(scipy.io.loadmat(source, variable_names=[chosen])[chosen])
 
 
-def _read_delimited(source: Path, variable: str | None) -> Matrix:
-    delimiter = "\t" if source.name.lower().endswith((".tsv", ".tsv.gz")) else ","
-    values, rows, columns = read_table(source, delimiter)
-    return Matrix(values, rows, columns)
-
-
-READERS: dict[str, Callable[[Path, str | None], Matrix]] = {
+READERS: dict[str, Reader] = {
     ".npy": _read_npy,
     ".npz": _read_npz,
     ".mtx": _read_mtx,
     ".mtx.gz": _read_mtx,
     ".mat": _read_mat,
-    ".csv": _read_delimited,
-    ".csv.gz": _read_delimited,
-    ".tsv": _read_delimited,
-    ".tsv.gz": _read_delimited,
+    **{suffix + packed: tables.read_text for suffix in (".csv", ".tsv", ".txt") for packed in ("", ".gz")},
+    ".parquet": frames.read_parquet,
+    ".feather": frames.read_feather,
+    ".xlsx": frames.read_excel,
 }
 """Suffix -> how to read it."""
 
 _NAMED = (_read_npz, _read_mat)
+_TABLES = (tables.read_text, frames.read_parquet, frames.read_feather, frames.read_excel)

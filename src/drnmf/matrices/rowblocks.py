@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,10 @@ import scipy.sparse as sp
 
 from drnmf.backends.entries import check_structure
 from drnmf.files import replacing
-from drnmf.matrices.files import Matrix, Refused, read_matrix
+from drnmf.matrices.files import read_matrix
+from drnmf.matrices.frames import needs
 from drnmf.matrices.hdf5 import check_hdf5
+from drnmf.matrices.matrix import AS_FOUND, Labels, Layout, Matrix, Refused
 from drnmf.matrices.stored_rows import InHdf5, InZarr, StoredRows, readable
 
 BLOCK_BYTES = 64 << 20
@@ -48,7 +50,9 @@ def sparse_columns(m: int, entries: int) -> float:
     return 4.0 * entries / m
 
 
-def open_matrix(path: str | os.PathLike[str], variable: str | None = None, blocks: int = 1) -> Matrix:
+def open_matrix(
+    path: str | os.PathLike[str], variable: str | None = None, blocks: int = 1, layout: Layout = AS_FOUND
+) -> Matrix:
     """Open the matrix at a path as a Dask array in at least `blocks` blocks of rows, where the file allows it.
 
     .zarr : an array, or a group with one matrix (else `variable` names it), or an AnnData store
@@ -61,6 +65,7 @@ def open_matrix(path: str | os.PathLike[str], variable: str | None = None, block
     path : the file or folder
     variable : which array, where there are several
     blocks : the fewest blocks to make, for example the number of workers
+    layout : how a table lies in its file, as in `read_matrix`
 
     Returns
     -------
@@ -74,10 +79,19 @@ def open_matrix(path: str | os.PathLike[str], variable: str | None = None, block
     source = Path(path)
     if not source.exists():
         raise FileNotFoundError(f"{source} does not exist: check the path.")
-    return _opener(source)(source, variable, Splitting(blocks))
+    opener, splitting = _opener(source), Splitting(blocks)
+    if opener is None:
+        return _split(read_matrix(source, variable, layout), splitting)
+    if layout != AS_FOUND:
+        raise Refused(
+            f"{source} is read in blocks of rows: leave --labels, --delimiter, --sheet and --transpose (layout= in "
+            "Python) out."
+        )
+    return opener(source, variable, splitting)
 
 
-def _opener(source: Path) -> Callable[[Path, str | None, Splitting], Matrix]:
+def _opener(source: Path) -> Callable[[Path, str | None, Splitting], Matrix] | None:
+    """Choose what opens a file in blocks; None where it is read as a whole."""
     suffix = source.suffix.lower()
     if suffix == ".zarr":
         return _open_zarr
@@ -85,7 +99,7 @@ def _opener(source: Path) -> Callable[[Path, str | None, Splitting], Matrix]:
         return _open_h5ad
     if source.is_dir():
         return _open_folder
-    return _open_npy if suffix == ".npy" else _open_whole
+    return _open_npy if suffix == ".npy" else None
 
 
 def _matrix(array: da.Array, source: Path, names: tuple[Any, Any] = (None, None)) -> Matrix:
@@ -93,11 +107,12 @@ def _matrix(array: da.Array, source: Path, names: tuple[Any, Any] = (None, None)
         raise Refused(f"{source} holds an array of shape {array.shape}: a matrix with rows and columns is needed.")
     if array.dtype.kind not in "buif":
         raise Refused(f"{source} holds entries of type {array.dtype}, not numbers: convert it to a numeric array.")
-    return Matrix(array, *names)
+    rows, columns = map(Labels.of, names)
+    return Matrix(array, rows, columns)
 
 
 def _open_zarr(source: Path, variable: str | None, splitting: Splitting) -> Matrix:
-    zarr = _needs("zarr", "dask")
+    zarr = needs("zarr", "dask")
     with readable(source):
         stored = zarr.open(os.fspath(source), mode="r")
     name = ""
@@ -121,7 +136,7 @@ def _open_zarr(source: Path, variable: str | None, splitting: Splitting) -> Matr
 
 
 def _open_h5ad(source: Path, variable: str | None, splitting: Splitting) -> Matrix:
-    h5py = _needs("h5py", "anndata")
+    h5py = needs("h5py", "anndata")
     check_hdf5(source, variable or "X")
     with readable(source), h5py.File(source, "r") as stored:
         return _open_anndata(source, stored, variable, splitting, InHdf5)
@@ -254,25 +269,15 @@ def _read_sparse(path: str) -> Any:
         return sp.csr_array(X)
 
 
-def _open_whole(source: Path, variable: str | None, splitting: Splitting) -> Matrix:
-    """Read any other file as a whole, in this process, and split it into blocks."""
-    matrix = read_matrix(source, variable)
+def _split(matrix: Matrix, splitting: Splitting) -> Matrix:
+    """Split a matrix that was read as a whole, in this process, into blocks."""
     X = matrix.X
     columns = sparse_columns(X.shape[0], X.nnz) if sp.issparse(X) else X.shape[1]
     rows = splitting.rows(X.shape[0], columns, X.dtype.itemsize)
     pieces = [X[start : start + rows] for start in range(0, X.shape[0], rows)]
     meta = sp.csr_array((0, 0), dtype=X.dtype) if sp.issparse(X) else np.empty((0, 0), X.dtype)
     blocks = [da.from_delayed(dask.delayed(piece), piece.shape, X.dtype, meta=meta) for piece in pieces]
-    return Matrix(da.concatenate(blocks), matrix.row_names, matrix.column_names)
-
-
-def _needs(module: str, extra: str) -> Any:
-    from importlib import import_module
-
-    try:
-        return import_module(module)
-    except ImportError:
-        raise ImportError(f"{module} is needed to read this: pip install 'drnmf[{extra}]'.") from None
+    return replace(matrix, X=da.concatenate(blocks))
 
 
 def save_rows(path: str | os.PathLike[str], W: da.Array) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from drnmf.backends.entries import check_structure
-from drnmf.matrices.files import Refused
+from drnmf.matrices.matrix import Refused
 
 
 @contextmanager

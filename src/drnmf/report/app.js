@@ -29,16 +29,32 @@
     const layout = resolve(chart.layout, style);
     for (const name of Object.keys(layout).filter((key) => /^[xy]axis\d*$/.test(key)))
       layout[name] = axis(layout[name], style);
+    // A phone has room for fewer names under an image.
+    if (narrow() && layout.xaxis && layout.xaxis.type === "category" && layout.xaxis.tickvals) {
+      const every = Math.ceil(layout.xaxis.tickvals.length / 8);
+      for (const key of ["tickvals", "ticktext"]) layout.xaxis[key] = layout.xaxis[key].filter((_, i) => i % every === 0);
+    }
     if (target.dataset.scale && layout.yaxis) layout.yaxis.type = target.dataset.scale;
     if (chart.log_ticks && layout.yaxis.type === "log")
       Object.assign(layout.yaxis, { tickvals: chart.log_ticks, ticktext: chart.log_ticks.map(String) });
     const data = resolve(chart.data, style);
-    if (narrow() && layout.barmode) {
-      layout.bargap = 0.1;
-      data.forEach((trace) => { trace.textfont = { size: 9.5 }; });
+    // Bars lie where labels above them would collide: on a phone, and where there are many.
+    const lying = layout.barmode && (narrow() || chart.bars > 14);
+    if (lying) {
+      [layout.xaxis, layout.yaxis] = [{ ...layout.yaxis, title: { ...layout.yaxis.title, standoff: 4 } }, { ...layout.xaxis, autorange: "reversed" }];
+      layout.xaxis.range = [0, layout.xaxis.range[1] * (narrow() ? 1.3 : 1.1)];
+      const ticks = layout.xaxis.tickvals || [], apart = layout.xaxis.range[1] / 6;
+      const kept = ticks.reduce((list, tick, i) => (list.length && tick - ticks[list.at(-1)] < apart ? list : [...list, i]), []);
+      if (ticks.length) Object.assign(layout.xaxis, { tickvals: kept.map((i) => ticks[i]), ticktext: kept.map((i) => layout.xaxis.ticktext[i]) });
+      layout.bargap = 0.16;
+      layout.legend = { orientation: "h", x: 0, y: 1.01, yanchor: "bottom", xanchor: "left", traceorder: "normal" };
+      for (const trace of data) {
+        Object.assign(trace, { x: trace.y, y: trace.x, orientation: "h", textfont: { size: 10.5 } });
+        if (trace.hovertemplate) trace.hovertemplate = trace.hovertemplate.replace("%{x}", "%{y}");
+      }
     }
     return Plotly.react(target, data, {
-      height: narrow() ? chart.phone || chart.height : chart.height,
+      height: lying ? chart.lying : narrow() ? chart.phone || chart.height : chart.height,
       margin: { l: 8, r: 12, t: 8, b: 8 }, hovermode: "closest", dragmode: narrow() ? false : "zoom",
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: getComputedStyle(document.body).fontFamily, size: 13, color: style.getPropertyValue("--ink").trim() },

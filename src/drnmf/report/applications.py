@@ -11,6 +11,7 @@ import numpy as np
 from drnmf.losses.names import as_loss
 from drnmf.numerics import Vector
 from drnmf.report import charts, sound
+from drnmf.report.components import bars
 from drnmf.report.parts import NOTHING, Section, place, section, table
 from drnmf.report.words import duration, loss_name, percent
 from drnmf.runs import schema
@@ -51,8 +52,9 @@ def sounds(run: Run) -> Section:
     note = "Every source is the mixture through a mask, so the components add up to the mixture."
     if not how.whole:
         note += f" The players hold the first {duration(how.seconds)}; the files beside this page are whole."
-    if how.gain < 1.0:
-        note += f" The players are turned down by {-20 * np.log10(how.gain):.1f} dB, all alike, so that none clips."
+    quieter = -20 * np.log10(how.gain)
+    if quieter >= 0.05:  # less is not heard, and would read as 0.0
+        note += f" The players are turned down by {quieter:.1f} dB, all alike, so that none clips."
     body = f'<div class="cards">{"".join(cards)}</div>'
     if audio.get("measures"):
         body += _measures(audio["measures"])
@@ -101,12 +103,7 @@ def topics(run: Run) -> Section:
     info = run.summary.get("topics", {})
     cards = []
     for topic, words in by_topic.items():
-        top = max(float(w["weight"]) for w in words) or 1.0
-        items = "".join(
-            f'<li style="--w:{100 * float(w["weight"]) / top:.1f}%"><b>{escape(w["word"])}</b>'
-            f"<span>{100 * float(w['weight']):.2g}%</span></li>"
-            for w in words[:10]
-        )
+        items = bars([(w["word"], float(w["weight"])) for w in words[:10]])
         share = info.get("shares", {}).get(topic)
         size = f"<small>{100 * float(share):.0f}% of all words</small>" if share is not None else ""
         typical = info.get("typical", {}).get(topic, [])

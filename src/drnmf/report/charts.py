@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,17 +22,22 @@ POINTS = 1500
 CELLS = 24000
 """Cells of an image; larger factors are pooled (the largest entry of each block is kept)."""
 
+OTHERS = 8
+"""Colours for losses that have none of their own (style.css)."""
+TICKS, LABEL = 14, 16
+"""Names under an image, and characters of a name."""
+
 _LABELS = {"textposition": "outside", "cliponaxis": False, "constraintext": "none", "textfont": {"size": 11.5}}
 _FIXED = {"IS-NMF": "var(--is)", "KL-NMF": "var(--kl)", "Fro-NMF": "var(--fro)", "DR-NMF": "var(--dr)"}
 _LOSSES = {"0": "var(--is)", "1": "var(--kl)", "2": "var(--fro)"}
 
 
 def loss_colour(loss: Loss, place: int) -> str:
-    return _LOSSES.get(loss.key, f"var(--other-{place % 4})")
+    return _LOSSES.get(loss.key, f"var(--other-{place % OTHERS})")
 
 
 def method_colour(name: str, place: int) -> str:
-    return _FIXED.get(name, f"var(--other-{place % 4})")
+    return _FIXED.get(name, f"var(--other-{place % OTHERS})")
 
 
 def _numbers(values: Any, digits: int = 6) -> list[float | None]:
@@ -84,7 +90,8 @@ def _bars(groups: list[str], names: list[str], excess: Vector) -> Chart:
         "barmode": "group", "bargap": 0.28, "bargroupgap": 0.08, "xaxis": {"showgrid": False, "tickangle": 0},
         "yaxis": axis,
     }  # fmt: skip
-    return {"data": data, "layout": layout, "height": 340, "phone": 320}
+    lying = 110 + 17 * len(names) * len(groups)  # bars that lie have room for their labels, however many there are
+    return {"data": data, "layout": layout, "height": 340, "phone": lying, "lying": lying, "bars": excess.size}
 
 
 def _percent(value: float) -> str:
@@ -148,6 +155,36 @@ def _log_ticks(low: float, high: float) -> list[float]:
     return sorted(kept)
 
 
+def coverage_curve(rows: list[dict[str, str]], bound: float) -> Chart:
+    """Draw coverage.csv: percent above the best along the interval, the betas that were fitted, and the bound."""
+    betas = np.array([float(row["beta"]) for row in rows])
+    excess = np.array([100.0 * (float(row["scaled_loss"]) - 1.0) for row in rows])
+    fitted = np.array([row["knot"] == "True" for row in rows])
+    level = 100.0 * (bound - 1.0)
+    hover = "beta %{x:.3g}: %{y:.3g}% above the best<extra></extra>"
+    data = [
+        {
+            "type": "scatter", "mode": "lines", "name": "DR-NMF", "x": _numbers(betas), "y": _numbers(excess),
+            "line": {"color": "var(--dr)", "width": 2.5}, "hovertemplate": hover,
+        },
+        {
+            "type": "scatter", "mode": "markers", "name": "fitted", "x": _numbers(betas[fitted]),
+            "y": _numbers(excess[fitted]), "marker": {"color": "var(--dr)", "size": 9}, "hovertemplate": hover,
+        },
+        {
+            "type": "scatter", "mode": "lines", "name": "bound", "x": _numbers(betas[[0, -1]]),
+            "y": _numbers([level, level]), "line": {"color": "var(--max)", "width": 1.5, "dash": "dash"},
+            "hovertemplate": f"no beta is more than {level:.3g}% above its best<extra></extra>",
+        },
+    ]  # fmt: skip
+    layout = {
+        "xaxis": {"title": {"text": "beta"}},
+        "yaxis": {"title": {"text": "above the best"}, "ticksuffix": "%", "rangemode": "tozero"},
+        "showlegend": True,
+    }
+    return {"data": data, "layout": layout, "height": 340, "phone": 300}
+
+
 def weight_curves(trace: Trace) -> Chart:
     """Draw the weights lambda against iterations."""
     rows = _thin(trace)
@@ -202,8 +239,11 @@ def pool(matrix: Array, cells: int = CELLS) -> tuple[Vector, int, int]:
     return np.maximum.reduceat(small, np.arange(0, n, wide), axis=1), high, wide
 
 
-def factor_image(factor: Array, decibels: bool, axis: Vector | None, title: str) -> Chart:
-    """Draw a factor with one row per component as an image; every row is relative to its largest entry."""
+def factor_image(factor: Array, decibels: bool, axis: Vector | Sequence[str] | None, title: str) -> Chart:
+    """Draw a factor with one row per component as an image; every row is relative to its largest entry.
+
+    axis : numbers or names of the columns; None counts them
+    """
     small, _, wide = pool(factor, CELLS)
     rank = factor.shape[0]
     if small.shape[0] != rank:  # too many components to pool along: show the first ones
@@ -212,17 +252,17 @@ def factor_image(factor: Array, decibels: bool, axis: Vector | None, title: str)
     z = small / peak
     if decibels:
         z = np.maximum(20.0 * np.log10(np.maximum(z, 1e-3)), -60.0)
-    x = np.arange(factor.shape[1], dtype=np.float64) if axis is None else axis
+    x, ticks = _image_axis(factor.shape[1] if axis is None else axis, wide)
     stops = [[0.0, "var(--heat-0)"], [0.45, "var(--heat-1)"], [0.75, "var(--heat-2)"], [1.0, "var(--heat-3)"]]
     unit = "dB" if decibels else "of its largest"
     heat = {
-        "type": "heatmap", "x": _numbers(x[::wide], 5), "z": [_numbers(row, 3) for row in z], "colorscale": stops,
+        "type": "heatmap", "x": x, "z": [_numbers(row, 3) for row in z], "colorscale": stops,
         "zmin": -60 if decibels else 0, "zmax": 0 if decibels else 1,
         "hovertemplate": f"component %{{y}}<br>{title} %{{x}}<br>%{{z}} {unit}<extra></extra>",
         "colorbar": {"thickness": 9, "len": 0.9, "outlinewidth": 0, "ticksuffix": " dB" if decibels else ""},
     }  # fmt: skip
     layout = {
-        "xaxis": {"title": {"text": title}, "showgrid": False},
+        "xaxis": {"title": {"text": title}, "showgrid": False, **ticks},
         "yaxis": {
             "title": {"text": "component"},
             "showgrid": False,
@@ -230,8 +270,28 @@ def factor_image(factor: Array, decibels: bool, axis: Vector | None, title: str)
             "dtick": max(1, rank // 10),
         },
     }
-    height = int(min(420, 130 + 26 * small.shape[0]))
+    height = int(min(420, 130 + 26 * small.shape[0])) + (70 if ticks else 0)
     return {"data": [heat], "layout": layout, "height": height, "phone": height}
+
+
+def _image_axis(axis: int | Vector | Sequence[str], wide: int) -> tuple[list[Any], dict[str, Any]]:
+    """Place the columns of an image that pools `wide` of them: coordinates, and how they are labelled."""
+    if isinstance(axis, int):
+        return _numbers(np.arange(axis, dtype=np.float64)[::wide], 5), {}
+    if isinstance(axis, np.ndarray):
+        return _numbers(axis[::wide], 5), {}
+    names = [str(name) for name in axis]
+    blocks = [names[start : start + wide] for start in range(0, len(names), wide)]
+    # Coordinates must differ where names do not: zero-width spaces behind a name that was there before.
+    seen: dict[str, int] = {}
+    places = []
+    for block in blocks:
+        label = block[0] if len(block) == 1 else f"{block[0]} … {block[-1]}"
+        seen[label] = seen.get(label, -1) + 1
+        places.append(label + "\u200b" * seen[label])
+    step = -(-len(places) // TICKS)
+    short = [name if len(name) <= LABEL else name[: LABEL - 1] + "…" for name in (block[0] for block in blocks[::step])]
+    return places, {"type": "category", "tickvals": places[::step], "ticktext": short, "tickangle": -45}
 
 
 def front_chart(rows: list[dict[str, str]], a: str, b: str) -> Chart:
@@ -264,11 +324,21 @@ def front_chart(rows: list[dict[str, str]], a: str, b: str) -> Chart:
                 }
             )  # fmt: skip
     layout = {
-        "xaxis": {"title": {"text": f"{names[0]} error / best"}},
-        "yaxis": {"title": {"text": f"{names[1]} error / best"}},
+        "xaxis": {"title": {"text": f"{names[0]} error / best"}, **_error_scale(rows, a)},
+        "yaxis": {"title": {"text": f"{names[1]} error / best"}, **_error_scale(rows, b)},
         "showlegend": True,
     }
     return {"data": data, "layout": layout, "height": 400, "phone": 330}
+
+
+def _error_scale(rows: list[dict[str, str]], key: str) -> dict[str, Any]:
+    """Choose a logarithmic axis for errors of very different size: on another all but the largest would be one."""
+    errors = [float(row[column("scaled_loss", key)]) for row in rows]
+    low, high = min(errors), max(errors)
+    if not 0 < low < high / 20:
+        return {}
+    step = max(1, round(float(np.log10(high / low)) / 5))
+    return {"type": "log", "exponentformat": "power", "dtick": step}
 
 
 def noise_bars(rows: list[schema.DemoRow]) -> Chart:

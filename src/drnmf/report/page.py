@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import os
+import re
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 from drnmf.files import write_text
 from drnmf.report import sections
 from drnmf.report.charts import Chart
-from drnmf.report.words import demo_headline, duration, headline, loss_name
+from drnmf.report.words import demo_headline, duration, headline, interval_headline, loss_name
 from drnmf.runs import schema
 from drnmf.runs.read import Run, compared, read_run
 
@@ -147,7 +148,9 @@ def _header(run: Run) -> str:
         chips.append(f"rank {rank}")
     comparison = sections.comparison_of(run)
     omega = run.omega or (compared(comparison) if comparison else ())
-    if omega:
+    if run.table(schema.COVERAGE) and omega:
+        chips.append(f"beta {omega[0].beta:g} to {omega[-1].beta:g}")
+    elif omega:
         chips.append(", ".join(map(loss_name, omega)))
     if isinstance(summary.get("seconds"), int | float):
         chips.append(duration(float(summary["seconds"])))
@@ -160,11 +163,18 @@ def _header(run: Run) -> str:
 
 def _hero(run: Run) -> str:
     demo = run.summary.get("demo")
-    first, second = demo_headline(demo) if demo else headline(sections.comparison_of(run))
+    first, second = interval_headline(run.table(schema.COVERAGE), run.summary.get("bound"))
+    if not first:
+        first, second = demo_headline(demo) if demo else headline(sections.comparison_of(run))
     if not first:
         first = f"{_title(run)}: done."
         iterations = run.summary.get("iterations")
         if iterations is not None:
             first = f"Stopped after {iterations} iterations."
-    more = f"<p>{escape(second)}</p>" if second else ""
-    return f'<div class="hero"><p id="headline">{escape(first)}</p>{more}</div>'
+    more = f"<p>{_whole_names(second)}</p>" if second else ""
+    return f'<div class="hero"><p id="headline">{_whole_names(first)}</p>{more}</div>'
+
+
+def _whole_names(text: str) -> str:
+    """Escape text, and let no line end inside the name of a method."""
+    return re.sub(r"[\w=.()]+-NMF", r'<span class="nb">\g<0></span>', escape(text))

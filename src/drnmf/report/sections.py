@@ -11,6 +11,7 @@ import numpy as np
 
 from drnmf.losses.names import from_text
 from drnmf.report import applications, charts
+from drnmf.report.components import components
 from drnmf.report.parts import NOTHING, Section, place, section
 from drnmf.report.words import loss_name
 from drnmf.runs import schema
@@ -57,6 +58,19 @@ def comparison(run: Run) -> Section:
     return section("How close to the best", note, place("comparison")), {"comparison": chart}
 
 
+def coverage(run: Run) -> Section:
+    rows, bound = run.table(schema.COVERAGE), run.summary.get("bound")
+    if not rows or bound is None:
+        return NOTHING
+    note = (
+        "How far DR-NMF is above the best error found for every beta of the interval. The marks are the betas that "
+        "were fitted; the line is what no beta of the interval exceeds."
+    )
+    return section("Every loss of the interval", note, place("coverage")), {
+        "coverage": charts.coverage_curve(rows, float(bound))
+    }
+
+
 def curves(run: Run) -> Section:
     if run.trace is None or len(run.trace.iterations) < 2:
         return NOTHING
@@ -88,8 +102,8 @@ def factors(run: Run) -> Section:
         captions = "Spectra (columns of W)", "Activations (rows of H)"
     else:
         words = bool(run.table(schema.TOPICS))
-        left = charts.factor_image(run.W.T, False, None, "document" if words else "row of X")
-        right = charts.factor_image(run.H, False, None, "word" if words else "column of X")
+        left = charts.factor_image(run.W.T, False, run.row_names, "document" if words else "row of X")
+        right = charts.factor_image(run.H, False, run.column_names, "word" if words else "column of X")
         captions = "W, one row per component", "H, one row per component"
     body = f'<div class="pair">{place("factor-w", captions[0])}{place("factor-h", captions[1])}</div>'
     note = "X is about W times H. Every component is shown relative to its largest entry; large factors are pooled."
@@ -147,6 +161,7 @@ def _text(value: Any) -> str:
 
 
 ALL = (
-    comparison, applications.demo, front, applications.sounds, applications.topics, curves, factors, made,
+    coverage, comparison, applications.demo, front, applications.sounds, applications.topics, components, curves,
+    factors, made,
 )  # fmt: skip
 """The sections in the order of the page."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from drnmf.losses.base import Loss
 from drnmf.runs import schema
@@ -59,6 +59,22 @@ def headline(comparison: schema.Comparison | None) -> tuple[str, str]:
     if not worst:
         return first, ""
     return first, f"{join([text for _, text in sorted(worst, reverse=True)])}."
+
+
+def interval_headline(rows: Sequence[Mapping[str, str]], bound: float | None) -> tuple[str, str]:
+    """Say what holds for every beta of an interval, from coverage.csv and the bound; empty where there is none."""
+    if not rows or bound is None:
+        return "", ""
+    betas = [float(row["beta"]) for row in rows]
+    worst = max(rows, key=lambda row: float(row["scaled_loss"]))
+    interval = f"every beta from {min(betas):g} to {max(betas):g}"
+    first = f"For {interval}, DR-NMF is within {percent(bound - 1.0)} of the best error."
+    knots = sum(row["knot"] == "True" for row in rows)
+    excess = percent(float(worst["scaled_loss"]) - 1.0)
+    return (
+        first,
+        f"The most that was seen is {excess}, at beta = {float(worst['beta']):.3g}; {knots} betas were fitted.",
+    )
 
 
 def demo_headline(demo: schema.Demo) -> tuple[str, str]:

@@ -6,7 +6,7 @@ import csv
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -39,6 +39,23 @@ class Run:
     trace: Trace | None
     W: Array | None
     H: Array | None
+    names: schema.Names | None = None
+
+    @property
+    def row_names(self) -> list[str] | None:
+        """A name per row of W, where the input had them."""
+        return self._names("rows", None if self.W is None else self.W.shape[0])
+
+    @property
+    def column_names(self) -> list[str] | None:
+        """A name per column of H, where the input had them."""
+        return self._names("columns", None if self.H is None else self.H.shape[1])
+
+    def _names(self, side: Literal["rows", "columns"], count: int | None) -> list[str] | None:
+        names = None if self.names is None else self.names.get(side)
+        if names is not None and (not isinstance(names, list) or len(names) != count):
+            raise ValueError(f"{self.folder / schema.NAMES} is damaged: it has not one name for each of the {side}.")
+        return names
 
     @property
     def kind(self) -> str:
@@ -78,6 +95,7 @@ def read_run(folder: Path) -> Run:
         _trace(folder / schema.TRACE),
         _array(folder / schema.W_FILE),
         _array(folder / schema.H_FILE),
+        _json(folder / schema.NAMES, schema.Names),
     )
 
 
@@ -151,9 +169,17 @@ def files_of_run(folder: Path) -> frozenset[str] | None:
     return files | {schema.SUMMARY, schema.REPORT} if ours else None
 
 
+def kind_of(run: Path) -> str:
+    """Tell which command made a run; "fit" where only a model is known of it."""
+    summary = _json(run / schema.SUMMARY, schema.Summary) if run.is_dir() else None
+    return "fit" if summary is None else str(summary.get("kind", "fit"))
+
+
 def model_file(run: Path) -> Path:
     """Find the model of a run; the file itself may be named too."""
     file = run / schema.MODEL if run.is_dir() else run
     if not file.exists():
-        raise FileNotFoundError(f"{file} does not exist: RUN_DIR must be a folder that `drnmf fit` wrote.")
+        raise FileNotFoundError(
+            f"{file} does not exist: RUN_DIR must be a folder that `drnmf fit`, `topics` or `separate` wrote."
+        )
     return file

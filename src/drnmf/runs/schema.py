@@ -14,12 +14,15 @@ COMPARISON = "comparison.json"
 NAMES = "names.json"
 MODEL = "model.npz"
 W_FILE, H_FILE = "W.npy", "H.npy"
+W_TABLE, H_TABLE = "W.csv", "H.csv"
 TRACE = "trace.csv"
 FRONT = "front.csv"
+COVERAGE = "coverage.csv"
 TABLE = "table.csv"
 TOPICS = "topics.csv"
 DOCUMENTS = "documents.csv"
 VOCABULARY = "vocabulary.txt"
+IDF = "idf.npy"
 REPORT = "report.html"
 
 Kind = Literal["fit", "pareto", "separate", "topics", "demo"]
@@ -41,6 +44,15 @@ def column(quantity: Quantity, key: str) -> str:
     return f"{quantity}_{key}"
 
 
+def component_names(rank: int) -> list[str]:
+    """Name the components in W.csv and H.csv.
+
+    >>> component_names(2)
+    ['component 0', 'component 1']
+    """
+    return [f"component {k}" for k in range(rank)]
+
+
 def loss_keys(header: Iterable[str]) -> list[str]:
     """List the losses of trace.csv or front.csv in their order, from the names of the columns.
 
@@ -49,6 +61,25 @@ def loss_keys(header: Iterable[str]) -> list[str]:
     """
     start = column("scaled_loss", "")
     return [name.removeprefix(start) for name in header if name.startswith(start)]
+
+
+class LabelColumn(TypedDict):
+    """A column of labels and its title, which may be empty."""
+
+    title: str
+    values: list[str]
+
+
+class Names(TypedDict):
+    """names.json: a name per row and per column of X, and the columns of labels that the names are made of.
+
+    Columns of labels are there where there are several for a side, or where they have a title.
+    """
+
+    rows: list[str] | None
+    columns: list[str] | None
+    row_labels: NotRequired[list[LabelColumn]]
+    column_labels: NotRequired[list[LabelColumn]]
 
 
 class Method(TypedDict, total=False):
@@ -135,8 +166,14 @@ class Solution(TypedDict):
 
 
 class Summary(TypedDict, total=False):
-    """summary.json. `files` lists what the run wrote: nothing else is ever replaced."""
+    """summary.json. `files` lists what the run wrote: nothing else is ever replaced.
 
+    `instruction_set` is that of the compiled extension, null where another backend computed; `threads` are those of a
+    process, null in folders of earlier versions.
+    """
+
+    backend: str
+    instruction_set: str | None
     command: str
     versions: dict[str, str]
     kind: Kind

@@ -49,10 +49,11 @@ def misfit(value: Any, kind: Any, where: str = "") -> str | None:
 def _misfit_record(value: Any, kind: Any, where: str) -> str | None:
     if not isinstance(value, dict):
         return _said(value, where, "an object")
-    missing = sorted(kind.__required_keys__ - value.keys())
+    hints = get_type_hints(kind, include_extras=True)  # annotations are text: only here is NotRequired seen
+    required = {name for name in kind.__required_keys__ if get_origin(hints[name]) is not NotRequired}
+    missing = sorted(required - value.keys())
     if missing:
         return f"{_inside(where, missing[0])} is missing"
-    hints = get_type_hints(kind)
     known = (name for name in value if name in hints)
     return _first(misfit(value[name], hints[name], _inside(where, name)) for name in known)
 

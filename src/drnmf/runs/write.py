@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import io
 import json
 import math
 import platform
 import shlex
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from drnmf.files import replacing
 from drnmf.runs import schema
 from drnmf.runs.schema import column
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from drnmf.algorithms.result import Trace
     from drnmf.estimators.comparison import Comparison
     from drnmf.losses.base import Omega
-    from drnmf.matrices.files import Matrix
+    from drnmf.matrices.matrix import Labels, Matrix
 
 
 def versions() -> dict[str, str]:
@@ -60,6 +62,25 @@ def describe_input(path: Path, matrix: Matrix, variable: str | None) -> dict[str
         "shape": list(matrix.X.shape),
         "dtype": str(matrix.X.dtype),
         "stored_entries": None if stored is None else int(stored),
+    }
+
+
+def computed_by(X: Any, device: str | None = None, precision: str = "float32") -> schema.Summary:
+    """Tell what computed a fit of X: the backend, its instruction set where it is compiled, and its threads."""
+    from drnmf.backends.host.core import chosen_backend, native_core
+    from drnmf.backends.open import is_dask
+    from drnmf.inputs.device import place
+
+    core, backend = native_core(), chosen_backend()
+    compiled = core is not None
+    if is_dask(X):
+        backend = f"dask ({backend})"
+    elif place(X, device, precision).gpu:
+        backend, compiled = "torch", False
+    return {
+        "backend": backend,
+        "instruction_set": core.instruction_set() if compiled else None,
+        "threads": 1 if core is None else core.get_num_threads(),
     }
 
 
@@ -154,6 +175,27 @@ def trace_rows(omega: Omega, trace: Trace) -> list[dict[str, Any]]:
     return rows
 
 
+def write_coverage(folder: Path, model: Any) -> None:
+    """Write coverage.csv, where every beta of an interval was fitted: the losses along it, and which are knots."""
+    seen = model.coverage_
+    if seen is None:
+        return
+    rows = [
+        {"beta": float(b), "loss": float(loss), "reference": float(e), "scaled_loss": float(loss / e), "knot": False}
+        for b, loss, e in zip(seen.betas, seen.losses, seen.references, strict=True)
+    ]
+    knots = [
+        {"beta": loss.beta, "loss": float(d), "reference": float(e), "scaled_loss": float(d / e), "knot": True}
+        for loss, d, e in zip(model.omega_, model.losses_, model.references_, strict=True)
+    ]
+    at = {row["beta"] for row in knots}
+    write_table(folder / schema.COVERAGE, sorted([*knots, *(r for r in rows if r["beta"] not in at)], key=_beta))
+
+
+def _beta(row: Mapping[str, Any]) -> float:
+    return float(row["beta"])
+
+
 def write_comparison(folder: Path, found: Comparison) -> None:
     """Write comparison.json of fits that were made to be compared."""
     methods: list[schema.Method] = [
@@ -193,9 +235,54 @@ def _write_methods(folder: Path, omega: Omega, references: Any, methods: list[sc
     write_record(folder / schema.COMPARISON, record)
 
 
-def write_names(folder: Path, matrix: Matrix) -> None:
-    """Write names.json, where the input had names for rows or columns."""
-    if matrix.row_names is not None or matrix.column_names is not None:
-        names = {"rows": matrix.row_names, "columns": matrix.column_names}
-        text = json.dumps(names, indent=1, ensure_ascii=False) + "\n"
-        (folder / schema.NAMES).write_text(text, encoding="utf-8")
+def write_names(folder: Path, matrix: Matrix, W: Any, H: Any) -> None:
+    """Write names.json, W.csv and H.csv, where the input had names for rows or columns."""
+    if not matrix.named:
+        return
+    names: schema.Names = {
+        "rows": None if matrix.row_names is None else list(matrix.row_names),
+        "columns": None if matrix.column_names is None else list(matrix.column_names),
+    }
+    if matrix.rows is not None and any(matrix.rows.titles):
+        names["row_labels"] = _label_columns(matrix.rows)
+    if matrix.columns is not None and any(matrix.columns.titles):
+        names["column_labels"] = _label_columns(matrix.columns)
+    text = json.dumps(names, indent=1, ensure_ascii=False) + "\n"
+    (folder / schema.NAMES).write_text(text, encoding="utf-8", errors="replace")
+    write_rows(folder / schema.W_TABLE, w_rows(matrix.rows, W))
+    write_rows(folder / schema.H_TABLE, h_rows(matrix.column_names, H))
+
+
+def _label_columns(labels: Labels) -> list[schema.LabelColumn]:
+    pairs = zip(labels.titles, labels.columns, strict=True)
+    return [{"title": title, "values": list(values)} for title, values in pairs]
+
+
+def w_rows(rows: Labels | None, W: Any) -> Iterator[list[Any]]:
+    """Yield the rows of W.csv: labels, then the part of every component. A Dask array is read block by block."""
+    blocks = (W.blocks[i].compute() for i in range(W.numblocks[0])) if hasattr(W, "numblocks") else (W,)
+    labels = ((str(i),) for i in range(W.shape[0])) if rows is None else zip(*rows.columns, strict=True)
+    yield [*(("row",) if rows is None else _titles(rows.titles)), *schema.component_names(W.shape[1])]
+    for block in blocks:
+        yield from ([*next(labels), *row] for row in block.tolist())
+
+
+def _titles(titles: tuple[str, ...]) -> list[str]:
+    """Give a name to columns of labels that have none."""
+    several = len(titles) > 1
+    return [title or (f"row {i + 1}" if several else "row") for i, title in enumerate(titles)]
+
+
+def h_rows(columns: Sequence[str] | None, H: Any) -> Iterator[list[Any]]:
+    """Yield the rows of H.csv: a component each, under the names of the columns of X."""
+    yield ["component", *([str(j) for j in range(H.shape[1])] if columns is None else columns)]
+    for name, row in zip(schema.component_names(H.shape[0]), H.tolist(), strict=True):
+        yield [name, *row]
+
+
+def write_rows(path: Path, rows: Iterable[Sequence[Any]]) -> None:
+    """Write rows as .csv, whole or not at all; bytes of names that are no text become question marks."""
+    with replacing(path) as stream:
+        text = io.TextIOWrapper(stream, "utf-8", "replace", newline="")
+        csv.writer(text, lineterminator="\n").writerows(rows)
+        text.detach()  # flushed, and the stream stays open

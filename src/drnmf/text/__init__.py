@@ -7,11 +7,13 @@
 """
 
 from drnmf.text.clusters import Scores, assign, clustering_accuracy, score
-from drnmf.text.counting import Corpus, corpus_from_matrix, count_words
+from drnmf.text.counting import Corpus, corpus_from_matrix, count_known_words, count_words
 from drnmf.text.reading import Documents, read_documents
-from drnmf.text.topics import Topics, fit_topics
+from drnmf.text.stop_words import LANGUAGES, stop_words_of
+from drnmf.text.topics import Topics, fit_topics, shares_of
 
 __all__ = [
+    "LANGUAGES",
     "Corpus",
     "Documents",
     "Scores",
@@ -19,8 +21,11 @@ __all__ = [
     "assign",
     "clustering_accuracy",
     "corpus_from_matrix",
+    "count_known_words",
     "count_words",
     "fit_topics",
     "read_documents",
     "score",
+    "shares_of",
+    "stop_words_of",
 ]

@@ -9,11 +9,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
+from sklearn.preprocessing import normalize
 
 from drnmf.backends.entries import check_structure
 from drnmf.inputs.check import check_entries
 from drnmf.text.reading import Documents
+
+_WORDS = r"(?u)\b\w\w+\b"
+_WITH_A_LETTER = r"(?u)\b(?=\w*[^\W\d_])\w\w+\b"
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,7 @@ class Corpus:
     X, vocabulary, names : the counts, the words of the columns, the names of the documents
     kept : the places in the input of the documents that have words; the others are named in `empty`
     labels : a class per row of X, or None
+    idf : the weights of the words where X is weighed by tf-idf, else None
     """
 
     X: Any
@@ -34,6 +39,7 @@ class Corpus:
     empty: tuple[str, ...] = ()
     labels: tuple[str, ...] | None = None
     notes: tuple[str, ...] = ()
+    idf: Any = None
 
     def with_labels(self, labels: Sequence[str]) -> Corpus:
         """Return the corpus with a class for every document of the input, empty ones included."""
@@ -62,16 +68,20 @@ def count_words(
     min_df: int | float = 1,
     max_df: int | float = 1.0,
     max_features: int | None = None,
-    stop_words: str | None = "english",
+    stop_words: str | Sequence[str] | None = "english",
+    numbers: bool = False,
+    tf_idf: bool = False,
 ) -> Corpus:
-    """Count the words of documents (lower case, two letters or more) with scikit-learn's CountVectorizer.
+    """Count the words of documents (lower case, two characters or more) with scikit-learn's CountVectorizer.
 
     Parameters
     ----------
     documents : texts, or what `read_documents` returned
     min_df, max_df : leave out words in fewer or more documents (a number, or a fraction below 1)
     max_features : the most words to keep
-    stop_words : "english", or None to keep every word
+    stop_words : "english", words to leave out, or None to keep every word
+    numbers : count words without a letter too, such as 2021
+    tf_idf : weigh the counts by scikit-learn's TfidfTransformer: rare words count more, and all documents alike
 
     Returns
     -------
@@ -89,7 +99,10 @@ def count_words(
     """
     if not isinstance(documents, Documents):
         documents = Documents(tuple(str(i + 1) for i in range(len(documents))), tuple(documents))
-    counter = CountVectorizer(min_df=min_df, max_df=max_df, max_features=max_features, stop_words=stop_words)
+    counter = CountVectorizer(
+        min_df=min_df, max_df=max_df, max_features=max_features, token_pattern=_WORDS if numbers else _WITH_A_LETTER,
+        stop_words=stop_words if stop_words is None or isinstance(stop_words, str) else list(stop_words),
+    )  # fmt: skip
     try:
         X = counter.fit_transform(documents.texts)
     except ValueError as error:
@@ -97,8 +110,37 @@ def count_words(
             f"No vocabulary could be made from {len(documents.texts)} documents ({error}): lower min_df, raise max_df, "
             "keep the stop words, or check that the documents hold text."
         ) from None
+    idf = None
+    if tf_idf:
+        weigher = TfidfTransformer().fit(X)
+        X, idf = weigher.transform(X), np.asarray(weigher.idf_)
     corpus = _drop_empty(X, tuple(counter.get_feature_names_out().tolist()), documents.names, documents.notes)
+    corpus = replace(corpus, idf=idf)
     return corpus if documents.labels is None else corpus.with_labels(documents.labels)
+
+
+def count_known_words(documents: Documents, vocabulary: Sequence[str], idf: Any = None) -> Corpus:
+    """Count the words of new documents in the columns of an earlier corpus.
+
+    Parameters
+    ----------
+    documents : what `read_documents` returned
+    vocabulary, idf : of the earlier corpus
+
+    Returns
+    -------
+    corpus : Corpus, with the same columns
+
+    Raises
+    ------
+    ValueError
+        Where no document has a word of the vocabulary.
+    """
+    counter = CountVectorizer(vocabulary=list(vocabulary), token_pattern=_WORDS)
+    X = sp.csr_array(counter.transform(documents.texts), dtype=np.float64)
+    if idf is not None:
+        X = normalize(X @ sp.diags_array(np.asarray(idf, dtype=np.float64)))
+    return replace(_drop_empty(X, tuple(vocabulary), documents.names, documents.notes), idf=idf)
 
 
 def corpus_from_matrix(X: Any, vocabulary: Sequence[str], names: Sequence[str] | None = None) -> Corpus:

@@ -1,4 +1,4 @@
-"""Documents from a folder of .txt, or from a column of .jsonl, .csv, .tsv or .parquet."""
+"""Documents from a folder of .txt and .md, or from a column of .jsonl, .csv, .tsv or .parquet."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def read_documents(
     encoding: str = "utf-8",
     labels: str | None = None,
 ) -> Documents:
-    """Read documents from a folder of .txt files or from a column of a table.
+    """Read documents from a folder of .txt and .md files or from a column of a table.
 
     Bytes that do not fit `encoding` become U+FFFD, and a note counts the documents this happened to. A byte order mark
     is believed whatever `encoding` says.
@@ -68,7 +68,9 @@ def read_documents(
         return _read_folder(path, encoding)
     reader = READERS.get(path.suffix.lower())
     if reader is None:
-        raise ValueError(f"{path} has a suffix that is not known: give a folder of .txt, or one of {sorted(READERS)}.")
+        raise ValueError(
+            f"{path} has a suffix that is not known: give a folder of .txt or .md, or one of {sorted(READERS)}."
+        )
     if column is None:
         raise ValueError(f"{path} has columns: name the one that holds the text with --column.")
     rows, damaged = reader(path, [column] if labels is None else [column, labels], encoding)
@@ -99,10 +101,15 @@ def _decode(content: bytes, encoding: str) -> tuple[str, bool]:
         return content.decode(encoding, errors="replace"), True
 
 
+def text_files(folder: Path) -> list[Path]:
+    """List the texts in a folder and below, in the order of their names."""
+    return sorted(path for path in folder.rglob("*") if path.suffix.lower() in (".txt", ".md") and path.is_file())
+
+
 def _read_folder(folder: Path, encoding: str) -> Documents:
-    files = sorted(path for path in folder.rglob("*.txt") if path.is_file())
+    files = text_files(folder)
     if not files:
-        raise ValueError(f"{folder} holds no .txt files.")
+        raise ValueError(f"{folder} holds no .txt or .md files.")
     decoded = [_decode(path.read_bytes(), encoding) for path in files]
     names = tuple(path.relative_to(folder).as_posix().encode(errors="replace").decode() for path in files)
     return Documents(names, tuple(t for t, _ in decoded), None, _notes(sum(bad for _, bad in decoded), encoding))

@@ -32,8 +32,7 @@ class Topics:
     @property
     def shares(self) -> Vector:
         """(documents, topics), the fraction of a document's words that each topic accounts for; rows sum to one."""
-        mass = np.asarray(self.W, dtype=np.float64) * np.asarray(self.H, dtype=np.float64).sum(axis=1)[None, :]
-        return mass / np.maximum(mass.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
+        return shares_of(self.W, self.H)
 
     def top_words(self, topic: int, count: int = 10) -> list[tuple[str, float]]:
         """List the words with the largest part of a topic, and that part as a fraction."""
@@ -49,6 +48,16 @@ class Topics:
         return {m.name: score(self.corpus.labels, assign(self.corpus.X, m.H)) for m in self.comparison.methods}
 
 
+def shares_of(W: Array, H: Array) -> Vector:
+    """Compute the fraction of each document's words that each topic accounts for, (documents, topics).
+
+    >>> shares_of(np.array([[1.0, 1.0]]), np.array([[1.0, 2.0], [1.0, 0.0]])).tolist()
+    [[0.75, 0.25]]
+    """
+    mass = np.asarray(W, dtype=np.float64) * np.asarray(H, dtype=np.float64).sum(axis=1)[None, :]
+    return mass / np.maximum(mass.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
+
+
 def fit_topics(
     corpus: Corpus,
     n_topics: int,
@@ -58,6 +67,7 @@ def fit_topics(
     max_iter: int = 200,
     tol: float = 1e-5,
     random_state: int = 0,
+    n_init: int = 1,
     verbose: int = 0,
 ) -> Topics:
     """Fit topics to a corpus by DR-NMF.
@@ -67,7 +77,7 @@ def fit_topics(
     corpus : Corpus
     n_topics : how many
     betas : the losses; 1 (KL) and 2 (Frobenius) keep a sparse matrix sparse
-    init, max_iter, tol, random_state, verbose : as in `DRNMF`
+    init, max_iter, tol, random_state, n_init, verbose : as in `DRNMF`
 
     Returns
     -------
@@ -87,6 +97,6 @@ def fit_topics(
         )
     found = compare(
         corpus.X, n_topics, betas=betas, init=init, max_iter=max_iter, tol=tol, random_state=random_state,
-        verbose=verbose,
+        n_init=n_init, verbose=verbose,
     )  # fmt: skip
     return Topics(corpus, found)

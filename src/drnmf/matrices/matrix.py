@@ -1,0 +1,114 @@
+"""A matrix as a file holds it: X, the labels of its rows and columns, and how a file is to be read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from drnmf.backends.entries import first_bad_entry, is_sound
+
+Names = tuple[str, ...] | None
+
+
+class Refused(ValueError):
+    """A file that was understood, and says something that cannot be used."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a table lies in its file; None finds out.
+
+    Attributes
+    ----------
+    labels : how many of the first columns hold labels of the rows
+    delimiter : what separates the cells of a text file
+    sheet : which sheet of a workbook; None is the first
+    transpose : X is the table with rows and columns exchanged
+    """
+
+    labels: int | None = None
+    delimiter: str | None = None
+    sheet: str | None = None
+    transpose: bool = False
+
+
+AS_FOUND = Layout()
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Labels along one side of a matrix: one or several columns of them, and the titles of these columns.
+
+    >>> Labels((("C>A", "C>A"), ("ACA", "ACC")), ("type", "context")).names
+    ('C>A ACA', 'C>A ACC')
+    """
+
+    columns: tuple[tuple[str, ...], ...]
+    titles: tuple[str, ...]
+
+    @classmethod
+    def of(cls, names: Sequence[str] | None) -> Labels | None:
+        """One column of names without a title; None where there are none."""
+        return None if names is None else cls((tuple(names),), ("",))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """One name per row or column: its labels with a space between them."""
+        return self.columns[0] if len(self.columns) == 1 else tuple(map(" ".join, zip(*self.columns, strict=True)))
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """X (m, n), dense or CSR, and the labels of its rows and columns where the file has them."""
+
+    X: Any
+    rows: Labels | None = None
+    columns: Labels | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def row_names(self) -> Names:
+        """One name per row, where the file has them."""
+        return None if self.rows is None else self.rows.names
+
+    @property
+    def column_names(self) -> Names:
+        """One name per column, where the file has them."""
+        return None if self.columns is None else self.columns.names
+
+    @property
+    def named(self) -> bool:
+        """Whether rows or columns have names."""
+        return self.rows is not None or self.columns is not None
+
+    def transposed(self) -> Matrix:
+        """Exchange rows and columns, labels included."""
+        X = sp.csr_array(self.X.T) if sp.issparse(self.X) else np.ascontiguousarray(self.X.T)
+        return replace(self, X=X, rows=self.columns, columns=self.rows)
+
+
+def check_cells(matrix: Matrix, source: Path) -> None:
+    """Refuse an entry that NMF cannot take, by the names of its row and column; without names estimators do it.
+
+    Raises
+    ------
+    ValueError
+        With the first cell that is missing, infinite or negative.
+    """
+    if not matrix.named or hasattr(matrix.X, "chunks") or is_sound(matrix.X):
+        return
+    i, j, value = first_bad_entry(matrix.X)
+    row = f"row {i + 1}" if matrix.row_names is None else f"row {matrix.row_names[i]!r}"
+    column = f"column {j + 1}" if matrix.column_names is None else f"column {matrix.column_names[j]!r}"
+    if np.isnan(value):
+        what = "is missing (an empty cell, NA or NaN): fill it in, or remove the row or the column"
+    elif value < 0:
+        what = f"is {value:g}, and NMF needs values >= 0: set it to 0, or shift the data if that makes sense for them"
+    else:
+        what = "is infinite: correct it, or remove the row or the column"
+    raise Refused(f"{source}: the cell in {row}, {column} {what}.")
