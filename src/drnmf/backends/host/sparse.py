@@ -120,7 +120,7 @@ class SparseMatrix(HostMatrix):
         if self.only is not None:
             return found
         weight, count = parts.sums(self.shape)
-        return Tally(found.total, weight, count - found.count + found.zeros, count)
+        return Tally(found.total, found.squares, weight, count - found.count + found.zeros, count)
 
     def weigh(self, observed: Observed, mean: float | None) -> Data:
         kinds = factors_of(observed)
