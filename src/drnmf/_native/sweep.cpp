@@ -182,7 +182,9 @@ bool dense_sweep(const Request& q) {
     std::vector<Other> others = others_of(q);
     s.others = int(others.size());
     s.other = others.data();
-    s.logs = std::any_of(others.begin(), others.end(), [](const Other& o) { return o.loss.family == Family::beta; });
+    s.logs = std::any_of(others.begin(), others.end(), [](const Other& o) {
+        return o.loss.family == Family::beta && !half_way(o.loss.parameter);
+    });
     s.zero = q.zero;
     s.slots = q.parts ? (q.weights.empty() ? q.omega.size() : 1) : 0;
     s.loss_count = 3 + others.size();
