@@ -38,7 +38,7 @@ def test_it_prints_version_backend_and_every_package() -> None:
 
 
 def test_the_optional_packages_are_those_of_the_extras() -> None:
-    extras = {name: names(items) for name, items in PROJECT["optional-dependencies"].items() if name != "dev"}
+    extras = {name: names(items) for name, items in PROJECT["optional-dependencies"].items() if name != "all"}
     listed = {name: set(packages) for name, packages in environment.EXTRAS.items()}
     assert set().union(*extras.values()) == set().union(*listed.values())
     for name, packages in listed.items():
