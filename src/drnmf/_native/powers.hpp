@@ -90,7 +90,7 @@ inline double power_loss(const Sweep& s, const Tile<T>& t, double b) {
             second = far ? second * (x1 / v) : second;
             D power = exp<double>(log<double>(far ? v : x1) * b);
             D near_one = l * l * polynomial<double>(series, l);
-            D d = (l < radius) & (l > -radius) ? near_one : first - second;
+            D d = ((l < radius) & (l > -radius)) ? near_one : first - second;
             total += x > 0.0 ? larger<double>(power * d, D{}) : power / b;
         }
     return sum_lanes(total);
