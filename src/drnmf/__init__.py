@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from drnmf.inputs.divergence import beta_divergence
     from drnmf.losses.interval import Interval
     from drnmf.losses.negative_binomial import NegativeBinomial
+    from drnmf.selection.noise import noise_profile
 
 __version__ = "0.1.0"
 
@@ -25,6 +26,7 @@ __all__ = [
     "NegativeBinomial",
     "beta_divergence",
     "load",
+    "noise_profile",
     "pareto_front",
 ]
 
@@ -36,6 +38,7 @@ _MODULES = {
     "NegativeBinomial": "losses.negative_binomial",
     "load": "estimators.load",
     "beta_divergence": "inputs.divergence",
+    "noise_profile": "selection.noise",
     "pareto_front": "estimators.pareto",
 }
 
