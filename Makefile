@@ -63,10 +63,9 @@ test-asan: $(VENV)/.installed-dev
 	$(ASAN_RUN) tests/backends/test_threads.py -k "bits or python_threads or forked or ctrl"
 
 # The site of the documentation, in build/docs/html: `make docs`, then open index.html. Examples that did not change since
-# the last build are not run again. It has an environment of its own, which borrows the packages of $(VENV).
-DOCS := .venv-docs
-docs: $(DOCS)/.installed
-	$(DOCS)/bin/python -m sphinx -W --keep-going -q -j auto -d build/docs/doctrees docs build/docs/html
+# the last build are not run again.
+docs: $(VENV)/.installed-docs
+	$(BIN)/python -m sphinx -W --keep-going -q -d build/docs/doctrees docs build/docs/html
 	@echo "build/docs/html/index.html"
 
 # An sdist, a wheel built from it and repaired, and that wheel installed and tried where there is no compiler: dist/.
@@ -137,13 +136,8 @@ $(TORCH)/.installed: $(VENV)/.installed-dev
 	$(TORCH)/bin/python -m pip install --quiet triton
 	touch $@
 
-$(DOCS)/.installed: $(VENV)/.installed-dev
-	$(BIN)/python -m venv $(DOCS)
-	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" \
-	  > $$($(DOCS)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/borrowed.pth
-	$(DOCS)/bin/python -m pip install --quiet --upgrade '$(PIP)'
-	$(DOCS)/bin/python -m pip install --quiet --group docs
-	$(DOCS)/bin/python -m pip install --quiet --no-deps -e .
+$(VENV)/.installed-docs: $(VENV)/.installed-dev
+	$(BIN)/python -m pip install --quiet --group docs
 	touch $@
 
 $(WHEEL)/.installed:
@@ -159,7 +153,7 @@ $(WHEEL)/.installed:
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(TORCH) $(DOCS) $(WHEEL) $(COVERAGE) $(MUTATION) .venv-oldest .venv-asan build dist demo-result .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(TORCH) $(WHEEL) $(COVERAGE) $(MUTATION) .venv-oldest .venv-asan build dist docs/gallery docs/api/generated demo-result .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # Tables of docs/scale.md; the sparse rows need DRNMF_DATA, and `memory` 6 GiB of disk.
 bench-scale: $(VENV)/.installed-dev

@@ -56,7 +56,7 @@ def nightly(session: nox.Session) -> None:
 def docs(session: nox.Session) -> None:
     """Build the site, as `make docs` does."""
     session.install("-e", ".[all]", *groups("docs"))
-    session.run("python", "-m", "sphinx", "-W", "--keep-going", "-q", "-j", "auto", "docs", "build/docs/html")
+    session.run("python", "-m", "sphinx", "-W", "--keep-going", "-q", "docs", "build/docs/html")
 
 
 @nox.session(python=PYTHONS[0], default=False)
