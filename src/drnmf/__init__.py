@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from drnmf.losses.interval import Interval
     from drnmf.losses.negative_binomial import NegativeBinomial
     from drnmf.selection.noise import noise_profile
+    from drnmf.selection.rank import rank_profile
 
 __version__ = "0.1.0"
 
@@ -28,6 +29,7 @@ __all__ = [
     "load",
     "noise_profile",
     "pareto_front",
+    "rank_profile",
 ]
 
 _MODULES = {
@@ -40,6 +42,7 @@ _MODULES = {
     "beta_divergence": "inputs.divergence",
     "noise_profile": "selection.noise",
     "pareto_front": "estimators.pareto",
+    "rank_profile": "selection.rank",
 }
 
 
