@@ -31,6 +31,7 @@ inline void power_terms(const Sweep& s, const Tile<T>& t, double beta, double we
             Vec<T> p = exp<T>(load(t.log_v + at) * power);
             Vec<T> n = w * smaller<T>(p * x, ceiling);
             p = w * smaller<T>(p * v, ceiling);
+            if (t.M) n *= load(t.M + at), p *= load(t.M + at);
             store(t.Z[0] + at, add_N ? load(t.Z[0] + at) + n : n);
             store(t.Z[1] + at, add_P ? load(t.Z[1] + at) + p : p);
         }
@@ -63,7 +64,8 @@ inline double power_loss(const Sweep& s, const Tile<T>& t, double b) {
             D power = exp<double>(log<double>(far ? v : x1) * b);
             D near_one = l * l * polynomial<double>(series, l);
             D d = (l < radius) & (l > -radius) ? near_one : first - second;
-            total += x > 0.0 ? larger<double>(power * d, D{}) : power / b;
+            d = x > 0.0 ? larger<double>(power * d, D{}) : power / b;
+            total += t.M ? d * load_double(t.M + i * ld + c) : d;
         }
     return sum_lanes(total);
 }
