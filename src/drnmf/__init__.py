@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from drnmf.losses.negative_binomial import NegativeBinomial
     from drnmf.selection.matching import match
     from drnmf.selection.noise import noise_profile
+    from drnmf.selection.rank import rank_profile
 
 __version__ = "0.1.0"
 
@@ -32,6 +33,7 @@ __all__ = [
     "match",
     "noise_profile",
     "pareto_front",
+    "rank_profile",
 ]
 
 _MODULES = {
@@ -46,6 +48,7 @@ _MODULES = {
     "beta_divergence": "inputs.divergence",
     "noise_profile": "selection.noise",
     "pareto_front": "estimators.pareto",
+    "rank_profile": "selection.rank",
 }
 
 

@@ -39,6 +39,7 @@ inline void power_terms(const Sweep& s, const Tile<T>& t, double beta, double we
             Vec<T> p = power<T>(v, t.log_v + at, beta);
             Vec<T> n = w * smaller<T>(p * x, ceiling);
             p = w * smaller<T>(p * v, ceiling);
+            if (t.M) n *= load(t.M + at), p *= load(t.M + at);
             store(t.Z[0] + at, add_N ? load(t.Z[0] + at) + n : n);
             store(t.Z[1] + at, add_P ? load(t.Z[1] + at) + p : p);
         }
@@ -57,7 +58,8 @@ inline double half_way_loss(const Sweep& s, const Tile<T>& t, double b) {
             D x = load_double(t.X + i * t.ldx + c), v = larger<double>(load_double(t.V + i * ld + c), floor);
             x = x == 0.0 ? broadcast(s.zero) : x;
             D a = square_root<double>(x), root = square_root<double>(v), gap = (x - v) / (a + root);
-            total += gap * gap * (b < 1.0 ? 2.0 / root : (2.0 * a + root) * (2.0 / 3.0));
+            D d = gap * gap * (b < 1.0 ? 2.0 / root : (2.0 * a + root) * (2.0 / 3.0));
+            total += t.M ? d * load_double(t.M + i * ld + c) : d;
         }
     return sum_lanes(total);
 }
@@ -91,7 +93,8 @@ inline double power_loss(const Sweep& s, const Tile<T>& t, double b) {
             D power = exp<double>(log<double>(far ? v : x1) * b);
             D near_one = l * l * polynomial<double>(series, l);
             D d = ((l < radius) & (l > -radius)) ? near_one : first - second;
-            total += x > 0.0 ? larger<double>(power * d, D{}) : power / b;
+            d = x > 0.0 ? larger<double>(power * d, D{}) : power / b;
+            total += t.M ? d * load_double(t.M + i * ld + c) : d;
         }
     return sum_lanes(total);
 }
