@@ -1,4 +1,4 @@
-"""Runs under weights of the entries: masked is removed, twice is weight two, and every rule lowers what it minimises."""
+"""Runs under weights of the entries: masked is removed, weight two is the row twice, and every rule lowers its loss."""
 
 from __future__ import annotations
 

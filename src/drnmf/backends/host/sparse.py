@@ -15,6 +15,7 @@ from drnmf.backends.digest import sparse_rows
 from drnmf.backends.entries import first_zero
 from drnmf.backends.host.dense import HostMatrix
 from drnmf.backends.host.stored import (
+    StoredOnly,
     StoredSweep,
     kept_weights,
     stored_values,
@@ -27,14 +28,6 @@ from drnmf.backends.tiles import shared_curvature, sweep_tiles
 from drnmf.backends.weighted import Tally
 from drnmf.losses.base import Loss, need_nonzeros_only
 from drnmf.numerics import Array, Vector, identity_limit, model_floor, power_ceiling
-
-
-@dataclass(frozen=True, eq=False)
-class StoredOnly:
-    """Weights of the stored entries of X, in the order of `by_column` and of `by_row`; None stands for ones."""
-
-    by_column: Any = None
-    by_row: Any = None
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,14 @@ from drnmf.losses.base import Loss
 from drnmf.numerics import Array, Vector, power_ceiling
 
 
+@dataclass(frozen=True, eq=False)
+class StoredOnly:
+    """Weights of the stored entries of X, in the order of `by_column` and of `by_row`; None stands for ones."""
+
+    by_column: Any = None
+    by_row: Any = None
+
+
 def stored_values(X: Any, observed: Stored) -> Any:
     """Return X at the entries that the weights store, CSC, zeros where X stores none."""
     pattern = observed.by_column
