@@ -306,3 +306,23 @@ def test_the_first_zero_is_an_observed_one():
     M[2, 3] = M[4, 1] = 0.0
     data = weigh(open_data(X), Entries(M))
     assert (data.first_zero(), data.zeros, data.T.first_zero()) == ((4, 5), 1, (5, 4))
+
+
+@pytest.mark.parametrize("layout", ["C", "csr32", "stored"])
+def test_threads_change_no_bit_under_weights(layout):
+    threads = pytest.importorskip("drnmf.backends.host.threads", reason="the compiled extension was not built")
+    X, (W, H) = entries((700, 900), np.float32, 0.8), factors(700, 900, 5, np.float32)
+    given = sp.csr_array(X) if layout != "C" else np.where(X > 2.0, np.nan, X)
+    observed = product(_outer(X.shape), HeldOut(0.1).bind(X.shape, layout == "csr32"))
+    if layout == "stored":
+        observed = product(observed, Stored.of(given))
+    data, ask = weigh(open_data(given, "native"), observed), Ask(LOSS_SETS["1 2"], curvature=np.ones(2))
+    before, found = threads.get_num_threads(), []
+    try:
+        for count in (1, 2):
+            threads.set_num_threads(count)
+            found.append(data.sweep(W, H, ask))
+    finally:
+        threads.set_num_threads(before)
+    for name in ("losses", "N", "P", "Q"):
+        np.testing.assert_array_equal(getattr(found[0], name), getattr(found[1], name))
