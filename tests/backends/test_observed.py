@@ -286,6 +286,24 @@ def test_starts_see_no_gap(backend):
     assert (data.count, data.zeros) == (seen.sum(), 0)
 
 
+@pytest.mark.parametrize("kind", ["stored", "held out", "both"])
+def test_starts_see_no_gap_in_sparse_x(kind):
+    """Missing entries that are not stored hold row mean times column mean over mean; held-out zeros are zeros."""
+    X = sp.csr_array(entries((20, 12), np.float64, 0.5))
+    observed = {"stored": Stored.of(X), "held out": HeldOut(0.25, 1).bind(X.shape, grouped=True)}
+    observed["both"] = product(observed["stored"], HeldOut(0.25, 1).bind(X.shape))
+    data, dense = weigh(open_data(X), observed[kind]), weigh(DenseMatrix.of(X.toarray()), observed[kind])
+    wanted = dense.tile(slice(0, 12))
+    if kind == "held out":
+        wanted = np.where(observed[kind].tile(slice(0, 12)) > 0, X.toarray(), 0.0)
+    filled = np.stack([data.column(j) for j in range(12)], axis=1)
+    np.testing.assert_allclose(filled, wanted, atol=1e-12)
+    np.testing.assert_allclose(data.squared_norms(), np.square(filled).sum(0))
+    B = np.random.default_rng(0).random((12, 2))
+    np.testing.assert_allclose(data.dot(B), filled @ B)
+    np.testing.assert_allclose(data.T.dot(filled[:, :3]), filled.T @ filled[:, :3])
+
+
 def test_the_digest_tells_weights_apart():
     X = entries((20, 12), np.float64, 0.2)
     u = np.arange(1.0, 21.0)
