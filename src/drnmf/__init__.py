@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from drnmf.backends.observed import HeldOut
     from drnmf.estimators.beta import BetaNMF
     from drnmf.estimators.load import load
     from drnmf.estimators.multi_objective import MultiObjectiveNMF
@@ -20,6 +21,7 @@ __version__ = "0.1.0"
 __all__ = [
     "DRNMF",
     "BetaNMF",
+    "HeldOut",
     "Interval",
     "MultiObjectiveNMF",
     "NegativeBinomial",
@@ -32,6 +34,7 @@ _MODULES = {
     "DRNMF": "estimators.robust",
     "BetaNMF": "estimators.beta",
     "MultiObjectiveNMF": "estimators.multi_objective",
+    "HeldOut": "backends.observed",
     "Interval": "losses.interval",
     "NegativeBinomial": "losses.negative_binomial",
     "load": "estimators.load",
