@@ -189,8 +189,29 @@ def test_uncertainties_are_weights() -> None:
     by_weight = BetaNMF(RANK, **how).fit(X, entry_weight=U**-2.0)
     assert np.array_equal(by_uncertainty.components_, by_weight.components_)
     W = by_uncertainty.transform(X, uncertainty=U)
-    squares = np.nansum(((X - W @ by_uncertainty.components_) / U) ** 2)
-    assert by_uncertainty.score(X, uncertainty=U) == pytest.approx(-0.5 * squares / np.isfinite(X).sum(), rel=1e-9)
+    assert np.array_equal(W, by_uncertainty.transform(X, entry_weight=U**-2.0))
+    assert by_uncertainty.score(X, uncertainty=U) == by_uncertainty.score(X, entry_weight=U**-2.0)
+
+
+@pytest.mark.parametrize("beta", [1, 2])
+def test_the_score_sees_what_is_observed(beta: float) -> None:
+    X, hidden = matrix(15), np.random.default_rng(0).random(SHAPE) < 0.2
+    gaps, weights = np.where(hidden, np.nan, X), 1.0 - hidden
+    model = BetaNMF(RANK, beta=beta, max_iter=50, tol=0, random_state=0).fit(gaps)
+    expected = model.score(gaps)
+    assert model.score(X, entry_weight=weights) == pytest.approx(expected, rel=1e-6)
+    assert model.score(np.where(hidden, np.inf, X), entry_weight=weights) == pytest.approx(expected, rel=1e-6)
+    stored = sp.csr_matrix(np.where(hidden, 0.0, X))
+    assert model.set_params(unstored="missing").score(stored) == pytest.approx(expected, rel=1e-6)
+    assert model.score(X) != expected
+
+
+@pytest.mark.parametrize("model", [BetaNMF(RANK, beta="auto"), DRNMF(RANK, betas="auto")])
+def test_losses_chosen_by_the_data_take_gaps_and_no_weights(model) -> None:
+    with pytest.raises(ValueError, match="name the losses"):
+        model.fit(matrix(0), uncertainty=np.ones(SHAPE))
+    found = model.set_params(max_iter=30, tol=0, random_state=0).fit(gappy(16))
+    assert np.isfinite(found.components_).all()
 
 
 @pytest.mark.parametrize("betas", [(1, 2), (0, 1)])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -14,11 +15,11 @@ from sklearn.utils.validation import check_is_fitted
 from drnmf.algorithms.result import Interrupted, Result, Trace
 from drnmf.algorithms.weights import Policy
 from drnmf.backends.base import Data, losses_of
-from drnmf.backends.host.single_blas import single_blas
 from drnmf.backends.observed import HeldOut, Stored
 from drnmf.backends.open import is_dask
 from drnmf.backends.weighted import held_out_losses
 from drnmf.estimators import saving
+from drnmf.estimators.scoring import counted, dispersions, mean_log_likelihood, predicted_losses
 from drnmf.fit.encode import Encoder
 from drnmf.fit.exchange import fit_interval
 from drnmf.fit.method import Method
@@ -29,6 +30,7 @@ from drnmf.fit.unobserved import mean_row
 from drnmf.inputs.check import warn_dense_tiles
 from drnmf.inputs.device import Placement, as_numpy, is_sparse, is_tensor, place, times
 from drnmf.inputs.receive import Received
+from drnmf.inputs.weights import Reading
 from drnmf.losses.base import Omega, betas_of
 from drnmf.losses.interval import Interval
 from drnmf.numerics import Array, Vector
@@ -56,6 +58,14 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
     def _inner_iter(self) -> int:
         return 1
+
+    def _undecided(self) -> bool:
+        """Whether the data choose the losses."""
+        return False
+
+    def _decide(self, X: Any, fit: Callable[[Any], Array]) -> Array:
+        """Choose the losses by X, and fit."""
+        raise NotImplementedError
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -107,8 +117,10 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         -------
         W : array of shape (m, r), in the kind that X came in
         """
-        omega, interval = self._omega(), self._interval()
         self.rank()
+        if self._undecided():
+            return self._decided(X, W, H, self.reading(entry_weight, uncertainty))
+        omega, interval = self._omega(), self._interval()
         policy, references = self._policy(len(omega)), self._references(len(omega))
         control = self.control(self._inner_iter())
         placement = place(X, self.device, self.precision)
@@ -133,6 +145,16 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         warn_unconverged([result], control, name)
         return factors
 
+    def _decided(self, X: Any, W: ArrayLike | None, H: ArrayLike | None, reading: Reading) -> Array:
+        """Let X choose the losses, and fit; what is missing from a dense X has no say, weights are refused."""
+        if reading.entry_weight is not None or reading.uncertainty is not None or reading.unstored == "missing":
+            raise ValueError(
+                "Losses chosen by the data ('auto') do not go with entry_weight, uncertainty or unstored='missing': "
+                "name the losses. Uncertainties are standard deviations, which go with beta=2."
+            )
+        X = place(X, self.device, self.precision).receive(self, X, True, reading).X
+        return self._decide(X, lambda decided: decided.fit_transform(X, W=W, H=H))
+
     def _adopt(self, result: Result, fit: Opened, placement: Placement, held_out: bool) -> Array:
         """Set the fitted attributes from a result; returns W in the same form as `components_`."""
         data = fit.data
@@ -145,6 +167,7 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         self.weights_ = result.weights
         self.references_ = result.references
         self.losses_ = result.losses
+        self.dispersions_ = dispersions(data, result.losses, result.omega, result.H.shape[0])
         self.scaled_losses_ = result.scaled_losses
         self.reconstruction_err_ = float(result.scaled_losses.max())
         self.n_iter_ = result.n_iter
@@ -221,10 +244,12 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         return times(W, self.components_)
 
     def score(self, X: Any, y: Any = None, entry_weight: Any = None, uncertainty: Any = None) -> float:
-        """Compute minus the largest scaled loss max_b D_b(X, WH) / e_b of X under `transform`, per observed entry.
+        """Compute the mean log-likelihood of the observed entries of X, every column predicted from the others.
 
-        Larger is better. Models are comparable when they share references: pass the same `references`
-        to each (BetaNMF has none, so its models of one beta always compare).
+        W of each row is found from four fifths of its columns, and the rest is compared with WH under the variance
+        that the fit left: it does not rise with a rank that only fits the noise, so `GridSearchCV` over `n_components`
+        and over losses tells the truth. Larger is better; a constant is left out, and values depend on the unit of X.
+        Of several losses the one that suits X best counts. X of one column is compared as a whole.
 
         Parameters
         ----------
@@ -235,14 +260,14 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         score : float
         """
         placement, given, encoder = self._received(X, entry_weight, uncertainty)
-        data = placement.open(given, self.mean_)
-        if data.count == 0:
+        given = replace(given, observed=encoder.observed)
+        entries = counted(given)
+        if isinstance(entries, np.ndarray) and not np.isfinite(entries).any():
             raise ValueError("No entry of X is observed, so that there is nothing to score.")
-        W = encoder.rows(data)
-        H = encoder.components.astype(data.dtype, copy=False)
-        with single_blas():
-            losses = losses_of(data, W, H, encoder.objective.omega)
-        return -float((losses / self.references_).max()) / data.count
+        losses = predicted_losses(
+            given.X.shape[1], lambda some: placement.open(given.columns(some), self.mean_), encoder
+        )
+        return mean_log_likelihood(entries, self.omega_, losses, self.dispersions_)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model as plain data (one .npz, no pickle); read it back with `drnmf.load`.

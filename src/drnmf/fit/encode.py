@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -61,6 +61,10 @@ class Encoder:
         check_entries(X, self.consumer, first_row, here)
         data = weigh(open_data(X, mean=self.objective.mean), here, self.objective.mean)
         return np.ascontiguousarray(self.rows(data, first_row))
+
+    def of_columns(self, columns: Any) -> Encoder:
+        """Return the same for rows of which only some columns are known."""
+        return replace(self, components=self.components[:, columns])
 
     def rows(self, data: Data, first_row: int = 0) -> Any:
         """Compute W for rows that a backend holds already."""

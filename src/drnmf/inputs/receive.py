@@ -12,7 +12,7 @@ from drnmf.backends.base import Data, Observed
 from drnmf.backends.observed import HeldOut
 from drnmf.backends.open import is_dask
 from drnmf.inputs.check import check_entries, check_tensor_entries
-from drnmf.inputs.weights import Reading, weights_of
+from drnmf.inputs.weights import Reading, columns_of, weights_of
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,12 @@ class Received:
     X: Any
     observed: Observed | HeldOut | None = None
     notes: tuple[str, ...] = ()
+
+    def columns(self, some: Any) -> Received:
+        """Return some columns, given by their indices; a `HeldOut` must be bound to X already."""
+        assert not isinstance(self.observed, HeldOut)
+        observed = None if self.observed is None else columns_of(self.observed, some)
+        return Received(self.X[:, some], observed)
 
 
 def received(X: Any, reading: Reading, consumer: str) -> Received:

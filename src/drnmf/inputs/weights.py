@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from drnmf.backends.base import Observed
 from drnmf.backends.entries import check_structure
-from drnmf.backends.observed import Entries, HeldOut, Outer, Stored, product
+from drnmf.backends.observed import Entries, HeldOut, Hidden, Outer, Product, Stored, product
 from drnmf.backends.open import is_dask
 from drnmf.numerics import Array
 
@@ -128,6 +128,26 @@ def _kind(M: Any, shape: tuple[int, int]) -> Observed | None:
             return Entries(M)
         rows, columns = outer
     return None if (rows == 1).all() and (columns == 1).all() else Outer(rows, columns)
+
+
+def columns_of(observed: Observed, some: Any) -> Observed:
+    """The weights of some columns of X, given by their indices."""
+    if isinstance(observed, Product):
+        return Product(tuple(columns_of(factor, some) for factor in observed.factors))
+    if isinstance(observed, Entries):
+        return Entries(observed.weights[:, some])
+    if isinstance(observed, Stored):
+        return Stored(sp.csc_array(observed.weights)[:, some])
+    if isinstance(observed, Outer | Hidden):
+        return replace(observed, columns=observed.columns[some])
+    raise TypeError(f"no columns of {type(observed).__name__}")
+
+
+def observed_values(X: Any, observed: Stored) -> Array:
+    """The entries of a sparse X that have a positive weight, as a vector."""
+    places = sp.coo_array(observed.by_column)
+    values: Array = np.asarray(sp.csr_array(X)[places.row, places.col]).ravel()
+    return values
 
 
 def as_outer(M: Array) -> tuple[Array, Array] | None:
