@@ -308,9 +308,14 @@ void vector_exp(Flat<const T> x, Flat<T> out) {
 }  // namespace drnmf
 
 // What threadpoolctl calls (see threads.py).
+#if defined(_WIN32)
+#define DRNMF_EXPORT __declspec(dllexport)
+#else
+#define DRNMF_EXPORT __attribute__((visibility("default")))
+#endif
 extern "C" {
-__attribute__((visibility("default"))) int drnmf_get_num_threads() { return drnmf::num_threads(); }
-__attribute__((visibility("default"))) void drnmf_set_num_threads(int count) { drnmf::set_num_threads(count); }
+DRNMF_EXPORT int drnmf_get_num_threads() { return drnmf::num_threads(); }
+DRNMF_EXPORT void drnmf_set_num_threads(int count) { drnmf::set_num_threads(count); }
 }
 
 NB_MODULE(_core, module) {

@@ -23,7 +23,7 @@ inline void curvature_terms(const Sweep& s, const Tile<T>& t) {
             for (int p = 0; p < s.others; ++p) {
                 const Other& o = s.other[p];
                 Vec<T> bend = o.loss.family == Family::beta
-                                  ? power_curvature<T>(x, inv, load(t.log_v + at), o.loss.parameter)
+                                  ? power_curvature<T>(x, v, inv, t.log_v + at, o.loss.parameter)
                                   : negative_binomial_curvature<T>(v, inv, T(least(o.loss.parameter, s.ceiling)));
                 z += T(o.bend) * smaller<T>(bend, ceiling);
             }

@@ -48,6 +48,9 @@ struct Loss {
     bool is(double beta) const { return family == Family::beta && parameter == beta; }
 };
 
+// Whether the powers of a beta are square roots.
+inline bool half_way(double beta) { return beta == 0.5 || beta == 1.5; }
+
 // A loss other than beta 0, 1, 2, and where its parts go.
 struct Other {
     Loss loss;
@@ -80,7 +83,7 @@ struct Sweep {
     int slot[3];            // of beta 0, 1, 2 (separate)
     int others;
     const Other* other;
-    bool logs;                    // whether any of them is a beta, which needs log v
+    bool logs;                    // whether any of them is a beta that needs log v
     double zero, floor, ceiling;  // what a zero of X counts as; bounds of V and of its powers
     const double* column_sums;    // 1'W (r), times weight[1] when weighted
     const void* gram;             // W'W (r x r), working dtype, times weight[2] when weighted

@@ -182,7 +182,9 @@ void name_terms(const Request& q, const std::vector<Other>& others, Sweep& s) {
     s.weights = q.observed;
     s.others = int(others.size());
     s.other = others.data();
-    s.logs = std::any_of(others.begin(), others.end(), [](const Other& o) { return o.loss.family == Family::beta; });
+    s.logs = std::any_of(others.begin(), others.end(), [](const Other& o) {
+        return o.loss.family == Family::beta && !half_way(o.loss.parameter);
+    });
     s.zero = q.zero;
     s.slots = q.parts ? (q.weights.empty() ? q.omega.size() : 1) : 0;
     s.loss_count = 3 + others.size();
