@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from drnmf.inputs.divergence import beta_divergence
     from drnmf.losses.interval import Interval
     from drnmf.losses.negative_binomial import NegativeBinomial
+    from drnmf.selection.discover import discover
     from drnmf.selection.matching import match
 
 __version__ = "0.1.0"
@@ -27,6 +28,7 @@ __all__ = [
     "MultiObjectiveNMF",
     "NegativeBinomial",
     "beta_divergence",
+    "discover",
     "load",
     "match",
     "pareto_front",
@@ -39,6 +41,7 @@ _MODULES = {
     "MultiObjectiveNMF": "estimators.multi_objective",
     "Interval": "losses.interval",
     "NegativeBinomial": "losses.negative_binomial",
+    "discover": "selection.discover",
     "match": "selection.matching",
     "load": "estimators.load",
     "beta_divergence": "inputs.divergence",

@@ -26,12 +26,13 @@ errors = Console(stderr=True)
 _FLAGS = {
     "n_components": "--rank", "n_topics": "--rank", "random_state": "--seed", "column": "--column",
     "encoding": "--encoding", "group": "--group", "method": "--method", "variable": "--variable", "n_jobs": "--jobs",
+    "n_runs": "--runs",
 } | {
     name: "--" + name.replace("_", "-")
     for name in (
         "betas", "weights", "policy", "update", "init", "max_iter", "tol", "n_init", "max_time", "zeros", "device",
         "precision", "checkpoint", "checkpoint_every", "min_df", "max_df", "max_features", "stop_words", "window",
-        "hop", "power", "labels", "delimiter", "sheet", "transpose",
+        "hop", "power", "labels", "delimiter", "sheet", "transpose", "ranks", "resample", "threshold", "heavy",
     )
 }  # fmt: skip
 """Parameters of the library -> options of the commands."""
