@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from drnmf.losses.negative_binomial import NegativeBinomial
     from drnmf.selection.discover import discover
     from drnmf.selection.matching import match
+    from drnmf.selection.noise import noise_profile
 
 __version__ = "0.1.0"
 
@@ -31,6 +32,7 @@ __all__ = [
     "discover",
     "load",
     "match",
+    "noise_profile",
     "pareto_front",
 ]
 
@@ -45,6 +47,7 @@ _MODULES = {
     "match": "selection.matching",
     "load": "estimators.load",
     "beta_divergence": "inputs.divergence",
+    "noise_profile": "selection.noise",
     "pareto_front": "estimators.pareto",
 }
 

@@ -40,8 +40,8 @@ class Newton(Rule):
     passes: int = NEWTON_PASSES
     alone: Rule | None = None
 
-    def under(self, omega: Omega) -> Rule:
-        quadratic = [loss.free_part for loss in omega] == ["gram"]
+    def under(self, omega: Omega, shared: bool = True) -> Rule:
+        quadratic = shared and [loss.free_part for loss in omega] == ["gram"]
         return self.alone if quadratic and self.alone is not None else self
 
     @property

@@ -12,7 +12,7 @@ import numpy as np
 from drnmf import _core
 from drnmf.backends.base import Ask, Sweep, check_shapes, zero_of
 from drnmf.backends.host import threads
-from drnmf.backends.host.dense import DenseMatrix
+from drnmf.backends.host.dense import DenseMatrix, mean_of, moments
 from drnmf.backends.host.sparse import SparseMatrix
 from drnmf.backends.tiles import sweep_tiles
 from drnmf.losses.base import Loss
@@ -87,14 +87,16 @@ class NativeDense(DenseMatrix):
 
     @classmethod
     def of(cls, X: Array, mean: float | None = None) -> NativeDense:
+        total, squared_norm, zeros, missing = np.nan, 0.0, 0, 0
         if 1 in X.shape or X.itemsize in X.strides:
             total, squared_norm, zeros = _core.moments(X)
-        else:
-            total, zeros = float(X.sum(dtype=np.float64)), int(X.size - np.count_nonzero(X))
-            squared_norm = sum(float(np.square(row, dtype=np.float64).sum()) for row in X)
-        return cls(X, total / X.size if mean is None else mean, int(zeros), squared_norm)
+        if not np.isfinite(total):  # gaps, or neither axis of X is contiguous
+            total, squared_norm, zeros, missing = moments(X)
+        own = mean_of(X, total, missing) if mean is None else mean
+        return cls(X, own, int(zeros), missing, squared_norm)
 
     def sweep(self, W: Array, H: Array, ask: Ask) -> Sweep:
+        ask = self.asked(ask)
         return _sweep(self, W, H, ask) if takes(ask) else sweep_tiles(self, W, H, ask)
 
     def run(self, left: Array, right: Array, ask: Any, outputs: Outputs, losses: Vector) -> None:
@@ -110,8 +112,8 @@ class NativeSparse(SparseMatrix):
 
     memory: _core.Workspace = field(default_factory=_core.Workspace, compare=False, repr=False)
 
-    def sweep(self, W: Array, H: Array, ask: Ask) -> Sweep:
-        return _sweep(self, W, H, ask) if takes(ask) else super().sweep(W, H, ask)
+    def sweep_all(self, W: Array, H: Array, ask: Ask) -> Sweep:
+        return _sweep(self, W, H, ask) if takes(ask) else super().sweep_all(W, H, ask)
 
     def run(self, left: Array, right: Array, ask: Any, outputs: Outputs, losses: Vector) -> None:
         X = self.by_column

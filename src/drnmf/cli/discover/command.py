@@ -82,13 +82,13 @@ def discover(
     nothing. After Ctrl-C it writes what the finished runs agree on.
     """
     asked = dict(locals())  # every option, before anything else has a name here
-    for value, known, name in (
+    for value, allowed, name in (
         (profiles, PROFILES, "--profiles"),
         (resample, RESAMPLE, "--resample"),
         (heavy, HEAVY, "--heavy"),
         (zeros, options.ZEROS, "--zeros"),
     ):
-        choice(value, known, name)
+        choice(value, allowed, name)
     losses = betas if betas == "auto" else options.parse_omega(betas)
     seconds = None if max_time is None else parse_seconds(max_time)
     layout = options.layout_of(labels, delimiter, sheet, transpose)
