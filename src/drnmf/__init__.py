@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from drnmf.selection.discover import discover
     from drnmf.selection.matching import match
     from drnmf.selection.noise import noise_profile
+    from drnmf.selection.rank import rank_profile
 
 __version__ = "0.1.0"
 
@@ -34,6 +35,7 @@ __all__ = [
     "match",
     "noise_profile",
     "pareto_front",
+    "rank_profile",
 ]
 
 _MODULES = {
@@ -49,6 +51,7 @@ _MODULES = {
     "beta_divergence": "inputs.divergence",
     "noise_profile": "selection.noise",
     "pareto_front": "estimators.pareto",
+    "rank_profile": "selection.rank",
 }
 
 

@@ -16,6 +16,8 @@ from drnmf.numerics import Array, Vector
 class Trace:
     """The run, iteration by iteration; row 0 is the start, row k stands after iteration k.
 
+    Attributes
+    ----------
     scaled_losses, weights : (n_iter + 1, p); row k of weights is the lambda that iteration k + 1 uses
     seconds, gap : (n_iter + 1,), time since the start and max Dbar - lambda'Dbar
     sweeps : (n_iter + 1,) int, passes over X so far

@@ -39,6 +39,6 @@ def main(
 
 for command in (
     fit.fit, discover.discover, resume.resume, pareto.pareto, transform.transform, separate.separate, topics.topics,
-    reporting.report, demo.demo, reproduce.reproduce,
+    reporting.report, demo.demo, reproduce.reproduce, reporting.info,
 ):  # fmt: skip
     app.command()(command)

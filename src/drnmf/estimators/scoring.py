@@ -46,7 +46,7 @@ def held_out_losses(X: Any, open_columns: Callable[[Any], Data], encoder: Callab
     -------
     losses : (p,)
     """
-    n, sums = X.shape[1], 0.0
+    n, sums = X.shape[1], np.zeros(1)
     for fold in column_folds(n) or [np.arange(n)]:
         others = np.setdiff1d(np.arange(n), fold) if n > 1 else fold
         known, asked = encoder(others), encoder(fold)
@@ -54,7 +54,7 @@ def held_out_losses(X: Any, open_columns: Callable[[Any], Data], encoder: Callab
         W = known.rows(open_columns(others))
         with single_blas():
             sums = sums + losses_of(data, W, asked.components.astype(data.dtype, copy=False), asked.objective.omega)
-    return np.asarray(sums, dtype=np.float64)
+    return sums
 
 
 def mean_log_likelihood(X: Any, omega: Omega, losses: Vector, phi: Vector) -> float:

@@ -53,6 +53,11 @@ class Facts:
         return None if self.unit is None else ZERO_COUNT * self.unit
 
 
+def mostly_zero(facts: Facts) -> bool:
+    """Tell whether X is mostly zeros, as word counts are."""
+    return facts.zeros > MOSTLY_ZERO * facts.count
+
+
 def facts_of(X: Any) -> Facts:
     """Read X once: NaN entries are not observed and do not count.
 

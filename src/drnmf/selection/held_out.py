@@ -15,8 +15,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from drnmf.algorithms.result import Result
-from drnmf.backends.base import Data, Observed
-from drnmf.backends.observed import HeldOut
+from drnmf.backends.base import Data
+from drnmf.backends.observed import HeldOut, Hidden
+from drnmf.inputs.check import check_number
 from drnmf.inputs.device import as_numpy, is_tensor
 from drnmf.numerics import Vector
 from drnmf.selection.entries import Facts
@@ -43,11 +44,13 @@ class Scores:
     sums : (blocks,), of s
     counts : (blocks,), entries
     half_log : float, the sum of 1/2 log v(x) over all of them
+    effective : how many count in a likelihood
     """
 
     sums: Vector
     counts: Vector
     half_log: float
+    effective: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -58,12 +61,12 @@ class Split:
     ----------
     X : the matrix
     facts : what is known of its entries
-    mask : weights, one where an entry is left out of the fits
+    mask : weights, one where an entry is left out of the fits; `mask.others` are those of the fits
     """
 
     X: Any
     facts: Facts
-    mask: Observed
+    mask: Hidden
 
     @classmethod
     def of(cls, X: Any, facts: Facts, data: Data, fraction: float, seed: int) -> Split:
@@ -76,15 +79,17 @@ class Split:
         phi = self.dispersion(data, candidate, run)
         ends = np.linspace(0, self.X.shape[1], blocks_of(self.X.shape[1]) + 1).astype(int)
         sums, counts, half_logs = (np.zeros(ends.size - 1) for _ in range(3))
+        effective = 0
         for columns, tile in tiles(self.X):
             held = (self.mask.tile(columns) > 0) & np.isfinite(tile)
             fitted = np.maximum(W.astype(np.float64) @ H[:, columns].astype(np.float64), np.finfo(np.float64).tiny)
             rows, inside = np.nonzero(held)
             x, block = tile[rows, inside], np.searchsorted(ends, columns.start + inside, side="right") - 1
             scores, half_log = entry_scores(candidate, phi, x, fitted[rows, inside], self.facts)
+            effective += x.size if self.facts.unit is not None else int((x > 0).sum())
             for target, values in ((sums, scores), (counts, np.ones_like(x)), (half_logs, half_log)):
                 target += np.bincount(block, values, minlength=ends.size - 1)
-        return Scores(sums, counts, float(half_logs.sum()))
+        return Scores(sums, counts, float(half_logs.sum()), effective)
 
     def dispersion(self, data: Data, candidate: Candidate, run: Result) -> float:
         """Return phi of the entries that were fitted."""
@@ -94,6 +99,29 @@ class Split:
         count = data.count if self.facts.unit is not None else data.count - data.zeros
         free = count - r * (m + n - r)
         return max(2.0 * float(run.losses[0]) / (free if free > 0 else count), np.finfo(np.float64).tiny)
+
+
+def check_fraction(value: Any) -> float:
+    """Check the share of entries to hold out; 0 holds out none."""
+    fraction = check_number("held_out", value, 0.0)
+    if fraction > 0.5:
+        raise ValueError(f"held_out={value!r} must be at most 0.5: the other entries are what is fitted.")
+    return fraction
+
+
+def mask_seed(random_state: Any) -> int:
+    """Choose the mask's seed by a seed of one's own; without one, always the same mask."""
+    return int(random_state) if isinstance(random_state, int | np.integer) else 0
+
+
+def too_few_to_hold_out(facts: Facts, shape: tuple[int, int], rank: int, fraction: float) -> tuple[str, ...]:
+    """Say that X is too small for held-out entries: they, or what is left for the fit, would say nothing."""
+    (m, n), count = shape, facts.effective
+    if fraction * count >= LEAST_ENTRIES and (1.0 - fraction) * count > rank * (m + n - rank):
+        return ()
+    return (
+        f"X of {m} x {n} has too few entries to hold some out at rank {rank}: the criterion of all entries decides.",
+    )
 
 
 def entry_scores(candidate: Candidate, phi: float, x: Vector, v: Vector, facts: Facts) -> tuple[Vector, Vector]:
@@ -131,12 +159,18 @@ class Compared:
     Attributes
     ----------
     best : index of the best
+    scores : what was compared
     differences, errors : (k,), trimmed mean of the paired differences to the best, per entry, and its standard error
     """
 
     best: int
     differences: Vector
     errors: Vector
+    scores: list[Scores]
+
+    def among(self, some: list[int]) -> list[int]:
+        """Return positions in `some` of those within one standard error of the best of them."""
+        return [i for i, near in enumerate(compare([self.scores[k] for k in some]).within) if near]
 
     @property
     def within(self) -> list[bool]:
@@ -156,10 +190,14 @@ def compare(scores: list[Scores]) -> Compared:
     """
     used = scores[0].counts > 0
     means = np.array([score.sums[used] / score.counts[used] for score in scores])
-    reference = means[int(np.argmin(means.mean(axis=1)))]
-    best = int(np.argmin([trimmed(row - reference)[0] for row in means]))
+    best = int(np.argmin(means.mean(axis=1)))
+    for _ in scores:  # trimmed means of differences need not agree on an order: as far as each step finds a better one
+        better = int(np.argmin([trimmed(row - means[best])[0] for row in means]))
+        if trimmed(means[better] - means[best])[0] >= 0.0:
+            break
+        best = better
     pairs = [trimmed(row - means[best]) for row in means]
-    return Compared(best, np.array([mean for mean, _ in pairs]), np.array([error for _, error in pairs]))
+    return Compared(best, np.array([mean for mean, _ in pairs]), np.array([error for _, error in pairs]), scores)
 
 
 def trimmed(values: Vector) -> tuple[float, float]:

@@ -34,9 +34,12 @@ class Walk:
 
     def first(self, loss: Loss, starts: list[Start]) -> Result:
         """Fit from every start, and return the run with the smallest loss."""
+        return min(self.all(loss, starts), key=lambda run: float(run.losses[0]))
+
+    def all(self, loss: Loss, starts: list[Start]) -> list[Result]:
+        """Fit from every start."""
         fit = partial(self._fit, loss, self._method.reference_rule)
-        runs = self._budget.run_all([partial(fit, start) for start in starts])
-        return min(runs, key=lambda run: float(run.losses[0]))
+        return self._budget.run_all([partial(fit, start) for start in starts])
 
     def near(self, loss: Loss, start: Start) -> Result:
         """Fit from where another fit ended."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from drnmf.selection.entries import MOSTLY_ZERO, Facts
+from drnmf.selection.entries import Facts, mostly_zero
 
 _FAMILIES = {0.0: "Gamma", 1.0: "Poisson", 2.0: "Gaussian"}
 
@@ -37,9 +37,10 @@ def zeros(facts: Facts) -> tuple[str, ...]:
     """Say how zeros of X entered."""
     if facts.zeros == 0:
         return ()
-    share = facts.zeros / facts.count
-    if share > MOSTLY_ZERO:
-        return (f"{100 * share:.0f} % of X is zero: trust held-out entries more than the criterion.",)
+    if mostly_zero(facts):
+        return (
+            f"{100 * facts.zeros / facts.count:.0f} % of X is zero: trust held-out entries more than the criterion.",
+        )
     if facts.unit is not None:
         return (f"X holds counts (multiples of {facts.unit:g}): its zeros enter the criterion as 1/6 of one.",)
     return ("X is not counts and has zeros: they are taken as a probability mass of their own.",)

@@ -46,7 +46,12 @@ class HostMatrix:
         return tally_tiles(self, observed)  # type: ignore[arg-type]
 
     def weigh(self, observed: Observed, mean: float | None) -> Data:
+        observed = observed.placed(self._beside)
         return Weighted.of(self, observed, self.tally(observed), mean)
+
+    def _beside(self, array: Any) -> Any:
+        """Take an array of weights into the dtype of X, once; integers stay."""
+        return np.asarray(array, self.dtype if np.asarray(array).dtype.kind == "f" else None)
 
     def map_rows(self, function: Callable[[Any], Array], rank: int) -> Array:
         return function(self)
