@@ -45,11 +45,9 @@ def how_many(run: Run) -> Section:
     }  # fmt: skip
     parts = {
         "rank-stable": _chart([stable], "rank", "stable components"),
-        "rank-stability": _chart(
-            [_line(ranks, _column(rows, "mean_stability"), "mean stability")], "rank", "stability"
-        ),
+        "rank-stability": _chart([_line(ranks, means, "mean stability")], "rank", "stability"),
     }
-    parts["rank-stability"]["layout"]["yaxis"] |= {"range": [min(0.0, *_column(rows, "mean_stability")) - 0.03, 1.03]}
+    parts["rank-stability"]["layout"]["yaxis"] |= {"range": [min(0.0, *means) - 0.03, 1.03]}
     body = f'<div class="pair">{place("rank-stable", "Stable components")}'
     return section("How many components", note, f"{body}{place('rank-stability', 'Mean stability')}</div>"), parts
 
@@ -66,7 +64,8 @@ def what_noise(run: Run) -> Section:
         excess = [value - min(criterion) for value in criterion]
         betas = [(float(row["beta"]), value) for row, value in zip(rows, excess, strict=True)]
         drawn = sorted(pair for pair in betas if math.isfinite(pair[0]))
-        parts["noise"] = _chart([_line(*zip(*drawn, strict=True), "criterion")], "beta", "above the most likely")
+        line = _line([beta for beta, _ in drawn], [value for _, value in drawn], "criterion")
+        parts["noise"] = _chart([line], "beta", "above the most likely")
         best = min(rows, key=lambda row: float(row["criterion"]))["name"]
         note = f"The most likely loss is {best}: beta 2 is Gaussian noise, 1 Poisson, 0 Gamma. Lower is more likely."
     level, square = _column(variance, "fitted"), _column(variance, "squared_residual")
