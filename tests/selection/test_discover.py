@@ -109,8 +109,11 @@ def test_pure_noise_gives_nothing_to_trust():
 
 
 def test_exactly_separable_data_are_found_exactly():
-    H = np.repeat(np.eye(3), 4, axis=1) * np.random.default_rng(0).uniform(1, 2, 12)
-    X = np.repeat(np.diag([1.0, 2.0, 4.0]), 8, axis=0) @ H
+    rng = np.random.default_rng(0)
+    H = np.repeat(np.eye(3), 4, axis=1) * rng.uniform(1, 2, 12)
+    X = (
+        np.vstack([np.repeat(np.eye(3), 8, axis=0), rng.dirichlet(np.ones(3), 12)]) @ H
+    )  # rows of one component, mixtures
     found = drnmf.discover(X, **FAST | {"ranks": 3, "betas": 2, "resample": None, "tol": 1e-9, "max_iter": 2000})
     np.testing.assert_allclose(found.stability, 1.0, atol=1e-4)
 
@@ -155,7 +158,7 @@ def test_names_come_from_the_reference():
         (counts(), {"ranks": []}, "ranks is empty"),
         (counts(), {"ranks": 0}, "ranks=0 must be an integer >= 1"),
         (counts()[:1], {}, "at least 2 rows and 2 columns"),
-        (np.zeros((6, 5)), {"ranks": 2}, "zero"),
+        (np.zeros((6, 5)), {"ranks": 2}, "all zeros: it has no components"),
         (counts(), {"n_runs": 1}, "n_runs=1 must be an integer >= 2"),
         (counts(), {"max_time": 1e-4}, "too short: no two runs of rank 2 ended"),
         (counts(), {"heavy": "drop"}, "heavy='drop' is not known"),

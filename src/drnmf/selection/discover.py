@@ -190,6 +190,8 @@ def discover(
     losses = None if isinstance(betas, str) and betas == "auto" else as_interval(betas) or as_losses(betas)
     placement = place(X, None, "float32")
     X = placement.accept(X, "discover")
+    if not float(X.max()) > 0:
+        raise ValueError("X is all zeros: it has no components.")
     tried = check_ranks(ranks, X.shape)
     how = _resampling(resample, X)
     if reference is not None:  # labels and shapes that do not fit are refused before hours of work

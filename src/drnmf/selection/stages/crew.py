@@ -63,7 +63,8 @@ class Crew:
             return self.fitter.run(rank, self.seeds[i], left, self._watch)
 
         ended[i] = self.store.run(name, make)
-        self.pace.advance(stage, rank, f"rank {rank}, run {i + 1} of {count}", made)
+        if not self._stop.is_set():
+            self.pace.advance(stage, rank, f"rank {rank}, run {i + 1} of {count}", made)
 
     def halt(self) -> None:
         """Make no further run: only those that are there already are handed out."""
