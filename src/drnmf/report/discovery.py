@@ -189,7 +189,7 @@ def where_they_do_not_fit(run: Run) -> Section:
             top = sorted(((row["label"], float(row[quantity]) / total) for row in own), key=lambda pair: -pair[1])
             lists.append(f'<div class="card"><h3>{title}</h3><ol class="words">{bars(top[:LISTED])}</ol></div>')
     note = "Parts of the whole loss, and of the sum of X. A few that hold much of either may rule the components."
-    return section("Where they do not fit", note, f'<div class="cards">{"".join(lists)}</div>'), {}
+    return section("Where they do not fit", note, f'<div class="profiles">{"".join(lists)}</div>'), {}
 
 
 def _column(rows: Rows, name: str) -> list[float]:

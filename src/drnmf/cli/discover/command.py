@@ -99,6 +99,7 @@ def discover(
     reporting.check(report)
     limit_threads(threads)
     matrix = read_input(x, variable, layout)
+    described = write.describe_input(x, matrix, variable)
     matrix = matrix.transposed() if profiles == "rows" else matrix
     given = parse_ranks(ranks, min(matrix.X.shape), asked=ranks != "2:30")
     known = None if reference is None else read_reference(reference, matrix.column_names, matrix.X.shape[1])
@@ -118,8 +119,12 @@ def discover(
         m, n = matrix.X.shape
         write_discovery(temporary, found, matrix.column_names or _counted(n), matrix.row_names or _counted(m))
         summary = _summary(found, matrix, warned, profiles, threshold)
-        summary["parameters"] = {name: value for name, value in asked.items() if name not in _NOT_PARAMETERS}
-        summary["seed"], summary["input"] = seed, write.describe_input(x, matrix, variable)
+        summary["parameters"] = {
+            name: value.name if isinstance(value, Path) else value
+            for name, value in asked.items()
+            if name not in _NOT_PARAMETERS
+        }
+        summary["seed"], summary["input"] = seed, described
         write.write_summary(temporary, summary | write.computed_by(matrix.X))
         reporting.add(temporary, report)
     say(f"{found.summary()} {found.seconds:.1f} s; results in {folder}")
