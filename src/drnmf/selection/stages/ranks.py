@@ -62,7 +62,7 @@ def grid(ranks: Sequence[int], count: int = GRID) -> list[int]:
     """Choose at most `count` ranks, evenly spread in the logarithm, both ends among them.
 
     >>> grid(range(2, 31))
-    [2, 3, 6, 10, 18, 30]
+    [2, 3, 6, 10, 17, 30]
     """
     ranks = sorted(ranks)
     wanted = np.geomspace(ranks[0], ranks[-1], min(count, len(ranks)))
