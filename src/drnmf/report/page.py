@@ -28,6 +28,7 @@ TITLES: dict[str, str] = {
     "separate": "Separation",
     "topics": "Topics",
     "demo": "Demo",
+    "discover": "Discovery",
 }
 
 
@@ -144,6 +145,8 @@ def _header(run: Run) -> str:
     if data.get("shape"):
         chips.append(" × ".join(f"{int(n):,}" for n in data["shape"]))
     rank = run.H.shape[0] if run.H is not None else summary.get("parameters", {}).get("n_components")
+    if "discovery" in summary:
+        rank = summary["discovery"]["rank"]
     if rank is not None:
         chips.append(f"rank {rank}")
     comparison = sections.comparison_of(run)
@@ -166,6 +169,8 @@ def _hero(run: Run) -> str:
     first, second = interval_headline(run.table(schema.COVERAGE), run.summary.get("bound"))
     if not first:
         first, second = demo_headline(demo) if demo else headline(sections.comparison_of(run))
+    if not first and "discovery" in run.summary:
+        first = run.summary["discovery"]["finding"]
     if not first:
         first = f"{_title(run)}: done."
         iterations = run.summary.get("iterations")
