@@ -3,7 +3,7 @@
     make mutants MODULES=losses/beta.py MUTANTS=20 MUTANT_TESTS=tests/losses
 
 Cosmic Ray proposes the changes (another operator, another constant, a loop left early), a seed chooses among them, and
-each is tried alone: the tests must fail. Files are changed where the package is installed for this purpose, never in the
+each is tried alone: the tests must fail. Files are changed where the package is installed for this, never in the
 source tree. Survivors are listed with their change in build/mutants.txt.
 """
 
