@@ -17,6 +17,7 @@ from drnmf.algorithms.weights import Policy
 from drnmf.backends.base import Data, losses_of
 from drnmf.backends.open import is_dask
 from drnmf.estimators import saving
+from drnmf.estimators.callbacks import Support, Tasks, managed
 from drnmf.estimators.scoring import dispersions, held_out_losses, mean_log_likelihood
 from drnmf.fit.encode import Encoder
 from drnmf.fit.exchange import fit_interval
@@ -34,7 +35,7 @@ from drnmf.objective.simplex import vertex
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, Support):  # type: ignore[misc]
     """What the three estimators share. Subclasses say which losses, which weights, and whether to scale."""
 
     normalize: bool = True
@@ -86,9 +87,10 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         -------
         self : the fitted estimator
         """
-        self.fit_transform(X, W=W, H=H)
+        self.fit_transform(X, y, W=W, H=H)
         return self
 
+    @managed
     def fit_transform(self, X: Any, y: Any = None, W: ArrayLike | None = None, H: ArrayLike | None = None) -> Array:
         """Fit, and return W. More accurate and cheaper than ``fit(X).transform(X)``.
 
@@ -102,7 +104,7 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         """
         self.rank()
         if self._undecided():
-            return self._decide(X, lambda decided: decided.fit_transform(X, W=W, H=H))
+            return self._decide(X, lambda decided: decided.fit_transform(X, y, W=W, H=H))
         omega, interval = self._omega(), self._interval()
         policy, references = self._policy(len(omega)), self._references(len(omega))
         control = self.control(self._inner_iter())
@@ -113,7 +115,9 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         name = type(self).__name__
         identity = {"estimator": name, **self.get_params(deep=False)}
         with opened(X, placement, self, omega, runs, identity, W, H, control.inner_iter) as fit:
-            data, budget = fit.data, fit.budget
+            data = fit.data
+            tasks = Tasks.begin(self, X, y, data)
+            budget = tasks.budget(fit.budget)
             try:
                 if interval is not None:
                     result = fit_interval(data, fit.starts, interval, method, budget, self.callback, name)
@@ -125,6 +129,7 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
                 raise
             result = settle(data, balanced(data, result, self.normalize), control)
         factors = self._adopt(result, data, placement, fit.notes)
+        tasks.end()
         warn_unconverged([result], control, name)
         return factors
 
