@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import accumulate
 from typing import Any, Protocol
 
@@ -237,10 +238,11 @@ class _Run:
 
     def progress(self, max_iter: int) -> Progress:
         log, objective = self.log, self.task.objective
-        losses = self.point.sweep.losses
+        losses, components = self.point.sweep.losses, partial(self.data.space.get, self.point.B)
         return Progress(
-            self.iterations, losses, log.scaled[-1], self.weights, log.seconds[-1], max_iter, objective.omega
-        )
+            self.iterations, losses, log.scaled[-1], self.weights, log.seconds[-1], max_iter, objective.omega,
+            components,
+        )  # fmt: skip
 
     def reason(self, control: Control) -> str | None:
         """Why the run is over, or None."""

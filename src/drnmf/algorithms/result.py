@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -38,9 +39,24 @@ class Trace:
         return np.nanmax(self.scaled_losses, axis=1)
 
 
+def no_components() -> Array:
+    """Stand for the components of a progress that was made without a run."""
+    raise ValueError("This progress belongs to no run: it has no components.")
+
+
 @dataclass(frozen=True)
 class Progress:
-    """What a callback sees after each iteration; returning True from it stops the run."""
+    """What a callback sees after each iteration; returning True from it stops the run.
+
+    Attributes
+    ----------
+    iteration : int, from 1
+    losses, scaled_losses, weights : (p,) D_beta, D_beta / e_beta and lambda after it
+    seconds : since the run began
+    max_iter : int, the most iterations of the run
+    omega : the losses
+    components : call it for H (r, n) after the iteration, as a NumPy array; on a GPU that is a copy to the host
+    """
 
     iteration: int
     losses: Vector
@@ -49,6 +65,7 @@ class Progress:
     seconds: float
     max_iter: int
     omega: Omega
+    components: Callable[[], Array] = no_components
 
 
 @dataclass(frozen=True)

@@ -86,8 +86,8 @@ def _both(first: Callback | None, second: Callback | None) -> Callback | None:
         return first or second
 
     def call(progress: Any) -> Any:
-        first(progress)
-        return second(progress)
+        stop = first(progress)
+        return second(progress) or stop
 
     return call
 
