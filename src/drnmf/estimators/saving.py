@@ -73,6 +73,8 @@ def load_into(classes: dict[str, type], path: str | os.PathLike[str]) -> Any:
         model.notes_ = tuple(model.notes_)
         model.single_losses_ = arrays.get("single_losses_")
         model.coverage_ = _coverage_of(arrays)
+        # files from before traces kept the losses themselves
+        arrays.setdefault("trace_losses", arrays["trace_scaled_losses"] * arrays["references_"])
         model.trace_ = Trace(**{name: arrays[f"trace_{name}"] for name in Trace.__dataclass_fields__})
         if "feature_names_in_" in arrays:
             model.feature_names_in_ = arrays["feature_names_in_"].astype(object)
