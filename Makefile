@@ -2,9 +2,11 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+PIP    := pip>=25.1
 NATIVE := CMakeLists.txt pyproject.toml $(wildcard src/drnmf/_native/*)
 
-.PHONY: demo test fuzz test-browser test-torch test-gpu test-oldest test-asan bench bench-scale bench-algorithms lint clean
+.PHONY: demo test fuzz test-browser test-torch test-gpu test-oldest test-asan bench bench-scale bench-algorithms lint clean \
+        docs wheel coverage mutants
 
 demo: $(VENV)/.installed
 	$(BIN)/drnmf demo --out demo-result --overwrite
@@ -42,6 +44,7 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md docs src tests tools examples benchmarks
 
 # The kernel tests under AddressSanitizer and UndefinedBehaviorSanitizer, on every instruction set of this machine.
 # The packages of $(VENV) are borrowed by path; only drnmf itself is built again.
@@ -59,6 +62,53 @@ test-asan: $(VENV)/.installed-dev
 	done
 	$(ASAN_RUN) tests/backends/test_threads.py -k "bits or python_threads or forked or ctrl"
 
+# The site of the documentation, in build/docs/html: `make docs`, then open index.html. Examples that did not change since
+# the last build are not run again.
+docs: $(VENV)/.installed-docs
+	$(BIN)/python -m sphinx -W --keep-going -q -d build/docs/doctrees docs build/docs/html
+	@echo "build/docs/html/index.html"
+
+# An sdist, a wheel built from it and repaired, and that wheel installed and tried where there is no compiler: dist/.
+WHEEL := .venv-wheel
+wheel: $(WHEEL)/.installed
+	rm -rf dist build/wheelhouse build/wheel-test
+	$(WHEEL)/bin/python -m build --outdir build/wheelhouse
+	PATH="$(abspath $(WHEEL))/bin:$$PATH" $(WHEEL)/bin/auditwheel repair --wheel-dir dist build/wheelhouse/*.whl
+	cp build/wheelhouse/*.tar.gz dist/
+	$(PYTHON) -m venv build/wheel-test
+	time env -u CC -u CXX PATH="$(abspath build/wheel-test)/bin" build/wheel-test/bin/python -m pip install --quiet dist/*.whl
+	cd build/wheel-test && env -u PYTHONPATH PATH="$(abspath build/wheel-test)/bin" bin/python ../../tools/check_wheel.py
+
+# Lines that the tests run, of Python and of C++: `make coverage`, or `make coverage TESTS=tests/losses` for a part.
+TESTS    ?= tests
+COVERAGE := .venv-coverage
+coverage: $(VENV)/.installed-dev
+	$(BIN)/python -m venv $(COVERAGE)
+	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" \
+	  > $$($(COVERAGE)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/borrowed.pth
+	$(COVERAGE)/bin/python -m pip install --quiet --upgrade '$(PIP)'
+	$(COVERAGE)/bin/python -m pip install --quiet --group coverage
+	rm -rf build/coverage
+	$(COVERAGE)/bin/python -m pip install --quiet --no-deps --force-reinstall . \
+	  -C build-dir=build/coverage -C cmake.build-type=RelWithDebInfo -C cmake.define.DRNMF_COVERAGE=ON
+	$(COVERAGE)/bin/python -m pytest -p no:cacheprovider $(TESTS) --cov=drnmf --cov-report=term:skip-covered --cov-report=xml:build/coverage.xml
+	$(COVERAGE)/bin/gcovr --root . --filter src/drnmf/_native --object-directory build/coverage build/coverage
+
+# How many of a seeded sample of changes to the code the tests notice: `make mutants`, or of one file with
+# `make mutants MODULES=losses/beta.py MUTANTS=20 MUTANT_TESTS=tests/losses`. The files changed are a copy in build/.
+MODULES      ?= losses objective algorithms
+MUTANTS      ?= 300
+MUTANT_TESTS ?= tests/losses tests/objective tests/algorithms tests/fit
+MUTATION     := .venv-mutants
+mutants: $(VENV)/.installed-dev
+	$(BIN)/python -m venv $(MUTATION)
+	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" \
+	  > $$($(MUTATION)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/borrowed.pth
+	$(MUTATION)/bin/python -m pip install --quiet --upgrade '$(PIP)'
+	$(MUTATION)/bin/python -m pip install --quiet --group mutants
+	$(MUTATION)/bin/python -m pip install --quiet --no-deps --force-reinstall .
+	$(MUTATION)/bin/python tools/mutants.py --count $(MUTANTS) --modules $(MODULES) --tests $(MUTANT_TESTS)
+
 # Tables and figures of docs/performance.md and docs/checkpoints.md; sparse rows need DRNMF_DATA, the folder of data sets.
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/native.py
@@ -74,7 +124,8 @@ $(VENV)/.installed: $(VENV)/bin/python $(NATIVE)
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/bin/python $(NATIVE)
-	$(BIN)/python -m pip install --quiet -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --upgrade '$(PIP)'
+	$(BIN)/python -m pip install --quiet -e '.[all]' --group dev
 	touch $@ $(VENV)/.installed
 
 $(TORCH)/.installed: $(VENV)/.installed-dev
@@ -85,13 +136,24 @@ $(TORCH)/.installed: $(VENV)/.installed-dev
 	$(TORCH)/bin/python -m pip install --quiet triton
 	touch $@
 
+$(VENV)/.installed-docs: $(VENV)/.installed-dev
+	$(BIN)/python -m pip install --quiet --group docs
+	touch $@
+
+$(WHEEL)/.installed:
+	$(PYTHON) -m venv $(WHEEL)
+	$(WHEEL)/bin/python -m pip install --quiet --upgrade '$(PIP)'
+	$(WHEEL)/bin/python -m pip install --quiet --group wheel
+	touch $@
+
 .venv-oldest/.installed: Makefile $(NATIVE)
 	$(PYTHON) -m venv .venv-oldest
-	.venv-oldest/bin/python -m pip install --quiet -e '.[dev]' $(OLDEST)
+	.venv-oldest/bin/python -m pip install --quiet --upgrade '$(PIP)'
+	.venv-oldest/bin/python -m pip install --quiet -e '.[all]' --group dev $(OLDEST)
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(TORCH) .venv-oldest .venv-asan build dist demo-result .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(TORCH) $(WHEEL) $(COVERAGE) $(MUTATION) .venv-oldest .venv-asan build dist docs/gallery docs/api/generated demo-result .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # Tables of docs/scale.md; the sparse rows need DRNMF_DATA, and `memory` 6 GiB of disk.
 bench-scale: $(VENV)/.installed-dev

@@ -6,17 +6,21 @@
     DRNMF_DATA=... OMP_NUM_THREADS=1 python benchmarks/frontier.py curves      # loss over time, then the figure
 
 A peer runs a given number of iterations; the time of ours ends when its loss is not above the peer's. Peers take turns
-in one process, one seed after another; medians over seeds. A run that never gets there within three times the peer's
+in one process, one seed after another; medians over seeds. `frobenius 5 8` runs 5 seeds in 8 processes, for a machine
+with cores to spare. A run that never gets there within three times the peer's
 iterations counts with ratio 0. Processor time on one thread, so that a busy machine does no harm. Results go to
-results/frontier-*.csv; `frobenius 1` runs one seed only.
+results/frontier-*.csv.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -32,7 +36,6 @@ from drnmf import BetaNMF
 from drnmf.algorithms.result import Progress
 
 SEEDS = 5
-Problem = tuple[str, Callable[[], Any], tuple[int, ...]]
 
 
 def start(X: Any, rank: int, seed: int) -> tuple[Any, Any]:
@@ -68,20 +71,18 @@ def our_run(X: Any, rank: int, seed: int, beta: float, iterations: int, target: 
     return (reached or [float("inf")])[0], float(model.trace_.scaled_losses.min()), int(model.trace_.sweeps[-1])
 
 
-def compare(name: str, X: Any, rank: int, beta: float, seeds: int, iterations: int, **options: Any) -> dict[str, Any]:
-    """One row: the median over seeds of the peer's time over ours, and of our best loss over the peer's."""
-    rows = []
-    for seed in range(seeds):
-        seconds, value = peer_run(X, rank, seed, iterations, **options)
-        ours, best, sweeps = our_run(X, rank, seed, beta, 3 * iterations, value)
-        rows.append((seconds / ours, best / value, seconds, ours, sweeps))
-    ratio, relative, theirs, ours, sweeps = np.median(np.array(rows), axis=0).tolist()
-    low, high = np.percentile([row[0] for row in rows], [25, 75])
-    return {
-        "X": name, "shape": f"{X.shape[0]} x {X.shape[1]}", "rank": rank, "beta": beta, "peer": options["solver"],
-        "peer_iterations": iterations, "ratio": ratio, "ratio_25": float(low), "ratio_75": float(high),
-        "loss_ratio": relative, "peer_seconds": theirs, "our_seconds": ours, "our_sweeps": int(sweeps),
-    }  # fmt: skip
+@cache
+def matrix(name: str) -> Any:
+    """A matrix by its name, made once in each process."""
+    if name == "dense":
+        return dense()
+    if name == "spectrogram":
+        return spectrogram(DATA / "audio" / "sisec_wdrums.wav") ** 2 + 1e-12  # type: ignore[operator]
+    if name == "long spectrogram":
+        return long_spectrogram()
+    if DATA is not None and (DATA / "documents" / f"{name}.npz").is_file():
+        return sp.load_npz(DATA / "documents" / f"{name}.npz").astype(float)
+    return dict(tables())[name]
 
 
 def dense(m: int = 2000, n: int = 5000) -> Any:
@@ -90,67 +91,106 @@ def dense(m: int = 2000, n: int = 5000) -> Any:
     return (rng.gamma(0.5, size=(m, 60)) @ rng.gamma(0.5, size=(60, n))) * rng.gamma(4.0, 0.25, size=(m, n))
 
 
-def documents(name: str) -> Callable[[], Any]:
-    return lambda: sp.load_npz(DATA / "documents" / f"{name}.npz").astype(float)  # type: ignore[operator]
+def long_spectrogram(m: int = 512, n: int = 6200) -> Any:
+    """A power spectrogram's likeness: forty spectra of harmonics, played in notes, under exponential noise."""
+    rng, bins = np.random.default_rng(0), np.arange(m)
+    pitches = rng.uniform(4, 40, 40)
+    spectra = sum(
+        np.exp(-0.5 * ((bins - k * pitches[:, None]) / 1.5) ** 2) / k for k in range(1, 20)
+    ) + 1e-3 * rng.gamma(1.0, size=(40, 1))
+    notes = (rng.uniform(size=(40, n // 50)) < 0.15) * rng.gamma(1.0, size=(40, n // 50))
+    decay = np.exp(-np.arange(50) / 20)
+    return (spectra.T @ (notes[:, :, None] * decay).reshape(40, n) + 1e-5) * rng.exponential(size=(m, n))
 
 
-def frobenius(seeds: int) -> Iterator[dict[str, Any]]:
+@dataclass(frozen=True)
+class Race:
+    """Ours from the peer's start to the peer's value after some iterations: one row of a table."""
+
+    X: str
+    rank: int
+    beta: float
+    iterations: int
+    solver: str
+
+    def run(self, seed: int) -> tuple[float, ...]:
+        """Ratio of the times, ratio of the best loss to the peer's, both times, and the sweeps spent."""
+        X = matrix(self.X)
+        options = {"solver": "cd"} if self.solver == "cd" else {"solver": "mu", "beta_loss": self.beta}
+        seconds, value = peer_run(X, self.rank, seed, self.iterations, **options)
+        ours, best, sweeps = our_run(X, self.rank, seed, self.beta, 3 * self.iterations, value)
+        return seconds / ours, best / value, seconds, ours, sweeps
+
+    def row(self, runs: list[tuple[float, ...]]) -> dict[str, Any]:
+        """Medians over seeds."""
+        ratio, relative, theirs, ours, sweeps = np.median(np.array(runs), axis=0).tolist()
+        low, high = np.percentile([run[0] for run in runs], [25, 75])
+        m, n = matrix(self.X).shape
+        return {
+            "X": self.X, "shape": f"{m} x {n}", "rank": self.rank, "beta": self.beta, "peer": self.solver,
+            "peer_iterations": self.iterations, "ratio": ratio, "ratio_25": float(low), "ratio_75": float(high),
+            "loss_ratio": relative, "peer_seconds": theirs, "our_seconds": ours, "our_sweeps": int(sweeps),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """Both sides with their own start, tolerance and limit, beta = 2."""
+
+    X: str
+    rank: int
+
+    def run(self, seed: int) -> tuple[float, ...]:
+        """Both times and the ratio of the losses."""
+        X = matrix(self.X)
+        begun = time.process_time()
+        peer = NMF(self.rank, solver="cd", random_state=seed)
+        W = peer.fit_transform(X)
+        between = time.process_time()
+        ours = BetaNMF(self.rank, beta=2, random_state=seed).fit(X)
+        ended = time.process_time()
+        value = loss(X, W, peer.components_, 2.0)
+        return between - begun, ended - between, float(ours.losses_[0]) / value if value else float(ours.losses_[0] > 0)
+
+    def row(self, runs: list[tuple[float, ...]]) -> dict[str, Any]:
+        """Medians over seeds."""
+        theirs, ours, relative = np.median(np.array(runs), axis=0).tolist()
+        m, n = matrix(self.X).shape
+        return {
+            "X": self.X, "shape": f"{m} x {n}", "rank": self.rank, "ratio": theirs / ours,
+            "loss_ratio": relative, "peer_seconds": theirs, "our_seconds": ours,
+        }  # fmt: skip
+
+
+def frobenius() -> list[Race]:
     """beta = 2 against coordinate descent, to its value after 50 and after 200 iterations."""
-    problems: list[Problem] = [("dense", dense, (20, 50, 100))]
+    ranks = {"dense": (20, 50, 100)}
     if DATA is not None:
-        ranks = {"newsgroups20_bydate": (20, 60), "tr11": (10, 30), "classic": (10, 30)}
-        problems += [(name, documents(name), r) for name, r in ranks.items()]
-    for name, make, ranks_of in problems:
-        X = make()
-        for rank in ranks_of:
-            for iterations in (50, 200):
-                yield compare(name, X, rank, 2.0, seeds, iterations, solver="cd")
+        ranks |= {"newsgroups20_bydate": (20, 60), "tr11": (10, 30), "classic": (10, 30)}
+    return [Race(name, rank, 2.0, k, "cd") for name, some in ranks.items() for rank in some for k in (50, 200)]
 
 
-def divergences(seeds: int) -> Iterator[dict[str, Any]]:
+def divergences() -> list[Race]:
     """KL and IS against multiplicative updates, to their value after 200 iterations."""
-    problems = [("dense", dense, (50, 100), 1.0)]
+    problems = [("dense", (50, 100), 1.0), ("long spectrogram", (10, 40), 0.0)]
     if DATA is not None:
-        problems += [("newsgroups20_bydate", documents("newsgroups20_bydate"), (60, 100), 1.0)]
-        audio = DATA / "audio" / "sisec_wdrums.wav"
-        problems += [("spectrogram", lambda: spectrogram(audio) ** 2 + 1e-12, (10, 40), 0.0)]
-    for name, make, ranks, beta in problems:
-        X = make()
-        for rank in ranks:
-            yield compare(name, X, rank, beta, seeds, 200, solver="mu", beta_loss=beta)
+        problems += [("newsgroups20_bydate", (60, 100), 1.0), ("spectrogram", (10, 40), 0.0)]
+    return [Race(name, rank, beta, 200, "mu") for name, ranks, beta in problems for rank in ranks]
 
 
-def defaults(seeds: int) -> Iterator[dict[str, Any]]:
-    """Every table, r = 5, 20, 40, 80 where min(m, n) allows, each side with its own start, tolerance and limit."""
-    for name, X in tables():
-        for rank in (5, 20, 40, 80):
-            if rank > min(X.shape):
-                continue
-            rows = []
-            for seed in range(seeds):
-                begun = time.process_time()
-                peer = NMF(rank, solver="cd", random_state=seed)
-                W = peer.fit_transform(X)
-                between = time.process_time()
-                ours = BetaNMF(rank, beta=2, random_state=seed).fit(X)
-                ended = time.process_time()
-                value = loss(X, W, peer.components_, 2.0)
-                rows.append((between - begun, ended - between, float(ours.losses_[0]) / value))
-            theirs, our_seconds, relative = np.median(np.array(rows), axis=0).tolist()
-            yield {
-                "X": name, "shape": f"{X.shape[0]} x {X.shape[1]}", "rank": rank, "ratio": theirs / our_seconds,
-                "loss_ratio": relative, "peer_seconds": theirs, "our_seconds": our_seconds,
-            }  # fmt: skip
+def defaults() -> list[Defaults]:
+    """Every table, r = 5, 20, 40, 80 where min(m, n) allows."""
+    return [Defaults(name, rank) for name, X in tables() for rank in (5, 20, 40, 80) if rank <= min(X.shape)]
 
 
-def curves(seeds: int) -> Iterator[dict[str, Any]]:
+def curves() -> Iterator[dict[str, Any]]:
     """Loss over processor time on four problems, ours and the peer's, one seed."""
     problems: list[tuple[str, Any, int, float]] = [
         ("dense, Frobenius", dense(), 50, 2.0),
         ("dense, KL", dense(), 50, 1.0),
     ]
     if DATA is not None:
-        news = documents("newsgroups20_bydate")()
+        news = matrix("newsgroups20_bydate")
         problems += [("newsgroups, Frobenius", news, 60, 2.0), ("newsgroups, KL", news, 60, 1.0)]
     for name, X, rank, beta in problems:
         W, H = start(X, rank, 0)
@@ -189,26 +229,41 @@ def figure() -> None:
     plt.savefig(RESULTS / "frontier.png", dpi=110)
 
 
-def main(what: str, seeds: int) -> None:
+def one(task: tuple[Any, int]) -> tuple[float, ...]:
+    """One seed of one row, on one thread."""
     warnings.simplefilter("ignore")
-    rows = []
     with threadpool_limits(1):
-        for row in {"frobenius": frobenius, "divergences": divergences, "defaults": defaults, "curves": curves}[what](
-            seeds
-        ):
-            rows.append(row)
-            if what != "curves":
-                print_table([row])
-    print("written:", write_csv(f"frontier-{what}", rows))
-    if what == "curves":
-        figure()
+        return task[0].run(task[1])
+
+
+def table(races: list[Any], seeds: int, jobs: int) -> list[dict[str, Any]]:
+    """Run every seed of every row, the longest rows first, and take medians."""
+    tasks = [(race, seed) for race in races for seed in range(seeds)]
+    if jobs == 1:
+        runs = [one(task) for task in tasks]
     else:
-        ratios = np.array([(row["ratio"], row["loss_ratio"]) for row in rows])
-        print(
-            f"median ratio {np.median(ratios[:, 0]):.2f}, smallest {ratios[:, 0].min():.2f}; "
-            f"loss within 1 % of the peer's or better in {(ratios[:, 1] <= 1.01).mean():.0%}"
-        )
+        with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+            runs = pool.map(one, tasks[::-1], chunksize=1)[::-1]
+    return [race.row(runs[k * seeds : (k + 1) * seeds]) for k, race in enumerate(races)]
+
+
+def main(what: str, seeds: int, jobs: int) -> None:
+    warnings.simplefilter("ignore")
+    if what == "curves":
+        with threadpool_limits(1):
+            print("written:", write_csv("frontier-curves", list(curves())))
+        figure()
+        return
+    rows = table({"frobenius": frobenius, "divergences": divergences, "defaults": defaults}[what](), seeds, jobs)
+    print_table(rows)
+    print("written:", write_csv(f"frontier-{what}", rows))
+    ratios = np.array([(row["ratio"], row["loss_ratio"]) for row in rows])
+    print(
+        f"median ratio {np.median(ratios[:, 0]):.2f}, smallest {ratios[:, 0].min():.2f}; "
+        f"loss within 1 % of the peer's or better in {(ratios[:, 1] <= 1.01).mean():.0%}"
+    )
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else SEEDS)
+    numbers = [int(number) for number in sys.argv[2:]]
+    main(sys.argv[1], *(numbers + [SEEDS, 1][len(numbers) :]))

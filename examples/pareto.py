@@ -1,4 +1,11 @@
-"""The trade-off between two losses, and the point on it that DR-NMF picks (section 5.1 of the paper, smaller)."""
+"""The trade-off between two losses
+================================
+
+The points between NMF for one loss and NMF for another, and the one on the front that DR-NMF picks (section 5.1 of
+the paper, smaller).
+"""
+
+import matplotlib.pyplot as plt
 
 from drnmf import pareto_front
 from drnmf.synthetic import synthetic
@@ -19,3 +26,15 @@ for point, worse in zip(front.points, front.dominated, strict=True):
 print(f"DR-NMF {front.dr.weights[0]:5.2f}   {front.dr.scaled_losses[0]:9.4f}   {front.dr.scaled_losses[1]:10.4f}")
 if front.dominated.any():
     print("* dominated: another point is better in both losses (fits end in local minima)")
+
+# %%
+# Each point weighs the two losses in its own way; DR-NMF finds the weights under which the larger one is smallest.
+
+figure, axis = plt.subplots(figsize=(5.5, 4), layout="constrained")
+for point, worse in zip(front.points, front.dominated, strict=True):
+    axis.plot(*point.scaled_losses, "o", color="0.75" if worse else "tab:blue")
+axis.plot(*front.dr.scaled_losses, "*", ms=15, color="tab:red", label="DR-NMF")
+axis.axline((1, 1), slope=1, lw=0.8, color="0.6")
+axis.set(xlabel="Itakura-Saito / its best", ylabel="Frobenius / its best")
+axis.legend()
+plt.show()

@@ -1,23 +1,26 @@
-"""Which sounds are in this recording? A tune is made here, taken apart, and compared with the truth.
+"""Which sounds are in this recording?
+===================================
 
-python examples/separate_a_tune.py [FOLDER]      (needs drnmf[audio,plot])
+A tune is made here, taken apart, and compared with the truth::
+
+    python examples/separate_a_tune.py [FOLDER]      (needs drnmf[audio,plot])
 """
 
 import sys
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import soundfile as sf
-from matplotlib.figure import Figure
 
 from drnmf.audio import separate
 from drnmf.audio.grouping import match_components
 from drnmf.audio.metrics import measure
 from drnmf.audio.synthesis import synthesise_tune
 
-folder = Path(sys.argv[1] if len(sys.argv) > 1 else "separate-a-tune")
-folder.mkdir(exist_ok=True)
+folder = Path(sys.argv[1]) if len(sys.argv) > 1 else None  # where to leave the sources, to listen to
 
+# %%
 # E D C D E E E: three notes and the click of the hammer, so four components.
 tune = synthesise_tune(seed=0)
 result = separate(tune.mixture, 4, rate=tune.rate, betas=(0, 1), window=512, hop=256, n_init=6, max_iter=100)
@@ -35,16 +38,20 @@ found = measure(tune.sources, result.sources[order])
 for name, sdr in zip(tune.names, found.sdr, strict=True):
     print(f"{name:>6}: SDR {sdr:5.1f} dB")
 
-for name, k in zip(tune.names, order, strict=True):
+for name, k in zip(tune.names, order, strict=True) if folder else ():
+    folder.mkdir(exist_ok=True)
     sf.write(folder / f"{name}.wav", result.sources[k], tune.rate, subtype="FLOAT")
 
+# %%
 # The activations: who plays when.
 times = result.transform.times(tune.mixture.size)
-figure = Figure(figsize=(7, 4.2), layout="constrained")
-for axis, name, k in zip(figure.subplots(4, 1, sharex=True), tune.names, order, strict=True):
+figure, axes = plt.subplots(4, 1, sharex=True, figsize=(7, 4.2), layout="constrained")
+for axis, name, k in zip(axes, tune.names, order, strict=True):
     axis.fill_between(times, result.H[k] / result.H[k].max(), color="#1f6fb2", alpha=0.8, lw=0)
     axis.set(ylabel=name, yticks=[], ylim=(0, 1.05), xlim=(0, tune.mixture.size / tune.rate))
     axis.spines[["top", "right", "left"]].set_visible(False)
 axis.set_xlabel("seconds")
-figure.savefig(folder / "activations.png", dpi=120)
-print(f"sources and activations.png are in {folder}")
+if folder:
+    figure.savefig(folder / "activations.png", dpi=120)
+    print(f"sources and activations.png are in {folder}")
+plt.show()

@@ -1,8 +1,10 @@
-"""Which topics are in these texts? Forty short texts on three themes, with their themes known.
+"""Which topics are in these texts?
+================================
 
-python examples/topics_of_texts.py
+Forty short texts on three themes, with their themes known.
 """
 
+import matplotlib.pyplot as plt
 import numpy as np
 
 from drnmf.text import count_words, fit_topics
@@ -31,3 +33,11 @@ for k in range(3):
 for name, found in topics.scores().items():
     print(f"{name:>7}: accuracy {found.accuracy:.2f}, NMI {found.nmi:.2f}, ARI {found.ari:.2f}")
 print("shares of the first text:", topics.shares[0].round(2))
+
+# %%
+# Every text as its shares of the topics: the three blocks are the three themes.
+
+figure, axis = plt.subplots(figsize=(6.5, 2.2), layout="constrained")
+axis.imshow(topics.shares.T, aspect="auto", cmap="Blues", vmin=0)
+axis.set(xlabel="text", ylabel="topic", yticks=range(3))
+plt.show()

@@ -21,6 +21,7 @@ LEVELS = (
     ("estimators",),
     ("audio", "text", "runs", "matrices", "synthetic"),
     ("cli", "report", "paper"),
+    ("__main__",),
 )
 """From the bottom up; rooms of one level may use one another as long as no cycle comes of it."""
 
@@ -100,7 +101,7 @@ def test_modules_do_not_import_each_other_in_a_circle():
 
 def test_rooms_stay_small():
     sizes = {folder: len(list(folder.glob("*.py"))) for folder in {path.parent for path in modules().values()}}
-    large = {str(folder): size for folder, size in sizes.items() if size > (6 if folder == ROOT else 16)}
+    large = {str(folder): size for folder, size in sizes.items() if size > (7 if folder == ROOT else 16)}
     assert not large
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from drnmf.estimators.beta import BetaNMF
+    from drnmf.estimators.consensus import ConsensusNMF
     from drnmf.estimators.load import load
     from drnmf.estimators.multi_objective import MultiObjectiveNMF
     from drnmf.estimators.pareto import pareto_front
@@ -14,29 +15,40 @@ if TYPE_CHECKING:
     from drnmf.inputs.divergence import beta_divergence
     from drnmf.losses.interval import Interval
     from drnmf.losses.negative_binomial import NegativeBinomial
+    from drnmf.selection.matching import match
+    from drnmf.selection.noise import noise_profile
+    from drnmf.selection.rank import rank_profile
 
 __version__ = "0.1.0"
 
 __all__ = [
     "DRNMF",
     "BetaNMF",
+    "ConsensusNMF",
     "Interval",
     "MultiObjectiveNMF",
     "NegativeBinomial",
     "beta_divergence",
     "load",
+    "match",
+    "noise_profile",
     "pareto_front",
+    "rank_profile",
 ]
 
 _MODULES = {
     "DRNMF": "estimators.robust",
     "BetaNMF": "estimators.beta",
+    "ConsensusNMF": "estimators.consensus",
     "MultiObjectiveNMF": "estimators.multi_objective",
     "Interval": "losses.interval",
     "NegativeBinomial": "losses.negative_binomial",
+    "match": "selection.matching",
     "load": "estimators.load",
     "beta_divergence": "inputs.divergence",
+    "noise_profile": "selection.noise",
     "pareto_front": "estimators.pareto",
+    "rank_profile": "selection.rank",
 }
 
 

@@ -20,6 +20,20 @@ class Ask:
         curvature: Sequence[float],
     ) -> None: ...
 
+class Observed:
+    def __init__(
+        self,
+        values: NDArray[Any] | None,
+        stored: NDArray[Any] | None,
+        rows: NDArray[Any] | None,
+        columns: NDArray[Any] | None,
+        row_codes: NDArray[Any] | None,
+        column_codes: NDArray[Any] | None,
+        threshold: int,
+        classes: int,
+        inverted: bool,
+    ) -> None: ...
+
 class Workspace:
     def __init__(self) -> None: ...
 
@@ -32,9 +46,9 @@ def sweep_dense(
     P: NDArray[Any],
     Q: NDArray[Any],
     gram: NDArray[Any],
-    totals: NDArray[Any],
+    losses: NDArray[Any],
     memory: Workspace,
-    /,
+    observed: Observed | None,
 ) -> None: ...
 def sweep_sparse(
     values: NDArray[Any],
@@ -49,9 +63,10 @@ def sweep_sparse(
     P: NDArray[Any],
     Q: NDArray[Any],
     gram: NDArray[Any],
-    totals: NDArray[Any],
+    losses: NDArray[Any],
     memory: Workspace,
-    /,
+    observed: Observed | None,
+    stored_alone: bool,
 ) -> None: ...
 def quadratic_step(
     F: NDArray[Any],

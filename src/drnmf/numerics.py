@@ -55,6 +55,12 @@ NEWTON_RANK = 24
 BALANCE_STEPS = 4
 """Steps of the symmetric scaling that gives a shared curvature its size in every column."""
 
+LARGEST_PART = 10.0
+"""A step that makes one component this many times the whole of its column has a model that cannot be used."""
+
+NEWTON_HALVINGS = 1
+"""How often a second-order step that rose is halved before the multiplicative step, which cannot rise, is taken."""
+
 NEWTON_PASSES = 4
 """Passes of coordinate descent over the quadratic model of a Newton step."""
 

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from drnmf import DRNMF, BetaNMF
 from drnmf.algorithms.correlation import correlation
 from drnmf.backends.host.space import HostSpace
-from drnmf.backends.steps import correlated_step, quadratic_step
+from drnmf.backends.steps import correlated_step, multiplicative_step, quadratic_step
 from drnmf.losses.names import as_losses
 
 RANK = 30  # above the largest rank at which every column has a curvature of its own
@@ -81,3 +81,23 @@ def test_a_component_that_has_vanished_stays_and_nothing_is_lost():
     stepped = correlated_step(F, N, P, C, 1e-16, 4)
     assert np.isfinite(stepped).all()
     assert (stepped > 0).all()
+
+
+def test_entries_that_are_locked_at_zero_do_not_end_a_run() -> None:
+    # zero columns and many zeros: V is at its floor under a positive x, where the shared model is far too flat
+    from sklearn.datasets import load_digits
+
+    X = load_digits().data[:300]
+    settings = {"beta": 1, "random_state": 0, "max_iter": 100, "tol": 0}
+    curved = BetaNMF(40, **settings).fit(X)
+    plain = BetaNMF(40, update="extrapolated", **settings).fit(X)
+    assert curved.losses_[0] < 0.9 * plain.losses_[0]
+    trace = curved.trace_.scaled_losses[:, 0]
+    assert (np.diff(trace[32:]) < 0).all()
+    assert np.diff(curved.trace_.sweeps).max() <= 8
+
+
+def test_a_column_whose_model_is_too_flat_takes_the_multiplicative_step() -> None:
+    F, N, P = np.array([[1.0], [1e-17]]), np.array([[1.0], [1e17]]), np.ones((2, 1))
+    stepped = correlated_step(F, N, P, np.array([[1.0, 0.5], [0.5, 1.0]]), 1e-17, 4)
+    np.testing.assert_allclose(stepped, multiplicative_step(F, N[None], P[None], np.ones(1), 1e-17))

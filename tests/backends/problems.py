@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from drnmf.backends.base import Ask, Data, Sweep
+from drnmf.backends.base import Ask, Data, Observed, Sweep
 from drnmf.backends.host.dense import DenseMatrix
+from drnmf.backends.observed import Entries
 from drnmf.losses.base import Omega
 from drnmf.losses.names import from_text
 
@@ -22,35 +22,21 @@ LOSS_SETS: dict[str, Omega] = {name: tuple(map(from_text, name.split())) for nam
 SHAPES = ((1, 1, 1), (401, 20, 7), (20, 1000, 10), (41, 401, 1), (41, 401, 7), (70, 130, 64), (33, 65, 100))
 
 
-@dataclass(frozen=True, eq=False)
-class Weights:
-    """Weights of the entries as a plain array: the simplest thing that is `Observed`."""
-
-    M: np.ndarray
-
-    @property
-    def T(self) -> Weights:
-        return Weights(self.M.T)
-
-    def tile(self, columns: slice) -> np.ndarray:
-        return self.M[:, columns]
-
-
-def observed(shape: tuple[int, int]) -> Weights:
+def observed(shape: tuple[int, int]) -> Entries:
     """Weights between 0 and 2 with zeros among them, and an unobserved row and column where there are several."""
     rng = np.random.default_rng(5)
     M = rng.uniform(0.0, 2.0, shape) * (rng.random(shape) < 0.8)
     if min(shape) > 3:
         M[1] = 0.0
         M[:, 0] = 0.0
-    return Weights(M if M.any() else np.ones(shape))
+    return Entries(M if M.any() else np.ones(shape))
 
 
 def _numbers(omega: Omega, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).random(len(omega))
 
 
-Question = Callable[[Omega, Weights], Ask]
+Question = Callable[[Omega, Observed], Ask]
 
 ASKS: dict[str, Question] = {
     "separate": lambda omega, M: Ask(omega),

@@ -12,10 +12,11 @@ import scipy.sparse as sp
 from drnmf.backends.base import Ask
 from drnmf.backends.host.dense import DenseMatrix
 from drnmf.backends.host.sparse import SparseMatrix
+from drnmf.backends.observed import Entries as Weights
 from drnmf.losses.base import Loss
 from drnmf.losses.beta import Beta
 from drnmf.losses.negative_binomial import NegativeBinomial
-from tests.backends.problems import Weights, completed, factors
+from tests.backends.problems import completed, factors
 
 Entries = Callable[[np.ndarray, np.ndarray], np.ndarray]
 

@@ -176,12 +176,27 @@ def test_transform_treats_every_row_on_its_own(betas, problem):
         np.testing.assert_allclose(model.transform(1e-20 * X), 1e-20 * together, rtol=1e-6)
 
 
-def test_score_is_minus_the_largest_scaled_loss_per_entry(problem):
+def test_score_predicts_every_column_from_the_others(problem):
     X = problem[0]
-    model = quick(DRNMF, betas=(0, 1)).fit(X)
-    V = model.inverse_transform(model.transform(X))
-    scaled = [drnmf.beta_divergence(X, V, b) / e for b, e in zip((0, 1), model.references_, strict=True)]
-    assert model.score(X) == pytest.approx(-max(scaled) / X.size, rel=1e-9)
+    model = quick(BetaNMF, beta=1, normalize=False).fit(X)
+    n, loss = X.shape[1], 0.0
+    for fold in (np.arange(first, n, 5) for first in range(5)):
+        others = np.setdiff1d(np.arange(n), fold)
+        twin = drnmf.BetaNMF(3, beta=1, max_iter=model.max_iter, tol=model.tol).fit(X[:, others])
+        twin.components_, twin.mean_ = model.components_[:, others], model.mean_
+        loss += drnmf.beta_divergence(X[:, fold], twin.transform(X[:, others]) @ model.components_[:, fold], 1)
+    phi = float(model.dispersions_[0])
+    entries = 0.5 * np.log(phi) + loss / X.size / phi + 0.5 * np.log(X).mean() - 0.5 * (1 + np.log(2))
+    assert model.score(X) == pytest.approx(-entries, rel=1e-6)
+
+
+def test_score_does_not_rise_with_a_rank_that_fits_noise(rng):
+    V = rng.gamma(0.5, size=(60, 3)) @ rng.gamma(0.5, size=(3, 30)) + 0.05
+    X = V * rng.gamma(25.0, 1 / 25.0, size=V.shape)
+    search = GridSearchCV(quick(BetaNMF, beta=0, max_iter=300), {"n_components": [1, 2, 3, 8]}, cv=3).fit(X)
+    assert search.best_params_ == {"n_components": 3}
+    losses = GridSearchCV(quick(BetaNMF, max_iter=300), {"beta": [0, 1, 2]}, cv=3).fit(X)
+    assert losses.best_params_ == {"beta": 0}
 
 
 def test_model_selection_and_pipelines(rng):

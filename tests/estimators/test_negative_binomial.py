@@ -115,7 +115,7 @@ def test_what_a_fitted_model_says_of_it():
     assert fit.betas_[0] == 1.0
     assert np.isnan(fit.betas_[1:]).all()
     assert np.isnan(betas_of(fit.omega_)[1:]).all()
-    assert fit.score(COUNTS) <= 0
+    assert np.isfinite(fit.score(COUNTS))
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,37 @@ Matrix compressed_matrix(const Input& values, const Input& starts, const Input& 
     return {Layout::compressed, values.data(), 0, 0, starts.data(), indices.data(), wide};
 }
 
+// Weights of the entries of X as Python gives them; what is None counts as ones.
+struct Observed {
+    Input values, stored, rows, columns, row_codes, column_codes;
+    std::uint32_t threshold, classes;
+    bool inverted;
+};
+
+Weights weights_of(const Observed* o, std::size_t m, std::size_t n, std::size_t stored, nb::dlpack::dtype dtype) {
+    Weights w{};
+    if (!o) return w;
+    w.given = true, w.threshold = o->threshold, w.classes = o->classes, w.inverted = o->inverted;
+    auto vector = [&](const Input& a, std::size_t length, nb::dlpack::dtype type) -> const void* {
+        if (!a.is_valid()) return nullptr;
+        require(a.ndim() == 1 && a.shape(0) == length && contiguous(a) && a.dtype() == type,
+                "weights of rows, columns or stored entries have the wrong length or dtype");
+        return a.data();
+    };
+    w.rows = vector(o->rows, m, dtype), w.columns = vector(o->columns, n, dtype);
+    w.stored = vector(o->stored, stored, dtype);
+    w.row_codes = static_cast<const std::uint32_t*>(vector(o->row_codes, m, nb::dtype<std::uint32_t>()));
+    w.column_codes = static_cast<const std::uint32_t*>(vector(o->column_codes, n, nb::dtype<std::uint32_t>()));
+    require(!w.row_codes == !w.column_codes, "codes of rows and of columns belong together");
+    if (o->values.is_valid()) {
+        const Input& a = o->values;
+        require(a.ndim() == 2 && a.shape(0) == m && a.shape(1) == n && a.dtype() == dtype,
+                "weights of the entries have the wrong shape or dtype");
+        w.values = a.data(), w.row_stride = ptrdiff_t(a.stride(0)), w.column_stride = ptrdiff_t(a.stride(1));
+    }
+    return w;
+}
+
 // What every kind of sweep is asked for.
 struct Ask {
     std::vector<std::pair<int, double>> omega;  // family and parameter of every loss
@@ -80,7 +111,7 @@ std::vector<Loss> losses_of(const Ask& ask) {
 
 Request request(std::size_t m, std::size_t n, const Matrix& x, const Input& left, const Input& right, const Ask& ask,
                 const Output& N, const Output& P, const Output& Q, const Square& gram, const Losses& totals,
-                Workspace& memory, nb::dlpack::dtype dtype) {
+                Workspace& memory, const Weights& observed, nb::dlpack::dtype dtype) {
     require(left.ndim() == 2 && right.ndim() == 2 && contiguous(left) && contiguous(right),
             "factors must be C-contiguous, component-first");
     require(left.shape(1) == m && right.shape(1) == n && left.shape(0) == right.shape(0) && left.shape(0) > 0,
@@ -95,7 +126,7 @@ Request request(std::size_t m, std::size_t n, const Matrix& x, const Input& left
     std::size_t r = left.shape(0);
     Request q{m, n, r, x, left.data(), right.data(), losses_of(ask), ask.weights, ask.parts, ask.losses,
               ask.zero, ask.floor, ask.ceiling, ask.squared_norm, ask.identity_limit, N.data(), P.data(), totals.data(),
-              ask.curvature, Q.data(), gram.data(), &memory};
+              ask.curvature, Q.data(), gram.data(), &memory, observed};
     std::size_t slots = ask.parts ? (ask.weights.empty() ? count : 1) : 0, side = q.makes_gram() ? r : 0;
     auto is_block = [&](const Output& a, std::size_t count) {
         return a.ndim() == 3 && a.shape(0) == count && a.shape(1) == r && a.shape(2) == n;
@@ -117,10 +148,11 @@ bool signal_arrived() {
 }
 
 void sweep_dense(Input X, Input left, Input right, const Ask& ask, Output N, Output P, Output Q, Square gram,
-                 Losses totals, Workspace& memory) {
+                 Losses totals, Workspace& memory, const Observed* observed) {
     require(X.ndim() == 2, "X must have two axes");
-    Request q = request(X.shape(0), X.shape(1), dense_matrix(X), left, right, ask, N, P, Q, gram, totals, memory,
-                        X.dtype());
+    std::size_t m = X.shape(0), n = X.shape(1);
+    Request q = request(m, n, dense_matrix(X), left, right, ask, N, P, Q, gram, totals, memory,
+                        weights_of(observed, m, n, 0, X.dtype()), X.dtype());
     bool single = X.dtype() == nb::dtype<float>();
     require(single || X.dtype() == nb::dtype<double>(), "X must be float32 or float64");
     bool done;
@@ -132,17 +164,21 @@ void sweep_dense(Input X, Input left, Input right, const Ask& ask, Output N, Out
 }
 
 void sweep_sparse(Input values, Input starts, Input indices, std::size_t m, std::size_t n, Input left, Input right,
-                  const Ask& ask, Output N, Output P, Output Q, Square gram, Losses totals, Workspace& memory) {
+                  const Ask& ask, Output N, Output P, Output Q, Square gram, Losses totals, Workspace& memory,
+                  const Observed* observed, bool stored_alone) {
     Matrix x = compressed_matrix(values, starts, indices, n);
-    Request q = request(m, n, x, left, right, ask, N, P, Q, gram, totals, memory, values.dtype());
+    require(observed || !stored_alone, "stored entries alone are swept under weights");
+    Request q = request(m, n, x, left, right, ask, N, P, Q, gram, totals, memory,
+                        weights_of(observed, m, n, values.shape(0), values.dtype()), values.dtype());
     bool single = values.dtype() == nb::dtype<float>();
     require(single || values.dtype() == nb::dtype<double>(), "X must be float32 or float64");
-    bool at_nonzeros = true;
+    bool at_nonzeros = !observed;
     for (const Loss& loss : q.omega) at_nonzeros = at_nonzeros && (loss.is(1.0) || loss.is(2.0));
     bool done;
     {
         nb::gil_scoped_release release;
-        if (at_nonzeros) done = single ? sparse_sweep<float>(q) : sparse_sweep<double>(q);
+        if (stored_alone) done = single ? stored_sweep<float>(q) : stored_sweep<double>(q);
+        else if (at_nonzeros) done = single ? sparse_sweep<float>(q) : sparse_sweep<double>(q);
         else done = single ? dense_sweep<float>(q) : dense_sweep<double>(q);
     }
     finish(done);
@@ -272,9 +308,14 @@ void vector_exp(Flat<const T> x, Flat<T> out) {
 }  // namespace drnmf
 
 // What threadpoolctl calls (see threads.py).
+#if defined(_WIN32)
+#define DRNMF_EXPORT __declspec(dllexport)
+#else
+#define DRNMF_EXPORT __attribute__((visibility("default")))
+#endif
 extern "C" {
-__attribute__((visibility("default"))) int drnmf_get_num_threads() { return drnmf::num_threads(); }
-__attribute__((visibility("default"))) void drnmf_set_num_threads(int count) { drnmf::set_num_threads(count); }
+DRNMF_EXPORT int drnmf_get_num_threads() { return drnmf::num_threads(); }
+DRNMF_EXPORT void drnmf_set_num_threads(int count) { drnmf::set_num_threads(count); }
 }
 
 NB_MODULE(_core, module) {
@@ -290,8 +331,18 @@ NB_MODULE(_core, module) {
         .def(nb::init<>())
         // Nothing in it is worth keeping: a copy, here or in another process, begins empty.
         .def("__reduce__", [](nb::object self) { return nb::make_tuple(self.type(), nb::make_tuple()); });
-    module.def("sweep_dense", &sweep_dense);
-    module.def("sweep_sparse", &sweep_sparse);
+    nb::class_<Observed>(module, "Observed")
+        .def(nb::init<Input, Input, Input, Input, Input, Input, std::uint32_t, std::uint32_t, bool>(),
+             nb::arg("values").none(), nb::arg("stored").none(), nb::arg("rows").none(), nb::arg("columns").none(),
+             nb::arg("row_codes").none(), nb::arg("column_codes").none(), nb::arg("threshold"), nb::arg("classes"),
+             nb::arg("inverted"));
+    module.def("sweep_dense", &sweep_dense, nb::arg("X"), nb::arg("left"), nb::arg("right"), nb::arg("ask"),
+               nb::arg("N"), nb::arg("P"), nb::arg("Q"), nb::arg("gram"), nb::arg("losses"), nb::arg("memory"),
+               nb::arg("observed").none());
+    module.def("sweep_sparse", &sweep_sparse, nb::arg("values"), nb::arg("starts"), nb::arg("indices"), nb::arg("m"),
+               nb::arg("n"), nb::arg("left"), nb::arg("right"), nb::arg("ask"), nb::arg("N"), nb::arg("P"),
+               nb::arg("Q"), nb::arg("gram"), nb::arg("losses"), nb::arg("memory"), nb::arg("observed").none(),
+               nb::arg("stored_alone"));
     module.def("quadratic_step", &quadratic, nb::arg("F"), nb::arg("N"), nb::arg("P"), nb::arg("Q"),
                nb::arg("gram").none(), nb::arg("floor"), nb::arg("largest"), nb::arg("passes"), nb::arg("out"));
     module.def("hals_step", &hals);

@@ -1,5 +1,6 @@
 // The curvature of an entry, sum_b bend_b d''_b(x, v), as Loss.curvature defines it: for beta the second derivative where
-// d_b is convex in v (beta in [1, 2]), v^(b-2) elsewhere. The part of beta = 2 is the same in every column and is not in it.
+// d_b is convex in v (beta in [1, 2]), v^(b-2) elsewhere. The part of beta = 2 is the same in every column, and is not in it
+// unless entries have weights.
 #pragma once
 
 #include "negative_binomial.hpp"
@@ -11,7 +12,7 @@ template <class T>
 inline void curvature_terms(const Sweep& s, const Tile<T>& t) {
     constexpr int L = kLanes<T>, ld = kTileColumns<T>;
     const Vec<T> floor = broadcast(T(s.floor)), ceiling = broadcast(T(s.ceiling)), zero = broadcast(T(s.zero));
-    const T is = T(s.curvature.bend[0]), kl = T(s.curvature.bend[1]);
+    const T is = T(s.curvature.bend[0]), kl = T(s.curvature.bend[1]), frobenius = T(s.curvature.bend[2]);
     for (int i = 0; i < t.rows; ++i)
         for (int c = 0; c < t.vectors * L; c += L) {
             int at = i * ld + c;
@@ -22,11 +23,11 @@ inline void curvature_terms(const Sweep& s, const Tile<T>& t) {
             for (int p = 0; p < s.others; ++p) {
                 const Other& o = s.other[p];
                 Vec<T> bend = o.loss.family == Family::beta
-                                  ? power_curvature<T>(x, inv, load(t.log_v + at), o.loss.parameter)
+                                  ? power_curvature<T>(x, v, inv, t.log_v + at, o.loss.parameter)
                                   : negative_binomial_curvature<T>(v, inv, T(least(o.loss.parameter, s.ceiling)));
                 z += T(o.bend) * smaller<T>(bend, ceiling);
             }
-            store(t.Z[4] + at, z);
+            store(t.Z[4] + at, t.M ? load(t.M + at) * (z + frobenius) : z);
         }
 }
 

@@ -3,13 +3,14 @@
 
 #include "curvature.hpp"
 #include "gemm.hpp"
+#include "observe.hpp"
 #include "source.hpp"
 
 namespace drnmf::DRNMF_ISA_NAME {
 
 // A product W'Z of the sweep: which terms, and which output it belongs to.
 struct Product {
-    int z;  // -1: X itself
+    int z;  // -1: X itself, -2: the weights of the entries
     bool positive;
     int slot;
 };
@@ -20,9 +21,17 @@ struct Products {
     void add(int z, bool positive, int slot) { item[count++] = {z, positive, slot}; }
 };
 
-// Products of beta 0, 1, 2. P_1 (column sums) and P_2 = (W'W)H need none.
+// Products of beta 0, 1, 2. P_1 (column sums) and P_2 = (W'W)H need none, unless entries have weights.
 inline Products products(const Sweep& s) {
     Products list;
+    if (s.weights.given) {
+        if (s.mode == Mode::weighted) list.add(0, false, 0), list.add(1, true, 0);
+        if (s.mode != Mode::separate) return list;
+        if (s.mask & kIS) list.add(0, false, s.slot[0]), list.add(1, true, s.slot[0]);
+        if (s.mask & kKL) list.add(2, false, s.slot[1]), list.add(-2, true, s.slot[1]);
+        if (s.mask & kFro) list.add(3, false, s.slot[2]), list.add(5, true, s.slot[2]);
+        return list;
+    }
     if (s.mode == Mode::weighted) {
         list.add(0, false, 0);
         if ((s.mask & kIS) || s.others) list.add(1, true, 0);
@@ -42,7 +51,7 @@ inline size_t product_count(const Sweep& s) {
 template <class T>
 struct Scratch {
     static constexpr size_t tile = size_t(kTileRows) * kTileColumns<T>;
-    T *V, *log_v, *X, *Z[5], *right, *sums, *pair_sums;
+    T *V, *log_v, *X, *M, *Z[6], *right, *sums, *pair_sums;
     int64_t* cursors;
 
     Scratch(const Sweep& s, char* p) {
@@ -51,7 +60,7 @@ struct Scratch {
             p += count * sizeof(T);
             return at;
         };
-        V = take(tile), log_v = take(tile), X = take(tile);
+        V = take(tile), log_v = take(tile), X = take(tile), M = take(tile);
         for (T*& z : Z) z = take(tile);
         right = take(s.panel * right_size(s));
         sums = take(s.panel * product_count(s) * right_size(s));
@@ -61,9 +70,21 @@ struct Scratch {
     static size_t right_size(const Sweep& s) { return s.r * kTileColumns<T>; }
     static size_t bytes(const Sweep& s) {
         size_t panel = (1 + product_count(s)) * right_size(s) + s.curvature.pairs * kTileColumns<T>;
-        return sizeof(T) * (8 * tile + s.panel * panel) + 8 * kTileColumns<T>;
+        return sizeof(T) * (10 * tile + s.panel * panel) + 8 * kTileColumns<T>;
     }
 };
+
+template <class T>
+inline double other_loss(const Sweep& s, const Tile<T>& t, Loss loss) {
+    return loss.family == Family::beta ? power_loss(s, t, loss.parameter)
+                                       : negative_binomial_loss(s, t, loss.parameter);
+}
+
+template <class T>
+inline void other_terms(const Sweep& s, const Tile<T>& t, Loss loss, double weight, bool add_N, bool add_P) {
+    auto* terms = loss.family == Family::beta ? power_terms<T> : negative_binomial_terms<T>;
+    terms(s, t, loss.parameter, weight, add_N, add_P);
+}
 
 template <class T>
 struct DenseBlock {
@@ -75,15 +96,16 @@ struct DenseBlock {
     size_t all_products, pairs, right_size, first_tile, tiles, row_begin, row_end, chunk;
     double* losses;
     bool needs_model;
+    Observer<T> observer;
     Prefetch<T> next;
     int steps;  // of the products of a tile
 
     DenseBlock(const Sweep& sweep, size_t block, char* scratch, double* out)
-        : s(sweep), b(sweep, scratch), list(products(sweep)), losses(out) {
+        : s(sweep), b(sweep, scratch), list(products(sweep)), losses(out), observer(sweep, b.X) {
         terms_of = choose_terms<T>(s.mask, s.mode, s.losses);
         all_products = product_count(s);
         right_size = Scratch<T>::right_size(s);
-        needs_model = (s.mask & (kIS | kKL)) || s.others || s.losses;
+        needs_model = s.weights.given || (s.mask & (kIS | kKL)) || s.others || s.losses;
         pairs = s.curvature.pairs;
         int groups = (TN / L + kVectorsInRegisters - 1) / kVectorsInRegisters;
         steps = groups * (int(all_products) * gemm_steps(int(s.r), TM) + (needs_model ? gemm_steps(TM, int(s.r)) : 0) +
@@ -153,41 +175,33 @@ struct DenseBlock {
         Tile<T> t;
         t.rows = int(least(size_t(TM), row_end - i));
         t.vectors = vectors(j);
-        t.V = b.V, t.log_v = b.log_v;
-        for (int z = 0; z < 5; ++z) t.Z[z] = b.Z[z];
+        t.V = b.V, t.log_v = b.log_v, t.M = s.weights.given ? b.M : nullptr;
+        for (int z = 0; z < 6; ++z) t.Z[z] = b.Z[z];
         source.tile(i, t.rows, (first_tile + j) * TN, columns(j), t.X, t.ldx);
         if (needs_model) gemm<T>(t.rows, int(s.r), t.vectors, left(i, false), right(j), b.V, TN, false, next);
+        if (t.M) observer.observe(t, i, (first_tile + j) * TN, columns(j));
         if (terms_of && needs_model) terms_of(s, t, losses);
         if (s.logs) log_model(s, t);
         if (s.losses)
-            for (int p = 0; p < s.others; ++p) losses[3 + p] += other_loss(t, s.other[p].loss);
+            for (int p = 0; p < s.others; ++p) losses[3 + p] += other_loss<T>(s, t, s.other[p].loss);
         if (pairs) {
             curvature_terms(s, t);
             gemm<T>(int(pairs), t.rows, t.vectors, left_pairs(i), {t.Z[4], TN, 1}, pair_sums(j), TN, true, next);
         }
         if (s.mode == Mode::weighted)
             for (int p = 0; p < s.others; ++p)
-                other_terms(t, s.other[p].loss, s.other[p].weight, p || s.mask, p || (s.mask & kIS));
+                other_terms<T>(s, t, s.other[p].loss, s.other[p].weight, p || s.mask, p || (s.mask & (t.M ? 7 : kIS)));
         for (int p = 0; p < list.count; ++p) accumulate(t, i, list.item[p].z, sums(j, size_t(p)));
         if (s.mode == Mode::separate)
             for (int p = 0; p < s.others; ++p) {
-                other_terms(t, s.other[p].loss, 1.0, false, false);
+                other_terms<T>(s, t, s.other[p].loss, 1.0, false, false);
                 accumulate(t, i, 0, sums(j, size_t(list.count + 2 * p)));
                 accumulate(t, i, 1, sums(j, size_t(list.count + 2 * p + 1)));
             }
     }
 
-    double other_loss(const Tile<T>& t, Loss loss) const {
-        return loss.family == Family::beta ? power_loss(s, t, loss.parameter)
-                                           : negative_binomial_loss(s, t, loss.parameter);
-    }
-    void other_terms(const Tile<T>& t, Loss loss, double weight, bool add_N, bool add_P) const {
-        auto* terms = loss.family == Family::beta ? power_terms<T> : negative_binomial_terms<T>;
-        terms(s, t, loss.parameter, weight, add_N, add_P);
-    }
-
     void accumulate(const Tile<T>& t, size_t i, int z, T* to) {
-        Operand<T> Z = z < 0 ? Operand<T>{t.X, t.ldx, 1} : Operand<T>{t.Z[z], TN, 1};
+        Operand<T> Z = z == -1 ? Operand<T>{t.X, t.ldx, 1} : Operand<T>{z < 0 ? t.M : t.Z[z], TN, 1};
         gemm<T>(int(s.r), t.rows, t.vectors, left(i, true), Z, to, TN, true, next);
     }
 
@@ -223,7 +237,7 @@ struct DenseBlock {
             return;
         }
         for (int beta = 1; beta <= 2; ++beta) {
-            if (!s.positive || !(s.mask & (1 << beta))) continue;
+            if (!s.positive || s.weights.given || !(s.mask & (1 << beta))) continue;
             memset(known, 0, right_size * sizeof(T));
             add_known(j, known, beta == 1, beta == 2);
             copy_out(s.P, s.slot[beta], j, known);
@@ -232,7 +246,7 @@ struct DenseBlock {
 
     // P_1 = (1'W)' and P_2 = (W'W)H, already weighted, belong to no row in particular: the first chunk adds them.
     void add_known(size_t j, T* to, bool kl, bool frobenius) {
-        if (chunk) return;
+        if (chunk || s.weights.given) return;
         if (frobenius)
             gemm<T>(int(s.r), int(s.r), vectors(j), {static_cast<const T*>(s.gram), ptrdiff_t(s.r), 1}, right(j), to,
                     TN, true);

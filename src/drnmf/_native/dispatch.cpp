@@ -3,6 +3,10 @@
 #include <cstdlib>
 #include <stdexcept>
 
+#if defined(_WIN32)
+#include <windows.h>
+#endif
+
 namespace drnmf {
 
 extern const InstructionSet isa_baseline;
@@ -16,12 +20,16 @@ namespace {
 std::vector<const InstructionSet*> supported() {
     std::vector<const InstructionSet*> sets = {&isa_baseline};
 #if defined(DRNMF_X86)
+#if defined(_WIN32)  // clang's own test needs a library that is not linked there; no constant covers every part of AVX-512
+    if (IsProcessorFeaturePresent(PF_AVX2_INSTRUCTIONS_AVAILABLE)) sets.push_back(&isa_avx2);
+#else
     __builtin_cpu_init();
     bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     if (avx2) sets.push_back(&isa_avx2);
     if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
         sets.push_back(&isa_avx512);
+#endif
 #endif
     return sets;
 }

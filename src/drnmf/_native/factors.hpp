@@ -140,7 +140,7 @@ inline void multiplicative(const Multiplicative& q, size_t begin, size_t end) {
             p += c * at(P + b * q.size + i, 1);
         }
         Vec<T> ratio = n / p;
-        Vec<T> moved = larger<T>(floor, at(F + i, 2) * ((p == T(0)) | (ratio == largest) ? broadcast(T(1)) : ratio));
+        Vec<T> moved = larger<T>(floor, at(F + i, 2) * (((p == T(0)) | (ratio == largest)) ? broadcast(T(1)) : ratio));
         if (count == L) store(out + i, moved);
         else store(tail[2], moved), memcpy(out + i, tail[2], count * sizeof(T));
     }

@@ -4,6 +4,7 @@
 #include "hals.hpp"
 #include "quadratic.hpp"
 #include "sparse.hpp"
+#include "stored.hpp"
 
 #define DRNMF_JOIN_(a, b) a##b
 #define DRNMF_JOIN(a, b) DRNMF_JOIN_(a, b)
@@ -23,10 +24,22 @@ void sparse(const SparseSweep& s, size_t block, char* scratch, double* sums) {
 }
 
 template <class T>
+void stored(const Sweep& s, size_t block, char* scratch, double* losses) {
+    if (s.x.wide) StoredBlock<T, int64_t>(s, scratch, losses).run(block);
+    else StoredBlock<T, int32_t>(s, scratch, losses).run(block);
+}
+
+template <class T>
+size_t stored_scratch(const Sweep& s) {
+    return StoredBlock<T, int32_t>::bytes(s);
+}
+
+template <class T>
 constexpr Kernels<T> table() {
     return {Scratch<T>::bytes, dense<T>,       pack_left<T>,      pack_pairs<T>,    quadratic<T>,
             hals<T>,           pack_shared<T>, multiplicative<T>, gram<T>,          sparse_scratch<T>,
-            sparse<T>,         pack_items<T>,  add<T>,            dot<T>,           moments<T>,
+            sparse<T>,         stored_scratch<T>, stored<T>,      pack_items<T>,    add<T>,
+            dot<T>,            moments<T>,
             apply<T, log<T>>,  apply<T, exp<T>>, SharedPanel<T>::bytes, size_t(kLanes<T>),
             SharedPanel<T>::width};
 }

@@ -25,6 +25,20 @@ struct Matrix {
     bool wide;                            // 64-bit starts and indices
 };
 
+// Weights of the entries of X, M = values * rows columns' * mask, in the working dtype; null stands for ones. Entries of X
+// that are not finite weigh nothing. `mask`: by classes, an entry is held out where its codes add up to 0 modulo their
+// number; else where the mixed exclusive or of its codes is below the threshold (backends/observed.py).
+struct Weights {
+    bool given;                           // false: every entry counts once
+    const void* values;                   // dense X: m x n
+    ptrdiff_t row_stride, column_stride;  // of the values, in entries
+    const void* stored;                   // compressed X: one for every stored entry
+    const void *rows, *columns;           // m, n
+    const uint32_t *row_codes, *column_codes;
+    uint32_t threshold, classes;
+    bool inverted;  // held-out entries are the observed ones
+};
+
 // A loss as kernels see it: the id of its family (the order of native.py's table) and its parameter.
 enum class Family : int { beta, negative_binomial };
 
@@ -34,6 +48,9 @@ struct Loss {
     bool is(double beta) const { return family == Family::beta && parameter == beta; }
 };
 
+// Whether the powers of a beta are square roots.
+inline bool half_way(double beta) { return beta == 0.5 || beta == 1.5; }
+
 // A loss other than beta 0, 1, 2, and where its parts go.
 struct Other {
     Loss loss;
@@ -42,10 +59,10 @@ struct Other {
     double bend;  // its coefficient in the curvature
 };
 
-// The curvature of the columns, sum_i w_i w_i' sum_b bend_b d''_b(x, v), without beta = 2: that part is W'W in every
-// column and is returned once.
+// The curvature of the columns, sum_i w_i w_i' sum_b bend_b d''_b(x, v), without beta = 2 where entries have no weights:
+// that part is W'W in every column then and is returned once.
 struct Curvature {
-    double bend[2];    // of beta 0 and 1
+    double bend[3];    // of beta 0, 1 and 2
     size_t pairs;      // r (r + 1) / 2 where it is wanted, else 0
     const void* left;  // products of pairs of components of W, packed like W (dense)
     void* Q;           // (r (r + 1) / 2, n), the lower triangle row by row
@@ -56,6 +73,7 @@ constexpr size_t pair_count(size_t r) { return r * (r + 1) / 2; }
 struct Sweep {
     size_t m, n, r;
     Matrix x;
+    Weights weights;
     const void* left;   // packed, see pack_left
     const void* right;  // r x n, component-first
     int mask;
@@ -65,7 +83,7 @@ struct Sweep {
     int slot[3];            // of beta 0, 1, 2 (separate)
     int others;
     const Other* other;
-    bool logs;                    // whether any of them is a beta, which needs log v
+    bool logs;                    // whether any of them is a beta that needs log v
     double zero, floor, ceiling;  // what a zero of X counts as; bounds of V and of its powers
     const double* column_sums;    // 1'W (r), times weight[1] when weighted
     const void* gram;             // W'W (r x r), working dtype, times weight[2] when weighted
@@ -77,6 +95,9 @@ struct Sweep {
     // shapes alone, never on the number of threads.
     size_t panel, chunks, blocks;
     size_t loss_count;  // 3 + others
+    // Where the stored entries alone are swept: left and right are item-first (see SparseSweep), and blocks are columns.
+    size_t padded;
+    const size_t* bounds;
     bool (*stopped)(void*);
     void* stop_context;
 };
@@ -155,6 +176,8 @@ struct Kernels {
     void (*gram)(const T* factor, size_t length, size_t r, size_t begin, size_t end, double* gram, double* sums);
     size_t (*sparse_scratch)(const SparseSweep&);
     void (*sparse)(const SparseSweep&, size_t block, char* scratch, double* sums);
+    size_t (*stored_scratch)(const Sweep&);
+    void (*stored)(const Sweep&, size_t block, char* scratch, double* losses);
     void (*pack_items)(const T* factor, size_t length, size_t r, size_t padded, size_t begin, size_t end, T* out);
     void (*add)(T* to, const T* from, size_t count);
     double (*dot)(const T* a, const T* b, size_t count);

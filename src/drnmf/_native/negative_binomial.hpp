@@ -18,6 +18,7 @@ inline void negative_binomial_terms(const Sweep& s, const Tile<T>& t, double siz
             Vec<T> x = load(t.X + i * t.ldx + c), v = larger<T>(load(t.V + at), floor);
             x = x == T(0) ? zero : x;
             Vec<T> n = w * smaller<T>(x / v, ceiling), p = w * ((x + a) / (v + a));
+            if (t.M) n *= load(t.M + at), p *= load(t.M + at);
             store(t.Z[0] + at, add_N ? load(t.Z[0] + at) + n : n);
             store(t.Z[1] + at, add_P ? load(t.Z[1] + at) + p : p);
         }
@@ -40,8 +41,14 @@ inline double negative_binomial_loss(const Sweep& s, const Tile<T>& t, double a)
             Log<double> s1 = log_ratio(x * inv_v * ((v + a) * inv_xa), rise * inv_v * (a * inv_xa));
             Log<double> f1 = log_ratio((x + a) * inv_va, rise * inv_va);
             D near_one = a * s1.f * f1.f - x * s1.g + a * f1.g;
-            D d = (s1.exponent == 0.0) & (f1.exponent == 0.0) ? near_one : x * s1.value() - a * f1.value();
+<<<<<<< HEAD
+            D d = ((s1.exponent == 0.0) & (f1.exponent == 0.0)) ? near_one : x * s1.value() - a * f1.value();
             total += larger<double>(d, D{});
+=======
+            D d = (s1.exponent == 0.0) & (f1.exponent == 0.0) ? near_one : x * s1.value() - a * f1.value();
+            d = larger<double>(d, D{});
+            total += t.M ? d * load_double(t.M + i * ld + c) : d;
+>>>>>>> selection
         }
     return sum_lanes(total);
 }

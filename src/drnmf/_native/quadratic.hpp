@@ -42,7 +42,8 @@ struct ColumnBlock {
             Vec<T> f = row(q.F, k), n = row(q.N, k), p = row(q.P, k);
             store(F + k * L, f), store(H + k * L, f), store(slope + k * L, p - n);
             Vec<T> ratio = n / p;
-            store(multiplicative + k * L, larger<T>(f * ((p == T(0)) | (ratio == largest) ? broadcast(T(1)) : ratio), floor));
+            const Vec<T> factor = ((p == T(0)) | (ratio == largest)) ? broadcast(T(1)) : ratio;
+            store(multiplicative + k * L, larger<T>(f * factor, floor));
             wanted += f * p;
         }
         for (size_t k = 0; k < q.r; ++k) {

@@ -102,6 +102,20 @@ DRNMF_INLINE Vec<T> smaller(Vec<T> a, Vec<T> b) {
 #endif
 }
 
+template <class T>
+DRNMF_INLINE Vec<T> square_root(Vec<T> v) {
+#if defined(__AVX512F__)
+    if constexpr (sizeof(T) == 4) return (Vec<T>)_mm512_sqrt_ps((__m512)v);
+    else return (Vec<T>)_mm512_sqrt_pd((__m512d)v);
+#elif defined(__AVX2__)
+    if constexpr (sizeof(T) == 4) return (Vec<T>)_mm256_sqrt_ps((__m256)v);
+    else return (Vec<T>)_mm256_sqrt_pd((__m256d)v);
+#else
+    for (int l = 0; l < kLanes<T>; ++l) v[l] = sizeof(T) == 4 ? T(__builtin_sqrtf(float(v[l]))) : T(__builtin_sqrt(v[l]));
+    return v;
+#endif
+}
+
 // kLanes<double> values of T, in float64: how float32 data enters a float64 sum.
 template <class T>
 DRNMF_INLINE Vec<double> load_double(const T* p) {

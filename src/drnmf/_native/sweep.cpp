@@ -71,7 +71,7 @@ double bend_of(const Request& q, double beta) {
 // What is wanted of the curvature; the part of beta = 2 is done with this.
 template <class S>
 void name_curvature(const Request& q, const std::vector<double>& gram, S& s) {
-    s.curvature.bend[0] = bend_of(q, 0.0), s.curvature.bend[1] = bend_of(q, 1.0);
+    for (int b = 0; b <= 2; ++b) s.curvature.bend[b] = bend_of(q, double(b));
     s.curvature.pairs = q.makes_Q() ? pair_count(q.r) : 0;
     for (std::size_t i = 0; q.makes_gram() && i < gram.size(); ++i) q.gram[i] = bend_of(q, 2.0) * gram[i];
 }
@@ -171,21 +171,45 @@ bool add_chunks(const Sweep& s, std::size_t size, const T* partial, T* out) {
 }  // namespace
 
 bool Request::makes_gram() const {
-    return !curvature.empty() && std::any_of(omega.begin(), omega.end(), [](const Loss& loss) { return loss.is(2.0); });
+    return !curvature.empty() && !observed.given && std::any_of(omega.begin(), omega.end(), [](const Loss& loss) { return loss.is(2.0); });
 }
+
+namespace {
+
+// What sweeps over tiles know beside the parts.
+void name_terms(const Request& q, const std::vector<Other>& others, Sweep& s) {
+    name_parts(q, s);
+    s.weights = q.observed;
+    s.others = int(others.size());
+    s.other = others.data();
+    s.logs = std::any_of(others.begin(), others.end(), [](const Other& o) {
+        return o.loss.family == Family::beta && !half_way(o.loss.parameter);
+    });
+    s.zero = q.zero;
+    s.slots = q.parts ? (q.weights.empty() ? q.omega.size() : 1) : 0;
+    s.loss_count = 3 + others.size();
+}
+
+// The losses from those of every block, in order.
+void add_losses(const Request& q, const Sweep& s, std::size_t blocks, const std::vector<double>& losses) {
+    std::size_t other = 3;
+    for (std::size_t i = 0; i < q.omega.size(); ++i) {
+        int bit = bit_of(q.omega[i]);
+        std::size_t at = bit ? std::size_t(bit >> 1) : other++;
+        double total = 0.0;
+        for (std::size_t b = 0; b < blocks; ++b) total += losses[b * s.loss_count + at];
+        q.totals[i] = total;
+    }
+}
+
+}  // namespace
 
 template <class T>
 bool dense_sweep(const Request& q) {
     const Kernels<T>& k = kernels<T>(instruction_set());
     Sweep s{};
-    name_parts(q, s);
     std::vector<Other> others = others_of(q);
-    s.others = int(others.size());
-    s.other = others.data();
-    s.logs = std::any_of(others.begin(), others.end(), [](const Other& o) { return o.loss.family == Family::beta; });
-    s.zero = q.zero;
-    s.slots = q.parts ? (q.weights.empty() ? q.omega.size() : 1) : 0;
-    s.loss_count = 3 + others.size();
+    name_terms(q, others, s);
 
     Borrowed memory(*q.memory);
     std::size_t row_tiles = (q.m + kTileRows - 1) / kTileRows;
@@ -196,7 +220,7 @@ bool dense_sweep(const Request& q) {
     s.left = left;
     s.right = q.right;
     Gram gram;
-    if (s.mask & (kKL | kFro)) gram = gram_of(factor, q.m, q.r, s.mask & kFro);
+    if (!q.observed.given && (s.mask & (kKL | kFro))) gram = gram_of(factor, q.m, q.r, s.mask & kFro);
     std::vector<T> gram_T = weighted_gram<T>(gram.products, q.r, q.r, s.weight[2]);
     std::vector<double> column_sums = gram.sums;
     for (double& sum : column_sums) sum *= s.weight[1];
@@ -234,14 +258,7 @@ bool dense_sweep(const Request& q) {
         memory.give_back();  // to the second pass
         return dense_sweep<T>(direct(q));
     }
-    std::size_t other = 3;
-    for (std::size_t i = 0; i < q.omega.size(); ++i) {
-        int bit = bit_of(q.omega[i]);
-        std::size_t at = bit ? std::size_t(bit >> 1) : other++;
-        double total = 0.0;
-        for (std::size_t b = 0; b < s.blocks; ++b) total += losses[b * s.loss_count + at];
-        q.totals[i] = total;
-    }
+    add_losses(q, s, s.blocks, losses);
     return ok;
 }
 
@@ -327,6 +344,34 @@ bool sparse_sweep(const Request& q) {
 }
 
 template <class T>
+bool stored_sweep(const Request& q) {
+    const Kernels<T>& k = kernels<T>(instruction_set());
+    Sweep s{};
+    std::vector<Other> others = others_of(q);
+    name_terms(q, others, s);
+    s.padded = (q.r + k.lanes - 1) / k.lanes * k.lanes;
+    Borrowed memory(*q.memory);
+    T *left = memory->left.reserve<T>(q.m * s.padded), *right = memory->right.reserve<T>(q.n * s.padded);
+    bool ok = pack_items(static_cast<const T*>(q.left), q.m, q.r, s.padded, left) &&
+              pack_items(static_cast<const T*>(q.right), q.n, q.r, s.padded, right);
+    s.left = left, s.right = right;
+    s.N = q.N, s.P = q.P;
+    name_curvature(q, {}, s);
+    s.curvature.Q = q.Q;
+    std::vector<std::size_t> bounds = q.x.wide
+                                          ? split_columns(static_cast<const std::int64_t*>(q.x.starts), q.n)
+                                          : split_columns(static_cast<const std::int32_t*>(q.x.starts), q.n);
+    s.bounds = bounds.data();
+    std::size_t blocks = bounds.size() - 1;
+    std::vector<double> losses(blocks * s.loss_count, 0.0);
+    ok = ok && run_blocks(blocks, k.stored_scratch(s), [&](std::size_t b, char* scratch) {
+        k.stored(s, b, scratch, losses.data() + b * s.loss_count);
+    });
+    if (ok && q.losses) add_losses(q, s, blocks, losses);
+    return ok;
+}
+
+template <class T>
 bool quadratic_step(Quadratic q, const double* gram) {
     const Kernels<T>& k = kernels<T>(instruction_set());
     std::vector<T> packed;
@@ -392,6 +437,8 @@ template bool dense_sweep<float>(const Request&);
 template bool dense_sweep<double>(const Request&);
 template bool sparse_sweep<float>(const Request&);
 template bool sparse_sweep<double>(const Request&);
+template bool stored_sweep<float>(const Request&);
+template bool stored_sweep<double>(const Request&);
 template bool quadratic_step<float>(Quadratic, const double*);
 template bool quadratic_step<double>(Quadratic, const double*);
 template bool hals_step<float>(Hals, const double*, double);

@@ -22,22 +22,25 @@ struct Request {
     void *N, *P;                    // (slots, r, n)
     double* totals;                 // one per loss
     std::vector<double> curvature;  // empty: not wanted; else one coefficient per loss
-    void* Q;                        // (r (r + 1) / 2, n): the curvature without its part of beta = 2
+    void* Q;                        // (r (r + 1) / 2, n): the curvature without what all columns share
     double* gram;                   // (r, r): the part of beta = 2, which all columns share
     Workspace* memory;
+    Weights observed;               // weights of the entries: nothing is shared under them
 
-    bool beta2_alone() const { return omega.size() == 1 && omega[0].is(2.0); }
+    bool beta2_alone() const { return omega.size() == 1 && omega[0].is(2.0) && !observed.given; }
     // What is made of beta = 2 alone where the curvature is wanted: P = gram H needs no room, and Q is zero.
     bool makes_P() const { return parts && (curvature.empty() || !beta2_alone()); }
     bool makes_Q() const { return !curvature.empty() && !beta2_alone(); }
     bool makes_gram() const;
 };
 
-// Both return false when interrupted (the outputs are then incomplete).
+// All return false when interrupted (the outputs are then incomplete).
 template <class T>
 bool dense_sweep(const Request& request);
 template <class T>
 bool sparse_sweep(const Request& request);  // losses of beta within {1, 2}
+template <class T>
+bool stored_sweep(const Request& request);  // the stored entries alone, under weights
 
 // Both with `stopped` and the packed matrix still to be filled in from gram (r, r).
 template <class T>

@@ -144,7 +144,7 @@ def solve(data: Data, W: Array, H: Array, objective: Objective, rule: Rule, poli
 
     W : (m, r), H : (r, n), strictly positive; neither is changed.
     """
-    rule = rule.under(objective.omega)
+    rule = rule.under(objective.omega, data.observed is None)
     known = None if control.keeper is None else control.keeper.recall(objective.omega, rule, policy)
     if isinstance(known, Result):
         return known

@@ -16,6 +16,8 @@ from drnmf.numerics import Array, Vector
 class Trace:
     """The run, iteration by iteration; row 0 is the start, row k stands after iteration k.
 
+    Attributes
+    ----------
     losses, scaled_losses, weights : (n_iter + 1, p); D_beta, D_beta / e_beta under the references of the result, and
         lambda, of which row k is what iteration k + 1 uses
     seconds, gap : (n_iter + 1,), time since the start and max Dbar - lambda'Dbar

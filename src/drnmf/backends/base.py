@@ -18,7 +18,10 @@ from drnmf.numerics import Array, Vector, zero_floor
 
 
 class Observed(Protocol):
-    """Weights of the entries of X, zero where an entry is not observed."""
+    """Weights of the entries of X, zero where an entry is not observed (`backends.observed` has the kinds of them).
+
+    An entry of X that is NaN or infinite is not observed, whatever its weight.
+    """
 
     @property
     def T(self) -> Observed:
@@ -38,22 +41,40 @@ class Observed(Protocol):
         """
         ...
 
+    def within(self, rows: slice) -> Observed:
+        """Return the weights of a block of rows of X.
 
-@dataclass(frozen=True, eq=False)
-class Window:
-    """The weights of a block of X, for backends that sweep X block by block."""
+        Parameters
+        ----------
+        rows : slice with start and stop
 
-    whole: Observed
-    rows: slice
-    columns: slice
+        Returns
+        -------
+        observed : Observed of those rows
+        """
+        ...
 
-    @property
-    def T(self) -> Window:
-        return Window(self.whole.T, self.columns, self.rows)
+    def placed(self, put: Callable[[Any], Any]) -> Observed:
+        """Return the same weights with their arrays elsewhere, for backends that sweep there.
 
-    def tile(self, columns: slice) -> Array:
-        first = self.columns.start
-        return self.whole.tile(slice(first + columns.start, first + columns.stop))[self.rows]
+        Parameters
+        ----------
+        put : takes an array of the host to where it is needed
+
+        Returns
+        -------
+        observed : Observed
+        """
+        ...
+
+    def digest(self) -> str:
+        """Compute the SHA-256 of the weights (for checkpoints).
+
+        Returns
+        -------
+        digest : str, 64 hexadecimal digits
+        """
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +89,7 @@ class Ask:
     losses : False skips the losses (they come back as NaN) where nobody will look
     curvature : (p,) coefficients of the losses in the curvature, None where it is not wanted
     observed : weights of the entries, None where every entry counts once
+    held_out : the losses are those of the entries that a held-out mask leaves out
     """
 
     omega: Omega
@@ -75,6 +97,7 @@ class Ask:
     losses: bool = True
     curvature: Vector | None = None
     observed: Observed | None = None
+    held_out: bool = False
 
     @cached_property
     def weights(self) -> Vector | None:
@@ -107,7 +130,7 @@ class Ask:
 
     def within(self, rows: slice) -> Ask:
         """Ask the same of a block of rows of X."""
-        return self if self.observed is None else replace(self, observed=Window(self.observed, rows, slice(0, None)))
+        return self if self.observed is None else replace(self, observed=self.observed.within(rows))
 
     @property
     def T(self) -> Ask:
@@ -284,12 +307,27 @@ class Data(Protocol):
 
     @property
     def mean(self) -> float:
-        """Mean of all entries of X in float64, unless another was given to `open_data`: what floors refer to."""
+        """(Weighted) mean of the observed entries in float64, unless another was given: what floors refer to."""
         ...
 
     @property
     def zeros(self) -> int:
-        """How many entries of X are zero (stored or not)."""
+        """How many observed entries of X are zero (stored or not)."""
+        ...
+
+    @property
+    def count(self) -> int:
+        """How many entries of X are observed: m n where nothing is missing."""
+        ...
+
+    @property
+    def grouped(self) -> bool:
+        """Whether a held-out mask by classes of rows and columns keeps sweeps cheap (sparse X whose zeros are data)."""
+        ...
+
+    @property
+    def observed(self) -> Observed | None:
+        """The weights under which X is swept, None where every entry counts once."""
         ...
 
     @property
@@ -330,8 +368,22 @@ class Data(Protocol):
         """
         ...
 
+    def weigh(self, observed: Observed, mean: float | None) -> Data:
+        """Return X under weights of its entries (called by `observed.weigh`, which binds them to X first).
+
+        Parameters
+        ----------
+        observed : the weights
+        mean : the scale that floors refer to; None takes the weighted mean of the observed entries
+
+        Returns
+        -------
+        data : Data whose sweeps, mean, zeros and count are those of the weighted X
+        """
+        ...
+
     def first_zero(self) -> tuple[int, int]:
-        """Find the first zero of X, row by row.
+        """Find the first observed zero of X, row by row.
 
         Returns
         -------
@@ -340,7 +392,7 @@ class Data(Protocol):
         ...
 
     def column(self, j: int) -> Vector:
-        """Return column j of X, dense float64 (for starts).
+        """Return column j of X, dense float64 (for starts, which see missing entries filled in).
 
         Parameters
         ----------

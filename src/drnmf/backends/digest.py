@@ -41,6 +41,9 @@ def dense_rows(X: Array) -> Iterator[bytes]:
     n = X.shape[1]
     for at in row_blocks((X.shape[0], n), X.itemsize):
         block = np.ascontiguousarray(X[at])
+        gaps = np.isnan(block)
+        if gaps.any():
+            block = np.where(gaps, block.dtype.type(np.nan), block)  # NaN has many bit patterns, and is one gap
         nonzero = block != 0
         if nonzero.all():
             yield from _digests(block.ravel(), None, np.arange(0, block.size + 1, n), n)

@@ -10,12 +10,18 @@ import scipy.sparse as sp
 _CHUNK = 1 << 20
 
 
-def is_sound(X: Any) -> bool:
-    """Is every entry finite and >= 0? Allocates nothing of X's size."""
-    values = X.data if sp.issparse(X) else X
+def is_sound(X: Any, gaps: bool = False) -> bool:
+    """Is every entry finite and >= 0? Allocates nothing of X's size.
+
+    gaps : NaN in dense X is a missing entry, which is sound too
+    """
+    values, sparse = (X.data, True) if sp.issparse(X) else (X, False)
     if values.size == 0:
         return True
     low, high = values.min(), values.max()  # NaN propagates through both
+    if gaps and not sparse and np.isnan(low):
+        low, high = np.fmin.reduce(values, axis=None), np.fmax.reduce(values, axis=None)
+        return bool(np.isnan(low) or (low >= 0 and np.isfinite(high)))
     return bool(low >= 0 and np.isfinite(high))
 
 
@@ -74,8 +80,11 @@ def _malformed(what: str) -> ValueError:
     return ValueError(f"Sparse X is malformed: {what}. Build it again from its entries.")
 
 
-def first_bad_entry(X: Any) -> tuple[int, int, float]:
-    """Position and value of the first entry, row by row, that is negative, NaN or infinite."""
+def first_bad_entry(X: Any, gaps: bool = False) -> tuple[int, int, float]:
+    """Position and value of the first entry, row by row, that is negative, NaN or infinite.
+
+    gaps : NaN in dense X is a missing entry, and not bad
+    """
     if sp.issparse(X):
         entries = X.tocoo()
         bad = np.flatnonzero(~((entries.data >= 0) & np.isfinite(entries.data)))
@@ -84,7 +93,7 @@ def first_bad_entry(X: Any) -> tuple[int, int, float]:
     step = max(1, _CHUNK // X.shape[1])
     for start in range(0, X.shape[0], step):
         block = X[start : start + step]
-        bad = ~((block >= 0) & np.isfinite(block))
+        bad = ~((block >= 0) & np.isfinite(block)) & ~(np.isnan(block) & gaps)
         if bad.any():
             i, j = np.unravel_index(int(np.argmax(bad)), bad.shape)
             return start + int(i), int(j), float(block[i, j])

@@ -8,7 +8,17 @@ from typing import Any
 import numpy as np
 
 from drnmf.backends.host.core import native_core
-from drnmf.numerics import BALANCE_STEPS, VANISHED, Array, Vector, beside, namespace, power_ceiling, precision_of
+from drnmf.numerics import (
+    BALANCE_STEPS,
+    LARGEST_PART,
+    VANISHED,
+    Array,
+    Vector,
+    beside,
+    namespace,
+    power_ceiling,
+    precision_of,
+)
 
 
 def weighted_sum(coefficients: Any, stack: Array) -> Array:
@@ -165,7 +175,10 @@ def correlated_step(F: Array, N: Array, P: Array, correlation: Vector, floor: fl
             y = (y * slope_free / (C @ y)) ** 0.5
         target = C @ y - (slope_free - N * F) / y
         step = xp.clip(F * (shared_step(y, target, correlation, 0.0, passes) / y), floor, None)
-        good = xp.isfinite(step).all(0)
+        # where V is all but zero under a positive x the model is too flat by orders of magnitude, and so for a column
+        # in which one component would become larger than the whole of it
+        whole = xp.where(N > P, N, P) * F
+        good = (P * step <= LARGEST_PART * whole.sum(0)).all(0)
         return xp.where(good, step, xp.clip(F * usable(N / P, P), floor, None))
 
 

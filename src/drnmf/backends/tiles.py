@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from drnmf.backends.base import Ask, Data, Sweep, zero_of
+from drnmf.backends.base import Ask, Data, Observed, Sweep, zero_of
 from drnmf.losses.base import Omega
 from drnmf.numerics import Array, as_float64, model_floor, namespace, power_ceiling, precision_of
 
@@ -31,11 +31,11 @@ def sweep_tiles(data: Tiled, W: Array, H: Array, ask: Ask) -> Sweep:
     xp, zero = namespace(H), zero_of(data, ask.omega)
     found = []
     with np.errstate(over="ignore", invalid="ignore"):  # of a step too far: its losses tell, and it is taken back
-        for J in _tiles(data):
-            X = data.tile(J)
+        for J in tiles_of(data):
+            X, M = (data.tile(J), None) if ask.observed is None else observed_tile(data, J, ask.observed)
             if zero:
                 X = xp.where(X == 0, zero, X)
-            found.append(_sweep_tile(X, _weights(data, J, ask), W, H[:, J], ask))
+            found.append(_sweep_tile(X, M, W, H[:, J], ask))
     losses = sum(tile.losses for tile in found)
     N, P = (xp.concatenate([getattr(tile, name) for tile in found], 2) for name in "NP")
     Q = None if found[0].Q is None else xp.concatenate([tile.Q for tile in found], 1)
@@ -50,25 +50,38 @@ def shared_curvature(W: Array, ask: Ask) -> Any:
     return ask.shared * (rows.T @ rows)
 
 
-def _tiles(data: Tiled) -> list[slice]:
+def tiles_of(data: Tiled) -> list[slice]:
     """Split the columns of X into runs that keep V small."""
     m, n = data.shape
     width = max(1, data.tile_entries // m)
     return [slice(first, min(first + width, n)) for first in range(0, n, width)]
 
 
-def _weights(data: Tiled, J: slice, ask: Ask) -> Array | None:
-    """The weights of a tile, in the dtype of the factors and where they live."""
-    if ask.observed is None:
-        return None
-    M: Any = data.space.put(ask.observed.tile(J))
-    return M.astype(data.dtype, copy=False) if isinstance(M, np.ndarray) else M
+def observed_tile(data: Tiled, J: slice, observed: Observed) -> tuple[Array, Array]:
+    """Return a tile of X and its weights, in the dtype of the factors and where they live.
+
+    What is not observed, by a weight of zero or because X is not finite there, is zero in both.
+    """
+    X, M = data.tile(J), data.space.put(observed.tile(J))
+    M = M.astype(data.dtype, copy=False) if isinstance(M, np.ndarray) else M.to(X.device)
+    xp = namespace(X)
+    seen = (M > 0) & xp.isfinite(X)
+    return xp.where(seen, X, 0.0), xp.where(seen, M, 0.0)
+
+
+def entry_losses(data: Data, X: Array, M: Array, V: Array, omega: Omega) -> list[Any]:
+    """Compute the weighted losses of every entry of a tile, those of `observed_tile`."""
+    xp, zero = namespace(V), zero_of(data, omega)
+    X = xp.where(M > 0, xp.where(X == 0, zero, X) if zero else X, V)
+    return [M * loss.terms(X, V) for loss in omega]
 
 
 def _sweep_tile(X: Array, M: Array | None, W: Array, H: Array, ask: Ask) -> Sweep:
     """The formulas of section 3 on one dense tile X = X(:, J), H = H(:, J), with weights M of the entries."""
     xp, precision = namespace(H), precision_of(H)
     V = xp.clip(W @ H, model_floor(precision), None)
+    if M is not None:
+        X = xp.where(M > 0, X, V)  # finite terms, whatever their weight of zero is multiplied by
     losses = _sums(X, M, V, ask.omega) if ask.losses else _float64(xp, [float("nan")] * len(ask.omega), H)
     N, P = _parts(X, M, W, V, ask)
     Q = None if ask.curvature is None or ask.shared_alone else _curvature(X, M, W, V, ask)

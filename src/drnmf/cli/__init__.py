@@ -39,6 +39,6 @@ def main(
 
 for command in (
     fit.fit, resume.resume, pareto.pareto, transform.transform, separate.separate, topics.topics, reporting.report,
-    demo.demo, reproduce.reproduce,
+    demo.demo, reproduce.reproduce, reporting.info,
 ):  # fmt: skip
     app.command()(command)

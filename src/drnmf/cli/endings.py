@@ -21,7 +21,8 @@ from drnmf.interrupts import SIGNALS
 _WORDS = {signal.SIGINT: "Interrupted", signal.SIGTERM: "Terminated"}
 _REFUSALS = (ValueError, OSError, ImportError, MemoryError)
 """Errors whose message was written for the user."""
-_TYPERS_OWN: Any = (typer.Exit, typer.Abort, typer.BadParameter.__mro__[2])  # the last: every error of usage
+# the third: every error of usage; the last: a reader of the output, such as head, that has seen enough
+_TYPERS_OWN: Any = (typer.Exit, typer.Abort, typer.BadParameter.__mro__[2], BrokenPipeError)
 
 
 class Stopped(BaseException):

@@ -114,7 +114,7 @@ def fit(
     say(f"{model.n_iter_} iterations, {seconds:.1f} s; results in {folder}")
 
 
-def _estimator(rank: int, betas: Omega | Interval, weights: str | None, choices: options.Choices) -> Any:
+def _estimator(rank: int, betas: Omega | Interval | str, weights: str | None, choices: options.Choices) -> Any:
     """Choose the estimator: BetaNMF for one loss, else DRNMF, or MultiObjectiveNMF under given weights."""
     from drnmf.estimators.beta import BetaNMF
     from drnmf.estimators.multi_objective import MultiObjectiveNMF
@@ -124,7 +124,7 @@ def _estimator(rank: int, betas: Omega | Interval, weights: str | None, choices:
     given = choices.given()
     if not isinstance(betas, tuple):
         if weights is not None:
-            raise typer.BadParameter("an interval of losses has no fixed weights.", param_hint="--weights")
+            raise typer.BadParameter(f"--betas {betas} has no fixed weights: name the losses.", param_hint="--weights")
         return DRNMF(rank, betas=betas, **given)
     if choices.policy is not None and (weights is not None or len(betas) == 1):
         raise typer.BadParameter("the weights are fixed here, so no policy moves them.", param_hint="--policy")

@@ -54,7 +54,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", metavar="", help="No progress.")
 Rank = Annotated[int, typer.Option("--rank", "-r", min=1, help="Number of components.", show_default=False)]
 Betas = Annotated[
     str,
-    typer.Option("--betas", help="Losses: IS, KL, Frobenius, any number >= 0, nb:SIZE; fit also takes 0..2."),
+    typer.Option("--betas", help="Losses: IS, KL, Frobenius, any number >= 0, nb:SIZE; fit also takes 0..2, and auto."),
 ]
 PolicyName = Annotated[str | None, typer.Option("--policy", help=f"How the weights move: {_one_of(POLICIES)}.")]
 UpdateName = Annotated[str | None, typer.Option("--update", help=f"Update rule: {_one_of(RULES)}.")]
@@ -136,10 +136,12 @@ def parse_numbers(text: str, name: str) -> tuple[float, ...]:
         raise typer.BadParameter(f"{text!r} is not a comma-separated list of numbers.", param_hint=name) from None
 
 
-def parse_omega(text: str) -> Omega | Interval:
-    """Read Omega from the command line: a list as in `parse_betas`, or an interval "0..2"."""
+def parse_omega(text: str) -> Omega | Interval | str:
+    """Read Omega from the command line: a list as in `parse_betas`, an interval "0..2", or "auto"."""
     from drnmf.losses.interval import as_interval
 
+    if text.strip().lower() == "auto":
+        return "auto"
     with bad_usage("--betas"):
         return as_interval(text) or parse_betas(text)
 

@@ -1,4 +1,4 @@
-"""--report/--no-report, and drnmf report."""
+"""--report/--no-report, drnmf report, and drnmf info."""
 
 from __future__ import annotations
 
@@ -54,3 +54,13 @@ def report(
         out.parent.mkdir(parents=True, exist_ok=True)
     where = write_report(run, out)
     say(f"{where} ({where.stat().st_size / 1e6:.1f} MB)")
+
+
+def info() -> None:
+    """Describe version, backend, instruction set, threads, GPU and packages: what to paste into a bug report."""
+    from drnmf.runs.environment import environment
+
+    lines = environment()
+    width = max(map(len, lines))
+    for name, text in lines.items():
+        say(f"{name:<{width}}  {text}")

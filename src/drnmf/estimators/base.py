@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -14,9 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 from drnmf.algorithms.result import Interrupted, Result, Trace
 from drnmf.algorithms.weights import Policy
 from drnmf.backends.base import Data, losses_of
-from drnmf.backends.host.single_blas import single_blas
 from drnmf.backends.open import is_dask
 from drnmf.estimators import saving
+from drnmf.estimators.scoring import dispersions, held_out_losses, mean_log_likelihood
 from drnmf.fit.encode import Encoder
 from drnmf.fit.exchange import fit_interval
 from drnmf.fit.method import Method
@@ -52,6 +53,14 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
     def _inner_iter(self) -> int:
         return 1
+
+    def _undecided(self) -> bool:
+        """Whether the data choose the losses."""
+        return False
+
+    def _decide(self, X: Any, fit: Callable[[Any], Array]) -> Array:
+        """Choose the losses by X, and fit."""
+        raise NotImplementedError
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -91,8 +100,10 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         -------
         W : array of shape (m, r), in the kind that X came in
         """
-        omega, interval = self._omega(), self._interval()
         self.rank()
+        if self._undecided():
+            return self._decide(X, lambda decided: decided.fit_transform(X, W=W, H=H))
+        omega, interval = self._omega(), self._interval()
         policy, references = self._policy(len(omega)), self._references(len(omega))
         control = self.control(self._inner_iter())
         placement = place(X, self.device, self.precision)
@@ -127,6 +138,7 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         self.weights_ = result.weights
         self.references_ = result.references
         self.losses_ = result.losses
+        self.dispersions_ = dispersions(data, result.losses, result.omega, result.H.shape[0])
         self.scaled_losses_ = result.scaled_losses
         self.reconstruction_err_ = float(result.scaled_losses.max())
         self.n_iter_ = result.n_iter
@@ -196,10 +208,12 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         return times(W, self.components_)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Compute minus the largest scaled loss max_b D_b(X, WH) / e_b of X under `transform`, per entry of X.
+        """Compute the mean log-likelihood of the entries of X, every column predicted from the others.
 
-        Larger is better. Models are comparable when they share references: pass the same `references`
-        to each (BetaNMF has none, so its models of one beta always compare).
+        W of each row is found from four fifths of its columns, and the rest is compared with WH under the variance
+        that the fit left: it does not rise with a rank that only fits the noise, so `GridSearchCV` over `n_components`
+        and over losses tells the truth. Larger is better; a constant is left out, and values depend on the unit of X.
+        Of several losses the one that suits X best counts. X of one column is compared as a whole.
 
         Parameters
         ----------
@@ -210,12 +224,8 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         score : float
         """
         placement, X, encoder = self._received(X)
-        data = placement.open(X, self.mean_)
-        W = encoder.rows(data)
-        H = encoder.components.astype(data.dtype, copy=False)
-        with single_blas():
-            losses = losses_of(data, W, H, encoder.objective.omega)
-        return -float((losses / self.references_).max()) / (X.shape[0] * X.shape[1])
+        losses = held_out_losses(X, lambda some: placement.open(X[:, some], self.mean_), encoder.of_columns)
+        return mean_log_likelihood(X, self.omega_, losses, self.dispersions_)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model as plain data (one .npz, no pickle); read it back with `drnmf.load`.

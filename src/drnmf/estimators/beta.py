@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from drnmf.algorithms.weights import Fixed, Policy
 from drnmf.estimators.base import NMF
+from drnmf.estimators.deciding import fit_decided, is_auto, profile_for
 from drnmf.losses.base import Loss, Omega
 from drnmf.losses.names import as_loss
-from drnmf.numerics import Vector
+from drnmf.numerics import Array, Vector
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -21,7 +25,7 @@ class BetaNMF(NMF):
     ----------
     n_components : r, the number of components
     beta : number >= 0, or "itakura-saito" (0), "kullback-leibler" (1), "frobenius" (2), or a loss such as
-        ``NegativeBinomial(30)``
+        ``NegativeBinomial(30)``; "auto" takes the beta under which X is most likely (`drnmf.noise_profile`)
     update : "auto" (for beta = 2 "hals"; else 30 multiplicative steps, the later ones extrapolated, then Newton steps,
         up to r = 24 with a curvature for every column, above with one for all), "mu" (Algorithm 1 of the paper),
         "extrapolated", "monotone", "newton" (a curvature for every column at any r), "hals" (coordinate descent on
@@ -55,6 +59,9 @@ class BetaNMF(NMF):
         `betas_` is NaN for a loss that is no beta-divergence
     loss_names_ : the name of the loss
     reconstruction_err_ : the loss
+    beta_ : the beta of the fit
+    noise_profile_ : with ``beta="auto"``, what the betas were compared by
+    dispersions_ : (1,), phi of the variance phi mu^(2 - beta) that the fit left
     n_iter_, converged_, reason_, trace_, notes_ : how the fit went
 
     Examples
@@ -67,6 +74,19 @@ class BetaNMF(NMF):
     """
 
     beta: float | str | Loss = 1.0
+
+    @property
+    def beta_(self) -> float:
+        """The beta of the fit, NaN for a loss of another family."""
+        check_is_fitted(self)
+        return float(self.betas_[0])
+
+    def _undecided(self) -> bool:
+        return is_auto(self.beta)
+
+    def _decide(self, X: Any, fit: Callable[[Any], Array]) -> Array:
+        profile = profile_for(self, X, held_out=0.0)
+        return fit_decided(self, profile, "beta", profile.beta, fit)
 
     def _omega(self) -> Omega:
         return (as_loss(self.beta),)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from drnmf.algorithms.weights import Policy
 from drnmf.estimators.base import NMF
+from drnmf.estimators.deciding import fit_decided, is_auto, profile_for
 from drnmf.losses.base import Loss, Omega
 from drnmf.losses.beta import Beta
 from drnmf.losses.interval import Interval, as_interval
 from drnmf.losses.names import as_losses
-from drnmf.numerics import Vector
+from drnmf.numerics import Array, Vector
+from drnmf.selection.noise import HELD_OUT
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -23,7 +26,8 @@ class DRNMF(NMF):
     Parameters
     ----------
     betas : Omega, distinct numbers >= 0, names, or losses such as ``NegativeBinomial(30)``; or an `Interval`, every
-        beta between two ends
+        beta between two ends; or "auto", the betas that held-out entries of X cannot tell from the best
+        (`drnmf.noise_profile`)
     policy : how lambda moves: "auto" (`weights.Reactive` after 100 steps of Algorithm 3's; with update="mu" Algorithm
         3's throughout), "frank-wolfe"
         (Algorithm 3, step 1/(k+1)), "frank-wolfe-2" (2/(k+2)), "subgradient", "mirror", "reactive", "fixed", "minimax"
@@ -41,6 +45,7 @@ class DRNMF(NMF):
     gap_, stationarity_ : certificates, zero at an optimal lambda and at a stationary point
     coverage_ : for an Interval, the losses along it and the bound that holds for all of it; else None
     trace_ : scaled_losses and weights of shape (n_iter_ + 1, p), seconds, gap, sweeps
+    noise_profile_ : with ``betas="auto"``, what the losses were compared by
     single_losses_ : (p, p), every loss (column) at each single-objective solution (row); None with given references
 
     Examples
@@ -55,6 +60,15 @@ class DRNMF(NMF):
     betas: Iterable[float | str | Loss] | Interval | str = (1, 2)
     policy: str | Policy = "auto"
     inner_iter: int = 1
+
+    def _undecided(self) -> bool:
+        return is_auto(self.betas)
+
+    def _decide(self, X: Any, fit: Callable[[Any], Array]) -> Array:
+        if self.references is not None:
+            raise ValueError("references cannot be given for betas='auto': the losses are found during the fit.")
+        profile = profile_for(self, X, held_out=HELD_OUT)
+        return fit_decided(self, profile, "betas", profile.losses, fit)
 
     def _interval(self) -> Interval | None:
         return as_interval(self.betas)

@@ -37,6 +37,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     omega = _texts(model.omega_)
     arrays = {name: as_numpy(getattr(model, name)) for name in _ARRAYS}
     arrays |= {f"trace_{name}": getattr(model.trace_, name) for name in Trace.__dataclass_fields__}
+    arrays["dispersions_"] = model.dispersions_
     if model.single_losses_ is not None:
         arrays["single_losses_"] = model.single_losses_
     if model.coverage_ is not None:
@@ -75,6 +76,8 @@ def load_into(classes: dict[str, type], path: str | os.PathLike[str]) -> Any:
         model.coverage_ = _coverage_of(arrays)
         # files from before traces kept the losses themselves
         arrays.setdefault("trace_losses", arrays["trace_scaled_losses"] * arrays["references_"])
+        # absent in files of before scores were likelihoods
+        model.dispersions_ = arrays.get("dispersions_", np.ones(len(model.omega_)))
         model.trace_ = Trace(**{name: arrays[f"trace_{name}"] for name in Trace.__dataclass_fields__})
         if "feature_names_in_" in arrays:
             model.feature_names_in_ = arrays["feature_names_in_"].astype(object)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -63,6 +63,10 @@ class Encoder:
         X = X if sp.issparse(X) else np.asarray(X)
         check_entries(X, self.consumer, first_row)
         return np.ascontiguousarray(self.rows(open_data(X, mean=self.objective.mean), first_row))
+
+    def of_columns(self, columns: Any) -> Encoder:
+        """Return the same for rows of which only some columns are known."""
+        return replace(self, components=self.components[:, columns])
 
     def rows(self, data: Data, first_row: int = 0) -> Any:
         """Compute W for rows that a backend holds already."""

@@ -15,6 +15,15 @@ from drnmf.algorithms.updates.base import Rule
 from drnmf.inputs.check import check_choice, check_integer, check_number
 
 
+def count_jobs(n_jobs: int | None) -> int:
+    """Count the runs that go side by side, as joblib counts them."""
+    if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral)):
+        raise ValueError(f"n_jobs={n_jobs!r} must be None or an integer: -1 uses every core.")
+    if n_jobs == 0:
+        raise ValueError("n_jobs=0 is no number of jobs: use None or 1 for one, -1 for every core.")
+    return int(effective_n_jobs(n_jobs))
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class Parameters:
     """What estimators and Pareto fronts take alike; each is described in `BetaNMF`."""
@@ -46,12 +55,8 @@ class Parameters:
         return check_integer("n_init", self.n_init, 1)
 
     def jobs(self) -> int:
-        """Count the runs that go side by side, as joblib counts them."""
-        if self.n_jobs is not None and (isinstance(self.n_jobs, bool) or not isinstance(self.n_jobs, Integral)):
-            raise ValueError(f"n_jobs={self.n_jobs!r} must be None or an integer: -1 uses every core.")
-        if self.n_jobs == 0:
-            raise ValueError("n_jobs=0 is no number of jobs: use None or 1 for one, -1 for every core.")
-        return int(effective_n_jobs(self.n_jobs))
+        """Count the runs that go side by side."""
+        return count_jobs(self.n_jobs)
 
     def zeros_choice(self) -> str:
         """Check what to do with zeros of X."""

@@ -10,14 +10,16 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from typing import TypeVar
 
 from drnmf.algorithms.result import Interrupted, Result
 from drnmf.backends.host.core import native_core
 
 Task = Callable[[], Result]
+T = TypeVar("T")
 
 
-def run_all(tasks: Sequence[Task], jobs: int, stop: threading.Event) -> list[Result]:
+def run_all(tasks: Sequence[Callable[[], T]], jobs: int, stop: threading.Event) -> list[T]:
     """Run every task, `jobs` at a time, and return their results in order.
 
     Parameters
@@ -29,21 +31,21 @@ def run_all(tasks: Sequence[Task], jobs: int, stop: threading.Event) -> list[Res
     Raises
     ------
     Interrupted
-        After Ctrl-C, with the first result that there is.
+        After Ctrl-C, with the first result that there is; a KeyboardInterrupt where there is none.
     """
     if min(jobs, len(tasks)) <= 1:
         return [task() for task in tasks]
-    ended: list[Result] = []
+    ended: list[T] = []
     ready = threading.Event()  # nothing runs before every run is known: Ctrl-C in between would lose some
 
-    def run(task: Task) -> Result:
+    def run(task: Callable[[], T]) -> T:
         ready.wait()
         result = task()
         ended.append(result)
         return result
 
     with _one_thread_each(), ThreadPoolExecutor(min(jobs, len(tasks))) as pool:
-        futures: list[Future[Result]] = []
+        futures: list[Future[T]] = []
         try:
             futures.extend(pool.submit(run, task) for task in tasks)
             ready.set()
@@ -52,9 +54,10 @@ def run_all(tasks: Sequence[Task], jobs: int, stop: threading.Event) -> list[Res
             stop.set()
             ready.set()
             pool.shutdown(cancel_futures=True)  # waits for the last iteration of every run
-            if not ended:
+            first = ended[0] if ended else None
+            if not isinstance(first, Result):
                 raise
-            raise Interrupted(ended[0]) from None
+            raise Interrupted(first) from None
         failed = [future for future in futures if future.done() and future.exception() is not None]
         if failed:
             stop.set()
@@ -63,9 +66,9 @@ def run_all(tasks: Sequence[Task], jobs: int, stop: threading.Event) -> list[Res
         return [future.result() for future in futures]
 
 
-def _wait(futures: list[Future[Result]]) -> None:
+def _wait(futures: list[Future[T]]) -> None:
     """Wait until all have ended or one has failed; in short turns, because a lock may not wake up for Ctrl-C."""
-    left: set[Future[Result]] = set(futures)
+    left: set[Future[T]] = set(futures)
     while left and not any(future.done() and future.exception() for future in futures):
         left = wait(left, timeout=0.1, return_when=FIRST_EXCEPTION).not_done
 

@@ -107,7 +107,7 @@ def test_more_components_than_columns():
     np.testing.assert_allclose(model.losses_, local.losses_, rtol=1e-8)
 
 
-@pytest.mark.parametrize(("value", "words"), [(-2.0, "Negative values"), (np.nan, "NaN or infinity"), (0.0, "zero")])
+@pytest.mark.parametrize(("value", "words"), [(-2.0, "Negative values"), (np.inf, "NaN or infinity"), (0.0, "zero")])
 def test_bad_entries_are_named_by_their_place_in_the_whole(value, words):
     X = matrix()
     X[150, 7] = value

@@ -83,8 +83,18 @@ class Rule(Protocol):
     best: ClassVar[bool] = True
     chooses: ClassVar[bool] = False
 
-    def under(self, omega: Omega) -> Rule:
-        """Return the rule that a run under these losses takes: itself, unless it knows a better one for them."""
+    def under(self, omega: Omega, shared: bool = True) -> Rule:
+        """Return the rule that a run under these losses takes: itself, unless it knows a better one for them.
+
+        Parameters
+        ----------
+        omega : the losses
+        shared : whether all columns share the curvature of beta = 2; weights of entries leave each its own
+
+        Returns
+        -------
+        rule : Rule
+        """
         return self
 
     def certain(self, omega: Omega) -> bool:

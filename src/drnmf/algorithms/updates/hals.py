@@ -59,7 +59,12 @@ class HALS(Rule):
         return Momentum(F, 1.0)
 
     def step(self, F: Array, parts: Parts, state: Momentum) -> tuple[Array, Momentum]:
-        if [loss.free_part for loss in parts.omega] != ["gram"] or parts.gram is None:
+        if [loss.free_part for loss in parts.omega] == ["gram"] and parts.gram is None:
+            raise ValueError(
+                "update='hals' needs one curvature for all columns, and entries of X are missing or have weights: use "
+                "update='auto'."
+            )
+        if [loss.free_part for loss in parts.omega] != ["gram"]:
             named = ", ".join(loss.name for loss in parts.omega)
             raise ValueError(f"update='hals' minimises beta = 2 alone, and the losses are {named}: use update='auto'.")
         a, nu = Extrapolated().pace(state)

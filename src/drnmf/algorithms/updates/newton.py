@@ -13,16 +13,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from drnmf.algorithms.updates.base import Parts, Rule
+from drnmf.algorithms.updates.base import Parts, Rule, halve
 from drnmf.algorithms.updates.extrapolated import Extrapolated, Momentum
 from drnmf.backends.steps import correlated_step, quadratic_step, shared_step
 from drnmf.losses.base import Omega
-from drnmf.numerics import NEWTON_DELAY, NEWTON_PASSES, RULE_DELAY, Array
+from drnmf.numerics import NEWTON_DELAY, NEWTON_HALVINGS, NEWTON_PASSES, RULE_DELAY, Array
+
+
+@dataclass(frozen=True)
+class Guarded(Momentum):
+    """The state after a second-order step; F is the multiplicative step from the same point."""
 
 
 @dataclass(frozen=True)
 class Newton(Rule):
-    """`Extrapolated` for `delay` steps, then Newton steps, halved towards F while the objective rises.
+    """`Extrapolated` for `delay` steps, then Newton steps, halved while the objective rises, then multiplicative.
 
     Which local minimum a run ends in is decided early: until then it follows the multiplicative steps.
 
@@ -40,8 +45,8 @@ class Newton(Rule):
     passes: int = NEWTON_PASSES
     alone: Rule | None = None
 
-    def under(self, omega: Omega) -> Rule:
-        quadratic = [loss.free_part for loss in omega] == ["gram"]
+    def under(self, omega: Omega, shared: bool = True) -> Rule:
+        quadratic = shared and [loss.free_part for loss in omega] == ["gram"]
         return self.alone if quadratic and self.alone is not None else self
 
     @property
@@ -62,7 +67,9 @@ class Newton(Rule):
         if state.steps < self.delay or (parts.Q is None and parts.gram is None and parts.correlation is None):
             return self.first.step(F, parts, state)
         stepped = self._minimum(F, parts)
-        return stepped, Momentum(stepped, 1.0, state.steps + 1)
+        if parts.Q is None and parts.correlation is None:  # the model is the loss itself, and P was not made
+            return stepped, Momentum(stepped, 1.0, state.steps + 1)
+        return stepped, Guarded(parts.multiplicative(F), 1.0, state.steps + 1)
 
     def _minimum(self, F: Array, parts: Parts) -> Array:
         """The minimum of the model: with one curvature for all columns, scaled or not, or one for each."""
@@ -76,7 +83,9 @@ class Newton(Rule):
         return quadratic_step(F, N, P, parts.Q, parts.floor, self.passes, scale, parts.gram)
 
     def retry(self, F: Array, tried: Array, attempt: int, state: Momentum) -> tuple[Array, Momentum]:
-        return self.first.retry(F, tried, attempt, state)
+        if not isinstance(state, Guarded):
+            return self.first.retry(F, tried, attempt, state)
+        return (state.F if attempt == NEWTON_HALVINGS + 1 else halve(F, tried)), state
 
     def restart(self, state: Momentum) -> Momentum:
         return replace(state, nu=1.0)

@@ -20,6 +20,7 @@ from drnmf.backends.dask.delivery import stacked
 from drnmf.backends.dask.holders import OutOfCore, Summary, hold, look
 from drnmf.backends.dask.row_files import Scratch
 from drnmf.backends.entries import refusal
+from drnmf.backends.observed import Ones
 
 logger = logging.getLogger("drnmf")
 
@@ -36,7 +37,8 @@ def blocks_of(X: da.Array, mean: float | None = None) -> Blocks:
     scratch = _scratch()
     where = "kept in memory" if in_memory else "read from its source in every sweep"
     logger.info("X in %d blocks of rows, %s; scratch %s.", len(summaries), where, scratch and scratch.path)
-    own = sum(summary.total for summary in summaries) / (m * n) if mean is None else mean
+    count = m * n - sum(summary.missing for summary in summaries)
+    own = sum(summary.total for summary in summaries) / max(1, count) if mean is None else mean
     return Blocks(
         holders=holders,
         sizes=tuple(X.chunks[0]),
@@ -48,6 +50,9 @@ def blocks_of(X: da.Array, mean: float | None = None) -> Blocks:
         assignment=assignment,
         scratch=scratch,
         save_every=int(dask.config.get("drnmf.save-every", cluster.SAVE_EVERY)),
+        count=count,
+        observed=None if count == m * n else Ones((m, n)),
+        grouped=sp.issparse(X._meta),
         zero_at=next((summary.zero for summary in _placed(summaries) if summary.zero is not None), None),
     )
 

@@ -15,13 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from drnmf.backends.base import Ask, Sweep
+from drnmf.backends.base import Ask, Observed, Sweep
 from drnmf.backends.dask import cluster
+from drnmf.backends.dask.holders import WeighedRows
 from drnmf.backends.dask.nodes import Kept, Node, OwnRows, Placed, Plan, Shared, Stored, SweepRows, plan, run_block
 from drnmf.backends.dask.partial_sums import SweepColumns, losses_alone
 from drnmf.backends.dask.row_files import RowFiles, Scratch, load_rows
 from drnmf.backends.dask.space import ColumnSpace, Factor, RowSpace
 from drnmf.backends.digest import combined
+from drnmf.backends.observed import Ones, stores
+from drnmf.backends.weighted import Columns, Tally
+from drnmf.losses.base import Omega
 from drnmf.numerics import Array, Vector
 
 
@@ -37,6 +41,9 @@ class Blocks:
     zero_at : position of the first zero of X, for the error that names it
     traffic : bytes moved so far
     types : dataclasses that states of the rules may hold
+    count : how many entries are observed
+    observed : where there are weights, a mark: every block knows its own
+    grouped : whether X is sparse
     """
 
     holders: tuple[Any, ...]
@@ -52,6 +59,9 @@ class Blocks:
     zero_at: tuple[int, int] | None
     traffic: cluster.Traffic = field(default_factory=cluster.Traffic)
     types: dict[str, type] = field(default_factory=dict)
+    count: int = 0
+    observed: Observed | None = None
+    grouped: bool = False
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -66,7 +76,30 @@ class Blocks:
         return ColumnSpace(self)
 
     def sweep(self, W: Factor, H: Array, ask: Ask) -> Sweep:
-        return _promise(Node(SweepColumns(ask), W, Shared(H), OwnRows()))
+        return _promise(Node(SweepColumns(self.asked(ask)), W, Shared(H), OwnRows()))
+
+    def asked(self, ask: Ask) -> Ask:
+        """Mark a question as one under weights, which every block puts in itself."""
+        return ask if self.observed is None else replace(ask, observed=self.observed)
+
+    def weigh(self, observed: Observed, mean: float | None) -> Blocks:
+        """Give every block its rows of the weights, once."""
+        ends, holders = np.cumsum([0, *self.sizes]).tolist(), []
+        for i, holder in enumerate(self.holders):
+            part = observed.within(slice(ends[i], ends[i + 1]))
+            with self.assignment.at(i):
+                holders.append(cluster.task("weigh", WeighedRows, holder, part, self.in_memory))
+        kept, (tally,) = cluster.run(holders, cluster.tree_sum([cluster.task("tally", _tally, h) for h in holders], 0))
+        return replace(
+            self, holders=kept, mean=tally.mean if mean is None else mean, zeros=tally.zeros, zero_at=None,
+            count=tally.count, observed=Ones(self.shape), grouped=self.grouped and not stores(observed),
+            traffic=cluster.Traffic(),
+        )  # fmt: skip
+
+    def held_out_columns(self, W: Factor, H: Array, omega: Omega) -> Columns:
+        """Add up the held-out entries of every column over the blocks."""
+        found: Columns = self.add_up(partial(_held_out_columns, omega), W, Shared(H))
+        return found
 
     def read(self, *sweeps: Sweep) -> tuple[Sweep, ...]:
         """Compute what the sweeps promise, in one graph; the parts of W stay with its rows."""
@@ -151,8 +184,12 @@ class Blocks:
         return W, np.maximum(H * root, floor).astype(self.dtype)
 
     def first_zero(self) -> tuple[int, int]:
-        assert self.zero_at is not None
-        return self.zero_at
+        if self.zero_at is not None:
+            return self.zero_at
+        first = np.cumsum([0, *self.sizes]).tolist()
+        places = [place for place in zip(first, self.collect(_first_zero), strict=False) if place[1] is not None]
+        start, (i, j) = places[0]
+        return start + i, j
 
     def status(self) -> str:
         return self.traffic.describe()
@@ -168,7 +205,8 @@ class Blocks:
 
     def digest(self) -> str:
         """The hashes of the rows are made where the rows are, and meet here in order: blocks make no difference."""
-        return combined(self.collect(_row_digests))
+        rows = combined(self.collect(_row_digests))
+        return rows if self.observed is None else combined([rows.encode(), *self.collect(_weights_digest)])
 
     def add_up(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Sum function(block, *arguments) over the blocks."""
@@ -202,14 +240,30 @@ class Transposed:
         return self.data.zeros
 
     @property
+    def count(self) -> int:
+        return self.data.count
+
+    @property
+    def observed(self) -> Observed | None:
+        return None if self.data.observed is None else self.data.observed.T
+
+    @property
+    def grouped(self) -> bool:
+        return self.data.grouped
+
+    @property
     def T(self) -> Blocks:
         return self.data
+
+    def weigh(self, observed: Observed, mean: float | None) -> Transposed:
+        return self.data.weigh(observed.T, mean).T
 
     @cached_property
     def space(self) -> RowSpace:
         return RowSpace(self.data)
 
     def sweep(self, W: Array, H: Factor, ask: Ask) -> Sweep:
+        ask = ask if self.observed is None else replace(ask, observed=self.observed)
         return _promise(Node(SweepRows(ask), H, Shared(W.T), OwnRows(), keep="unless used"))
 
     def first_zero(self) -> tuple[int, int]:
@@ -294,6 +348,22 @@ def _squared_norms(data: Any) -> Vector:
 
 def _row_digests(data: Any) -> bytes:
     return b"".join(data.row_digests())
+
+
+def _tally(holder: Any) -> tuple[Tally]:
+    return (holder.tally,)
+
+
+def _first_zero(data: Any) -> tuple[int, int] | None:
+    return data.first_zero() if data.zeros else None
+
+
+def _weights_digest(data: Any) -> bytes:
+    return data.observed.digest().encode()
+
+
+def _held_out_columns(omega: Omega, data: Any, A: Array, H: Array) -> Columns:
+    return data.held_out_columns(A.T, H, omega)
 
 
 def _row_norms(data: Any) -> Vector:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -10,10 +11,12 @@ import dask
 import numpy as np
 import scipy.sparse as sp
 
-from drnmf.backends.base import Data
+from drnmf.backends.base import Data, Observed
 from drnmf.backends.dask.nodes import arrays_in
 from drnmf.backends.entries import check_structure, first_bad_entry, first_zero, is_sound
 from drnmf.backends.host.open import open_data
+from drnmf.backends.observed import Ones, weigh
+from drnmf.backends.weighted import Weighted
 
 
 class Holder(Protocol):
@@ -62,16 +65,39 @@ class OutOfCore:
         return open_data(self.read(), mean=mean)
 
 
+class WeighedRows:
+    """A block under its rows of the weights; it is weighed again whenever it is read where it does not stay."""
+
+    def __init__(self, holder: Any, observed: Observed, in_memory: bool):
+        self.holder, self.observed = holder, observed
+        data: Any = weigh(holder.data(1.0), observed)
+        self._data = data if isinstance(data, Weighted) else data.weigh(Ones(data.shape), None)
+        self.tally = self._data.tally
+        if not in_memory:
+            self._data = None
+
+    def data(self, mean: float) -> Data:
+        if self._data is not None:
+            return self._data.rescaled(mean)
+        data: Any = self.holder.data(mean)
+        return data.weigh(self.observed, mean)
+
+    def __sizeof__(self) -> int:
+        return sys.getsizeof(self.holder) + sum(array.nbytes for array in arrays_in(self.observed))
+
+
 @dataclass(frozen=True)
 class Summary:
     """What one look at a block tells.
 
+    missing : how many entries are NaN
     bad, zero : position (and value) of the first entry that is not >= 0 and finite, and of the first zero
     """
 
     shape: tuple[int, ...]
     total: float
     zeros: int
+    missing: int
     nbytes: int
     bad: tuple[int, int, float] | None
     zero: tuple[int, int] | None
@@ -80,7 +106,7 @@ class Summary:
 def hold(X: Any, dtype: Any) -> tuple[InMemory | None, Summary]:
     """A block, or what reads one, kept in memory, and its summary; nothing is kept of a block that cannot be used."""
     X = X.read() if isinstance(X, OutOfCore) else usable(X, dtype)
-    if X.ndim != 2 or not is_sound(X):
+    if X.ndim != 2 or not is_sound(X, gaps=True):
         return None, _refused(X)
     holder = InMemory(X)
     return holder, _summary(X, holder)
@@ -92,12 +118,13 @@ def look(holder: OutOfCore) -> Summary:
 
 
 def _refused(X: Any) -> Summary:
-    bad = first_bad_entry(X) if X.ndim == 2 else None
-    return Summary(X.shape, np.nan, 0, 0, bad, None)
+    bad = first_bad_entry(X, gaps=True) if X.ndim == 2 else None
+    return Summary(X.shape, np.nan, 0, 0, 0, bad, None)
 
 
 def _summary(X: Any, holder: InMemory) -> Summary:
     data = holder.data(1.0)
     values = X.data if sp.issparse(X) else X
-    zero = first_zero(X) if data.zeros else None
-    return Summary(X.shape, float(values.sum(dtype=np.float64)), data.zeros, holder.__sizeof__(), None, zero)
+    zero, missing = first_zero(X) if data.zeros else None, X.shape[0] * X.shape[1] - data.count
+    total = float(values.sum(dtype=np.float64, where=~np.isnan(values)) if missing else values.sum(dtype=np.float64))
+    return Summary(X.shape, total, data.zeros, missing, holder.__sizeof__(), None, zero)

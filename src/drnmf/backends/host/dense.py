@@ -9,11 +9,13 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from drnmf.backends.base import Ask, Sweep
-from drnmf.backends.digest import combined, dense_rows
+from drnmf.backends.base import Ask, Data, Observed, Sweep
+from drnmf.backends.digest import combined, dense_rows, row_blocks
 from drnmf.backends.entries import first_zero
 from drnmf.backends.host.space import HOST, HostSpace, draw_uniform
+from drnmf.backends.observed import Ones
 from drnmf.backends.tiles import sweep_tiles
+from drnmf.backends.weighted import Tally, Weighted, tally_tiles
 from drnmf.numerics import Array, Vector
 
 
@@ -39,6 +41,18 @@ class HostMatrix:
     ) -> tuple[Array, Array]:
         return draw_uniform(self.shape, self.dtype, rank, rng, scale, floor)
 
+    def tally(self, observed: Observed) -> Tally:
+        """Count and add up the entries that are observed."""
+        return tally_tiles(self, observed)  # type: ignore[arg-type]
+
+    def weigh(self, observed: Observed, mean: float | None) -> Data:
+        observed = observed.placed(self._beside)
+        return Weighted.of(self, observed, self.tally(observed), mean)
+
+    def _beside(self, array: Any) -> Any:
+        """Take an array of weights into the dtype of X, once; integers stay."""
+        return np.asarray(array, self.dtype if np.asarray(array).dtype.kind == "f" else None)
+
     def map_rows(self, function: Callable[[Any], Array], rank: int) -> Array:
         return function(self)
 
@@ -48,16 +62,37 @@ class HostMatrix:
 
 @dataclass(frozen=True)
 class DenseMatrix(HostMatrix):
-    """X in either order, never copied; T is a view. Sweeps tile by tile: the oracle."""
+    """X in either order, never copied; T is a view. Sweeps tile by tile: the oracle.
+
+    missing : how many entries are not finite, and so not observed
+    """
+
+    grouped: ClassVar[bool] = False
 
     X: Array
     mean: float
     zeros: int
+    missing: int = 0
 
     @classmethod
     def of(cls, X: Array, mean: float | None = None) -> Self:
-        own = float(X.mean(dtype=np.float64)) if mean is None else mean
-        return cls(X, own, int(X.size - np.count_nonzero(X)))
+        own, zeros, missing = float(X.mean(dtype=np.float64)), int(X.size - np.count_nonzero(X)), 0
+        if not np.isfinite(own):
+            total, _, zeros, missing = moments(X)
+            own = mean_of(X, total, missing)
+        return cls(X, own if mean is None else mean, zeros, missing)
+
+    @property
+    def count(self) -> int:
+        return self.X.size - self.missing
+
+    @property
+    def observed(self) -> Observed | None:
+        return Ones(self.shape) if self.missing else None
+
+    def asked(self, ask: Ask) -> Ask:
+        """Return the question under the weights of X with gaps, where there are no others."""
+        return replace(ask, observed=self.observed) if self.missing and ask.observed is None else ask
 
     @property
     def shape(self) -> tuple[int, int]:  # type: ignore[override]
@@ -72,7 +107,7 @@ class DenseMatrix(HostMatrix):
         return replace(self, X=self.X.T)
 
     def sweep(self, W: Array, H: Array, ask: Ask) -> Sweep:
-        return sweep_tiles(self, W, H, ask)
+        return sweep_tiles(self, W, H, self.asked(ask))
 
     def tile(self, columns: slice) -> Array:
         return self.X[:, columns]
@@ -91,3 +126,26 @@ class DenseMatrix(HostMatrix):
 
     def squared_norms(self) -> Vector:
         return np.einsum("ij,ij->j", self.X, self.X, dtype=np.float64)
+
+
+def moments(X: Array) -> tuple[float, float, int, int]:
+    """Compute (sum, sum of squares, number of zeros, number of entries that are not finite) of dense X.
+
+    The entries that are not finite have no part in the other three; a bounded block of rows is looked at at a time.
+    """
+    total, squares, zeros, missing = 0.0, 0.0, 0, 0
+    for at in row_blocks((X.shape[0], X.shape[1]), 8):
+        block = X[at].astype(np.float64)
+        seen = np.isfinite(block)
+        if not seen.all():
+            missing += block.size - int(np.count_nonzero(seen))
+            block = block[seen]
+        total += float(block.sum())
+        squares += float(np.square(block).sum())
+        zeros += int(block.size - np.count_nonzero(block))
+    return total, squares, zeros, missing
+
+
+def mean_of(X: Array, total: float, missing: int) -> float:
+    """Compute the mean of the observed entries from their sum; zero where there are none."""
+    return total / (X.size - missing) if missing < X.size else 0.0

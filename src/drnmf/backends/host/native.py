@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -12,8 +13,9 @@ import numpy as np
 from drnmf import _core
 from drnmf.backends.base import Ask, Sweep, check_shapes, zero_of
 from drnmf.backends.host import threads
-from drnmf.backends.host.dense import DenseMatrix
+from drnmf.backends.host.dense import DenseMatrix, mean_of, moments
 from drnmf.backends.host.sparse import SparseMatrix
+from drnmf.backends.observed import Pieces, pieces
 from drnmf.backends.tiles import sweep_tiles
 from drnmf.losses.base import Loss
 from drnmf.losses.beta import Beta
@@ -33,7 +35,23 @@ Outputs = tuple[Array, Array, Array, Vector]  # N, P, Q and the shared curvature
 
 def takes(ask: Ask) -> bool:
     """Tell whether the compiled extension can answer; the tiles of NumPy answer what it declines."""
-    return ask.observed is None and all(type(loss) in KERNELS for loss in ask.omega)
+    known = ask.observed is None or pieces(ask.observed) is not None
+    return known and all(type(loss) in KERNELS for loss in ask.omega)
+
+
+def _weights(ask: Ask, dtype: Any, stored: Any = None) -> Any:
+    """The weights of the entries in the words of the compiled extension; None where there are none."""
+    if ask.observed is None:
+        return None
+    parts = pieces(ask.observed)
+    assert parts is not None
+    values = None if parts.values is None else np.asarray(parts.values, dtype)
+    rows, columns = (None if one is None else np.ascontiguousarray(one, dtype) for one in (parts.rows, parts.columns))
+    mask = parts.mask
+    if mask is None:
+        return _core.Observed(values, stored, rows, columns, None, None, 0, 0, False)
+    codes = mask.rows.astype(np.uint32), mask.columns.astype(np.uint32)
+    return _core.Observed(values, stored, rows, columns, *codes, mask.threshold, mask.classes, mask.inverted)
 
 
 def _kernel(loss: Loss) -> tuple[int, float]:
@@ -60,7 +78,7 @@ def _native_ask(data: Any, ask: Ask) -> Any:
     )
 
 
-def _sweep(data: Any, W: Array, H: Array, ask: Ask) -> Sweep:
+def _sweep(data: Any, W: Array, H: Array, ask: Ask, run: Callable[..., None]) -> Sweep:
     """Make the arguments ready, allocate the outputs, and let the compiled extension pass over X."""
     check_shapes(data.shape, W, H, ask)
     (_, n), r, dtype = data.shape, H.shape[0], data.dtype
@@ -70,7 +88,7 @@ def _sweep(data: Any, W: Array, H: Array, ask: Ask) -> Sweep:
     losses = np.full(len(ask.omega), np.nan)
     if not ask.empty:
         left, right = np.ascontiguousarray(W.T, dtype), np.ascontiguousarray(H, dtype)
-        data.run(left, right, _native_ask(data, ask), (N, P, Q, gram), losses)
+        run(left, right, _native_ask(data, ask), (N, P, Q, gram), losses)
     if ask.weights is not None and len(ask.omega) == 1 and ask.weights[0] != 1.0:
         with np.errstate(over="ignore"):  # a step too far: its losses are not finite, and it is taken back
             weight = dtype.type(ask.weights[0])
@@ -87,18 +105,22 @@ class NativeDense(DenseMatrix):
 
     @classmethod
     def of(cls, X: Array, mean: float | None = None) -> NativeDense:
+        total, squared_norm, zeros, missing = np.nan, 0.0, 0, 0
         if 1 in X.shape or X.itemsize in X.strides:
             total, squared_norm, zeros = _core.moments(X)
-        else:
-            total, zeros = float(X.sum(dtype=np.float64)), int(X.size - np.count_nonzero(X))
-            squared_norm = sum(float(np.square(row, dtype=np.float64).sum()) for row in X)
-        return cls(X, total / X.size if mean is None else mean, int(zeros), squared_norm)
+        if not np.isfinite(total):  # gaps, or neither axis of X is contiguous
+            total, squared_norm, zeros, missing = moments(X)
+        own = mean_of(X, total, missing) if mean is None else mean
+        return cls(X, own, int(zeros), missing, squared_norm)
 
     def sweep(self, W: Array, H: Array, ask: Ask) -> Sweep:
-        return _sweep(self, W, H, ask) if takes(ask) else sweep_tiles(self, W, H, ask)
+        ask = self.asked(ask)
+        if not takes(ask):
+            return sweep_tiles(self, W, H, ask)
+        return _sweep(self, W, H, ask, partial(self.run, _weights(ask, self.dtype)))
 
-    def run(self, left: Array, right: Array, ask: Any, outputs: Outputs, losses: Vector) -> None:
-        _core.sweep_dense(self.X, left, right, ask, *outputs, losses, self.memory)
+    def run(self, weights: Any, left: Array, right: Array, ask: Any, outputs: Outputs, losses: Vector) -> None:
+        _core.sweep_dense(self.X, left, right, ask, *outputs, losses, self.memory, weights)
 
 
 @dataclass(frozen=True)
@@ -110,9 +132,24 @@ class NativeSparse(SparseMatrix):
 
     memory: _core.Workspace = field(default_factory=_core.Workspace, compare=False, repr=False)
 
-    def sweep(self, W: Array, H: Array, ask: Ask) -> Sweep:
-        return _sweep(self, W, H, ask) if takes(ask) else super().sweep(W, H, ask)
+    def sweep_all(self, W: Array, H: Array, ask: Ask) -> Sweep:
+        return _sweep(self, W, H, ask, partial(self.run, None, False)) if takes(ask) else super().sweep_all(W, H, ask)
 
-    def run(self, left: Array, right: Array, ask: Any, outputs: Outputs, losses: Vector) -> None:
-        X = self.by_column
-        _core.sweep_sparse(X.data, X.indptr, X.indices, *self.shape, left, right, ask, *outputs, losses, self.memory)
+    def sweep_dense(self, W: Array, H: Array, ask: Ask) -> Sweep:
+        if not takes(ask):
+            return super().sweep_dense(W, H, ask)
+        return _sweep(self, W, H, ask, partial(self.run, _weights(ask, self.dtype), False))
+
+    def sweep_stored(self, W: Array, H: Array, ask: Ask, parts: Pieces) -> Sweep:
+        if not takes(ask):
+            return super().sweep_stored(W, H, ask, parts)
+        weights = _weights(ask, self.dtype, None if self.only is None else self.only.by_column)
+        return _sweep(self, W, H, ask, partial(self.run, weights, True))
+
+    def run(
+        self, weights: Any, stored: bool, left: Array, right: Array, ask: Any, outputs: Outputs, losses: Vector
+    ) -> None:
+        X, shape = self.by_column, self.shape
+        _core.sweep_sparse(
+            X.data, X.indptr, X.indices, *shape, left, right, ask, *outputs, losses, self.memory, weights, stored
+        )

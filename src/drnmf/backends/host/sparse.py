@@ -10,23 +10,45 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 
-from drnmf.backends.base import Ask, Sweep
+from drnmf.backends.base import Ask, Data, Observed, Sweep
 from drnmf.backends.digest import sparse_rows
 from drnmf.backends.entries import first_zero
 from drnmf.backends.host.dense import HostMatrix
+from drnmf.backends.host.stored import (
+    StoredSweep,
+    kept_weights,
+    stored_values,
+    sweep_with_zeros,
+    tally_stored,
+    weights_at,
+)
+from drnmf.backends.observed import Ones, Pieces, Stored, factors_of, pieces, product
 from drnmf.backends.tiles import shared_curvature, sweep_tiles
+from drnmf.backends.weighted import Tally
 from drnmf.losses.base import Loss, need_nonzeros_only
 from drnmf.numerics import Array, Vector, identity_limit, model_floor, power_ceiling
 
 
+@dataclass(frozen=True, eq=False)
+class StoredOnly:
+    """Weights of the stored entries of X, in the order of `by_column` and of `by_row`; None stands for ones."""
+
+    by_column: Any = None
+    by_row: Any = None
+
+
 @dataclass(frozen=True)
 class SparseMatrix(HostMatrix):
-    """X as CSC and its transpose as CSC, both built once; T swaps them. Losses with free parts never densify."""
+    """X as CSC and its transpose as CSC, both built once; T swaps them. Losses with free parts never densify.
+
+    only : given where the stored entries alone are observed, zeros among them; else what is not stored is a zero
+    """
 
     by_column: Any  # X, CSC
     by_row: Any  # X transposed, CSC
     mean: float
     squared_norm: float
+    only: StoredOnly | None = None
 
     @classmethod
     def of(cls, X: Any, mean: float | None = None) -> Self:
@@ -49,11 +71,26 @@ class SparseMatrix(HostMatrix):
 
     @property
     def zeros(self) -> int:
+        if self.only is not None:
+            return int(self.by_column.nnz - np.count_nonzero(self.by_column.data))
         return self.shape[0] * self.shape[1] - int(self.by_column.nnz)
+
+    @property
+    def count(self) -> int:
+        return self.shape[0] * self.shape[1] if self.only is None else int(self.by_column.nnz)
+
+    @property
+    def grouped(self) -> bool:
+        return self.only is None
+
+    @property
+    def observed(self) -> Observed | None:
+        return None if self.only is None else Ones(self.shape)
 
     @cached_property
     def T(self) -> Self:
-        return replace(self, by_column=self.by_row, by_row=self.by_column)
+        only = None if self.only is None else StoredOnly(self.only.by_row, self.only.by_column)
+        return replace(self, by_column=self.by_row, by_row=self.by_column, only=only)
 
     def tile(self, columns: slice) -> Array:
         return self.by_column[:, columns].toarray()
@@ -75,10 +112,69 @@ class SparseMatrix(HostMatrix):
         squares = sp.csc_array((np.square(X.data, dtype=np.float64), X.indices, X.indptr), self.shape)
         return np.asarray(squares.sum(axis=0), dtype=np.float64).ravel()
 
+    def tally(self, observed: Observed) -> Tally:
+        parts = pieces(observed)
+        if parts is None or not self.takes(parts):
+            return super().tally(observed)
+        found = tally_stored(self, parts)
+        if self.only is not None:
+            return found
+        weight, count = parts.sums(self.shape)
+        return Tally(found.total, weight, count - found.count + found.zeros, count)
+
+    def weigh(self, observed: Observed, mean: float | None) -> Data:
+        kinds = factors_of(observed)
+        stored = [kind for kind in kinds if isinstance(kind, Stored)]
+        if not stored:
+            return super().weigh(observed, mean)
+        data, rest = self, product(*(kind for kind in kinds if kind not in stored))
+        for kind in stored:
+            data = data.only_stored(kind)
+        return data.weigh(Ones(self.shape) if rest is None else rest, mean)
+
+    def only_stored(self, observed: Stored) -> Self:
+        """Return X of which the entries that the weights store are observed, and no other."""
+        by_column, by_row = (stored_values(X, M) for X, M in ((self.by_column, observed), (self.by_row, observed.T)))
+        old = self.only or StoredOnly()
+        weights = [
+            kept_weights(X, M, known)
+            for X, M, known in ((self.by_column, observed, old.by_column), (self.by_row, observed.T, old.by_row))
+        ]
+        return replace(self, by_column=by_column, by_row=by_row, only=StoredOnly(*weights))
+
+    def takes(self, parts: Pieces) -> bool:
+        """Tell whether sums over what is not stored need no dense tiles under these weights."""
+        if self.only is not None:
+            return True
+        return parts.values is None and (parts.mask is None or parts.mask.classes > 0)
+
     def sweep(self, W: Array, H: Array, ask: Ask) -> Sweep:
-        if ask.observed is not None or not need_nonzeros_only(ask.omega):
+        if ask.observed is None and self.only is None:
+            return self.sweep_all(W, H, ask)
+        ask = replace(ask, observed=ask.observed or self.observed)
+        assert ask.observed is not None
+        parts = pieces(ask.observed)
+        if parts is None:
             return sweep_tiles(self, W, H, ask)
-        return _Nonzeros(self, W, H).sweep(ask)
+        if self.only is not None:
+            return self.sweep_stored(W, H, ask, parts)
+        if not (self.takes(parts) and need_nonzeros_only(ask.omega)):
+            return self.sweep_dense(W, H, ask)
+        return sweep_with_zeros(self, W, H, ask, parts)
+
+    def sweep_all(self, W: Array, H: Array, ask: Ask) -> Sweep:
+        """Sweep without weights."""
+        if need_nonzeros_only(ask.omega):
+            return _Nonzeros(self, W, H).sweep(ask)
+        return self.sweep_dense(W, H, ask)
+
+    def sweep_dense(self, W: Array, H: Array, ask: Ask) -> Sweep:
+        """Sweep over dense tiles of X, under any weights but those of stored entries alone."""
+        return sweep_tiles(self, W, H, ask)
+
+    def sweep_stored(self, W: Array, H: Array, ask: Ask, parts: Pieces) -> Sweep:
+        """Sweep over the stored entries alone, under their own weights times `parts`."""
+        return StoredSweep(_Nonzeros(self, W, H), weights_at(self, parts)).sweep(ask)
 
 
 @dataclass(frozen=True)

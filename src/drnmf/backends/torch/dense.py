@@ -14,13 +14,15 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from drnmf.backends.base import Ask, Sweep, check_shapes, zero_of
+from drnmf.backends.base import Ask, Data, Observed, Sweep, check_shapes, zero_of
 from drnmf.backends.digest import combined, dense_rows, row_blocks
 from drnmf.backends.entries import first_zero
 from drnmf.backends.host.space import draw_uniform
+from drnmf.backends.observed import Ones
 from drnmf.backends.tiles import sweep_tiles
 from drnmf.backends.torch.kernels import kernels_of, takes
 from drnmf.backends.torch.space import Tensor, TorchSpace, full_precision
+from drnmf.backends.weighted import Tally, Weighted, tally_tiles
 from drnmf.losses.base import Omega
 from drnmf.numerics import Array, Vector
 
@@ -71,6 +73,19 @@ class OnTorch:
     ) -> tuple[Array, Array]:
         return draw_uniform(self.shape, self.dtype, rank, rng, scale, floor)
 
+    def tally(self, observed: Observed) -> Tally:
+        """Count and add up the entries that are observed."""
+        return tally_tiles(self, observed)  # type: ignore[arg-type]
+
+    def beside(self, array: Any) -> Tensor:
+        """Take an array of weights to the device, in the dtype of the factors unless it holds integers."""
+        tensor = array if isinstance(array, torch.Tensor) else torch.as_tensor(np.ascontiguousarray(array))
+        return tensor.to(self.device, self.working if tensor.is_floating_point() else tensor.dtype)
+
+    def weigh(self, observed: Observed, mean: float | None) -> Data:
+        placed = observed.placed(self.beside)
+        return Weighted.of(self, placed, self.tally(placed), mean)
+
     def map_rows(self, function: Callable[[Any], Any], rank: int) -> Any:
         return function(self)
 
@@ -78,15 +93,20 @@ class OnTorch:
         return ""
 
 
-def moments(X: Tensor) -> tuple[float, int]:
-    """Sum of all entries in float64 and the number of zeros, a bounded block of rows at a time."""
+def moments(X: Tensor) -> tuple[float, int, int]:
+    """Sum of all entries in float64, number of zeros and of entries that are not finite, some rows at a time.
+
+    Those that are not finite are not in the sum.
+    """
     rows = max(1, TILE * 16 // max(1, X.shape[1]))
     total = torch.zeros((), dtype=torch.float64, device=X.device)
-    nonzero = torch.zeros((), dtype=torch.int64, device=X.device)
+    nonzero, seen = (torch.zeros((), dtype=torch.int64, device=X.device) for _ in range(2))
     for block in X.split(rows):
-        total += block.sum(dtype=torch.float64)
+        finite = torch.isfinite(block)
+        total += torch.where(finite, block, 0).sum(dtype=torch.float64)
         nonzero += torch.count_nonzero(block)
-    return float(total), X.numel() - int(nonzero)
+        seen += finite.sum()
+    return float(total), X.numel() - int(nonzero), X.numel() - int(seen)
 
 
 @dataclass(frozen=True)
@@ -95,15 +115,18 @@ class TorchDense(OnTorch):
 
     fast : the fused sweep may use single bfloat16 products in its sums ("tf32")
     fused : Triton rather than plain torch
+    missing : how many entries are not finite, and so not observed
     """
 
     tile_entries: ClassVar[int] = TILE
+    grouped: ClassVar[bool] = False
 
     X: Tensor
     mean: float
     zeros: int
     fast: bool = False
     fused: bool = False
+    missing: int = 0
 
     @classmethod
     def of(cls, X: Any, mean: float | None = None, precision: str = "float32", fused: bool | None = None) -> TorchDense:
@@ -112,10 +135,10 @@ class TorchDense(OnTorch):
             raise ValueError(f"precision={precision!r} is not known: use one of {list(PRECISIONS)}.")
         if tensor.dtype not in _WORKING:
             raise ValueError(f"X has dtype {tensor.dtype}: use float32, float64, float16 or bfloat16.")
-        total, zeros = moments(tensor)
+        total, zeros, missing = moments(tensor)
         usable = tensor.dtype != torch.float64 and fused_available(tensor.device.type)
-        own = total / max(1, tensor.numel()) if mean is None else mean
-        return cls(tensor, own, zeros, precision == "tf32", usable if fused is None else fused)
+        own = total / max(1, tensor.numel() - missing) if mean is None else mean
+        return cls(tensor, own, zeros, precision == "tf32", usable if fused is None else fused, missing)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -128,6 +151,14 @@ class TorchDense(OnTorch):
     @property
     def working(self) -> torch.dtype:
         return _WORKING[self.X.dtype]
+
+    @property
+    def count(self) -> int:
+        return self.X.numel() - self.missing
+
+    @property
+    def observed(self) -> Observed | None:
+        return Ones(self.shape) if self.missing else None
 
     @cached_property
     def T(self) -> TorchDense:
@@ -151,6 +182,7 @@ class TorchDense(OnTorch):
 
     def sweep(self, W: Any, H: Any, ask: Ask) -> Sweep:
         check_shapes(self.shape, W, H, ask)
+        ask = replace(ask, observed=self.observed) if ask.observed is None else ask
         W, H = self.space.put(W.T).T, self.space.put(H)
         if not (self.fused and takes(ask, H.shape[0])):
             with full_precision():

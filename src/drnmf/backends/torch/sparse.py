@@ -123,6 +123,13 @@ class TorchSparse(OnTorch):
     def zeros(self) -> int:
         return self.shape[0] * self.shape[1] - self.by_column.values.numel()
 
+    @property
+    def count(self) -> int:
+        return self.shape[0] * self.shape[1]
+
+    grouped: ClassVar[bool] = True
+    observed: ClassVar[None] = None
+
     @cached_property
     def T(self) -> TorchSparse:
         return replace(self, by_column=self.by_row, by_row=self.by_column, size=self.size[::-1])

@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
-from drnmf.backends.base import Ask, Sweep, check_shapes
+from drnmf.backends.base import Ask, Data, Observed, Sweep, check_shapes
+from drnmf.backends.observed import Ones
 from drnmf.backends.tiles import shared_curvature
-from drnmf.backends.torch.dense import OnTorch, TorchDense, fused_available, moments
+from drnmf.backends.torch.dense import TILE, OnTorch, TorchDense, fused_available, moments
 from drnmf.backends.torch.space import Tensor
+from drnmf.backends.weighted import Weighted
 from drnmf.numerics import Array, Vector
 
 BLOCK_BYTES = 1 << 28
@@ -84,18 +86,23 @@ class TorchStreamed(OnTorch):
     rows: int
     buffers: _Buffers = field(repr=False, compare=False)
     flipped: bool = False
+    missing: int = 0
+
+    tile_entries: ClassVar[int] = TILE
+    grouped: ClassVar[bool] = False
 
     @classmethod
     def of(
         cls, X: Tensor, device: str, mean: float | None = None, precision: str = "float32", rows: int | None = None
     ) -> TorchStreamed:
         """rows : of X in a block; None takes blocks of 256 MiB."""
-        total, zeros = moments(X)
+        total, zeros, missing = moments(X)
         bytes_of_row = max(1, X.shape[1] * X.element_size())
         rows = min(X.shape[0], max(1, BLOCK_BYTES // bytes_of_row) if rows is None else rows)
         on = torch.empty(0, device=device).device
         buffers = _Buffers.of(rows, X.shape[1], X.dtype, on)
-        return cls(X, on, total / X.numel() if mean is None else mean, zeros, precision, rows, buffers)
+        own = total / max(1, X.numel() - missing) if mean is None else mean
+        return cls(X, on, own, zeros, precision, rows, buffers, missing=missing)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -112,6 +119,22 @@ class TorchStreamed(OnTorch):
     @cached_property
     def T(self) -> TorchStreamed:
         return replace(self, flipped=not self.flipped)
+
+    @property
+    def count(self) -> int:
+        return self.X.numel() - self.missing
+
+    @property
+    def observed(self) -> Observed | None:
+        return Ones(self.shape) if self.missing else None
+
+    def weigh(self, observed: Observed, mean: float | None) -> Data:
+        """Weights stay on the host, as X does, and follow its blocks."""
+        return Weighted.of(self, observed, self.tally(observed), mean)
+
+    def tile(self, columns: slice) -> Tensor:
+        """Return a range of columns, on the host."""
+        return self._side()[:, columns].to(self.working)
 
     def _side(self) -> Tensor:
         return self.X.T if self.flipped else self.X
@@ -134,6 +157,7 @@ class TorchStreamed(OnTorch):
 
     def sweep(self, W: Any, H: Any, ask: Ask) -> Sweep:
         check_shapes(self.shape, W, H, ask)
+        ask = replace(ask, observed=self.observed) if ask.observed is None else ask
         A, B = self.space.put(W.T), self.space.put(H)
         fused = fused_available(self.device.type) and self.working == torch.float32
         sums = [torch.zeros(shape, dtype=B.dtype, device=self.device) for shape in self._shapes(B, ask)]

@@ -1,0 +1,223 @@
+r"""Weights on sparse X at the cost of its stored entries, O(nnz r).
+
+Where the stored entries alone are observed, N, P, losses and curvature are sums over them, under any loss. Where zeros
+are data and M = u v' times a mask by classes, the losses with free parts need, beside sums over the stored entries,
+
+.. math:: P_1 = \sum_{i \in K(j)} u_i w_i \, v_j, \qquad P_2 = \Big(\sum_{i \in K(j)} u_i w_i w_i'\Big) h_j v_j
+
+with K(j) the rows that are observed in column j: as many sums and Gram matrices as there are classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from drnmf.backends.base import Ask, Sweep, zero_of
+from drnmf.backends.observed import Pieces, Stored
+from drnmf.backends.weighted import Tally
+from drnmf.losses.base import Loss
+from drnmf.numerics import Array, Vector, power_ceiling
+
+
+def stored_values(X: Any, observed: Stored) -> Any:
+    """Return X at the entries that the weights store, CSC, zeros where X stores none."""
+    pattern = observed.by_column
+    ones = sp.csc_array((np.ones(X.nnz, np.int64), X.indices, X.indptr), X.shape)
+    # the position of every entry in X, plus one: what is not in X reads as zero
+    ones.data = np.arange(1, X.nnz + 1)
+    places = _at_pattern(ones, pattern)
+    values = np.zeros(pattern.nnz, X.dtype)
+    values[places > 0] = X.data[places[places > 0] - 1]
+    return sp.csc_array((values, pattern.indices, pattern.indptr), pattern.shape)
+
+
+def kept_weights(X: Any, observed: Stored, known: Any) -> Any:
+    """Return the weights of the entries of `stored_values`, times those known for X; None where all are one."""
+    weights = observed.by_column.data.astype(X.dtype, copy=False)
+    if known is not None:
+        weights = weights * stored_values(sp.csc_array((known, X.indices, X.indptr), X.shape), observed).data
+    return None if bool((weights == 1).all()) else weights
+
+
+def _at_pattern(X: Any, pattern: Any) -> Any:
+    """The values of X at the entries of a pattern, in its order; both canonical CSC."""
+    height = X.shape[0]
+    keys = [_columns(Y).astype(np.int64) * height + Y.indices for Y in (X, pattern)]
+    if not keys[0].size:
+        return np.zeros(keys[1].size, X.data.dtype)
+    at = np.minimum(np.searchsorted(keys[0], keys[1]), keys[0].size - 1)
+    return np.where(keys[0][at] == keys[1], X.data[at], 0)
+
+
+def _columns(X: Any) -> Any:
+    return np.repeat(np.arange(X.shape[1]), np.diff(X.indptr))
+
+
+def weights_at(data: Any, parts: Pieces) -> Any:
+    """Compute the weights of the stored entries of X, in the order of its columns; None where all are one."""
+    X, weights = data.by_column, None if data.only is None else data.only.by_column
+    rows, columns = X.indices, _columns(X)
+    found = [
+        None if parts.values is None else np.asarray(parts.values)[rows, columns],
+        None if parts.rows is None else parts.rows[rows],
+        None if parts.columns is None else parts.columns[columns],
+        None if parts.mask is None else parts.mask.at(rows, columns),
+    ]
+    for factor in found:
+        if factor is not None:
+            weights = factor.astype(X.dtype) if weights is None else weights * factor.astype(X.dtype)
+    return weights
+
+
+def tally_stored(data: Any, parts: Pieces) -> Tally:
+    """Count and add up the stored entries that are observed."""
+    x, weights = data.by_column.data.astype(np.float64), weights_at(data, parts)
+    M = np.ones_like(x) if weights is None else weights.astype(np.float64)
+    seen = M > 0
+    return Tally(float(M @ x), float(M.sum()), int(np.count_nonzero(seen & (x == 0))), int(np.count_nonzero(seen)))
+
+
+@dataclass(frozen=True)
+class StoredSweep:
+    """A sweep over the stored entries, with weights M of them: the reference of the compiled one.
+
+    near : X, W and H, with V at the stored entries
+    M : (nnz,) or None
+    """
+
+    near: Any
+    M: Any
+
+    def sweep(self, ask: Ask) -> Sweep:
+        H, dtype = self.near.H, self.near.H.dtype
+        x, V = self.values(ask), self.near.V
+        losses = np.array([self._total(loss, x, V) if ask.losses else np.nan for loss in ask.omega])
+        N, P = (np.zeros((ask.slots, *H.shape), dtype=dtype) for _ in range(2))
+        for b, loss in enumerate(ask.omega if ask.parts is not None else ()):
+            weight = dtype.type(1.0 if ask.weights is None else ask.weights[b])
+            slot = b if ask.weights is None else 0
+            for part, terms in zip((N, P), loss.parts(x, V, power_ceiling(dtype)), strict=True):
+                part[slot] += weight * self.near._times(self._weighed(terms), self.near.W)
+        return Sweep(losses, N, P, None if ask.curvature is None else self._curvature(x, V, ask))
+
+    def values(self, ask: Ask) -> Array:
+        """The stored entries, zeros among them as the losses need them."""
+        x, zero = self.near.data.by_column.data, zero_of(self.near.data, ask.omega)
+        return np.where(x == 0, x.dtype.type(zero), x) if zero else x
+
+    def _weighed(self, terms: Array) -> Array:
+        return terms if self.M is None else self.M * terms
+
+    def _total(self, loss: Loss, x: Array, V: Array) -> float:
+        terms = loss.terms(x, V)
+        return float(terms.sum() if self.M is None else (self.M * terms)[self.M > 0].sum())
+
+    def _curvature(self, x: Array, V: Array, ask: Ask) -> Array:
+        assert ask.curvature is not None
+        W, (k, l) = self.near.W, np.tril_indices(self.near.W.shape[1])
+        bends = [
+            V.dtype.type(c) * np.minimum(loss.curvature(x, V), power_ceiling(V.dtype))
+            for loss, c in zip(ask.omega, ask.curvature, strict=True)
+        ]
+        return np.asarray(self.near._times(self._weighed(sum(bends)), W[:, k] * W[:, l]))  # type: ignore[arg-type]
+
+
+def sweep_with_zeros(data: Any, W: Array, H: Array, ask: Ask, parts: Pieces) -> Sweep:
+    """Sweep X whose zeros are data, under weights of rows and columns and a mask by classes, losses with free parts."""
+    found = data.sweep_stored(W, H, replace(ask, parts="separate", curvature=None), parts)
+    sums = _Classes(parts, W.astype(np.float64), H.shape[1])
+    P = np.stack([sums.positive(loss, H) for loss in ask.omega])
+    losses = found.losses
+    if ask.losses:
+        # the stored entries count as swept; what is not stored costs v under beta = 1 and v^2 / 2 under beta = 2
+        rest = [np.vdot(H, np.subtract(whole, part, dtype=np.float64)) for whole, part in zip(P, found.P, strict=True)]
+        half = [1.0 if loss.free_part == "sums" else 0.5 for loss in ask.omega]
+        losses = losses + np.array([c * max(float(v), 0.0) for c, v in zip(half, rest, strict=True)])
+    Q = None if ask.curvature is None else _curvature(data, W, H, ask, parts, sums)
+    return Sweep(losses, _weighted(found.N, ask, H.dtype), _weighted(P, ask, H.dtype), Q)
+
+
+def _weighted(parts: Array, ask: Ask, dtype: Any) -> Array:
+    """The parts as asked for, from those of every loss."""
+    if ask.parts is None:
+        return parts[:0].astype(dtype)
+    return (parts if ask.weights is None else np.tensordot(ask.weights[None], parts, 1)).astype(dtype)
+
+
+def _curvature(data: Any, W: Array, H: Array, ask: Ask, parts: Pieces, sums: _Classes) -> Array:
+    """The curvature: that of beta = 1 at the non-zeros, and the Gram matrix of each column's class for beta = 2."""
+    assert ask.curvature is not None
+    bends = [0.0 if loss.free_part == "gram" else float(c) for loss, c in zip(ask.omega, ask.curvature, strict=True)]
+    alone = replace(ask, parts=None, losses=False, curvature=np.array(bends))
+    Q: Array = data.sweep_stored(W, H, alone, parts).Q
+    k, l = np.tril_indices(W.shape[1])
+    for loss, c in zip(ask.omega, ask.curvature, strict=True):
+        if loss.free_part == "gram":
+            Q = Q + (c * sums.grams[:, k, l][sums.of_column].T * sums.columns).astype(Q.dtype)
+    return Q
+
+
+@dataclass(frozen=True, eq=False)
+class _Classes:
+    """Sums over the rows of W that are observed in the columns of each class.
+
+    parts : the weights
+    W : (m, r) float64
+    n : columns of X
+    """
+
+    parts: Pieces
+    W: Vector
+    n: int
+
+    @cached_property
+    def of_column(self) -> Any:
+        """The class of every column, (n,)."""
+        return np.zeros(self.n, np.int64) if self.parts.mask is None else self.parts.mask.columns
+
+    @cached_property
+    def columns(self) -> Vector:
+        """The weights of the columns, (n,)."""
+        return np.ones(self.n) if self.parts.columns is None else np.asarray(self.parts.columns, np.float64)
+
+    @cached_property
+    def rows(self) -> Vector:
+        """diag(u) W, (m, r)."""
+        return self.W if self.parts.rows is None else np.asarray(self.parts.rows, np.float64)[:, None] * self.W
+
+    def _each(self, total: Callable[[Any], Vector]) -> Vector:
+        """total(rows) over the rows observed in each class of columns, from those over each class of rows."""
+        mask = self.parts.mask
+        if mask is None:
+            return total(slice(None))[None]
+        single = np.stack([total(mask.rows == k) for k in range(mask.classes)])
+        k = np.arange(mask.classes)
+        left_out = (k[:, None] + k[None, :]) % mask.classes == 0
+        # added up rather than taken away from the sum of all: what nobody observes is zero, not rounding
+        return np.tensordot((left_out if mask.inverted else ~left_out).astype(np.float64), single, 1)
+
+    @cached_property
+    def sums(self) -> Vector:
+        """W'u, (classes, r)."""
+        return self._each(lambda rows: self.rows[rows].sum(0))
+
+    @cached_property
+    def grams(self) -> Vector:
+        """W' diag(u) W, (classes, r, r)."""
+        return self._each(lambda rows: self.rows[rows].T @ self.W[rows])
+
+    def positive(self, loss: Loss, H: Array) -> Vector:
+        """P of a loss with a free part, (r, n) float64."""
+        if loss.free_part == "sums":
+            return np.asarray(self.sums[self.of_column].T * self.columns)
+        P = np.empty(H.shape)
+        for k, gram in enumerate(self.grams):
+            some = self.of_column == k
+            P[:, some] = gram @ H[:, some].astype(np.float64)
+        return P * self.columns

@@ -1,0 +1,436 @@
+r"""Which entries of X count, and how much: weights of rows and columns, of every entry, of stored ones, held-out masks.
+
+.. math:: D = \sum_{ij} M_{ij} \, d(X_{ij} | V_{ij}), \qquad M \ge 0, \text{ zero where an entry is not observed}
+
+NaN in dense X is not observed either and needs no weight of its own. `weigh` puts weights beside X; backends take them
+apart with `pieces` and fall back on dense tiles of M.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from drnmf.backends.base import Data, Observed
+from drnmf.numerics import Array
+
+_WORD = 0xFFFFFFFF
+
+
+@dataclass(frozen=True, eq=False)
+class Ones:
+    """Every entry counts once, unless it is NaN: the weights of X with gaps."""
+
+    shape: tuple[int, int]
+
+    @property
+    def T(self) -> Ones:
+        return Ones(self.shape[::-1])
+
+    def tile(self, columns: slice) -> Array:
+        return np.ones((self.shape[0], columns.stop - columns.start), np.float32)
+
+    def within(self, rows: slice) -> Ones:
+        return Ones((rows.stop - rows.start, self.shape[1]))
+
+    def placed(self, put: Callable[[Any], Any]) -> Ones:
+        return self
+
+    def digest(self) -> str:
+        return _digest("ones")
+
+
+@dataclass(frozen=True, eq=False)
+class Outer:
+    """Weights of rows times weights of columns, u v'.
+
+    Parameters
+    ----------
+    rows : (m,)
+    columns : (n,)
+
+    Examples
+    --------
+    >>> Outer(np.array([1.0, 2.0]), np.array([0.0, 3.0])).tile(slice(0, 2))
+    array([[0., 3.],
+           [0., 6.]])
+    """
+
+    rows: Any
+    columns: Any
+
+    @property
+    def T(self) -> Outer:
+        return Outer(self.columns, self.rows)
+
+    def tile(self, columns: slice) -> Array:
+        tile: Array = self.rows[:, None] * self.columns[None, columns]
+        return tile
+
+    def within(self, rows: slice) -> Outer:
+        return Outer(self.rows[rows], self.columns)
+
+    def placed(self, put: Callable[[Any], Any]) -> Outer:
+        return Outer(put(self.rows), put(self.columns))
+
+    def digest(self) -> str:
+        return _digest("outer", self.rows, self.columns)
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """A weight for every entry.
+
+    Parameters
+    ----------
+    weights : (m, n) array, or what has its slices (a Dask array)
+    """
+
+    weights: Any
+
+    @property
+    def T(self) -> Entries:
+        return Entries(self.weights.T)
+
+    def tile(self, columns: slice) -> Array:
+        tile: Array = self.weights[:, columns]
+        return tile
+
+    def within(self, rows: slice) -> Entries:
+        return Entries(self.weights[rows])
+
+    def placed(self, put: Callable[[Any], Any]) -> Entries:
+        return Entries(put(self.weights))
+
+    def digest(self) -> str:
+        return _digest("entries", self.weights)
+
+
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """Weights of the entries that a sparse matrix stores; every other entry is not observed.
+
+    Parameters
+    ----------
+    weights : SciPy sparse (m, n); a stored zero of X is observed where it stores a positive weight
+    """
+
+    weights: Any
+
+    @classmethod
+    def of(cls, X: Any) -> Stored:
+        """Observe what a sparse X stores, zeros included, each entry once."""
+        rows = sp.csr_array(X, copy=True)
+        rows.sum_duplicates()
+        rows.data = np.ones_like(rows.data)
+        return cls(rows)
+
+    @property
+    def T(self) -> Stored:
+        return Stored(self.weights.T)
+
+    @cached_property
+    def by_column(self) -> Any:
+        """The positive weights, CSC in canonical form."""
+        weights = sp.csc_array(self.weights, copy=True)
+        weights.sum_duplicates()
+        weights.eliminate_zeros()
+        return weights
+
+    def tile(self, columns: slice) -> Array:
+        tile: Array = self.by_column[:, columns].toarray()
+        return tile
+
+    def within(self, rows: slice) -> Stored:
+        return Stored(sp.csr_array(self.weights)[rows])
+
+    def placed(self, put: Callable[[Any], Any]) -> Stored:
+        return self
+
+    def digest(self) -> str:
+        weights = sp.csr_array(self.by_column)
+        return _digest("stored", weights.indptr.astype(np.int64), weights.indices.astype(np.int64), weights.data)
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Leave a fraction of the entries out of a fit, chosen by a hash that is never stored.
+
+    Dense X, and the stored entries of a sparse X whose other entries are missing: by a hash of (row, column, seed).
+    Sparse X whose zeros are data: rows and columns fall into about 1 / fraction classes, and the entries whose classes
+    add up to zero are left out, so that the cost stays that of the non-zeros.
+
+    Parameters
+    ----------
+    fraction : of the entries, in (0, 1/2]
+    seed : int >= 0; the same seed leaves out the same entries, of X and of its transpose, on every backend
+
+    Examples
+    --------
+    >>> kept = HeldOut(0.25, 0).bind((100, 80))
+    >>> bool(abs(1.0 - kept.tile(slice(0, 80)).mean() - 0.25) < 0.02)
+    True
+    """
+
+    fraction: float
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.fraction <= 0.5:
+            raise ValueError(f"HeldOut(fraction={self.fraction!r}): use a fraction above 0 and up to 0.5.")
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int | np.integer) or self.seed < 0:
+            raise ValueError(f"HeldOut(seed={self.seed!r}): use an integer >= 0.")
+
+    def bind(self, shape: tuple[int, int], grouped: bool = False) -> Hidden:
+        """Return the weights, zero where held out, for a matrix of this shape.
+
+        Parameters
+        ----------
+        shape : (m, n)
+        grouped : by classes of rows and columns instead of by entries
+
+        Returns
+        -------
+        observed : Hidden
+        """
+        classes = round(1.0 / self.fraction) if grouped else 0
+        return Hidden(self, _codes(self, 0, shape[0], classes), _codes(self, 1, shape[1], classes), classes)
+
+
+@dataclass(frozen=True, eq=False)
+class Hidden:
+    """`HeldOut` for the rows and columns of one matrix, or of a block of it.
+
+    Attributes
+    ----------
+    held_out : what was asked for
+    rows, columns : (m,) and (n,) int64, hashes of 32 bits, or classes
+    classes : how many, 0 where entries are hashed one by one
+    inverted : weight one where an entry is held out, and zero elsewhere
+    """
+
+    held_out: HeldOut
+    rows: Any
+    columns: Any
+    classes: int = 0
+    inverted: bool = False
+
+    @property
+    def T(self) -> Hidden:
+        return replace(self, rows=self.columns, columns=self.rows)
+
+    @property
+    def threshold(self) -> int:
+        """Entries whose hash is below it are held out."""
+        return round(self.held_out.fraction * 2.0**32)
+
+    @property
+    def others(self) -> Hidden:
+        """The weights that observe exactly what these leave out."""
+        return replace(self, inverted=not self.inverted)
+
+    def tile(self, columns: slice) -> Array:
+        rows, some = self.rows[:, None], self.columns[None, columns]
+        left_out = (rows + some) % self.classes == 0 if self.classes else mixed(rows ^ some) < self.threshold
+        seen = left_out if self.inverted else ~left_out
+        return seen.astype(np.float32) if isinstance(seen, np.ndarray) else seen.float()
+
+    def at(self, rows: Any, columns: Any) -> Any:
+        """Tell for single entries, given as two vectors of indices, whether they are observed."""
+        a, b = self.rows[rows], self.columns[columns]
+        left_out = (a + b) % self.classes == 0 if self.classes else mixed(a ^ b) < self.threshold
+        return left_out if self.inverted else ~left_out
+
+    def within(self, rows: slice) -> Hidden:
+        return replace(self, rows=self.rows[rows])
+
+    def placed(self, put: Callable[[Any], Any]) -> Hidden:
+        return replace(self, rows=put(self.rows), columns=put(self.columns))
+
+    def digest(self) -> str:
+        return _digest(f"held out {self.held_out} {self.classes} {self.inverted}")
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """Weights that are products of others, entry by entry."""
+
+    factors: tuple[Observed, ...]
+
+    @property
+    def T(self) -> Product:
+        return Product(tuple(factor.T for factor in self.factors))
+
+    def tile(self, columns: slice) -> Array:
+        return reduce(lambda a, b: a * b, [factor.tile(columns) for factor in self.factors])
+
+    def within(self, rows: slice) -> Product:
+        return Product(tuple(factor.within(rows) for factor in self.factors))
+
+    def placed(self, put: Callable[[Any], Any]) -> Product:
+        return Product(tuple(factor.placed(put) for factor in self.factors))
+
+    def digest(self) -> str:
+        return _digest("product", *(factor.digest() for factor in self.factors))
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """Weights taken apart, M = values * rows columns' * mask; None stands for ones.
+
+    Attributes
+    ----------
+    values : (m, n)
+    rows, columns : (m,), (n,)
+    mask : Hidden
+    """
+
+    values: Any = None
+    rows: Any = None
+    columns: Any = None
+    mask: Hidden | None = None
+
+    def sums(self, shape: tuple[int, int]) -> tuple[float, int]:
+        """Compute the sum of all weights and the number of positive ones, without values, masks by classes."""
+        u, v = (np.ones(k) if w is None else w for k, w in zip(shape, (self.rows, self.columns), strict=True))
+        found = float(u.sum() * v.sum()), int((u > 0).sum()) * int((v > 0).sum())
+        if self.mask is None:
+            return found
+        a, b, k = self.mask.rows, self.mask.columns, self.mask.classes
+        rest = (-np.arange(k)) % k
+        held = [
+            float(np.bincount(a, x, k) @ np.bincount(b, y, k)[rest])
+            for x, y in ((u, v), ((u > 0).astype(float), (v > 0).astype(float)))
+        ]
+        weight, count = held if self.mask.inverted else (found[0] - held[0], found[1] - held[1])
+        return weight, round(count)
+
+
+def factors_of(observed: Observed) -> tuple[Observed, ...]:
+    """List the kinds that weights are a product of."""
+    if isinstance(observed, Product):
+        return tuple(kind for factor in observed.factors for kind in factors_of(factor))
+    return (observed,)
+
+
+def stores(observed: Observed) -> bool:
+    """Tell whether weights observe stored entries alone."""
+    return any(isinstance(kind, Stored) for kind in factors_of(observed))
+
+
+def pieces(observed: Observed) -> Pieces | None:
+    """Take weights apart; None where they hold a kind, or two masks, that has no place there.
+
+    >>> taken = pieces(Product((Outer(np.ones(2), np.ones(3)), HeldOut(0.1).bind((2, 3)))))
+    >>> taken.values is None, taken.mask.classes
+    (True, 0)
+    """
+    found = Pieces()
+    for kind in factors_of(observed):
+        if isinstance(kind, Outer):
+            rows, columns = _times(found.rows, kind.rows), _times(found.columns, kind.columns)
+            found = replace(found, rows=rows, columns=columns)
+        elif isinstance(kind, Entries):
+            found = replace(found, values=_times(found.values, kind.weights))
+        elif isinstance(kind, Hidden) and found.mask is None:
+            found = replace(found, mask=kind)
+        elif not isinstance(kind, Ones):
+            return None
+    return found
+
+
+def product(*weights: Observed | None) -> Observed | None:
+    """Multiply weights; None stands for ones.
+
+    >>> product(None, None) is None
+    True
+    """
+    given = [one for one in weights if one is not None]
+    if len(given) < 2:
+        return given[0] if given else None
+    return Product(tuple(kind for one in given for kind in factors_of(one)))
+
+
+def weigh(data: Data, observed: Observed | HeldOut | None, mean: float | None = None) -> Data:
+    """Put weights of the entries beside X: every sweep of the Data that comes back is made under them.
+
+    Parameters
+    ----------
+    data : X, with weights already or without
+    observed : the weights; a `HeldOut` is bound to X first; None, or ones, leave X without gaps as it is
+    mean : the scale that floors refer to, where it is not the weighted mean of the observed entries
+
+    Returns
+    -------
+    data : Data
+    """
+    if isinstance(observed, HeldOut):
+        observed = observed.bind(data.shape, data.grouped)
+    if observed is not None and not all(_is_one(kind) for kind in factors_of(observed)):
+        return data.weigh(observed, mean)
+    return data if data.observed is None else data.weigh(Ones(data.shape), mean)
+
+
+def mixed(words: Any) -> Any:
+    """Mix the 32 bits of every integer (the finalizer of MurmurHash3), in int64 of NumPy or torch.
+
+    >>> hex(int(mixed(np.array([1]))[0]))
+    '0x514e28b7'
+    """
+    words = words ^ (words >> 16)
+    words = (words * 0x85EBCA6B) & _WORD
+    words = words ^ (words >> 13)
+    words = (words * 0xC2B2AE35) & _WORD
+    return words ^ (words >> 16)
+
+
+def splitmix64(words: Any) -> Any:
+    """Mix the 64 bits of every unsigned integer (one step of SplitMix64).
+
+    >>> hex(int(splitmix64(np.zeros(1, np.uint64))[0]))
+    '0xe220a8397b1dcdaf'
+    """
+    with np.errstate(over="ignore"):
+        words = words + np.uint64(0x9E3779B97F4A7C15)
+        words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return words ^ (words >> np.uint64(31))
+
+
+def _codes(held_out: HeldOut, axis: int, count: int, classes: int) -> Any:
+    """Hashes of 32 bits, or classes, of all rows (axis 0) or columns (axis 1)."""
+    key = splitmix64(np.array([2 * int(held_out.seed) + axis], dtype=np.uint64))
+    codes = splitmix64(splitmix64(key + np.arange(count, dtype=np.uint64))) >> np.uint64(32)
+    return (codes % np.uint64(classes) if classes else codes).astype(np.int64)
+
+
+def _times(a: Any, b: Any) -> Any:
+    return b if a is None else a * b
+
+
+def _is_one(kind: Observed) -> bool:
+    """Whether weights are ones everywhere, so that there is nothing to weigh."""
+    if isinstance(kind, Outer):
+        return bool((kind.rows == 1).all() and (kind.columns == 1).all())
+    if isinstance(kind, Entries):
+        return bool((kind.weights == 1).all())
+    return isinstance(kind, Ones)
+
+
+def _digest(kind: str, *contents: Any) -> str:
+    """SHA-256 over a name, and texts or arrays."""
+    whole = hashlib.sha256(kind.encode())
+    for content in contents:
+        if isinstance(content, str):
+            whole.update(content.encode())
+            continue
+        array = np.ascontiguousarray(content.cpu() if hasattr(content, "cpu") else content)
+        whole.update(f"{array.shape} {array.dtype}".encode())
+        whole.update(memoryview(array.reshape(-1).view(np.uint8).data))
+    return whole.hexdigest()

@@ -1,0 +1,275 @@
+"""X under weights of its entries, as one more Data: every question is asked under them, and starts see no gap."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from drnmf.backends.base import Ask, Data, Observed, Space, Sweep
+from drnmf.backends.observed import Hidden, Product, factors_of, product, stores
+from drnmf.backends.tiles import Tiled, entry_losses, observed_tile, tiles_of
+from drnmf.losses.base import Omega
+from drnmf.numerics import Array, Vector, as_float64, model_floor, namespace
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Sums over the observed entries.
+
+    Attributes
+    ----------
+    total, weight : sums of the weighted entries and of the weights
+    zeros, count : how many are zero, and how many there are
+    """
+
+    total: float
+    weight: float
+    zeros: int
+    count: int
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(*(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__))
+
+    @property
+    def mean(self) -> float:
+        """The weighted mean, zero where nothing is observed."""
+        return self.total / self.weight if self.weight > 0 else 0.0
+
+
+def tally_tiles(data: Tiled, observed: Observed) -> Tally:
+    """Count and add up the observed entries, tile by tile."""
+    found = Tally(0.0, 0.0, 0, 0)
+    for J in tiles_of(data):
+        X, M = observed_tile(data, J, observed)
+        total, weight = (float(as_float64(part).sum()) for part in (M * X, M))
+        found = found + Tally(total, weight, int(((X == 0) & (M > 0)).sum()), int((M > 0).sum()))
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Weighted:
+    """A Data and the weights of its entries. For starts alone gaps hold their row's mean times their column's over X's.
+
+    Attributes
+    ----------
+    data : X, its `mean` that of the weighted X
+    observed : the weights
+    tally : sums over the observed entries
+    """
+
+    data: Any
+    observed: Observed
+    tally: Tally
+
+    @classmethod
+    def of(cls, data: Any, observed: Observed, tally: Tally, mean: float | None) -> Weighted:
+        return cls(replace(data, mean=tally.mean if mean is None else mean), observed, tally)
+
+    def rescaled(self, mean: float) -> Weighted:
+        """Return the same with floors that refer to another mean."""
+        return replace(self, data=replace(self.data, mean=mean))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return tuple(self.data.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.data.dtype
+
+    @property
+    def mean(self) -> float:
+        return float(self.data.mean)
+
+    @property
+    def zeros(self) -> int:
+        return self.tally.zeros
+
+    @property
+    def count(self) -> int:
+        return self.tally.count
+
+    @property
+    def grouped(self) -> bool:
+        return bool(self.data.grouped) and not stores(self.observed)
+
+    @property
+    def space(self) -> Space:
+        return self.data.space
+
+    @cached_property
+    def T(self) -> Weighted:
+        flipped = Weighted(self.data.T, self.observed.T, self.tally)
+        flipped.__dict__["T"] = self
+        return flipped
+
+    def weigh(self, observed: Observed, mean: float | None) -> Data:
+        both = product(self.observed, observed)
+        assert both is not None
+        return self.data.weigh(both, mean)
+
+    def sweep(self, W: Any, H: Any, ask: Ask) -> Sweep:
+        observed = others_of(self.observed) if ask.held_out else self.observed
+        return self.data.sweep(W, H, replace(ask, observed=observed))
+
+    def held_out_columns(self, W: Any, H: Any, omega: Omega) -> Columns:
+        """Add up the held-out entries of every column at V = WH (see `Columns`)."""
+        found, observed = [], others_of(self.observed)
+        for J in tiles_of(self.data):
+            X, M = observed_tile(self.data, J, observed)
+            V = namespace(H).clip(W @ H[:, J], model_floor(self.dtype), None)
+            losses = entry_losses(self.data, X, M, V, omega)
+            positive, xp = (M > 0) & (X > 0), namespace(H)
+            logs = xp.where(positive, xp.log(xp.where(positive, as_float64(X), 1.0)), 0.0)
+            sums = ((M > 0).sum(0), xp.stack([loss.sum(0) for loss in losses]), logs.sum(0), positive.sum(0))
+            found.append([np.asarray(_on_host(part), dtype=np.float64) for part in sums])
+        return Columns(*(np.concatenate(part, axis=-1) for part in zip(*found, strict=True)))
+
+    def tile(self, columns: slice) -> Array:
+        """Return a range of columns with the gaps filled."""
+        X, M = observed_tile(self.data, columns, self.observed)
+        rows, level = self._means
+        filled: Array = namespace(X).where(M > 0, X, rows[:, None] * level[None, columns])
+        return filled
+
+    @cached_property
+    def _means(self) -> tuple[Any, Any]:
+        """Means of the rows, and of the columns over that of X; those of X where a row or column is not observed."""
+        sums = [np.zeros(size) for size in (self.shape[0], self.shape[0], self.shape[1], self.shape[1])]
+        for J in tiles_of(self.data):
+            X, M = observed_tile(self.data, J, self.observed)
+            seen = as_float64(M > 0)
+            X = as_float64(X) * seen
+            for total, part in zip(sums, (X.sum(1), seen.sum(1)), strict=False):
+                total += _on_host(part)
+            sums[2][J], sums[3][J] = _on_host(X.sum(0)), _on_host(seen.sum(0))
+        mean = sums[0].sum() / max(sums[1].sum(), 1.0)
+        rows, columns = (np.where(n > 0, x / np.maximum(n, 1.0), mean) for x, n in (sums[:2], sums[2:]))
+        return tuple(_beside(part, self.data) for part in (rows, columns / (mean if mean > 0 else 1.0)))
+
+    def first_zero(self) -> tuple[int, int]:
+        """The first in the order of rows."""
+        found = [self._first_zero_in(J) for J in tiles_of(self.data)]
+        return min(place for place in found if place is not None)
+
+    def _first_zero_in(self, J: slice) -> tuple[int, int] | None:
+        X, M = observed_tile(self.data, J, self.observed)
+        rows, columns = np.nonzero(_on_host((X == 0) & (M > 0)))
+        return (int(rows[0]), int(columns[0]) + J.start) if rows.size else None
+
+    def column(self, j: int) -> Vector:
+        return np.asarray(_on_host(self.tile(slice(j, j + 1))[:, 0]), dtype=np.float64)
+
+    def dot(self, B: Array) -> Array:
+        total: Any = 0
+        for J in tiles_of(self.data):
+            total = total + self.tile(J) @ self.space.put(B[J])
+        return self.space.get(total)
+
+    def squared_norms(self) -> Vector:
+        return np.concatenate([_on_host((as_float64(self.tile(J)) ** 2).sum(0)) for J in tiles_of(self.data)])
+
+    def digest(self) -> str:
+        return hashlib.sha256((self.data.digest() + self.observed.digest()).encode()).hexdigest()
+
+    def row_digests(self) -> Iterator[bytes]:
+        """Yield the SHA-256 of every row of X, without the weights."""
+        yield from self.data.row_digests()
+
+    def draw(self, rank: int, rng: np.random.RandomState, scale: Callable[[float], float], floor: float) -> Any:
+        return self.data.draw(rank, rng, scale, floor)
+
+    def map_rows(self, function: Callable[[Any], Any], rank: int) -> Any:
+        return function(self)
+
+    def status(self) -> str:
+        return str(self.data.status())
+
+
+def _on_host(part: Any) -> Any:
+    return part if isinstance(part, np.ndarray) else part.cpu().numpy()
+
+
+def _beside(part: Vector, data: Any) -> Any:
+    """Take a vector to where the tiles are, in the dtype of the factors."""
+    return data.space.put(part.astype(data.dtype)[None])[0]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Sums over the held-out entries of every column, for means and standard errors by blocks of columns.
+
+    Attributes
+    ----------
+    counts : (n,) how many entries are held out and observed
+    losses : (p, n) sums of d(x | v) under the weights
+    logs : (n,) sums of log x over the positive ones
+    positive : (n,) how many those are
+    """
+
+    counts: Vector
+    losses: Vector
+    logs: Vector
+    positive: Vector
+
+    def __add__(self, other: Columns) -> Columns:
+        return Columns(*(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__))
+
+
+def others_of(observed: Observed) -> Observed:
+    """Return the weights of the entries that a `HeldOut` leaves out.
+
+    Raises
+    ------
+    ValueError
+        Where there is none among the weights.
+    """
+    kinds = factors_of(observed)
+    if not any(isinstance(kind, Hidden) for kind in kinds):
+        raise ValueError("No entries of X are held out: give entry_weight=HeldOut(fraction, seed).")
+    return Product(tuple(kind.others if isinstance(kind, Hidden) else kind for kind in kinds))
+
+
+def held_out_losses(data: Data, W: Any, H: Any, omega: Omega) -> Vector:
+    """Compute the losses on the entries that a `HeldOut` weight leaves out, under the other weights.
+
+    Parameters
+    ----------
+    data : X under weights that `weigh` bound a `HeldOut` into
+    W, H : (m, r) and (r, n)
+    omega : the losses
+
+    Returns
+    -------
+    losses : (p,)
+
+    Raises
+    ------
+    ValueError
+        Where nothing is held out.
+    """
+    A, B = data.T.space.put(W.T), data.space.put(H)
+    return data.space.read(data.sweep(A.T, B, Ask(omega, parts=None, held_out=True)))[0].losses
+
+
+def held_out_columns(data: Any, W: Any, H: Any, omega: Omega) -> Columns:
+    """Add up the held-out entries of every column (see `Columns`), tile by tile.
+
+    Parameters
+    ----------
+    data : X under weights that `weigh` bound a `HeldOut` into
+    W, H : (m, r) and (r, n)
+    omega : the losses
+
+    Returns
+    -------
+    columns : Columns
+    """
+    A, B = data.T.space.put(W.T), data.space.put(H)
+    found: Columns = data.held_out_columns(A.T, B, omega)
+    return found

@@ -1,0 +1,239 @@
+"""ConsensusNMF: components that come again in every run."""
+
+from __future__ import annotations
+
+import copy
+import threading
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from drnmf.backends.host.single_blas import single_blas
+from drnmf.estimators.beta import BetaNMF
+from drnmf.fit.parameters import count_jobs
+from drnmf.fit.side_by_side import run_all
+from drnmf.inputs.check import check_choice, check_integer, check_matrix, check_number
+from drnmf.numerics import Array, Vector
+from drnmf.selection.consensus import consensus
+from drnmf.selection.resampling import RESAMPLINGS, resampled
+
+UNSTABLE = ("keep", "drop")
+
+
+class ConsensusNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Fit the same model many times and keep what comes again: medians of clusters of components.
+
+    Every cluster holds exactly one component of each run. Its median is the component, its mean silhouette under the
+    cosine the component's stability: 1 where every run finds the same, near 0 where runs disagree. W is then found
+    under the losses of the estimator with these components fixed.
+
+    Parameters
+    ----------
+    estimator : estimator with ``components_`` and ``random_state``, for example `BetaNMF` or `DRNMF`
+        What every run fits, from a start of its own; None is ``BetaNMF()``.
+    n_runs : int, at least 2
+        How many runs.
+    resample : {None, "poisson", "bootstrap"}
+        What each run sees: X itself; counts drawn with X as their mean; rows of X drawn with replacement.
+    threshold : float between -1 and 1
+        Components with a smaller stability are not `stable_`.
+    unstable : {"keep", "drop"}
+        Leave the others in ``components_``, or out of it. Where none is stable all are kept, with a warning.
+    random_state : int, RandomState or None
+        Seed of the starts and of what is resampled.
+    n_jobs : int or None
+        Runs side by side, each on one core; -1 is one for every core. Results do not depend on it.
+
+    Attributes
+    ----------
+    components_ : (r, n)
+        The components, largest contribution first; every row sums to one, so that W has the unit of X.
+    stability_ : (r,)
+        Mean silhouette of each component.
+    stable_ : (r,) bool
+        Whether it reaches the threshold.
+    spread_ : (r, n)
+        Standard deviation of every entry over the runs.
+    interval_ : (2, r, n)
+        5 % and 95 % quantiles of every entry over the runs.
+    runs_ : (n_runs, r, n)
+        The components of the runs, in the order of ``components_``.
+    models_ : list of the fitted estimators
+    estimator_ : the estimator that `transform` uses: the run with the smallest error, with ``components_``
+    n_components_, n_features_in_ : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.kron(np.eye(2), np.ones((1, 3))).repeat(10, axis=0) * rng.uniform(1, 2, (20, 1))
+    >>> model = ConsensusNMF(BetaNMF(2, beta=2), n_runs=4, random_state=0).fit(X)
+    >>> model.stability_.round(2).tolist()
+    [1.0, 1.0]
+    """
+
+    def __init__(
+        self, estimator: Any = None, *, n_runs: int = 20, resample: str | None = None, threshold: float = 0.6,
+        unstable: str = "keep", random_state: Any = None, n_jobs: int | None = None,
+    ) -> None:  # fmt: skip
+        self.estimator = estimator
+        self.n_runs = n_runs
+        self.resample = resample
+        self.threshold = threshold
+        self.unstable = unstable
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = True
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.components_.shape[0])
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit the runs and find what they agree on.
+
+        Parameters
+        ----------
+        X : array or SciPy sparse matrix of shape (m, n), nonnegative
+        y : ignored, here for pipelines
+
+        Returns
+        -------
+        self : the fitted estimator. After Ctrl-C it holds the consensus of the runs that had ended, if two had.
+        """
+        self.fit_transform(X)
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> Array:
+        """Fit, and return W of shape (m, r), found with the consensus components fixed.
+
+        Parameters
+        ----------
+        X, y : as in `fit`
+
+        Returns
+        -------
+        W : array of shape (m, r)
+        """
+        n_runs, jobs = check_integer("n_runs", self.n_runs, 2), count_jobs(self.n_jobs)
+        check_choice("unstable", self.unstable, UNSTABLE)
+        check_number("threshold", self.threshold, -1.0)
+        X = check_matrix(self, X, reset=True)
+        if self.resample is not None:
+            check_choice("resample", self.resample, RESAMPLINGS)
+            resampled(X, self.resample, 0)  # refuse before the first run what cannot be resampled
+        seeds = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=n_runs).tolist()
+        ended: dict[int, Any] = {}
+        try:
+            self._run(X, seeds, jobs, ended)
+        except KeyboardInterrupt:
+            if len(ended) >= 2:
+                self._adopt(X, [ended[i] for i in sorted(ended)])
+            raise
+        return self._adopt(X, [ended[i] for i in range(n_runs)])
+
+    def _run(self, X: Any, seeds: list[int], jobs: int, ended: dict[int, Any]) -> None:
+        """Fit one clone per seed, `jobs` at a time, into `ended`."""
+        base = BetaNMF() if self.estimator is None else self.estimator
+        stop = threading.Event()
+        # BLAS is limited around all runs: a run that ends must not lift the limit of those that have not
+        with single_blas(), warnings.catch_warnings():
+            run_all([partial(self._fit, base, X, seed, stop, ended, i) for i, seed in enumerate(seeds)], jobs, stop)
+
+    def _fit(self, base: Any, X: Any, seed: int, stop: threading.Event, ended: dict[int, Any], place: int) -> None:
+        """Fit a clone from a seed; where it takes a callback it ends once another run has failed or at Ctrl-C."""
+        model = clone(base).set_params(random_state=seed)
+        own = model.get_params(deep=False).get("callback", _no_callback)
+        if own is not _no_callback:
+            model.set_params(callback=_stoppable(own, stop))
+        model.fit(X if self.resample is None else resampled(X, self.resample, seed))
+        if own is not _no_callback:
+            model.set_params(callback=own)
+        if not stop.is_set():
+            ended[place] = model
+
+    def _adopt(self, X: Any, models: list[Any]) -> Array:
+        """Set the fitted attributes from the runs; returns W."""
+        found = consensus([np.asarray(model.components_) for model in models])
+        best = min(models, key=lambda model: float(model.reconstruction_err_))
+        order = np.argsort(-self._template(best, found.components).transform(X).sum(axis=0), kind="stable")
+        found = found.reordered(self._kept(found.stability[order], order))
+        self.models_, self.estimator_ = models, self._template(best, found.components)
+        self.components_ = self.estimator_.components_
+        self.n_components_ = self.components_.shape[0]
+        self.stability_, self.stable_ = found.stability, found.stability >= self.threshold
+        self.spread_, self.interval_, self.runs_ = found.spread, found.interval, found.runs
+        return np.asarray(self.estimator_.transform(X))
+
+    def _kept(self, stability: Vector, order: Any) -> Any:
+        """Leave unstable components out of an order, where that is asked for and something is left."""
+        stable = stability >= self.threshold
+        if self.unstable == "keep" or stable.all():
+            return order
+        if stable.any():
+            return order[stable]
+        warnings.warn(
+            f"No component reaches the threshold of {self.threshold:g} (the largest stability is "
+            f"{stability.max():.2f}): all are kept, and none should be trusted.",
+            stacklevel=4,
+        )
+        return order
+
+    @staticmethod
+    def _template(model: Any, components: Vector) -> Any:
+        """A fitted model with other components: the losses and weights of the run, the consensus as H."""
+        template = copy.copy(model)
+        template.components_ = components.astype(np.asarray(model.components_).dtype)
+        template.n_components_ = components.shape[0]
+        return template
+
+    def transform(self, X: Any) -> Array:
+        """Compute W for new rows under the losses of the estimator, with the components fixed.
+
+        Parameters
+        ----------
+        X : as in `fit`, with the same number of columns
+
+        Returns
+        -------
+        W : array of shape (rows of X, r)
+        """
+        check_is_fitted(self)
+        return np.asarray(self.estimator_.transform(check_matrix(self, X, reset=False)))
+
+    def inverse_transform(self, X: Any) -> Array:
+        """Compute WH for rows of W.
+
+        Parameters
+        ----------
+        X : array of shape (rows, r), what `transform` returned
+
+        Returns
+        -------
+        WH : array of shape (rows, n_features_in_)
+        """
+        check_is_fitted(self)
+        return np.asarray(self.estimator_.inverse_transform(X))
+
+
+def _no_callback(progress: Any) -> None:
+    """Stand for an estimator that takes no callback."""
+
+
+def _stoppable(own: Callable[[Any], Any] | None, stop: threading.Event) -> Callable[[Any], bool]:
+    def call(progress: Any) -> bool:
+        return stop.is_set() or (own is not None and bool(own(progress)))
+
+    return call

@@ -1,0 +1,69 @@
+"""A score that compares ranks and losses: every column of new rows predicted from the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from drnmf.backends.base import Data, losses_of
+from drnmf.backends.host.single_blas import single_blas
+from drnmf.fit.encode import Encoder
+from drnmf.fit.references import reference_floors
+from drnmf.losses.base import Omega
+from drnmf.losses.negative_binomial import NegativeBinomial
+from drnmf.numerics import Vector
+from drnmf.selection.entries import facts_of
+from drnmf.selection.likelihood import Candidate, half_log_sums
+
+FOLDS = 5
+"""Groups of columns, each predicted from W of the others."""
+
+
+def dispersions(data: Data, losses: Vector, omega: Omega, rank: int) -> Vector:
+    """Estimate phi of every loss from a fit, 2 D / (N - r (m + n - r)), with N where nothing would be left."""
+    m, n = data.shape
+    free = m * n - rank * (m + n - rank)
+    return 2.0 * np.maximum(losses, reference_floors(data, omega)) / (free if free > 0 else m * n)
+
+
+def column_folds(n: int) -> list[Any]:
+    """Split columns into groups, every FOLDS-th in one; one column alone cannot be held out."""
+    return [np.arange(first, n, FOLDS) for first in range(min(FOLDS, n))] if n > 1 else []
+
+
+def held_out_losses(X: Any, open_columns: Callable[[Any], Data], encoder: Callable[[Any], Encoder]) -> Vector:
+    """Add up D over all columns of X, each under the W that the columns of the other groups give.
+
+    Parameters
+    ----------
+    X : new rows
+    open_columns : puts some columns of X behind a backend
+    encoder : indices of columns -> what finds W from them
+
+    Returns
+    -------
+    losses : (p,)
+    """
+    n, sums = X.shape[1], np.zeros(1)
+    for fold in column_folds(n) or [np.arange(n)]:
+        others = np.setdiff1d(np.arange(n), fold) if n > 1 else fold
+        known, asked = encoder(others), encoder(fold)
+        data = open_columns(fold)
+        W = known.rows(open_columns(others))
+        with single_blas():
+            sums = sums + losses_of(data, W, asked.components.astype(data.dtype, copy=False), asked.objective.omega)
+    return sums
+
+
+def mean_log_likelihood(X: Any, omega: Omega, losses: Vector, phi: Vector) -> float:
+    """Compute the mean logarithm of the density of an entry, that of the loss that suits X best, up to a constant."""
+    facts = facts_of(X)
+    listed = [
+        Candidate(loss, (facts.unit or 1.0) if isinstance(loss, NegativeBinomial) else float(fitted))
+        for loss, fitted in zip(omega, phi, strict=True)
+    ]
+    sums = half_log_sums(X, facts, listed)
+    scores = [c.criterion(d, facts.effective, s) for c, d, s in zip(listed, losses, sums, strict=True)]
+    return -float(min(scores)) / max(facts.count, 1)

@@ -1,0 +1,121 @@
+"""What the entries of X say by themselves: how many, how many zeros, whether they are counts, and of what unit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from drnmf.backends.open import is_dask
+from drnmf.inputs.device import as_numpy, is_tensor
+from drnmf.numerics import Vector
+
+MOSTLY_ZERO = 0.8
+"""Share of zeros above which the likelihood of all entries says little, and held-out entries are trusted more."""
+
+ZERO_COUNT = 1.0 / 6.0
+"""What a count of zero enters log x as, in units: the saddlepoint density of a Poisson zero is then right to 2 %."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What one pass over X says.
+
+    Attributes
+    ----------
+    count, zeros : observed entries, and those of them that are zero
+    log_sum : sum of log x over the positive entries
+    unit : u where every entry is an integer multiple of u (counts), None for other data
+    """
+
+    count: int
+    zeros: int
+    log_sum: float
+    unit: float | None
+
+    @property
+    def positive(self) -> int:
+        """Number of positive entries."""
+        return self.count - self.zeros
+
+    @property
+    def effective(self) -> int:
+        """Entries that count in a likelihood: all, but only positive ones where zeros are a mass of their own."""
+        return self.count if self.unit is not None else self.positive
+
+    @property
+    def zero(self) -> float | None:
+        """What a zero enters log x as; None where zeros do not enter."""
+        return None if self.unit is None else ZERO_COUNT * self.unit
+
+
+def mostly_zero(facts: Facts) -> bool:
+    """Tell whether X is mostly zeros, as word counts are."""
+    return facts.zeros > MOSTLY_ZERO * facts.count
+
+
+def facts_of(X: Any) -> Facts:
+    """Read X once: NaN entries are not observed and do not count.
+
+    Examples
+    --------
+    >>> facts_of(np.array([[0.0, 4.0], [6.0, 2.0]])).unit
+    2.0
+    """
+    count = zeros = 0
+    log_sum, unit = 0.0, 0.0
+    for values, absent in pieces(X):
+        positive = values[values > 0]
+        empty = absent + int((values == 0).sum())
+        count, zeros = count + positive.size + empty, zeros + empty
+        log_sum += float(np.log(positive).sum())
+        unit = common_unit(np.append(positive, unit) if unit > 0 else positive) if math.isfinite(unit) else unit
+    return Facts(count, zeros, log_sum, unit if 0 < unit < math.inf else None)
+
+
+def total(X: Any, function: Callable[[Vector], Vector], zero: float | None) -> Vector:
+    """Add up a function of the entries, (k,); zeros enter as `zero`, or not at all where it is None."""
+    sums: Any = 0.0
+    for values, absent in pieces(X):
+        sums = sums + function(values[values > 0])
+        if zero is not None:
+            sums = sums + (absent + int((values == 0).sum())) * function(np.array([zero]))
+    return np.asarray(sums, dtype=np.float64)
+
+
+def pieces(X: Any) -> Iterator[tuple[Vector, int]]:
+    """Yield the entries of X in float64, with how many zeros beside them are not stored."""
+    if is_dask(X):
+        for block in X.to_delayed().ravel():
+            yield from pieces(block.compute())
+        return
+    if is_tensor(X):
+        values = as_numpy(X if str(X.layout) == "torch.strided" else X.to_sparse_coo().coalesce().values())
+        size = int(X.shape[0]) * int(X.shape[1])
+    else:
+        values, size = (X.data, X.shape[0] * X.shape[1]) if sp.issparse(X) else (np.asarray(X), X.size)
+    yield values.astype(np.float64).ravel(), size - values.size
+
+
+def common_unit(values: Vector) -> float:
+    """Find the largest u of which all positive values are integer multiples (Euclid), infinity where there is none.
+
+    Multiples are taken up to 1/1000 of u, and u down to 1e-7 of the largest value: float32 tells no finer ones apart.
+
+    >>> round(common_unit(np.array([0.7, 2.1, 1.4])), 12), common_unit(np.array([1.0, np.pi, np.e]))
+    (0.7, inf)
+    """
+    if values.size == 0:
+        return 0.0
+    unit, top = float(values.min()), float(values.max())
+    while unit > 1e-7 * top:
+        rest = np.remainder(values, unit)
+        rest = np.minimum(rest, unit - rest)
+        if rest.max() <= 1e-3 * unit:
+            return float(values.sum() / np.rint(values / unit).sum())
+        unit = float(rest[rest > 1e-3 * unit].min())
+    return math.inf

@@ -1,0 +1,275 @@
+r"""Which noise? The losses already know: C(beta) at the single-objective solutions, with warm starts along beta.
+
+A beta-divergence is half a Tweedie unit deviance, variance = phi mu^(2 - beta): Gaussian for beta = 2, Poisson for 1,
+Gamma for 0. See `likelihood` for the criterion.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from drnmf.algorithms.initialize import Start
+from drnmf.algorithms.result import Result
+from drnmf.algorithms.updates.base import Rule
+from drnmf.backends.observed import weigh
+from drnmf.fit.method import Method
+from drnmf.fit.parameters import Parameters
+from drnmf.fit.references import reference_floors
+from drnmf.fit.road import Opened, opened
+from drnmf.inputs.device import place
+from drnmf.losses.base import Omega
+from drnmf.losses.beta import KL, Beta
+from drnmf.losses.interval import Interval, as_interval
+from drnmf.losses.names import as_losses
+from drnmf.losses.negative_binomial import NegativeBinomial
+from drnmf.selection.counts import negative_binomial
+from drnmf.selection.entries import Facts, facts_of, mostly_zero
+from drnmf.selection.held_out import Compared, Split, check_fraction, compare, mask_seed, too_few_to_hold_out
+from drnmf.selection.likelihood import Candidate, half_log_sums
+from drnmf.selection.slope import residual_slope
+from drnmf.selection.walk import Walk
+from drnmf.selection.words import describe
+
+BETAS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0)
+"""The grid, from Gamma over Poisson to Gaussian."""
+
+LEAST_BETA = 0.1
+"""What stands for beta = 0 where X has zeros, under which the Itakura-Saito divergence is infinite."""
+
+HELD_OUT = 0.1
+"""Share of the entries that fits leave out to be scored."""
+
+EXACT = 1e4
+"""A loss below this many floors (1e-16 of the constant model's loss) is rounding: the fit is exact."""
+
+
+@dataclass(frozen=True)
+class NoiseProfile:
+    """What X says about its noise.
+
+    Attributes
+    ----------
+    best : float or NegativeBinomial
+        The loss to fit with: the smallest criterion of all candidates (of their held-out scores where X is mostly
+        zeros).
+    beta : float
+        The best beta-divergence alone.
+    interval : tuple of float
+        The betas that held-out entries cannot tell from the best: within one standard error of it.
+    table : list of dict
+        One row for each candidate: name, beta (NaN for the negative binomial), loss (D), criterion (C), held_out
+        (difference to the best by held-out entries, per entry), standard_error (of that difference), within (whether it
+        is within one standard error).
+    slope : float
+        Slope of log squared residual against log fitted value: about 2 - beta.
+    notes : tuple of str
+    solutions : dict
+        Candidate's name -> (W, H), to start from.
+    """
+
+    best: float | NegativeBinomial
+    beta: float
+    interval: tuple[float, ...]
+    table: list[dict[str, Any]]
+    slope: float
+    notes: tuple[str, ...] = ()
+    solutions: dict[str, Start] = field(default_factory=dict, repr=False)
+
+    @property
+    def losses(self) -> tuple[float, ...] | Interval:
+        """What the data cannot tell apart, as `DRNMF` takes it: an Interval, or the one beta."""
+        low, high = min(self.interval), max(self.interval)
+        return Interval(low, high) if low < high else (low,)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A candidate at its solution.
+
+    Attributes
+    ----------
+    candidate : the loss, read as a distribution
+    run : its fit
+    loss, criterion : D and C there
+    exact : whether D is nothing but rounding
+    """
+
+    candidate: Candidate
+    run: Result
+    loss: float
+    criterion: float
+    exact: bool
+
+
+def noise_profile(
+    X: Any,
+    n_components: int,
+    *,
+    betas: Iterable[float] | Interval | str | None = None,
+    count_models: bool = True,
+    held_out: float = HELD_OUT,
+    update: str | Rule = "auto",
+    init: str = "random",
+    n_init: int = 1,
+    max_iter: int = 1000,
+    tol: float = 1e-5,
+    random_state: int | np.random.RandomState | None = None,
+    n_jobs: int | None = None,
+    device: str | None = None,
+    precision: str = "float32",
+    verbose: int = 0,
+) -> NoiseProfile:
+    """Compare losses by how likely they make X, each at a factorisation of its own.
+
+    Parameters
+    ----------
+    X : as in `BetaNMF.fit`
+    n_components : r, the number of components
+    betas : numbers >= 0, or an Interval (nine betas of it); None is 0, 0.25, ..., 2, without 0 where X has zeros
+    count_models : where X holds counts, compare Poisson with its variance fixed and the negative binomial too
+    held_out : share of the entries that are left out of a second round of fits and scored; 0 skips that round, which
+        costs as much as the first, and the interval is the best beta alone
+    update, init, n_init, max_iter, tol, random_state, n_jobs, device, precision, verbose : as in `BetaNMF`
+
+    Returns
+    -------
+    profile : NoiseProfile
+
+    Raises
+    ------
+    ValueError
+        For bad X or parameters.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.poisson(rng.gamma(0.5, size=(40, 3)) @ rng.gamma(0.5, size=(3, 50)) * 100)
+    >>> noise_profile(X, 3, held_out=0, random_state=0).beta
+    1.0
+    """
+    parameters = Parameters(
+        n_components=n_components, update=update, init=init, max_iter=max_iter, tol=tol, random_state=random_state,
+        n_init=n_init, verbose=verbose, device=device, precision=precision, n_jobs=n_jobs,
+    )  # fmt: skip
+    parameters.rank()
+    placement = place(X, device, precision)
+    X = placement.accept(X, "noise_profile")
+    facts = facts_of(X)
+    omega = losses_to_try(betas, facts)
+    fraction = check_fraction(held_out)
+    method = Method.of(update, "auto", placement.gpu)
+    runs = (parameters.starts() + len(omega) + 2) * (2 if fraction else 1)
+    with opened(X, placement, parameters, omega, runs, {}) as fit:
+        walk = Walk(fit.data, method, fit.budget)
+        fits = [(Candidate(loss), run) for loss, run in zip(omega, walk.along(omega, fit.starts), strict=True)]
+        if count_models and facts.unit is not None:
+            fits += _count_models(X, walk, facts, fits)
+        fitted = judged(X, walk, facts, fits)
+        slope = residual_slope(fit.data, _best(fitted).run)
+        compared, remark = _held_out(X, facts, fit, method, [one.candidate for one in fitted], fraction, random_state)
+    return _profile(facts, fitted, slope, compared, (*fit.notes, *remark))
+
+
+def _held_out(
+    X: Any, facts: Facts, fit: Opened, method: Method, listed: list[Candidate], fraction: float, seed: Any
+) -> tuple[Compared | None, tuple[str, ...]]:
+    """Fit every candidate without some entries and compare the scores of those."""
+    too_few = too_few_to_hold_out(facts, fit.data.shape, fit.starts[0][1].shape[0], fraction)
+    if not fraction or too_few:
+        return None, too_few
+    split = Split.of(X, facts, fit.data, fraction, mask_seed(seed))
+    walk = Walk(weigh(fit.data, split.mask.others), method, fit.budget)
+    omega = tuple(candidate.loss for candidate in listed if candidate.dispersion is None)
+    runs = dict(zip(omega, walk.along(omega, fit.starts), strict=True))
+    for candidate in listed:
+        if candidate.loss not in runs:
+            near = runs[min(runs, key=lambda loss: abs(loss.beta - 1.0))]
+            runs[candidate.loss] = walk.near(candidate.loss, (near.W, near.H))
+    return compare([split.score(walk.data, candidate, runs[candidate.loss]) for candidate in listed]), ()
+
+
+def losses_to_try(betas: Any, facts: Facts) -> Omega:
+    """List the beta-divergences to compare, in the order of their betas."""
+    if betas is None:
+        return tuple(Beta(LEAST_BETA if beta == 0 and facts.zeros else beta) for beta in BETAS)
+    interval = as_interval(betas)
+    if interval is not None:
+        return tuple(Beta(beta) for beta in np.linspace(interval.low, interval.high, len(BETAS)).tolist())
+    omega = as_losses(betas)
+    others = [loss.name for loss in omega if not isinstance(loss, Beta)]
+    if others:
+        raise ValueError(f"betas names {others[0]}: give numbers; count_models=True adds the models of counts.")
+    return tuple(sorted(omega, key=lambda loss: loss.beta))
+
+
+def _count_models(
+    X: Any, walk: Walk, facts: Facts, fits: list[tuple[Candidate, Result]]
+) -> list[tuple[Candidate, Result]]:
+    """Poisson at the Kullback-Leibler solution, and the negative binomial from the most likely fit so far."""
+    kl = min(fits, key=lambda fit: abs(fit[0].loss.beta - 1.0))[1]
+    if kl.omega != (KL,):
+        kl = walk.near(KL, (kl.W, kl.H))
+    near = _best(judged(X, walk, facts, fits)).run
+    return [(Candidate(KL, facts.unit), kl), negative_binomial(X, walk, facts, near)]
+
+
+def judged(X: Any, walk: Walk, facts: Facts, fits: list[tuple[Candidate, Result]]) -> list[Fitted]:
+    """Compute the criterion of every candidate at its solution."""
+    listed = [candidate for candidate, _ in fits]
+    floors = reference_floors(walk.data, tuple(candidate.loss for candidate in listed))
+    sums = half_log_sums(X, facts, listed)
+    found = []
+    for (candidate, run), floor, half_log in zip(fits, floors, sums, strict=True):
+        loss = max(float(run.losses[0]), float(floor))
+        criterion = candidate.criterion(loss, max(facts.effective, 1), float(half_log))
+        found.append(Fitted(candidate, run, loss, criterion, loss <= EXACT * floor))
+    return found
+
+
+def _best(fitted: list[Fitted]) -> Fitted:
+    return min(fitted, key=lambda one: one.criterion)
+
+
+def _profile(
+    facts: Facts, fitted: list[Fitted], slope: float, compared: Compared | None, notes: tuple[str, ...]
+) -> NoiseProfile:
+    """Read the answer off the candidates; where nothing is left over there is no noise to learn from."""
+    table = _table(fitted, compared)
+    solutions = {one.candidate.name: (one.run.W, one.run.H) for one in fitted}
+    if any(one.exact for one in fitted):
+        notes += ("The fit is exact: X holds no noise to learn from at this rank, and beta = 1 is taken.",)
+        return NoiseProfile(1.0, 1.0, (1.0,), table, slope, notes, solutions)
+    key = "held_out" if compared is not None and mostly_zero(facts) else "criterion"
+    best = min(range(len(table)), key=lambda i: table[i][key])
+    single = min((i for i in range(len(table)) if fitted[i].candidate.dispersion is None), key=lambda i: table[i][key])
+    loss, beta = fitted[best].candidate.loss, float(table[single]["beta"])
+    chosen = loss if isinstance(loss, NegativeBinomial) else float(loss.beta)
+    notes += describe(facts, beta, slope, table[best]["name"])
+    return NoiseProfile(chosen, beta, _interval(fitted, compared, single), table, slope, notes, solutions)
+
+
+def _table(fitted: list[Fitted], compared: Compared | None) -> list[dict[str, Any]]:
+    rows = []
+    for i, one in enumerate(fitted):
+        row = {"name": one.candidate.name, "beta": one.candidate.loss.beta}
+        row |= {"loss": one.loss, "criterion": one.criterion}
+        row["held_out"] = math.nan if compared is None else float(compared.differences[i])
+        row["standard_error"] = math.nan if compared is None else float(compared.errors[i])
+        row["within"] = compared is not None and compared.within[i]
+        rows.append(row)
+    return rows
+
+
+def _interval(fitted: list[Fitted], compared: Compared | None, best: int) -> tuple[float, ...]:
+    """List the betas that held-out entries cannot tell from the best beta-divergence, and the chosen one."""
+    chosen = float(fitted[best].candidate.loss.beta)
+    if compared is None:
+        return (chosen,)
+    single = [i for i in range(len(fitted)) if fitted[i].candidate.dispersion is None]
+    alone = compared.among(single)
+    return tuple(sorted({chosen, *(float(fitted[single[i]].candidate.loss.beta) for i in alone)}))

@@ -1,0 +1,315 @@
+r"""How many components? Entries left out of the fits, scored rank by rank, with warm starts along the rank.
+
+The smallest rank within one standard error of the best is taken, the error being that of paired differences. Beside it
+stand the information criteria, each entry of W seeing n observations and each of H seeing m:
+
+.. math:: \mathrm{BIC}(\beta, r) = 2 C(\beta) + r m \log n + r n \log m - r^2 \log \min(m, n)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from drnmf.algorithms.initialize import Start, start
+from drnmf.algorithms.result import Result
+from drnmf.algorithms.updates.base import Rule
+from drnmf.backends.base import Data
+from drnmf.backends.observed import weigh
+from drnmf.fit.method import Method
+from drnmf.fit.parameters import Parameters
+from drnmf.fit.road import Opened, opened
+from drnmf.inputs.check import check_integer
+from drnmf.inputs.device import as_numpy, place
+from drnmf.losses.base import Loss
+from drnmf.losses.names import as_loss
+from drnmf.numerics import factor_floor, positive_scale
+from drnmf.selection.blocks import bi_cross_validation
+from drnmf.selection.entries import Facts, facts_of, total
+from drnmf.selection.held_out import Compared, Scores, Split, check_fraction, compare, mask_seed, too_few_to_hold_out
+from drnmf.selection.likelihood import Candidate
+from drnmf.selection.noise import HELD_OUT, NoiseProfile, noise_profile
+from drnmf.selection.stability import agreement
+from drnmf.selection.walk import Walk
+
+PATIENCE = 3
+"""Ranks in a row that are clearly worse than the best before the search stops."""
+
+NEW_COMPONENT = 0.1
+"""Share of the mean of X that a new component starts with, beside those of the rank below."""
+
+
+@dataclass(frozen=True)
+class RankProfile:
+    """What X says about the number of components.
+
+    Attributes
+    ----------
+    best : int
+        The smallest rank within one standard error of the best held-out score; by BIC where X is too small for that.
+    loss : Loss
+        The loss under which ranks were compared.
+    table : list of dict
+        One row for each rank: rank, held_out (difference to the best, per entry), standard_error (of that paired
+        difference), within (one standard error), criterion (C), bic, aic, bi_cross_validation (mean score of entries,
+        NaN where it was not asked for) and stability (mean cosine of the components of two runs, likewise).
+    noise : NoiseProfile or None
+        What the loss was chosen by.
+    notes : tuple of str
+    """
+
+    best: int
+    loss: Loss
+    table: list[dict[str, Any]]
+    noise: NoiseProfile | None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A rank and what was found there."""
+
+    rank: int
+    run: Result
+    criterion: float
+    scores: Scores | None
+    stability: float
+    blocks: float
+
+
+def rank_profile(
+    X: Any,
+    ranks: int | Iterable[int] = 10,
+    *,
+    betas: Any = "auto",
+    held_out: float = HELD_OUT,
+    bi_cross_validate: bool = False,
+    stability: int = 0,
+    early_stop: bool = True,
+    update: str | Rule = "auto",
+    n_init: int = 2,
+    max_iter: int = 1000,
+    tol: float = 1e-5,
+    random_state: int | np.random.RandomState | None = 0,
+    n_jobs: int | None = None,
+    device: str | None = None,
+    precision: str = "float32",
+    verbose: int = 0,
+) -> RankProfile:
+    """Compare numbers of components by how well they predict entries that were left out.
+
+    Parameters
+    ----------
+    X : as in `BetaNMF.fit`
+    ranks : the numbers of components, or the largest of 1, 2, ...
+    betas : the loss: a beta, a name or a loss, or "auto", what `noise_profile` finds at the largest rank and,
+        once more, at the best
+    held_out : share of the entries left out of the fits; 0 compares by BIC alone
+    bi_cross_validate : predict blocks of rows and columns too (Owen and Perry 2009), which no neighbouring entry helps
+    stability : how many runs from different starts to compare at each rank, 0 for none
+    early_stop : stop once three ranks in a row are worse than the best by more than two standard errors
+    n_init : fresh starts at each rank, beside the warm one from the rank below
+    update, max_iter, tol, random_state, n_jobs, device, precision, verbose : as in `BetaNMF`
+
+    Returns
+    -------
+    profile : RankProfile
+
+    Raises
+    ------
+    ValueError
+        For bad X or parameters, and for ranks above what X can tell apart.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.poisson(rng.gamma(0.5, size=(40, 2)) @ rng.gamma(0.5, size=(2, 50)) * 100)
+    >>> rank_profile(X, 4, betas=1).best
+    2
+    """
+    placement = place(X, device, precision)
+    X = placement.accept(X, "rank_profile")
+    listed, fraction, facts = check_ranks(ranks, X.shape), check_fraction(held_out), facts_of(X)
+    parameters = Parameters(
+        n_components=listed[-1], update=update, max_iter=max_iter, tol=tol, random_state=random_state, n_init=n_init,
+        verbose=verbose, device=device, precision=precision, n_jobs=n_jobs,
+    )  # fmt: skip
+
+    def noise(rank: int) -> NoiseProfile:
+        return noise_profile(
+            X, rank, held_out=0.0, count_models=False, update=update, max_iter=max_iter, tol=tol, n_jobs=n_jobs,
+            random_state=random_state, device=device, precision=precision,
+        )  # fmt: skip
+
+    auto = isinstance(betas, str) and betas.strip().lower() == "auto"
+    profile = noise(_rank_for_noise(listed, facts, X.shape)) if auto else None
+    ask = Question(listed, fraction, bi_cross_validate, check_integer("stability", stability, 0), early_stop)
+    search = partial(_search, X, facts, parameters, placement, ask)
+    found = search(as_loss(betas) if profile is None else as_loss(profile.beta))
+    if profile is not None and found.best != listed[-1]:
+        again = noise(found.best)
+        if again.beta != profile.beta:
+            profile, found = again, search(as_loss(again.beta))
+    return found if profile is None else replace(found, noise=profile, notes=profile.notes + found.notes)
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of every rank: see `rank_profile`."""
+
+    ranks: list[int]
+    fraction: float
+    bi_cross_validate: bool
+    stability: int
+    early_stop: bool
+
+
+def check_ranks(ranks: Any, shape: tuple[int, int]) -> list[int]:
+    """Turn what a user wrote for ranks into increasing integers that X can tell apart.
+
+    Raises
+    ------
+    ValueError
+        For numbers that are none, below one or above min(m, n), an empty or reversed range.
+    """
+    most = min(int(shape[0]), int(shape[1]))
+    if not isinstance(ranks, Iterable):
+        ranks = range(1, min(check_integer("ranks", ranks, 1), most) + 1)
+    given = list(ranks)
+    if not given:
+        raise ValueError(f"ranks={ranks!r} names no rank: write the smallest first, for example range(2, 9).")
+    listed = sorted({check_integer("ranks", rank, 1) for rank in given})
+    if listed[-1] > most:
+        raise ValueError(f"ranks holds {listed[-1]}, but X of {shape[0]} x {shape[1]} has no more than {most}.")
+    return listed
+
+
+def _rank_for_noise(ranks: list[int], facts: Facts, shape: tuple[int, int]) -> int:
+    """Choose the largest rank that leaves half of the entries to the noise: too few components look like noise."""
+    m, n = shape
+    fits = [rank for rank in ranks if 2 * rank * (m + n - rank) <= facts.effective]
+    return fits[-1] if fits else ranks[0]
+
+
+def _search(X: Any, facts: Facts, p: Parameters, placement: Any, ask: Question, loss: Loss) -> RankProfile:
+    """Walk up the ranks under one loss."""
+    method = Method.of(p.update, "auto", placement.gpu)
+    runs = len(ask.ranks) * (p.starts() + 1 + ask.stability)
+    with opened(X, placement, p, (loss,), runs, {}) as fit:
+        too_few = too_few_to_hold_out(facts, fit.data.shape, ask.ranks[0], ask.fraction or HELD_OUT)
+        split = None
+        if ask.fraction and not too_few:
+            split = Split.of(X, facts, fit.data, ask.fraction, mask_seed(p.random_state))
+        data = fit.data if split is None else weigh(fit.data, split.mask.others)
+        candidate = Candidate(loss)
+        half_log = float(total(X, lambda x: np.array([candidate.half_log_variance(x).sum()]), facts.zero)[0])
+        rank_of = partial(
+            _try, X, facts, p, fit, method, ask, Walk(data, method, fit.budget), candidate, half_log, split
+        )
+        tried = list[Tried]()
+        for rank in ask.ranks:
+            tried.append(rank_of(rank, tried[-1].run if tried else None))
+            if ask.early_stop and _hopeless(tried):
+                break
+    notes = fit.notes + (too_few if ask.fraction else ())
+    if len(tried) < len(ask.ranks):
+        notes += (f"The search stopped at rank {tried[-1].rank}: {PATIENCE} ranks in a row were clearly worse.",)
+    return _rank_profile(tried, loss, X.shape, notes)
+
+
+def _try(
+    X: Any, facts: Facts, p: Parameters, fit: Opened, method: Method, ask: Question, walk: Walk, candidate: Candidate,
+    half_log: float, split: Split | None, rank: int, below: Result | None,
+) -> Tried:  # fmt: skip
+    """Fit one rank, from fresh starts and from the rank below, and look at what it predicts."""
+    rng = _seed(p.random_state, rank)
+    starts = [start(walk.data, rank, "random", rng) for _ in range(max(p.starts(), ask.stability))]
+    runs = walk.all(candidate.loss, starts)
+    best = min(runs, key=lambda run: float(run.losses[0]))
+    if below is not None:
+        warm = walk.near(candidate.loss, grown(walk.data, below, rank, rng))
+        best = min((best, warm), key=lambda run: float(run.losses[0]))
+    scores = None if split is None else split.score(walk.data, candidate, best)
+    count = facts.effective - (0 if scores is None else float(scores.effective))
+    seen = half_log - (0.0 if scores is None else scores.half_log)
+    criterion = candidate.criterion(max(float(best.losses[0]), np.finfo(np.float64).tiny), count, seen)
+    blocks = math.nan
+    if ask.bi_cross_validate:
+        blocks = bi_cross_validation(X, facts, candidate, rank, method, fit.budget, _seed(p.random_state, 0))
+    return Tried(rank, best, criterion, scores, agreement(runs) if ask.stability > 1 else math.nan, blocks)
+
+
+def _seed(random_state: Any, rank: int) -> np.random.RandomState:
+    """Draw starts of a rank that do not depend on the ranks before it, where a seed is given."""
+    if isinstance(random_state, int | np.integer):
+        return np.random.RandomState([int(random_state), rank])
+    return check_random_state(random_state)
+
+
+def grown(data: Data, run: Result, rank: int, rng: np.random.RandomState) -> Start:
+    """Add small random components to those of a smaller rank."""
+    W, H = as_numpy(data.T.space.get(data.T.space.put(run.W.T))).T, as_numpy(data.space.get(data.space.put(run.H)))
+    more = rank - H.shape[0]
+    level = math.sqrt(4.0 * NEW_COMPONENT * positive_scale(data.mean) / more)
+    columns, rows = rng.uniform(size=(W.shape[0], more)) * level, rng.uniform(size=(more, H.shape[1])) * level
+    floor = factor_floor(data.mean, rank)
+    grown_W, grown_H = np.concatenate([W, columns], axis=1), np.concatenate([H, rows])
+    return np.maximum(grown_W, floor).astype(data.dtype), np.maximum(grown_H, floor).astype(data.dtype)
+
+
+def _hopeless(tried: list[Tried]) -> bool:
+    """Whether the last ranks are all worse than the best by more than two standard errors."""
+    if len(tried) <= PATIENCE or tried[-1].scores is None:
+        return False
+    compared = compare([one.scores for one in tried if one.scores is not None])
+    last = range(len(tried) - PATIENCE, len(tried))
+    return all(compared.differences[i] > 2.0 * compared.errors[i] for i in last)
+
+
+def bayesian(criterion: float, rank: int, shape: tuple[int, int]) -> float:
+    """Compute BIC from C: each entry of W sees n observations, each of H sees m."""
+    m, n = shape
+    return 2.0 * criterion + rank * m * math.log(n) + rank * n * math.log(m) - rank**2 * math.log(min(m, n))
+
+
+def akaike(criterion: float, rank: int, shape: tuple[int, int]) -> float:
+    """Compute AIC from C, with r (m + n - r) parameters."""
+    m, n = shape
+    return 2.0 * criterion + 2.0 * rank * (m + n - rank)
+
+
+def _rank_profile(tried: list[Tried], loss: Loss, shape: tuple[int, int], notes: tuple[str, ...]) -> RankProfile:
+    """Read the answer off the ranks that were tried."""
+    scores = [one.scores for one in tried if one.scores is not None]
+    compared = compare(scores) if scores else None
+    table = [_row(one, i, compared, shape) for i, one in enumerate(tried)]
+    if compared is None:
+        best = min(table, key=lambda row: row["bic"])["rank"]
+        notes += (f"BIC is smallest at rank {best}.",)
+        return RankProfile(best, loss, table, None, notes)
+    best = next(row["rank"] for row in table if row["within"])
+    lowest = tried[compared.best].rank
+    notes += (
+        f"Held-out entries are predicted best at rank {lowest}; rank {best} is the smallest within one standard error.",
+    )
+    return RankProfile(best, loss, table, None, notes)
+
+
+def _row(one: Tried, i: int, compared: Compared | None, shape: tuple[int, int]) -> dict[str, Any]:
+    return {
+        "rank": one.rank,
+        "held_out": math.nan if compared is None else float(compared.differences[i]),
+        "standard_error": math.nan if compared is None else float(compared.errors[i]),
+        "within": compared is not None and compared.within[i],
+        "criterion": one.criterion,
+        "bic": bayesian(one.criterion, one.rank, shape),
+        "aic": akaike(one.criterion, one.rank, shape),
+        "bi_cross_validation": one.blocks,
+        "stability": one.stability,
+    }

@@ -1,0 +1,58 @@
+"""Fits of neighbouring losses on one X, each from where its neighbour ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from drnmf.algorithms.initialize import Start
+from drnmf.algorithms.loop import Control
+from drnmf.algorithms.result import Result
+from drnmf.algorithms.updates.base import Rule
+from drnmf.backends.base import Data
+from drnmf.fit.method import Budget, Method
+from drnmf.fit.references import single_objective
+from drnmf.losses.base import Loss, Omega
+
+
+class Walk:
+    """Fits of single losses on one X.
+
+    Parameters
+    ----------
+    data : X
+    method : how to fit
+    budget : hands out the controls of the fits
+    """
+
+    def __init__(self, data: Data, method: Method, budget: Budget) -> None:
+        self.data = data
+        self._method, self._budget = method, budget
+        self._control: Callable[[str], Control] = method.reference_control(budget)
+
+    def first(self, loss: Loss, starts: list[Start]) -> Result:
+        """Fit from every start, and return the run with the smallest loss."""
+        return min(self.all(loss, starts), key=lambda run: float(run.losses[0]))
+
+    def all(self, loss: Loss, starts: list[Start]) -> list[Result]:
+        """Fit from every start."""
+        fit = partial(self._fit, loss, self._method.reference_rule)
+        return self._budget.run_all([partial(fit, start) for start in starts])
+
+    def near(self, loss: Loss, start: Start) -> Result:
+        """Fit from where another fit ended."""
+        return self._fit(loss, self._method.near().reference_rule, start)
+
+    def along(self, omega: Omega, starts: list[Start]) -> list[Result]:
+        """Fit losses that are in the order of their betas, from the one nearest to Kullback-Leibler outwards."""
+        middle = int(np.argmin([abs(loss.beta - 1.0) for loss in omega]))
+        runs = {middle: self.first(omega[middle], starts)}
+        for i in (*range(middle + 1, len(omega)), *range(middle - 1, -1, -1)):
+            neighbour = runs[i - 1 if i > middle else i + 1]
+            runs[i] = self.near(omega[i], (neighbour.W, neighbour.H))
+        return [runs[i] for i in range(len(omega))]
+
+    def _fit(self, loss: Loss, rule: Rule, start: Start) -> Result:
+        return single_objective(self.data, start, loss, rule, self._control(f"{loss.name} alone"))

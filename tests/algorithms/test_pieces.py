@@ -1,0 +1,116 @@
+"""Pieces of rules, policies and the stop test on their own: what a whole fit would forgive."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from drnmf.algorithms.loop import Control, solve
+from drnmf.algorithms.updates.base import Rule
+from drnmf.algorithms.updates.extrapolated import Extrapolated, Momentum
+from drnmf.algorithms.weights import Advance, Fixed, Policy, Reactive
+from drnmf.backends.open import open_data
+from drnmf.losses.beta import IS, KL
+from drnmf.objective.objective import Objective
+from drnmf.objective.simplex import uniform
+
+
+def advanced(policy: Reactive, *scaled: tuple[float, float]):
+    """The states of a policy that sees these losses, always from equal weights."""
+    _, state = policy.init(2)
+    for losses in scaled:
+        _, state = policy.step(uniform(2), np.array(losses), state)
+        yield state
+
+
+HIGH, LOW = (2.0, 1.0), (1.0, 2.0)
+
+
+def test_the_reactive_step_falls_when_the_advantages_turn_and_grows_while_they_stay() -> None:
+    steps = [state.eta for state in advanced(Reactive(), HIGH, LOW, LOW, LOW, HIGH)]
+    np.testing.assert_allclose(steps, np.array([1, 0.5, 0.55, 0.605, 0.3025]) * Reactive().eta)
+
+
+def test_the_reactive_step_stays_between_its_bounds() -> None:
+    policy = Reactive(smallest=0.9)
+    assert [state.eta for state in advanced(policy, HIGH, HIGH, HIGH)] == 3 * [policy.eta]
+    assert [state.eta for state in advanced(policy, HIGH, LOW, HIGH, LOW)][-1] == 0.9
+
+
+def test_a_smaller_reactive_step_moves_the_weights_less() -> None:
+    moved = [Reactive(gain=0.0).step(uniform(2), np.array(HIGH), Advance(1, eta))[0][0] for eta in (0.1, 1.0)]
+    assert 0.5 < moved[0] < moved[1]
+
+
+@dataclass(frozen=True)
+class Still(Rule):
+    """Steps that stay where they are."""
+
+    def init(self, F):
+        return 0
+
+    def step(self, F, parts, state):
+        return F, state
+
+
+@dataclass(frozen=True)
+class Drift(Policy):
+    """Weights that move by the same step as long as there is room."""
+
+    step_size: float = 0.01
+
+    def init(self, p):
+        return np.array([0.1, 0.9]), 0
+
+    def step(self, weights, scaled_losses, state):
+        first = min(weights[0] + self.step_size, 0.9)
+        return np.array([first, 1 - first]), state
+
+
+def run_still(policy: Policy, tol: float = 1e-6, max_iter: int = 60):
+    rng = np.random.default_rng(0)
+    data = open_data(rng.gamma(2.0, size=(12, 9)))
+    objective = Objective((IS, KL), np.array([1.0, 2.0]), data.mean)
+    W, H = rng.uniform(0.5, 1, (12, 3)), rng.uniform(0.5, 1, (3, 9))
+    return solve(data, W, H, objective, Still(), policy, Control(max_iter=max_iter, tol=tol))
+
+
+def test_a_run_does_not_stop_while_its_gap_moves() -> None:
+    """The maximum stands still from the first iteration on; the weights, and with them the gap, do not."""
+    result = run_still(Drift())
+    assert np.ptp(result.trace.maximum) == 0
+    assert abs(np.diff(result.trace.gap)).min() > 0
+    assert (result.reason, result.n_iter) == ("max_iter", 60)
+
+
+def test_a_run_stops_when_its_maximum_and_its_gap_stand_still() -> None:
+    result = run_still(Fixed((0.3, 0.7)))
+    assert (result.reason, result.n_iter) == ("tol", 2 * Control().window)
+    assert run_still(Drift(0.1), max_iter=200).reason == "tol"  # once the weights have arrived
+    assert run_still(Fixed((0.3, 0.7)), tol=0).reason == "max_iter"
+
+
+@pytest.mark.parametrize(("nu", "halved"), [(8.0, 4.0), (3.0, 1.5), (1.5, 1.0)])
+def test_a_rejected_extrapolation_goes_back_to_the_step_and_halves_nu(nu: float, halved: float) -> None:
+    stepped, tried = np.full((2, 3), 2.0), np.full((2, 3), 5.0)
+    F, state = Extrapolated().retry(np.ones((2, 3)), tried, 1, Momentum(stepped, nu, 7))
+    assert F is stepped
+    assert (state.nu, state.steps) == (halved, 7)
+
+
+def test_a_step_rejected_twice_is_halved_and_begins_the_sequence_again() -> None:
+    F, tried = np.ones((2, 3)), np.full((2, 3), 4.0)
+    halved, state = Extrapolated().retry(F, tried, 2, Momentum(tried, 8.0, 7))
+    assert ((halved > F) & (halved < tried)).all()
+    assert state.nu == 1.0
+    assert state.F is halved
+
+
+def test_the_sequence_of_nesterov_and_its_delay() -> None:
+    rule = Extrapolated(delay=2)
+    assert rule.pace(Momentum(np.ones(1), 1.0, 1)) == (0.0, 1.0)
+    a, nu = rule.pace(Momentum(np.ones(1), 2.0, 2))
+    assert nu == pytest.approx((1 + 17**0.5) / 2)
+    assert a == pytest.approx(1 / nu)

@@ -1,0 +1,89 @@
+"""The noise of planted data is found, whatever the scale, the order of rows and columns, and the number of jobs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from drnmf import Interval, NegativeBinomial, noise_profile
+from drnmf.selection.entries import common_unit, facts_of
+from tests.selection.planted import planted
+
+NOISES = ("gaussian", "poisson", "gamma", "negative binomial")
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("scale", [1.0, 1000.0])
+def test_the_noise_is_found_at_any_scale(noise, scale):
+    X, truth = planted(noise)
+    profile = noise_profile(scale * X, 5, random_state=0)
+    assert abs(profile.beta - truth) <= 0.25
+    assert abs(profile.slope - (2.0 - truth)) < 0.35
+
+
+def test_overdispersed_counts_are_negative_binomial_and_poisson_ones_are_poisson():
+    X, _ = planted("negative binomial")
+    best = noise_profile(X, 5, random_state=0).best
+    assert isinstance(best, NegativeBinomial)
+    assert 15 < best.size < 45
+    scaled = noise_profile(8.0 * X, 5, random_state=0).best
+    assert scaled.size == pytest.approx(8.0 * best.size, rel=1e-3)
+    assert noise_profile(planted("poisson")[0], 5, random_state=0).best == 1.0
+
+
+def test_order_of_rows_and_columns_and_layout_do_not_matter():
+    X, _ = planted("poisson")
+    rng = np.random.default_rng(1)
+    mixed = X[rng.permutation(60)][:, rng.permutation(80)]
+    with pytest.warns(UserWarning, match="dense tiles"):
+        sparse = noise_profile(sp.csr_array(X), 5, random_state=0)
+    assert {noise_profile(A, 5, random_state=0).beta for A in (X, mixed, X.T)} == {sparse.beta} == {1.0}
+
+
+def test_jobs_do_not_change_a_bit():
+    X, _ = planted("gamma")
+    one, two = (noise_profile(X, 5, random_state=0, n_init=2, n_jobs=jobs) for jobs in (1, 2))
+    assert one.table == two.table
+
+
+def test_notes_say_what_the_noise_is():
+    notes = " ".join(noise_profile(planted("negative binomial")[0], 5, random_state=0).notes)
+    assert "mu^1.5: between Poisson and Gamma" in notes
+    assert "counts" in notes
+
+
+def test_exact_data_have_no_noise():
+    rng = np.random.default_rng(0)
+    for X in (np.ones((6, 7)), np.zeros((6, 7)), rng.gamma(1.0, size=(20, 2)) @ rng.gamma(1.0, size=(2, 30))):
+        profile = noise_profile(X, 2, random_state=0, max_iter=3000, tol=0)
+        assert profile.best == 1.0
+        assert any("no noise" in note for note in profile.notes)
+
+
+def test_betas_may_be_given():
+    X, _ = planted("poisson", 30, 40)
+    rows = noise_profile(X, 3, betas=Interval(0.5, 1.5), count_models=False, random_state=0).table
+    assert [row["beta"] for row in rows] == np.linspace(0.5, 1.5, 9).tolist()
+    with pytest.raises(ValueError, match=">= 0"):
+        noise_profile(X, 3, betas=(-1, 1))
+    with pytest.raises(ValueError, match="0 <= low < high"):
+        noise_profile(X, 3, betas="2..0")
+    with pytest.raises(ValueError, match="count_models"):
+        noise_profile(X, 3, betas=(NegativeBinomial(3), 1))
+    with pytest.raises(ValueError, match="zeros"):
+        noise_profile(X, 3, betas=(0, 1))
+
+
+def test_facts_of_entries():
+    X = np.array([[0.0, 0.3], [0.9, 1.2]])
+    facts = facts_of(X)
+    assert (facts.count, facts.zeros) == (4, 1)
+    assert facts.unit == pytest.approx(0.3)
+    assert facts_of(sp.csr_array(X)) == facts
+    rng = np.random.default_rng(0)
+    for dtype in (np.float32, np.float64):
+        assert common_unit(rng.gamma(1.0, size=1000).astype(dtype).astype(np.float64)) == np.inf
+        counts = rng.poisson(300.0, size=1000).astype(dtype)
+        assert common_unit(counts.astype(np.float64)) == 1.0
+    assert common_unit(rng.poisson(300.0, size=1000) * 0.37) == pytest.approx(0.37)

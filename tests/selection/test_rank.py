@@ -1,0 +1,81 @@
+"""The number of components of planted data is found, whatever the scale, the order of rows and columns, the jobs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from drnmf import rank_profile
+from drnmf.selection.held_out import Scores, compare, trimmed
+from drnmf.selection.rank import check_ranks
+from tests.selection.planted import planted
+
+QUICK = {"max_iter": 200, "n_init": 1, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def X():
+    return planted("poisson", 40, 50, seed=1, rank=3)[0]
+
+
+@pytest.fixture(scope="module")
+def profile(X):
+    return rank_profile(X, 6, betas=1, bi_cross_validate=True, stability=2, **QUICK)
+
+
+def test_the_rank_is_found_by_every_judge(profile):
+    assert profile.best == 3
+    assert min(profile.table, key=lambda row: row["bic"])["rank"] == 3
+    assert min(profile.table, key=lambda row: row["bi_cross_validation"])["rank"] == 3
+    stability = {row["rank"]: row["stability"] for row in profile.table}
+    assert stability[3] > 0.99
+    assert stability[3] > stability[5]
+
+
+def test_order_and_scale_do_not_change_the_rank(X):
+    rng = np.random.default_rng(0)
+    mixed = X[rng.permutation(40)][:, rng.permutation(50)]
+    assert [rank_profile(A, range(2, 5), betas=1, **QUICK).best for A in (mixed, 1000 * X, X.T)] == [3, 3, 3]
+
+
+def test_seeds_give_the_same_numbers_for_every_number_of_jobs(X, profile):
+    again = rank_profile(X, 6, betas=1, bi_cross_validate=True, stability=2, n_jobs=2, **QUICK)
+    for one, other in zip(profile.table, again.table, strict=True):
+        assert one == pytest.approx(other, nan_ok=True, rel=0, abs=0)
+
+
+def test_the_loss_is_chosen_too():
+    X, truth = planted("gamma", 40, 50, seed=2, rank=3)
+    found = rank_profile(X, range(2, 5), **QUICK)
+    assert found.best == 3
+    assert abs(found.noise.beta - truth) <= 0.25
+    assert any("Gamma" in note for note in found.notes)
+
+
+def test_small_data_fall_back_on_bic():
+    found = rank_profile(planted("poisson", 8, 9, rank=2)[0], 3, betas=1, **QUICK)
+    assert any("too few entries" in note for note in found.notes)
+    assert found.best in (1, 2, 3)
+    one_row = rank_profile(np.array([[3.0, 4.0, 5.0]]), 4, betas=1, **QUICK)
+    assert one_row.best == 1
+
+
+def test_bad_ranks_are_refused():
+    assert check_ranks(3, (5, 2)) == [1, 2]
+    assert check_ranks((4, 2), (5, 9)) == [2, 4]
+    for ranks, words in (((1, 6), "no more than 5"), (range(5, 2), "smallest first"), (0, ">= 1"), ((2.5,), "integer")):
+        with pytest.raises(ValueError, match=words):
+            check_ranks(ranks, (5, 9))
+    for value in (-0.1, 0.6):
+        with pytest.raises(ValueError, match="held_out"):
+            rank_profile(np.ones((5, 5)), 2, held_out=value)
+
+
+def test_one_heavy_block_does_not_rule():
+    rng = np.random.default_rng(0)
+    good = rng.normal(size=20)
+    heavy = good - 0.1
+    heavy[3] = 1e6
+    found = compare([Scores(values, np.ones(20), 0.0) for values in (good, heavy)])
+    assert found.best == 1
+    assert trimmed(np.arange(10.0))[0] == 4.5
