@@ -41,14 +41,9 @@ inline double negative_binomial_loss(const Sweep& s, const Tile<T>& t, double a)
             Log<double> s1 = log_ratio(x * inv_v * ((v + a) * inv_xa), rise * inv_v * (a * inv_xa));
             Log<double> f1 = log_ratio((x + a) * inv_va, rise * inv_va);
             D near_one = a * s1.f * f1.f - x * s1.g + a * f1.g;
-<<<<<<< HEAD
             D d = ((s1.exponent == 0.0) & (f1.exponent == 0.0)) ? near_one : x * s1.value() - a * f1.value();
-            total += larger<double>(d, D{});
-=======
-            D d = (s1.exponent == 0.0) & (f1.exponent == 0.0) ? near_one : x * s1.value() - a * f1.value();
             d = larger<double>(d, D{});
             total += t.M ? d * load_double(t.M + i * ld + c) : d;
->>>>>>> selection
         }
     return sum_lanes(total);
 }
