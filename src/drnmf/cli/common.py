@@ -52,6 +52,15 @@ def say(text: str, to: Console = console) -> None:
     to.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
+def starts(count: int) -> str:
+    """Count starts in words.
+
+    >>> starts(1), starts(5)
+    ('1 start', '5 starts')
+    """
+    return f"{count} start{'s' if count > 1 else ''}"
+
+
 def in_options(text: str) -> str:
     """Write options where a message of the library has parameters, and leave out what it says to Python alone.
 

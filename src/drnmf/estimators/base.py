@@ -150,9 +150,7 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         warn_unconverged([result], control, name)
         return factors
 
-    def _decided(
-        self, X: Any, y: Any, W: ArrayLike | None, H: ArrayLike | None, reading: Reading
-    ) -> Array:
+    def _decided(self, X: Any, y: Any, W: ArrayLike | None, H: ArrayLike | None, reading: Reading) -> Array:
         """Let X choose the losses, and fit; what is missing from a dense X has no say, weights are refused."""
         if reading.entry_weight is not None or reading.uncertainty is not None or reading.unstored == "missing":
             raise ValueError(
@@ -293,7 +291,7 @@ def _complete(result: Result, data: Data, omega: Omega) -> Result:
         return result
     losses = losses_of(data, result.W, result.H, omega)
     weights, ones = vertex(len(omega), omega.index(result.omega[0])), np.ones(len(omega))
-    trace = Trace(ones[None], weights[None], np.zeros(1), np.zeros(1), result.trace.sweeps[-1:])
+    trace = Trace(losses[None], ones[None], weights[None], np.zeros(1), np.zeros(1), result.trace.sweeps[-1:])
     note = f"Interrupted in the reference fit of {result.omega[0].name}: the factors are that fit's."
     return Result(
         result.W, result.H, omega, np.maximum(losses, np.finfo(np.float64).tiny), losses, ones, weights, trace, 0,

@@ -15,6 +15,7 @@ from drnmf.fit.encode import Encoder
 from drnmf.fit.parameters import Parameters, count_jobs
 from drnmf.inputs.check import check_choice, check_integer, check_number
 from drnmf.inputs.device import place
+from drnmf.inputs.weights import Reading
 from drnmf.losses.base import Omega
 from drnmf.losses.interval import Interval, as_interval
 from drnmf.losses.names import as_loss, as_losses, text_of
@@ -189,7 +190,7 @@ def discover(
     parameters.control()
     losses = None if isinstance(betas, str) and betas == "auto" else as_interval(betas) or as_losses(betas)
     placement = place(X, None, "float32")
-    X = placement.accept(X, "discover")
+    X = placement.accept(X, "discover", Reading()).X
     if not float(X.max()) > 0:
         raise ValueError("X is all zeros: it has no components.")
     tried = check_ranks(ranks, X.shape)
@@ -385,7 +386,7 @@ def _assembled(
     def encoded(H: Vector) -> Array:
         encoder = Encoder(
             H.astype(best.H.dtype), objective, best.weights, control.max_iter, control.tol,
-            fitter.parameters.zeros_choice(), "discover",
+            fitter.parameters.zeros_choice(), "discover", np.zeros(H.shape[0]),
         )  # fmt: skip
         return encoder(X)
 
