@@ -25,26 +25,15 @@ errors = Console(stderr=True)
 
 _FLAGS = {
     "n_components": "--rank", "n_topics": "--rank", "random_state": "--seed", "column": "--column",
-<<<<<<< HEAD
     "encoding": "--encoding", "group": "--group", "method": "--method", "variable": "--variable", "n_jobs": "--jobs",
     "entry_weight": "--entry-weights", "n_runs": "--runs",
-=======
-    "entry_weight": "--entry-weights", "encoding": "--encoding",
-    "group": "--group", "method": "--method", "variable": "--variable", "n_jobs": "--jobs", "n_runs": "--runs",
->>>>>>> discover
 } | {
     name: "--" + name.replace("_", "-")
     for name in (
         "betas", "weights", "policy", "update", "init", "max_iter", "tol", "n_init", "max_time", "zeros", "device",
-<<<<<<< HEAD
         "precision", "negatives", "unstored", "uncertainty", "checkpoint", "checkpoint_every", "min_df", "max_df",
         "max_features", "stop_words", "window", "hop", "power", "labels", "delimiter", "sheet", "transpose", "ranks",
         "resample", "threshold", "heavy",
-=======
-        "precision", "negatives", "unstored", "uncertainty", "checkpoint", "checkpoint_every",
-        "min_df", "max_df", "max_features", "stop_words", "window",
-        "hop", "power", "labels", "delimiter", "sheet", "transpose", "ranks", "resample", "threshold", "heavy",
->>>>>>> discover
     )
 }  # fmt: skip
 """Parameters of the library -> options of the commands."""
