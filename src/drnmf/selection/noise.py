@@ -22,6 +22,7 @@ from drnmf.fit.parameters import Parameters
 from drnmf.fit.references import reference_floors
 from drnmf.fit.road import Opened, opened
 from drnmf.inputs.device import place
+from drnmf.inputs.weights import Reading
 from drnmf.losses.base import Omega
 from drnmf.losses.beta import KL, Beta
 from drnmf.losses.interval import Interval, as_interval
@@ -158,13 +159,14 @@ def noise_profile(
     )  # fmt: skip
     parameters.rank()
     placement = place(X, device, precision)
-    X = placement.accept(X, "noise_profile")
+    given = placement.accept(X, "noise_profile", Reading())
+    X = given.X
     facts = facts_of(X)
     omega = losses_to_try(betas, facts)
     fraction = check_fraction(held_out)
     method = Method.of(update, "auto", placement.gpu)
     runs = (parameters.starts() + len(omega) + 2) * (2 if fraction else 1)
-    with opened(X, placement, parameters, omega, runs, {}) as fit:
+    with opened(given, placement, parameters, omega, runs, {}) as fit:
         walk = Walk(fit.data, method, fit.budget)
         fits = [(Candidate(loss), run) for loss, run in zip(omega, walk.along(omega, fit.starts), strict=True)]
         if count_models and facts.unit is not None:
@@ -241,7 +243,8 @@ def _profile(
     """Read the answer off the candidates; where nothing is left over there is no noise to learn from."""
     table = _table(fitted, compared)
     solutions = {one.candidate.name: (one.run.W, one.run.H) for one in fitted}
-    if any(one.exact for one in fitted):
+    (m, r), n = fitted[0].run.W.shape, fitted[0].run.H.shape[1]
+    if any(one.exact for one in fitted) or facts.effective <= r * (m + n - r):
         notes += ("The fit is exact: X holds no noise to learn from at this rank, and beta = 1 is taken.",)
         return NoiseProfile(1.0, 1.0, (1.0,), table, slope, notes, solutions)
     key = "held_out" if compared is not None and mostly_zero(facts) else "criterion"
