@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from drnmf.backends.observed import HeldOut
     from drnmf.estimators.beta import BetaNMF
     from drnmf.estimators.consensus import ConsensusNMF
     from drnmf.estimators.load import load
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from drnmf.inputs.divergence import beta_divergence
     from drnmf.losses.interval import Interval
     from drnmf.losses.negative_binomial import NegativeBinomial
+    from drnmf.selection.discover import discover
     from drnmf.selection.matching import match
     from drnmf.selection.noise import noise_profile
     from drnmf.selection.rank import rank_profile
@@ -25,10 +27,12 @@ __all__ = [
     "DRNMF",
     "BetaNMF",
     "ConsensusNMF",
+    "HeldOut",
     "Interval",
     "MultiObjectiveNMF",
     "NegativeBinomial",
     "beta_divergence",
+    "discover",
     "load",
     "match",
     "noise_profile",
@@ -41,8 +45,10 @@ _MODULES = {
     "BetaNMF": "estimators.beta",
     "ConsensusNMF": "estimators.consensus",
     "MultiObjectiveNMF": "estimators.multi_objective",
+    "HeldOut": "backends.observed",
     "Interval": "losses.interval",
     "NegativeBinomial": "losses.negative_binomial",
+    "discover": "selection.discover",
     "match": "selection.matching",
     "load": "estimators.load",
     "beta_divergence": "inputs.divergence",

@@ -26,12 +26,14 @@ errors = Console(stderr=True)
 _FLAGS = {
     "n_components": "--rank", "n_topics": "--rank", "random_state": "--seed", "column": "--column",
     "encoding": "--encoding", "group": "--group", "method": "--method", "variable": "--variable", "n_jobs": "--jobs",
+    "entry_weight": "--entry-weights", "n_runs": "--runs",
 } | {
     name: "--" + name.replace("_", "-")
     for name in (
         "betas", "weights", "policy", "update", "init", "max_iter", "tol", "n_init", "max_time", "zeros", "device",
-        "precision", "checkpoint", "checkpoint_every", "min_df", "max_df", "max_features", "stop_words", "window",
-        "hop", "power", "labels", "delimiter", "sheet", "transpose",
+        "precision", "negatives", "unstored", "uncertainty", "checkpoint", "checkpoint_every", "min_df", "max_df",
+        "max_features", "stop_words", "window", "hop", "power", "labels", "delimiter", "sheet", "transpose", "ranks",
+        "resample", "threshold", "heavy",
     )
 }  # fmt: skip
 """Parameters of the library -> options of the commands."""
@@ -48,6 +50,15 @@ _NAMED = re.compile(rf"(?<![-\w./])({'|'.join(_WORDS)})(?![-\w=/]|\.\w)")
 def say(text: str, to: Console = console) -> None:
     """Print a line as it is: no markup in names of files, no colours in numbers, no line breaks."""
     to.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def starts(count: int) -> str:
+    """Count starts in words.
+
+    >>> starts(1), starts(5)
+    ('1 start', '5 starts')
+    """
+    return f"{count} start{'s' if count > 1 else ''}"
 
 
 def in_options(text: str) -> str:
@@ -100,7 +111,7 @@ def stem(path: Path) -> str:
     return Path(path.name.removesuffix(".gz")).stem
 
 
-def read_input(path: Path, variable: str | None, layout: Layout) -> Matrix:
+def read_input(path: Path, variable: str | None, layout: Layout, negatives: str = "raise") -> Matrix:
     """Read a matrix as a whole, with remarks on standard error; a cell that cannot be used is named."""
     from drnmf.matrices.files import read_matrix
     from drnmf.matrices.matrix import check_cells
@@ -108,7 +119,7 @@ def read_input(path: Path, variable: str | None, layout: Layout) -> Matrix:
     matrix = read_matrix(path, variable, layout)
     for note in matrix.notes:
         warn(in_options(note))
-    check_cells(matrix, path)
+    check_cells(matrix, path, negatives)
     return matrix
 
 

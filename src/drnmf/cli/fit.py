@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from drnmf.cli import keeping, options, reporting
-from drnmf.cli.common import bad_usage, in_options, limit_threads, output_folder, plain_warnings, say, stem, table
+from drnmf.cli.common import (
+    bad_usage,
+    in_options,
+    limit_threads,
+    output_folder,
+    plain_warnings,
+    say,
+    starts,
+    stem,
+    table,
+)
 from drnmf.cli.workers import Place, Scheduler, ScratchFolder, Workers
 from drnmf.runs import write
 from drnmf.runs.output import check_out
@@ -29,13 +39,17 @@ def fit(
     policy: options.PolicyName = None,
     update: options.UpdateName = None,
     init: options.InitName = None,
-    max_iter: options.MaxIter = 1000,
+    max_iter: options.MaxIter = 10_000,
     tol: options.Tol = 1e-6,
     n_init: options.Starts = 1,
     jobs: options.Jobs = None,
     max_time: options.MaxTime = None,
     seed: options.Seed = 0,
     zeros: options.Zeros = "raise",
+    negatives: options.Negatives = "raise",
+    unstored: options.Unstored = "zero",
+    uncertainty: options.Uncertainty = None,
+    entry_weights: options.EntryWeights = None,
     variable: options.Variable = None,
     labels: options.LabelColumns = None,
     delimiter: options.Delimiter = None,
@@ -60,17 +74,21 @@ def fit(
     Writes W and H (.npy, and .csv with names), trace.csv, summary.json and model.npz into a folder, all or nothing.
     """
     asked = dict(locals())  # every option, before anything else has a name here
-    choices = options.Choices(policy, update, init, zeros, dtype, device, precision)
+    choices = options.Choices(policy, update, init, zeros, dtype, device, precision, negatives, unstored)
     layout = options.layout_of(labels, delimiter, sheet, transpose)
     model = _estimator(rank, options.parse_omega(betas), weights, choices)
     folder = out if out is not None else Path(f"{stem(x)}-drnmf")
-    check_out(folder, overwrite, (x,))
+    inputs = (x, *options.weights_files(uncertainty, entry_weights))
+    check_out(folder, overwrite, inputs)
     keeping.check(checkpoint, folder)
     reporting.check(report)
     limit_threads(threads)
+    from drnmf.matrices.beside import named_cells, read_beside
+
     place = Place(workers, scheduler, scratch)
     place.check_device(x, device)
-    matrix = place.read(x, variable, layout)
+    matrix = place.read(x, variable, layout, negatives)
+    weights_given = read_beside(uncertainty, entry_weights, x, matrix, layout)
     model.set_params(max_iter=max_iter, tol=tol, n_init=n_init, max_time=max_time, random_state=seed, n_jobs=jobs)
     model.set_params(verbose=int(not quiet))
     if checkpoint is not None:
@@ -78,14 +96,15 @@ def fit(
         keeping.remember(checkpoint, "fit", asked | {"out": folder})
     started = time.perf_counter()
     with place.active(threads):  # the rows of a Dask array's W are written from where they are
-        with plain_warnings() as warned, keeping.kept(checkpoint):
-            W = model.fit_transform(choices.cast(matrix.X))
+        named = named_cells(matrix, x, uncertainty or entry_weights)
+        with plain_warnings() as warned, keeping.kept(checkpoint), named:
+            W = model.fit_transform(choices.cast(matrix.X), **weights_given)
         seconds = time.perf_counter() - started
         if matrix.column_names is not None:
             import numpy as np
 
             model.feature_names_in_ = np.array(matrix.column_names, dtype=object)
-        with output_folder(folder, overwrite, (x,)) as temporary:
+        with output_folder(folder, overwrite, inputs) as temporary:
             write.write_model(temporary, model, W)
             write.write_names(temporary, matrix, W, model.components_)
             write.write_comparison_of(temporary, model)
@@ -93,14 +112,14 @@ def fit(
             summary = write.summary_of(
                 "fit", model, seconds, [*map(in_options, (*matrix.notes, *model.notes_)), *warned]
             )
-            summary |= {"input": write.describe_input(x, matrix, variable)}
+            summary |= {"input": write.describe_input(x, matrix, variable, uncertainty, entry_weights)}
             summary |= place.computed(matrix.X, device, precision, threads)
             write.write_summary(temporary, summary)
             reporting.add(temporary, report)
     if not quiet:
         _show(model)
     if model.coverage_ is not None:
-        say(f"For every beta of {betas}: at most {100 * (model.coverage_.bound - 1):.2f} % above its best.")
+        say(f"For every beta of {betas}: at most {100 * (model.coverage_.bound - 1):.2f} % above its best found.")
     say(f"{model.n_iter_} iterations, {seconds:.1f} s; results in {folder}")
 
 
@@ -136,5 +155,6 @@ def _show(model: Any) -> None:
             above = f"{100 * (model.scaled_losses_[b] - 1):.2f} %"
             row += [f"{model.references_[b]:.6g}", above, f"{model.weights_[b]:.3f}"]
         rows.append(row)
-    columns = ("loss", "error") if single else ("loss", "error", "best alone", "above best", "weight")
+    best = "given reference" if model.references is not None else f"best found ({starts(model.n_init)})"
+    columns = ("loss", "error") if single else ("loss", "error", best, "above it", "weight")
     table(f"{type(model).__name__}, rank {model.n_components_}", columns, rows, left=("loss",))

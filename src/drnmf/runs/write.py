@@ -49,12 +49,16 @@ def sha256_of(path: Path) -> str:
     return whole.hexdigest()
 
 
-def describe_input(path: Path, matrix: Matrix, variable: str | None) -> dict[str, Any]:
-    """Describe the data: enough to tell later whether a file is the one."""
+def describe_input(
+    path: Path, matrix: Matrix, variable: str | None, uncertainty: Path | None = None, entry_weights: Path | None = None
+) -> dict[str, Any]:
+    """Describe the data, and the table beside it: enough to tell later whether a file is the one."""
     digest = None  # a store of many files, or one too large to read once more
     if path.is_file() and not hasattr(matrix.X, "chunks"):
         digest = sha256_of(path)
     stored = getattr(matrix.X, "nnz", None)
+    tables = {"uncertainty": uncertainty, "entry_weights": entry_weights}
+    beside = {name: {"file": table.name, "sha256": sha256_of(table)} for name, table in tables.items() if table}
     return {
         "file": path.name,
         "sha256": digest,
@@ -62,6 +66,7 @@ def describe_input(path: Path, matrix: Matrix, variable: str | None) -> dict[str
         "shape": list(matrix.X.shape),
         "dtype": str(matrix.X.dtype),
         "stored_entries": None if stored is None else int(stored),
+        **beside,
     }
 
 
@@ -166,11 +171,12 @@ def trace_rows(omega: Omega, trace: Trace) -> list[dict[str, Any]]:
     """Make one record per iteration, the start included."""
     keys = [loss.key for loss in omega]
     rows = []
-    for k, (scaled, weights) in enumerate(zip(trace.scaled_losses, trace.weights, strict=True)):
+    for k, scaled in enumerate(trace.scaled_losses):
         row: dict[str, Any] = {"iteration": k, "seconds": round(float(trace.seconds[k]), 6)}
         row |= {"sweeps": int(trace.sweeps[k]), "gap": float(trace.gap[k]), "maximum": float(scaled.max())}
         row |= {column("scaled_loss", key): float(value) for key, value in zip(keys, scaled, strict=True)}
-        row |= {column("weight", key): float(value) for key, value in zip(keys, weights, strict=True)}
+        row |= {column("weight", key): float(value) for key, value in zip(keys, trace.weights[k], strict=True)}
+        row |= {column("loss", key): float(value) for key, value in zip(keys, trace.losses[k], strict=True)}
         rows.append(row)
     return rows
 
