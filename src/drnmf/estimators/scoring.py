@@ -67,8 +67,11 @@ def predicted_losses(n: int, open_columns: Callable[[Any], Data], encoder: Encod
     for fold in column_folds(n) or [np.arange(n)]:
         others = np.setdiff1d(np.arange(n), fold) if n > 1 else fold
         known, asked = encoder.of_columns(others), encoder.of_columns(fold)
+        rest = open_columns(others)
+        found = known.rows(rest)
+        # brought here, because W of a Dask array lives in the blocks of the columns that it was found from
+        W = found if rest.T.space.whole else rest.T.space.get(found.T).T
         data = open_columns(fold)
-        W = known.rows(open_columns(others))
         with single_blas():
             sums = sums + losses_of(data, W, asked.components.astype(data.dtype, copy=False), asked.objective.omega)
     return sums
