@@ -38,7 +38,7 @@ class ConsensusNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     Parameters
     ----------
     estimator : estimator with ``components_`` and ``random_state``, for example `BetaNMF` or `DRNMF`
-        What every run fits, from a start of its own; None is ``BetaNMF()``.
+        What every run fits, from a start of its own, random where it would choose one; None is ``BetaNMF()``.
     n_runs : int, at least 2
         How many runs.
     resample : {None, "poisson", "bootstrap"}
@@ -162,6 +162,8 @@ class ConsensusNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def _fit(self, base: Any, X: Any, seed: int, stop: threading.Event, ended: dict[int, Any], place: int) -> None:
         """Fit a clone from a seed; where it takes a callback it ends once another run has failed or at Ctrl-C."""
         model = clone(base).set_params(random_state=seed)
+        if model.get_params(deep=False).get("init") == "auto":  # much the same start for every seed
+            model.set_params(init="random")
         own = model.get_params(deep=False).get("callback", _no_callback)
         if own is not _no_callback:
             model.set_params(callback=_stoppable(own, stop))
