@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from drnmf.backends.observed import HeldOut
     from drnmf.estimators.beta import BetaNMF
     from drnmf.estimators.consensus import ConsensusNMF
     from drnmf.estimators.load import load
@@ -25,6 +26,7 @@ __all__ = [
     "DRNMF",
     "BetaNMF",
     "ConsensusNMF",
+    "HeldOut",
     "Interval",
     "MultiObjectiveNMF",
     "NegativeBinomial",
@@ -41,6 +43,7 @@ _MODULES = {
     "BetaNMF": "estimators.beta",
     "ConsensusNMF": "estimators.consensus",
     "MultiObjectiveNMF": "estimators.multi_objective",
+    "HeldOut": "backends.observed",
     "Interval": "losses.interval",
     "NegativeBinomial": "losses.negative_binomial",
     "match": "selection.matching",

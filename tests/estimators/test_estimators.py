@@ -383,6 +383,8 @@ BAD_ENTRIES = [
 @pytest.mark.parametrize(("value", "message"), BAD_ENTRIES, ids=["negative", "nan", "infinite"])
 @pytest.mark.parametrize("form", ["dense", "csr", "csc"])
 def test_bad_entries_are_named_by_position(value, message, form, problem):
+    if form == "dense" and np.isnan(value):
+        pytest.skip("NaN in dense X is a missing entry: tests/estimators/test_missing.py")
     X = problem[0].copy()
     X[3, 4] = X[9, 1] = value
     matrix = {"dense": X, "csr": sp.csr_matrix(X), "csc": sp.csc_matrix(X)}[form]

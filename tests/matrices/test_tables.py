@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from drnmf.matrices.beside import check_beside
 from drnmf.matrices.cells import MISSING
 from drnmf.matrices.files import read_matrix
 from drnmf.matrices.matrix import Labels, Layout, Matrix, check_cells
@@ -152,12 +153,11 @@ def test_encodings(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cell", [*sorted(MISSING), "NA", "NaN", "Null"])
-def test_missing_cells_are_nan_and_refused_by_name(tmp_path: Path, cell: str) -> None:
+def test_missing_cells_are_nan_and_not_refused(tmp_path: Path, cell: str) -> None:
     path = table(tmp_path, f"gene,a,b\nx,1,2\ny,{cell},4\nz,5,6\n")
     read = read_matrix(path)
     assert np.isnan(read.X).tolist() == [[False, False], [True, False], [False, False]]
-    with pytest.raises(ValueError, match=r"a\.csv: the cell in row 'y', column 'a' is missing"):
-        check_cells(read, path)
+    check_cells(read, path)
 
 
 def test_cells_that_nmf_cannot_take_are_refused_by_name(tmp_path: Path) -> None:
@@ -165,7 +165,24 @@ def test_cells_that_nmf_cannot_take_are_refused_by_name(tmp_path: Path) -> None:
     for value, message in ((-1.0, "row 'v', column 2 is -1, and NMF needs"), (np.inf, "row 'v', column 2 is infinite")):
         with pytest.raises(ValueError, match=message):
             check_cells(Matrix(np.array([[1.0, 2.0], [3.0, value]]), names), tmp_path)
+    check_cells(Matrix(np.array([[1.0, 2.0], [np.nan, -1.0]]), names), tmp_path, negatives="clip")
     check_cells(Matrix(np.array([[1.0, 2.0]]), names), tmp_path)
+
+
+def test_a_table_beside_another_has_its_names_in_its_order(tmp_path: Path) -> None:
+    X, there = Matrix(np.ones((2, 3)), Labels.of("uv"), Labels.of("abc")), Path("X.csv")
+    check_beside(Matrix(np.ones((2, 3)), Labels.of("uv"), Labels.of("abc")), X, tmp_path, there)
+    check_beside(Matrix(np.ones((1, 3)), Labels.of("z"), Labels.of("abc")), X, tmp_path, there)
+    check_beside(Matrix(np.ones((2, 1))), X, tmp_path, there)
+    for rows, columns, message in (
+        ("uw", "abc", r"row 2 is 'w', but X\.csv has 'v' there: give the same rows to both"),
+        ("vu", "abc", r"row 1 is 'v', but X\.csv has 'u' there: put its rows in the order of X\.csv"),
+        ("uv", "acb", r"column 2 is 'c', but X\.csv has 'b' there: put its columns"),
+        ("uv", "ab", r"has 2 rows and 2 columns, and X\.csv has 2 and 3"),
+    ):
+        table = Matrix(np.ones((len(rows), len(columns))), Labels.of(rows), Labels.of(columns))
+        with pytest.raises(ValueError, match=message):
+            check_beside(table, X, tmp_path, there)
 
 
 def test_rows_of_one_name_are_kept_with_a_remark(tmp_path: Path) -> None:

@@ -20,8 +20,9 @@ from drnmf.algorithms.result import Interrupted, Progress, Result, Trace
 from drnmf.algorithms.updates.base import Rule
 from drnmf.algorithms.weights import Policy
 from drnmf.backends.base import Data
+from drnmf.backends.weighted import shares_curvature
 from drnmf.losses.base import Omega
-from drnmf.numerics import RESTART_RISE, Array, Vector
+from drnmf.numerics import NEWTON_RANK, RESTART_RISE, Array, Vector
 from drnmf.objective.objective import Objective, complementarity_gap
 
 Callback = Callable[[Progress], Any]
@@ -137,7 +138,7 @@ def solve(data: Data, W: Array, H: Array, objective: Objective, rule: Rule, poli
 
     W : (m, r), H : (r, n), strictly positive; neither is changed.
     """
-    rule = rule.under(objective.omega, data.observed is None)
+    rule = rule.under(objective.omega, shares_curvature(data) or H.shape[0] <= NEWTON_RANK)
     known = None if control.keeper is None else control.keeper.recall(objective.omega, rule, policy)
     if isinstance(known, Result):
         return known

@@ -93,6 +93,7 @@ def quadratic_step(
     if core is None:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # such columns take the other step
             return _descend(F, N, P, Q, floor, passes, scale, gram)
+    F, N, P, Q = (np.ascontiguousarray(part) for part in (F, N, P, Q))
     out = np.empty_like(F)
     core.quadratic_step(F, N, P, Q, gram, floor, power_ceiling(F.dtype), passes, out)
     return out
@@ -129,6 +130,16 @@ def triangle_rows(r: int) -> list[list[int]]:
     [[0, 1], [1, 2]]
     """
     return [[max(k, l) * (max(k, l) + 1) // 2 + min(k, l) for l in range(r)] for k in range(r)]
+
+
+def packed_product(Q: Array, F: Array) -> Array:
+    """Multiply every column of F (r, n) by its own symmetric matrix, packed in the same column of Q.
+
+    >>> packed_product(np.array([[2.0], [1.0], [3.0]]), np.array([[1.0], [10.0]])).tolist()
+    [[12.0], [31.0]]
+    """
+    product: Array = namespace(F).stack([(Q[row] * F).sum(0) for row in triangle_rows(F.shape[0])])
+    return product
 
 
 def shared_step(F: Array, N: Array, gram: Vector, floor: float, passes: int) -> Array:

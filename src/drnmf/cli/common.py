@@ -25,12 +25,14 @@ errors = Console(stderr=True)
 
 _FLAGS = {
     "n_components": "--rank", "n_topics": "--rank", "random_state": "--seed", "column": "--column",
-    "encoding": "--encoding", "group": "--group", "method": "--method", "variable": "--variable", "n_jobs": "--jobs",
+    "entry_weight": "--entry-weights", "encoding": "--encoding",
+    "group": "--group", "method": "--method", "variable": "--variable", "n_jobs": "--jobs",
 } | {
     name: "--" + name.replace("_", "-")
     for name in (
         "betas", "weights", "policy", "update", "init", "max_iter", "tol", "n_init", "max_time", "zeros", "device",
-        "precision", "checkpoint", "checkpoint_every", "min_df", "max_df", "max_features", "stop_words", "window",
+        "precision", "negatives", "unstored", "uncertainty", "checkpoint", "checkpoint_every",
+        "min_df", "max_df", "max_features", "stop_words", "window",
         "hop", "power", "labels", "delimiter", "sheet", "transpose",
     )
 }  # fmt: skip
@@ -100,7 +102,7 @@ def stem(path: Path) -> str:
     return Path(path.name.removesuffix(".gz")).stem
 
 
-def read_input(path: Path, variable: str | None, layout: Layout) -> Matrix:
+def read_input(path: Path, variable: str | None, layout: Layout, negatives: str = "raise") -> Matrix:
     """Read a matrix as a whole, with remarks on standard error; a cell that cannot be used is named."""
     from drnmf.matrices.files import read_matrix
     from drnmf.matrices.matrix import check_cells
@@ -108,7 +110,7 @@ def read_input(path: Path, variable: str | None, layout: Layout) -> Matrix:
     matrix = read_matrix(path, variable, layout)
     for note in matrix.notes:
         warn(in_options(note))
-    check_cells(matrix, path)
+    check_cells(matrix, path, negatives)
     return matrix
 
 

@@ -36,6 +36,10 @@ def fit(
     max_time: options.MaxTime = None,
     seed: options.Seed = 0,
     zeros: options.Zeros = "raise",
+    negatives: options.Negatives = "raise",
+    unstored: options.Unstored = "zero",
+    uncertainty: options.Uncertainty = None,
+    entry_weights: options.EntryWeights = None,
     variable: options.Variable = None,
     labels: options.LabelColumns = None,
     delimiter: options.Delimiter = None,
@@ -60,17 +64,21 @@ def fit(
     Writes W and H (.npy, and .csv with names), trace.csv, summary.json and model.npz into a folder, all or nothing.
     """
     asked = dict(locals())  # every option, before anything else has a name here
-    choices = options.Choices(policy, update, init, zeros, dtype, device, precision)
+    choices = options.Choices(policy, update, init, zeros, dtype, device, precision, negatives, unstored)
     layout = options.layout_of(labels, delimiter, sheet, transpose)
     model = _estimator(rank, options.parse_omega(betas), weights, choices)
     folder = out if out is not None else Path(f"{stem(x)}-drnmf")
-    check_out(folder, overwrite, (x,))
+    inputs = (x, *options.weights_files(uncertainty, entry_weights))
+    check_out(folder, overwrite, inputs)
     keeping.check(checkpoint, folder)
     reporting.check(report)
     limit_threads(threads)
+    from drnmf.matrices.beside import named_cells, read_beside
+
     place = Place(workers, scheduler, scratch)
     place.check_device(x, device)
-    matrix = place.read(x, variable, layout)
+    matrix = place.read(x, variable, layout, negatives)
+    weights_given = read_beside(uncertainty, entry_weights, x, matrix, layout)
     model.set_params(max_iter=max_iter, tol=tol, n_init=n_init, max_time=max_time, random_state=seed, n_jobs=jobs)
     model.set_params(verbose=int(not quiet))
     if checkpoint is not None:
@@ -78,14 +86,15 @@ def fit(
         keeping.remember(checkpoint, "fit", asked | {"out": folder})
     started = time.perf_counter()
     with place.active(threads):  # the rows of a Dask array's W are written from where they are
-        with plain_warnings() as warned, keeping.kept(checkpoint):
-            W = model.fit_transform(choices.cast(matrix.X))
+        named = named_cells(matrix, x, uncertainty or entry_weights)
+        with plain_warnings() as warned, keeping.kept(checkpoint), named:
+            W = model.fit_transform(choices.cast(matrix.X), **weights_given)
         seconds = time.perf_counter() - started
         if matrix.column_names is not None:
             import numpy as np
 
             model.feature_names_in_ = np.array(matrix.column_names, dtype=object)
-        with output_folder(folder, overwrite, (x,)) as temporary:
+        with output_folder(folder, overwrite, inputs) as temporary:
             write.write_model(temporary, model, W)
             write.write_names(temporary, matrix, W, model.components_)
             write.write_comparison_of(temporary, model)
@@ -93,7 +102,7 @@ def fit(
             summary = write.summary_of(
                 "fit", model, seconds, [*map(in_options, (*matrix.notes, *model.notes_)), *warned]
             )
-            summary |= {"input": write.describe_input(x, matrix, variable)}
+            summary |= {"input": write.describe_input(x, matrix, variable, uncertainty, entry_weights)}
             summary |= place.computed(matrix.X, device, precision, threads)
             write.write_summary(temporary, summary)
             reporting.add(temporary, report)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from drnmf.matrices.matrix import Layout
 
 ZEROS = ("raise", "floor")
+NEGATIVES = ("raise", "clip", "missing")
+UNSTORED = ("zero", "missing")
 DTYPES = ("float32", "float64")
 PRECISIONS = ("float32", "tf32")
 DEVICES = "auto, cpu, cuda, cuda:N, cuda-blocks"
@@ -62,6 +64,18 @@ InitName = Annotated[str | None, typer.Option("--init", help=f"Start: {_one_of(S
 MaxIter = Annotated[int, typer.Option("--max-iter", min=1, help="Most iterations of a run.")]
 Tol = Annotated[float, typer.Option("--tol", min=0.0, help="Stop when little changes; 0 runs all iterations.")]
 Zeros = Annotated[str, typer.Option("--zeros", help="Zeros under beta 0: raise (refuse) or floor (a tiny value).")]
+Negatives = Annotated[
+    str, typer.Option("--negatives", help="Negative entries: raise (refuse), clip (to 0) or missing (not observed).")
+]
+Unstored = Annotated[
+    str, typer.Option("--unstored", help="What a sparse X does not store: zero (a 0), or missing (not observed).")
+]
+Uncertainty = Annotated[
+    Path | None, typer.Option("--uncertainty", help="Standard deviations of the entries of X: weights 1 / U^2.")
+]
+EntryWeights = Annotated[
+    Path | None, typer.Option("--entry-weights", help="Weights of the entries of X, >= 0; 0: not observed.")
+]
 MaxTime = Annotated[float | None, typer.Option("--max-time", min=0.001, help="Seconds after which it stops.")]
 Starts = Annotated[int, typer.Option("--n-init", min=1, help="Starts, of which the best is kept.")]
 Jobs = Annotated[int | None, typer.Option("--jobs", help="Runs side by side, one core each; -1: all cores.")]
@@ -94,12 +108,16 @@ class Choices:
     dtype: str | None
     device: str | None
     precision: str
+    negatives: str = "raise"
+    unstored: str = "zero"
 
     def __post_init__(self) -> None:
         choice(self.policy, POLICIES, "--policy")
         choice(self.update, RULES, "--update")
         choice(self.init, STARTS, "--init")
         choice(self.zeros, ZEROS, "--zeros")
+        choice(self.negatives, NEGATIVES, "--negatives")
+        choice(self.unstored, UNSTORED, "--unstored")
         choice(self.dtype, DTYPES, "--dtype")
         choice(self.precision, PRECISIONS, "--precision")
         _check_device(self.device)
@@ -108,6 +126,7 @@ class Choices:
         """Collect keyword arguments for the library."""
         chosen = {"policy": self.policy, "update": self.update, "init": self.init, "zeros": self.zeros}
         chosen |= {"device": self.device, "precision": self.precision}
+        chosen |= {"negatives": self.negatives, "unstored": self.unstored}
         return {name: value for name, value in chosen.items() if value is not None}
 
     def cast(self, X: Any) -> Any:
@@ -126,6 +145,16 @@ def _check_device(device: str | None) -> None:
     missing = missing_gpu(device)
     if missing is not None:
         raise OSError(f"--device {device} cannot be used: {missing}")
+
+
+def weights_files(uncertainty: Path | None, entry_weights: Path | None) -> tuple[Path, ...]:
+    """List the table beside X, if there is one; both at once are refused, since uncertainties are weights already."""
+    if uncertainty is not None and entry_weights is not None:
+        raise typer.BadParameter(
+            "uncertainties are weights (1 / U^2) already: give one of --uncertainty and --entry-weights.",
+            param_hint="--uncertainty",
+        )
+    return tuple(path for path in (uncertainty, entry_weights) if path is not None)
 
 
 def parse_numbers(text: str, name: str) -> tuple[float, ...]:

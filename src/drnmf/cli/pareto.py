@@ -30,6 +30,10 @@ def pareto(
     max_time: options.MaxTime = None,
     seed: options.Seed = 0,
     zeros: options.Zeros = "raise",
+    negatives: options.Negatives = "raise",
+    unstored: options.Unstored = "zero",
+    uncertainty: options.Uncertainty = None,
+    entry_weights: options.EntryWeights = None,
     variable: options.Variable = None,
     labels: options.LabelColumns = None,
     delimiter: options.Delimiter = None,
@@ -51,21 +55,24 @@ def pareto(
     Writes front.csv, summary.json and, with matplotlib, front.png and front.svg into a folder, all or nothing.
     """
     asked = dict(locals())  # every option, before anything else has a name here
-    choices = options.Choices(policy, update, init, zeros, dtype, device, precision)
+    choices = options.Choices(policy, update, init, zeros, dtype, device, precision, negatives, unstored)
     layout = options.layout_of(labels, delimiter, sheet, transpose)
     omega = options.parse_betas(betas)
     if len(omega) < 2:
         raise typer.BadParameter("a front needs at least two losses, for example 0,1.", param_hint="--betas")
     folder = out if out is not None else Path(f"{stem(x)}-pareto")
-    check_out(folder, overwrite, (x,))
+    inputs = (x, *options.weights_files(uncertainty, entry_weights))
+    check_out(folder, overwrite, inputs)
     keeping.check(checkpoint, folder)
     reporting.check(report)
     limit_threads(threads)
     from drnmf.estimators.pareto import METHODS, pareto_front
+    from drnmf.matrices.beside import named_cells, read_beside
     from drnmf.report import figures
 
     choice(method, METHODS, "--method")
-    matrix = read_input(x, variable, layout)
+    matrix = read_input(x, variable, layout, negatives)
+    weights_given = read_beside(uncertainty, entry_weights, x, matrix, layout)
     settings: dict[str, Any] = {"betas": omega, "weights": points, "method": method, **choices.given()}
     settings |= {
         "max_iter": max_iter,
@@ -78,18 +85,19 @@ def pareto(
     if checkpoint is not None:
         keeping.remember(checkpoint, "pareto", asked | {"out": folder})
     started = time.perf_counter()
-    with plain_warnings() as warned, keeping.kept(checkpoint):
+    named = named_cells(matrix, x, uncertainty or entry_weights)
+    with plain_warnings() as warned, keeping.kept(checkpoint), named:
         front = pareto_front(
             choices.cast(matrix.X), rank, verbose=int(not quiet), checkpoint=checkpoint,
-            checkpoint_every=checkpoint_every, **settings,
+            checkpoint_every=checkpoint_every, **settings, **weights_given,
         )  # fmt: skip
     seconds = time.perf_counter() - started
-    with output_folder(folder, overwrite, (x,)) as temporary:
+    with output_folder(folder, overwrite, inputs) as temporary:
         write.write_table(temporary / schema.FRONT, front.to_rows())
         drawn = figures.try_to_draw(figures.draw_front, front, temporary, "front")
         summary: schema.Summary = {
             "kind": "pareto",
-            "input": write.describe_input(x, matrix, variable),
+            "input": write.describe_input(x, matrix, variable, uncertainty, entry_weights),
             "parameters": {"n_components": rank, **settings},
             "seed": seed,
             "seconds": round(seconds, 3),

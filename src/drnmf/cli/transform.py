@@ -40,6 +40,8 @@ def transform(
     delimiter: options.Delimiter = None,
     sheet: options.Sheet = None,
     transpose: options.Transpose = False,
+    uncertainty: options.Uncertainty = None,
+    entry_weights: options.EntryWeights = None,
     overwrite: options.Overwrite = False,
     threads: options.Threads = None,
 ) -> None:
@@ -49,6 +51,7 @@ def transform(
     spectra of the run.
     """
     layout, kind = options.layout_of(labels, delimiter, sheet, transpose), kind_of(run)
+    options.weights_files(uncertainty, entry_weights)
     limit_threads(threads)
     if kind == "separate":
         separate_again(run, x, out, overwrite, quiet=True)
@@ -57,19 +60,21 @@ def transform(
     for path, is_ours in ((target, _is_array), (target.with_suffix(".csv"), _is_table)):
         _check_target(path, x, overwrite, is_ours)
     from drnmf.estimators.load import load
+    from drnmf.matrices.beside import named_cells, read_beside
 
     model = load(model_file(run))
     if kind == "topics" and not is_matrix(x):
         W, rows = _of_texts(model, run, x, column, encoding)
     else:
-        matrix = read_input(x, variable, layout)
+        matrix = read_input(x, variable, layout, model.negatives)
+        weights = read_beside(uncertainty, entry_weights, x, matrix, layout)
         _check_names(model, matrix.column_names, x)
-        with plain_warnings():
-            W = model.transform(matrix.X)
+        with plain_warnings(), named_cells(matrix, x, uncertainty or entry_weights):
+            W = model.transform(matrix.X, **weights)
         rows = None if matrix.rows is None else write.w_rows(matrix.rows, W)
     _save(target, W, rows)
-    beside = "" if rows is None else f" and {target.with_suffix('.csv')}"
-    say(f"W with shape {W.shape} in {target}{beside}")
+    table = "" if rows is None else f" and {target.with_suffix('.csv')}"
+    say(f"W with shape {W.shape} in {target}{table}")
 
 
 def _of_texts(model: Any, run: Path, x: Path, column: str | None, encoding: str) -> tuple[Any, Any]:

@@ -60,10 +60,10 @@ class Place:
                 param_hint="--device",
             )
 
-    def read(self, path: Path, variable: str | None, layout: Layout) -> Matrix:
+    def read(self, path: Path, variable: str | None, layout: Layout, negatives: str = "raise") -> Matrix:
         """Read the matrix, whole or in blocks of rows."""
         if not self.in_blocks(path):
-            return read_input(path, variable, layout)
+            return read_input(path, variable, layout, negatives)
         if not path.exists():
             raise FileNotFoundError(f"{path} does not exist: check the path.")
         _dask()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -15,18 +15,23 @@ from sklearn.utils.validation import check_is_fitted
 from drnmf.algorithms.result import Interrupted, Result, Trace
 from drnmf.algorithms.weights import Policy
 from drnmf.backends.base import Data, losses_of
+from drnmf.backends.observed import HeldOut, Stored
 from drnmf.backends.open import is_dask
+from drnmf.backends.weighted import held_out_losses
 from drnmf.estimators import saving
 from drnmf.estimators.callbacks import Support, Tasks, managed
-from drnmf.estimators.scoring import dispersions, held_out_losses, mean_log_likelihood
+from drnmf.estimators.scoring import counted, dispersions, mean_log_likelihood, predicted_losses
 from drnmf.fit.encode import Encoder
 from drnmf.fit.exchange import fit_interval
 from drnmf.fit.method import Method
 from drnmf.fit.parameters import Parameters
 from drnmf.fit.references import check_references
-from drnmf.fit.road import balanced, fit_factors, opened, settle, warn_unconverged
+from drnmf.fit.road import Opened, balanced, fit_factors, opened, settle, warn_unconverged
+from drnmf.fit.unobserved import mean_row
 from drnmf.inputs.check import warn_dense_tiles
 from drnmf.inputs.device import Placement, as_numpy, is_sparse, is_tensor, place, times
+from drnmf.inputs.receive import Received
+from drnmf.inputs.weights import Reading
 from drnmf.losses.base import Omega, betas_of
 from drnmf.losses.interval import Interval
 from drnmf.numerics import Array, Vector
@@ -66,6 +71,7 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.positive_only = True
+        tags.input_tags.allow_nan = True
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
@@ -74,29 +80,40 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def _n_features_out(self) -> int:
         return int(self.components_.shape[0])
 
-    def fit(self, X: Any, y: Any = None, W: ArrayLike | None = None, H: ArrayLike | None = None) -> Self:
+    def fit(
+        self, X: Any, y: Any = None, W: ArrayLike | None = None, H: ArrayLike | None = None,
+        entry_weight: Any = None, uncertainty: Any = None,
+    ) -> Self:  # fmt: skip
         """Factorise X (m x n) as W H with W (m x r) and H (r x n) nonnegative.
 
         Parameters
         ----------
-        X : array, SciPy sparse matrix, Dask array or torch.Tensor of shape (m, n), nonnegative
+        X : array, SciPy sparse matrix, Dask array or torch.Tensor of shape (m, n), nonnegative; NaN in a dense X is an
+            entry that was not observed
         y : ignored, here for pipelines
         W, H : the start, with ``init="custom"``
+        entry_weight : how much every entry counts in the losses, >= 0, 0 where it is not observed: an array of shape
+            (m, n), (m, 1) or (1, n); for sparse X also a sparse matrix, 0 where nothing is stored; or
+            ``drnmf.HeldOut(fraction, seed)``
+        uncertainty : the standard deviation of every entry, > 0, in the same shapes: weights 1 / uncertainty^2
 
         Returns
         -------
         self : the fitted estimator
         """
-        self.fit_transform(X, y, W=W, H=H)
+        self.fit_transform(X, y, W=W, H=H, entry_weight=entry_weight, uncertainty=uncertainty)
         return self
 
     @managed
-    def fit_transform(self, X: Any, y: Any = None, W: ArrayLike | None = None, H: ArrayLike | None = None) -> Array:
+    def fit_transform(
+        self, X: Any, y: Any = None, W: ArrayLike | None = None, H: ArrayLike | None = None,
+        entry_weight: Any = None, uncertainty: Any = None,
+    ) -> Array:  # fmt: skip
         """Fit, and return W. More accurate and cheaper than ``fit(X).transform(X)``.
 
         Parameters
         ----------
-        X, y, W, H : as in `fit`
+        X, y, W, H, entry_weight, uncertainty : as in `fit`
 
         Returns
         -------
@@ -104,19 +121,19 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         """
         self.rank()
         if self._undecided():
-            return self._decide(X, lambda decided: decided.fit_transform(X, y, W=W, H=H))
+            return self._decided(X, W, H, self.reading(entry_weight, uncertainty))
         omega, interval = self._omega(), self._interval()
         policy, references = self._policy(len(omega)), self._references(len(omega))
         control = self.control(self._inner_iter())
         placement = place(X, self.device, self.precision)
         method = Method.of(self.update, policy, placement.gpu)
-        X = placement.receive(self, X, reset=True)
+        given = placement.receive(self, X, True, self.reading(entry_weight, uncertainty))
         runs = self.starts() * (1 if references is not None else 1 + len(omega))
         name = type(self).__name__
         identity = {"estimator": name, **self.get_params(deep=False)}
-        with opened(X, placement, self, omega, runs, identity, W, H, control.inner_iter) as fit:
+        with opened(given, placement, self, omega, runs, identity, W, H, control.inner_iter) as fit:
             data = fit.data
-            tasks = Tasks.begin(self, X, y, data)
+            tasks = Tasks.begin(self, given.X, y, data)
             budget = tasks.budget(fit.budget)
             try:
                 if interval is not None:
@@ -125,16 +142,28 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
                     result = fit_factors(data, fit.starts, omega, references, method, budget, self.callback, name)
             except Interrupted as stop:
                 partly = _complete(stop.result, data, omega)
-                self._adopt(balanced(data, partly, self.normalize), data, placement, fit.notes)
+                self._adopt(balanced(data, partly, self.normalize), fit, placement, isinstance(entry_weight, HeldOut))
                 raise
             result = settle(data, balanced(data, result, self.normalize), control)
-        factors = self._adopt(result, data, placement, fit.notes)
+        factors = self._adopt(result, fit, placement, isinstance(entry_weight, HeldOut))
         tasks.end()
         warn_unconverged([result], control, name)
         return factors
 
-    def _adopt(self, result: Result, data: Data, placement: Placement, notes: tuple[str, ...]) -> Array:
+    def _decided(self, X: Any, W: ArrayLike | None, H: ArrayLike | None, reading: Reading) -> Array:
+        """Let X choose the losses, and fit; what is missing from a dense X has no say, weights are refused."""
+        if reading.entry_weight is not None or reading.uncertainty is not None or reading.unstored == "missing":
+            raise ValueError(
+                "Losses chosen by the data ('auto') do not go with entry_weight, uncertainty or unstored='missing': "
+                "name the losses. Uncertainties are standard deviations, which go with beta=2."
+            )
+        X = place(X, self.device, self.precision).receive(self, X, True, reading).X
+        return self._decide(X, lambda decided: decided.fit_transform(X, W=W, H=H))
+
+    def _adopt(self, result: Result, fit: Opened, placement: Placement, held_out: bool) -> Array:
         """Set the fitted attributes from a result; returns W in the same form as `components_`."""
+        data = fit.data
+        result = fit.unobserved.complete(result)
         self.components_ = placement.hand_back(result.H)
         self.n_components_ = result.H.shape[0]
         self.omega_ = result.omega
@@ -150,50 +179,57 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         self.converged_ = result.converged
         self.reason_ = result.reason
         self.trace_ = result.trace
-        self.notes_ = notes + result.notes
+        self.notes_ = fit.notes + result.notes
         self.single_losses_ = result.single_losses
         self.gap_ = float("nan") if result.certificate is None else result.certificate.gap
         self.stationarity_ = float("nan") if result.certificate is None else result.certificate.stationarity
         self.coverage_ = result.coverage
         self.mean_ = data.mean
+        self.mean_row_ = mean_row(data, result.W)
+        self.held_out_losses_ = held_out_losses(data, result.W, result.H, result.omega) if held_out else None
         return placement.hand_back(data.T.space.deliver(data.T.space.put(result.W.T)))
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: Any, entry_weight: Any = None, uncertainty: Any = None) -> Array:
         """Compute W for new rows, with components and weights fixed; every row on its own.
 
         Parameters
         ----------
         X : as in `fit`, with the same number of columns
+        entry_weight, uncertainty : as in `fit`, of the new rows
 
         Returns
         -------
-        W : array of shape (rows of X, r). A Dask array gives a Dask array: nothing is computed, and nothing is checked,
-            before somebody asks for it.
+        W : array of shape (rows of X, r); a row without any observed entry gets the mean row of the fit's W. A Dask
+            array gives a Dask array: nothing is computed, and nothing is checked, before somebody asks for it.
         """
-        placement, X, encoder = self._received(X)
-        if is_dask(X):
+        placement, given, encoder = self._received(X, entry_weight, uncertainty)
+        if is_dask(given.X):
             from drnmf.backends.dask.arrays import map_rows
 
-            return map_rows(encoder, X, self.components_.shape[0])
-        return placement.hand_back(encoder.rows(placement.open(X, self.mean_)))
+            return map_rows(encoder, given.X, self.components_.shape[0])
+        return placement.hand_back(encoder.rows(placement.open(given, self.mean_)))
 
-    def _received(self, X: Any) -> tuple[Placement, Any, Encoder]:
+    def _received(self, X: Any, entry_weight: Any, uncertainty: Any) -> tuple[Placement, Received, Encoder]:
         """Check new rows; say where they are computed and what finds their W."""
         check_is_fitted(self)
         placement = place(X, self.device, self.precision)
-        X, encoder = placement.receive(self, X, reset=False), self._encoder()
-        warn_dense_tiles(is_sparse(X), X.shape, encoder.objective.omega)
-        return placement, X, encoder
+        given = placement.receive(self, X, False, self.reading(entry_weight, uncertainty))
+        sparse = is_sparse(given.X) and not isinstance(given.observed, Stored)
+        warn_dense_tiles(sparse, given.X.shape, self.omega_)
+        return placement, given, self._encoder(given)
 
-    def _encoder(self) -> Encoder:
+    def _encoder(self, given: Received) -> Encoder:
         control, objective = self.control(), Objective(self.omega_, self.references_, self.mean_)
+        observed = given.observed
+        if isinstance(observed, HeldOut):
+            observed = observed.bind(given.X.shape, is_sparse(given.X))
         return Encoder(
             as_numpy(self.components_), objective, self.weights_, control.max_iter, control.tol, self.zeros_choice(),
-            type(self).__name__,
+            type(self).__name__, self.mean_row_, observed,
         )  # fmt: skip
 
     def inverse_transform(self, X: ArrayLike) -> Array:
-        """Compute WH for rows of W.
+        """Compute WH for rows of W: X as the model has it, in which missing entries of X are imputed.
 
         Parameters
         ----------
@@ -212,8 +248,8 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             )
         return times(W, self.components_)
 
-    def score(self, X: Any, y: Any = None) -> float:
-        """Compute the mean log-likelihood of the entries of X, every column predicted from the others.
+    def score(self, X: Any, y: Any = None, entry_weight: Any = None, uncertainty: Any = None) -> float:
+        """Compute the mean log-likelihood of the observed entries of X, every column predicted from the others.
 
         W of each row is found from four fifths of its columns, and the rest is compared with WH under the variance
         that the fit left: it does not rise with a rank that only fits the noise, so `GridSearchCV` over `n_components`
@@ -222,15 +258,21 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
         Parameters
         ----------
-        X, y : as in `fit`
+        X, y, entry_weight, uncertainty : as in `fit`
 
         Returns
         -------
         score : float
         """
-        placement, X, encoder = self._received(X)
-        losses = held_out_losses(X, lambda some: placement.open(X[:, some], self.mean_), encoder.of_columns)
-        return mean_log_likelihood(X, self.omega_, losses, self.dispersions_)
+        placement, given, encoder = self._received(X, entry_weight, uncertainty)
+        given = replace(given, observed=encoder.observed)
+        entries = counted(given)
+        if isinstance(entries, np.ndarray) and not np.isfinite(entries).any():
+            raise ValueError("No entry of X is observed, so that there is nothing to score.")
+        losses = predicted_losses(
+            given.X.shape[1], lambda some: placement.open(given.columns(some), self.mean_), encoder
+        )
+        return mean_log_likelihood(entries, self.omega_, losses, self.dispersions_)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model as plain data (one .npz, no pickle); read it back with `drnmf.load`.

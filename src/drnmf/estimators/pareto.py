@@ -22,7 +22,7 @@ from drnmf.fit import method as fit_method
 from drnmf.fit.canonical import canonical
 from drnmf.fit.parameters import Parameters
 from drnmf.fit.references import check_references, compute_references, single_objective
-from drnmf.fit.road import best_run, opened, warn_unconverged
+from drnmf.fit.road import Opened, best_run, opened, warn_unconverged
 from drnmf.inputs.check import check_choice, check_integer
 from drnmf.inputs.device import Placement, place
 from drnmf.losses.base import Loss, Omega, betas_of
@@ -207,6 +207,10 @@ def pareto_front(
     max_iter: int = 1000,
     tol: float = 1e-6,
     zeros: str = "raise",
+    negatives: str = "raise",
+    unstored: str = "zero",
+    entry_weight: Any = None,
+    uncertainty: Any = None,
     random_state: int | np.random.RandomState | None = None,
     n_init: int = 1,
     max_time: float | None = None,
@@ -229,7 +233,8 @@ def pareto_front(
 
     Parameters
     ----------
-    X : array, SciPy sparse matrix, Dask array or torch.Tensor of shape (m, n), nonnegative
+    X : array, SciPy sparse matrix, Dask array or torch.Tensor of shape (m, n), nonnegative; NaN in a dense X is an
+        entry that was not observed
     n_components : r
     betas : Omega, at least two distinct numbers >= 0, names or losses
     weights : k spaces lambda by 1/(k-1), which for two betas gives k points (l, 1-l), for more a lattice on
@@ -240,7 +245,9 @@ def pareto_front(
         then costs little more than its ends; its points may be other local minima than from the common start
     policy : how lambda moves on the way to the DR point, as in `DRNMF`
     init, W, H : the common start; the paper starts from the true factors with ``init="custom"``
-    references, update, max_iter, tol, zeros, random_state, verbose, device, precision : as in `DRNMF`
+    references, update, max_iter, tol, zeros, negatives, unstored : as in `DRNMF`
+    random_state, verbose, device, precision : as in `DRNMF`
+    entry_weight, uncertainty : as in `BetaNMF.fit`
     n_init : starts of which each point keeps its best run
     max_time : seconds after which the front stops; every run left gets an even part of what is left
     callback : as in `DRNMF`, called in every run but the single-objective ones; returning True ends that run
@@ -264,7 +271,9 @@ def pareto_front(
     >>> bool(front.dr.scaled_losses.max() <= front.scaled_losses.max(axis=1).min() + 1e-3)
     True
     """
-    asked = {name: value for name, value in locals().items() if name not in ("X", "W", "H")}
+    asked = {
+        name: value for name, value in locals().items() if name not in ("X", "W", "H", "entry_weight", "uncertainty")
+    }
     omega = as_losses(betas)
     p = len(omega)
     if p < 2:
@@ -273,15 +282,17 @@ def pareto_front(
     points = check_points(weights, p)
     given = None if references is None else check_references(references, p)
     parameters = Parameters(
-        n_components, update=update, init=init, max_iter=max_iter, tol=tol, zeros=zeros, random_state=random_state,
-        n_init=n_init, max_time=max_time, callback=callback, verbose=verbose, checkpoint=checkpoint,
-        checkpoint_every=checkpoint_every, device=device, precision=precision, n_jobs=n_jobs,
+        n_components, update=update, init=init, max_iter=max_iter, tol=tol, zeros=zeros, negatives=negatives,
+        unstored=unstored, random_state=random_state, n_init=n_init, max_time=max_time, callback=callback,
+        verbose=verbose, checkpoint=checkpoint, checkpoint_every=checkpoint_every, device=device, precision=precision,
+        n_jobs=n_jobs,
     )  # fmt: skip
     placement = place(X, device, precision)
     how = fit_method.Method.of(update, policy, placement.gpu)
-    X, control, starts = placement.accept(X, "pareto_front"), parameters.control(), parameters.starts()
+    accepted = placement.accept(X, "pareto_front", parameters.reading(entry_weight, uncertainty))
+    control, starts = parameters.control(), parameters.starts()
     runs = starts * (len(points) + 1 + (p if given is None else 0))
-    with opened(X, placement, parameters, omega, runs, {"estimator": "pareto_front", **asked}, W, H) as fit:
+    with opened(accepted, placement, parameters, omega, runs, {"estimator": "pareto_front", **asked}, W, H) as fit:
         data, budget, notes = fit.data, fit.budget, fit.notes
         ends: dict[int, Result] = {}
         if given is None:
@@ -299,7 +310,7 @@ def pareto_front(
             point = partial(_solve_point, problem, fit.starts, fit.starts, method=method, ends=ends)
             results = budget.run_all([partial(point, row) for row in points])
         dr = best_run(data, fit.starts, objective, how, budget, callback, "DR")
-        kept = [_point(data, result, return_factors, placement) for result in (*results, dr)]
+        kept = [_point(fit, result, return_factors, placement) for result in (*results, dr)]
     warn_unconverged([*results, dr], control, "pareto_front")
     return ParetoFront(omega, given, tuple(kept[:-1]), kept[-1], method, notes)
 
@@ -338,10 +349,12 @@ def _among_all(data: Data, single: Result, objective: Objective, weights: Vector
     )  # fmt: skip
 
 
-def _point(data: Data, result: Result, factors: bool, placement: Placement) -> ParetoPoint:
-    W = H = None
+def _point(fit: Opened, result: Result, factors: bool, placement: Placement) -> ParetoPoint:
+    data, W, H = fit.data, None, None
     if factors:
         W, H = canonical(data, result.W, result.H)
+        found = fit.unobserved.complete(replace(result, W=W, H=H))
+        W, H = found.W, found.H
         W = placement.hand_back(data.T.space.deliver(W.T))
         H = placement.hand_back(H)
     return ParetoPoint(result.weights, result.losses, result.scaled_losses, result.n_iter, result.converged, W, H)

@@ -17,7 +17,7 @@ from drnmf.losses.names import as_written, from_text, text_of
 from drnmf.objective.simplex import check_weights
 from drnmf.storage import archive
 
-_ARRAYS = ("components_", "betas_", "weights_", "references_", "losses_", "scaled_losses_")
+_ARRAYS = ("components_", "betas_", "weights_", "references_", "losses_", "scaled_losses_", "mean_row_")
 _SCALARS = (
     "n_components_", "reconstruction_err_", "n_iter_", "converged_", "reason_", "notes_", "mean_", "n_features_in_",
     "gap_", "stationarity_", "loss_names_",
@@ -40,6 +40,8 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     arrays["dispersions_"] = model.dispersions_
     if model.single_losses_ is not None:
         arrays["single_losses_"] = model.single_losses_
+    if model.held_out_losses_ is not None:
+        arrays["held_out_losses_"] = model.held_out_losses_
     if model.coverage_ is not None:
         arrays |= {f"coverage_{name}": np.asarray(getattr(model.coverage_, name)) for name in _COVERAGE}
     if hasattr(model, "feature_names_in_"):
@@ -73,6 +75,7 @@ def load_into(classes: dict[str, type], path: str | os.PathLike[str]) -> Any:
         model.omega_ = tuple(from_text(text) for text in meta["omega"])
         model.notes_ = tuple(model.notes_)
         model.single_losses_ = arrays.get("single_losses_")
+        model.held_out_losses_ = arrays.get("held_out_losses_")
         model.coverage_ = _coverage_of(arrays)
         # absent in files of before scores were likelihoods
         model.dispersions_ = arrays.get("dispersions_", np.ones(len(model.omega_)))
@@ -97,6 +100,8 @@ def _check(model: Any) -> None:
             raise ValueError(f"{name} does not belong to {len(omega)} losses")
     check_weights(model.weights_, len(omega))
     check_references(model.references_, len(omega))
+    if model.mean_row_.shape != (H.shape[0],) or not (np.isfinite(model.mean_row_) & (model.mean_row_ >= 0)).all():
+        raise ValueError(f"mean_row_ that is no row of W for {H.shape[0]} components")
     if not (isinstance(model.mean_, float) and 0 <= model.mean_ < np.inf):
         raise ValueError(f"mean_ is {model.mean_!r}")
     names = getattr(model, "feature_names_in_", None)

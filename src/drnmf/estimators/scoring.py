@@ -6,11 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from drnmf.backends.base import Data, losses_of
 from drnmf.backends.host.single_blas import single_blas
+from drnmf.backends.observed import HeldOut, Stored
 from drnmf.fit.encode import Encoder
 from drnmf.fit.references import reference_floors
+from drnmf.inputs.receive import Received
+from drnmf.inputs.weights import observed_values
 from drnmf.losses.base import Omega
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Vector
@@ -24,8 +28,8 @@ FOLDS = 5
 def dispersions(data: Data, losses: Vector, omega: Omega, rank: int) -> Vector:
     """Estimate phi of every loss from a fit, 2 D / (N - r (m + n - r)), with N where nothing would be left."""
     m, n = data.shape
-    free = m * n - rank * (m + n - rank)
-    return 2.0 * np.maximum(losses, reference_floors(data, omega)) / (free if free > 0 else m * n)
+    free = data.count - rank * (m + n - rank)
+    return 2.0 * np.maximum(losses, reference_floors(data, omega)) / (free if free > 0 else data.count)
 
 
 def column_folds(n: int) -> list[Any]:
@@ -33,23 +37,36 @@ def column_folds(n: int) -> list[Any]:
     return [np.arange(first, n, FOLDS) for first in range(min(FOLDS, n))] if n > 1 else []
 
 
-def held_out_losses(X: Any, open_columns: Callable[[Any], Data], encoder: Callable[[Any], Encoder]) -> Vector:
+def counted(given: Received) -> Any:
+    """The entries of X that are observed, for sums over entries: dense X with NaN for all others, or a row of them."""
+    X, observed = given.X, given.observed
+    if observed is None or isinstance(observed, HeldOut):
+        return X
+    if sp.issparse(X):
+        return X if not isinstance(observed, Stored) else observed_values(X, observed)[None]
+    if not isinstance(X, np.ndarray):
+        return X
+    seen = observed.tile(slice(0, X.shape[1])) > 0
+    return X if seen.all() else np.where(seen, X, np.nan)
+
+
+def predicted_losses(n: int, open_columns: Callable[[Any], Data], encoder: Encoder) -> Vector:
     """Add up D over all columns of X, each under the W that the columns of the other groups give.
 
     Parameters
     ----------
-    X : new rows
+    n : how many columns
     open_columns : puts some columns of X behind a backend
-    encoder : indices of columns -> what finds W from them
+    encoder : what finds W
 
     Returns
     -------
     losses : (p,)
     """
-    n, sums = X.shape[1], np.zeros(1)
+    sums = np.zeros(1)
     for fold in column_folds(n) or [np.arange(n)]:
         others = np.setdiff1d(np.arange(n), fold) if n > 1 else fold
-        known, asked = encoder(others), encoder(fold)
+        known, asked = encoder.of_columns(others), encoder.of_columns(fold)
         data = open_columns(fold)
         W = known.rows(open_columns(others))
         with single_blas():

@@ -12,11 +12,13 @@ import scipy.sparse as sp
 
 from drnmf.algorithms.updates.base import Parts
 from drnmf.algorithms.updates.monotone import Monotone
-from drnmf.backends.base import Ask, Data
+from drnmf.backends.base import Ask, Data, Observed
 from drnmf.backends.entries import check_structure
 from drnmf.backends.host.single_blas import single_blas
+from drnmf.backends.observed import weigh
 from drnmf.backends.open import open_data
-from drnmf.backends.steps import shared_step
+from drnmf.backends.steps import packed_product, quadratic_step, shared_step
+from drnmf.fit.unobserved import Side, column_weights
 from drnmf.inputs.check import check_entries, check_zeros
 from drnmf.inputs.device import as_numpy
 from drnmf.losses.beta import KL
@@ -35,6 +37,8 @@ class Encoder:
     max_iter, tol : of the steps of a row
     zeros : what to do with zeros of X under a loss that is infinite there
     consumer : the name that errors give
+    mean_row : (r,), what a row without any observed entry gets
+    observed : weights of the entries of all rows, for blocks of them
     """
 
     components: Array
@@ -44,6 +48,8 @@ class Encoder:
     tol: float
     zeros: str
     consumer: str
+    mean_row: Vector
+    observed: Observed | None = None
 
     def __call__(self, X: Any, first_row: int = 0) -> Array:
         """Compute W of shape (rows, r) for a matrix, or for a block of one that begins at `first_row`."""
@@ -51,8 +57,10 @@ class Encoder:
         if X.dtype not in (np.float32, np.float64):
             X = X.astype(np.float64)
         X = X if sp.issparse(X) else np.asarray(X)
-        check_entries(X, self.consumer, first_row)
-        return np.ascontiguousarray(self.rows(open_data(X, mean=self.objective.mean), first_row))
+        here = None if self.observed is None else self.observed.within(slice(first_row, first_row + X.shape[0]))
+        check_entries(X, self.consumer, first_row, here)
+        data = weigh(open_data(X, mean=self.objective.mean), here, self.objective.mean)
+        return np.ascontiguousarray(self.rows(data, first_row))
 
     def of_columns(self, columns: Any) -> Encoder:
         """Return the same for rows of which only some columns are known."""
@@ -64,6 +72,9 @@ class Encoder:
         H = self.components.astype(data.dtype, copy=False)
         with single_blas(), np.errstate(over="ignore", invalid="ignore"):
             W = encode(data, H, self.objective, self.weights, self.max_iter, self.tol)
+        unknown = Side.of(data.T)
+        if unknown is not None:
+            W = unknown.fill(W.T, self.mean_row).T
         if not data.T.space.whole:  # W is in blocks, elsewhere: losses tell what is not finite
             return W
         finite = namespace(W).isfinite(W).all(axis=1)
@@ -93,10 +104,9 @@ def _encoded(settings: dict[str, Any], data: Data) -> Any:
 
 def _encode(data: Data, H: Any, objective: Objective, weights: Vector, max_iter: int, tol: float) -> Any:
     """W' (r, rows) of the rows of one Data."""
-    n, r = data.shape[1], H.shape[0]
+    r = H.shape[0]
     G: Any = data.space.put(H).T
-    total = float(as_float64(G).sum())
-    level = np.maximum(_row_sums(data, objective.mean), EPS * n * objective.mean) / total
+    level = _level(data, G, objective.mean)
     A: Any = data.T.space.put(np.repeat(level.astype(data.dtype)[None, :], r, axis=0))
     xp, step = namespace(A), _step(data.T, G, A, objective, weights)
     active, tol = A[0] > 0, tol or ENCODE_TOLERANCE
@@ -110,11 +120,28 @@ def _encode(data: Data, H: Any, objective: Objective, weights: Vector, max_iter:
     return A
 
 
+def _level(data: Data, G: Any, mean: float) -> Vector:
+    """The multiple of (1, ..., 1) that gives every row the sum it has, over its observed entries; (m,)."""
+    n, sums = data.shape[1], _row_sums(data, mean)
+    if data.observed is None:
+        return np.maximum(sums, EPS * n * mean) / float(as_float64(G).sum())
+    weight, total = (_on_host(column_weights(data.T, B)).sum(axis=0) for B in (None, G))
+    least = EPS * weight * mean
+    return np.divide(np.maximum(sums, least), total, out=np.zeros_like(total), where=(weight > 0) & (total > 0))
+
+
+def _on_host(parts: Any) -> Vector:
+    """Parts (1, r, m) as (r, m) of NumPy in float64."""
+    return np.asarray(as_numpy(parts), dtype=np.float64)[0]
+
+
 def _step(side: Data, G: Any, first: Any, objective: Objective, weights: Vector) -> Callable[[Any], Any]:
     """A step that cannot raise the objective of any row; one product with X is enough under beta = 2 alone."""
     omega, coefficients = objective.omega, objective.coefficients(weights)
     if [loss.free_part for loss in omega] == ["gram"]:
         once = side.sweep(G, first, Ask(omega, np.ones(1), False, np.ones(1)))
+        if (Q := once.Q) is not None:  # the entries have weights: every row has a curvature of its own
+            return lambda A: quadratic_step(A, once.N[0], packed_product(Q, A), Q, 0.0, HALS_PASSES)
         return lambda A: shared_step(A, once.N[0], once.gram, 0.0, HALS_PASSES)
     floor, rule, ask = EPS * first[:1], Monotone(), Ask(omega, losses=False)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -13,6 +14,7 @@ from numpy.typing import ArrayLike
 from drnmf.algorithms.loop import Callback, Control
 from drnmf.algorithms.updates.base import Rule
 from drnmf.inputs.check import check_choice, check_integer, check_number
+from drnmf.inputs.weights import Reading
 
 
 def count_jobs(n_jobs: int | None) -> int:
@@ -35,6 +37,8 @@ class Parameters:
     max_iter: int = 1000
     tol: float = 1e-6
     zeros: str = "raise"
+    negatives: str = "raise"
+    unstored: str = "zero"
     random_state: int | np.random.RandomState | None = None
     n_init: int = 1
     max_time: float | None = None
@@ -61,6 +65,15 @@ class Parameters:
     def zeros_choice(self) -> str:
         """Check what to do with zeros of X."""
         return check_choice("zeros", self.zeros, ("raise", "floor"))
+
+    def reading(self, entry_weight: Any = None, uncertainty: Any = None) -> Reading:
+        """Check what counts as missing, and collect it with the weights of the entries."""
+        return Reading(
+            check_choice("negatives", self.negatives, ("raise", "clip", "missing")),
+            check_choice("unstored", self.unstored, ("zero", "missing")),
+            entry_weight,
+            uncertainty,
+        )
 
     def checkpoint_seconds(self) -> float:
         """Check the seconds between two checkpoints."""

@@ -5,6 +5,7 @@ Estimators and Pareto fronts walk it; nothing of scikit-learn is in it but the s
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,18 +22,23 @@ from drnmf.algorithms.loop import Callback, Control, solve, with_notes
 from drnmf.algorithms.result import Result
 from drnmf.backends.base import Data, losses_of
 from drnmf.backends.host.single_blas import single_blas
+from drnmf.backends.observed import Stored
 from drnmf.fit.canonical import canonical
 from drnmf.fit.encode import encode
 from drnmf.fit.method import Budget, Method, certified
 from drnmf.fit.parameters import Parameters
 from drnmf.fit.progress import progress_bar
 from drnmf.fit.references import compute_references, constant_model_losses
+from drnmf.fit.unobserved import Unobserved
 from drnmf.inputs.check import check_scale, check_zeros, warn_dense_tiles, warn_rank
 from drnmf.inputs.device import Placement, as_numpy, is_sparse
+from drnmf.inputs.receive import Received, remark_on_missing
 from drnmf.losses.base import Omega
 from drnmf.numerics import EXACT_FIT, NEARLY_EXACT, SETTLE_TOLERANCE, Vector
 from drnmf.objective.objective import Objective
 from drnmf.storage.checkpoint import keeper_of
+
+logger = logging.getLogger("drnmf")
 
 
 @dataclass(frozen=True)
@@ -45,23 +51,26 @@ class Opened:
     starts : where the runs start
     budget : what hands out the controls of the runs
     notes : remarks on X
+    unobserved : the rows and columns of X without any observed entry
     """
 
     data: Data
     starts: list[Start]
     budget: Budget
     notes: tuple[str, ...]
+    unobserved: Unobserved
 
 
 @contextmanager
 def opened(
-    X: Any, placement: Placement, parameters: Parameters, omega: Omega, runs: int, identity: dict[str, Any],
+    given: Received, placement: Placement, parameters: Parameters, omega: Omega, runs: int, identity: dict[str, Any],
     W: Any = None, H: Any = None, inner_iter: int = 1,
 ) -> Iterator[Opened]:  # fmt: skip
     """Open a fit of checked X; while the block runs its checkpoint folder is locked and its progress is shown.
 
     Parameters
     ----------
+    given : X and the weights of its entries
     placement : where to fit
     runs : how many runs will share the time
     identity : what must be the same for a fit to be resumed from its checkpoint
@@ -70,23 +79,27 @@ def opened(
     """
     p = parameters
     control, rank, n_init = p.control(inner_iter), p.rank(), p.starts()
-    data = placement.open(X)
+    data = placement.open(given)
     check_scale(data)
-    notes = check_zeros(data, omega, p.zeros_choice())
-    warn_dense_tiles(is_sparse(X), data.shape, omega)
+    missing = remark_on_missing(data)
+    unobserved = Unobserved.of(data)
+    notes = (*given.notes, *missing, *unobserved.notes(), *check_zeros(data, omega, p.zeros_choice()))
+    for note in (*given.notes, *missing):
+        logger.info(note)
+    warn_dense_tiles(is_sparse(given.X) and not isinstance(given.observed, Stored), data.shape, omega)
     warn_rank(rank, data.shape)
     W, H = as_numpy(W), as_numpy(H)
 
     def make() -> list[Start]:
         rng = check_random_state(p.random_state)
-        return [start(data, rank, p.init, rng, W, H) for _ in range(n_init)]
+        return [unobserved.clear(data, *start(data, rank, p.init, rng, W, H)) for _ in range(n_init)]
 
     kept = keeper_of(p.checkpoint, p.checkpoint_seconds(), data, identity, W, H)
     # a cluster and a GPU take one run at a time, and a checkpoint keeps runs in their order
     jobs = 1 if data.space.deferred or p.checkpoint is not None else p.jobs()
     with single_blas(), progress_bar(p.verbose, data.status, runs, p.max_time, jobs) as watch, kept as keeper:
         starts = make() if keeper is None else keeper.starts(make)
-        yield Opened(data, starts, Budget(replace(control, keeper=keeper), runs, watch, jobs), notes)
+        yield Opened(data, starts, Budget(replace(control, keeper=keeper), runs, watch, jobs), notes, unobserved)
 
 
 def fit_factors(

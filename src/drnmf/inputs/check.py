@@ -11,7 +11,8 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_array, validate_data
 
-from drnmf.backends.base import Data
+from drnmf.backends.base import Data, Observed
+from drnmf.backends.digest import row_blocks
 from drnmf.backends.entries import check_structure, first_bad_entry, first_true, is_sound, refusal
 from drnmf.backends.open import is_dask
 from drnmf.losses.base import Omega, need_nonzeros_only
@@ -51,15 +52,13 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
 
 
 def check_matrix(estimator: Any, X: Any, reset: bool) -> Any:
-    """X as float32 or float64, dense or CSR/CSC, finite and nonnegative, copied only where it must be cast.
+    """X as float32 or float64, dense or CSR/CSC, copied only where it must be cast; its entries are not looked at.
 
-    The entries of a Dask array are looked at where they are (`backends.open`), not here.
+    Those of a Dask array are looked at where they are (`backends.open`), all others in `inputs.receive`.
     """
     if is_dask(X):
         return validate_data(estimator, X, reset=reset, skip_check_array=True)
-    X = validate_data(estimator, _structured(X), reset=reset, **_ACCEPTED)
-    check_entries(X, type(estimator).__name__)
-    return X
+    return validate_data(estimator, _structured(X), reset=reset, **_ACCEPTED)
 
 
 def check_features(estimator: Any, X: Any, reset: bool) -> None:
@@ -74,24 +73,29 @@ def check_features(estimator: Any, X: Any, reset: bool) -> None:
 
 
 def check_tensor(X: Any, consumer: str) -> None:
-    """Check a torch.Tensor as `check_matrix` checks arrays, where it is."""
+    """Check the form of a torch.Tensor as `check_matrix` checks that of arrays, where it is."""
     if X.ndim != 2:
         raise ValueError(f"Expected a 2-dimensional tensor as X, got {X.ndim} dimensions: reshape it to (m, n).")
     if 0 in X.shape:
         raise ValueError(f"X has shape {tuple(X.shape)}: at least one row and one column are required by {consumer}.")
     if not str(X.dtype).startswith(("torch.float", "torch.bfloat")):
         raise ValueError(f"X has dtype {X.dtype}: use float32, float64, float16 or bfloat16 (X.float()).")
-    sparse = str(X.layout) != "torch.strided"
-    if sparse:
+    if str(X.layout) != "torch.strided":
         _check_sparse_tensor(X)
+
+
+def check_tensor_entries(X: Any, consumer: str) -> None:
+    """Refuse negative and infinite entries of a tensor, and NaN where it is sparse; NaN in a dense one is missing."""
+    sparse = str(X.layout) != "torch.strided"
     values = X.to_sparse_coo().coalesce().values() if sparse else X
     if values.numel() == 0:
         return
-    low, high = (float(end) for end in values.aminmax())  # NaN propagates through both
-    if low >= 0 and np.isfinite(high):
+    good = (values >= 0) & values.isfinite()
+    good = good if sparse else good | values.isnan()
+    if bool(good.all()):
         return
-    where = "among its non-zeros" if sparse else f"first at X{first_true(~((X >= 0) & X.isfinite()))}"
-    what = "Negative values" if low < 0 else "NaN or infinity"
+    where = "among its non-zeros" if sparse else f"first at X{first_true(~good)}"
+    what = "Negative values" if bool((values < 0).any()) else "NaN or infinity" if sparse else "Infinity"
     raise ValueError(f"{what} in the tensor passed to {consumer} (input X), {where}: NMF needs finite values >= 0.")
 
 
@@ -111,13 +115,9 @@ def _check_sparse_tensor(X: Any) -> None:
         raise ValueError(f"Sparse X is malformed: {error} Build it again from its entries.") from None
 
 
-def as_matrix(X: Any, consumer: str) -> Any:
-    """Check X as `check_matrix` does, for a function that is not an estimator."""
-    if is_dask(X):
-        return X
-    X = check_array(_structured(X), **_ACCEPTED)
-    check_entries(X, consumer)
-    return X
+def as_matrix(X: Any) -> Any:
+    """Check the form of X as `check_matrix` does, for a function that is not an estimator."""
+    return X if is_dask(X) else check_array(_structured(X), **_ACCEPTED)
 
 
 def on_host(X: Any) -> Any:
@@ -142,7 +142,12 @@ def on_host(X: Any) -> Any:
 
 
 def _structured(X: Any) -> Any:
-    """X, with sound indices if it is sparse: looked at before anybody converts it, which follows them already."""
+    """X, with sound indices if it is sparse: looked at before anybody converts it, which follows them already.
+
+    What a masked array hides is missing: NaN.
+    """
+    if isinstance(X, np.ma.MaskedArray):
+        return np.ma.filled(X.astype(np.result_type(X.dtype, np.float32), copy=False), np.nan)
     X = on_host(X)
     if sp.issparse(X) and X.format in ("lil", "dok", "dia"):
         X = X.tocsr()
@@ -150,15 +155,45 @@ def _structured(X: Any) -> Any:
     return X
 
 
-def check_entries(X: Any, consumer: str, first_row: int = 0) -> None:
-    """Raise with the first offending position unless every entry is finite and >= 0. Allocates nothing of X's size."""
-    if not is_sound(X):
-        row, column, value = first_bad_entry(X)
+def check_entries(X: Any, consumer: str, first_row: int = 0, observed: Observed | None = None) -> None:
+    """Raise with the first offending position unless every entry is finite and >= 0, or not observed.
+
+    NaN in dense X is not observed, nor is what has the weight 0. Allocates nothing of X's size where all is well.
+
+    Parameters
+    ----------
+    first_row : where X begins, if it is a block of something larger
+    observed : weights of the entries
+    """
+    if is_sound(X, gaps=True):
+        return
+    bad = first_bad_entry(X) if sp.issparse(X) else _first_bad(X, observed)
+    if bad is not None:
+        row, column, value = bad
         raise refusal(first_row + row, column, value, consumer)
 
 
+def _first_bad(X: Any, observed: Observed | None) -> tuple[int, int, float] | None:
+    """Position and value of the first entry of dense X, row by row, that is negative or infinite, and observed."""
+    for at in row_blocks(X.shape, X.itemsize):
+        block = X[at]
+        with np.errstate(invalid="ignore"):
+            bad = (block < 0) | np.isinf(block)
+        if observed is not None and bad.any():
+            bad &= observed.within(at).tile(slice(0, X.shape[1])) > 0
+        if bad.any():
+            i, j = np.unravel_index(int(np.argmax(bad)), bad.shape)
+            return at.start + int(i), int(j), float(block[i, j])
+    return None
+
+
 def check_scale(data: Data) -> None:
-    """Refuse entries so large that already their sum is infinite, or so small that WH would be all floor."""
+    """Refuse X without an entry to fit, or whose sum is infinite, or so small that WH would be all floor."""
+    if data.count == 0:
+        raise ValueError(
+            "No entry of X is observed: all are missing (NaN) or have the weight 0. Give at least one entry of X a "
+            "value and a weight > 0."
+        )
     if not np.isfinite(data.mean):
         raise ValueError("The entries of X are finite, but their sum is not: divide X by its largest entry first.")
     if 0 < data.mean < smallest_mean(data.dtype):

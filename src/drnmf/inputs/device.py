@@ -12,8 +12,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from drnmf.backends.base import Data
+from drnmf.backends.observed import weigh
 from drnmf.backends.open import is_dask, open_blocks, open_data, open_tensor
 from drnmf.inputs.check import as_matrix, check_choice, check_features, check_matrix, check_tensor
+from drnmf.inputs.receive import Received, received
+from drnmf.inputs.weights import Reading
 from drnmf.numerics import Array
 
 logger = logging.getLogger("drnmf")
@@ -47,23 +50,27 @@ class Placement:
         """Whether the fit runs on a GPU."""
         return self.device is not None and self.device != "cpu"
 
-    def receive(self, estimator: Any, X: Any, reset: bool) -> Any:
-        """Check X for an estimator."""
-        if not is_tensor(X):
-            return check_matrix(estimator, X, reset=reset)
-        check_tensor(X, type(estimator).__name__)
-        check_features(estimator, X, reset)
-        return X.detach()
+    def receive(self, estimator: Any, X: Any, reset: bool, reading: Reading) -> Received:
+        """Check X, and the weights of its entries, for an estimator."""
+        name = type(estimator).__name__
+        if is_tensor(X):
+            check_tensor(X, name)
+            check_features(estimator, X, reset)
+            return received(X.detach(), reading, name)
+        return received(check_matrix(estimator, X, reset=reset), reading, name)
 
-    def accept(self, X: Any, consumer: str) -> Any:
-        """Check X for a function that is not an estimator."""
-        if not is_tensor(X):
-            return as_matrix(X, consumer)
-        check_tensor(X, consumer)
-        return X.detach()
+    def accept(self, X: Any, consumer: str, reading: Reading) -> Received:
+        """Check X, and the weights of its entries, for a function that is not an estimator."""
+        if is_tensor(X):
+            check_tensor(X, consumer)
+            return received(X.detach(), reading, consumer)
+        return received(as_matrix(X), reading, consumer)
 
-    def open(self, X: Any, mean: float | None = None) -> Data:
-        """Put X behind the protocol of the backends, on the device."""
+    def open(self, given: Received, mean: float | None = None) -> Data:
+        """Put X behind the protocol of the backends, on the device, with the weights of its entries."""
+        return weigh(self._open(given.X, mean), given.observed, mean)
+
+    def _open(self, X: Any, mean: float | None) -> Data:
         if is_dask(X):
             return open_blocks(X, mean)
         if self.device is None:

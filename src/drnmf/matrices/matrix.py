@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from drnmf.backends.entries import first_bad_entry, is_sound
+from drnmf.backends.entries import is_sound
 
 Names = tuple[str, ...] | None
 
@@ -91,24 +91,36 @@ class Matrix:
         X = sp.csr_array(self.X.T) if sp.issparse(self.X) else np.ascontiguousarray(self.X.T)
         return replace(self, X=X, rows=self.columns, columns=self.rows)
 
+    def cell(self, i: int, j: int) -> str:
+        """Name a cell by its row and column, or number them where they have no names."""
+        row = f"row {i + 1}" if self.row_names is None else f"row {self.row_names[i]!r}"
+        column = f"column {j + 1}" if self.column_names is None else f"column {self.column_names[j]!r}"
+        return f"the cell in {row}, {column}"
 
-def check_cells(matrix: Matrix, source: Path) -> None:
+
+def check_cells(matrix: Matrix, source: Path, negatives: str = "raise") -> None:
     """Refuse an entry that NMF cannot take, by the names of its row and column; without names estimators do it.
+
+    Parameters
+    ----------
+    negatives : "raise" refuses negative cells, anything else leaves them to the estimator
 
     Raises
     ------
     ValueError
-        With the first cell that is missing, infinite or negative.
+        With the first cell that is infinite or negative; missing cells (NaN) are not observed.
     """
-    if not matrix.named or hasattr(matrix.X, "chunks") or is_sound(matrix.X):
+    if not matrix.named or hasattr(matrix.X, "chunks") or sp.issparse(matrix.X) or is_sound(matrix.X):
         return
-    i, j, value = first_bad_entry(matrix.X)
-    row = f"row {i + 1}" if matrix.row_names is None else f"row {matrix.row_names[i]!r}"
-    column = f"column {j + 1}" if matrix.column_names is None else f"column {matrix.column_names[j]!r}"
-    if np.isnan(value):
-        what = "is missing (an empty cell, NA or NaN): fill it in, or remove the row or the column"
-    elif value < 0:
-        what = f"is {value:g}, and NMF needs values >= 0: set it to 0, or shift the data if that makes sense for them"
-    else:
-        what = "is infinite: correct it, or remove the row or the column"
-    raise Refused(f"{source}: the cell in {row}, {column} {what}.")
+    with np.errstate(invalid="ignore"):
+        bad = np.isinf(matrix.X) | ((matrix.X < 0) & (negatives == "raise"))
+    if not bad.any():
+        return
+    i, j = (int(at) for at in np.unravel_index(int(np.argmax(bad)), bad.shape))
+    what = "is infinite: correct it, or leave the cell empty if nothing was observed"
+    if np.isfinite(value := matrix.X[i, j]):
+        what = (
+            f"is {value:g}, and NMF needs values >= 0: pass --negatives clip to set such cells to 0, or --negatives "
+            "missing to leave them out"
+        )
+    raise Refused(f"{source}: {matrix.cell(i, j)} {what}.")

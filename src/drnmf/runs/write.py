@@ -49,12 +49,16 @@ def sha256_of(path: Path) -> str:
     return whole.hexdigest()
 
 
-def describe_input(path: Path, matrix: Matrix, variable: str | None) -> dict[str, Any]:
-    """Describe the data: enough to tell later whether a file is the one."""
+def describe_input(
+    path: Path, matrix: Matrix, variable: str | None, uncertainty: Path | None = None, entry_weights: Path | None = None
+) -> dict[str, Any]:
+    """Describe the data, and the table beside it: enough to tell later whether a file is the one."""
     digest = None  # a store of many files, or one too large to read once more
     if path.is_file() and not hasattr(matrix.X, "chunks"):
         digest = sha256_of(path)
     stored = getattr(matrix.X, "nnz", None)
+    tables = {"uncertainty": uncertainty, "entry_weights": entry_weights}
+    beside = {name: {"file": table.name, "sha256": sha256_of(table)} for name, table in tables.items() if table}
     return {
         "file": path.name,
         "sha256": digest,
@@ -62,6 +66,7 @@ def describe_input(path: Path, matrix: Matrix, variable: str | None) -> dict[str
         "shape": list(matrix.X.shape),
         "dtype": str(matrix.X.dtype),
         "stored_entries": None if stored is None else int(stored),
+        **beside,
     }
 
 

@@ -22,6 +22,7 @@ from drnmf.fit.parameters import Parameters
 from drnmf.fit.references import reference_floors
 from drnmf.fit.road import Opened, opened
 from drnmf.inputs.device import place
+from drnmf.inputs.weights import Reading
 from drnmf.losses.base import Omega
 from drnmf.losses.beta import KL, Beta
 from drnmf.losses.interval import Interval, as_interval
@@ -158,13 +159,14 @@ def noise_profile(
     )  # fmt: skip
     parameters.rank()
     placement = place(X, device, precision)
-    X = placement.accept(X, "noise_profile")
+    given = placement.accept(X, "noise_profile", Reading())
+    X = given.X
     facts = facts_of(X)
     omega = losses_to_try(betas, facts)
     fraction = check_fraction(held_out)
     method = Method.of(update, "auto", placement.gpu)
     runs = (parameters.starts() + len(omega) + 2) * (2 if fraction else 1)
-    with opened(X, placement, parameters, omega, runs, {}) as fit:
+    with opened(given, placement, parameters, omega, runs, {}) as fit:
         walk = Walk(fit.data, method, fit.budget)
         fits = [(Candidate(loss), run) for loss, run in zip(omega, walk.along(omega, fit.starts), strict=True)]
         if count_models and facts.unit is not None:

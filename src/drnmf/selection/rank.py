@@ -27,6 +27,8 @@ from drnmf.fit.parameters import Parameters
 from drnmf.fit.road import Opened, opened
 from drnmf.inputs.check import check_integer
 from drnmf.inputs.device import as_numpy, place
+from drnmf.inputs.receive import Received
+from drnmf.inputs.weights import Reading
 from drnmf.losses.base import Loss
 from drnmf.losses.names import as_loss
 from drnmf.numerics import factor_floor, positive_scale
@@ -134,7 +136,8 @@ def rank_profile(
     2
     """
     placement = place(X, device, precision)
-    X = placement.accept(X, "rank_profile")
+    given = placement.accept(X, "rank_profile", Reading())
+    X = given.X
     listed, fraction, facts = check_ranks(ranks, X.shape), check_fraction(held_out), facts_of(X)
     parameters = Parameters(
         n_components=listed[-1], update=update, max_iter=max_iter, tol=tol, random_state=random_state, n_init=n_init,
@@ -201,7 +204,7 @@ def _search(X: Any, facts: Facts, p: Parameters, placement: Any, ask: Question, 
     """Walk up the ranks under one loss."""
     method = Method.of(p.update, "auto", placement.gpu)
     runs = len(ask.ranks) * (p.starts() + 1 + ask.stability)
-    with opened(X, placement, p, (loss,), runs, {}) as fit:
+    with opened(Received(X), placement, p, (loss,), runs, {}) as fit:
         too_few = too_few_to_hold_out(facts, fit.data.shape, ask.ranks[0], ask.fraction or HELD_OUT)
         split = None
         if ask.fraction and not too_few:

@@ -89,7 +89,8 @@ class Rule(Protocol):
         Parameters
         ----------
         omega : the losses
-        shared : whether all columns share the curvature of beta = 2; weights of entries leave each its own
+        shared : whether the curvature of beta = 2 is cheap: all columns share it, or, where weights of entries leave
+            each its own, the components are few
 
         Returns
         -------

@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 
 from drnmf.algorithms.updates.base import Parts, Rule
 from drnmf.algorithms.updates.extrapolated import Extrapolated, Momentum
-from drnmf.backends.steps import extrapolated_step
+from drnmf.backends.steps import extrapolated_step, packed_product, quadratic_step
 from drnmf.losses.base import Omega
-from drnmf.numerics import HALS_DELAY, HALS_PASSES, Array
+from drnmf.numerics import HALS_DELAY, HALS_PASSES, Array, namespace
 
 
 @dataclass(frozen=True)
@@ -59,18 +59,25 @@ class HALS(Rule):
         return Momentum(F, 1.0)
 
     def step(self, F: Array, parts: Parts, state: Momentum) -> tuple[Array, Momentum]:
-        if [loss.free_part for loss in parts.omega] == ["gram"] and parts.gram is None:
-            raise ValueError(
-                "update='hals' needs one curvature for all columns, and entries of X are missing or have weights: use "
-                "update='auto'."
-            )
         if [loss.free_part for loss in parts.omega] != ["gram"]:
             named = ", ".join(loss.name for loss in parts.omega)
             raise ValueError(f"update='hals' minimises beta = 2 alone, and the losses are {named}: use update='auto'.")
         a, nu = Extrapolated().pace(state)
         passes = 1 if state.steps < self.delay else self.passes
-        stepped, further = extrapolated_step(F, parts.N[0], parts.gram, parts.floor, passes, state.F, a)
+        if parts.gram is None:
+            stepped, further = self._weighted(F, parts, passes, state.F, a)
+        else:
+            stepped, further = extrapolated_step(F, parts.N[0], parts.gram, parts.floor, passes, state.F, a)
         return further, Momentum(stepped, nu, state.steps + 1)
+
+    def _weighted(self, F: Array, parts: Parts, passes: int, last: Array, pace: float) -> tuple[Array, Array]:
+        """The same where the entries of X have weights, and with them every column a curvature of its own."""
+        xp, N, Q = namespace(F), parts.N[0], parts.Q
+        assert Q is not None
+        stepped = quadratic_step(F, N, parts.P[0], Q, parts.floor, passes)
+        further = xp.clip(stepped + pace * (stepped - last), parts.floor, None)
+        slope = packed_product(Q, 0.5 * (F + further)) - N  # f(further) - f(F) = (further - F)'slope
+        return stepped, xp.where(((further - F) * slope).sum(0) <= 0, further, stepped)
 
     def retry(self, F: Array, tried: Array, attempt: int, state: Momentum) -> tuple[Array, Momentum]:
         return state.F, replace(state, nu=1.0)

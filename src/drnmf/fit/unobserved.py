@@ -1,0 +1,131 @@
+"""Rows and columns of X without any observed entry: nothing is known of them, so they get the mean of the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from drnmf.algorithms.correlation import row_sums
+from drnmf.algorithms.result import Result
+from drnmf.backends.base import Ask, Data
+from drnmf.losses.beta import KL
+from drnmf.numerics import Vector, as_float64, beside, factor_floor, namespace
+
+
+def column_weights(side: Data, G: Any = None) -> Any:
+    """Sum G' M over the rows, (1, r, n) in the space of the side: P of Kullback-Leibler, which does not see X.
+
+    Parameters
+    ----------
+    side : X, or its transpose
+    G : (m, r); None is a column of ones, which gives the weight of every column
+    """
+    m, n = side.shape
+    if G is None:
+        G = side.T.space.put(np.ones((1, m), dtype=side.dtype)).T
+    H = side.space.put(np.ones((G.shape[1], n), dtype=side.dtype))
+    return side.space.read(side.sweep(G, H, Ask((KL,), losses=False)))[0].P
+
+
+def _count(told: Any) -> Vector:
+    return np.array([float((told > 0).sum())])
+
+
+def _sums(F: Any, told: Any) -> Vector:
+    """Sum every row of a factor over the columns that are observed, in float64."""
+    xp = namespace(F)
+    return np.array(as_float64(xp.where(told[0] > 0, F, 0.0)).sum(1).tolist())
+
+
+def filled(F: Any, told: Any, values: Any) -> Any:
+    """The factor with one column of values wherever no entry is observed.
+
+    >>> filled(np.eye(2), np.array([[[1.0, 0.0]]]), np.array([5.0, 6.0]))
+    array([[1., 5.],
+           [0., 6.]])
+    """
+    xp = namespace(F)
+    return xp.where(told[0] > 0, F, xp.asarray(beside(values, F), dtype=F.dtype)[:, None])
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """One side of X, rows or columns, of which some have no observed entry.
+
+    Attributes
+    ----------
+    data : X with this side as its columns
+    told : (1, 1, n) the weight of each, where the factors of this side live
+    seen : how many have an observed entry
+    """
+
+    data: Data
+    told: Any
+    seen: int
+
+    @classmethod
+    def of(cls, data: Data) -> Side | None:
+        """None where all have an observed entry."""
+        if data.count == data.shape[0] * data.shape[1]:
+            return None
+        told = column_weights(data)
+        seen = int(data.space.sum(_count, told)[0])
+        return None if seen == data.shape[1] else cls(data, told, seen)
+
+    @property
+    def without(self) -> int:
+        """How many have no observed entry."""
+        return self.data.shape[1] - self.seen
+
+    def fill(self, F: Any, values: Any) -> Any:
+        """Put one column of values in place of those without an observed entry."""
+        return self.data.space.map(filled, self.data.space.put(F), self.told, values)
+
+    def mean(self, F: Any) -> Vector:
+        """Average a factor (r, n) over those with an observed entry."""
+        return self.data.space.sum(_sums, self.data.space.put(F), self.told) / max(self.seen, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Unobserved:
+    """Both sides; None where all of a side have an observed entry."""
+
+    rows: Side | None
+    columns: Side | None
+
+    @classmethod
+    def of(cls, data: Data) -> Unobserved:
+        """Look at the weights of all rows and columns, in two sweeps; in none where nothing is missing."""
+        return cls(Side.of(data.T), Side.of(data))
+
+    def clear(self, data: Data, W: Any, H: Any) -> tuple[Any, Any]:
+        """A start without a trace of them, so that a fit goes as if they were not there."""
+        floor = np.full(H.shape[0], factor_floor(data.mean, H.shape[0]))
+        if self.rows is not None:
+            W = self.rows.fill(W.T, floor).T
+        return W, H if self.columns is None else self.columns.fill(H, floor)
+
+    def complete(self, result: Result) -> Result:
+        """The mean row of W, and the mean column of H, for those of which nothing is known."""
+        if self.rows is not None:
+            A = self.rows.data.space.put(result.W.T)
+            result = replace(result, W=self.rows.fill(A, self.rows.mean(A)).T)
+        if self.columns is not None:
+            result = replace(result, H=self.columns.fill(result.H, self.columns.mean(result.H)))
+        return result
+
+    def notes(self) -> tuple[str, ...]:
+        """Say how many there are."""
+        sides = (("rows", "row of W", self.rows), ("columns", "column of H", self.columns))
+        return tuple(
+            f"{side.without} {name} of X have no observed entry: they get the mean {what}."
+            for name, what, side in sides
+            if side is not None
+        )
+
+
+def mean_row(data: Data, W: Any) -> Vector:
+    """Average the rows of W, (r,): what `transform` gives to a row without any observed entry."""
+    return data.T.space.sum(row_sums, data.T.space.put(W.T)) / data.shape[0]

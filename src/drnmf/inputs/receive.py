@@ -1,0 +1,136 @@
+"""X as users give it becomes X as it is fitted: negative readings dealt with, entries checked, weights beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from drnmf.backends.base import Data, Observed
+from drnmf.backends.observed import HeldOut
+from drnmf.backends.open import is_dask
+from drnmf.inputs.check import check_entries, check_tensor_entries
+from drnmf.inputs.weights import Reading, columns_of, weights_of
+
+
+@dataclass(frozen=True)
+class Received:
+    """X, checked.
+
+    Attributes
+    ----------
+    X : as it is fitted; NaN in dense X is not observed
+    observed : weights of the entries, None where each counts once
+    notes : remarks on what was done to X
+    """
+
+    X: Any
+    observed: Observed | HeldOut | None = None
+    notes: tuple[str, ...] = ()
+
+    def columns(self, some: Any) -> Received:
+        """Return some columns, given by their indices; a `HeldOut` must be bound to X already."""
+        assert not isinstance(self.observed, HeldOut)
+        observed = None if self.observed is None else columns_of(self.observed, some)
+        return Received(self.X[:, some], observed)
+
+
+def received(X: Any, reading: Reading, consumer: str) -> Received:
+    """Deal with negative entries, and check the others, of X whose form is checked already.
+
+    Parameters
+    ----------
+    X : NumPy array, SciPy CSR or CSC, Dask array or tensor
+    reading : what counts as missing, and weights
+    consumer : the name that errors give
+
+    Raises
+    ------
+    ValueError
+        With the first entry, or weight, that cannot be used.
+    """
+    if reading.unstored == "missing" and is_dask(X) and sp.issparse(X._meta):
+        raise ValueError(
+            "unstored='missing' needs a sparse X of SciPy or torch, and X is a Dask array of sparse blocks: give dense "
+            "blocks with NaN where nothing was observed."
+        )
+    X, notes = _without_negatives(X, reading)
+    observed = weights_of(X, reading)
+    if isinstance(X, np.ndarray):
+        check_entries(X, consumer, observed=None if isinstance(observed, HeldOut) else observed)
+        X = _negatives_hidden(X)
+    elif sp.issparse(X):
+        check_entries(X, consumer)
+    elif not is_dask(X):
+        check_tensor_entries(X, consumer)
+    return Received(X, observed, notes)
+
+
+def _negatives_hidden(X: Any) -> Any:
+    """Dense X with NaN for negative entries, which have passed the check because their weight is 0."""
+    low = np.fmin.reduce(X, axis=None)
+    return np.where(X < 0, np.array(np.nan, X.dtype), X) if low < 0 else X
+
+
+def _without_negatives(X: Any, reading: Reading) -> tuple[Any, tuple[str, ...]]:
+    """X after `negatives`, copied where there are some, and a remark on how many there were."""
+    choice = reading.negatives
+    if choice == "raise":
+        return X, ()
+    if is_dask(X):
+        raise ValueError(
+            f"negatives={choice!r} is not done on Dask arrays: write it into the array, X.clip(0) or "
+            "dask.array.where(X < 0, nan, X), and leave negatives='raise'."
+        )
+    if not isinstance(X, np.ndarray) and not sp.issparse(X):
+        return _tensor_without_negatives(X, choice)
+    count = int(np.count_nonzero((X.data if sp.issparse(X) else X) < 0))
+    if count == 0:
+        return X, ()
+    if not sp.issparse(X):
+        X = np.where(X < 0, np.array(0.0 if choice == "clip" else np.nan, X.dtype), X)
+    else:
+        X = _sparse_without_negatives(X, reading)
+    return X, (_remark(count, choice),)
+
+
+def _sparse_without_negatives(X: Any, reading: Reading) -> Any:
+    X = X.copy()
+    if reading.negatives == "clip":
+        X.data = np.maximum(X.data, 0.0)
+        return X
+    if reading.unstored != "missing":
+        raise ValueError(
+            "negatives='missing' with a sparse X needs unstored='missing': an entry of X that is not stored counts as "
+            "zero otherwise. Use negatives='clip', or a dense X."
+        )
+    entries = X.tocoo()
+    kept = ~(entries.data < 0)
+    return type(X)((entries.data[kept], (entries.row[kept], entries.col[kept])), shape=X.shape)
+
+
+def _tensor_without_negatives(X: Any, choice: str) -> tuple[Any, tuple[str, ...]]:
+    if str(X.layout) != "torch.strided":
+        raise ValueError(f"negatives={choice!r} is not done on sparse tensors: give a dense tensor or a SciPy matrix.")
+    count = int((X < 0).sum())
+    if count == 0:
+        return X, ()
+    return X.masked_fill(X < 0, 0.0 if choice == "clip" else float("nan")), (_remark(count, choice),)
+
+
+def _remark(count: int, choice: str) -> str:
+    done = "were set to 0" if choice == "clip" else "count as missing"
+    return f"{count} negative entries of X {done} (negatives={choice!r})."
+
+
+def remark_on_missing(data: Data) -> tuple[str, ...]:
+    """Say how many entries of X are not observed; nothing where all are."""
+    m, n = data.shape
+    missing = m * n - data.count
+    if missing == 0:
+        return ()
+    return (
+        f"{missing} of {m * n} entries of X ({100 * missing / (m * n):.3g} %) are not observed: no loss counts them.",
+    )
