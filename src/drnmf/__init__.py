@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from drnmf.inputs.divergence import beta_divergence
     from drnmf.losses.interval import Interval
     from drnmf.losses.negative_binomial import NegativeBinomial
+    from drnmf.selection.discover import discover
     from drnmf.selection.matching import match
     from drnmf.selection.noise import noise_profile
     from drnmf.selection.rank import rank_profile
@@ -31,6 +32,7 @@ __all__ = [
     "MultiObjectiveNMF",
     "NegativeBinomial",
     "beta_divergence",
+    "discover",
     "load",
     "match",
     "noise_profile",
@@ -46,6 +48,7 @@ _MODULES = {
     "HeldOut": "backends.observed",
     "Interval": "losses.interval",
     "NegativeBinomial": "losses.negative_binomial",
+    "discover": "selection.discover",
     "match": "selection.matching",
     "load": "estimators.load",
     "beta_divergence": "inputs.divergence",

@@ -14,7 +14,7 @@ from drnmf.cli import app, demo
 pytest.importorskip("plotly")
 sf = pytest.importorskip("soundfile")
 
-KINDS = ("demo", "separate", "topics", "fit", "pareto", "table", "interval")
+KINDS = ("demo", "separate", "topics", "fit", "pareto", "table", "interval", "discover")
 SCREENS = {"desktop": (1400, 900), "phone": (390, 844)}
 THEMES = {
     "sea": "ship harbour wave captain sail anchor island storm crew voyage",
@@ -87,7 +87,22 @@ def reports(browser, tmp_path_factory) -> dict[str, Path]:
     six = ("--betas", "0,0.5,1,1.5,2,3")
     _run("fit", place / "table.csv", "--rank", 5, *six, "--out", out["table"], *shared)
     _run("fit", place / "table.csv", "--rank", 5, "--betas", "0..2", "--out", out["interval"], *shared)
+    _discovered(place, out["discover"])
     return out
+
+
+def _discovered(place: Path, out: Path) -> None:
+    """Counts of three known profiles, one of whose names is markup."""
+    rng = np.random.default_rng(0)
+    known = np.repeat(np.eye(3), 12, axis=1) * rng.gamma(2.0, 1.0, 36) + 0.02
+    X = rng.poisson(rng.gamma(0.4, 60.0, (50, 3)) @ known).T
+    names = "".join(f",{'<b>tumour</b>' if j == 3 else 'tumour'} {j}" for j in range(50))
+    rows = "".join(f"type {i}," + ",".join(map(str, row)) + "\n" for i, row in enumerate(X.tolist()))
+    (place / "catalog.csv").write_text(f"{names}\n{rows}")
+    rows = "".join(f"type {i}," + ",".join(map(repr, row)) + "\n" for i, row in enumerate(known.T.tolist()))
+    (place / "known.csv").write_text(f",one,<b>two</b>,three\n{rows}")
+    words = ("--profiles", "rows", "--reference", place / "known.csv", "--ranks", "2:5", "--runs", 4, "--max-iter", 150)
+    _run("discover", place / "catalog.csv", *words, "--out", out, "--quiet")
 
 
 COLLISIONS = """[...document.querySelectorAll('.chart')].flatMap(chart => ['.xtick text', '.ytick text', '.bartext',
@@ -204,6 +219,25 @@ def test_names_are_on_the_axes_and_in_the_lists(browser, reports):
         assert page.locator("#factor-w .xtick text").first.text_content() == "type 0"
         assert page.evaluate("document.getElementById('factor-h').data[0].x[4]") == "a rather long name of tumour 4"
         assert page.locator(".words b b").count() == 0  # a name that is markup is text
+
+
+def test_the_page_of_a_discovery(browser, reports):
+    with Opened(browser, reports["discover"] / "report.html", "desktop", "light") as opened:
+        page = opened.page
+        assert page.locator("#headline").inner_text().startswith("3 stable components of 3, under ")
+        titles = page.locator("h2").all_inner_texts()
+        assert titles[:5] == [
+            "How many components", "What noise", "The components", "Where they occur", "Where they do not fit",
+        ]  # fmt: skip
+        assert page.locator(".profiles h3").count() == 3
+        assert sorted(t.split(" = ")[1].split(",")[0] for t in page.locator(".profiles h3").all_inner_texts()) == [
+            "<b>two</b>", "one", "three",
+        ]  # fmt: skip
+        whiskers = page.evaluate("document.getElementById('component_1').data[0].error_y.array")
+        assert len(whiskers) == 36
+        assert max(whiskers) > 0
+        assert page.evaluate("document.getElementById('rank-stable').data[0].x") == [2, 3, 4, 5]
+        assert page.locator("h3 b, .words b b").count() == 0  # names that are markup are text
 
 
 def test_the_page_of_an_interval(browser, reports):

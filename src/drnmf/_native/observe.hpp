@@ -18,19 +18,17 @@ DRNMF_INLINE bool is_kept(const Weights& w, uint32_t row, uint32_t column) {
     return held_out == w.inverted;
 }
 
-// to[c] *= whether an entry of this row is kept; the two loops are apart so that each becomes vectors.
+// to[c] *= whether an entry of this row is kept. Hashing and choosing are loops of their own, so that both become vectors.
 template <class T>
-inline void times_mask(const Weights& w, uint32_t row, const uint32_t* columns, int count, T* to) {
-    const bool inverted = w.inverted;
-    if (w.classes) {
-        for (int c = 0; c < count; ++c) {
-            uint32_t sum = row + columns[c];
-            to[c] = ((sum == 0) | (sum == w.classes)) == inverted ? to[c] : T(0);
-        }
-    } else {
-        const uint32_t threshold = w.threshold;
-        for (int c = 0; c < count; ++c) to[c] = (mixed(row ^ columns[c]) < threshold) == inverted ? to[c] : T(0);
-    }
+inline void times_mask(const Weights& w, uint32_t row, const uint32_t* columns, T* to) {
+    constexpr int TN = kTileColumns<T>;
+    const uint32_t threshold = w.threshold, classes = w.classes, held = w.inverted;
+    uint32_t out[TN];
+    if (classes)
+        for (int c = 0; c < TN; ++c) out[c] = (row + columns[c] == 0) | (row + columns[c] == classes);
+    else
+        for (int c = 0; c < TN; ++c) out[c] = mixed(row ^ columns[c]) < threshold;
+    for (int c = 0; c < TN; ++c) to[c] = out[c] == held ? to[c] : T(0);
 }
 
 // x = v and m = 0 where an entry is not observed.
@@ -72,7 +70,7 @@ struct Observer {
                 for (int c = 0; c < TN; ++c) M[c] *= u * columns[c];
             else
                 for (int c = 0; c < TN; ++c) M[c] = u * columns[c];
-            if (w.row_codes) times_mask(w, w.row_codes[row + size_t(i)], codes, TN, M);
+            if (w.row_codes) times_mask<T>(w, w.row_codes[row + size_t(i)], codes, M);
             clear_unseen<T>(t.X + i * t.ldx, t.V + i * TN, T(s.floor), t.vectors, buffer + i * TN, M);
         }
         t.X = buffer, t.ldx = TN;
@@ -82,7 +80,9 @@ struct Observer {
         const Weights& w = s.weights;
         const T* corner = static_cast<const T*>(w.values) + ptrdiff_t(row) * w.row_stride +
                           ptrdiff_t(column) * w.column_stride;
-        if (w.row_stride == 1 && w.column_stride != 1) {
+        if (w.column_stride == 1) {
+            for (int i = 0; i < t.rows; ++i) memcpy(t.M + i * TN, corner + i * w.row_stride, count * sizeof(T));
+        } else if (w.row_stride == 1) {
             transpose(corner, w.column_stride, int(count), t.rows, t.M, TN);
         } else {
             for (int i = 0; i < t.rows; ++i)

@@ -119,9 +119,11 @@ class Stored:
     Parameters
     ----------
     weights : SciPy sparse (m, n); a stored zero of X is observed where it stores a positive weight
+    put : takes dense tiles of them to where they are needed; None leaves them on the host
     """
 
     weights: Any
+    put: Callable[[Any], Any] | None = None
 
     @classmethod
     def of(cls, X: Any) -> Stored:
@@ -133,7 +135,7 @@ class Stored:
 
     @property
     def T(self) -> Stored:
-        return Stored(self.weights.T)
+        return replace(self, weights=self.weights.T)
 
     @cached_property
     def by_column(self) -> Any:
@@ -145,13 +147,13 @@ class Stored:
 
     def tile(self, columns: slice) -> Array:
         tile: Array = self.by_column[:, columns].toarray()
-        return tile
+        return tile if self.put is None else self.put(tile)
 
     def within(self, rows: slice) -> Stored:
-        return Stored(sp.csr_array(self.weights)[rows])
+        return replace(self, weights=sp.csr_array(self.weights)[rows])
 
     def placed(self, put: Callable[[Any], Any]) -> Stored:
-        return self
+        return replace(self, put=put)
 
     def digest(self) -> str:
         weights = sp.csr_array(self.by_column)
@@ -221,9 +223,15 @@ class Hidden:
     classes: int = 0
     inverted: bool = False
 
-    @property
+    @cached_property
     def T(self) -> Hidden:
         return replace(self, rows=self.columns, columns=self.rows)
+
+    @cached_property
+    def row_order(self) -> tuple[Any, list[int]]:
+        """The rows, class by class, and where each class ends in that order (of masks by classes)."""
+        ends = np.concatenate([[0], np.cumsum(np.bincount(self.rows, minlength=self.classes))])
+        return np.argsort(self.rows, kind="stable"), ends.tolist()
 
     @property
     def threshold(self) -> int:
@@ -351,10 +359,11 @@ def product(*weights: Observed | None) -> Observed | None:
     >>> product(None, None) is None
     True
     """
-    given = [one for one in weights if one is not None]
-    if len(given) < 2:
-        return given[0] if given else None
-    return Product(tuple(kind for one in given for kind in factors_of(one)))
+    given = [kind for one in weights if one is not None for kind in factors_of(one)]
+    more = [kind for kind in given if not isinstance(kind, Ones)] or given[:1]
+    if len(more) < 2:
+        return more[0] if more else None
+    return Product(tuple(more))
 
 
 def weigh(data: Data, observed: Observed | HeldOut | None, mean: float | None = None) -> Data:

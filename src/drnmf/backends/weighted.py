@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from drnmf.backends.base import Ask, Data, Observed, Space, Sweep
-from drnmf.backends.observed import Hidden, Product, factors_of, product, stores
+from drnmf.backends.observed import Hidden, Outer, Product, factors_of, pieces, product, stores
 from drnmf.backends.tiles import Tiled, entry_losses, observed_tile, tiles_of
 from drnmf.losses.base import Omega
-from drnmf.numerics import Array, Vector, as_float64, model_floor, namespace
+from drnmf.numerics import Array, Vector, as_float64, identity_limit, model_floor, namespace
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,12 @@ class Tally:
 
     Attributes
     ----------
-    total, weight : sums of the weighted entries and of the weights
+    total, squares, weight : sums of the weighted entries, of their weighted squares and of the weights
     zeros, count : how many are zero, and how many there are
     """
 
     total: float
+    squares: float
     weight: float
     zeros: int
     count: int
@@ -43,11 +44,11 @@ class Tally:
 
 def tally_tiles(data: Tiled, observed: Observed) -> Tally:
     """Count and add up the observed entries, tile by tile."""
-    found = Tally(0.0, 0.0, 0, 0)
+    found = Tally(0.0, 0.0, 0.0, 0, 0)
     for J in tiles_of(data):
-        X, M = observed_tile(data, J, observed)
-        total, weight = (float(as_float64(part).sum()) for part in (M * X, M))
-        found = found + Tally(total, weight, int(((X == 0) & (M > 0)).sum()), int((M > 0).sum()))
+        X, M = (as_float64(part) for part in observed_tile(data, J, observed))
+        total, squares, weight = (float(part.sum()) for part in (M * X, M * X * X, M))
+        found = found + Tally(total, squares, weight, int(((X == 0) & (M > 0)).sum()), int((M > 0).sum()))
     return found
 
 
@@ -114,8 +115,50 @@ class Weighted:
         return self.data.weigh(both, mean)
 
     def sweep(self, W: Any, H: Any, ask: Ask) -> Sweep:
+        if self.separable and [loss.free_part for loss in ask.omega] == ["gram"]:
+            return self._least_squares(W, H, ask)
+        return self._under_weights(W, H, ask)
+
+    def _under_weights(self, W: Any, H: Any, ask: Ask) -> Sweep:
         observed = others_of(self.observed) if ask.held_out else self.observed
         return self.data.sweep(W, H, replace(ask, observed=observed))
+
+    @cached_property
+    def separable(self) -> bool:
+        """Whether M = u v' and nothing else, on the host, so that beta = 2 alone keeps its short cuts."""
+        outer = all(isinstance(kind, Outer) for kind in factors_of(self.observed))
+        return outer and self.data.observed is None and isinstance(_beside(np.zeros(1), self.data), np.ndarray)
+
+    def _least_squares(self, W: Array, H: Array, ask: Ask) -> Sweep:
+        r"""Sweep under beta = 2 alone by one product with X.
+
+        .. math:: N = W^T \mathrm{diag}(u) X \mathrm{diag}(v), \quad P = G H \mathrm{diag}(v), \quad
+                  G = W^T \mathrm{diag}(u) W
+
+        Where the curvature is asked for, that of column j is v_j G: divided by v_j the problem of a column is the same,
+        and G is shared. N comes divided by v_j then.
+        """
+        weights = pieces(self.observed)
+        assert weights is not None
+        u, v = (np.asarray(part, np.float64) for part in (weights.rows, weights.columns))
+        rows = u[:, None] * W
+        plain = Ask(ask.omega, "separate", False, np.ones(1))
+        N = self.data.sweep(rows.astype(self.dtype), H, plain).N
+        G, weight = rows.T @ as_float64(W), 1.0 if ask.weights is None else float(ask.weights[0])
+        losses = self._identity(W, H, N[0], G, v, ask) if ask.losses else np.full(1, np.nan)
+        N = (weight * N).astype(self.dtype)[: ask.slots]
+        if ask.curvature is not None:
+            return Sweep(losses, N, N[:0], None, float(ask.curvature[0]) * G)
+        P = (weight * (G @ H) * v).astype(self.dtype)[None]
+        return Sweep(losses, (N * v).astype(self.dtype), P[: ask.slots])
+
+    def _identity(self, W: Array, H: Array, N: Array, G: Vector, v: Vector, ask: Ask) -> Vector:
+        """1/2 (sum m x^2 - 2 <H, N> + <G, H diag(v) H'>), or entry by entry where that has lost its digits."""
+        B = as_float64(H) * v
+        loss = 0.5 * (self.tally.squares - 2.0 * float(np.vdot(B, N)) + float(np.vdot(B, G @ H)))
+        if loss > identity_limit(self.dtype) * self.tally.squares:
+            return np.array([loss])
+        return self._under_weights(W, H, Ask(ask.omega, None)).losses
 
     def held_out_columns(self, W: Any, H: Any, omega: Omega) -> Columns:
         """Add up the held-out entries of every column at V = WH (see `Columns`)."""
@@ -233,6 +276,11 @@ def others_of(observed: Observed) -> Observed:
     if not any(isinstance(kind, Hidden) for kind in kinds):
         raise ValueError("No entries of X are held out: give entry_weight=HeldOut(fraction, seed).")
     return Product(tuple(kind.others if isinstance(kind, Hidden) else kind for kind in kinds))
+
+
+def shares_curvature(data: Data) -> bool:
+    """Tell whether all columns share the curvature of beta = 2: no weights, or those of rows times those of columns."""
+    return data.observed is None or (isinstance(data, Weighted) and data.separable)
 
 
 def held_out_losses(data: Data, W: Any, H: Any, omega: Omega) -> Vector:

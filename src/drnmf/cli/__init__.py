@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from drnmf import __version__
-from drnmf.cli import demo, fit, pareto, reporting, reproduce, resume, separate, topics, transform
+from drnmf.cli import demo, discover, fit, pareto, reporting, reproduce, resume, separate, topics, transform
 from drnmf.cli.endings import Commands
 
 app = typer.Typer(
@@ -38,7 +38,7 @@ def main(
 
 
 for command in (
-    fit.fit, resume.resume, pareto.pareto, transform.transform, separate.separate, topics.topics, reporting.report,
-    demo.demo, reproduce.reproduce, reporting.info,
+    fit.fit, discover.discover, resume.resume, pareto.pareto, transform.transform, separate.separate, topics.topics,
+    reporting.report, demo.demo, reproduce.reproduce, reporting.info,
 ):  # fmt: skip
     app.command()(command)

@@ -1,4 +1,4 @@
-"""drnmf resume: continue a fit or a front that was stopped."""
+"""drnmf resume: continue a fit, a front or a discovery that was stopped."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 
 from drnmf.cli import keeping, options
 from drnmf.cli.common import errors, say
+from drnmf.cli.discover import discover
 from drnmf.cli.fit import fit
 from drnmf.cli.pareto import pareto
 
@@ -22,8 +23,8 @@ def resume(
     threads: options.Threads = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Resume a fit or a front that was stopped, from its last checkpoint, with the options it was begun with."""
-    stored = keeping.recall(folder, {"fit": fit, "pareto": pareto})
+    """Resume a fit, a front or a discovery that was stopped, from its checkpoint, with the options it had."""
+    stored = keeping.recall(folder, {"fit": fit, "pareto": pareto, "discover": discover})
     stored.check_input(folder)
     given: dict[str, Any] = {"out": out, "threads": threads, "quiet": quiet or None}
     chosen = stored.options | {name: value for name, value in given.items() if value is not None}

@@ -50,14 +50,14 @@ def run_all(tasks: Sequence[Callable[[], T]], jobs: int, stop: threading.Event) 
             futures.extend(pool.submit(run, task) for task in tasks)
             ready.set()
             _wait(futures)
-        except KeyboardInterrupt:
+        except BaseException as error:  # Ctrl-C, or what a command makes of a signal
             stop.set()
             ready.set()
             pool.shutdown(cancel_futures=True)  # waits for the last iteration of every run
             first = ended[0] if ended else None
-            if not isinstance(first, Result):
-                raise
-            raise Interrupted(first) from None
+            if isinstance(error, KeyboardInterrupt) and isinstance(first, Result):
+                raise Interrupted(first) from None
+            raise
         failed = [future for future in futures if future.done() and future.exception() is not None]
         if failed:
             stop.set()

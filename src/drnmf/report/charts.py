@@ -40,7 +40,7 @@ def method_colour(name: str, place: int) -> str:
     return _FIXED.get(name, f"var(--other-{place % OTHERS})")
 
 
-def _numbers(values: Any, digits: int = 6) -> list[float | None]:
+def numbers(values: Any, digits: int = 6) -> list[float | None]:
     """Round to significant digits, None where not finite: what JSON can hold."""
     return [float(f"{v:.{digits}g}") if np.isfinite(v) else None for v in np.asarray(values, dtype=np.float64).ravel()]
 
@@ -51,7 +51,7 @@ def comparison_bars(comparison: schema.Comparison) -> Chart:
     excess = np.array([[100.0 * (float(s) - 1.0) for s in m["scaled_losses"]] for m in methods])
     chart = _bars([f"{loss_name(loss)} error" for loss in compared(comparison)], [m["name"] for m in methods], excess)
     for trace, m in zip(chart["data"], methods, strict=True):
-        trace["customdata"] = _numbers(m["losses"])
+        trace["customdata"] = numbers(m["losses"])
         trace["hovertemplate"] = "%{fullData.name}: %{text} above the best<br>loss %{customdata:.5g}<extra></extra>"
     return chart
 
@@ -79,7 +79,7 @@ def _bars(groups: list[str], names: list[str], excess: Vector) -> Chart:
         axis["ticksuffix"] = "%"
     data = [
         {
-            "type": "bar", "name": name, "x": groups, "y": _numbers(heights[i]),
+            "type": "bar", "name": name, "x": groups, "y": numbers(heights[i]),
             "text": [_percent(v) for v in excess[i]],
             "marker": {"color": method_colour(name, i), "pattern": {"shape": ["/" if c else "" for c in truncated[i]]}},
             "hovertemplate": "%{fullData.name}, %{x}: %{text}<extra></extra>", **_LABELS,
@@ -119,13 +119,13 @@ def _thin(trace: Trace) -> Any:
 def loss_curves(trace: Trace) -> Chart:
     """Draw scaled losses and their maximum against iterations."""
     rows = _thin(trace)
-    x = _numbers(trace.iterations[rows])
+    x = numbers(trace.iterations[rows])
     data: list[dict[str, Any]] = []
     if len(trace.omega) > 1:
         data.append(
             {
                 "type": "scatter", "mode": "lines", "name": "maximum", "x": x,
-                "y": _numbers(np.nanmax(trace.scaled, axis=1)[rows]), "opacity": 0.25,
+                "y": numbers(np.nanmax(trace.scaled, axis=1)[rows]), "opacity": 0.25,
                 "line": {"color": "var(--max)", "width": 5},
             }
         )  # fmt: skip
@@ -133,7 +133,7 @@ def loss_curves(trace: Trace) -> Chart:
         data.append(
             {
                 "type": "scatter", "mode": "lines", "name": loss_name(loss), "x": x,
-                "y": _numbers(trace.scaled[rows, i]), "line": {"color": loss_colour(loss, i), "width": 2},
+                "y": numbers(trace.scaled[rows, i]), "line": {"color": loss_colour(loss, i), "width": 2},
             }
         )  # fmt: skip
     chart = _curves(data, "error / best error")
@@ -164,16 +164,16 @@ def coverage_curve(rows: list[dict[str, str]], bound: float) -> Chart:
     hover = "beta %{x:.3g}: %{y:.3g}% above the best<extra></extra>"
     data = [
         {
-            "type": "scatter", "mode": "lines", "name": "DR-NMF", "x": _numbers(betas), "y": _numbers(excess),
+            "type": "scatter", "mode": "lines", "name": "DR-NMF", "x": numbers(betas), "y": numbers(excess),
             "line": {"color": "var(--dr)", "width": 2.5}, "hovertemplate": hover,
         },
         {
-            "type": "scatter", "mode": "markers", "name": "fitted", "x": _numbers(betas[fitted]),
-            "y": _numbers(excess[fitted]), "marker": {"color": "var(--dr)", "size": 9}, "hovertemplate": hover,
+            "type": "scatter", "mode": "markers", "name": "fitted", "x": numbers(betas[fitted]),
+            "y": numbers(excess[fitted]), "marker": {"color": "var(--dr)", "size": 9}, "hovertemplate": hover,
         },
         {
-            "type": "scatter", "mode": "lines", "name": "bound", "x": _numbers(betas[[0, -1]]),
-            "y": _numbers([level, level]), "line": {"color": "var(--max)", "width": 1.5, "dash": "dash"},
+            "type": "scatter", "mode": "lines", "name": "bound", "x": numbers(betas[[0, -1]]),
+            "y": numbers([level, level]), "line": {"color": "var(--max)", "width": 1.5, "dash": "dash"},
             "hovertemplate": f"no beta is more than {level:.3g}% above its best<extra></extra>",
         },
     ]  # fmt: skip
@@ -188,10 +188,10 @@ def coverage_curve(rows: list[dict[str, str]], bound: float) -> Chart:
 def weight_curves(trace: Trace) -> Chart:
     """Draw the weights lambda against iterations."""
     rows = _thin(trace)
-    x = _numbers(trace.iterations[rows])
+    x = numbers(trace.iterations[rows])
     data = [
         {
-            "type": "scatter", "mode": "lines", "name": loss_name(loss), "x": x, "y": _numbers(trace.weights[rows, i]),
+            "type": "scatter", "mode": "lines", "name": loss_name(loss), "x": x, "y": numbers(trace.weights[rows, i]),
             "line": {"color": loss_colour(loss, i), "width": 2},
         }
         for i, loss in enumerate(trace.omega)
@@ -206,8 +206,8 @@ def gap_curve(trace: Trace) -> Chart:
     rows = _thin(trace)
     y = np.where(trace.gap > 0, trace.gap, np.nan)
     line = {
-        "type": "scatter", "mode": "lines", "name": "gap", "x": _numbers(trace.iterations[rows]),
-        "y": _numbers(y[rows]), "line": {"color": "var(--accent)", "width": 2},
+        "type": "scatter", "mode": "lines", "name": "gap", "x": numbers(trace.iterations[rows]),
+        "y": numbers(y[rows]), "line": {"color": "var(--accent)", "width": 2},
     }  # fmt: skip
     chart = _curves([line], "gap")
     seen = y[np.isfinite(y)]
@@ -256,7 +256,7 @@ def factor_image(factor: Array, decibels: bool, axis: Vector | Sequence[str] | N
     stops = [[0.0, "var(--heat-0)"], [0.45, "var(--heat-1)"], [0.75, "var(--heat-2)"], [1.0, "var(--heat-3)"]]
     unit = "dB" if decibels else "of its largest"
     heat = {
-        "type": "heatmap", "x": x, "z": [_numbers(row, 3) for row in z], "colorscale": stops,
+        "type": "heatmap", "x": x, "z": [numbers(row, 3) for row in z], "colorscale": stops,
         "zmin": -60 if decibels else 0, "zmax": 0 if decibels else 1,
         "hovertemplate": f"component %{{y}}<br>{title} %{{x}}<br>%{{z}} {unit}<extra></extra>",
         "colorbar": {"thickness": 9, "len": 0.9, "outlinewidth": 0, "ticksuffix": " dB" if decibels else ""},
@@ -277,9 +277,9 @@ def factor_image(factor: Array, decibels: bool, axis: Vector | Sequence[str] | N
 def _image_axis(axis: int | Vector | Sequence[str], wide: int) -> tuple[list[Any], dict[str, Any]]:
     """Place the columns of an image that pools `wide` of them: coordinates, and how they are labelled."""
     if isinstance(axis, int):
-        return _numbers(np.arange(axis, dtype=np.float64)[::wide], 5), {}
+        return numbers(np.arange(axis, dtype=np.float64)[::wide], 5), {}
     if isinstance(axis, np.ndarray):
-        return _numbers(axis[::wide], 5), {}
+        return numbers(axis[::wide], 5), {}
     names = [str(name) for name in axis]
     blocks = [names[start : start + wide] for start in range(0, len(names), wide)]
     # Coordinates must differ where names do not: zero-width spaces behind a name that was there before.
@@ -316,7 +316,7 @@ def front_chart(rows: list[dict[str, str]], a: str, b: str) -> Chart:
             data.append(
                 {
                     "type": "scatter", "mode": "lines+markers" if line and name == "front" else "markers",
-                    "name": name, "x": _numbers(np.array(x)[order]), "y": _numbers(np.array(y)[order]),
+                    "name": name, "x": numbers(np.array(x)[order]), "y": numbers(np.array(y)[order]),
                     "line": {"color": "var(--kl)", "width": 1}, "marker": markers[name],
                     "text": [f"weight {float(points[i][column('weight', a)]):.2g}" for i in order],
                     "hovertemplate": f"{names[0]} %{{x:.4g}}<br>{names[1]} %{{y:.4g}}<br>{names[0]} %{{text}}"

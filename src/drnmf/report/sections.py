@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from drnmf.losses.names import from_text
-from drnmf.report import applications, charts
+from drnmf.report import applications, charts, discovery
 from drnmf.report.components import components
 from drnmf.report.parts import NOTHING, Section, place, section
 from drnmf.report.words import loss_name
@@ -51,8 +51,8 @@ def comparison(run: Run) -> Section:
     if found is None or "demo" in run.summary:  # the demo has a table of its own
         return NOTHING
     note = (
-        "How far each factorization is above the best error found for each loss. A fit under one loss is best at its "
-        "own (0%) and pays in the others; DR-NMF keeps the largest excess as small as it can."
+        "How far each factorization is above the best error found for each loss. A fit under one loss is at or near "
+        "the best of its own and pays in the others; DR-NMF keeps the largest excess as small as it can."
     )
     chart = charts.comparison_bars(found)
     return section("How close to the best", note, place("comparison")), {"comparison": chart}
@@ -125,7 +125,7 @@ def front(run: Run) -> Section:
 def made(run: Run) -> Section:
     summary: dict[str, Any] = dict(run.summary)
     command = str(summary.pop("command", ""))
-    for name in ("audio", "topics", "demo", "files"):
+    for name in ("audio", "topics", "demo", "discovery", "files"):
         summary.pop(name, None)
     notes = [str(note) for note in summary.pop("notes", []) or []]
     rows = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in _flat(summary))
@@ -161,7 +161,7 @@ def _text(value: Any) -> str:
 
 
 ALL = (
-    coverage, comparison, applications.demo, front, applications.sounds, applications.topics, components, curves,
-    factors, made,
+    *discovery.ALL, applications.demo, applications.sounds, applications.topics, components, coverage, comparison,
+    front, curves, factors, made,
 )  # fmt: skip
-"""The sections in the order of the page."""
+"""The sections in the order of the page: what was found first, then how."""

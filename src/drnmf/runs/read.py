@@ -59,7 +59,7 @@ class Run:
 
     @property
     def kind(self) -> str:
-        """fit, pareto, separate, topics or demo: the command that made the run."""
+        """fit, pareto, separate, topics, demo or discover: the command that made the run."""
         return str(self.summary.get("kind", "fit"))
 
     @property

@@ -23,9 +23,17 @@ TOPICS = "topics.csv"
 DOCUMENTS = "documents.csv"
 VOCABULARY = "vocabulary.txt"
 IDF = "idf.npy"
+COMPONENTS = "components.csv"
+INTERVALS = "intervals.csv"
+CONTRIBUTIONS = "contributions.csv"
+STABILITY = "stability.csv"
+NOISE = "noise.csv"
+RANKS = "ranks.csv"
+RESIDUALS = "residuals.csv"
+VARIANCE = "variance.csv"
 REPORT = "report.html"
 
-Kind = Literal["fit", "pareto", "separate", "topics", "demo"]
+Kind = Literal["fit", "pareto", "separate", "topics", "demo", "discover"]
 """The command that made a run."""
 KINDS: tuple[str, ...] = get_args(Kind)
 
@@ -157,6 +165,19 @@ class Demo(TypedDict):
     rows: list[DemoRow]
 
 
+class Discovered(TypedDict):
+    """What `drnmf discover` found: how many components of `rank` are stable, and how it came to that."""
+
+    rank: int
+    stable: int
+    threshold: float
+    beta: float | None
+    slope: float | None
+    profiles: str
+    finding: str
+    stages: list[dict[str, Any]]
+
+
 class Solution(TypedDict):
     """The robust point of a front."""
 
@@ -200,4 +221,5 @@ class Summary(TypedDict, total=False):
     audio: Audio
     topics: Topics
     demo: Demo
+    discovery: Discovered
     files: list[str]

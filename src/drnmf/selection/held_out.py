@@ -178,6 +178,14 @@ class Compared:
         return [bool(d <= e) for d, e in zip(self.differences, self.errors, strict=True)]
 
 
+def joined(scores: list[Scores]) -> Scores:
+    """Put the scores of several masks together, block by block."""
+    return Scores(
+        np.sum([one.sums for one in scores], axis=0), np.sum([one.counts for one in scores], axis=0),
+        sum(one.half_log for one in scores), sum(one.effective for one in scores),
+    )  # fmt: skip
+
+
 def compare(scores: list[Scores]) -> Compared:
     """Compare candidates by blocks of columns, each with itself.
 

@@ -33,15 +33,27 @@ from drnmf.losses.base import Loss
 from drnmf.losses.names import as_loss
 from drnmf.numerics import factor_floor, positive_scale
 from drnmf.selection.blocks import bi_cross_validation
-from drnmf.selection.entries import Facts, facts_of, total
-from drnmf.selection.held_out import Compared, Scores, Split, check_fraction, compare, mask_seed, too_few_to_hold_out
-from drnmf.selection.likelihood import Candidate
+from drnmf.selection.entries import Facts, facts_of
+from drnmf.selection.held_out import (
+    Compared,
+    Scores,
+    Split,
+    check_fraction,
+    compare,
+    joined,
+    mask_seed,
+    too_few_to_hold_out,
+)
+from drnmf.selection.likelihood import Candidate, half_log_sums
 from drnmf.selection.noise import HELD_OUT, NoiseProfile, noise_profile
 from drnmf.selection.stability import agreement
 from drnmf.selection.walk import Walk
 
 PATIENCE = 3
 """Ranks in a row that are clearly worse than the best before the search stops."""
+
+MASKS = 2
+"""How often entries are held out, other ones each time."""
 
 NEW_COMPONENT = 0.1
 """Share of the mean of X that a new component starts with, beside those of the rank below."""
@@ -78,7 +90,7 @@ class Tried:
     """A rank and what was found there."""
 
     rank: int
-    run: Result
+    runs: list[Result]
     criterion: float
     scores: Scores | None
     stability: float
@@ -91,6 +103,7 @@ def rank_profile(
     *,
     betas: Any = "auto",
     held_out: float = HELD_OUT,
+    n_masks: int = MASKS,
     bi_cross_validate: bool = False,
     stability: int = 0,
     early_stop: bool = True,
@@ -113,6 +126,7 @@ def rank_profile(
     betas : the loss: a beta, a name or a loss, or "auto", what `noise_profile` finds at the largest rank and,
         once more, at the best
     held_out : share of the entries left out of the fits; 0 compares by BIC alone
+    n_masks : how often entries are held out, other ones each time: the time grows with it, and standard errors fall
     bi_cross_validate : predict blocks of rows and columns too (Owen and Perry 2009), which no neighbouring entry helps
     stability : how many runs from different starts to compare at each rank, 0 for none
     early_stop : stop once three ranks in a row are worse than the best by more than two standard errors
@@ -152,7 +166,8 @@ def rank_profile(
 
     auto = isinstance(betas, str) and betas.strip().lower() == "auto"
     profile = noise(_rank_for_noise(listed, facts, X.shape)) if auto else None
-    ask = Question(listed, fraction, bi_cross_validate, check_integer("stability", stability, 0), early_stop)
+    masks, repeats = check_integer("n_masks", n_masks, 1), check_integer("stability", stability, 0)
+    ask = Question(listed, fraction, masks, bi_cross_validate, repeats, early_stop)
     search = partial(_search, X, facts, parameters, placement, ask)
     found = search(as_loss(betas) if profile is None else as_loss(profile.beta))
     if profile is not None and found.best != listed[-1]:
@@ -168,6 +183,7 @@ class Question:
 
     ranks: list[int]
     fraction: float
+    masks: int
     bi_cross_validate: bool
     stability: int
     early_stop: bool
@@ -200,58 +216,98 @@ def _rank_for_noise(ranks: list[int], facts: Facts, shape: tuple[int, int]) -> i
     return fits[-1] if fits else ranks[0]
 
 
+@dataclass(frozen=True)
+class Fold:
+    """X without some of its entries, and those entries (None where none is held out)."""
+
+    walk: Walk
+    split: Split | None
+
+
+@dataclass(frozen=True)
+class Search:
+    """Everything that ranks under one loss have in common."""
+
+    X: Any
+    facts: Facts
+    parameters: Parameters
+    ask: Question
+    fit: Opened
+    method: Method
+    candidate: Candidate
+    folds: list[Fold]
+    half_log: float
+
+    def at(self, rank: int, below: list[Result] | None) -> Tried:
+        """Fit one rank on every fold, from fresh starts and from the rank below, and look at what it predicts."""
+        runs = [self._runs(i, rank, None if below is None else below[i]) for i in range(len(self.folds))]
+        best = [min(group, key=lambda run: float(run.losses[0])) for group in runs]
+        scores = [
+            fold.split.score(fold.walk.data, self.candidate, run)
+            for fold, run in zip(self.folds, best, strict=True)
+            if fold.split is not None
+        ]
+        criterion = self._criterion(best[0], scores[0] if scores else None)
+        repeats = self.ask.stability
+        return Tried(
+            rank, best, criterion, joined(scores) if scores else None,
+            agreement(runs[0][:repeats]) if repeats > 1 else math.nan, self._blocks(rank),
+        )  # fmt: skip
+
+    def _runs(self, i: int, rank: int, below: Result | None) -> list[Result]:
+        walk, rng = self.folds[i].walk, _seed(self.parameters.random_state, rank, i)
+        fresh = max(self.parameters.starts(), self.ask.stability if i == 0 else 0)
+        runs = walk.all(self.candidate.loss, [start(walk.data, rank, "random", rng) for _ in range(fresh)])
+        if below is not None:
+            runs.append(walk.near(self.candidate.loss, grown(walk.data, below, rank, rng)))
+        return runs
+
+    def _criterion(self, run: Result, scores: Scores | None) -> float:
+        """Compute C of the entries that were fitted."""
+        count = self.facts.effective - (0.0 if scores is None else scores.effective)
+        seen = self.half_log - (0.0 if scores is None else scores.half_log)
+        return self.candidate.criterion(max(float(run.losses[0]), np.finfo(np.float64).tiny), count, seen)
+
+    def _blocks(self, rank: int) -> float:
+        if not self.ask.bi_cross_validate:
+            return math.nan
+        rng = _seed(self.parameters.random_state, 0, 0)  # the same parts at every rank
+        return bi_cross_validation(self.X, self.facts, self.candidate, rank, self.method, self.fit.budget, rng)
+
+
 def _search(X: Any, facts: Facts, p: Parameters, placement: Any, ask: Question, loss: Loss) -> RankProfile:
     """Walk up the ranks under one loss."""
-    method = Method.of(p.update, "auto", placement.gpu)
-    runs = len(ask.ranks) * (p.starts() + 1 + ask.stability)
+    method, candidate = Method.of(p.update, "auto", placement.gpu), Candidate(loss)
+    runs = len(ask.ranks) * ask.masks * (p.starts() + 1 + ask.stability)
     with opened(Received(X), placement, p, (loss,), runs, {}) as fit:
-        too_few = too_few_to_hold_out(facts, fit.data.shape, ask.ranks[0], ask.fraction or HELD_OUT)
-        split = None
-        if ask.fraction and not too_few:
-            split = Split.of(X, facts, fit.data, ask.fraction, mask_seed(p.random_state))
-        data = fit.data if split is None else weigh(fit.data, split.mask.others)
-        candidate = Candidate(loss)
-        half_log = float(total(X, lambda x: np.array([candidate.half_log_variance(x).sum()]), facts.zero)[0])
-        rank_of = partial(
-            _try, X, facts, p, fit, method, ask, Walk(data, method, fit.budget), candidate, half_log, split
-        )
+        too_few = too_few_to_hold_out(facts, fit.data.shape, ask.ranks[0], ask.fraction) if ask.fraction else ()
+        folds = _folds(X, facts, fit, method, p, ask if not too_few else replace(ask, fraction=0.0))
+        half_log = float(half_log_sums(X, facts, [candidate])[0])
+        search = Search(X, facts, p, ask, fit, method, candidate, folds, half_log)
         tried = list[Tried]()
         for rank in ask.ranks:
-            tried.append(rank_of(rank, tried[-1].run if tried else None))
+            tried.append(search.at(rank, tried[-1].runs if tried else None))
             if ask.early_stop and _hopeless(tried):
                 break
-    notes = fit.notes + (too_few if ask.fraction else ())
+    notes = fit.notes + too_few
     if len(tried) < len(ask.ranks):
         notes += (f"The search stopped at rank {tried[-1].rank}: {PATIENCE} ranks in a row were clearly worse.",)
     return _rank_profile(tried, loss, X.shape, notes)
 
 
-def _try(
-    X: Any, facts: Facts, p: Parameters, fit: Opened, method: Method, ask: Question, walk: Walk, candidate: Candidate,
-    half_log: float, split: Split | None, rank: int, below: Result | None,
-) -> Tried:  # fmt: skip
-    """Fit one rank, from fresh starts and from the rank below, and look at what it predicts."""
-    rng = _seed(p.random_state, rank)
-    starts = [start(walk.data, rank, "random", rng) for _ in range(max(p.starts(), ask.stability))]
-    runs = walk.all(candidate.loss, starts)
-    best = min(runs, key=lambda run: float(run.losses[0]))
-    if below is not None:
-        warm = walk.near(candidate.loss, grown(walk.data, below, rank, rng))
-        best = min((best, warm), key=lambda run: float(run.losses[0]))
-    scores = None if split is None else split.score(walk.data, candidate, best)
-    count = facts.effective - (0 if scores is None else float(scores.effective))
-    seen = half_log - (0.0 if scores is None else scores.half_log)
-    criterion = candidate.criterion(max(float(best.losses[0]), np.finfo(np.float64).tiny), count, seen)
-    blocks = math.nan
-    if ask.bi_cross_validate:
-        blocks = bi_cross_validation(X, facts, candidate, rank, method, fit.budget, _seed(p.random_state, 0))
-    return Tried(rank, best, criterion, scores, agreement(runs) if ask.stability > 1 else math.nan, blocks)
+def _folds(X: Any, facts: Facts, fit: Opened, method: Method, p: Parameters, ask: Question) -> list[Fold]:
+    """X under every mask, or as it is where nothing is held out."""
+    if not ask.fraction:
+        return [Fold(Walk(fit.data, method, fit.budget), None)]
+    seed = mask_seed(p.random_state)
+    splits = [Split.of(X, facts, fit.data, ask.fraction, seed + i) for i in range(ask.masks)]
+    return [Fold(Walk(weigh(fit.data, split.mask.others), method, fit.budget), split) for split in splits]
 
 
-def _seed(random_state: Any, rank: int) -> np.random.RandomState:
+def _seed(random_state: Any, rank: int, fold: int) -> np.random.RandomState:
     """Draw starts of a rank that do not depend on the ranks before it, where a seed is given."""
     if isinstance(random_state, int | np.integer):
-        return np.random.RandomState([int(random_state), rank])
+        return np.random.RandomState([int(random_state), rank, fold])
     return check_random_state(random_state)
 
 

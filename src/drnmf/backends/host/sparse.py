@@ -15,6 +15,7 @@ from drnmf.backends.digest import sparse_rows
 from drnmf.backends.entries import first_zero
 from drnmf.backends.host.dense import HostMatrix
 from drnmf.backends.host.stored import (
+    StoredOnly,
     StoredSweep,
     kept_weights,
     stored_values,
@@ -27,14 +28,6 @@ from drnmf.backends.tiles import shared_curvature, sweep_tiles
 from drnmf.backends.weighted import Tally
 from drnmf.losses.base import Loss, need_nonzeros_only
 from drnmf.numerics import Array, Vector, identity_limit, model_floor, power_ceiling
-
-
-@dataclass(frozen=True, eq=False)
-class StoredOnly:
-    """Weights of the stored entries of X, in the order of `by_column` and of `by_row`; None stands for ones."""
-
-    by_column: Any = None
-    by_row: Any = None
 
 
 @dataclass(frozen=True)
@@ -120,7 +113,7 @@ class SparseMatrix(HostMatrix):
         if self.only is not None:
             return found
         weight, count = parts.sums(self.shape)
-        return Tally(found.total, weight, count - found.count + found.zeros, count)
+        return Tally(found.total, found.squares, weight, count - found.count + found.zeros, count)
 
     def weigh(self, observed: Observed, mean: float | None) -> Data:
         kinds = factors_of(observed)

@@ -10,9 +10,9 @@ with K(j) the rows that are observed in column j: as many sums and Gram matrices
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,14 @@ from drnmf.backends.observed import Pieces, Stored
 from drnmf.backends.weighted import Tally
 from drnmf.losses.base import Loss
 from drnmf.numerics import Array, Vector, power_ceiling
+
+
+@dataclass(frozen=True, eq=False)
+class StoredOnly:
+    """Weights of the stored entries of X, in the order of `by_column` and of `by_row`; None stands for ones."""
+
+    by_column: Any = None
+    by_row: Any = None
 
 
 def stored_values(X: Any, observed: Stored) -> Any:
@@ -80,7 +88,8 @@ def tally_stored(data: Any, parts: Pieces) -> Tally:
     x, weights = data.by_column.data.astype(np.float64), weights_at(data, parts)
     M = np.ones_like(x) if weights is None else weights.astype(np.float64)
     seen = M > 0
-    return Tally(float(M @ x), float(M.sum()), int(np.count_nonzero(seen & (x == 0))), int(np.count_nonzero(seen)))
+    zeros, count = int(np.count_nonzero(seen & (x == 0))), int(np.count_nonzero(seen))
+    return Tally(float(M @ x), float(M @ (x * x)), float(M.sum()), zeros, count)
 
 
 @dataclass(frozen=True)
@@ -131,7 +140,7 @@ class StoredSweep:
 def sweep_with_zeros(data: Any, W: Array, H: Array, ask: Ask, parts: Pieces) -> Sweep:
     """Sweep X whose zeros are data, under weights of rows and columns and a mask by classes, losses with free parts."""
     found = data.sweep_stored(W, H, replace(ask, parts="separate", curvature=None), parts)
-    sums = _Classes(parts, W.astype(np.float64), H.shape[1])
+    sums = _Classes(parts, W.T.astype(np.float64), H.shape[1])
     P = np.stack([sums.positive(loss, H) for loss in ask.omega])
     losses = found.losses
     if ask.losses:
@@ -156,10 +165,9 @@ def _curvature(data: Any, W: Array, H: Array, ask: Ask, parts: Pieces, sums: _Cl
     bends = [0.0 if loss.free_part == "gram" else float(c) for loss, c in zip(ask.omega, ask.curvature, strict=True)]
     alone = replace(ask, parts=None, losses=False, curvature=np.array(bends))
     Q: Array = data.sweep_stored(W, H, alone, parts).Q
-    k, l = np.tril_indices(W.shape[1])
     for loss, c in zip(ask.omega, ask.curvature, strict=True):
         if loss.free_part == "gram":
-            Q = Q + (c * sums.grams[:, k, l][sums.of_column].T * sums.columns).astype(Q.dtype)
+            Q = Q + (c * sums.packed()).astype(Q.dtype)
     return Q
 
 
@@ -168,35 +176,28 @@ class _Classes:
     """Sums over the rows of W that are observed in the columns of each class.
 
     parts : the weights
-    W : (m, r) float64
+    A : W' (r, m) float64
     n : columns of X
     """
 
     parts: Pieces
-    W: Vector
+    A: Vector
     n: int
 
     @cached_property
-    def of_column(self) -> Any:
-        """The class of every column, (n,)."""
-        return np.zeros(self.n, np.int64) if self.parts.mask is None else self.parts.mask.columns
-
-    @cached_property
-    def columns(self) -> Vector:
-        """The weights of the columns, (n,)."""
-        return np.ones(self.n) if self.parts.columns is None else np.asarray(self.parts.columns, np.float64)
+    def columns(self) -> Any:
+        """The weights of the columns, (n,), or one."""
+        return 1.0 if self.parts.columns is None else np.asarray(self.parts.columns, np.float64)
 
     @cached_property
     def rows(self) -> Vector:
-        """diag(u) W, (m, r)."""
-        return self.W if self.parts.rows is None else np.asarray(self.parts.rows, np.float64)[:, None] * self.W
+        """W' diag(u), (r, m)."""
+        return self.A if self.parts.rows is None else self.A * np.asarray(self.parts.rows, np.float64)
 
-    def _each(self, total: Callable[[Any], Vector]) -> Vector:
-        """total(rows) over the rows observed in each class of columns, from those over each class of rows."""
+    def over_columns(self, single: Vector) -> Vector:
+        """Sums over the rows observed in each class of columns, from those over each class of rows."""
         mask = self.parts.mask
-        if mask is None:
-            return total(slice(None))[None]
-        single = np.stack([total(mask.rows == k) for k in range(mask.classes)])
+        assert mask is not None
         k = np.arange(mask.classes)
         left_out = (k[:, None] + k[None, :]) % mask.classes == 0
         # added up rather than taken away from the sum of all: what nobody observes is zero, not rounding
@@ -205,19 +206,38 @@ class _Classes:
     @cached_property
     def sums(self) -> Vector:
         """W'u, (classes, r)."""
-        return self._each(lambda rows: self.rows[rows].sum(0))
+        mask = self.parts.mask
+        if mask is None:
+            return self.rows.sum(1)[None]
+        return self.over_columns(np.stack([np.bincount(mask.rows, row, mask.classes) for row in self.rows], axis=1))
 
     @cached_property
     def grams(self) -> Vector:
         """W' diag(u) W, (classes, r, r)."""
-        return self._each(lambda rows: self.rows[rows].T @ self.W[rows])
+        mask = self.parts.mask
+        if mask is None:
+            return (self.rows @ self.A.T)[None]
+        order, ends = mask.row_order
+        left, right = self.rows[:, order], self.A[:, order]
+        return self.over_columns(np.stack([left[:, a:b] @ right[:, a:b].T for a, b in pairwise(ends)]))
 
     def positive(self, loss: Loss, H: Array) -> Vector:
         """P of a loss with a free part, (r, n) float64."""
+        mask = self.parts.mask
         if loss.free_part == "sums":
-            return np.asarray(self.sums[self.of_column].T * self.columns)
-        P = np.empty(H.shape)
-        for k, gram in enumerate(self.grams):
-            some = self.of_column == k
-            P[:, some] = gram @ H[:, some].astype(np.float64)
+            sums = self.sums.T if mask is None else np.take(self.sums.T, mask.columns, axis=1)
+            return np.broadcast_to(sums * self.columns, H.shape)
+        if mask is None:
+            return np.asarray((self.grams[0] @ H) * self.columns)
+        (order, ends), P = mask.T.row_order, np.empty(H.shape)
+        some = H[:, order].astype(np.float64)
+        P[:, order] = np.concatenate(
+            [gram @ some[:, a:b] for gram, (a, b) in zip(self.grams, pairwise(ends), strict=True)], axis=1
+        )
         return P * self.columns
+
+    def packed(self) -> Vector:
+        """The curvature of beta = 2 in every column, (r (r + 1) / 2, n)."""
+        k, l = np.tril_indices(len(self.A))
+        mask, grams = self.parts.mask, self.grams[:, k, l].T
+        return np.asarray((np.repeat(grams, self.n, 1) if mask is None else grams[:, mask.columns]) * self.columns)

@@ -11,8 +11,10 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from drnmf.backends.base import Ask, Sweep, check_shapes
+from drnmf.backends.base import Ask, Data, Observed, Sweep, check_shapes, zero_of
 from drnmf.backends.digest import combined, sparse_rows
+from drnmf.backends.host.stored import StoredOnly, stored_values
+from drnmf.backends.observed import Ones, Stored, factors_of, pieces, product
 from drnmf.backends.tiles import sweep_tiles
 from drnmf.backends.torch.dense import (
     TILE,
@@ -24,6 +26,7 @@ from drnmf.backends.torch.dense import (
     with_curvature,
 )
 from drnmf.backends.torch.space import Tensor, full_precision
+from drnmf.backends.weighted import Tally
 from drnmf.losses.base import betas_of, need_nonzeros_only
 from drnmf.numerics import Array, Vector, identity_limit, model_floor, power_ceiling
 
@@ -83,7 +86,10 @@ def _coordinates(X: Any, device: torch.device | str | None) -> tuple[Tensor, Ten
 
 @dataclass(frozen=True)
 class TorchSparse(OnTorch):
-    """Sparse X; Omega within {1, 2} costs O(nnz r), any other beta takes dense tiles."""
+    """Sparse X; Omega within {1, 2} costs O(nnz r), any other beta takes dense tiles.
+
+    only : given where the stored entries alone are observed, at O(nnz r) under any loss
+    """
 
     tile_entries: ClassVar[int] = TILE
 
@@ -93,6 +99,7 @@ class TorchSparse(OnTorch):
     mean: float
     squared_norm: float
     fused: bool = False
+    only: StoredOnly | None = None
 
     @classmethod
     def of(
@@ -121,18 +128,111 @@ class TorchSparse(OnTorch):
 
     @property
     def zeros(self) -> int:
+        if self.only is not None:
+            return int((self.by_column.values == 0).sum())
         return self.shape[0] * self.shape[1] - self.by_column.values.numel()
 
     @property
     def count(self) -> int:
-        return self.shape[0] * self.shape[1]
+        return self.shape[0] * self.shape[1] if self.only is None else self.by_column.values.numel()
 
-    grouped: ClassVar[bool] = True
-    observed: ClassVar[None] = None
+    @property
+    def grouped(self) -> bool:
+        return self.only is None
+
+    @property
+    def observed(self) -> Observed | None:
+        return None if self.only is None else Ones(self.shape)
 
     @cached_property
     def T(self) -> TorchSparse:
-        return replace(self, by_column=self.by_row, by_row=self.by_column, size=self.size[::-1])
+        only = None if self.only is None else StoredOnly(self.only.by_row, self.only.by_column)
+        return replace(self, by_column=self.by_row, by_row=self.by_column, size=self.size[::-1], only=only)
+
+    def weigh(self, observed: Observed, mean: float | None) -> Data:
+        kinds = factors_of(observed)
+        stored = [kind for kind in kinds if isinstance(kind, Stored)]
+        if len(stored) != 1 or self.only is not None:
+            return super().weigh(observed, mean)
+        rest = product(*(kind for kind in kinds if kind is not stored[0]))
+        return self.only_stored(stored[0]).weigh(Ones(self.shape) if rest is None else rest, mean)
+
+    def only_stored(self, observed: Stored) -> TorchSparse:
+        """Return X of which the entries that the weights store are observed, and no other."""
+        X = sp.csc_array(
+            (self.space.get(self.by_column.values), self.space.get(self.by_column.indices), self.by_column.ends),
+            self.shape,
+        )
+        pattern = sp.coo_array(observed.by_column)
+        rows, columns = (self.beside(at.astype(np.int64)) for at in pattern.coords)
+        values, weights = (self.beside(a) for a in (stored_values(X, observed).data, pattern.data.astype(X.dtype)))
+        sides = (columns, rows, self.shape[1]), (rows, columns, self.shape[0])
+        by_column, by_row = (Compressed.by(major, minor, values, count) for major, minor, count in sides)
+        only = StoredOnly(*(Compressed.by(major, minor, weights, count).values for major, minor, count in sides))
+        return replace(self, by_column=by_column, by_row=by_row, only=only)
+
+    def tally(self, observed: Observed) -> Tally:
+        if self.only is None:
+            return super().tally(observed)
+        x, M = self.by_column.values.double(), self._weights(observed).double()
+        total, squares, weight = (float(part.sum()) for part in (M * x, M * x * x, M))
+        return Tally(total, squares, weight, int(((x == 0) & (M > 0)).sum()), int((M > 0).sum()))
+
+    def _weights(self, observed: Observed) -> Tensor:
+        """The weights of the stored entries, by column."""
+        parts = pieces(observed)
+        assert parts is not None
+        assert self.only is not None
+        rows, columns = self.by_column.indices.long(), self._columns(slice(0, self.shape[1]))
+        M = self.only.by_column
+        for factor in (
+            None if parts.values is None else parts.values[rows, columns],
+            None if parts.rows is None else parts.rows[rows],
+            None if parts.columns is None else parts.columns[columns],
+            None if parts.mask is None else parts.mask.at(rows, columns),
+        ):
+            M = M if factor is None else M * factor
+        return M
+
+    def _sweep_stored(self, W: Tensor, H: Tensor, ask: Ask) -> Sweep:
+        """Sweep over the stored entries alone."""
+        assert ask.observed is not None
+        x, M, ceiling = self.by_column.values, self._weights(ask.observed), power_ceiling(self.dtype)
+        zero, V = zero_of(self, ask.omega), self._model_at_stored(W, H)
+        x = torch.where(M > 0, torch.where(x == 0, zero, x) if zero else x, V)
+        losses = torch.stack([(M * loss.terms(x, V)).sum() for loss in ask.omega]) if ask.losses else None
+        N, P = (H.new_zeros((ask.slots, *H.shape)) for _ in range(2))
+        for b, loss in enumerate(ask.omega if ask.parts is not None else ()):
+            weight, slot = (1.0, b) if ask.weights is None else (float(ask.weights[b]), 0)
+            for part, terms in zip((N, P), loss.parts(x, V, ceiling), strict=True):
+                part[slot] += weight * self._reduce(M * terms, W)
+        Q = None
+        if ask.curvature is not None:
+            bends = (
+                float(c) * torch.clip(loss.curvature(x, V), None, ceiling)
+                for loss, c in zip(ask.omega, ask.curvature, strict=True)
+            )
+            k, l = np.tril_indices(H.shape[0])
+            Q = self._reduce(M * sum(bends), W[:, k] * W[:, l])
+        return Sweep(told(self, ask, losses), N, P, Q)
+
+    def _model_at_stored(self, W: Tensor, H: Tensor) -> Tensor:
+        """V at the stored entries, a bounded number at a time."""
+        rows, found = W.contiguous(), []
+        for J in self._chunks(H.shape[0]):
+            at = slice(int(self.by_column.ends[J.start]), int(self.by_column.ends[J.stop]))
+            found.append(self._model(rows[self.by_column.indices[at].long()], H[:, J].T[self._columns(J)]))
+        return torch.cat(found)
+
+    def _reduce(self, values: Tensor, W: Tensor) -> Tensor:
+        """(r, n): the sum of values times rows of W over the stored entries of every column."""
+        rows, out = W.contiguous(), []
+        for J in self._chunks(W.shape[1]):
+            first, last = int(self.by_column.ends[J.start]), int(self.by_column.ends[J.stop])
+            products = values[first:last, None] * rows[self.by_column.indices[first:last].long()]
+            ends = torch.as_tensor(self.by_column.ends[J.start : J.stop + 1] - first).to(self.device)
+            out.append(torch.segment_reduce(products, "sum", offsets=ends, initial=0, axis=0))
+        return torch.cat(out).T.contiguous()
 
     def first_zero(self) -> tuple[int, int]:
         """Find the first row that is not full, and its first gap."""
@@ -196,6 +296,8 @@ class TorchSparse(OnTorch):
     def sweep(self, W: Any, H: Any, ask: Ask) -> Sweep:
         check_shapes(self.shape, W, H, ask)
         W, H = self.space.put(W.T).T, self.space.put(H)
+        if self.only is not None:
+            return self._sweep_stored(W, H, replace(ask, observed=ask.observed or self.observed))
         if ask.observed is not None or not need_nonzeros_only(ask.omega):
             with full_precision():
                 return sweep_tiles(self, W, H, ask)

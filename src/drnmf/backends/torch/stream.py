@@ -43,7 +43,7 @@ class _Buffers:
         """(rows of X, the block on the device), one after another; a block may be used until the next but one."""
         if self.copies is None:
             for first in range(0, X.shape[0], rows):
-                yield slice(first, first + rows), X[first : first + rows]
+                yield slice(first, min(first + rows, X.shape[0])), X[first : first + rows]
             return
         compute = torch.cuda.current_stream(self.there[0].device)
         arrived: list[Any] = [None, None]

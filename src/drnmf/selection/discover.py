@@ -1,0 +1,406 @@
+"""From a table to components one can trust: noise -> rank -> consensus, in one call."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from drnmf.fit.encode import Encoder
+from drnmf.fit.parameters import Parameters, count_jobs
+from drnmf.inputs.check import check_choice, check_integer, check_number
+from drnmf.inputs.device import place
+from drnmf.inputs.weights import Reading
+from drnmf.losses.base import Omega
+from drnmf.losses.interval import Interval, as_interval
+from drnmf.losses.names import as_loss, as_losses, text_of
+from drnmf.numerics import Array, Vector
+from drnmf.objective.objective import Objective
+from drnmf.selection.consensus import Consensus
+from drnmf.selection.entries import facts_of
+from drnmf.selection.matching import Matching, match
+from drnmf.selection.noise import NoiseProfile, noise_profile
+from drnmf.selection.resampling import RESAMPLINGS
+from drnmf.selection.stages.crew import Crew, draw_seeds
+from drnmf.selection.stages.pace import Moment, Pace, shown
+from drnmf.selection.stages.ranks import GRID, Tried, best_of, search
+from drnmf.selection.stages.residuals import Residuals, residuals
+from drnmf.selection.stages.runs import EARLY, Fitter, Run, Store
+
+T = TypeVar("T")
+MOST_RANKS = 30
+"""Largest rank that is tried where none is given."""
+HEAVY = 10.0
+"""With heavy="cap" a row weighs at most this many times the median row."""
+_RUNS_PER_RANK = 5
+_NOISE_FITS = 4.0
+"""Work of the noise profile, in fits: one, and short ones from where their neighbour ended."""
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """What `discover` found. Components are those of the consensus, largest contribution first, unstable ones too.
+
+    Attributes
+    ----------
+    components : (r, n), every row sums to one
+    contributions : (m, r), W under the losses of the fit, in the unit of X
+    stability : (r,), mean silhouette of each component over the runs
+    stable : (r,) bool, whether it reaches the threshold
+    interval : (2, r, n), 5 % and 95 % quantiles of every entry over the runs
+    spread : (r, n), standard deviation of every entry over the runs
+    rank : r
+    losses : the losses of the fit
+    noise : NoiseProfile, or None where the losses were given
+    ranks : list of dict, the ranks that were tried
+    matching : partners in the reference, or None
+    residuals : where the components do not fit
+    runs : the runs behind the consensus
+    stages : list of dict with name, seconds and whether the stage was finished
+    interrupted : whether Ctrl-C ended it: it then holds what the runs so far agree on
+    seconds : float
+    notes : tuple of str
+    """
+
+    components: Vector
+    contributions: Array
+    stability: Vector
+    stable: np.ndarray[Any, np.dtype[np.bool_]]
+    interval: Vector
+    spread: Vector
+    rank: int
+    losses: Omega
+    noise: NoiseProfile | None
+    ranks: list[dict[str, Any]]
+    matching: Matching | None
+    residuals: Residuals
+    runs: list[Run] = field(repr=False)
+    stages: list[dict[str, Any]]
+    interrupted: bool
+    seconds: float
+    notes: tuple[str, ...]
+
+    @property
+    def sizes(self) -> Vector:
+        """Part of each component in the sum of all contributions, (r,)."""
+        sums = np.asarray(self.contributions, dtype=np.float64).sum(axis=0)
+        return sums / (sums.sum() or 1.0)
+
+    def summary(self) -> str:
+        """Say in a sentence what was found."""
+        count = int(self.stable.sum())
+        if not count:
+            return (
+                f"Found nothing to trust: of {self.rank} components none comes again in the runs (largest stability "
+                f"{self.stability.max():.2f})."
+            )
+        names = ", ".join(loss.name for loss in self.losses)
+        return f"{count} stable components of {self.rank}, under {names}."
+
+
+def discover(
+    X: Any,
+    *,
+    ranks: Iterable[int] | int | None = None,
+    betas: Any = "auto",
+    n_runs: int = 20,
+    resample: str | None = "auto",
+    heavy: str = "keep",
+    threshold: float = 0.6,
+    reference: Any = None,
+    reference_names: Iterable[str] | None = None,
+    max_iter: int = 500,
+    tol: float = 1e-5,
+    zeros: str = "raise",
+    random_state: int = 0,
+    n_jobs: int | None = None,
+    max_time: float | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    callback: Callable[[Moment], Any] | None = None,
+    verbose: int = 0,
+) -> Discovery:
+    """Find how many components X has, under which noise, and which of them come again in every run.
+
+    The noise is read off the losses (`noise_profile`), the rank is the one at which most components are stable over a
+    few runs, and the components are the consensus of `n_runs` runs at that rank.
+
+    Parameters
+    ----------
+    X : array or SciPy sparse matrix of shape (m, n), nonnegative
+        Components are profiles over the columns; for profiles over the rows give X.T.
+    ranks : iterable of int, or int
+        What may be tried, at most min(m, n); None is 2 to 30.
+    betas : "auto", number, list of losses, or Interval
+        "auto" takes the loss of the noise; several losses are fitted as `DRNMF` does.
+    n_runs : int, at least 2
+        Runs of the consensus.
+    resample : {"auto", None, "poisson", "bootstrap"}
+        What each run sees; "auto" draws counts again ("poisson"), and rows of other data ("bootstrap").
+    heavy : {"keep", "cap"}
+        "cap" scales rows down that weigh more than ten times the median row, while components are sought; their
+        contributions are those of X.
+    threshold : float
+        Stability that a component needs.
+    reference : array or DataFrame of shape (s, n), optional
+        Known components; see `match`.
+    reference_names : iterable of str, optional
+    max_iter, tol, zeros : as in `BetaNMF`
+    random_state : int
+        Seed of everything.
+    n_jobs : int or None
+        Runs side by side. Results do not depend on it.
+    max_time : float, optional
+        Seconds for all stages. What could not be finished is named in `notes`.
+    checkpoint : path-like, optional
+        A folder where finished runs are kept; the same call again uses them.
+    callback : callable, optional
+        Called with a `Moment` after every run.
+    verbose : int
+        1 shows progress on standard error.
+
+    Returns
+    -------
+    Discovery
+        Components, stability, contributions, and what led to them.
+
+    Raises
+    ------
+    ValueError
+        For bad X or parameters, or a time limit too short for two runs.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.poisson(rng.gamma(0.3, 50, (60, 3)) @ rng.dirichlet(np.full(20, 0.2), 3) * 10)
+    >>> found = discover(X, ranks=range(2, 6), n_runs=5)
+    >>> int(found.stable.sum())
+    3
+    """
+    check_integer("n_runs", n_runs, 2)
+    check_choice("heavy", heavy, ("keep", "cap"))
+    check_number("threshold", threshold, -1.0)
+    check_integer("random_state", random_state, 0)
+    jobs = count_jobs(n_jobs)
+    parameters = Parameters(max_iter=max_iter, tol=tol, zeros=zeros, max_time=max_time)
+    parameters.control()
+    losses = None if isinstance(betas, str) and betas == "auto" else as_interval(betas) or as_losses(betas)
+    placement = place(X, None, "float32")
+    X = placement.accept(X, "discover", Reading()).X
+    if not float(X.max()) > 0:
+        raise ValueError("X is all zeros: it has no components.")
+    tried = check_ranks(ranks, X.shape)
+    how = _resampling(resample, X)
+    if reference is not None:  # labels and shapes that do not fit are refused before hours of work
+        match(np.ones((1, X.shape[1])), reference, names=_listed(reference_names))
+    settings = {
+        "ranks": list(tried), "betas": "auto" if losses is None else _texts(losses), "resample": how, "heavy": heavy,
+        "max_iter": max_iter, "tol": tol, "zeros": zeros, "random_state": random_state, "threshold": threshold,
+    }  # fmt: skip
+    seeds = draw_seeds(random_state, n_runs)
+    with shown(verbose) as show, warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of single runs: what matters is in the notes
+        pace = Pace(_plan(tried, n_runs, losses is None), max_time, _both(show, callback))
+        identity = {"X": placement.open(X).digest(), **settings}
+        with Store(checkpoint, identity) as store:
+            stages = Stages(X, losses, tried, n_runs, threshold, pace, [])
+            capped = _capped(X) if heavy == "cap" else X
+            noise = stages.noise(random_state)
+            fitter = Fitter(capped, placement, parameters, stages.losses, how)
+            crew = Crew(fitter, store, pace, seeds, jobs)
+            table = stages.search(crew)
+            runs, found = stages.consensus(crew, table)
+    return _assembled(X, stages, noise, table, runs, found, fitter, reference, _listed(reference_names))
+
+
+@dataclass
+class Stages:
+    """The stages of a discovery, each of which may run out of time and then says so in `notes`."""
+
+    X: Any
+    losses: Any
+    ranks: tuple[int, ...]
+    n_runs: int
+    threshold: float
+    pace: Pace
+    done: list[dict[str, Any]]
+    notes: list[str] = field(default_factory=list)
+    interrupted: bool = False
+
+    def noise(self, seed: int) -> NoiseProfile | None:
+        """Read the losses off the noise, at a rank in the middle of those to be tried; nothing where they are given."""
+        if self.losses is not None:
+            return None
+        before, rank = self.pace.seconds, self.ranks[len(self.ranks) // 2]
+        profile = noise_profile(self.X, rank, random_state=seed)
+        self.losses = (as_loss(profile.best),)
+        self.pace.advance("noise", self.pace.planned("noise"), f"{self.losses[0].name} is the most likely")
+        self._ended("noise", before)
+        return profile
+
+    def search(self, crew: Crew) -> list[Tried]:
+        """Try ranks with a few runs each."""
+        before = self.pace.seconds
+        runs = min(_RUNS_PER_RANK, self.n_runs)
+
+        def attempt(rank: int) -> Tried | None:
+            made = crew.runs("ranks", rank, runs)
+            whole = [run for run in made if run.reason not in EARLY]
+            if len(made) < 2 or (len(whole) < 2 and rank != self.ranks[0]):
+                return None
+            return Tried.of(made, crew.agreed(made), self.threshold)
+
+        if len(self.ranks) == 1:
+            return []
+        table: dict[int, Tried] = {}
+        finished = self._unless_interrupted(crew, lambda: search(self.ranks, attempt, table))
+        if not table:
+            raise self._too_short(self.ranks[0])
+        if not finished:
+            self.notes.append(f"{self._why()}: only the ranks {', '.join(map(str, sorted(table)))} were tried.")
+        self.pace.close("ranks")
+        self._ended("ranks", before, bool(finished))
+        return [table[rank] for rank in sorted(table)]
+
+    def consensus(self, crew: Crew, table: list[Tried]) -> tuple[list[Run], Consensus]:
+        """Make all runs at the rank that was chosen."""
+        before = self.pace.seconds
+        rank = best_of(table).rank if table else self.ranks[0]
+        self.pace.expect("consensus", self.n_runs * rank)
+        runs = self._unless_interrupted(crew, lambda: crew.runs("consensus", rank, self.n_runs))
+        if not runs:
+            runs = crew.runs("consensus", rank, self.n_runs)
+        if len(runs) < 2:
+            raise self._too_short(rank)
+        whole = [run for run in runs if run.reason not in EARLY]
+        if len(whole) < self.n_runs:
+            self.notes.append(f"{self._why()}: {len(whole)} of the {self.n_runs} runs of the consensus were finished.")
+        self._ended("consensus", before, len(whole) == self.n_runs)
+        return runs, crew.agreed(runs)
+
+    def _unless_interrupted(self, crew: Crew, work: Callable[[], T]) -> T | None:
+        """Do the work of a stage; after Ctrl-C no further run is made, and what is there must do."""
+        try:
+            return work()
+        except KeyboardInterrupt:
+            self.interrupted = True
+            crew.halt()
+            return None
+
+    def _why(self) -> str:
+        return "Interrupted" if self.interrupted else "Out of time"
+
+    def _too_short(self, rank: int) -> BaseException:
+        """What to raise where there are no two runs to compare."""
+        if self.interrupted:
+            return KeyboardInterrupt()
+        return ValueError(
+            f"max_time={self.pace.limit:g} seconds are too short: no two runs of rank {rank} ended. Allow more time "
+            "or smaller ranks."
+        )
+
+    def _ended(self, name: str, before: float, finished: bool = True) -> None:
+        self.done.append({"name": name, "seconds": round(self.pace.seconds - before, 3), "finished": finished})
+
+
+def check_ranks(ranks: Iterable[int] | int | None, shape: tuple[int, int]) -> tuple[int, ...]:
+    """Check the ranks to try: distinct, in order, none above min(m, n).
+
+    >>> check_ranks(None, (100, 12))
+    (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)
+    """
+    most = min(shape)
+    if most < 2:
+        raise ValueError(f"X has shape {shape}: components can be told apart only with at least 2 rows and 2 columns.")
+    if ranks is None:
+        return tuple(range(2, min(MOST_RANKS, most) + 1))
+    listed = [ranks] if isinstance(ranks, int) else list(ranks)
+    if not listed:
+        raise ValueError("ranks is empty: name at least one rank.")
+    whole = sorted({check_integer("ranks", rank, 1) for rank in listed})
+    if whole[-1] > most:
+        raise ValueError(f"ranks go up to {whole[-1]}, but X of shape {shape} has at most {most} components.")
+    return tuple(whole)
+
+
+def _resampling(resample: str | None, X: Any) -> str | None:
+    if resample is None:
+        return None
+    check_choice("resample", resample, ("auto", *RESAMPLINGS))
+    if resample != "auto":
+        return resample
+    return "poisson" if facts_of(X).unit == 1.0 else "bootstrap"
+
+
+def _texts(losses: Any) -> Any:
+    return str(losses) if isinstance(losses, Interval) else [text_of(loss) for loss in losses]
+
+
+def _listed(names: Iterable[str] | None) -> list[str] | None:
+    return None if names is None else [str(name) for name in names]
+
+
+def _capped(X: Any) -> Any:
+    """Scale heavy rows down to HEAVY times the median row; counts stay counts."""
+    sums = np.asarray(X.sum(axis=1), dtype=np.float64).ravel()
+    limit = HEAVY * float(np.median(sums[sums > 0]))
+    factors = np.minimum(1.0, limit / np.maximum(sums, np.finfo(np.float64).tiny))
+    scaled = sp.csr_array(sp.diags_array(factors) @ X) if sp.issparse(X) else X * factors[:, None]
+    if facts_of(X).unit is None:
+        return scaled.astype(X.dtype)
+    return (scaled.rint() if sp.issparse(X) else np.rint(scaled)).astype(X.dtype)
+
+
+def _plan(ranks: tuple[int, ...], n_runs: int, noise: bool) -> dict[str, float]:
+    """Guess the work of every stage, in fits times rank."""
+    middle = ranks[len(ranks) // 2]
+    plan = {"noise": _NOISE_FITS * middle} if noise else {}
+    if len(ranks) > 1:
+        plan["ranks"] = min(_RUNS_PER_RANK, n_runs) * (GRID + 4.0) * middle
+    return plan | {"consensus": float(n_runs * middle)}
+
+
+def _both(first: Callable[[Moment], Any] | None, second: Callable[[Moment], Any] | None) -> Callable[[Moment], Any]:
+    def call(moment: Moment) -> None:
+        for told in (first, second):
+            if told is not None:
+                told(moment)
+
+    return call
+
+
+def _assembled(
+    X: Any, stages: Stages, noise: NoiseProfile | None, table: list[Tried], runs: list[Run], found: Consensus,
+    fitter: Fitter, reference: Any, names: list[str] | None,
+) -> Discovery:  # fmt: skip
+    """W under the losses of the best run, components in the order of their size, partners, residuals."""
+    best = min(runs, key=lambda run: run.error)
+    mean = float(X.mean())
+    control = fitter.parameters.control()
+    objective = Objective(best.omega, best.references, mean)
+
+    def encoded(H: Vector) -> Array:
+        encoder = Encoder(
+            H.astype(best.H.dtype), objective, best.weights, control.max_iter, control.tol,
+            fitter.parameters.zeros_choice(), "discover", np.zeros(H.shape[0]),
+        )  # fmt: skip
+        return encoder(X)
+
+    W = encoded(found.components)
+    order = np.argsort(-W.sum(axis=0, dtype=np.float64), kind="stable")
+    found, W = found.reordered(order), W[:, order]
+    worst = best.omega[int(np.argmax(best.losses / best.references))]
+    notes = (*(() if noise is None else noise.notes), *stages.notes)
+    if not (found.stability >= stages.threshold).any():
+        notes += (f"No component reaches the stability of {stages.threshold:g}: there is nothing to trust here.",)
+    return Discovery(
+        found.components, W, found.stability, found.stability >= stages.threshold, found.interval, found.spread,
+        len(found.stability), best.omega, noise, [one.row() for one in table],
+        None if reference is None else match(found.components, reference, names=names),
+        residuals(X, W, found.components, worst), sorted(runs, key=lambda run: run.error), stages.done,
+        stages.interrupted, stages.pace.seconds, notes,
+    )  # fmt: skip

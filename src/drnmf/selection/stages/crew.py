@@ -1,0 +1,83 @@
+"""Runs of one rank, side by side, and what they agree on."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from drnmf.backends.host.single_blas import single_blas
+from drnmf.fit.side_by_side import run_all
+from drnmf.selection.consensus import Consensus, consensus
+from drnmf.selection.stages.pace import Pace
+from drnmf.selection.stages.runs import EARLY, Fitter, Run, Store
+
+
+@dataclass
+class Crew:
+    """Makes the runs of a discovery.
+
+    Attributes
+    ----------
+    fitter : how a run is fitted
+    store : where finished runs are kept
+    pace : told of every run
+    seeds : one per run; run i of every rank has seed i
+    jobs : runs at a time
+    """
+
+    fitter: Fitter
+    store: Store
+    pace: Pace
+    seeds: list[int]
+    jobs: int
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    def runs(self, stage: str, rank: int, count: int) -> list[Run]:
+        """Make runs 0, ..., count - 1 of a rank as far as the time of the stage allows.
+
+        Runs that were stopped early count only where fewer than two have come to their end.
+        """
+        allowed = self.pace.allowance(stage)
+        until = None if allowed is None else time.perf_counter() + allowed
+        ended: dict[int, Run] = {}
+        tasks = [partial(self._run, stage, rank, i, count, until, ended) for i in range(count)]
+        with single_blas():  # around all runs: one that ends must not lift the limit of the others
+            run_all(tasks, self.jobs, self._stop)
+        whole = [ended[i] for i in sorted(ended) if ended[i].reason not in EARLY]
+        return whole if len(whole) >= 2 else [ended[i] for i in sorted(ended)]
+
+    def _run(self, stage: str, rank: int, i: int, count: int, until: float | None, ended: dict[int, Run]) -> None:
+        name, made = f"rank{rank}-run{i}", False
+        left = None if until is None else until - time.perf_counter()
+        if not self.store.has(name) and (self._stop.is_set() or (left is not None and left <= 0)):
+            return
+
+        def make() -> Run:
+            nonlocal made
+            made = True
+            return self.fitter.run(rank, self.seeds[i], left, self._watch)
+
+        ended[i] = self.store.run(name, make)
+        if not self._stop.is_set():
+            self.pace.advance(stage, rank, f"rank {rank}, run {i + 1} of {count}", made)
+
+    def halt(self) -> None:
+        """Make no further run: only those that are there already are handed out."""
+        self._stop.set()
+
+    def _watch(self, progress: Any) -> bool:
+        return self._stop.is_set()
+
+    def agreed(self, runs: list[Run]) -> Consensus:
+        """Find what runs agree on."""
+        return consensus([run.H for run in runs])
+
+
+def draw_seeds(random_state: int, count: int) -> list[int]:
+    """Draw one seed per run; those of fewer runs are the first of more."""
+    return [int(s) for s in np.random.SeedSequence(random_state).generate_state(count, np.uint32) >> 1]

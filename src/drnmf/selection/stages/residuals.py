@@ -1,0 +1,63 @@
+"""Where a model does not fit: the loss of every row and of every column of X."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from drnmf.backends.digest import row_blocks
+from drnmf.losses.base import Loss
+from drnmf.numerics import EPS, Array, Vector
+
+
+@dataclass(frozen=True)
+class Residuals:
+    """Losses and sums along both sides of X.
+
+    Attributes
+    ----------
+    rows, columns : (m,) and (n,), mean loss of an entry of the row or column
+    row_sums, column_sums : (m,) and (n,), sums of X
+    levels, squares : fitted values in groups of equal size, and the mean squared residual of each group
+    """
+
+    rows: Vector
+    columns: Vector
+    row_sums: Vector
+    column_sums: Vector
+    levels: Vector
+    squares: Vector
+
+
+GROUPS = 20
+"""Groups of fitted values."""
+
+
+def residuals(X: Any, W: Array, H: Array, loss: Loss) -> Residuals:
+    """Compute the loss of every row and column of X (m, n) against WH, a block of rows at a time."""
+    m, n = X.shape
+    rows, columns, heights, widths = np.zeros(m), np.zeros(n), np.zeros(m), np.zeros(n)
+    floor = EPS * max(float(X.mean() if sp.issparse(X) else np.nanmean(X)), np.finfo(np.float64).tiny)
+    fitted, squared = [], []
+    step = max(1, m * n // 200_000)  # entries for the groups; all of a large X would only cost memory
+    for at in row_blocks((m, n), 64):
+        x = np.asarray(X[at].toarray() if sp.issparse(X) else X[at], dtype=np.float64)
+        v = np.maximum(np.asarray(W[at], dtype=np.float64) @ np.asarray(H, dtype=np.float64), floor)
+        x = np.where(np.isnan(x), v, x)  # what was not observed fits as it is
+        d = loss.terms(np.maximum(x, floor) if loss.infinite_at_zero else x, v)
+        rows[at], heights[at] = d.mean(axis=1), x.sum(axis=1)
+        columns += d.sum(axis=0)
+        widths += x.sum(axis=0)
+        fitted.append(v.ravel()[::step])
+        squared.append(((x - v) ** 2).ravel()[::step])
+    return Residuals(rows, columns / m, heights, widths, *_grouped(np.concatenate(fitted), np.concatenate(squared)))
+
+
+def _grouped(fitted: Vector, squared: Vector) -> tuple[Vector, Vector]:
+    """Means of fitted values and squared residuals over groups of similar fitted values."""
+    groups = np.array_split(np.argsort(fitted, kind="stable"), GROUPS)
+    used = [group for group in groups if group.size]
+    return np.array([fitted[group].mean() for group in used]), np.array([squared[group].mean() for group in used])

@@ -1,0 +1,144 @@
+"""drnmf discover: its options, its files, and what it refuses."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from drnmf.cli import app
+from drnmf.cli.discover.command import parse_ranks, parse_seconds
+from drnmf.cli.discover.reference import read_reference, spelt
+
+TYPES = [f"{a}[{b}>{c}]{d}" for b, c in ("CA", "CG", "CT") for a in "ACGT" for d in "ACGT"][:24]
+FAST = ("--runs", "3", "--ranks", "2:4", "--betas", "1", "--max-iter", "150", "--tol", "1e-4", "--quiet")
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def run(*arguments: object, code: int = 0) -> str:
+    result = CliRunner().invoke(app, [str(word) for word in arguments])
+    assert result.exit_code == code, (result.output, result.exception)
+    return result.output
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A catalog of mutation types (rows, in two columns of labels) in tumours, and the truth as COSMIC writes it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "300")
+    rng = np.random.default_rng(0)
+    H = np.repeat(np.eye(3), 8, axis=1) * rng.gamma(2.0, 1.0, 24) + 0.01
+    X = rng.poisson(rng.gamma(0.4, 60.0, (40, 3)) @ H).T
+    with open("catalog.csv", "w", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["Mutation type", "Trinucleotide", *(f"tumour {j}" for j in range(40))])
+        for name, row in zip(TYPES, X.tolist(), strict=True):
+            writer.writerow([name[2:5], name[0] + name[2] + name[6], *row])
+    with open("known.txt", "w") as stream:
+        print("Type", "SBS1", "SBS2", "SBS3", sep="\t", file=stream)
+        for name, row in reversed(list(zip(TYPES, H.T.tolist(), strict=True))):
+            print(name, *row, sep="\t", file=stream)
+    return tmp_path
+
+
+def test_a_catalog_gives_signatures(here: Path) -> None:
+    said = run("discover", "catalog.csv", "--profiles", "rows", "--reference", "known.txt", *FAST, "--no-report")
+    assert "3 stable components of 3, under KL." in said
+    folder = here / "catalog-discover"
+    components = table(folder / "components.csv")
+    assert list(components[0]) == ["label", "component_1", "component_2", "component_3"]
+    assert [spelt(row["label"]) for row in components] == TYPES
+    for k in (1, 2, 3):
+        assert sum(float(row[f"component_{k}"]) for row in components) == pytest.approx(1.0)
+    contributions = table(folder / "contributions.csv")
+    assert list(contributions[0]) == ["label", "component_1", "component_2", "component_3", "unstable"]
+    assert contributions[7]["label"] == "tumour 7"
+    stability = table(folder / "stability.csv")
+    assert sorted(row["match"] for row in stability) == ["SBS1", "SBS2", "SBS3"]
+    assert all(row["stable"] == "True" and float(row["similarity"]) > 0.9 for row in stability)
+    assert [row["rank"] for row in table(folder / "ranks.csv")] == ["2", "3", "4"]
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["kind"] == "discover"
+    assert summary["seed"] == 0
+    assert summary["discovery"]["rank"] == summary["discovery"]["stable"] == 3
+    assert set(summary["files"]) == {path.name for path in folder.iterdir()}
+    assert not (folder / "noise.csv").exists()  # the losses were given
+
+
+def test_the_noise_is_written_and_columns_are_the_default(here: Path) -> None:
+    run("discover", "catalog.csv", *FAST, "--betas", "auto", "--ranks", "3", "--transpose", "--no-report")
+    folder = here / "catalog-discover"
+    assert len(table(folder / "components.csv")) == 24
+    assert {"name", "beta", "criterion"} <= set(table(folder / "noise.csv")[0])
+    assert not (folder / "ranks.csv").exists()
+
+
+def test_the_page_answers_in_order(here: Path) -> None:
+    pytest.importorskip("plotly")
+    run("discover", "catalog.csv", "--profiles", "rows", "--reference", "known.txt", *FAST)
+    page = (here / "catalog-discover" / "report.html").read_text()
+    titles = ("How many components", "What noise", "The components", "Where they occur", "Where they do not fit")
+    places = [page.index(f"<h2>{title}</h2>") for title in (*titles, "How it was made")]
+    assert places == sorted(places)
+    assert re.search(r"<h3>Component \d = SBS1, (0\.9\d|1\.00)</h3>", page)
+
+
+def test_a_discovery_is_resumed(here: Path) -> None:
+    run("discover", "catalog.csv", "--profiles", "rows", *FAST, "--no-report", "--checkpoint", "kept", "--out", "one")
+    made = sorted(path.name for path in (here / "kept").glob("rank*.npz"))
+    (here / "kept" / made[0]).unlink()
+    run("resume", "kept", "--out", "two", "--quiet")
+    assert (here / "one/components.csv").read_bytes() == (here / "two/components.csv").read_bytes()
+    assert sorted(path.name for path in (here / "kept").glob("rank*.npz")) == made
+
+
+@pytest.mark.parametrize(
+    ("options", "message", "code"),
+    [
+        (("--ranks", "5:2"), "names no ranks", 2),
+        (("--ranks", "two"), "names no ranks", 2),
+        (("--ranks", "2:90"), "at most 24", 1),
+        (("--max-time", "soon"), "is no time", 2),
+        (("--max-time", "0.0001s"), "too short: no two runs", 1),
+        (("--profiles", "cells"), "--profiles", 2),
+        (("--resample", "often"), "--resample", 2),
+        (("--runs", "1"), "--runs", 2),
+        (("--reference", "wrong.txt"), "lacks 24 of 24 labels: 'A[C>A]A'", 1),
+        (("--reference", "nowhere.txt"), "does not exist", 1),
+        (("--checkpoint", "catalog-discover/kept"), "--checkpoint", 2),
+    ],
+)
+def test_bad_options_leave_nothing_behind(here: Path, options: tuple[str, ...], message: str, code: int) -> None:
+    Path("wrong.txt").write_text("Type\tSBS1\nApple\t0.5\nPear\t0.5\n")
+    before = sorted(path.name for path in here.iterdir())
+    said = run("discover", "catalog.csv", "--profiles", "rows", *FAST, *options, code=code)
+    assert message in " ".join(said.split())
+    assert sorted(path.name for path in here.iterdir()) == before
+
+
+def test_times_and_ranks() -> None:
+    assert [parse_seconds(text) for text in ("90", "90s", "10m", "1.5h")] == [90.0, 90.0, 600.0, 5400.0]
+    assert parse_ranks("2:5", 3) == [2, 3, 4, 5]
+    assert parse_ranks("2:30", 4, asked=False) == [2, 3, 4]
+    assert parse_ranks("3, 8", 9) == [3, 8]
+    with pytest.raises(typer.BadParameter):
+        parse_ranks("0:4", 9)
+
+
+def test_a_reference_without_labels_must_have_as_many_rows(here: Path) -> None:
+    np.save("known.npy", np.ones((24, 2)))
+    found = read_reference(Path("known.npy"), tuple(TYPES), 24)
+    assert found.components.shape == (2, 24)
+    assert found.names == ["reference 1", "reference 2"]
+    with pytest.raises(ValueError, match="has 24 rows, but a profile of X has 5 entries"):
+        read_reference(Path("known.npy"), None, 5)

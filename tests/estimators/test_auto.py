@@ -1,0 +1,68 @@
+"""Losses chosen by the data: BetaNMF(beta="auto"), DRNMF(betas="auto") and --betas auto."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from typer.testing import CliRunner
+
+import drnmf
+from drnmf import DRNMF, BetaNMF
+from drnmf.cli import app
+from tests.selection.planted import planted
+
+RUN = {"max_iter": 200, "random_state": 0}
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+@pytest.fixture(scope="module")
+def X():
+    return planted("gamma", 40, 50, rank=3)[0]
+
+
+def test_beta_auto_is_the_fit_of_the_beta_that_it_finds(X, tmp_path):
+    model = BetaNMF(3, beta="auto", **RUN).fit(X)
+    given = BetaNMF(3, beta=model.beta_, **RUN).fit(X)
+    assert model.beta_ == model.noise_profile_.beta == 0.0
+    np.testing.assert_array_equal(model.components_, given.components_)
+    assert model.beta == "auto"
+    assert any("Gamma" in note for note in model.notes_)
+    model.save(tmp_path / "model.npz")
+    again = drnmf.load(tmp_path / "model.npz")
+    assert again.beta_ == 0.0
+    np.testing.assert_array_equal(again.transform(X), model.transform(X))
+    assert again.score(X) == model.score(X)
+    assert not hasattr(clone(model), "components_")
+
+
+def test_betas_auto_is_the_set_that_held_out_entries_cannot_tell_apart(X):
+    model = DRNMF(3, betas="auto", **RUN).fit(X)
+    interval = model.noise_profile_.interval
+    assert 0.0 in interval
+    assert max(interval) <= 0.5
+    assert model.betas_.min() == min(interval)
+    assert model.betas_.max() == max(interval)
+    with pytest.raises(ValueError, match="references"):
+        DRNMF(3, betas="auto", references=(1.0,), **RUN).fit(X)
+
+
+def test_the_command_line_takes_auto(X, tmp_path):
+    np.save(tmp_path / "X.npy", X)
+    given = [
+        "fit",
+        str(tmp_path / "X.npy"),
+        "--rank",
+        "3",
+        "--betas",
+        "auto",
+        "--out",
+        str(tmp_path / "out"),
+        "--quiet",
+    ]
+    result = CliRunner().invoke(app, [*given, "--max-iter", "200", "--seed", "0"])
+    assert result.exit_code == 0, result.output
+    notes = json.loads((tmp_path / "out" / "summary.json").read_text())["notes"]
+    assert any("variance grows like" in note for note in notes)

@@ -1,0 +1,249 @@
+"""From X to components one can trust: what is found, again, in pieces, in time, or not at all."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import drnmf
+from drnmf.losses.beta import KL
+from drnmf.selection.discover import check_ranks
+from drnmf.selection.stages.pace import Pace
+from drnmf.selection.stages.ranks import Tried, best_of, grid, search
+from drnmf.selection.stages.residuals import residuals
+
+FAST = {"ranks": range(2, 6), "betas": 1, "n_runs": 4, "max_iter": 200, "tol": 1e-4}
+
+
+def counts(seed: int = 0, m: int = 60, n: int = 24, r: int = 3) -> np.ndarray:
+    """Poisson counts of r components that hardly overlap."""
+    rng = np.random.default_rng(seed)
+    H = np.repeat(np.eye(r), n // r, axis=1) * rng.gamma(2.0, 1.0, n) + 0.01
+    return rng.poisson(rng.gamma(0.4, 60.0, (m, r)) @ H).astype(float)
+
+
+@pytest.fixture(scope="module")
+def found() -> drnmf.selection.discover.Discovery:
+    return drnmf.discover(counts(), **FAST)
+
+
+def same(one, other) -> bool:
+    return np.array_equal(one.components, other.components) and np.array_equal(one.stability, other.stability)
+
+
+def test_the_planted_components_are_found(found):
+    assert found.rank == 3
+    assert found.stable.all()
+    assert found.summary() == "3 stable components of 3, under KL."
+    truth = np.repeat(np.eye(3), 8, axis=1)
+    assert sorted(drnmf.match(found.components, truth).index.tolist()) == [0, 1, 2]
+    np.testing.assert_allclose(found.components.sum(axis=1), 1.0)
+    assert found.contributions.sum() == pytest.approx(counts().sum(), rel=1e-3)
+    assert (np.diff(found.sizes) <= 0).all()
+    assert (found.interval[0] <= found.interval[1]).all()
+    assert [row["rank"] for row in found.ranks] == [2, 3, 4, 5]
+    assert len(found.runs) == 4
+
+
+def test_the_noise_is_read_off_the_data():
+    found = drnmf.discover(counts(), **FAST | {"betas": "auto", "ranks": 3})
+    assert found.noise is not None
+    assert found.losses[0].beta == pytest.approx(1.0, abs=0.3)
+    assert found.ranks == []
+    assert [stage["name"] for stage in found.stages] == ["noise", "consensus"]
+
+
+def test_bits_depend_on_the_seed_but_not_on_jobs(found):
+    assert same(drnmf.discover(counts(), **FAST, n_jobs=3), found)
+    assert not same(drnmf.discover(counts(), **FAST, random_state=1), found)
+
+
+def test_a_discovery_that_was_stopped_is_resumed_with_the_same_bits(found, tmp_path):
+    told: list[str] = []
+
+    def fail(moment):
+        told.append(moment.stage)
+        if len(told) == 7:
+            raise RuntimeError("power failure")
+
+    with pytest.raises(RuntimeError, match="power failure"):
+        drnmf.discover(counts(), **FAST, checkpoint=tmp_path, callback=fail)
+    kept = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("rank*.npz")}
+    assert len(kept) == 7
+    assert same(drnmf.discover(counts(), **FAST, checkpoint=tmp_path), found)
+    assert all((tmp_path / name).stat().st_mtime_ns == written for name, written in kept.items())
+    with pytest.raises(ValueError, match="keeps a discovery of another X"):
+        drnmf.discover(counts(1), **FAST, checkpoint=tmp_path)
+    with pytest.raises(ValueError, match="keeps a discovery of random_state=0, not 5"):
+        drnmf.discover(counts(), **FAST, checkpoint=tmp_path, random_state=5)
+
+
+@pytest.mark.parametrize("jobs", [None, 2])
+def test_ctrl_c_keeps_what_the_runs_so_far_agree_on(jobs):
+    def interrupt(moment):
+        if moment.stage == "consensus" and "run 3" in moment.detail:
+            raise KeyboardInterrupt
+
+    found = drnmf.discover(counts(), **FAST | {"ranks": 3, "n_runs": 12}, callback=interrupt, n_jobs=jobs)
+    assert found.interrupted
+    assert 2 <= len(found.runs) < 12
+    assert "Interrupted" in found.notes[-1]
+    assert not found.stages[-1]["finished"]
+
+
+def test_ctrl_c_before_two_runs_is_a_keyboard_interrupt():
+    def interrupt(moment):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        drnmf.discover(counts(), **FAST, callback=interrupt)
+
+
+def test_pure_noise_gives_nothing_to_trust():
+    X = np.random.default_rng(0).poisson(30.0, (70, 30)).astype(float)
+    found = drnmf.discover(X, **FAST | {"ranks": (4, 6), "threshold": 0.7})
+    assert not found.stable.any()
+    assert found.summary().startswith("Found nothing to trust")
+    assert "nothing to trust" in found.notes[-1]
+
+
+def test_exactly_separable_data_are_found_exactly():
+    rng = np.random.default_rng(0)
+    H = np.repeat(np.eye(3), 4, axis=1) * rng.uniform(1, 2, 12)
+    X = (
+        np.vstack([np.repeat(np.eye(3), 8, axis=0), rng.dirichlet(np.ones(3), 12)]) @ H
+    )  # rows of one component, mixtures
+    found = drnmf.discover(X, **FAST | {"ranks": 3, "betas": 2, "resample": None, "tol": 1e-9, "max_iter": 2000})
+    np.testing.assert_allclose(found.stability, 1.0, atol=1e-4)
+
+
+def test_scale_and_order_change_nothing_but_themselves(found):
+    X = counts()
+    order = np.random.default_rng(0).permutation(X.shape[1])
+    scaled = drnmf.discover(X * 8, **FAST | {"resample": None, "ranks": 3})
+    plain = drnmf.discover(X, **FAST | {"resample": None, "ranks": 3})
+    np.testing.assert_allclose(scaled.components, plain.components, atol=1e-6)
+    np.testing.assert_allclose(scaled.contributions.sum(), 8 * plain.contributions.sum(), rtol=1e-6)
+    moved = drnmf.discover(X[:, order], **FAST | {"resample": None, "ranks": 3})
+    partners = drnmf.match(moved.components, plain.components[:, order])
+    assert (partners.similarity > 0.999).all()
+
+
+def test_sparse_input_and_several_losses():
+    found = drnmf.discover(sp.csr_array(counts()), **FAST | {"ranks": 3, "betas": (1, 2)})
+    assert [loss.name for loss in found.losses] == ["KL", "Fro"]
+    assert found.stable.sum() == 3
+
+
+def test_heavy_rows_are_capped_while_components_are_sought():
+    X = counts()
+    X[0] *= 1000
+    found = drnmf.discover(X, **FAST | {"ranks": 3, "heavy": "cap"})
+    assert found.contributions[0].sum() == pytest.approx(X[0].sum(), rel=0.05)
+    assert found.stable.all()
+
+
+def test_names_come_from_the_reference():
+    truth = np.repeat(np.eye(3), 8, axis=1)
+    found = drnmf.discover(counts(), **FAST | {"ranks": 3}, reference=truth, reference_names=["a", "b", "c"])
+    assert sorted(found.matching.names) == ["a", "b", "c"]
+    assert (found.matching.similarity > 0.7).all()
+
+
+@pytest.mark.parametrize(
+    ("X", "settings", "message"),
+    [
+        (counts(), {"ranks": range(2, 40)}, "ranks go up to 39, but X of shape .60, 24. has at most 24"),
+        (counts(), {"ranks": []}, "ranks is empty"),
+        (counts(), {"ranks": 0}, "ranks=0 must be an integer >= 1"),
+        (counts()[:1], {}, "at least 2 rows and 2 columns"),
+        (np.zeros((6, 5)), {"ranks": 2}, "all zeros: it has no components"),
+        (counts(), {"n_runs": 1}, "n_runs=1 must be an integer >= 2"),
+        (counts(), {"max_time": 1e-4}, "too short: no two runs of rank 2 ended"),
+        (counts(), {"heavy": "drop"}, "heavy='drop' is not known"),
+        (counts(), {"resample": "jackknife"}, "resample='jackknife' is not known"),
+        (counts(), {"reference": np.ones((2, 5))}, "24 entries and the reference 5"),
+        (counts() - 5, {}, "negative"),
+    ],
+)
+def test_what_cannot_be_discovered_is_refused(X, settings, message):
+    with pytest.raises(ValueError, match=f"(?i){message}"):
+        drnmf.discover(X, **FAST | settings)
+
+
+def test_constant_and_exactly_low_rank_data_come_to_an_end():
+    constant = drnmf.discover(np.full((12, 8), 3.0), **FAST | {"ranks": (2, 3)})
+    assert constant.rank in (2, 3)
+    rng = np.random.default_rng(0)
+    exact = rng.gamma(0.5, 1.0, (20, 2)) @ rng.gamma(0.5, 1.0, (2, 12))
+    assert np.isfinite(drnmf.discover(exact, **FAST | {"betas": "auto", "ranks": (2, 3)}).stability).all()
+
+
+def test_a_time_limit_names_what_was_not_finished():
+    told = []
+    found = drnmf.discover(
+        counts(m=200), **FAST | {"n_runs": 400, "ranks": 3, "max_iter": 2000}, max_time=1.5, callback=told.append
+    )
+    assert found.notes[-1].startswith("Out of time: ")
+    assert not found.stages[-1]["finished"]
+    assert all(moment.left <= 1.5 for moment in told)
+
+
+def judged(rank: int, stable: int, stability: float = 0.5) -> Tried:
+    return Tried(rank, 5, stable, stability, 0.0, 1.0)
+
+
+def test_the_rank_with_most_stable_components_is_found_without_trying_all():
+    tried: dict[int, Tried] = {}
+    finished = search(range(2, 31), lambda rank: judged(rank, min(rank, 22) - max(0, rank - 22)), tried)
+    assert finished
+    assert best_of(list(tried.values())).rank == 22
+    assert {21, 22, 23} <= set(tried)
+    assert len(tried) < 15
+
+
+def test_a_search_without_time_keeps_what_it_has():
+    tried: dict[int, Tried] = {}
+    assert not search(range(2, 31), lambda rank: judged(rank, 1) if rank < 6 else None, tried)
+    assert sorted(tried) == [rank for rank in grid(range(2, 31)) if rank < 6]
+
+
+def test_ties_go_to_the_steadier_rank():
+    assert best_of([judged(3, 3, 0.9), judged(5, 3, 0.6), judged(4, 3, 0.7)]).rank == 3
+
+
+def test_ranks_that_are_not_named_end_where_X_does():
+    assert check_ranks(None, (500, 7)) == (2, 3, 4, 5, 6, 7)
+    assert check_ranks([5, 3, 5], (500, 7)) == (3, 5)
+    assert check_ranks(None, (500, 96))[-1] == 30
+
+
+def test_the_time_left_counts_all_stages_and_never_passes_the_limit():
+    seen = []
+    pace = Pace({"ranks": 30.0, "consensus": 30.0}, None, seen.append)
+    pace.advance("ranks", 10.0, "rank 2")
+    assert (seen[0].number, seen[0].stages) == (1, 2)
+    assert seen[0].share == pytest.approx(1 / 6)
+    assert seen[0].left == pytest.approx(5 * seen[0].seconds, rel=0.5)
+    pace.expect("consensus", 0.0)
+    pace.close("ranks")
+    pace.advance("consensus", 1.0, "run 1")
+    assert seen[1].share == 1.0
+    assert seen[1].left == 0.0
+    limited = Pace({"ranks": 1e9}, 3.0, seen.append)
+    limited.advance("ranks", 1.0, "rank 2")
+    assert seen[-1].left <= 3.0
+
+
+def test_residuals_are_the_losses_of_rows_and_columns():
+    rng = np.random.default_rng(0)
+    X, W, H = rng.poisson(3.0, (7, 5)).astype(float), rng.gamma(1.0, 1.0, (7, 2)), rng.gamma(1.0, 1.0, (2, 5))
+    expected = KL.terms(X, W @ H)
+    for given in (X, sp.csr_array(X)):
+        seen = residuals(given, W, H, KL)
+        np.testing.assert_allclose(seen.rows, expected.mean(axis=1))
+        np.testing.assert_allclose(seen.columns, expected.mean(axis=0))
+        np.testing.assert_allclose(seen.row_sums, X.sum(axis=1))
+        np.testing.assert_allclose(seen.column_sums, X.sum(axis=0))
+    assert (np.diff(seen.levels) >= 0).all()
