@@ -17,19 +17,19 @@ NOISES = ("gaussian", "poisson", "gamma", "negative binomial")
 @pytest.mark.parametrize("scale", [1.0, 1000.0])
 def test_the_noise_is_found_at_any_scale(noise, scale):
     X, truth = planted(noise)
-    profile = noise_profile(scale * X, 5, random_state=0)
+    profile = noise_profile(scale * X, 5, held_out=0, random_state=0)
     assert abs(profile.beta - truth) <= 0.25
     assert abs(profile.slope - (2.0 - truth)) < 0.35
 
 
 def test_overdispersed_counts_are_negative_binomial_and_poisson_ones_are_poisson():
     X, _ = planted("negative binomial")
-    best = noise_profile(X, 5, random_state=0).best
+    best = noise_profile(X, 5, held_out=0, random_state=0).best
     assert isinstance(best, NegativeBinomial)
     assert 15 < best.size < 45
-    scaled = noise_profile(8.0 * X, 5, random_state=0).best
+    scaled = noise_profile(8.0 * X, 5, held_out=0, random_state=0).best
     assert scaled.size == pytest.approx(8.0 * best.size, rel=1e-3)
-    assert noise_profile(planted("poisson")[0], 5, random_state=0).best == 1.0
+    assert noise_profile(planted("poisson")[0], 5, held_out=0, random_state=0).best == 1.0
 
 
 def test_order_of_rows_and_columns_and_layout_do_not_matter():
@@ -37,33 +37,44 @@ def test_order_of_rows_and_columns_and_layout_do_not_matter():
     rng = np.random.default_rng(1)
     mixed = X[rng.permutation(60)][:, rng.permutation(80)]
     with pytest.warns(UserWarning, match="dense tiles"):
-        sparse = noise_profile(sp.csr_array(X), 5, random_state=0)
-    assert {noise_profile(A, 5, random_state=0).beta for A in (X, mixed, X.T)} == {sparse.beta} == {1.0}
+        sparse = noise_profile(sp.csr_array(X), 5, held_out=0, random_state=0)
+    assert {noise_profile(A, 5, held_out=0, random_state=0).beta for A in (X, mixed, X.T)} == {sparse.beta} == {1.0}
 
 
 def test_jobs_do_not_change_a_bit():
     X, _ = planted("gamma")
-    one, two = (noise_profile(X, 5, random_state=0, n_init=2, n_jobs=jobs) for jobs in (1, 2))
-    assert one.table == two.table
+    one, two = (noise_profile(X, 5, random_state=0, n_init=2, n_jobs=jobs).table for jobs in (1, 2))
+    assert one == two
+    assert all(np.isfinite(row["held_out"]) for row in one)
+
+
+def test_held_out_entries_agree_with_the_criterion():
+    profile = noise_profile(planted("poisson")[0], 5, random_state=0)
+    assert profile.beta in profile.interval
+    assert max(abs(beta - 1.0) for beta in profile.interval) <= 0.25
+    errors = {row["beta"]: row["standard_error"] for row in profile.table if row["name"] != "Poisson"}
+    assert errors[2.0] > 0
 
 
 def test_notes_say_what_the_noise_is():
-    notes = " ".join(noise_profile(planted("negative binomial")[0], 5, random_state=0).notes)
+    notes = " ".join(noise_profile(planted("negative binomial")[0], 5, held_out=0, random_state=0).notes)
     assert "mu^1.5: between Poisson and Gamma" in notes
     assert "counts" in notes
 
 
 def test_exact_data_have_no_noise():
     rng = np.random.default_rng(0)
-    for X in (np.ones((6, 7)), np.zeros((6, 7)), rng.gamma(1.0, size=(20, 2)) @ rng.gamma(1.0, size=(2, 30))):
-        profile = noise_profile(X, 2, random_state=0, max_iter=3000, tol=0)
+    low_rank = rng.gamma(1.0, size=(9, 2)) @ rng.gamma(1.0, size=(2, 8))
+    for X in (np.ones((6, 7)), np.zeros((6, 7)), np.array([[1.0, 2.5, 4.0, 7.3]]), low_rank):
+        given = {"betas": (1, 2), "held_out": 0, "random_state": 0, "max_iter": 400 if X is low_rank else 50, "tol": 0}
+        profile = noise_profile(X, min(2, len(X)), **given)
         assert profile.best == 1.0
         assert any("no noise" in note for note in profile.notes)
 
 
 def test_betas_may_be_given():
     X, _ = planted("poisson", 30, 40)
-    rows = noise_profile(X, 3, betas=Interval(0.5, 1.5), count_models=False, random_state=0).table
+    rows = noise_profile(X, 3, betas=Interval(0.5, 1.5), count_models=False, held_out=0, random_state=0).table
     assert [row["beta"] for row in rows] == np.linspace(0.5, 1.5, 9).tolist()
     with pytest.raises(ValueError, match=">= 0"):
         noise_profile(X, 3, betas=(-1, 1))

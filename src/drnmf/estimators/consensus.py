@@ -19,6 +19,8 @@ from drnmf.estimators.beta import BetaNMF
 from drnmf.fit.parameters import count_jobs
 from drnmf.fit.side_by_side import run_all
 from drnmf.inputs.check import check_choice, check_integer, check_matrix, check_number
+from drnmf.inputs.receive import received
+from drnmf.inputs.weights import Reading
 from drnmf.numerics import Array, Vector
 from drnmf.selection.consensus import consensus
 from drnmf.selection.resampling import RESAMPLINGS, resampled
@@ -93,6 +95,7 @@ class ConsensusNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.positive_only = True
+        tags.input_tags.allow_nan = True
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
@@ -130,7 +133,7 @@ class ConsensusNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         n_runs, jobs = check_integer("n_runs", self.n_runs, 2), count_jobs(self.n_jobs)
         check_choice("unstable", self.unstable, UNSTABLE)
         check_number("threshold", self.threshold, -1.0)
-        X = check_matrix(self, X, reset=True)
+        X = self._received(X, reset=True)
         if self.resample is not None:
             check_choice("resample", self.resample, RESAMPLINGS)
             resampled(X, self.resample, 0)  # refuse before the first run what cannot be resampled
@@ -143,6 +146,10 @@ class ConsensusNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
                 self._adopt(X, [ended[i] for i in sorted(ended)])
             raise
         return self._adopt(X, [ended[i] for i in range(n_runs)])
+
+    def _received(self, X: Any, reset: bool) -> Any:
+        """Check X as the estimators do; NaN counts as missing."""
+        return received(check_matrix(self, X, reset=reset), Reading(), type(self).__name__).X
 
     def _run(self, X: Any, seeds: list[int], jobs: int, ended: dict[int, Any]) -> None:
         """Fit one clone per seed, `jobs` at a time, into `ended`."""
@@ -211,7 +218,7 @@ class ConsensusNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         W : array of shape (rows of X, r)
         """
         check_is_fitted(self)
-        return np.asarray(self.estimator_.transform(check_matrix(self, X, reset=False)))
+        return np.asarray(self.estimator_.transform(self._received(X, reset=False)))
 
     def inverse_transform(self, X: Any) -> Array:
         """Compute WH for rows of W.

@@ -243,7 +243,8 @@ def _profile(
     """Read the answer off the candidates; where nothing is left over there is no noise to learn from."""
     table = _table(fitted, compared)
     solutions = {one.candidate.name: (one.run.W, one.run.H) for one in fitted}
-    if any(one.exact for one in fitted):
+    (m, r), n = fitted[0].run.W.shape, fitted[0].run.H.shape[1]
+    if any(one.exact for one in fitted) or facts.effective <= r * (m + n - r):
         notes += ("The fit is exact: X holds no noise to learn from at this rank, and beta = 1 is taken.",)
         return NoiseProfile(1.0, 1.0, (1.0,), table, slope, notes, solutions)
     key = "held_out" if compared is not None and mostly_zero(facts) else "criterion"

