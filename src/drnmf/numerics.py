@@ -28,8 +28,14 @@ MAX_HALVINGS = 30
 REFERENCE_FLOOR = 1e-16
 """e_beta is at least this times D_beta(X, mean(X)), so that exact rank-r data has a finite scale."""
 
-REFERENCE_TOLERANCE = 3e-4
+REFERENCE_TOLERANCE = 3e-5
 """Where the reference fits of the default rule stop: relative decrease over the window of ten iterations."""
+
+REFERENCE_MARGIN = 1e-2
+"""A loss met this fraction below its reference shows that the reference fit is not the best: it is continued there."""
+
+REFERENCE_ROUNDS = 5
+"""How often the references of a fit are improved at most."""
 
 SIMPLEX_TOLERANCE = 1e-8
 """How far given weights may sum from one, or stand below zero."""
@@ -85,8 +91,14 @@ EXACT_FIT = 1e-14
 NEARLY_EXACT = 1e-5
 """The fraction of the constant model's loss that counts as small beside an exact fit."""
 
+ENCODE_ITERATIONS = 1000
+"""Steps that `transform` takes at most, whatever max_iter: what still moves then is hardly determined by its row."""
+
 ENCODE_TOLERANCE = 1e-6
 """`transform` leaves a row alone once it moves by less than this, where tol=0 asks for no other value."""
+
+LARGEST_SVD = 10**7
+"""Entries of the factors of a singular value decomposition up to which the default start makes one, on this machine."""
 
 LIFT = 1e-6
 """SPA leaves exact zeros that multiplicative steps cannot leave: this fraction of the mean is added to W and H."""

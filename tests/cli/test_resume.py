@@ -85,7 +85,8 @@ def test_fronts_are_resumed_too(here):
     run(*front, "--out", "whole")
     run(*front, "--checkpoint", "kept", "--out", "thrown-away")
     Path("kept/run-0003.npz").unlink()  # as if it had been stopped before
-    assert "Resuming the fit in kept: 4 of its runs have ended." in run("resume", "kept", "--out", "result")
+    left = len(list(Path("kept").glob("run-*.npz")))
+    assert f"Resuming the fit in kept: {left} of its runs have ended." in run("resume", "kept", "--out", "result")
     assert Path("result/front.csv").read_bytes() == Path("whole/front.csv").read_bytes()
 
 

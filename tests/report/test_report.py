@@ -231,14 +231,29 @@ def test_damaged_runs_are_refused(runs, tmp_path, name, content, message):
     assert run("report", tmp_path / "nowhere").exit_code == 1
 
 
+def test_the_headline_says_how_hard_was_looked_and_whether_the_fit_converged(tmp_path):
+    np.save(tmp_path / "X.npy", np.random.default_rng(0).gamma(1.0, size=(30, 20)) + 0.1)
+    options = ("--rank", 3, "--betas", "0,1", "--n-init", 2, "--report", "--quiet")
+    for name, most in (("short", 5), ("whole", 3000)):
+        out = run("fit", tmp_path / "X.npy", *options, "--max-iter", most, "--out", tmp_path / name)
+        assert out.exit_code == 0, out.output
+    short, whole = (Page(tmp_path / name / "report.html").text for name in ("short", "whole"))
+    assert "found (2 starts). The fit had not converged after 5 iterations: a larger --max-iter" in short
+    assert "found (2 starts)" in whole
+    assert "not converged" not in whole
+    front = run("pareto", tmp_path / "X.npy", *options, "--points", 2, "--max-iter", 5, "--out", tmp_path / "front")
+    assert front.exit_code == 0, front.output
+    assert "3 of the 3 points had not converged" in Page(tmp_path / "front" / "report.html").text
+
+
 def test_the_headline():
     methods = [
         {"name": "IS-NMF", "losses": [1, 1], "scaled_losses": [1.0, 1.4]},
         {"name": "KL-NMF", "losses": [1, 1], "scaled_losses": [3.118, 1.0]},
         {"name": "DR-NMF", "losses": [1, 1], "scaled_losses": [1.0893, 1.0891]},
     ]
-    first, second = headline({"betas": [0, 1], "methods": methods})
-    assert first == "DR-NMF is within 9% of the best IS error and 9% of the best KL error."
+    first, second = headline({"betas": [0, 1], "methods": methods}, "found (5 starts)")
+    assert first == "DR-NMF is within 9% of the best IS error and 9% of the best KL error found (5 starts)."
     assert second == "KL-NMF alone would be 212% off in IS and IS-NMF alone would be 40% off in KL."
     assert headline(None) == ("", "")
     assert [percent(v) for v in (-1e-3, 0.0004, 0.012, 0.5, 12.3456)] == ["0%", "0%", "1%", "50%", "1,230%"]

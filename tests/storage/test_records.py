@@ -119,7 +119,7 @@ def test_factors_that_live_elsewhere_are_fetched_once_and_put_back(rng):
     assert back.B is back.best.B
     exactly([back.A.array, back.B.array, back.states[0].F.array], [A.array, B.array, last.array])
     exactly(back.states[1], states[1])
-    trace = Trace(np.ones((1, 2)), np.ones((1, 2)), np.zeros(1), np.zeros(1), np.zeros(1, int))
+    trace = Trace(np.ones((1, 2)), np.ones((1, 2)), np.ones((1, 2)), np.zeros(1), np.zeros(1), np.zeros(1, int))
     result = Result(A.T, B, (IS, KL), *(4 * [np.ones(2)]), trace, 0, True, "tol")
     tree, arrays = pack(result_record(result, data))
     back = result_of(unpack(tree, arrays, TYPES, strict=True), data)

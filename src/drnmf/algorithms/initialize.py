@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from drnmf.backends.base import Data
-from drnmf.numerics import EPS, LIFT, Vector, factor_floor, positive_scale
+from drnmf.numerics import EPS, LARGEST_SVD, LIFT, Vector, factor_floor, positive_scale
 
 RandomState = np.random.RandomState
 
@@ -120,10 +120,13 @@ def nndsvdar_start(data: Data, rank: int, rng: RandomState) -> tuple[Vector, Vec
     return W, H
 
 
+_SPARE = 10  # columns of the range finder beyond those that are wanted
+
+
 def _svd(data: Data, rank: int, rng: RandomState) -> tuple[Vector, Vector, Vector]:
     """Leading singular triplets by a randomised range finder, from products with X alone."""
     m, n = data.shape
-    width = min(rank + 10, m, n)
+    width = min(rank + _SPARE, m, n)
 
     def forward(B: Vector) -> Vector:
         return np.asarray(data.dot(B.astype(data.dtype)), dtype=np.float64)
@@ -139,7 +142,15 @@ def _svd(data: Data, rank: int, rng: RandomState) -> tuple[Vector, Vector, Vecto
     return Q @ small_U[:, :rank], S[:rank], Vt[:rank]
 
 
+def auto_start(data: Data, rank: int, rng: RandomState) -> Start:
+    """NNDSVD where it can say something of every component and its factors fit on this machine, else random."""
+    m, n = data.shape
+    small = (m + n) * (rank + _SPARE) <= LARGEST_SVD
+    return nndsvdar_start(data, rank, rng) if rank <= min(m, n) and small else random_start(data, rank, rng)
+
+
 STARTS: dict[str, Callable[[Data, int, RandomState], Start]] = {
+    "auto": auto_start,
     "random": random_start,
     "spa": spa_start,
     "nndsvdar": nndsvdar_start,
@@ -172,13 +183,27 @@ def start(
         raise ValueError(f"init={init!r} is not known: use one of {[*sorted(STARTS), 'custom']}.")
     if init != "custom" and (W is not None or H is not None):
         raise ValueError(f"W and H are only used with init='custom', but init={init!r}.")
-    if init == "random":
-        return random_start(data, rank, rng)
     if init != "custom":
         W0, H0 = STARTS[init](data, rank, rng)
+        if not isinstance(W0, np.ndarray) or init == "random":  # drawn where the factors live, with their floor
+            return W0, H0
     elif W is None or H is None:
         raise ValueError("init='custom' needs both W and H: pass them to fit or fit_transform.")
     else:
         W0, H0 = check_factor("W", W, (m, rank)), check_factor("H", H, (rank, n))
     floor = factor_floor(data.mean, rank)
     return np.maximum(W0, floor).astype(data.dtype), np.maximum(H0, floor).astype(data.dtype)
+
+
+def starts(
+    data: Data,
+    rank: int,
+    init: str,
+    rng: RandomState,
+    count: int,
+    W: ArrayLike | None = None,
+    H: ArrayLike | None = None,
+) -> list[Start]:
+    """Make `count` starts. NNDSVD gives much the same every time, so with "auto" all but the first are random."""
+    names = [init, *[("random" if init == "auto" else init)] * (count - 1)]
+    return [start(data, rank, name, rng, W, H) for name in names]

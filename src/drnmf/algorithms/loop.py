@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import accumulate
 from typing import Any, Protocol
 
@@ -21,7 +22,7 @@ from drnmf.algorithms.weights import Policy
 from drnmf.backends.base import Data
 from drnmf.backends.weighted import shares_curvature
 from drnmf.losses.base import Omega
-from drnmf.numerics import NEWTON_RANK, RESTART_RISE, Array, Vector
+from drnmf.numerics import NEWTON_RANK, REFERENCE_FLOOR, RESTART_RISE, Array, Vector
 from drnmf.objective.objective import Objective, complementarity_gap
 
 Callback = Callable[[Progress], Any]
@@ -59,8 +60,10 @@ class Control:
     """When to stop, whom to tell, and who keeps the state.
 
     tol : 0 runs exactly max_iter iterations; else stop when neither the maximum nor the gap has moved by
-        more than this (relative to the maximum) over `window` iterations
+        more than this (relative to the maximum) over `window` iterations, or when X is fitted exactly
     inner_iter : updates of (W, H) per move of lambda; one trace row per move (Algorithm 2 with many)
+    margin : stop as soon as a scaled loss is this much below one, with reason "reference" and the point where that
+        happened: the reference is not the best, and whoever asked can improve it from there
     """
 
     max_iter: int = 1000
@@ -69,6 +72,7 @@ class Control:
     callback: Callback | None = None
     inner_iter: int = 1
     window: int = 10
+    margin: float | None = None
     keeper: Keeper | None = None
 
 
@@ -76,6 +80,7 @@ class Control:
 class Log:
     """The trace while it grows, and what was watched at each row."""
 
+    losses: list[Vector] = field(default_factory=list)
     scaled: list[Vector] = field(default_factory=list)
     weights: list[Vector] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
@@ -85,7 +90,10 @@ class Log:
     def __post_init__(self) -> None:
         self.lowest = list(accumulate(self.watched, min))  # the smallest watched up to each row
 
-    def add(self, scaled: Vector, weights: Vector, seconds: float, sweeps: int, watched: float) -> None:
+    def add(
+        self, losses: Vector, scaled: Vector, weights: Vector, seconds: float, sweeps: int, watched: float
+    ) -> None:  # fmt: skip
+        self.losses.append(losses)
         self.scaled.append(scaled)
         self.weights.append(weights)
         self.seconds.append(seconds)
@@ -98,6 +106,7 @@ class Log:
 
     def trace(self) -> Trace:
         return Trace(
+            np.array(self.losses),
             np.array(self.scaled),
             np.array(self.weights),
             np.array(self.seconds),
@@ -233,34 +242,41 @@ class _Run:
         losses, task = self.point.sweep.losses, self.task
         seconds = time.perf_counter() - self.started
         scaled, watched = task.objective.scaled(losses), task.watched(self.weights, losses)
-        self.log.add(scaled, self.weights, seconds, self.point.sweeps, watched)
+        self.log.add(losses, scaled, self.weights, seconds, self.point.sweeps, watched)
 
     def progress(self, max_iter: int) -> Progress:
         log, objective = self.log, self.task.objective
-        losses = self.point.sweep.losses
+        losses, components = self.point.sweep.losses, partial(self.data.space.get, self.point.B)
         return Progress(
-            self.iterations, losses, log.scaled[-1], self.weights, log.seconds[-1], max_iter, objective.omega
-        )
+            self.iterations, losses, log.scaled[-1], self.weights, log.seconds[-1], max_iter, objective.omega,
+            components,
+        )  # fmt: skip
 
     def reason(self, control: Control) -> str | None:
         """Why the run is over, or None."""
         if self.iterations and control.max_time is not None and self.log.seconds[-1] >= control.max_time:
             return "max_time"
+        if control.margin is not None and self.log.scaled[-1].min() < 1.0 - control.margin:
+            return "reference"
         if self._stalled(control):
             return "tol"
         return "max_iter" if self.iterations >= control.max_iter else None
 
     def _stalled(self, control: Control) -> bool:
-        """Neither what is minimised nor the gap moved by more than tol over the window."""
+        """Neither what is minimised nor the gap moved by more than tol over the window, or the fit is exact."""
         w, watched = control.window, self.log.watched
         if control.tol <= 0 or len(watched) <= 2 * w:
             return False
         before, now = self.log.lowest[-w - 1], min(watched[-w:])
+        if now <= REFERENCE_FLOOR * watched[0]:
+            return True  # it would fall by the same fraction for ever
         moved = abs(self.log.gap(-w - 1) - self.log.gap(-1))
         return before - now <= control.tol * before and moved <= control.tol * before
 
     def result(self, reason: str) -> Result:
         """The best point with its losses and its weights (those of its row), and the trace of the whole run.
+
+        A run that ended because it beat a reference gives the point that did.
 
         Raises
         ------
@@ -268,6 +284,8 @@ class _Run:
             Where a loss at the point is not a finite number.
         """
         best, objective = self.best, self.task.objective
+        if reason == "reference":
+            best = Best(self.point.A, self.point.B, self.point.sweep.losses, self.weights)
         sums = self.data.T.space.sum(entry_sum, best.A), self.data.space.sum(entry_sum, best.B)
         _require_finite(np.append(best.losses, sums), self.data)
         return Result(

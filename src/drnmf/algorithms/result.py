@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -18,13 +19,15 @@ class Trace:
 
     Attributes
     ----------
-    scaled_losses, weights : (n_iter + 1, p); row k of weights is the lambda that iteration k + 1 uses
+    losses, scaled_losses, weights : (n_iter + 1, p); D_beta, D_beta / e_beta under the references of the result, and
+        lambda, of which row k is what iteration k + 1 uses
     seconds, gap : (n_iter + 1,), time since the start and max Dbar - lambda'Dbar
     sweeps : (n_iter + 1,) int, passes over X so far
     added : (iteration, beta) of every beta that joined during the run (an Interval's knots); NaN stands in its column
         before that
     """
 
+    losses: Vector
     scaled_losses: Vector
     weights: Vector
     seconds: Vector
@@ -37,10 +40,40 @@ class Trace:
         """max Dbar_beta of every row."""
         return np.nanmax(self.scaled_losses, axis=1)
 
+    def under(self, references: Vector) -> Trace:
+        """Scale the losses of every row by other references."""
+        scaled = self.losses / references
+        gap = np.nanmax(scaled, axis=1) - np.nansum(self.weights * scaled, axis=1)
+        return replace(self, scaled_losses=scaled, gap=gap)
+
+    def then(self, later: Trace) -> Trace:
+        """Add the rows of a run that continued from here; the first of them takes the place of the last one here."""
+        after = replace(later, seconds=later.seconds + self.seconds[-1], sweeps=later.sweeps + self.sweeps[-1])
+        rows = {name: np.concatenate([getattr(self, name)[:-1], getattr(after, name)]) for name in _ROWS}
+        return Trace(**rows, added=self.added)
+
+
+_ROWS = ("losses", "scaled_losses", "weights", "seconds", "gap", "sweeps")
+
+
+def no_components() -> Array:
+    """Stand for the components of a progress that was made without a run."""
+    raise ValueError("This progress belongs to no run: it has no components.")
+
 
 @dataclass(frozen=True)
 class Progress:
-    """What a callback sees after each iteration; returning True from it stops the run."""
+    """What a callback sees after each iteration; returning True from it stops the run.
+
+    Attributes
+    ----------
+    iteration : int, from 1
+    losses, scaled_losses, weights : (p,) D_beta, D_beta / e_beta and lambda after it
+    seconds : since the run began
+    max_iter : int, the most iterations of the run
+    omega : the losses
+    components : call it for H (r, n) after the iteration, as a NumPy array; on a GPU that is a copy to the host
+    """
 
     iteration: int
     losses: Vector
@@ -49,6 +82,7 @@ class Progress:
     seconds: float
     max_iter: int
     omega: Omega
+    components: Callable[[], Array] = no_components
 
 
 @dataclass(frozen=True)
@@ -74,6 +108,23 @@ class Result:
     single_losses: Vector | None = None
     certificate: Certificate | None = None
     coverage: Coverage | None = None
+
+    @property
+    def met(self) -> Vector:
+        """(p,): the smallest of every loss along the run; at its point alone where the trace holds other losses."""
+        whole = self.trace.losses.shape[1] == self.losses.size
+        return np.nanmin(self.trace.losses, axis=0) if whole else self.losses
+
+    def under(self, references: Vector) -> Result:
+        """Return the same point scaled by other references, and so the trace where it holds the same losses."""
+        whole = self.trace.losses.shape[1] == references.size
+        trace = self.trace.under(references) if whole else self.trace
+        return replace(self, references=references, scaled_losses=self.losses / references, trace=trace)
+
+    def then(self, later: Result) -> Result:
+        """Return the result of a run that continued from here, with the trace of both under its references."""
+        trace = self.trace.under(later.references).then(later.trace)
+        return replace(later, trace=trace, n_iter=self.n_iter + later.n_iter)
 
 
 class Interrupted(KeyboardInterrupt):

@@ -25,15 +25,15 @@ errors = Console(stderr=True)
 
 _FLAGS = {
     "n_components": "--rank", "n_topics": "--rank", "random_state": "--seed", "column": "--column",
-    "entry_weight": "--entry-weights", "encoding": "--encoding",
-    "group": "--group", "method": "--method", "variable": "--variable", "n_jobs": "--jobs", "n_runs": "--runs",
+    "encoding": "--encoding", "group": "--group", "method": "--method", "variable": "--variable", "n_jobs": "--jobs",
+    "entry_weight": "--entry-weights", "n_runs": "--runs",
 } | {
     name: "--" + name.replace("_", "-")
     for name in (
         "betas", "weights", "policy", "update", "init", "max_iter", "tol", "n_init", "max_time", "zeros", "device",
-        "precision", "negatives", "unstored", "uncertainty", "checkpoint", "checkpoint_every",
-        "min_df", "max_df", "max_features", "stop_words", "window",
-        "hop", "power", "labels", "delimiter", "sheet", "transpose", "ranks", "resample", "threshold", "heavy",
+        "precision", "negatives", "unstored", "uncertainty", "checkpoint", "checkpoint_every", "min_df", "max_df",
+        "max_features", "stop_words", "window", "hop", "power", "labels", "delimiter", "sheet", "transpose", "ranks",
+        "resample", "threshold", "heavy",
     )
 }  # fmt: skip
 """Parameters of the library -> options of the commands."""
@@ -50,6 +50,15 @@ _NAMED = re.compile(rf"(?<![-\w./])({'|'.join(_WORDS)})(?![-\w=/]|\.\w)")
 def say(text: str, to: Console = console) -> None:
     """Print a line as it is: no markup in names of files, no colours in numbers, no line breaks."""
     to.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def starts(count: int) -> str:
+    """Count starts in words.
+
+    >>> starts(1), starts(5)
+    ('1 start', '5 starts')
+    """
+    return f"{count} start{'s' if count > 1 else ''}"
 
 
 def in_options(text: str) -> str:

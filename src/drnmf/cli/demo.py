@@ -142,4 +142,4 @@ def _show(rows: list[schema.DemoRow]) -> None:
         lines.append([row["noise"], row["method"], *cells, *heard])
     left = ("recording", "method", "components", "melody")
     columns = (*left[:2], *(as_loss(beta).name for beta in BETAS), *left[2:], "right")
-    table("Percent above the best of each loss, and what was heard", columns, lines, left)
+    table("Percent above the best found of each loss, and what was heard", columns, lines, left)

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from drnmf.cli import keeping, options, reporting
-from drnmf.cli.common import bad_usage, in_options, limit_threads, output_folder, plain_warnings, say, stem, table
+from drnmf.cli.common import (
+    bad_usage,
+    in_options,
+    limit_threads,
+    output_folder,
+    plain_warnings,
+    say,
+    starts,
+    stem,
+    table,
+)
 from drnmf.cli.workers import Place, Scheduler, ScratchFolder, Workers
 from drnmf.runs import write
 from drnmf.runs.output import check_out
@@ -29,7 +39,7 @@ def fit(
     policy: options.PolicyName = None,
     update: options.UpdateName = None,
     init: options.InitName = None,
-    max_iter: options.MaxIter = 1000,
+    max_iter: options.MaxIter = 10_000,
     tol: options.Tol = 1e-6,
     n_init: options.Starts = 1,
     jobs: options.Jobs = None,
@@ -109,7 +119,7 @@ def fit(
     if not quiet:
         _show(model)
     if model.coverage_ is not None:
-        say(f"For every beta of {betas}: at most {100 * (model.coverage_.bound - 1):.2f} % above its best.")
+        say(f"For every beta of {betas}: at most {100 * (model.coverage_.bound - 1):.2f} % above its best found.")
     say(f"{model.n_iter_} iterations, {seconds:.1f} s; results in {folder}")
 
 
@@ -145,5 +155,6 @@ def _show(model: Any) -> None:
             above = f"{100 * (model.scaled_losses_[b] - 1):.2f} %"
             row += [f"{model.references_[b]:.6g}", above, f"{model.weights_[b]:.3f}"]
         rows.append(row)
-    columns = ("loss", "error") if single else ("loss", "error", "best alone", "above best", "weight")
+    best = "given reference" if model.references is not None else f"best found ({starts(model.n_init)})"
+    columns = ("loss", "error") if single else ("loss", "error", best, "above it", "weight")
     table(f"{type(model).__name__}, rank {model.n_components_}", columns, rows, left=("loss",))

@@ -9,7 +9,17 @@ from typing import Annotated, Any
 import typer
 
 from drnmf.cli import keeping, options, reporting
-from drnmf.cli.common import choice, in_options, limit_threads, output_folder, plain_warnings, read_input, say, stem
+from drnmf.cli.common import (
+    choice,
+    in_options,
+    limit_threads,
+    output_folder,
+    plain_warnings,
+    read_input,
+    say,
+    starts,
+    stem,
+)
 from drnmf.runs import schema, write
 from drnmf.runs.output import check_out
 
@@ -23,7 +33,7 @@ def pareto(
     policy: options.PolicyName = None,
     update: options.UpdateName = None,
     init: options.InitName = None,
-    max_iter: options.MaxIter = 1000,
+    max_iter: options.MaxIter = 10_000,
     tol: options.Tol = 1e-6,
     n_init: options.Starts = 1,
     jobs: options.Jobs = None,
@@ -116,6 +126,6 @@ def pareto(
         say(figures.HOW_TO_GET)
     worst = 100 * (float(front.dr.scaled_losses.max()) - 1)
     say(
-        f"{len(front.points)} points, {seconds:.1f} s; the robust one is at most {worst:.2f} % above the best of each "
-        f"loss; results in {folder}"
+        f"{len(front.points)} points, {seconds:.1f} s; the robust one is at most {worst:.2f} % above the best found "
+        f"({starts(n_init)}) of each loss; results in {folder}"
     )

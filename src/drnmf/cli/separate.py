@@ -20,6 +20,7 @@ from drnmf.cli.common import (
     output_folder,
     plain_warnings,
     say,
+    starts,
     table,
 )
 from drnmf.runs import schema, write
@@ -257,7 +258,10 @@ def _notes(found: Comparison, seen: Spectrogram, gain: float, warned: list[str])
 def _show(found: Comparison, measures: list[dict[str, Any]]) -> None:
     rows = ([m.name, *(f"{round(100 * (value - 1), 2) + 0.0:.2f}" for value in m.scaled)] for m in found.methods)
     table(
-        "Percent above the best of each loss", ("method", *(loss.name for loss in found.omega)), rows, left=("method",)
+        f"Percent above the best found ({starts(found.model.n_init)}) of each loss",
+        ("method", *(loss.name for loss in found.omega)),
+        rows,
+        left=("method",),
     )
     if measures:
         lines = []

@@ -19,6 +19,7 @@ from drnmf.backends.observed import HeldOut, Stored
 from drnmf.backends.open import is_dask
 from drnmf.backends.weighted import held_out_losses
 from drnmf.estimators import saving
+from drnmf.estimators.callbacks import Support, Tasks, managed
 from drnmf.estimators.scoring import counted, dispersions, mean_log_likelihood, predicted_losses
 from drnmf.fit.encode import Encoder
 from drnmf.fit.exchange import fit_interval
@@ -39,7 +40,7 @@ from drnmf.objective.simplex import vertex
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, Support):  # type: ignore[misc]
     """What the three estimators share. Subclasses say which losses, which weights, and whether to scale."""
 
     normalize: bool = True
@@ -100,9 +101,10 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         -------
         self : the fitted estimator
         """
-        self.fit_transform(X, W=W, H=H, entry_weight=entry_weight, uncertainty=uncertainty)
+        self.fit_transform(X, y, W=W, H=H, entry_weight=entry_weight, uncertainty=uncertainty)
         return self
 
+    @managed
     def fit_transform(
         self, X: Any, y: Any = None, W: ArrayLike | None = None, H: ArrayLike | None = None,
         entry_weight: Any = None, uncertainty: Any = None,
@@ -119,7 +121,7 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         """
         self.rank()
         if self._undecided():
-            return self._decided(X, W, H, self.reading(entry_weight, uncertainty))
+            return self._decided(X, y, W, H, self.reading(entry_weight, uncertainty))
         omega, interval = self._omega(), self._interval()
         policy, references = self._policy(len(omega)), self._references(len(omega))
         control = self.control(self._inner_iter())
@@ -130,7 +132,9 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         name = type(self).__name__
         identity = {"estimator": name, **self.get_params(deep=False)}
         with opened(given, placement, self, omega, runs, identity, W, H, control.inner_iter) as fit:
-            data, budget = fit.data, fit.budget
+            data = fit.data
+            tasks = Tasks.begin(self, X, y, data)
+            budget = tasks.budget(fit.budget)
             try:
                 if interval is not None:
                     result = fit_interval(data, fit.starts, interval, method, budget, self.callback, name)
@@ -142,10 +146,11 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
                 raise
             result = settle(data, balanced(data, result, self.normalize), control)
         factors = self._adopt(result, fit, placement, isinstance(entry_weight, HeldOut))
+        tasks.end()
         warn_unconverged([result], control, name)
         return factors
 
-    def _decided(self, X: Any, W: ArrayLike | None, H: ArrayLike | None, reading: Reading) -> Array:
+    def _decided(self, X: Any, y: Any, W: ArrayLike | None, H: ArrayLike | None, reading: Reading) -> Array:
         """Let X choose the losses, and fit; what is missing from a dense X has no say, weights are refused."""
         if reading.entry_weight is not None or reading.uncertainty is not None or reading.unstored == "missing":
             raise ValueError(
@@ -153,7 +158,7 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
                 "name the losses. Uncertainties are standard deviations, which go with beta=2."
             )
         X = place(X, self.device, self.precision).receive(self, X, True, reading).X
-        return self._decide(X, lambda decided: decided.fit_transform(X, W=W, H=H))
+        return self._decide(X, lambda decided: decided.fit_transform(X, y, W=W, H=H))
 
     def _adopt(self, result: Result, fit: Opened, placement: Placement, held_out: bool) -> Array:
         """Set the fitted attributes from a result; returns W in the same form as `components_`."""
@@ -286,7 +291,7 @@ def _complete(result: Result, data: Data, omega: Omega) -> Result:
         return result
     losses = losses_of(data, result.W, result.H, omega)
     weights, ones = vertex(len(omega), omega.index(result.omega[0])), np.ones(len(omega))
-    trace = Trace(ones[None], weights[None], np.zeros(1), np.zeros(1), result.trace.sweeps[-1:])
+    trace = Trace(losses[None], ones[None], weights[None], np.zeros(1), np.zeros(1), result.trace.sweeps[-1:])
     note = f"Interrupted in the reference fit of {result.omega[0].name}: the factors are that fit's."
     return Result(
         result.W, result.H, omega, np.maximum(losses, np.finfo(np.float64).tiny), losses, ones, weights, trace, 0,

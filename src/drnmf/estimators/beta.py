@@ -30,7 +30,8 @@ class BetaNMF(NMF):
         up to r = 24 with a curvature for every column, above with one for all), "mu" (Algorithm 1 of the paper),
         "extrapolated", "monotone", "newton" (a curvature for every column at any r), "hals" (coordinate descent on
         W'W, for beta = 2 alone); "mu" returns the last iterate, the others the best point met
-    init : "random", "spa", "nndsvdar", or "custom" (W and H given to `fit`)
+    init : "auto" ("nndsvdar", then "random" for the other starts of n_init; "random" too where r > min(m, n) or X is
+        very large), "random", "spa", "nndsvdar", or "custom" (W and H given to `fit`)
     references : what the loss is divided by in `scaled_losses_`, one number; None leaves it as it is
     max_iter, tol : tol=0 runs exactly max_iter iterations; else the fit stops when the loss has not
         fallen by more than tol (relative) over ten iterations

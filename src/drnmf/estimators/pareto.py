@@ -20,14 +20,15 @@ from drnmf.algorithms.weights import Fixed, Policy
 from drnmf.backends.base import Data, losses_of
 from drnmf.fit import method as fit_method
 from drnmf.fit.canonical import canonical
+from drnmf.fit.continued import Runs, improved, lowered, run_continued, smallest
 from drnmf.fit.parameters import Parameters
-from drnmf.fit.references import check_references, compute_references, single_objective
-from drnmf.fit.road import Opened, best_run, opened, warn_unconverged
+from drnmf.fit.references import References, check_references, compute_references, single_objective
+from drnmf.fit.road import Opened, opened, warn_unconverged
 from drnmf.inputs.check import check_choice, check_integer
 from drnmf.inputs.device import Placement, place
 from drnmf.losses.base import Loss, Omega, betas_of
 from drnmf.losses.names import as_losses
-from drnmf.numerics import Array, Vector
+from drnmf.numerics import REFERENCE_MARGIN, REFERENCE_ROUNDS, Array, Vector
 from drnmf.objective.objective import Objective
 from drnmf.objective.simplex import check_weights, vertex
 
@@ -200,11 +201,11 @@ def pareto_front(
     warm_start: bool = False,
     policy: str | Policy = "auto",
     update: str | Rule = "auto",
-    init: str = "random",
+    init: str = "auto",
     W: ArrayLike | None = None,
     H: ArrayLike | None = None,
     references: ArrayLike | None = None,
-    max_iter: int = 1000,
+    max_iter: int = 10_000,
     tol: float = 1e-6,
     zeros: str = "raise",
     negatives: str = "raise",
@@ -291,28 +292,109 @@ def pareto_front(
     how = fit_method.Method.of(update, policy, placement.gpu)
     accepted = placement.accept(X, "pareto_front", parameters.reading(entry_weight, uncertainty))
     control, starts = parameters.control(), parameters.starts()
-    runs = starts * (len(points) + 1 + (p if given is None else 0))
-    with opened(accepted, placement, parameters, omega, runs, {"estimator": "pareto_front", **asked}, W, H) as fit:
+    count = starts * (len(points) + 1 + (p if given is None else 0))
+    with opened(accepted, placement, parameters, omega, count, {"estimator": "pareto_front", **asked}, W, H) as fit:
         data, budget, notes = fit.data, fit.budget, fit.notes
-        ends: dict[int, Result] = {}
+        runs = Runs(data, omega, how, budget, callback, "DR")
         if given is None:
             found = compute_references(data, fit.starts, omega, how, budget)
-            given, notes, ends = found.values, notes + found.notes, dict(enumerate(found.solutions))
-        objective = Objective(omega, given, data.mean)
-        problem = Problem(data, objective, how, lambda stage: budget.take(stage, callback), budget.take)
-        results: list[Result] = []
-        if warm_start:
-            for row in points:
-                near = _nearest(row, results, ends)
-                origins = fit.starts if near is None else [(near.W, near.H)]
-                results.append(_solve_point(problem, fit.starts, origins, row, method, ends))
+            notes += found.notes
+            results, dr, given = _solve_front(runs, fit.starts, points, method, warm_start, found)
         else:
-            point = partial(_solve_point, problem, fit.starts, fit.starts, method=method, ends=ends)
-            results = budget.run_all([partial(point, row) for row in points])
-        dr = best_run(data, fit.starts, objective, how, budget, callback, "DR")
+            results = _solve_points(runs, fit.starts, points, given, method, warm_start, {})
+            dr = smallest(runs.begin(fit.starts, given))
         kept = [_point(fit, result, return_factors, placement) for result in (*results, dr)]
     warn_unconverged([*results, dr], control, "pareto_front")
     return ParetoFront(omega, given, tuple(kept[:-1]), kept[-1], method, notes)
+
+
+def _solve_front(
+    runs: Runs, starts: list[Start], points: Vector, method: str, warm_start: bool, found: References
+) -> tuple[list[Result], Result, Vector]:
+    """Solve the DR point and all others under references that none of them is below.
+
+    The DR point comes first: what it teaches about the references serves all others. Where a point beats a reference
+    after that, it is improved, and the points are solved again from where they stand (`fit.continued`); and where
+    another point in hand is better for a lambda than its own, from there.
+    """
+    if not runs.method.improves:
+        results = _solve_points(runs, starts, points, found.values, method, warm_start, _ends(found))
+        return results, smallest(runs.begin(starts, found.values)), found.values
+    done, found = run_continued(runs, starts, found)
+    results = _solve_points(runs, starts, points, found.values, method, warm_start, _ends(found))
+    dr = smallest(done)
+    for _ in range(REFERENCE_ROUNDS):
+        better = improved(runs, found, [*results, dr])
+        changed, found = better is not found, better
+        known = [point.under(found.values) for point in (*results, dr)]
+        results = [_again(runs, row, at, known, found, method, changed) for at, row in enumerate(points)]
+        ahead = smallest(known)
+        if ahead is not known[-1]:
+            (dr,) = runs.begin_near((ahead.W, ahead.H), found.values)
+        else:
+            dr = runs.resume(dr, found.values) if changed else known[-1]
+        if all(now is before for now, before in zip([*results, dr], known, strict=True)):
+            break
+    references = lowered(found, [*results, dr]).values
+    results = [_corner(result, [*results, dr]) for result in results]
+    return [result.under(references) for result in results], dr.under(references), references
+
+
+def _again(
+    runs: Runs, row: Vector, at: int, known: list[Result], found: References, method: str, changed: bool
+) -> Result:
+    """Solve point number `at` again where its references have changed or another point in hand is better for it.
+
+    Which local minimum a run ends in depends on its start, so the best start for a lambda may be another's solution.
+    """
+    own, value = known[at], METHODS[method][1]
+    ahead = min(known, key=lambda point: value(point, row))
+    if not changed and value(ahead, row) >= (1.0 - REFERENCE_MARGIN) * value(own, row):
+        return own
+    runs.budget.expect(1)
+    points = _solve_points(runs, [(ahead.W, ahead.H)], row[None], found.values, method, False, _ends(found), near=True)
+    return min(own, *points, key=lambda point: value(point, row))
+
+
+def _ends(found: References) -> dict[int, Result]:
+    return dict(enumerate(found.solutions))
+
+
+def _corner(result: Result, known: list[Result]) -> Result:
+    """The point of a lambda with all weight on one loss is the one that has least of it, whichever run found it."""
+    (used,) = np.nonzero(result.weights)
+    if used.size > 1:
+        return result
+    least = min(known, key=lambda other: float(other.losses[used[0]]))
+    if float(least.losses[used[0]]) >= float(result.losses[used[0]]):
+        return result
+    return replace(result, W=least.W, H=least.H, losses=least.losses)
+
+
+def _solve_points(
+    runs: Runs, starts: list[Start], points: Vector, references: Vector, method: str, warm_start: bool,
+    ends: dict[int, Result], near: bool = False,
+) -> list[Result]:  # fmt: skip
+    """Solve the point of every lambda under common references.
+
+    Parameters
+    ----------
+    ends : single-objective fits in hand, by the index of their loss
+    near : the starts are near the solutions already
+    """
+    budget, callback = runs.budget, runs.callback
+    how = runs.method.near() if near else runs.method
+    objective = Objective(runs.omega, references, runs.data.mean)
+    problem = Problem(runs.data, objective, how, lambda stage: budget.take(stage, callback), budget.take)
+    if not warm_start:
+        point = partial(_solve_point, problem, starts, starts, method=method, ends=ends)
+        return budget.run_all([partial(point, row) for row in points])
+    results: list[Result] = []
+    for row in points:
+        known = _nearest(row, results, ends)
+        origins = starts if known is None else [(known.W, known.H)]
+        results.append(_solve_point(problem, starts, origins, row, method, ends))
+    return results
 
 
 def _nearest(weights: Vector, solved: list[Result], ends: dict[int, Result]) -> Result | None:

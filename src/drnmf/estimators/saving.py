@@ -77,6 +77,8 @@ def load_into(classes: dict[str, type], path: str | os.PathLike[str]) -> Any:
         model.single_losses_ = arrays.get("single_losses_")
         model.held_out_losses_ = arrays.get("held_out_losses_")
         model.coverage_ = _coverage_of(arrays)
+        # files from before traces kept the losses themselves
+        arrays.setdefault("trace_losses", arrays["trace_scaled_losses"] * arrays["references_"])
         # absent in files of before scores were likelihoods
         model.dispersions_ = arrays.get("dispersions_", np.ones(len(model.omega_)))
         model.trace_ = Trace(**{name: arrays[f"trace_{name}"] for name in Trace.__dataclass_fields__})

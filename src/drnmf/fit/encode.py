@@ -22,7 +22,17 @@ from drnmf.fit.unobserved import Side, column_weights
 from drnmf.inputs.check import check_entries, check_zeros
 from drnmf.inputs.device import as_numpy
 from drnmf.losses.beta import KL
-from drnmf.numerics import ENCODE_TOLERANCE, EPS, HALS_PASSES, Array, Vector, as_float64, namespace, positive_scale
+from drnmf.numerics import (
+    ENCODE_ITERATIONS,
+    ENCODE_TOLERANCE,
+    EPS,
+    HALS_PASSES,
+    Array,
+    Vector,
+    as_float64,
+    namespace,
+    positive_scale,
+)
 from drnmf.objective.objective import Objective
 
 
@@ -110,7 +120,7 @@ def _encode(data: Data, H: Any, objective: Objective, weights: Vector, max_iter:
     A: Any = data.T.space.put(np.repeat(level.astype(data.dtype)[None, :], r, axis=0))
     xp, step = namespace(A), _step(data.T, G, A, objective, weights)
     active, tol = A[0] > 0, tol or ENCODE_TOLERANCE
-    for _ in range(max_iter):
+    for _ in range(min(max_iter, ENCODE_ITERATIONS)):
         stepped = step(A)
         moved = xp.amax(abs(stepped - A), axis=0) > tol * xp.amax(stepped, axis=0)
         A = data.T.space.put(xp.where(active, stepped, A))

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 
 import numpy as np
+from numpy.typing import NDArray
 
 from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.loop import Callback
 from drnmf.algorithms.result import Result, Trace
 from drnmf.backends.base import Data, losses_of
+from drnmf.fit.continued import Runs, smallest
 from drnmf.fit.method import Budget, Method, certified
 from drnmf.fit.references import compute_references, reference_floors
-from drnmf.fit.road import best_run
 from drnmf.losses.base import Omega
 from drnmf.losses.beta import Beta
 from drnmf.losses.interval import Coverage, Interval, coverage
-from drnmf.objective.objective import Objective
+from drnmf.numerics import REFERENCE_MARGIN, REFERENCE_ROUNDS, Vector
 
 
 def fit_interval(
@@ -31,37 +33,58 @@ def fit_interval(
 ) -> Result:
     """Solve on the knots, add the worst beta of the interval, and repeat from where the factors stand.
 
-    e(beta) is the smallest D_beta among all reference solutions in hand, at knots and between them alike. The rounds
-    share the max_iter iterations of the fit.
+    e(beta) is the smallest D_beta among all reference solutions in hand, at knots and between them alike, and where the
+    method improves references (`fit.continued`) among the points of the rounds too. The rounds share the max_iter
+    iterations of the fit.
     """
     knots, grid = list(interval.first_knots()), interval.betas()
-    along_grid = _losses(grid)
     solutions = list(compute_references(data, starts, _losses(knots), method, budget).solutions)
     rounds: list[tuple[tuple[float, ...], Result]] = []
-    left, done = budget.control.max_iter, False
+    left, done, improvements = budget.control.max_iter, False, 0
     while True:
-        everywhere = (*_losses(knots), *along_grid)
-        table = np.array([losses_of(data, run.W, run.H, everywhere) for run in solutions])
-        smallest = np.maximum(table.min(axis=0), reference_floors(data, everywhere))
-        references, along = smallest[: len(knots)], smallest[len(knots) :]
-        objective = Objective(_losses(knots), references, data.mean)
+        references, along = _smallest_losses(data, solutions, knots, grid)
+        runs = Runs(data, _losses(knots), method, budget, callback, stage)
         most = left if budget.control.tol > 0 or done or len(knots) >= interval.max_knots else _half(left)
-        best = best_run(data, starts, objective, method, budget, callback, stage, most)
+        margin = REFERENCE_MARGIN if method.improves and improvements < REFERENCE_ROUNDS else None
+        best = smallest(runs.begin(starts, references, margin, most))
         rounds.append((tuple(knots), best))
         left -= best.n_iter
+        if method.improves:
+            improvements += 1
+            solutions += [best, *_improved(data, best, method, budget)]
+            references, along = _smallest_losses(data, solutions, knots, grid)
+            best = best.under(references)
         seen = coverage(
-            interval, losses_of(data, best.W, best.H, along_grid), along, np.array(knots), references, best.losses
+            interval, losses_of(data, best.W, best.H, _losses(grid)), along, np.array(knots), references, best.losses
         )
         excess = float(seen.scaled_losses.max()) > float(best.scaled_losses.max()) * (1.0 + interval.tol)
         done = not excess or len(knots) >= interval.max_knots or min(abs(seen.worst - k) for k in knots) == 0
-        if left <= 0 or best.reason == "callback" or (done and best.reason != "max_iter"):
+        if left <= 0 or best.reason in ("callback", "max_time") or (done and best.reason == "tol"):
             break
         starts, method = [(best.W, best.H)], method.near()
-        if done:  # the iterations that are left go to the knots as they are
+        if done or best.reason == "reference":  # the iterations that are left go to the knots as they are
             continue
         knots.append(seen.worst)
         solutions.extend(compute_references(data, starts, _losses([seen.worst]), method, budget).solutions)
-    return _join_rounds(data, rounds, seen)
+    return _join_rounds(data, [*rounds[:-1], (rounds[-1][0], best)], seen)
+
+
+def _smallest_losses(
+    data: Data, points: Sequence[Result], knots: Sequence[float], grid: Sequence[float]
+) -> tuple[Vector, Vector]:
+    """Compute the smallest loss that a point in hand has, at every knot and at every beta of the grid."""
+    everywhere = _losses([*knots, *grid])
+    table = np.array([losses_of(data, run.W, run.H, everywhere) for run in points])
+    least = np.maximum(table.min(axis=0), reference_floors(data, everywhere))
+    return least[: len(knots)], least[len(knots) :]
+
+
+def _improved(data: Data, best: Result, method: Method, budget: Budget) -> tuple[Result, ...]:
+    """Fit the losses alone again that a run has well below their references, from its point."""
+    beaten = best.scaled_losses < 1.0 - REFERENCE_MARGIN
+    omega = tuple(loss for loss, below in zip(best.omega, beaten, strict=True) if below)
+    budget.expect(len(omega))
+    return compute_references(data, [(best.W, best.H)], omega, method.near(), budget).solutions if omega else ()
 
 
 def _half(left: int) -> int:
@@ -77,23 +100,12 @@ def _join_rounds(data: Data, rounds: list[tuple[tuple[float, ...], Result]], see
     """One result from the rounds of the exchange: knots in order, one trace, NaN before a knot joined."""
     knots, last = rounds[-1]
     order = np.argsort(knots)
-    traces, added, iterations, sweeps, seconds = list[Trace](), list[tuple[int, float]](), 0, 0, 0.0
+    traces, added, iterations = list[Trace](), list[tuple[int, float]](), 0
     for previous, (now, run) in zip([knots[: len(rounds[0][0])], *(r[0] for r in rounds)], rounds, strict=False):
         added += [(iterations, beta) for beta in now[len(previous) :]]
-        pad = ((0, 0), (0, len(knots) - len(now)))
-        traces.append(
-            Trace(
-                np.pad(run.trace.scaled_losses, pad, constant_values=np.nan)[:, order],
-                np.pad(run.trace.weights, pad, constant_values=np.nan)[:, order],
-                run.trace.seconds + seconds, run.trace.gap, run.trace.sweeps + sweeps,
-            )
-        )  # fmt: skip
+        traces.append(_padded(run.trace, len(knots) - len(now), order).under(last.references[order]))
         iterations += run.n_iter
-        sweeps, seconds = int(traces[-1].sweeps[-1]), float(traces[-1].seconds[-1])
-    # row 0 of a later round is the last row of the one before, under new references: it takes its place
-    parts = [trace if i == len(traces) - 1 else _without_last(trace) for i, trace in enumerate(traces)]
-    rows = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _ROWS}
-    joined = Trace(**rows, added=np.array(added, dtype=np.float64).reshape(-1, 2))
+    joined = replace(reduce(Trace.then, traces), added=np.array(added, dtype=np.float64).reshape(-1, 2))
     note = (
         f"For every beta of the interval the scaled loss is at most {seen.bound:.6f} "
         f"({seen.factor:.4f} times the largest at the {len(knots)} knots)."
@@ -106,8 +118,10 @@ def _join_rounds(data: Data, rounds: list[tuple[tuple[float, ...], Result]], see
     return certified(data, result)
 
 
-_ROWS = ("scaled_losses", "weights", "seconds", "gap", "sweeps")
-
-
-def _without_last(trace: Trace) -> Trace:
-    return Trace(*(getattr(trace, name)[:-1] for name in _ROWS))
+def _padded(trace: Trace, missing: int, order: NDArray[np.intp]) -> Trace:
+    """A trace with a column for every knot in its order, NaN for those that had not joined."""
+    columns = {
+        name: np.pad(getattr(trace, name), ((0, 0), (0, missing)), constant_values=np.nan)[:, order]
+        for name in ("losses", "scaled_losses", "weights")
+    }
+    return replace(trace, **columns)

@@ -55,6 +55,11 @@ class Budget:
             control = self._take(stage, callback)
         return replace(control, callback=self._watched(control.callback))
 
+    def expect(self, runs: int) -> None:
+        """Count runs that nobody knew of when the fit began: they share the time that is left."""
+        with self._alone:
+            self.runs += runs
+
     def run_all(self, tasks: Sequence[Task]) -> list[Result]:
         """Run tasks that do not depend on one another, and return their results in order."""
         return run_all(tasks, self.jobs, self._stop)
@@ -86,8 +91,8 @@ def _both(first: Callback | None, second: Callback | None) -> Callback | None:
         return first or second
 
     def call(progress: Any) -> Any:
-        first(progress)
-        return second(progress)
+        stop = first(progress)
+        return second(progress) or stop
 
     return call
 
@@ -98,12 +103,15 @@ class Method:
 
     reference_tol : where tol > 0 the reference fits stop at this tolerance or tol, whichever is larger. e_beta only
         sets the scale of a loss: its last digits cost more sweeps than the fit itself.
+    improves : references that a run beats are improved, and the run continues under them (`fit.continued`); elsewhere
+        they stay the paper's, from the same start with the same budget
     """
 
     rule: Rule
     policy: Policy
     reference_rule: Rule
     reference_tol: float = 0.0
+    improves: bool = False
 
     @classmethod
     def of(cls, update: str | Rule, policy: str | Policy, gpu: bool = False) -> Method:
@@ -115,7 +123,7 @@ class Method:
             policy = "frank-wolfe"
         rule, chosen = as_rule(update, gpu), as_policy(policy)
         tol = REFERENCE_TOLERANCE if update == "auto" else 0.0
-        return cls(Minimax() if isinstance(chosen, ByRule) else rule, chosen, rule, tol)
+        return cls(Minimax() if isinstance(chosen, ByRule) else rule, chosen, rule, tol, improves=update == "auto")
 
     def near(self) -> Method:
         """The same for starts that are near a solution already: no step is held back."""

@@ -32,9 +32,9 @@ class Parameters:
 
     n_components: int = field(default=10, kw_only=False)
     update: str | Rule = "auto"
-    init: str = "random"
+    init: str = "auto"
     references: ArrayLike | None = None
-    max_iter: int = 1000
+    max_iter: int = 10_000
     tol: float = 1e-6
     zeros: str = "raise"
     negatives: str = "raise"

@@ -22,10 +22,21 @@ from drnmf.objective.objective import Objective
 
 @dataclass(frozen=True)
 class References:
-    """e_beta for every beta of Omega, the solutions they belong to, and remarks on them."""
+    """e_beta for every beta of Omega, and the single-objective fits they come from.
+
+    Attributes
+    ----------
+    values : (p,) e_beta, the smallest loss met anywhere, at least the floor
+    solutions : the fit of every loss alone
+    losses : (p, p), every loss (column) at each solution (row)
+    floors : (p,) the smallest e_beta that is used
+    notes : remarks on them
+    """
 
     values: Vector
     solutions: tuple[Result, ...]
+    losses: Vector
+    floors: Vector
     notes: tuple[str, ...] = ()
 
 
@@ -69,7 +80,8 @@ def compute_references(data: Data, starts: list[Start], omega: Omega, method: Me
         for loss, value, floor in zip(omega, found, floors, strict=True)
         if value < floor
     )
-    return References(np.maximum(found, floors), tuple(best), notes)
+    table = np.array([losses_of(data, run.W, run.H, omega) for run in best])
+    return References(np.maximum(found, floors), tuple(best), table, floors, notes)
 
 
 def check_references(references: ArrayLike, p: int) -> Vector:

@@ -10,20 +10,20 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from drnmf.algorithms.initialize import Start, start
-from drnmf.algorithms.loop import Callback, Control, solve, with_notes
+from drnmf.algorithms.initialize import Start, starts
+from drnmf.algorithms.loop import Callback, Control, with_notes
 from drnmf.algorithms.result import Result
 from drnmf.backends.base import Data, losses_of
 from drnmf.backends.host.single_blas import single_blas
 from drnmf.backends.observed import Stored
 from drnmf.fit.canonical import canonical
+from drnmf.fit.continued import Runs, run_continued, smallest
 from drnmf.fit.encode import encode
 from drnmf.fit.method import Budget, Method, certified
 from drnmf.fit.parameters import Parameters
@@ -92,14 +92,14 @@ def opened(
 
     def make() -> list[Start]:
         rng = check_random_state(p.random_state)
-        return [unobserved.clear(data, *start(data, rank, p.init, rng, W, H)) for _ in range(n_init)]
+        return [unobserved.clear(data, *made) for made in starts(data, rank, p.init, rng, n_init, W, H)]
 
     kept = keeper_of(p.checkpoint, p.checkpoint_seconds(), data, identity, W, H)
     # a cluster and a GPU take one run at a time, and a checkpoint keeps runs in their order
     jobs = 1 if data.space.deferred or p.checkpoint is not None else p.jobs()
     with single_blas(), progress_bar(p.verbose, data.status, runs, p.max_time, jobs) as watch, kept as keeper:
-        starts = make() if keeper is None else keeper.starts(make)
-        yield Opened(data, starts, Budget(replace(control, keeper=keeper), runs, watch, jobs), notes, unobserved)
+        made = make() if keeper is None else keeper.starts(make)
+        yield Opened(data, made, Budget(replace(control, keeper=keeper), runs, watch, jobs), notes, unobserved)
 
 
 def fit_factors(
@@ -116,33 +116,21 @@ def fit_factors(
 
     Parameters
     ----------
-    references : e_beta; None computes them, one single-objective fit per loss and start
+    references : e_beta; None computes them, one single-objective fit per loss and start, and improves those that a
+        run beats where the method says so
     """
-    notes: tuple[str, ...] = ()
-    singles: Vector | None = None
-    if references is None:
-        found = compute_references(data, starts, omega, method, budget)
-        references, notes = found.values, found.notes
-        singles = np.array([losses_of(data, run.W, run.H, omega) for run in found.solutions])
-    objective = Objective(omega, references, data.mean)
-    best = best_run(data, starts, objective, method, budget, callback, stage)
-    result = replace(certified(data, best), single_losses=singles)
-    return with_notes(result, *notes, *_better_than_reference(best))
-
-
-def best_run(
-    data: Data, starts: list[Start], objective: Objective, method: Method, budget: Budget, callback: Callback | None,
-    stage: str, max_iter: int | None = None,
-) -> Result:  # fmt: skip
-    """Run from every start, for max_iter iterations or those of the budget, and return the smallest maximum's run."""
-
-    def run(start: Start) -> Result:
-        control = budget.take(stage, callback)
-        limited = control if max_iter is None else replace(control, max_iter=max_iter)
-        return solve(data, *start, objective, method.rule, method.policy, limited)
-
-    runs = budget.run_all([partial(run, start) for start in starts])
-    return min(runs, key=lambda run: float(run.scaled_losses.max()))
+    runs = Runs(data, omega, method, budget, callback, stage)
+    if references is not None:
+        best = smallest(runs.begin(starts, references))
+        return with_notes(certified(data, best), *_better_than_reference(best))
+    found = compute_references(data, starts, omega, method, budget)
+    if method.improves and len(omega) > 1:
+        done, found = run_continued(runs, starts, found)
+    else:
+        done = runs.begin(starts, found.values)
+    best = smallest(done)
+    result = replace(certified(data, best), single_losses=found.losses)
+    return with_notes(result, *found.notes, *_better_than_reference(best))
 
 
 def _better_than_reference(result: Result) -> tuple[str, ...]:
@@ -182,14 +170,24 @@ def settle(data: Data, result: Result, control: Control) -> Result:
     return replace(result, W=W, losses=losses, scaled_losses=objective.scaled(losses))
 
 
+def _last_fall(result: Result) -> float:
+    """Compute by how many percent the largest loss fell in the last tenth of the iterations."""
+    lowest = np.minimum.accumulate(result.trace.maximum)
+    before = lowest[-1 - max(len(lowest) // 10, 1)] if len(lowest) > 1 else lowest[-1]
+    return 100.0 * float(before - lowest[-1]) / float(before) if before > 0 else 0.0
+
+
 def warn_unconverged(results: list[Result], control: Control, what: str) -> None:
     """Warn about runs that ended at max_iter."""
     short = sum(result.reason == "max_iter" for result in results)
     if control.tol > 0 and short:
         have = f"{what} has" if len(results) == 1 else f"{what}: {short} of {len(results)} runs have"
+        fall = max(_last_fall(result) for result in results if result.reason == "max_iter")
         warnings.warn(
-            f"{have} not converged after max_iter={control.max_iter} iterations: raise max_iter or tol, or set tol=0 "
-            "to run exactly max_iter iterations.",
+            f"{have} not converged after max_iter={control.max_iter} iterations (the objective fell by {fall:.1g} % in "
+            "the last tenth of them): raise max_iter, or tol if that is near enough. Fewer components need fewer "
+            "iterations, and so does update='auto' where another rule was chosen. Set tol=0 to run exactly max_iter "
+            "iterations.",
             ConvergenceWarning,
             stacklevel=4,
         )

@@ -120,6 +120,27 @@ def as_matrix(X: Any) -> Any:
     return X if is_dask(X) else check_array(_structured(X), **_ACCEPTED)
 
 
+def on_host(X: Any) -> Any:
+    """Return an array of another library as NumPy's, where its entries are in host memory; anything else as it is.
+
+    Raises
+    ------
+    TypeError
+        Where they are not, or the library does not hand them out.
+    """
+    foreign = any(hasattr(X, name) for name in ("__array_namespace__", "__cuda_array_interface__"))
+    if isinstance(X, np.ndarray) or not foreign:
+        return X
+    try:
+        return np.asarray(X)
+    except (TypeError, ValueError, RuntimeError, BufferError):
+        kind = f"{type(X).__module__.partition('.')[0]}.{type(X).__qualname__}"
+        raise TypeError(
+            f"X is a {kind} whose entries NumPy cannot read: copy it to host memory first (X.get() in CuPy), or pass a "
+            "torch.Tensor to fit on a GPU."
+        ) from None
+
+
 def _structured(X: Any) -> Any:
     """X, with sound indices if it is sparse: looked at before anybody converts it, which follows them already.
 
@@ -127,6 +148,7 @@ def _structured(X: Any) -> Any:
     """
     if isinstance(X, np.ma.MaskedArray):
         return np.ma.filled(X.astype(np.result_type(X.dtype, np.float32), copy=False), np.nan)
+    X = on_host(X)
     if sp.issparse(X) and X.format in ("lil", "dok", "dia"):
         X = X.tocsr()
     check_structure(X)

@@ -15,7 +15,15 @@ from typing import Any
 from drnmf.files import write_text
 from drnmf.report import sections
 from drnmf.report.charts import Chart
-from drnmf.report.words import demo_headline, duration, headline, interval_headline, loss_name
+from drnmf.report.words import (
+    demo_headline,
+    duration,
+    found_in,
+    headline,
+    interval_headline,
+    loss_name,
+    unconverged,
+)
 from drnmf.runs import schema
 from drnmf.runs.read import Run, compared, read_run
 
@@ -165,10 +173,10 @@ def _header(run: Run) -> str:
 
 
 def _hero(run: Run) -> str:
-    demo = run.summary.get("demo")
-    first, second = interval_headline(run.table(schema.COVERAGE), run.summary.get("bound"))
+    demo, found = run.summary.get("demo"), found_in(run.summary)
+    first, second = interval_headline(run.table(schema.COVERAGE), run.summary.get("bound"), found)
     if not first:
-        first, second = demo_headline(demo) if demo else headline(sections.comparison_of(run))
+        first, second = demo_headline(demo) if demo else headline(sections.comparison_of(run), found)
     if not first and "discovery" in run.summary:
         first = run.summary["discovery"]["finding"]
     if not first:
@@ -176,6 +184,7 @@ def _hero(run: Run) -> str:
         iterations = run.summary.get("iterations")
         if iterations is not None:
             first = f"Stopped after {iterations} iterations."
+    first = " ".join(filter(None, (first, unconverged(run.summary, run.table(schema.FRONT)))))
     more = f"<p>{_whole_names(second)}</p>" if second else ""
     return f'<div class="hero"><p id="headline">{_whole_names(first)}</p>{more}</div>'
 

@@ -51,8 +51,8 @@ def comparison(run: Run) -> Section:
     if found is None or "demo" in run.summary:  # the demo has a table of its own
         return NOTHING
     note = (
-        "How far each factorization is above the best error found for each loss. A fit under one loss is best at its "
-        "own (0%) and pays in the others; DR-NMF keeps the largest excess as small as it can."
+        "How far each factorization is above the best error found for each loss. A fit under one loss is at or near "
+        "the best of its own and pays in the others; DR-NMF keeps the largest excess as small as it can."
     )
     chart = charts.comparison_bars(found)
     return section("How close to the best", note, place("comparison")), {"comparison": chart}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from drnmf.losses.base import Loss
 from drnmf.runs import schema
@@ -37,8 +38,41 @@ def join(parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def headline(comparison: schema.Comparison | None) -> tuple[str, str]:
-    """Say what DR-NMF reached and what the fits alone would have cost; empty where nothing was compared."""
+def found_in(summary: Mapping[str, Any]) -> str:
+    """Say how hard the best errors were looked for: how many starts they are the best of.
+
+    >>> found_in({"parameters": {"n_init": 5}}), found_in({})
+    ('found (5 starts)', 'found')
+    """
+    starts = (summary.get("parameters") or {}).get("n_init")
+    if not isinstance(starts, int):
+        return "found"
+    return f"found ({starts} start{'s' if starts > 1 else ''})"
+
+
+def unconverged(summary: Mapping[str, Any], front: Sequence[Mapping[str, str]]) -> str:
+    """Say that a fit ended at its largest number of iterations before it stood still; empty where it did not.
+
+    >>> unconverged({"reason": "max_iter", "iterations": 50, "parameters": {"tol": 1e-6}}, [])
+    'The fit had not converged after 50 iterations: a larger --max-iter would bring it further.'
+    """
+    parameters = summary.get("parameters") or {}
+    if not parameters.get("tol", 0.0):
+        return ""
+    further = ": a larger --max-iter would bring"
+    if summary.get("reason") == "max_iter":
+        return f"The fit had not converged after {summary.get('iterations')} iterations{further} it further."
+    stopped = sum(row["converged"] == "False" for row in front)
+    return f"{stopped} of the {len(front)} points had not converged{further} them further." if stopped else ""
+
+
+def headline(comparison: schema.Comparison | None, found: str = "found") -> tuple[str, str]:
+    """Say what DR-NMF reached and what the fits alone would have cost; empty where nothing was compared.
+
+    Parameters
+    ----------
+    found : how hard the best errors were looked for, in words
+    """
     if comparison is None:
         return "", ""
     omega = compared(comparison)
@@ -46,7 +80,7 @@ def headline(comparison: schema.Comparison | None) -> tuple[str, str]:
     robust = next((m for m in methods if m["name"] == "DR-NMF"), methods[-1])
     excess = [float(s) - 1.0 for s in robust["scaled_losses"]]
     parts = [f"{percent(e)} of the best {loss_name(loss)} error" for loss, e in zip(omega, excess, strict=True)]
-    first = f"{robust['name']} is within {join(parts)}."
+    first = f"{robust['name']} is within {join(parts)} {found}."
     if len(omega) < 2:
         return first, ""
     worst = []
@@ -61,14 +95,14 @@ def headline(comparison: schema.Comparison | None) -> tuple[str, str]:
     return first, f"{join([text for _, text in sorted(worst, reverse=True)])}."
 
 
-def interval_headline(rows: Sequence[Mapping[str, str]], bound: float | None) -> tuple[str, str]:
+def interval_headline(rows: Sequence[Mapping[str, str]], bound: float | None, found: str = "found") -> tuple[str, str]:
     """Say what holds for every beta of an interval, from coverage.csv and the bound; empty where there is none."""
     if not rows or bound is None:
         return "", ""
     betas = [float(row["beta"]) for row in rows]
     worst = max(rows, key=lambda row: float(row["scaled_loss"]))
     interval = f"every beta from {min(betas):g} to {max(betas):g}"
-    first = f"For {interval}, DR-NMF is within {percent(bound - 1.0)} of the best error."
+    first = f"For {interval}, DR-NMF is within {percent(bound - 1.0)} of the best error {found}."
     knots = sum(row["knot"] == "True" for row in rows)
     excess = percent(float(worst["scaled_loss"]) - 1.0)
     return (

@@ -171,11 +171,12 @@ def trace_rows(omega: Omega, trace: Trace) -> list[dict[str, Any]]:
     """Make one record per iteration, the start included."""
     keys = [loss.key for loss in omega]
     rows = []
-    for k, (scaled, weights) in enumerate(zip(trace.scaled_losses, trace.weights, strict=True)):
+    for k, scaled in enumerate(trace.scaled_losses):
         row: dict[str, Any] = {"iteration": k, "seconds": round(float(trace.seconds[k]), 6)}
         row |= {"sweeps": int(trace.sweeps[k]), "gap": float(trace.gap[k]), "maximum": float(scaled.max())}
         row |= {column("scaled_loss", key): float(value) for key, value in zip(keys, scaled, strict=True)}
-        row |= {column("weight", key): float(value) for key, value in zip(keys, weights, strict=True)}
+        row |= {column("weight", key): float(value) for key, value in zip(keys, trace.weights[k], strict=True)}
+        row |= {column("loss", key): float(value) for key, value in zip(keys, trace.losses[k], strict=True)}
         rows.append(row)
     return rows
 

@@ -209,7 +209,7 @@ class TorchSparse(OnTorch):
         Q = None
         if ask.curvature is not None:
             bends = (
-                float(c) * torch.clip(loss.curvature(x, V), None, ceiling)  # type: ignore[call-overload]
+                float(c) * torch.clip(loss.curvature(x, V), None, ceiling)
                 for loss, c in zip(ask.omega, ask.curvature, strict=True)
             )
             k, l = np.tril_indices(H.shape[0])

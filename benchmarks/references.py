@@ -1,0 +1,126 @@
+"""Are the references good, do default fits end where they stand still, and which start is best?
+
+For every table and loss: the loss of a default fit beside that of a run 20 times longer from the same start; the
+reference that a default DR-NMF fit uses beside the best of many long runs; and where long runs from each kind of start
+end. Losses are compared, never seconds, so a busy machine does no harm. Rows are kept in references.csv, table by
+table, so that a long measurement may be made in pieces:
+
+    DRNMF_DATA=... python benchmarks/references.py --only wine digits
+    python benchmarks/references.py --summary
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import warnings
+from typing import Any
+
+import numpy as np
+from harness import RESULTS
+from sklearn.exceptions import ConvergenceWarning
+from tables import tables
+
+from drnmf import DRNMF, BetaNMF
+
+PATH = RESULTS / "references.csv"
+LONGER = 20
+LARGEST = 2_000_000
+RANKS = {"SBS_set1.Realistic": 23, "wine": 5, "breast cancer": 5, "rank5 Poisson": 5, "tr11": 9, "tr23": 6}
+SKIPPED = ("classic", "newsgroups3_politics", "hitech", "Samson", "faces-like")  # too large for this many long runs
+
+Row = dict[str, Any]
+
+
+def rank_of(name: str, X: Any) -> int:
+    """Choose a rank as a user might: ten, less where X has few columns."""
+    return min(RANKS.get(name, 10), min(X.shape) - 1)
+
+
+def losses_for(X: Any) -> tuple[int, ...]:
+    """Leave out Itakura-Saito where X has zeros."""
+    return (0, 1, 2) if not hasattr(X, "nnz") and X.min() > 0 else (1, 2)
+
+
+def fitted(X: Any, rank: int, beta: float, init: str, seed: int, seconds: float, **given: Any) -> BetaNMF:
+    """Fit one loss alone, from one start."""
+    return BetaNMF(rank, beta=beta, init=init, random_state=seed, max_time=seconds, **given).fit(X)
+
+
+def ratio(value: float, best: float) -> float:
+    """Divide two losses; both are zero where a table has the rank exactly."""
+    return value / best if best > 0 else 1.0
+
+
+def measure(name: str, X: Any, starts: int, seconds: float) -> list[Row]:
+    """Measure one table: a row per loss."""
+    rank, betas, rows = rank_of(name, X), losses_for(X), list[Row]()
+    references = DRNMF(rank, betas=betas, random_state=0).fit(X).references_
+    long = {"max_iter": 20_000, "tol": 1e-7}
+    for beta, reference in zip(betas, references, strict=True):
+        default = BetaNMF(rank, beta=beta, random_state=0).fit(X)
+        longer = fitted(X, rank, beta, "auto", 0, 10 * seconds, tol=0, max_iter=LONGER * default.n_iter_)
+        ends = {init: fitted(X, rank, beta, init, 0, seconds, **long).losses_[0] for init in ("nndsvdar", "spa")}
+        random = [fitted(X, rank, beta, "random", seed, seconds, **long).losses_[0] for seed in range(starts)]
+        best = min(*random, *ends.values(), longer.losses_[0], default.losses_[0])
+        rows.append(
+            {
+                "table": name, "rows": X.shape[0], "columns": X.shape[1], "rank": rank, "beta": beta, "starts": starts,
+                "iterations": default.n_iter_, "longer_iterations": longer.n_iter_,
+                "default_over_longer": ratio(default.losses_[0], longer.losses_[0]),
+                "reference_over_best": ratio(reference, best), "default_over_best": ratio(default.losses_[0], best),
+                "random_median_over_best": ratio(float(np.median(random)), best),
+                "random_worst_over_best": ratio(max(random), best),
+            } | {f"{init}_over_best": ratio(value, best) for init, value in ends.items()}
+        )  # fmt: skip
+    return rows
+
+
+def kept() -> list[Row]:
+    """Read the rows measured so far."""
+    if not PATH.exists():
+        return []
+    with PATH.open(newline="", encoding="utf-8") as stream:
+        return list(csv.DictReader(stream))
+
+
+def write(rows: list[Row]) -> None:
+    """Write all rows."""
+    with PATH.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, fieldnames=list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def summarise(rows: list[Row]) -> None:
+    """Print the median and the worst of every ratio."""
+    print(f"{len(rows)} pairs of table and loss")
+    for name in (name for name in rows[0] if name.endswith(("_over_best", "_over_longer"))):
+        values = np.array([float(row[name]) for row in rows])
+        print(
+            f"{name:28s} median {np.median(values):.4f}  90 % {np.quantile(values, 0.9):.4f}  worst {values.max():.4f}"
+        )
+
+
+def main() -> None:
+    """Measure the tables asked for, and print the summary of all measured so far."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="+", help="names of tables")
+    parser.add_argument("--starts", type=int, default=20, help="long runs from random starts")
+    parser.add_argument("--seconds", type=float, default=5.0, help="of each long run")
+    parser.add_argument("--summary", action="store_true", help="measure nothing")
+    asked = parser.parse_args()
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    for name, X in [] if asked.summary else tables():
+        if name in SKIPPED or (asked.only and name not in asked.only):
+            continue
+        measured = measure(name, X, asked.starts, asked.seconds)
+        write([row for row in kept() if row["table"] != name] + measured)
+        print(
+            name, [f"{row['default_over_longer']:.4f} {row['reference_over_best']:.4f}" for row in measured], flush=True
+        )
+    summarise(kept())
+
+
+if __name__ == "__main__":
+    main()
