@@ -94,6 +94,10 @@ def test_what_was_written_is_read(runs: Path, kind: str) -> None:
         quantities = ("weight", "loss", "scaled_loss")
         assert {schema.column(name, key) for name in quantities for key in keys} < set(header)
         return
+    if kind == "discover":
+        assert run.trace is not None
+        assert [loss.key for loss in run.trace.omega] == list(run.summary["losses"])
+        return
     assert model_file(runs / kind).name == schema.MODEL
     assert run.comparison is not None
     assert set(run.comparison) == fields(schema.Comparison)

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -172,7 +172,7 @@ class Store:
         return found
 
 
-_TRACE = ("scaled_losses", "weights", "seconds", "gap", "sweeps", "added")
+_TRACE = tuple(part.name for part in fields(Trace))
 
 
 def _write_run(path: Path, run: Run) -> None:
