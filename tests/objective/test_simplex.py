@@ -35,3 +35,11 @@ def test_linear_oracle(direction):
 def test_bad_weights(weights, message):
     with pytest.raises(ValueError, match=message):
         simplex.check_weights(weights, 2)
+
+
+def test_an_entropic_step_stays_on_the_simplex_and_follows_the_direction():
+    weights = np.array([0.2, 0.3, 0.5])
+    moved = simplex.entropy_step(weights, np.array([1.0, 0.0, 0.0]))
+    np.testing.assert_allclose(moved.sum(), 1.0)
+    np.testing.assert_allclose(moved[0] / moved[1], np.e * weights[0] / weights[1])
+    np.testing.assert_allclose(moved[2] / moved[1], weights[2] / weights[1])
