@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import sklearn
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
@@ -52,7 +52,7 @@ def gappy(seed: int, fraction: float = 0.2) -> np.ndarray:
 
 @pytest.mark.parametrize("form", ["weights", "NaN", "rows and columns"])
 @pytest.mark.parametrize("case", list(CASES))
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=3, deadline=None, phases=[Phase.generate])
 @given(st.integers(0, 99), st.sets(st.integers(0, 11), max_size=3), st.sets(st.integers(0, 8), min_size=1, max_size=2))
 def test_masked_is_removed(case: str, form: str, seed: int, rows: set[int], columns: set[int]) -> None:
     X, (W, H) = matrix(seed), start(seed)
@@ -79,7 +79,7 @@ def test_masked_is_removed(case: str, form: str, seed: int, rows: set[int], colu
 
 
 @pytest.mark.parametrize("case", ["IS", "KL", "Frobenius", "mu"])
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=3, deadline=None, phases=[Phase.generate])
 @given(st.integers(0, 99), st.integers(0, 11))
 def test_weight_two_is_the_row_twice(case: str, seed: int, row: int) -> None:
     X, (W, H) = matrix(seed), start(seed)
@@ -218,7 +218,13 @@ def test_losses_chosen_by_the_data_take_gaps_and_no_weights(model) -> None:
 def test_what_a_sparse_matrix_does_not_store_can_be_missing(betas: tuple[int, int]) -> None:
     X = sp.random(30, 20, 0.4, random_state=np.random.RandomState(0), format="csr")
     dense = np.where(X.toarray() > 0, X.toarray(), np.nan)
-    how = {"betas": betas, "max_iter": 40, "tol": 0, "random_state": 0}
+    how = {
+        "betas": betas,
+        "init": "random",  # others start from zeros where nothing is stored
+        "max_iter": 40,
+        "tol": 0,
+        "random_state": 0,
+    }
     stored = DRNMF(RANK, unstored="missing", **how).fit(X)
     gaps = DRNMF(RANK, **how).fit(dense)
     np.testing.assert_allclose(stored.trace_.scaled_losses, gaps.trace_.scaled_losses, rtol=1e-8)
@@ -253,7 +259,7 @@ def test_negative_readings(choice: str, said: str) -> None:
     X = matrix(8)
     X[3, 4] = X[0, 0] = -0.5
     meant = np.where(X < 0, 0.0 if choice == "clip" else np.nan, X)
-    how = {"max_iter": 30, "tol": 0, "random_state": 0}
+    how = {"init": "random", "max_iter": 30, "tol": 0, "random_state": 0}
     model = BetaNMF(RANK, negatives=choice, **how).fit(X)
     assert np.array_equal(model.components_, BetaNMF(RANK, **how).fit(meant).components_)
     assert model.notes_[0] == f"2 negative entries of X {said} (negatives={choice!r})."
@@ -381,3 +387,24 @@ def test_weights_pass_through_a_pipeline() -> None:
         model = BetaNMF(RANK, **how).set_fit_request(entry_weight=True).set_transform_request(entry_weight=True)
         found = make_pipeline(MaxAbsScaler(), model).fit_transform(X, entry_weight=M)
     assert np.array_equal(found, expected)
+
+
+def test_a_fit_with_weights_resumes_where_it_was_stopped(tmp_path) -> None:
+    X, U = gappy(17), np.random.default_rng(0).uniform(0.5, 2.0, SHAPE)
+    how = {"beta": 2, "max_iter": 40, "tol": 0, "random_state": 0}
+
+    def stop(progress) -> None:
+        if progress.iteration == 15:
+            raise RuntimeError("stopped")
+
+    kept = {"checkpoint": tmp_path / "kept", "checkpoint_every": 0.0}
+    with pytest.raises(RuntimeError, match="stopped"):
+        BetaNMF(RANK, callback=stop, **how, **kept).fit(X, uncertainty=U)
+    assert list((tmp_path / "kept").glob("state-*.npz"))
+    for other in ({"uncertainty": 2.0 * U}, {"entry_weight": U}, {}):
+        with pytest.raises(ValueError, match="another X"):
+            BetaNMF(RANK, **how, **kept).fit(X, **other)
+    resumed = BetaNMF(RANK, **how, **kept).fit(X, uncertainty=U)
+    whole = BetaNMF(RANK, **how).fit(X, uncertainty=U)
+    assert np.array_equal(resumed.components_, whole.components_)
+    assert np.array_equal(resumed.trace_.scaled_losses, whole.trace_.scaled_losses)

@@ -144,7 +144,7 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
                 partly = _complete(stop.result, data, omega)
                 self._adopt(balanced(data, partly, self.normalize), fit, placement, isinstance(entry_weight, HeldOut))
                 raise
-            result = settle(data, balanced(data, result, self.normalize), control)
+            result = settle(data, balanced(data, fit.unobserved.cleared(data, result), self.normalize), control)
         factors = self._adopt(result, fit, placement, isinstance(entry_weight, HeldOut))
         tasks.end()
         warn_unconverged([result], control, name)

@@ -434,7 +434,7 @@ def _among_all(data: Data, single: Result, objective: Objective, weights: Vector
 def _point(fit: Opened, result: Result, factors: bool, placement: Placement) -> ParetoPoint:
     data, W, H = fit.data, None, None
     if factors:
-        W, H = canonical(data, result.W, result.H)
+        W, H = canonical(data, *fit.unobserved.clear(data, result.W, result.H))
         found = fit.unobserved.complete(replace(result, W=W, H=H))
         W, H = found.W, found.H
         W = placement.hand_back(data.T.space.deliver(W.T))

@@ -107,6 +107,11 @@ class Unobserved:
             W = self.rows.fill(W.T, floor).T
         return W, H if self.columns is None else self.columns.fill(H, floor)
 
+    def cleared(self, data: Data, result: Result) -> Result:
+        """The result without a trace of them, so that they have no say in the canonical form."""
+        W, H = self.clear(data, result.W, result.H)
+        return replace(result, W=W, H=H)
+
     def complete(self, result: Result) -> Result:
         """The mean row of W, and the mean column of H, for those of which nothing is known."""
         if self.rows is not None:
