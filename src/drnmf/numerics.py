@@ -34,6 +34,9 @@ REFERENCE_TOLERANCE = 3e-5
 REFERENCE_MARGIN = 1e-2
 """A loss met this fraction below its reference shows that the reference fit is not the best: it is continued there."""
 
+ROUNDING = 1e-10
+"""A reference below this fraction of the constant model's loss is rounding, in float32 too: nothing improves it."""
+
 REFERENCE_ROUNDS = 5
 """How often the references of a fit are improved at most."""
 

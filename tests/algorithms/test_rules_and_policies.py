@@ -68,7 +68,7 @@ def test_scale_equivariance(rule, betas, dtype, scales, rng):
     X = rng.gamma(1.0, 1.0, (15, 12)).astype(dtype) + dtype(0.01)
     runs = {}
     for scale in (1.0, *scales):
-        model = MultiObjectiveNMF(3, betas=betas, update=rule, tol=0, max_iter=30, random_state=0)
+        model = MultiObjectiveNMF(3, betas=betas, update=rule, init="random", tol=0, max_iter=30, random_state=0)
         model.fit((X * dtype(scale)).astype(dtype))
         runs[scale] = model
     for scale in scales:

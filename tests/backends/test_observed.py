@@ -286,6 +286,24 @@ def test_starts_see_no_gap(backend):
     assert (data.count, data.zeros) == (seen.sum(), 0)
 
 
+@pytest.mark.parametrize("kind", ["stored", "held out", "both"])
+def test_starts_see_no_gap_in_sparse_x(kind):
+    """Missing entries that are not stored hold row mean times column mean over mean; held-out zeros are zeros."""
+    X = sp.csr_array(entries((20, 12), np.float64, 0.5))
+    observed = {"stored": Stored.of(X), "held out": HeldOut(0.25, 1).bind(X.shape, grouped=True)}
+    observed["both"] = product(observed["stored"], HeldOut(0.25, 1).bind(X.shape))
+    data, dense = weigh(open_data(X), observed[kind]), weigh(DenseMatrix.of(X.toarray()), observed[kind])
+    wanted = dense.tile(slice(0, 12))
+    if kind == "held out":
+        wanted = np.where(observed[kind].tile(slice(0, 12)) > 0, X.toarray(), 0.0)
+    filled = np.stack([data.column(j) for j in range(12)], axis=1)
+    np.testing.assert_allclose(filled, wanted, atol=1e-12)
+    np.testing.assert_allclose(data.squared_norms(), np.square(filled).sum(0))
+    B = np.random.default_rng(0).random((12, 2))
+    np.testing.assert_allclose(data.dot(B), filled @ B)
+    np.testing.assert_allclose(data.T.dot(filled[:, :3]), filled.T @ filled[:, :3])
+
+
 def test_the_digest_tells_weights_apart():
     X = entries((20, 12), np.float64, 0.2)
     u = np.arange(1.0, 21.0)
@@ -306,3 +324,23 @@ def test_the_first_zero_is_an_observed_one():
     M[2, 3] = M[4, 1] = 0.0
     data = weigh(open_data(X), Entries(M))
     assert (data.first_zero(), data.zeros, data.T.first_zero()) == ((4, 5), 1, (5, 4))
+
+
+@pytest.mark.parametrize("layout", ["C", "csr32", "stored"])
+def test_threads_change_no_bit_under_weights(layout):
+    threads = pytest.importorskip("drnmf.backends.host.threads", reason="the compiled extension was not built")
+    X, (W, H) = entries((700, 900), np.float32, 0.8), factors(700, 900, 5, np.float32)
+    given = sp.csr_array(X) if layout != "C" else np.where(X > 2.0, np.nan, X)
+    observed = product(_outer(X.shape), HeldOut(0.1).bind(X.shape, layout == "csr32"))
+    if layout == "stored":
+        observed = product(observed, Stored.of(given))
+    data, ask = weigh(open_data(given, "native"), observed), Ask(LOSS_SETS["1 2"], curvature=np.ones(2))
+    before, found = threads.get_num_threads(), []
+    try:
+        for count in (1, 2):
+            threads.set_num_threads(count)
+            found.append(data.sweep(W, H, ask))
+    finally:
+        threads.set_num_threads(before)
+    for name in ("losses", "N", "P", "Q"):
+        np.testing.assert_array_equal(getattr(found[0], name), getattr(found[1], name))

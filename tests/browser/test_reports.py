@@ -229,8 +229,8 @@ def test_the_page_of_a_discovery(browser, reports):
         assert titles[:5] == [
             "How many components", "What noise", "The components", "Where they occur", "Where they do not fit",
         ]  # fmt: skip
-        assert page.locator(".profiles h3").count() == 3
-        assert sorted(t.split(" = ")[1].split(",")[0] for t in page.locator(".profiles h3").all_inner_texts()) == [
+        assert page.locator(".profiles .bar h3").count() == 3
+        assert sorted(t.split(" = ")[1].split(",")[0] for t in page.locator(".profiles .bar h3").all_inner_texts()) == [
             "<b>two</b>", "one", "three",
         ]  # fmt: skip
         whiskers = page.evaluate("document.getElementById('component_1').data[0].error_y.array")

@@ -16,7 +16,7 @@ from drnmf.cli import app
 from drnmf.matrices.files import read_matrix
 
 FAST = ("--rank", "2", "--betas", "2", "--max-iter", "20", "--tol", "0", "--quiet", "--no-report")
-AIR = Path(os.environ.get("DRNMF_DATA", "../shared/data")) / "air"
+AIR = Path(os.environ.get("DRNMF_DATA", "no folder")) / "air"
 
 
 @pytest.fixture

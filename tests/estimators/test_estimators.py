@@ -193,9 +193,11 @@ def test_score_predicts_every_column_from_the_others(problem):
 def test_score_does_not_rise_with_a_rank_that_fits_noise(rng):
     V = rng.gamma(1.0, size=(60, 3)) @ rng.gamma(1.0, size=(3, 30))
     X = V * rng.gamma(25.0, 1 / 25.0, size=V.shape)
-    search = GridSearchCV(quick(BetaNMF, beta=0, max_iter=300), {"n_components": [1, 2, 3, 8]}, cv=3).fit(X)
+    search = GridSearchCV(
+        quick(BetaNMF, beta=0, init="random", max_iter=300), {"n_components": [1, 2, 3, 8]}, cv=3
+    ).fit(X)
     assert search.best_params_ == {"n_components": 3}
-    losses = GridSearchCV(quick(BetaNMF, max_iter=300), {"beta": [0, 1, 2]}, cv=3).fit(X)
+    losses = GridSearchCV(quick(BetaNMF, init="random", max_iter=300), {"beta": [0, 1, 2]}, cv=3).fit(X)
     assert losses.best_params_ == {"beta": 0}
 
 
@@ -257,19 +259,15 @@ def test_policies_and_objects(problem):
 
 def test_n_init_keeps_the_best_start_under_common_references(problem):
     X = problem[0]
-    best = quick(DRNMF, betas=(0, 1), n_init=4, max_iter=15).fit(X)
+    best = quick(DRNMF, betas=(0, 1), init="random", update="mu", n_init=4, max_iter=15).fit(X)
+    common = {"init": "random", "update": "mu", "tol": 0, "max_iter": 15}
     rng = np.random.RandomState(0)
-    singles = [
-        DRNMF(3, betas=(0, 1), references=best.references_, tol=0, max_iter=15, random_state=rng).fit(X)
-        for _ in range(4)
-    ]
+    singles = [DRNMF(3, betas=(0, 1), references=best.references_, random_state=rng, **common).fit(X) for _ in range(4)]
     assert best.reconstruction_err_ == pytest.approx(min(model.reconstruction_err_ for model in singles))
     assert len({model.reconstruction_err_ for model in singles}) == 4
     for beta, reference in zip((0, 1), best.references_, strict=True):
         rng = np.random.RandomState(0)
-        errors = [
-            BetaNMF(3, beta=beta, tol=0, max_iter=15, random_state=rng).fit(X).reconstruction_err_ for _ in range(4)
-        ]
+        errors = [BetaNMF(3, beta=beta, random_state=rng, **common).fit(X).reconstruction_err_ for _ in range(4)]
         assert reference == pytest.approx(min(errors))
 
 

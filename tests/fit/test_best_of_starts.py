@@ -10,11 +10,10 @@ import pytest
 from drnmf import BetaNMF
 from drnmf.algorithms.loop import Control
 from drnmf.backends.open import open_data
+from drnmf.fit.continued import Runs, smallest
 from drnmf.fit.method import Budget, Method
 from drnmf.fit.references import compute_references
-from drnmf.fit.road import best_run
 from drnmf.losses.beta import IS, KL
-from drnmf.objective.objective import Objective
 
 RNG = np.random.default_rng(0)
 X = RNG.gamma(1.0, size=(20, 3)) @ RNG.gamma(1.0, size=(3, 15)) + 0.01
@@ -30,9 +29,9 @@ def budget() -> Budget:
 @pytest.mark.parametrize("starts", [(GOOD, BAD), (BAD, GOOD), (BAD, GOOD, BAD)], ids=["first", "last", "middle"])
 def test_the_run_with_the_smallest_maximum_is_kept(starts) -> None:
     data = open_data(X)
-    objective = Objective((IS, KL), np.ones(2), data.mean)
-    best = best_run(data, list(starts), objective, Method.of("mu", "fixed"), budget(), None, "fit")
-    alone = best_run(data, [GOOD], objective, Method.of("mu", "fixed"), budget(), None, "fit")
+    runs = Runs(data, (IS, KL), Method.of("mu", "fixed"), budget(), None, "fit")
+    best = smallest(runs.begin(list(starts), np.ones(2)))
+    alone = smallest(runs.begin([GOOD], np.ones(2)))
     np.testing.assert_array_equal(best.W, alone.W)
     np.testing.assert_array_equal(best.H, alone.H)
 

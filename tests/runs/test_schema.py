@@ -24,6 +24,7 @@ COMMANDS = {
     "separate": ("separate", "a.wav", "--group", "2", *FAST),
     "topics": ("topics", "texts", "--min-df", "1", "--max-df", "1", *FAST),
     "demo": ("demo", "--quiet", "--no-report"),
+    "discover": ("discover", "X.csv", "--ranks", "2:3", "--runs", "2", "--max-iter", "4", "--quiet", "--no-report"),
 }
 FILES = {
     value for name, value in vars(schema).items() if name.isupper() and isinstance(value, str)
@@ -65,7 +66,12 @@ def test_what_is_written_is_in_the_schema(runs: Path, kind: str) -> None:
     written = {path.relative_to(runs / kind).as_posix() for path in (runs / kind).rglob("*") if path.is_file()}
     assert set(summary["files"]) == written
     assert {name for name in written if name.endswith((".json", ".csv", ".npy", ".npz", ".txt"))} <= FILES
-    for name, record in (("audio", schema.Audio), ("topics", schema.Topics), ("demo", schema.Demo)):
+    for name, record in (
+        ("audio", schema.Audio),
+        ("topics", schema.Topics),
+        ("demo", schema.Demo),
+        ("discovery", schema.Discovered),
+    ):
         assert set(summary.get(name, {})) <= fields(record)
     for sound in [*summary.get("audio", {}).get("components", []), *summary.get("audio", {}).get("groups", [])]:
         assert set(sound) <= fields(schema.Sound)
@@ -87,6 +93,10 @@ def test_what_was_written_is_read(runs: Path, kind: str) -> None:
         assert keys == list(run.summary["references"])
         quantities = ("weight", "loss", "scaled_loss")
         assert {schema.column(name, key) for name in quantities for key in keys} < set(header)
+        return
+    if kind == "discover":
+        assert run.trace is not None
+        assert [loss.key for loss in run.trace.omega] == list(run.summary["losses"])
         return
     assert model_file(runs / kind).name == schema.MODEL
     assert run.comparison is not None

@@ -144,6 +144,20 @@ def test_heavy_rows_are_capped_while_components_are_sought():
     assert found.stable.all()
 
 
+def test_missing_entries_and_weights():
+    X = counts()
+    X[3, 5] = X[7, 1] = np.nan
+    missing = drnmf.discover(X, **FAST | {"ranks": 3})
+    assert missing.stable.sum() == 3
+    assert np.isfinite(missing.contributions).all()
+    U = np.sqrt(counts() + 1.0)
+    weighted = drnmf.discover(counts(), **FAST | {"ranks": 3, "betas": "auto"}, uncertainty=U)
+    assert [loss.name for loss in weighted.losses] == ["Fro"]
+    assert weighted.noise is None
+    with pytest.raises(ValueError, match="which have weights here"):
+        drnmf.discover(counts(), **FAST, uncertainty=U, resample="bootstrap")
+
+
 def test_names_come_from_the_reference():
     truth = np.repeat(np.eye(3), 8, axis=1)
     found = drnmf.discover(counts(), **FAST | {"ranks": 3}, reference=truth, reference_names=["a", "b", "c"])

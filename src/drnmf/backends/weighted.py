@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -50,6 +50,16 @@ def tally_tiles(data: Tiled, observed: Observed) -> Tally:
         total, squares, weight = (float(part.sum()) for part in (M * X, M * X * X, M))
         found = found + Tally(total, squares, weight, int(((X == 0) & (M > 0)).sum()), int((M > 0).sum()))
     return found
+
+
+class Filled(Protocol):
+    """X with its gaps filled, where that needs no dense tiles."""
+
+    def column(self, j: int) -> Vector: ...
+
+    def dot(self, B: Array) -> Array: ...
+
+    def squared_norms(self) -> Vector: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,16 +215,27 @@ class Weighted:
         rows, columns = np.nonzero(_on_host((X == 0) & (M > 0)))
         return (int(rows[0]), int(columns[0]) + J.start) if rows.size else None
 
+    @cached_property
+    def _filled(self) -> Filled | None:
+        found: Filled | None = self.data.filled(self.observed)
+        return found
+
     def column(self, j: int) -> Vector:
+        if self._filled is not None:
+            return self._filled.column(j)
         return np.asarray(_on_host(self.tile(slice(j, j + 1))[:, 0]), dtype=np.float64)
 
     def dot(self, B: Array) -> Array:
+        if self._filled is not None:
+            return self._filled.dot(B)
         total: Any = 0
         for J in tiles_of(self.data):
             total = total + self.tile(J) @ self.space.put(B[J])
         return self.space.get(total)
 
     def squared_norms(self) -> Vector:
+        if self._filled is not None:
+            return self._filled.squared_norms()
         return np.concatenate([_on_host((as_float64(self.tile(J)) ** 2).sum(0)) for J in tiles_of(self.data)])
 
     def digest(self) -> str:

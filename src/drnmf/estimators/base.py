@@ -133,7 +133,7 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         identity = {"estimator": name, **self.get_params(deep=False)}
         with opened(given, placement, self, omega, runs, identity, W, H, control.inner_iter) as fit:
             data = fit.data
-            tasks = Tasks.begin(self, X, y, data)
+            tasks = Tasks.begin(self, given.X, y, data)
             budget = tasks.budget(fit.budget)
             try:
                 if interval is not None:

@@ -100,17 +100,20 @@ class Tasks:
 
         return tell
 
-    def _fitted(self, progress: Progress) -> dict[str, Any]:
-        """Collect what an estimator that had stopped here would need to transform and score."""
+    def _fitted(self, progress: Progress) -> dict[str, Any] | None:
+        """Collect what an estimator that had stopped here would need; None where columns had to be left out."""
         scaled = progress.scaled_losses
         references = np.divide(progress.losses, scaled, out=np.ones_like(scaled), where=scaled > 0)
         H = progress.components()
+        if H.shape[1] != self.X.shape[1]:
+            return None
         return {
             "components_": H,
             "omega_": progress.omega,
             "weights_": progress.weights,
             "references_": references,
             "mean_": self.data.mean,
+            "mean_row_": np.zeros(H.shape[0]),  # of rows without entries: W is not looked at here
             "dispersions_": dispersions(self.data, progress.losses, progress.omega, H.shape[0]),
         }
 

@@ -19,6 +19,8 @@ from drnmf.estimators.beta import BetaNMF
 from drnmf.fit.parameters import count_jobs
 from drnmf.fit.side_by_side import run_all
 from drnmf.inputs.check import check_choice, check_integer, check_matrix, check_number
+from drnmf.inputs.receive import received
+from drnmf.inputs.weights import Reading
 from drnmf.numerics import Array, Vector
 from drnmf.selection.consensus import consensus
 from drnmf.selection.resampling import RESAMPLINGS, resampled
@@ -36,7 +38,7 @@ class ConsensusNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     Parameters
     ----------
     estimator : estimator with ``components_`` and ``random_state``, for example `BetaNMF` or `DRNMF`
-        What every run fits, from a start of its own; None is ``BetaNMF()``.
+        What every run fits, from a start of its own, random where it would choose one; None is ``BetaNMF()``.
     n_runs : int, at least 2
         How many runs.
     resample : {None, "poisson", "bootstrap"}
@@ -93,6 +95,7 @@ class ConsensusNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.positive_only = True
+        tags.input_tags.allow_nan = True
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
@@ -130,7 +133,7 @@ class ConsensusNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         n_runs, jobs = check_integer("n_runs", self.n_runs, 2), count_jobs(self.n_jobs)
         check_choice("unstable", self.unstable, UNSTABLE)
         check_number("threshold", self.threshold, -1.0)
-        X = check_matrix(self, X, reset=True)
+        X = self._received(X, reset=True)
         if self.resample is not None:
             check_choice("resample", self.resample, RESAMPLINGS)
             resampled(X, self.resample, 0)  # refuse before the first run what cannot be resampled
@@ -144,6 +147,10 @@ class ConsensusNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             raise
         return self._adopt(X, [ended[i] for i in range(n_runs)])
 
+    def _received(self, X: Any, reset: bool) -> Any:
+        """Check X as the estimators do; NaN counts as missing."""
+        return received(check_matrix(self, X, reset=reset), Reading(), type(self).__name__).X
+
     def _run(self, X: Any, seeds: list[int], jobs: int, ended: dict[int, Any]) -> None:
         """Fit one clone per seed, `jobs` at a time, into `ended`."""
         base = BetaNMF() if self.estimator is None else self.estimator
@@ -155,6 +162,8 @@ class ConsensusNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def _fit(self, base: Any, X: Any, seed: int, stop: threading.Event, ended: dict[int, Any], place: int) -> None:
         """Fit a clone from a seed; where it takes a callback it ends once another run has failed or at Ctrl-C."""
         model = clone(base).set_params(random_state=seed)
+        if model.get_params(deep=False).get("init") == "auto":  # much the same start for every seed
+            model.set_params(init="random")
         own = model.get_params(deep=False).get("callback", _no_callback)
         if own is not _no_callback:
             model.set_params(callback=_stoppable(own, stop))
@@ -211,7 +220,7 @@ class ConsensusNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         W : array of shape (rows of X, r)
         """
         check_is_fitted(self)
-        return np.asarray(self.estimator_.transform(check_matrix(self, X, reset=False)))
+        return np.asarray(self.estimator_.transform(self._received(X, reset=False)))
 
     def inverse_transform(self, X: Any) -> Array:
         """Compute WH for rows of W.

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.loop import Callback, solve
@@ -20,7 +21,7 @@ from drnmf.backends.base import Data, losses_of
 from drnmf.fit.method import Budget, Method
 from drnmf.fit.references import References, single_objective
 from drnmf.losses.base import Omega
-from drnmf.numerics import REFERENCE_MARGIN, REFERENCE_ROUNDS, Vector
+from drnmf.numerics import REFERENCE_FLOOR, REFERENCE_MARGIN, REFERENCE_ROUNDS, ROUNDING, Vector
 from drnmf.objective.objective import Objective
 
 
@@ -117,7 +118,7 @@ def run_continued(runs: Runs, starts: list[Start], found: References) -> tuple[l
             done = budget.run_all([partial(runs.resume, run, found.values, margin) for run in done])
             continue
         alone = min(zip(found.losses, found.solutions, strict=True), key=lambda pair: np.max(pair[0] / found.values))
-        if np.max(alone[0] / found.values) >= smallest(done).scaled_losses.max():
+        if _exact(found).any() or np.max(alone[0] / found.values) >= smallest(done).scaled_losses.max():
             break
         done += runs.begin_near((alone[1].W, alone[1].H), found.values, margin)
     found = lowered(found, done)
@@ -125,8 +126,13 @@ def run_continued(runs: Runs, starts: list[Start], found: References) -> tuple[l
 
 
 def _margin(found: References) -> float | None:
-    """No run is ended early where a reference stands at its floor: what is below that is rounding."""
-    return REFERENCE_MARGIN if np.all(found.values > found.floors) else None
+    """No run is ended early where X is fitted exactly under a loss: what differs there is rounding."""
+    return None if _exact(found).any() else REFERENCE_MARGIN
+
+
+def _exact(found: References) -> NDArray[np.bool_]:
+    """(p,): whose references are so near their floors that X has the rank exactly."""
+    return found.values <= ROUNDING / REFERENCE_FLOOR * found.floors
 
 
 def improved(runs: Runs, found: References, done: Sequence[Result]) -> References:
@@ -138,7 +144,7 @@ def improved(runs: Runs, found: References, done: Sequence[Result]) -> Reference
     """
     points, losses = [*found.solutions, *done], np.array([*found.losses, *(run.losses for run in done)])
     least = np.maximum(losses.min(axis=0), found.floors)
-    beaten = np.flatnonzero(least < (1.0 - REFERENCE_MARGIN) * found.values)
+    beaten = np.flatnonzero((least < (1.0 - REFERENCE_MARGIN) * found.values) & ~_exact(found))
     if not beaten.size:
         return found
     near, solutions, table = runs.method.near(), list(found.solutions), found.losses.copy()

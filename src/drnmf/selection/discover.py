@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 
+from drnmf.backends.base import Data
 from drnmf.fit.encode import Encoder
 from drnmf.fit.parameters import Parameters, count_jobs
 from drnmf.inputs.check import check_choice, check_integer, check_number
 from drnmf.inputs.device import place
+from drnmf.inputs.receive import Received
 from drnmf.inputs.weights import Reading
 from drnmf.losses.base import Omega
 from drnmf.losses.interval import Interval, as_interval
@@ -114,6 +116,8 @@ def discover(
     threshold: float = 0.6,
     reference: Any = None,
     reference_names: Iterable[str] | None = None,
+    entry_weight: Any = None,
+    uncertainty: Any = None,
     max_iter: int = 500,
     tol: float = 1e-5,
     zeros: str = "raise",
@@ -149,6 +153,8 @@ def discover(
     reference : array or DataFrame of shape (s, n), optional
         Known components; see `match`.
     reference_names : iterable of str, optional
+    entry_weight, uncertainty : as in `BetaNMF.fit`
+        With uncertainties betas="auto" is 2, whose weights they are; the noise is read off X without weights.
     max_iter, tol, zeros : as in `BetaNMF`
     random_state : int
         Seed of everything.
@@ -190,11 +196,14 @@ def discover(
     parameters.control()
     losses = None if isinstance(betas, str) and betas == "auto" else as_interval(betas) or as_losses(betas)
     placement = place(X, None, "float32")
-    X = placement.accept(X, "discover", Reading()).X
-    if not float(X.max()) > 0:
+    given = placement.accept(X, "discover", Reading(entry_weight=entry_weight, uncertainty=uncertainty))
+    X = given.X
+    if losses is None and uncertainty is not None:
+        losses = as_losses(2)
+    if not float(X.max() if sp.issparse(X) else np.nanmax(X)) > 0:
         raise ValueError("X is all zeros: it has no components.")
     tried = check_ranks(ranks, X.shape)
-    how = _resampling(resample, X)
+    how = _resampling(resample, given)
     if reference is not None:  # labels and shapes that do not fit are refused before hours of work
         match(np.ones((1, X.shape[1])), reference, names=_listed(reference_names))
     settings = {
@@ -205,16 +214,17 @@ def discover(
     with shown(verbose) as show, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of single runs: what matters is in the notes
         pace = Pace(_plan(tried, n_runs, losses is None), max_time, _both(show, callback))
-        identity = {"X": placement.open(X).digest(), **settings}
+        data = placement.open(given)
+        identity = {"X": data.digest(), **settings}
         with Store(checkpoint, identity) as store:
             stages = Stages(X, losses, tried, n_runs, threshold, pace, [])
-            capped = _capped(X) if heavy == "cap" else X
+            sought = replace(given, X=_capped(X)) if heavy == "cap" else given
             noise = stages.noise(random_state)
-            fitter = Fitter(capped, placement, parameters, stages.losses, how)
+            fitter = Fitter(sought, placement, parameters, stages.losses, how)
             crew = Crew(fitter, store, pace, seeds, jobs)
             table = stages.search(crew)
             runs, found = stages.consensus(crew, table)
-    return _assembled(X, stages, noise, table, runs, found, fitter, reference, _listed(reference_names))
+    return _assembled(X, data, stages, noise, table, runs, found, parameters, reference, _listed(reference_names))
 
 
 @dataclass
@@ -327,13 +337,17 @@ def check_ranks(ranks: Iterable[int] | int | None, shape: tuple[int, int]) -> tu
     return tuple(whole)
 
 
-def _resampling(resample: str | None, X: Any) -> str | None:
+def _resampling(resample: str | None, given: Received) -> str | None:
+    """Choose what each run sees; weights belong to their rows, which the bootstrap would tear apart."""
     if resample is None:
         return None
     check_choice("resample", resample, ("auto", *RESAMPLINGS))
-    if resample != "auto":
-        return resample
-    return "poisson" if facts_of(X).unit == 1.0 else "bootstrap"
+    weighted = given.observed is not None
+    if resample == "auto":
+        return "poisson" if facts_of(given.X).unit == 1.0 else None if weighted else "bootstrap"
+    if resample == "bootstrap" and weighted:
+        raise ValueError('resample="bootstrap" draws rows of X, which have weights here: use "poisson" or None.')
+    return resample
 
 
 def _texts(losses: Any) -> Any:
@@ -346,7 +360,7 @@ def _listed(names: Iterable[str] | None) -> list[str] | None:
 
 def _capped(X: Any) -> Any:
     """Scale heavy rows down to HEAVY times the median row; counts stay counts."""
-    sums = np.asarray(X.sum(axis=1), dtype=np.float64).ravel()
+    sums = np.asarray(X.sum(axis=1) if sp.issparse(X) else np.nansum(X, axis=1), dtype=np.float64).ravel()
     limit = HEAVY * float(np.median(sums[sums > 0]))
     factors = np.minimum(1.0, limit / np.maximum(sums, np.finfo(np.float64).tiny))
     scaled = sp.csr_array(sp.diags_array(factors) @ X) if sp.issparse(X) else X * factors[:, None]
@@ -374,23 +388,18 @@ def _both(first: Callable[[Moment], Any] | None, second: Callable[[Moment], Any]
 
 
 def _assembled(
-    X: Any, stages: Stages, noise: NoiseProfile | None, table: list[Tried], runs: list[Run], found: Consensus,
-    fitter: Fitter, reference: Any, names: list[str] | None,
+    X: Any, data: Data, stages: Stages, noise: NoiseProfile | None, table: list[Tried], runs: list[Run],
+    found: Consensus, parameters: Parameters, reference: Any, names: list[str] | None,
 ) -> Discovery:  # fmt: skip
     """W under the losses of the best run, components in the order of their size, partners, residuals."""
     best = min(runs, key=lambda run: run.error)
-    mean = float(X.mean())
-    control = fitter.parameters.control()
-    objective = Objective(best.omega, best.references, mean)
-
-    def encoded(H: Vector) -> Array:
-        encoder = Encoder(
-            H.astype(best.H.dtype), objective, best.weights, control.max_iter, control.tol,
-            fitter.parameters.zeros_choice(), "discover", np.zeros(H.shape[0]),
-        )  # fmt: skip
-        return encoder(X)
-
-    W = encoded(found.components)
+    control = parameters.control()
+    encoder = Encoder(
+        found.components.astype(best.H.dtype), Objective(best.omega, best.references, data.mean), best.weights,
+        control.max_iter, control.tol, parameters.zeros_choice(), "discover", np.zeros(len(found.stability)),
+    )  # fmt: skip
+    W = encoder.rows(data)
+    W = np.asarray(replace(encoder, mean_row=W[W.sum(axis=1) > 0].mean(axis=0)).rows(data))
     order = np.argsort(-W.sum(axis=0, dtype=np.float64), kind="stable")
     found, W = found.reordered(order), W[:, order]
     worst = best.omega[int(np.argmax(best.losses / best.references))]

@@ -37,9 +37,11 @@ def resampled(X: Any, how: str, seed: int) -> Any:
     if how == "bootstrap":
         return X[rng.integers(X.shape[0], size=X.shape[0])]
     entries = X.data if sp.issparse(X) else X
-    if not bool((entries == np.floor(entries)).all()) or float(entries.max(initial=0.0)) > _LARGEST:
+    missing = np.isnan(entries)
+    means = np.where(missing, 0.0, entries)
+    if not bool((means == np.floor(means)).all()) or float(means.max(initial=0.0)) > _LARGEST:
         raise ValueError('resample="poisson" draws counts, but X holds other numbers: use "bootstrap" or None.')
-    drawn = rng.poisson(entries).astype(entries.dtype)
+    drawn = np.where(missing, np.nan, rng.poisson(means)).astype(entries.dtype)
     if not sp.issparse(X):
         return drawn
     again = X.copy()

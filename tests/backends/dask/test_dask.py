@@ -11,9 +11,11 @@ distributed = pytest.importorskip("distributed")
 import dask.array as da  # noqa: E402
 
 from drnmf import DRNMF, BetaNMF, MultiObjectiveNMF  # noqa: E402
-from drnmf.backends.base import Ask  # noqa: E402
+from drnmf.backends.base import Ask, losses_of  # noqa: E402
+from drnmf.backends.observed import Entries, HeldOut, weigh  # noqa: E402
 from drnmf.backends.open import open_blocks, open_data  # noqa: E402
-from drnmf.losses.beta import FROBENIUS, KL, Beta  # noqa: E402
+from drnmf.backends.weighted import held_out_losses  # noqa: E402
+from drnmf.losses.beta import FROBENIUS, IS, KL, Beta  # noqa: E402
 from tests.backends.problems import answer  # noqa: E402
 
 M, N, R = 230, 36, 4
@@ -139,3 +141,22 @@ def test_blocks_that_share_work_with_others():
     model, _ = fitted(D / D.sum(axis=0), betas=(0, 1))
     local, _ = fitted(X / X.sum(axis=0), betas=(0, 1))
     np.testing.assert_allclose(model.trace_.scaled_losses, local.trace_.scaled_losses, rtol=1e-10)
+
+
+@pytest.mark.parametrize("fraction", [0.4, 0.0])
+def test_weights_in_other_chunks_follow_the_blocks_of_x(fraction):
+    """In memory, or read from their source with the rows that they weigh; gaps and held-out entries beside them."""
+    X, weights = matrix(), np.random.default_rng(1).random((M, N))
+    X[np.quantile(X, 0.9) < X] = np.nan
+    rng = np.random.default_rng(2)
+    W, H = rng.random((M, R)), rng.random((R, N))
+    local = weigh(weigh(open_data(X), Entries(weights)), HeldOut(0.1, 2))
+    with dask.config.set({"drnmf.memory-fraction": fraction}):
+        data = weigh(open_blocks(blocks(X)), Entries(da.from_array(weights, chunks=(70, 9))))
+        data = weigh(data, HeldOut(0.1, 2))
+        assert (data.count, data.zeros, data.in_memory) == (local.count, local.zeros, fraction > 0)
+        assert data.mean == pytest.approx(local.mean, rel=1e-13)
+        omega = (IS, KL)
+        np.testing.assert_allclose(losses_of(data, W, H, omega), losses_of(local, W, H, omega), rtol=1e-12)
+        np.testing.assert_allclose(held_out_losses(data, W, H, omega), held_out_losses(local, W, H, omega), rtol=1e-12)
+        assert data.digest() != open_blocks(blocks(X)).digest()

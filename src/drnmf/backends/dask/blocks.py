@@ -17,7 +17,7 @@ import numpy as np
 
 from drnmf.backends.base import Ask, Observed, Sweep
 from drnmf.backends.dask import cluster
-from drnmf.backends.dask.holders import WeighedRows
+from drnmf.backends.dask.holders import WeighedRows, unread
 from drnmf.backends.dask.nodes import Kept, Node, OwnRows, Placed, Plan, Shared, Stored, SweepRows, plan, run_block
 from drnmf.backends.dask.partial_sums import SweepColumns, losses_alone
 from drnmf.backends.dask.row_files import RowFiles, Scratch, load_rows
@@ -87,6 +87,8 @@ class Blocks:
         ends, holders = np.cumsum([0, *self.sizes]).tolist(), []
         for i, holder in enumerate(self.holders):
             part = observed.within(slice(ends[i], ends[i + 1]))
+            if not self.in_memory:
+                part = part.placed(partial(unread, dtype=self.dtype))
             with self.assignment.at(i):
                 holders.append(cluster.task("weigh", WeighedRows, holder, part, self.in_memory))
         kept, (tally,) = cluster.run(holders, cluster.tree_sum([cluster.task("tally", _tally, h) for h in holders], 0))

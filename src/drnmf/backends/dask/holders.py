@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import dask
+import dask.array as da
 import numpy as np
 import scipy.sparse as sp
+from dask.core import flatten
 
 from drnmf.backends.base import Data, Observed
 from drnmf.backends.dask.nodes import arrays_in
@@ -70,7 +72,7 @@ class WeighedRows:
 
     def __init__(self, holder: Any, observed: Observed, in_memory: bool):
         self.holder, self.observed = holder, observed
-        data: Any = weigh(holder.data(1.0), observed)
+        data: Any = weigh(holder.data(1.0), observed.placed(_read))
         self._data = data if isinstance(data, Weighted) else data.weigh(Ones(data.shape), None)
         self.tally = self._data.tally
         if not in_memory:
@@ -80,10 +82,23 @@ class WeighedRows:
         if self._data is not None:
             return self._data.rescaled(mean)
         data: Any = self.holder.data(mean)
-        return data.weigh(self.observed, mean)
+        return data.weigh(self.observed.placed(_read), mean)
 
     def __sizeof__(self) -> int:
         return sys.getsizeof(self.holder) + sum(array.nbytes for array in arrays_in(self.observed))
+
+
+def unread(array: Any, dtype: Any) -> Any:
+    """Return what reads an array of weights from its source, for one that is a Dask array; any other stays."""
+    if not isinstance(array, da.Array):
+        return array
+    (whole,) = dask.optimize(array.rechunk(-1))
+    key = next(iter(flatten(whole.__dask_keys__())))
+    return OutOfCore(dict(whole.__dask_graph__().cull({key})), key, dtype)
+
+
+def _read(array: Any) -> Any:
+    return array.read() if isinstance(array, OutOfCore) else array
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from drnmf.backends.entries import first_zero
 from drnmf.backends.host.space import HOST, HostSpace, draw_uniform
 from drnmf.backends.observed import Ones
 from drnmf.backends.tiles import sweep_tiles
-from drnmf.backends.weighted import Tally, Weighted, tally_tiles
+from drnmf.backends.weighted import Filled, Tally, Weighted, tally_tiles
 from drnmf.numerics import Array, Vector
 
 
@@ -44,6 +44,10 @@ class HostMatrix:
     def tally(self, observed: Observed) -> Tally:
         """Count and add up the entries that are observed."""
         return tally_tiles(self, observed)  # type: ignore[arg-type]
+
+    def filled(self, observed: Observed) -> Filled | None:
+        """Return X with its gaps filled, for starts; None where dense tiles serve."""
+        return None
 
     def weigh(self, observed: Observed, mean: float | None) -> Data:
         observed = observed.placed(self._beside)

@@ -17,6 +17,7 @@ from drnmf.backends.host.dense import HostMatrix
 from drnmf.backends.host.stored import (
     StoredOnly,
     StoredSweep,
+    filled_sparse,
     kept_weights,
     stored_values,
     sweep_with_zeros,
@@ -25,7 +26,7 @@ from drnmf.backends.host.stored import (
 )
 from drnmf.backends.observed import Ones, Pieces, Stored, factors_of, pieces, product
 from drnmf.backends.tiles import shared_curvature, sweep_tiles
-from drnmf.backends.weighted import Tally
+from drnmf.backends.weighted import Filled, Tally
 from drnmf.losses.base import Loss, need_nonzeros_only
 from drnmf.numerics import Array, Vector, identity_limit, model_floor, power_ceiling
 
@@ -114,6 +115,10 @@ class SparseMatrix(HostMatrix):
             return found
         weight, count = parts.sums(self.shape)
         return Tally(found.total, found.squares, weight, count - found.count + found.zeros, count)
+
+    def filled(self, observed: Observed) -> Filled | None:
+        parts = pieces(observed)
+        return None if parts is None else filled_sparse(self, parts)
 
     def weigh(self, observed: Observed, mean: float | None) -> Data:
         kinds = factors_of(observed)

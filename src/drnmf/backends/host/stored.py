@@ -92,6 +92,50 @@ def tally_stored(data: Any, parts: Pieces) -> Tally:
     return Tally(float(M @ x), float(M @ (x * x)), float(M.sum()), zeros, count)
 
 
+@dataclass(frozen=True, eq=False)
+class FilledSparse:
+    """X with its gaps filled as a sparse matrix plus a b' (see `backends.weighted.Filled`)."""
+
+    X: Any
+    a: Vector
+    b: Vector
+
+    def column(self, j: int) -> Vector:
+        return np.asarray(self.X[:, [j]].toarray()[:, 0] + self.a * self.b[j])
+
+    def dot(self, B: Array) -> Array:
+        return np.asarray(self.X @ B + np.multiply.outer(self.a, self.b @ B), dtype=B.dtype)
+
+    def squared_norms(self) -> Vector:
+        squares = sp.csc_array((np.square(self.X.data), self.X.indices, self.X.indptr), self.X.shape).sum(axis=0)
+        cross = self.X.T @ self.a
+        return np.asarray(squares + 2.0 * self.b * cross + self.b**2 * float(self.a @ self.a))
+
+
+def filled_sparse(data: Any, parts: Pieces) -> FilledSparse:
+    """Fill the gaps of sparse X for starts.
+
+    Where zeros are data, what is held out counts as one of them. Where stored entries alone are observed, the others
+    hold their row's mean times their column's over X's.
+    """
+    X, weights = data.by_column, weights_at(data, parts)
+    seen = np.ones(X.nnz, bool) if weights is None else weights > 0
+    x = np.where(seen, X.data.astype(np.float64), 0.0)
+    a, b = np.zeros(X.shape[0]), np.zeros(X.shape[1])
+    if data.only is not None:
+        columns, mean = _columns(X), x.sum() / max(1, int(seen.sum()))
+        a, b = (_means(at, x, seen, size, mean) for at, size in zip((X.indices, columns), X.shape, strict=True))
+        b = b / (mean if mean > 0 else 1.0)
+        x = np.where(seen, x - a[X.indices] * b[columns], 0.0)
+    return FilledSparse(sp.csc_array((x, X.indices, X.indptr), X.shape), a, b)
+
+
+def _means(at: Any, x: Vector, seen: Any, size: int, mean: float) -> Vector:
+    """Means of the observed entries of every row or column, that of X where it has none."""
+    sums, counts = np.bincount(at, x, size), np.bincount(at, seen, size)
+    return np.where(counts > 0, sums / np.maximum(counts, 1), mean)
+
+
 @dataclass(frozen=True)
 class StoredSweep:
     """A sweep over the stored entries, with weights M of them: the reference of the compiled one.

@@ -77,6 +77,10 @@ class OnTorch:
         """Count and add up the entries that are observed."""
         return tally_tiles(self, observed)  # type: ignore[arg-type]
 
+    def filled(self, observed: Observed) -> None:
+        """Leave the filling of gaps to tiles."""
+        return
+
     def beside(self, array: Any) -> Tensor:
         """Take an array of weights to the device, in the dtype of the factors unless it holds integers."""
         tensor = array if isinstance(array, torch.Tensor) else torch.as_tensor(np.ascontiguousarray(array))

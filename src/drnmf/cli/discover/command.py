@@ -64,6 +64,8 @@ def discover(
     max_time: Duration = None,
     seed: options.Seed = 0,
     zeros: options.Zeros = "raise",
+    uncertainty: options.Uncertainty = None,
+    entry_weights: options.EntryWeights = None,
     variable: options.Variable = None,
     labels: options.LabelColumns = None,
     delimiter: options.Delimiter = None,
@@ -93,27 +95,32 @@ def discover(
     seconds = None if max_time is None else parse_seconds(max_time)
     layout = options.layout_of(labels, delimiter, sheet, transpose)
     folder = out if out is not None else Path(f"{stem(x)}-discover")
-    inputs = [path for path in (x, reference) if path is not None]
+    beside = options.weights_files(uncertainty, entry_weights)
+    inputs = [path for path in (x, reference, *beside) if path is not None]
     check_out(folder, overwrite, inputs)
     keeping.check(checkpoint, folder)
     reporting.check(report)
     limit_threads(threads)
+    from drnmf.matrices.beside import named_cells, read_beside
+    from drnmf.selection.discover import discover as find
+
     matrix = read_input(x, variable, layout)
-    described = write.describe_input(x, matrix, variable)
-    matrix = matrix.transposed() if profiles == "rows" else matrix
+    described = write.describe_input(x, matrix, variable, uncertainty, entry_weights)
+    weights = read_beside(uncertainty, entry_weights, x, matrix, layout)
+    if profiles == "rows":
+        matrix, weights = matrix.transposed(), {name: table.T for name, table in weights.items()}
     given = parse_ranks(ranks, min(matrix.X.shape), asked=ranks != "2:30")
     known = None if reference is None else read_reference(reference, matrix.column_names, matrix.X.shape[1])
     if checkpoint is not None:
         keeping.remember(checkpoint, "discover", asked | {"out": folder})
-    from drnmf.selection.discover import discover as find
-
-    with plain_warnings() as warned, keeping.kept(checkpoint), keyboard_interrupts():
+    named = named_cells(matrix, x, uncertainty or entry_weights)
+    with plain_warnings() as warned, keeping.kept(checkpoint), keyboard_interrupts(), named:
         found = find(
             matrix.X, ranks=given, betas=losses, n_runs=runs, resample=None if resample == "none" else resample,
             heavy=heavy, threshold=threshold, max_iter=max_iter, tol=tol, zeros=zeros, random_state=seed, n_jobs=jobs,
             max_time=seconds, checkpoint=checkpoint, verbose=int(not quiet),
             reference=None if known is None else known.components,
-            reference_names=None if known is None else known.names,
+            reference_names=None if known is None else known.names, **weights,
         )  # fmt: skip
     with output_folder(folder, overwrite, inputs) as temporary:
         m, n = matrix.X.shape

@@ -40,12 +40,13 @@ def residuals(X: Any, W: Array, H: Array, loss: Loss) -> Residuals:
     """Compute the loss of every row and column of X (m, n) against WH, a block of rows at a time."""
     m, n = X.shape
     rows, columns, heights, widths = np.zeros(m), np.zeros(n), np.zeros(m), np.zeros(n)
-    floor = EPS * max(float(X.mean()), np.finfo(np.float64).tiny)
+    floor = EPS * max(float(X.mean() if sp.issparse(X) else np.nanmean(X)), np.finfo(np.float64).tiny)
     fitted, squared = [], []
     step = max(1, m * n // 200_000)  # entries for the groups; all of a large X would only cost memory
     for at in row_blocks((m, n), 64):
         x = np.asarray(X[at].toarray() if sp.issparse(X) else X[at], dtype=np.float64)
         v = np.maximum(np.asarray(W[at], dtype=np.float64) @ np.asarray(H, dtype=np.float64), floor)
+        x = np.where(np.isnan(x), v, x)  # what was not observed fits as it is
         d = loss.terms(np.maximum(x, floor) if loss.infinite_at_zero else x, v)
         rows[at], heights[at] = d.mean(axis=1), x.sum(axis=1)
         columns += d.sum(axis=0)

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,6 +20,7 @@ from drnmf.fit.method import Method
 from drnmf.fit.parameters import Parameters
 from drnmf.fit.road import fit_factors, opened
 from drnmf.inputs.device import Placement
+from drnmf.inputs.receive import Received
 from drnmf.losses.base import Omega
 from drnmf.losses.beta import Beta
 from drnmf.losses.interval import Interval
@@ -67,13 +68,13 @@ class Fitter:
 
     Attributes
     ----------
-    X, placement : the data, and where to fit
+    given, placement : the data, and where to fit
     parameters : what all runs share; rank, seed, time and callback are each run's own
     losses : Omega, or an Interval
     resample : what each run sees, None for X itself
     """
 
-    X: Any
+    given: Received
     placement: Placement
     parameters: Parameters
     losses: Omega | Interval
@@ -81,12 +82,14 @@ class Fitter:
 
     def run(self, rank: int, seed: int, max_time: float | None, callback: Callback | None) -> Run:
         """Fit from the start of a seed, to X or to what is drawn from it with the same seed."""
-        X = self.X if self.resample is None else resampled(self.X, self.resample, seed)
+        given = self.given
+        if self.resample is not None:
+            given = replace(given, X=resampled(given.X, self.resample, seed))
         parameters = replace(self.parameters, n_components=rank, random_state=seed, max_time=max_time)
         omega = self.omega
         single = isinstance(self.losses, tuple) and len(omega) == 1
         method = Method.of(parameters.update, "auto", self.placement.gpu)
-        with opened(X, self.placement, parameters, omega, 1 if single else 1 + len(omega), {}) as fit:
+        with opened(given, self.placement, parameters, omega, 1 if single else 1 + len(omega), {}) as fit:
             shared = (method, fit.budget, callback, "run")
             if isinstance(self.losses, Interval):
                 result = fit_interval(fit.data, fit.starts, self.losses, *shared)
@@ -169,7 +172,7 @@ class Store:
         return found
 
 
-_TRACE = ("scaled_losses", "weights", "seconds", "gap", "sweeps", "added")
+_TRACE = tuple(part.name for part in fields(Trace))
 
 
 def _write_run(path: Path, run: Run) -> None:
