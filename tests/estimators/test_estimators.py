@@ -191,7 +191,7 @@ def test_score_predicts_every_column_from_the_others(problem):
 
 
 def test_score_does_not_rise_with_a_rank_that_fits_noise(rng):
-    V = rng.gamma(0.5, size=(60, 3)) @ rng.gamma(0.5, size=(3, 30)) + 0.05
+    V = rng.gamma(1.0, size=(60, 3)) @ rng.gamma(1.0, size=(3, 30))
     X = V * rng.gamma(25.0, 1 / 25.0, size=V.shape)
     search = GridSearchCV(
         quick(BetaNMF, beta=0, init="random", max_iter=300), {"n_components": [1, 2, 3, 8]}, cv=3
