@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("drnmf", deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "drnmf", deadline=None, derandomize=True, max_examples=25, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("drnmf")
 
 # A shell that runs its jobs in the background makes them ignore Ctrl-C, and their children too: the tests that send it

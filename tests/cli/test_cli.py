@@ -223,7 +223,7 @@ def bad(kind: str) -> Path:
     elif kind == "objects":
         np.save(path, np.array([[{}]]), allow_pickle=True)
     elif kind != "missing":
-        value = {"negative": -1.0, "nan": np.nan, "infinite": np.inf, "zero": 0.0}[kind]
+        value = {"negative": -1.0, "infinite": np.inf, "zero": 0.0}[kind]
         X = DATA.copy()
         X[3, 2] = value
         np.save(path, X)
@@ -238,7 +238,6 @@ def bad(kind: str) -> Path:
         ("truncated", "cut short"),
         ("objects", "objects"),
         ("negative", "X[3, 2] = -1"),
-        ("nan", "X[3, 2] = nan"),
         ("infinite", "X[3, 2] = inf"),
         ("zero", "X[3, 2]"),
     ],
