@@ -62,8 +62,9 @@ def what_noise(run: Run) -> Section:
     if rows:
         criterion = _column(rows, "criterion")
         excess = [value - min(criterion) for value in criterion]
-        betas = [(float(row["beta"]), value) for row, value in zip(rows, excess, strict=True)]
-        drawn = sorted(pair for pair in betas if math.isfinite(pair[0]))
+        betas = [(float(row["beta"]), row["name"], value) for row, value in zip(rows, excess, strict=True)]
+        # Poisson with its variance fixed is a model of counts like the negative binomial, beside KL at the same beta
+        drawn = sorted((beta, value) for beta, name, value in betas if math.isfinite(beta) and name != "Poisson")
         line = _line([beta for beta, _ in drawn], [value for _, value in drawn], "criterion")
         parts["noise"] = _chart([line], "beta", "above the most likely")
         best = min(rows, key=lambda row: float(row["criterion"]))["name"]
