@@ -84,11 +84,13 @@ def test_every_rule_lowers_the_loss_under_weights(update, losses, kind):
         assert (np.diff(trace) <= 1e-12 * trace[0]).all()
 
 
-def test_coordinate_descent_on_a_shared_curvature_says_why_it_cannot():
+def test_coordinate_descent_takes_a_curvature_for_every_column_under_weights():
     X, W, H = problem()
     data = weigh(open_data(X), Entries(np.random.default_rng(0).random(X.shape)))
-    with pytest.raises(ValueError, match="missing or have weights: use update='auto'"):
-        run(data, W, H, "2", "hals")
+    found = run(data, W, H, "2", "hals", 200)
+    assert (np.diff(found.trace.scaled_losses[:, 0]) <= 1e-12 * found.trace.scaled_losses[0, 0]).all()
+    further = run(data, found.W, found.H, "2", "newton", 100)
+    assert further.losses[0] == pytest.approx(found.losses[0], rel=1e-2)
 
 
 def test_coordinate_descent_reaches_the_same_minimum_under_weights_of_rows_and_columns():

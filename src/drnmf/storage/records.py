@@ -18,6 +18,7 @@ from drnmf.algorithms.certificates import Certificate
 from drnmf.algorithms.loop import Best, Log, Snapshot
 from drnmf.algorithms.result import Result, Trace
 from drnmf.algorithms.updates.extrapolated import Momentum
+from drnmf.algorithms.updates.newton import Guarded
 from drnmf.algorithms.weights import Advance
 from drnmf.backends.base import Data, Elsewhere, Space
 from drnmf.losses.beta import Beta
@@ -31,7 +32,19 @@ Record = dict[str, Any]
 
 TYPES: dict[str, type] = {
     name_of(kind): kind
-    for kind in (Momentum, Advance, Best, Result, Trace, Certificate, Coverage, Elsewhere, Beta, NegativeBinomial)
+    for kind in (
+        Momentum,
+        Guarded,
+        Advance,
+        Best,
+        Result,
+        Trace,
+        Certificate,
+        Coverage,
+        Elsewhere,
+        Beta,
+        NegativeBinomial,
+    )
 }
 """Dataclasses that may be read back: results, losses, and the states of the package's rules and policies."""
 
