@@ -34,7 +34,7 @@ CASES: dict[str, tuple[str, bool, Any]] = {
     "interval": (
         "native",
         False,
-        DRNMF(3, betas=ROUNDS, update="mu", max_iter=40, tol=0, random_state=0),
+        DRNMF(3, betas=ROUNDS, update="mu", init="random", max_iter=40, tol=0, random_state=0),
     ),
     "sparse": ("native", True, DRNMF(3, betas=(1, 2), policy="reactive", max_iter=25, tol=0, random_state=1)),
     "numpy": ("numpy", False, MultiObjectiveNMF(3, betas=(0.5, 2), max_iter=25, tol=0, random_state=2)),
