@@ -247,11 +247,12 @@ class _Nonzeros:
     def curvature(self, ask: Ask) -> Array:
         """Packed sum_i W_ik W_il c_1 x/v^2 over the non-zeros; the part of beta = 2 is shared."""
         assert ask.curvature is not None
-        dtype, (k, l) = self.H.dtype, np.tril_indices(self.W.shape[1])
-        pairs = self.W[:, k] * self.W[:, l]
-        Q = np.zeros((k.size, self.data.shape[1]), dtype=dtype)
+        dtype, rank = self.H.dtype, self.W.shape[1]
+        Q = np.zeros((rank * (rank + 1) // 2, self.data.shape[1]), dtype=dtype)
         for loss, c in zip(ask.omega, ask.curvature, strict=True):
             if loss.free_part == "sums":
                 bend = np.minimum(loss.curvature(self.data.by_column.data, self.V), power_ceiling(dtype))
-                Q += self._times(bend * dtype.type(c), pairs)
+                for k in range(rank):  # all pairs at once would be as large as (r + 1) / 2 times W
+                    row = slice(k * (k + 1) // 2, (k + 1) * (k + 2) // 2)
+                    Q[row] += self._times(bend * dtype.type(c), self.W[:, [k]] * self.W[:, : k + 1])
         return Q
