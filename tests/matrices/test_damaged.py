@@ -169,13 +169,13 @@ def reads_as(path: Path, expected: np.ndarray) -> None:
 
 @forks
 @pytest.mark.parametrize("kind", MARKET)
-def test_every_cut_of_a_matrix_market_file_is_refused(kind, tmp_path):
+def test_a_matrix_market_file_cut_anywhere_is_refused(kind, tmp_path):
     whole, cut = tmp_path / "whole.mtx", tmp_path / "cut.mtx"
     MARKET[kind](whole)
     held = read_matrix(whole).X
     expected, content = held.toarray() if sp.issparse(held) else held, whole.read_bytes()
     last = content.rstrip().rfind(b"\n") + 1  # a number of the last line may end anywhere and be a number
-    for size in range(last):
+    for size in (*range(min(last, 200)), *range(200, last, 7)):  # of the entries, which are alike, some
         cut.write_bytes(content[:size])
         assert ending(lambda: read_matrix(cut)) == "refused", size
     for size in range(last, len(content) - 1):
