@@ -200,12 +200,12 @@ def spilled(dask_worker):
     return 0 if slow is None else len(slow)
 
 
-LIMIT = 480 * 2**20
+LIMIT = 560 * 2**20
 
 
 @pytest.fixture(scope="module")
 def narrow(tmp_path_factory):
-    """X of 640 MB in forty blocks (one file under forty names), and two workers of 480 MiB each."""
+    """X of 640 MB in forty blocks (one file under forty names), and two workers of 560 MiB each."""
     from drnmf.matrices.rowblocks import open_matrix
 
     folder = tmp_path_factory.mktemp("rows")
