@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from drnmf.cli import endings
 from drnmf.files import temporary_folder
 from drnmf.interrupts import uninterrupted
 
@@ -120,6 +121,23 @@ def test_a_scratch_folder_that_was_not_there_is_gone_again(tmp_path: Path) -> No
         time.sleep(0.01)
     assert life.stop(signal.SIGINT)[0] == 130
     assert life.left() == []
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_stop_that_is_lost_in_a_finalizer_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endings, "PATIENCE", 0.05)
+
+    class Deaf:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGTERM)  # Python says that it ignores what is raised here
+
+    def work() -> None:
+        with endings.stoppable():
+            Deaf()
+            time.sleep(30)
+
+    with pytest.raises(endings.Stopped):
+        work()
 
 
 def test_what_must_be_whole_is_not_interrupted() -> None:

@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 failed, 2 bad usage (typer's own), 130 interrupted (Ctrl-C
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -18,6 +19,8 @@ from typer.core import TyperGroup
 from drnmf.cli.common import errors, in_options, say
 from drnmf.interrupts import SIGNALS
 
+PATIENCE = 4.0
+"""Seconds that a stopped command has to clean up before it is asked again."""
 _WORDS = {signal.SIGINT: "Interrupted", signal.SIGTERM: "Terminated"}
 _REFUSALS = (ValueError, OSError, ImportError, MemoryError)
 """Errors whose message was written for the user."""
@@ -53,7 +56,10 @@ def stoppable() -> Iterator[None]:
         yield
         return
 
+    over = threading.Event()
+
     def stop(number: int, frame: Any) -> None:
+        threading.Thread(target=_insist, args=(number, over), daemon=True).start()
         raise Stopped(number)
 
     before = {number: signal.getsignal(number) for number in SIGNALS}
@@ -63,8 +69,17 @@ def stoppable() -> Iterator[None]:
     try:
         yield
     finally:
+        over.set()
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _insist(number: int, over: threading.Event) -> None:
+    """Send a signal again if the block has not ended: what is raised in a finalizer, or where some library catches
+    everything, is lost.
+    """
+    if not over.wait(PATIENCE):
+        os.kill(os.getpid(), number)
 
 
 class Commands(TyperGroup):
