@@ -8,6 +8,13 @@ NATIVE := CMakeLists.txt pyproject.toml $(wildcard src/drnmf/_native/*)
 .PHONY: demo test fuzz test-browser test-torch test-gpu test-oldest test-asan bench bench-scale bench-algorithms lint clean \
         docs wheel coverage mutants
 
+# An environment that sees the packages of $(VENV) by path, so that only drnmf itself is built again in it.
+define borrow
+$(BIN)/python -m venv $(1)
+	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" \
+	  > $$($(1)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/borrowed.pth
+endef
+
 demo: $(VENV)/.installed
 	$(BIN)/drnmf demo --out demo-result --overwrite
 
@@ -52,9 +59,7 @@ ASAN     := .venv-asan
 ASAN_RUN  = LD_PRELOAD="$$($${CXX:-c++} -print-file-name=libasan.so) $$($${CXX:-c++} -print-file-name=libstdc++.so)" \
             ASAN_OPTIONS=detect_leaks=0 $(ASAN)/bin/python -m pytest -p no:cacheprovider
 test-asan: $(VENV)/.installed-dev
-	$(BIN)/python -m venv $(ASAN)
-	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" \
-	  > $$($(ASAN)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/borrowed.pth
+	$(call borrow,$(ASAN))
 	$(ASAN)/bin/python -m pip install --quiet --no-deps --force-reinstall . \
 	  -C build-dir=build/asan -C cmake.build-type=RelWithDebInfo -C cmake.define.DRNMF_SANITIZE=ON
 	for isa in $$($(BIN)/python -c "from drnmf import _core; print(*_core.supported_instruction_sets())"); do \
@@ -83,9 +88,7 @@ wheel: $(WHEEL)/.installed
 TESTS    ?= tests
 COVERAGE := .venv-coverage
 coverage: $(VENV)/.installed-dev
-	$(BIN)/python -m venv $(COVERAGE)
-	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" \
-	  > $$($(COVERAGE)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/borrowed.pth
+	$(call borrow,$(COVERAGE))
 	$(COVERAGE)/bin/python -m pip install --quiet --upgrade '$(PIP)'
 	$(COVERAGE)/bin/python -m pip install --quiet --group coverage
 	rm -rf build/coverage
@@ -101,9 +104,7 @@ MUTANTS      ?= 300
 MUTANT_TESTS ?= tests/losses tests/objective tests/algorithms tests/fit
 MUTATION     := .venv-mutants
 mutants: $(VENV)/.installed-dev
-	$(BIN)/python -m venv $(MUTATION)
-	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" \
-	  > $$($(MUTATION)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/borrowed.pth
+	$(call borrow,$(MUTATION))
 	$(MUTATION)/bin/python -m pip install --quiet --upgrade '$(PIP)'
 	$(MUTATION)/bin/python -m pip install --quiet --group mutants
 	$(MUTATION)/bin/python -m pip install --quiet --no-deps --force-reinstall .

@@ -22,30 +22,11 @@ import scipy.io
 from scipy.optimize import linear_sum_assignment
 
 from drnmf import DRNMF, BetaNMF, noise_profile, rank_profile
+from drnmf.synthetic import planted
 
 RESULTS = Path(__file__).parent / "results"
 NOISES = ("gaussian", "poisson", "gamma", "negative binomial")
 Row = dict[str, Any]
-
-
-def planted(noise: str, m: int, n: int, seed: int, rank: int = 5) -> tuple[Any, float]:
-    """Draw X of rank 5 with noise of 20 % of the mean; return it with the beta of its noise.
-
-    Factors are Gamma(0.5). Gaussian: sd 0.2 mean(V), negative values set to zero; Poisson: of mean 25; Gamma: of shape
-    25; negative binomial: of mean 100 and size 25, truth 2 - mean((1 + 2 mu/a) / (1 + mu/a)).
-    """
-    rng = np.random.default_rng(seed)
-    V = rng.gamma(0.5, size=(m, rank)) @ rng.gamma(0.5, size=(rank, n))
-    V *= 25.0 / V.mean()
-    if noise == "gaussian":
-        return np.maximum(V + 5.0 * rng.normal(size=V.shape), 0.0), 2.0
-    if noise == "poisson":
-        return rng.poisson(V).astype(np.float64), 1.0
-    if noise == "gamma":
-        return V * rng.gamma(25.0, 1.0 / 25.0, size=V.shape), 0.0
-    a, V = 25.0, 4.0 * V
-    truth = 2.0 - float(np.mean((1 + 2 * V / a) / (1 + V / a)))
-    return rng.negative_binomial(a, a / (a + V)).astype(np.float64), truth
 
 
 def data(*parts: str) -> Path:

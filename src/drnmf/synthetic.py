@@ -84,6 +84,34 @@ def synthetic(
     return Synthetic(np.maximum(0.0, clean + noise * np.linalg.norm(clean) * drawn), W, H)
 
 
+def planted(noise: str, m: int = 60, n: int = 80, seed: int = 0, rank: int = 5) -> tuple[Vector, float]:
+    """Draw X of a known rank with noise of 20 % of the mean, and name the beta of its noise.
+
+    Parameters
+    ----------
+    noise : "gaussian" (sd 0.2 mean(V), negative values set to zero), "poisson" (of mean 25), "gamma" (of shape 25) or
+        "negative binomial" (of mean 100 and size 25)
+    m, n, seed, rank : shape, seed and number of components, whose factors are Gamma(0.5)
+
+    Returns
+    -------
+    X : (m, n)
+    beta : float; for the negative binomial the local power, 2 - mean((1 + 2 mu/a) / (1 + mu/a))
+    """
+    rng = np.random.default_rng(seed)
+    V = rng.gamma(0.5, size=(m, rank)) @ rng.gamma(0.5, size=(rank, n))
+    V *= 25.0 / V.mean()
+    if noise == "gaussian":
+        return np.maximum(V + 5.0 * rng.normal(size=V.shape), 0.0), 2.0
+    if noise == "poisson":
+        return rng.poisson(V).astype(np.float64), 1.0
+    if noise == "gamma":
+        return V * rng.gamma(25.0, 1.0 / 25.0, size=V.shape), 0.0
+    a, V = 25.0, 4.0 * V
+    truth = 2.0 - float(np.mean((1 + 2 * V / a) / (1 + V / a)))
+    return rng.negative_binomial(a, a / (a + V)).astype(np.float64), truth
+
+
 def _unit(noise: Vector) -> Vector:
     """Divide noise by its norm ||noise||_F; nothing where there is none (a tiny Poisson draw may be all zeros)."""
     return noise / positive_scale(float(np.linalg.norm(noise)))

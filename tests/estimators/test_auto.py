@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import drnmf
 from drnmf import DRNMF, BetaNMF
 from drnmf.cli import app
-from tests.selection.planted import planted
+from drnmf.synthetic import planted
 
 RUN = {"max_iter": 200, "random_state": 0}
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

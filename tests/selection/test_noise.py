@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from drnmf import Interval, NegativeBinomial, noise_profile
 from drnmf.selection.entries import common_unit, facts_of
-from tests.selection.planted import planted
+from drnmf.synthetic import planted
 
 NOISES = ("gaussian", "poisson", "gamma", "negative binomial")
 

@@ -8,7 +8,7 @@ import pytest
 from drnmf import rank_profile
 from drnmf.selection.held_out import Scores, compare, trimmed
 from drnmf.selection.rank import check_ranks
-from tests.selection.planted import planted
+from drnmf.synthetic import planted
 
 QUICK = {"max_iter": 200, "n_init": 1, "random_state": 0}
 
