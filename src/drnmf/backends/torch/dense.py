@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any, ClassVar
 
@@ -120,6 +120,7 @@ class TorchDense(OnTorch):
     fast : the fused sweep may use single bfloat16 products in its sums ("tf32")
     fused : Triton rather than plain torch
     missing : how many entries are not finite, and so not observed
+    met : the sets of losses asked for so far, whose kernels are compiled together
     """
 
     tile_entries: ClassVar[int] = TILE
@@ -131,6 +132,7 @@ class TorchDense(OnTorch):
     fast: bool = False
     fused: bool = False
     missing: int = 0
+    met: set[Omega] = field(default_factory=set, compare=False, repr=False)
 
     @classmethod
     def of(cls, X: Any, mean: float | None = None, precision: str = "float32", fused: bool | None = None) -> TorchDense:
@@ -187,16 +189,19 @@ class TorchDense(OnTorch):
     def sweep(self, W: Any, H: Any, ask: Ask) -> Sweep:
         check_shapes(self.shape, W, H, ask)
         ask = replace(ask, observed=self.observed) if ask.observed is None else ask
+        self.met.add(ask.omega)
         W, H = self.space.put(W.T).T, self.space.put(H)
         if not (self.fused and takes(ask, H.shape[0])):
             with full_precision():
                 return sweep_tiles(self, W, H, ask)
+        from drnmf.backends.torch.ahead import compile_beside
         from drnmf.backends.torch.fused import sweep_dense
 
         weights, kernels = None if ask.weights is None else self.space.numbers(ask.weights), kernels_of(ask.omega)
-        parts, zero = ask.parts is not None, zero_of(self, ask.omega)
-        losses, N, P = sweep_dense(self.X, W.T, H, kernels, weights, parts, ask.losses, zero, self.fast)
-        P = add_free_parts(P, W, H, ask.omega, weights) if parts else P
+        zero = zero_of(self, ask.omega)
+        compile_beside(self, ask.omega, H.shape[0])
+        losses, N, P = sweep_dense(self.X, W.T, H, kernels, weights, ask.losses, zero, self.fast)
+        P = add_free_parts(P, W, H, ask.omega, weights)
         return with_curvature(self, W, H, ask, Sweep(told(self, ask, losses), N, P))
 
     def tile(self, columns: slice) -> Tensor:

@@ -133,8 +133,8 @@ class TorchStreamed(OnTorch):
         return Weighted.of(self, observed, self.tally(observed), mean)
 
     def tile(self, columns: slice) -> Tensor:
-        """Return a range of columns, on the host."""
-        return self._side()[:, columns].to(self.working)
+        """Return a range of columns, on the device, where the factors are."""
+        return self._side()[:, columns].to(self.on, self.working)
 
     def _side(self) -> Tensor:
         return self.X.T if self.flipped else self.X
