@@ -81,7 +81,7 @@ def sides(data: Any, A: Tensor, B: Tensor) -> dict[str, tuple[Any, Tensor, Tenso
 def sweep_rows(rate: float) -> list[dict[str, Any]]:
     """One sweep, IS and KL, both losses: every part on its own, and the weighted sums."""
     rows = []
-    mixes: dict[str, Any] = {"separate": "separate", "weighted": np.array([0.3, 0.7]), "losses only": None}
+    mixes: dict[str, Any] = {"separate": "separate", "weighted": np.array([0.3, 0.7])}
     for r in RANKS:
         X, A, B = problem(*SHAPE, r)
         floor = X.numel() * 4 / rate / 1e9

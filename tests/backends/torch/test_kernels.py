@@ -89,6 +89,15 @@ def test_the_kernels_answer_the_negative_binomial(size, monkeypatch):
     check(data, X, W, H, Ask((NegativeBinomial(size),)), KERNELS[FLOAT32])
 
 
+@gpu_only
+@pytest.mark.parametrize("r", [100, 256])
+def test_many_components(r):
+    """Not in the conformance table, where every set of losses would compile the largest kernels."""
+    X = entries((90, 70), np.float32, zeros=0.1)
+    W, H = factors(90, 70, r, np.float32)
+    check(TorchDense.of(tensor(X), fused=True), X, W, H, Ask((IS, KL)), KERNELS[FLOAT32])
+
+
 @kernels_only
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_storage(dtype):
