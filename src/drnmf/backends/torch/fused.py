@@ -85,20 +85,21 @@ def _pieces(F: Tensor, R: int) -> tuple[Tensor, int]:
 
 def sweep_dense(
     X: Tensor, other: Tensor, own: Tensor, kernels: tuple[Kernel, ...], weights: Tensor | None, parts: bool,
-    losses: bool, zero: float, fast: bool,
+    losses: bool, scale: float, zero: float, fast: bool,
 ) -> tuple[Tensor | None, Tensor, Tensor]:  # fmt: skip
     """Losses (p,) float64, N and P (slots, r, O) at V = other' own for X (L, O) of any strides; float32 factors.
 
     kernels : (id, parameter) of every loss
     other : (r, L), own : (r, O); weights : (p,) float32 on the device, or None for every part on its own
-    zero : what a zero of X counts as, 0.0 to leave it;  fast : the precision called "tf32"
+    scale : what X is multiplied by;  zero : what a zero of X counts as, 0.0 to leave it
+    fast : the precision called "tf32"
     P of beta = 1 and 2 is left at zero here: `completed` adds what needs no pass over X.
     """
     groups = [kernels[i : i + GROUP] for i in range(0, len(kernels), GROUP)]
     found = []
     for g, group in enumerate(groups):
         some = None if weights is None else weights[g * GROUP :]
-        found.append(_pass(X, other, own, group, some, parts, losses, zero, fast))
+        found.append(_pass(X, other, own, group, some, parts, losses, scale, zero, fast))
     totals = torch.cat([f[0] for f in found]) if losses else None
     if weights is None or len(found) == 1:
         return totals, torch.cat([f[1] for f in found]), torch.cat([f[2] for f in found])
@@ -107,7 +108,7 @@ def sweep_dense(
 
 def _pass(
     X: Tensor, other: Tensor, own: Tensor, kernels: tuple[Kernel, ...], weights: Tensor | None, parts: bool,
-    losses: bool, zero: float, fast: bool,
+    losses: bool, scale: float, zero: float, fast: bool,
 ) -> tuple[Any, Tensor, Tensor]:  # fmt: skip
     """One pass over X for at most three losses."""
     (L, width), r, device = X.shape, own.shape[0], X.device
@@ -134,7 +135,7 @@ def _pass(
         TensorDescriptor.from_tensor(pieces, [block_other, R]) if tma else pieces,
         TensorDescriptor.from_tensor(pieces, [block_other, components]) if tma else pieces,
         padded, totals if weights is None else weights, N, P, totals, width, L, r, r * width, chunk,
-        1.0, model_floor("float32"), ceiling, zero, *(min(a, ceiling) for a in parameters),
+        1.0, model_floor("float32"), ceiling, scale, zero, *(min(a, ceiling) for a in parameters),
         B0=ids[0], B1=ids[1], B2=ids[2], COUNT=len(kernels),
         PARTS=parts, WEIGHTED=weights is not None, POSITIVE=not known, LOSSES=losses,
         ZEROS=zero != 0.0, MASK=L % block_other != 0, SMALL=X.numel() < SMALL, EXACT=accurate, ACCURATE=accurate,
