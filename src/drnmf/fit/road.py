@@ -35,7 +35,7 @@ from drnmf.inputs.check import check_scale, check_zeros, warn_dense_tiles, warn_
 from drnmf.inputs.device import Placement, as_numpy, is_sparse
 from drnmf.inputs.receive import Received, remark_on_missing
 from drnmf.losses.base import Omega
-from drnmf.numerics import EXACT_FIT, NEARLY_EXACT, SETTLE_TOLERANCE, Vector
+from drnmf.numerics import EXACT_FIT, NEARLY_EXACT, REFERENCE_FLOOR, SETTLE_TOLERANCE, Vector
 from drnmf.objective.objective import Objective
 from drnmf.storage.checkpoint import keeper_of
 
@@ -90,6 +90,7 @@ def opened(
     data = placement.open_plain(given) if plain else placement.open(given)
     check_scale(data)
     units = Units(data.scale, references)
+    units.losses(np.full(len(omega), REFERENCE_FLOOR * data.count), omega)  # refuse now what no fit could hand out
     missing = remark_on_missing(data)
     unobserved = Unobserved.of(data)
     notes = (*given.notes, *missing, *unobserved.notes(), *check_zeros(data, omega, p.zeros_choice()))

@@ -7,8 +7,8 @@ A fit of X * scale knows nothing of the scale. With s = scale and d the degree o
     size       times s                          (`Loss.scaled`)
 
 and the inverse of each on the way out. All of these are powers of two where 2 d is an integer, so X and 4^k X give the
-same bits. A loss that the units of the caller cannot hold (s^-d beyond float64) comes out as infinity or zero; scaled
-losses, weights and factors do not notice.
+same bits. A loss beyond float64 in the units of the caller is refused, before the fit where it can be told; one below
+comes out as zero, with a note, while scaled losses, weights and factors do not notice.
 """
 
 from __future__ import annotations
@@ -60,8 +60,20 @@ class Units:
         return found
 
     def losses(self, losses: Vector, omega: Omega) -> Vector:
-        """Return losses of the fit, (..., p), in the units of the caller."""
+        """Return losses of the fit, (..., p), in the units of the caller.
+
+        Raises
+        ------
+        ValueError
+            Where float64 cannot hold them there.
+        """
         found: Vector = rescaled(losses, self.scale, -_degrees(omega))
+        beyond = (np.isinf(found) & np.isfinite(losses)).reshape(-1, len(omega)).any(axis=0)
+        if beyond.any():
+            names = ", ".join(loss.name for loss, out in zip(omega, beyond, strict=True) if out)
+            raise ValueError(
+                f"Losses leave the range of float64 in the unit of X ({names}). Divide X by its mean first."
+            )
         return found
 
     def references(self, omega: Omega) -> Vector | None:
@@ -96,7 +108,7 @@ class Units:
             references=self.losses(result.references, omega), trace=self._trace(result.trace, omega),
             single_losses=None if result.single_losses is None else self.losses(result.single_losses, omega),
             coverage=None if result.coverage is None else self._coverage(result.coverage),
-            notes=result.notes + _beyond_float64(losses, result.losses, omega),
+            notes=result.notes + _too_small(losses, result.losses, omega),
         )  # fmt: skip
         if self.given is not None and len(omega) == 1:
             result = result.under(self.given)
@@ -125,13 +137,13 @@ class Units:
         return None if callback is None else lambda progress: callback(self.progress(progress))
 
 
-def _beyond_float64(losses: Vector, inside: Vector, omega: Omega) -> tuple[str, ...]:
-    """Say which losses the units of the caller cannot hold."""
+def _too_small(losses: Vector, inside: Vector, omega: Omega) -> tuple[str, ...]:
+    """Say which losses are too small for the unit of the caller."""
     return tuple(
-        f"The {loss.name} loss in the unit of X leaves the range of float64 and is given as {value:g}: the factors "
-        "and losses divided by their references, are not touched. Divide X by its mean to see it."
+        f"The {loss.name} loss is below the range of float64 in the unit of X and is given as 0: the factors are not "
+        "touched. Divide X by its mean to see it."
         for loss, value, own in zip(omega, losses, inside, strict=True)
-        if np.isinf(value) or (value == 0.0 and own > 0.0)
+        if value == 0.0 and own > 0.0
     )
 
 
