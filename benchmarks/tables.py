@@ -5,7 +5,8 @@ Some come with scikit-learn, some are drawn from a seed, and those of DRNMF_DATA
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,20 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, loa
 
 Table = tuple[str, Any]
 
+MORE = (
+    "la1", "reviews", "PCAWG.96", "liver-326", "Baltimore air", "Baton Rouge air",
+    *(f"{name} {kind}" for name in ("piano_Bertin", "sisec_nodrums", "ShanHur_sunrise_excerpt")
+      for kind in ("magnitude", "power")),
+)  # fmt: skip
 
-def tables() -> list[Table]:
-    """Every table, by name."""
-    return [*_bundled(), *_drawn(), *_of_the_data()]
+
+def tables(only: Collection[str] | None = None, more: bool = False) -> list[Table]:
+    """Return every table by name, or those of some names: no other file is read then.
+
+    more : those too that take long, or have gaps, which not every peer takes
+    """
+    some = [name for name in _files() if more or name not in MORE] if only is None else only
+    return [table for table in (*_bundled(), *_drawn(), *_of_the_data(some)) if only is None or table[0] in only]
 
 
 def _bundled() -> Iterator[Table]:
@@ -49,37 +60,71 @@ def _drawn() -> Iterator[Table]:
     yield "ratings-like", sp.random_array((600, 400), density=0.05, rng=rng, format="csr")
 
 
-def _of_the_data() -> Iterator[Table]:
-    """Word counts, spectrograms, catalogues, spectra and air of the folder of data sets."""
+def _of_the_data(only: Collection[str]) -> Iterator[Table]:
+    """Word counts, spectrograms, catalogues, spectra and air of the folder of data sets; what is absent is left out."""
     if DATA is None:
         print("DRNMF_DATA is not set: the tables of the folder of data sets are left out.")
         return
-    for name in ("tr11", "tr23", "tr41", "hitech", "classic", "newsgroups3_politics"):
-        yield name, sp.load_npz(DATA / "documents" / f"{name}.npz").astype(float)
-    for name in ("piano_Mary", "sisec_wdrums", "isse_bass_drum", "tamy_voice_guitar"):
-        magnitudes = spectrogram(DATA / "audio" / f"{name}.wav")
-        yield f"{name} magnitude", magnitudes
-        yield f"{name} power", magnitudes**2
-    for name in ("SBS_set1.Realistic", "SBS_set1.Moderate", "indel_set1.Realistic"):
-        yield name, _catalogue(DATA / "signatures" / f"{name}.catalog.csv")
-    yield "rank5 Poisson", _first_of(DATA / "rank5" / "poisson.npz")
-    yield "Samson", _samson(DATA / "hyperspectral" / "Samson.mat")
+    for name, (read, path) in _files().items():
+        if name not in only:
+            continue
+        if (DATA / path).exists():
+            yield name, read(DATA / path)
+        else:
+            print(f"{name} is left out: there is no {path} in DRNMF_DATA.")
 
 
-def _catalogue(path: Any) -> Any:
+def _files() -> dict[str, tuple[Callable[[Path], Any], str]]:
+    """Name of a table -> how it is read, and from where."""
+    documents = ("tr11", "tr23", "tr41", "hitech", "classic", "newsgroups3_politics", "la1", "reviews")
+    recordings = (
+        "piano_Mary", "sisec_wdrums", "isse_bass_drum", "tamy_voice_guitar", "piano_Bertin", "sisec_nodrums",
+        "ShanHur_sunrise_excerpt",
+    )  # fmt: skip
+    catalogues = ("SBS_set1.Realistic", "SBS_set1.Moderate", "indel_set1.Realistic")
+    found: dict[str, tuple[Callable[[Path], Any], str]] = {}
+    found |= {name: (_counts, f"documents/{name}.npz") for name in documents}
+    for name in recordings:
+        found[f"{name} magnitude"] = spectrogram, f"audio/{name}.wav"
+        found[f"{name} power"] = _power, f"audio/{name}.wav"
+    found |= {name: (_catalogue, f"signatures/{name}.catalog.csv") for name in catalogues}
+    found |= {name: (_catalogue, f"signatures/{name}.tsv") for name in ("PCAWG.96", "liver-326")}
+    found["Baltimore air"] = _air, "air/Baltimore_con.txt"
+    found["Baton Rouge air"] = _air, "air/BatonRouge_con.csv"
+    found["rank5 Poisson"] = _first_of, "rank5/poisson.npz"
+    found["Samson"] = _samson, "hyperspectral/Samson.mat"
+    return found
+
+
+def _counts(path: Path) -> Any:
+    return sp.load_npz(path).astype(float)
+
+
+def _power(path: Path) -> Any:
+    return spectrogram(path) ** 2
+
+
+def _air(path: Path) -> Any:
+    """Concentrations, NaN where a day has none."""
+    from drnmf.matrices.files import read_matrix
+
+    return np.asarray(read_matrix(path).X, dtype=float)
+
+
+def _catalogue(path: Path) -> Any:
     """The counts of a catalogue: columns of text stand first."""
     import pandas as pd
 
-    return pd.read_csv(path).select_dtypes("number").to_numpy(float)
+    return pd.read_csv(path, sep="\t" if path.suffix == ".tsv" else ",").select_dtypes("number").to_numpy(float)
 
 
-def _first_of(path: Any) -> Any:
+def _first_of(path: Path) -> Any:
     """The first matrix of a stack."""
     with np.load(path) as stored:
         return np.asarray(stored["X"][0], dtype=float)
 
 
-def _samson(path: Any) -> Any:
+def _samson(path: Path) -> Any:
     import scipy.io
 
     stored = scipy.io.loadmat(path)

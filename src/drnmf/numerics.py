@@ -19,6 +19,9 @@ Vector = NDArray[np.float64]
 EPS = 2.2e-16
 """Relative size of the floors, in float64 and float32 alike (the value matters on sparse data)."""
 
+SAFE_SQUARES = 1e200
+"""A sum of squares between its inverse and this has lost no digit to the ends of float64."""
+
 LARGEST_BETA = 1000.0
 """Above it x^beta leaves the range of float64 for any x that is not within a factor of two of the others."""
 
@@ -116,6 +119,33 @@ def positive_scale(mean: float) -> float:
     return mean if mean > 0 else 1.0
 
 
+def unit_scale(mean: float, dtype: DTypeLike) -> float:
+    """Choose the power of four that brings mean(X) into [1, 4): what X is multiplied by as it is read.
+
+    No power of W H, no floor and no ceiling then depends on the unit of X. A power of four and its root, which W and H
+    are multiplied by, are exact.
+
+    >>> unit_scale(100.0, np.float64), unit_scale(0.0, np.float64)
+    (0.015625, 1.0)
+    """
+    if not 0.0 < mean < math.inf:
+        return 1.0
+    most = 126 if np.dtype(dtype) == np.float32 else 1022  # what the dtype can hold, and its inverse
+    return math.ldexp(1.0, max(-most, min(most, -2 * ((math.frexp(mean)[1] - 1) // 2))))
+
+
+def rescaled(values: ArrayLike, scale: float, degree: ArrayLike) -> Any:
+    """Multiply numbers by scale^degree; beyond the range of float64 they are infinite, or zero.
+
+    >>> rescaled(np.array([3.0, 3.0]), 4.0, np.array([-1.0, 0.5])).tolist()
+    [0.75, 6.0]
+    """
+    exponent = math.log2(scale) * np.asarray(degree, dtype=np.float64)
+    whole = np.floor(exponent)
+    with np.errstate(over="ignore", under="ignore"):
+        return np.ldexp(np.asarray(values, dtype=np.float64) * np.exp2(exponent - whole), whole.astype(np.int64))
+
+
 def factor_floor(mean: float, rank: int) -> float:
     """Smallest entry of W and H: 2.2e-16 sqrt(mean(X) / r), so that WH is floored relative to mean(X).
 
@@ -133,11 +163,6 @@ def zero_floor(mean: float) -> float:
 def model_floor(dtype: DTypeLike) -> float:
     """Smallest V = WH a tile works with, so that 1/V and X/V^2 stay finite in the working precision."""
     return 1e-34 if np.dtype(dtype) == np.float32 else 1e-290
-
-
-def smallest_mean(dtype: DTypeLike) -> float:
-    """Smallest mean(X) that is fitted: below, too much of WH would stand at `model_floor`."""
-    return 1e3 * model_floor(dtype)
 
 
 def power_ceiling(dtype: DTypeLike) -> float:

@@ -115,7 +115,7 @@ def test_every_backend_sweeps_under_weights_like_the_oracle(backend, dtype, loss
             data, wanted = weigh(opened, observed), weigh(oracle, observed)
             assert (data.zeros, data.count) == (wanted.zeros, wanted.count), name
             np.testing.assert_allclose(data.mean, wanted.mean, rtol=1e-6)
-            wanted = wanted.rescaled(data.mean)
+            wanted = wanted.with_mean(data.mean)
             same(data, wanted, W, H, omega, dtype, row.bounds[dtype], f"{name}, {layout}")
 
 
@@ -143,7 +143,7 @@ def test_stored_entries_alone(backend, dtype, kind):
     assert (data.zeros, data.count) == (wanted.zeros, wanted.count)
     for losses in SETS if backend == "native" else SETS[2:4]:
         omega = LOSS_SETS[losses]
-        same(data, wanted.rescaled(data.mean), W, H, omega, np.dtype(dtype), row.bounds[np.dtype(dtype)], losses)
+        same(data, wanted.with_mean(data.mean), W, H, omega, np.dtype(dtype), row.bounds[np.dtype(dtype)], losses)
     assert weigh(opened, observed).grouped is False
 
 

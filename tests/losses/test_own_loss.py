@@ -30,6 +30,9 @@ class Poisson:
     free_part: ClassVar[str | None] = None
     homogeneous: ClassVar[bool] = False
 
+    def scaled(self, factor):
+        return self
+
     def terms(self, x, v):
         x, v, xp = as_float64(x), as_float64(v), namespace(x)
         return self.scale * (x * xp.log(xp.where(x > 0, x / v, 1.0)) - x + v)

@@ -96,7 +96,7 @@ struct Ask {
     std::vector<std::pair<int, double>> omega;  // family and parameter of every loss
     std::vector<double> weights;
     bool parts, losses;
-    double zero, floor, ceiling, squared_norm, identity_limit;
+    double scale, zero, floor, ceiling, squared_norm, identity_limit;
     std::vector<double> curvature;
 };
 
@@ -125,8 +125,8 @@ Request request(std::size_t m, std::size_t n, const Matrix& x, const Input& left
     require(ask.curvature.empty() || ask.curvature.size() == count, "one coefficient per loss is needed");
     std::size_t r = left.shape(0);
     Request q{m, n, r, x, left.data(), right.data(), losses_of(ask), ask.weights, ask.parts, ask.losses,
-              ask.zero, ask.floor, ask.ceiling, ask.squared_norm, ask.identity_limit, N.data(), P.data(), totals.data(),
-              ask.curvature, Q.data(), gram.data(), &memory, observed};
+              ask.scale, ask.zero, ask.floor, ask.ceiling, ask.squared_norm, ask.identity_limit, N.data(), P.data(),
+              totals.data(), ask.curvature, Q.data(), gram.data(), &memory, observed};
     std::size_t slots = ask.parts ? (ask.weights.empty() ? count : 1) : 0, side = q.makes_gram() ? r : 0;
     auto is_block = [&](const Output& a, std::size_t count) {
         return a.ndim() == 3 && a.shape(0) == count && a.shape(1) == r && a.shape(2) == n;
@@ -269,7 +269,7 @@ void multiplicative(Input F, Input N, Input P, const std::vector<double>& coeffi
 }
 
 // (sum, sum of squares, number of zeros) of X with one axis contiguous.
-nb::tuple moments_of(Input X) {
+nb::tuple moments_of(Input X, double scale) {
     require(X.ndim() == 2, "X must have two axes");
     std::size_t rows = X.shape(0), columns = X.shape(1);
     std::int64_t stride = X.stride(0);
@@ -283,8 +283,8 @@ nb::tuple moments_of(Input X) {
     require(single || X.dtype() == nb::dtype<double>(), "X must be float32 or float64");
     {
         nb::gil_scoped_release release;
-        result = single ? moments(static_cast<const float*>(X.data()), rows, columns, ptrdiff_t(stride))
-                        : moments(static_cast<const double*>(X.data()), rows, columns, ptrdiff_t(stride));
+        result = single ? moments(static_cast<const float*>(X.data()), rows, columns, ptrdiff_t(stride), scale)
+                        : moments(static_cast<const double*>(X.data()), rows, columns, ptrdiff_t(stride), scale);
     }
     return nb::make_tuple(result.sum, result.squares, result.zeros);
 }
@@ -323,10 +323,10 @@ NB_MODULE(_core, module) {
     set_interrupt_check(signal_arrived);
     nb::class_<Ask>(module, "Ask")
         .def(nb::init<std::vector<std::pair<int, double>>, std::vector<double>, bool, bool, double, double, double,
-                      double, double, std::vector<double>>(),
-             nb::arg("omega"), nb::arg("weights"), nb::arg("parts"), nb::arg("losses"), nb::arg("zero"),
-             nb::arg("floor"), nb::arg("ceiling"), nb::arg("squared_norm"), nb::arg("identity_limit"),
-             nb::arg("curvature"));
+                      double, double, double, std::vector<double>>(),
+             nb::arg("omega"), nb::arg("weights"), nb::arg("parts"), nb::arg("losses"), nb::arg("scale"),
+             nb::arg("zero"), nb::arg("floor"), nb::arg("ceiling"), nb::arg("squared_norm"),
+             nb::arg("identity_limit"), nb::arg("curvature"));
     nb::class_<Workspace>(module, "Workspace")
         .def(nb::init<>())
         // Nothing in it is worth keeping: a copy, here or in another process, begins empty.

@@ -16,7 +16,7 @@ inline void curvature_terms(const Sweep& s, const Tile<T>& t) {
     for (int i = 0; i < t.rows; ++i)
         for (int c = 0; c < t.vectors * L; c += L) {
             int at = i * ld + c;
-            Vec<T> x = load(t.X + i * t.ldx + c), v = larger<T>(load(t.V + at), floor), inv = T(1) / v, z{};
+            Vec<T> x = load(t.X + i * t.ldx + c) * t.scale, v = larger<T>(load(t.V + at), floor), inv = T(1) / v, z{};
             x = x == T(0) ? zero : x;
             if (s.mask & kIS) z += is * smaller<T>(inv * inv, ceiling);
             if (s.mask & kKL) z += kl * smaller<T>(x * inv * inv, ceiling);

@@ -177,7 +177,7 @@ struct DenseBlock {
         t.vectors = vectors(j);
         t.V = b.V, t.log_v = b.log_v, t.M = s.weights.given ? b.M : nullptr;
         for (int z = 0; z < 6; ++z) t.Z[z] = b.Z[z];
-        source.tile(i, t.rows, (first_tile + j) * TN, columns(j), t.X, t.ldx);
+        source.tile(i, (first_tile + j) * TN, columns(j), t);
         if (needs_model) gemm<T>(t.rows, int(s.r), t.vectors, left(i, false), right(j), b.V, TN, false, next);
         if (t.M) observer.observe(t, i, (first_tile + j) * TN, columns(j));
         if (terms_of && needs_model) terms_of(s, t, losses);
@@ -227,6 +227,7 @@ struct DenseBlock {
             bool positive = other ? (p - size_t(list.count)) % 2 : list.item[p].positive;
             int slot = other ? s.other[(p - size_t(list.count)) / 2].slot : list.item[p].slot;
             has_P |= positive && s.mode == Mode::weighted;
+            if (!other && list.item[p].z == -1) scale_products(j, sums(j, p));
             if (!positive || s.mode == Mode::separate) copy_out(positive ? s.P : s.N, slot, j, sums(j, p));
         }
         if (s.mode == Mode::weighted) {
@@ -242,6 +243,12 @@ struct DenseBlock {
             add_known(j, known, beta == 1, beta == 2);
             copy_out(s.P, s.slot[beta], j, known);
         }
+    }
+
+    // W'X of tiles that were used where they are: X is multiplied here, r times n numbers instead of m times n.
+    void scale_products(size_t j, T* to) const {
+        if (s.scale == 1.0 || !Source<T>::in_place(s, columns(j))) return;
+        for (size_t at = 0; at < right_size; ++at) to[at] *= T(s.scale);
     }
 
     // P_1 = (1'W)' and P_2 = (W'W)H, already weighted, belong to no row in particular: the first chunk adds them.

@@ -147,19 +147,20 @@ inline void multiplicative(const Multiplicative& q, size_t begin, size_t end) {
 }
 
 template <class T>
-inline Moments moments(const T* x, size_t count) {
+inline Moments moments(const T* x, size_t count, double scale) {
     constexpr size_t L = kLanes<double>;
     Vec<double> sum{}, squares{};
     size_t zeros = 0, i = 0;
     for (; i + L <= count; i += L) {
-        Vec<double> v = load_double(x + i);
+        Vec<double> v = load_double(x + i) * scale;
         sum += v;
         squares += v * v;
     }
     Moments out{sum_lanes(sum), sum_lanes(squares), 0};
     for (; i < count; ++i) {
-        out.sum += double(x[i]);
-        out.squares += double(x[i]) * double(x[i]);
+        double v = double(x[i]) * scale;
+        out.sum += v;
+        out.squares += v * v;
     }
     for (i = 0; i < count; ++i) zeros += x[i] == T(0);
     out.zeros = zeros;

@@ -84,6 +84,8 @@ struct Sweep {
     int others;
     const Other* other;
     bool logs;                    // whether any of them is a beta that needs log v
+    double scale;                 // what entries of X are multiplied by as they are read (dense; a power of four)
+    bool in_place;                // tiles that need no copy are read where they are
     double zero, floor, ceiling;  // what a zero of X counts as; bounds of V and of its powers
     const double* column_sums;    // 1'W (r), times weight[1] when weighted
     const void* gram;             // W'W (r x r), working dtype, times weight[2] when weighted
@@ -181,7 +183,7 @@ struct Kernels {
     void (*pack_items)(const T* factor, size_t length, size_t r, size_t padded, size_t begin, size_t end, T* out);
     void (*add)(T* to, const T* from, size_t count);
     double (*dot)(const T* a, const T* b, size_t count);
-    Moments (*moments)(const T* x, size_t count);
+    Moments (*moments)(const T* x, size_t count, double scale);
     void (*log)(const T* x, T* out, size_t count);
     void (*exp)(const T* x, T* out, size_t count);
     size_t (*hals_scratch)(const Hals& q);

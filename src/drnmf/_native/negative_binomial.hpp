@@ -15,7 +15,7 @@ inline void negative_binomial_terms(const Sweep& s, const Tile<T>& t, double siz
     for (int i = 0; i < t.rows; ++i)
         for (int c = 0; c < t.vectors * L; c += L) {
             int at = i * ld + c;
-            Vec<T> x = load(t.X + i * t.ldx + c), v = larger<T>(load(t.V + at), floor);
+            Vec<T> x = load(t.X + i * t.ldx + c) * t.scale, v = larger<T>(load(t.V + at), floor);
             x = x == T(0) ? zero : x;
             Vec<T> n = w * smaller<T>(x / v, ceiling), p = w * ((x + a) / (v + a));
             if (t.M) n *= load(t.M + at), p *= load(t.M + at);
@@ -31,11 +31,11 @@ template <class T>
 inline double negative_binomial_loss(const Sweep& s, const Tile<T>& t, double a) {
     constexpr int L = kLanes<double>, ld = kTileColumns<T>;
     using D = Vec<double>;
-    const D floor = broadcast(double(T(s.floor)));
+    const D floor = broadcast(double(T(s.floor))), scale = broadcast(double(t.scale));
     D total{};
     for (int i = 0; i < t.rows; ++i)
         for (int c = 0; c < t.vectors * kLanes<T>; c += L) {
-            D x = load_double(t.X + i * t.ldx + c), v = larger<double>(load_double(t.V + i * ld + c), floor);
+            D x = load_double(t.X + i * t.ldx + c) * scale, v = larger<double>(load_double(t.V + i * ld + c), floor);
             x = x == 0.0 ? broadcast(s.zero) : x;
             D inv_v = 1.0 / v, inv_va = 1.0 / (v + a), inv_xa = 1.0 / (x + a), rise = x - v;
             Log<double> s1 = log_ratio(x * inv_v * ((v + a) * inv_xa), rise * inv_v * (a * inv_xa));

@@ -33,10 +33,10 @@ inline void times_mask(const Weights& w, uint32_t row, const uint32_t* columns, 
 
 // x = v and m = 0 where an entry is not observed.
 template <class T>
-inline void clear_unseen(const T* X, const T* V, T floor, int vectors, T* x, T* M) {
+inline void clear_unseen(const T* X, T scale, const T* V, T floor, int vectors, T* x, T* M) {
     constexpr int L = kLanes<T>;
     for (int c = 0; c < vectors * L; c += L) {
-        Vec<T> a = load(X + c), m = load(M + c), v = larger<T>(load(V + c), broadcast(floor));
+        Vec<T> a = load(X + c) * scale, m = load(M + c), v = larger<T>(load(V + c), broadcast(floor));
         auto seen = (a - a == T(0)) & (m > T(0));
         store(x + c, seen ? a : v);
         store(M + c, seen ? m : Vec<T>{});
@@ -71,9 +71,9 @@ struct Observer {
             else
                 for (int c = 0; c < TN; ++c) M[c] = u * columns[c];
             if (w.row_codes) times_mask<T>(w, w.row_codes[row + size_t(i)], codes, M);
-            clear_unseen<T>(t.X + i * t.ldx, t.V + i * TN, T(s.floor), t.vectors, buffer + i * TN, M);
+            clear_unseen<T>(t.X + i * t.ldx, t.scale, t.V + i * TN, T(s.floor), t.vectors, buffer + i * TN, M);
         }
-        t.X = buffer, t.ldx = TN;
+        t.X = buffer, t.ldx = TN, t.scale = T(1);
     }
 
     void copy_values(Tile<T>& t, size_t row, size_t column, size_t count) {

@@ -34,7 +34,7 @@ inline void power_terms(const Sweep& s, const Tile<T>& t, double beta, double we
     for (int i = 0; i < t.rows; ++i)
         for (int c = 0; c < t.vectors * L; c += L) {
             int at = i * ld + c;
-            Vec<T> x = load(t.X + i * t.ldx + c), v = larger<T>(load(t.V + at), floor);
+            Vec<T> x = load(t.X + i * t.ldx + c) * t.scale, v = larger<T>(load(t.V + at), floor);
             x = x == T(0) ? zero : x;
             Vec<T> p = power<T>(v, t.log_v + at, beta);
             Vec<T> n = w * smaller<T>(p * x, ceiling);
@@ -51,11 +51,11 @@ template <class T>
 inline double half_way_loss(const Sweep& s, const Tile<T>& t, double b) {
     constexpr int L = kLanes<double>, ld = kTileColumns<T>;
     using D = Vec<double>;
-    const D floor = broadcast(double(T(s.floor)));
+    const D floor = broadcast(double(T(s.floor))), scale = broadcast(double(t.scale));
     D total{};
     for (int i = 0; i < t.rows; ++i)
         for (int c = 0; c < t.vectors * kLanes<T>; c += L) {
-            D x = load_double(t.X + i * t.ldx + c), v = larger<double>(load_double(t.V + i * ld + c), floor);
+            D x = load_double(t.X + i * t.ldx + c) * scale, v = larger<double>(load_double(t.V + i * ld + c), floor);
             x = x == 0.0 ? broadcast(s.zero) : x;
             D a = square_root<double>(x), root = square_root<double>(v), gap = (x - v) / (a + root);
             D d = gap * gap * (b < 1.0 ? 2.0 / root : (2.0 * a + root) * (2.0 / 3.0));
@@ -72,7 +72,7 @@ inline double power_loss(const Sweep& s, const Tile<T>& t, double b) {
     if (half_way(b)) return half_way_loss(s, t, b);
     constexpr int L = kLanes<double>, ld = kTileColumns<T>;
     using D = Vec<double>;
-    const D floor = broadcast(double(T(s.floor)));
+    const D floor = broadcast(double(T(s.floor))), scale = broadcast(double(t.scale));
     double series[7], up = b, down = b - 1.0, factorial = 2.0;
     for (int k = 2; k <= 8; ++k) {
         series[k - 2] = (up - down) / factorial;
@@ -82,7 +82,7 @@ inline double power_loss(const Sweep& s, const Tile<T>& t, double b) {
     D total{};
     for (int i = 0; i < t.rows; ++i)
         for (int c = 0; c < t.vectors * kLanes<T>; c += L) {
-            D x = load_double(t.X + i * t.ldx + c), v = larger<double>(load_double(t.V + i * ld + c), floor);
+            D x = load_double(t.X + i * t.ldx + c) * scale, v = larger<double>(load_double(t.V + i * ld + c), floor);
             x = x == 0.0 ? broadcast(s.zero) : x;
             D x1 = x > 0.0 ? x : v;
             D l = log_ratio(v / x1, (v - x1) / x1).value();  // v - x is exact where the two are close

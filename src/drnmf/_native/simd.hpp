@@ -181,28 +181,29 @@ DRNMF_INLINE void transpose_stage(Vec<T>* rows) {
     if constexpr (Distance > 1) transpose_stage<T, Distance / 2>(rows);
 }
 
-// to[j][i] = from[i][j] for a square of kLanes x kLanes.
+// to[j][i] = scale from[i][j] for a square of kLanes x kLanes.
 template <class T>
-DRNMF_INLINE void transpose_square(const T* from, ptrdiff_t from_stride, T* to, ptrdiff_t to_stride) {
+DRNMF_INLINE void transpose_square(const T* from, ptrdiff_t from_stride, T* to, ptrdiff_t to_stride, T scale) {
     Vec<T> rows[kLanes<T>];
 #pragma GCC unroll 16
     for (int i = 0; i < kLanes<T>; ++i) rows[i] = load(from + i * from_stride);
     transpose_stage<T, kLanes<T> / 2>(rows);
 #pragma GCC unroll 16
-    for (int i = 0; i < kLanes<T>; ++i) store(to + i * to_stride, rows[i]);
+    for (int i = 0; i < kLanes<T>; ++i) store(to + i * to_stride, rows[i] * scale);
 }
 
-// to (columns x rows) = from (rows x columns) transposed, any size.
+// to (columns x rows) = scale from (rows x columns) transposed, any size.
 template <class T>
-inline void transpose(const T* from, ptrdiff_t from_stride, int rows, int columns, T* to, ptrdiff_t to_stride) {
+inline void transpose(const T* from, ptrdiff_t from_stride, int rows, int columns, T* to, ptrdiff_t to_stride,
+                      T scale = T(1)) {
     constexpr int L = kLanes<T>;
     int full_rows = rows - rows % L, full_columns = columns - columns % L;
     for (int i = 0; i < full_rows; i += L)
         for (int j = 0; j < full_columns; j += L)
-            transpose_square(from + i * from_stride + j, from_stride, to + j * to_stride + i, to_stride);
+            transpose_square(from + i * from_stride + j, from_stride, to + j * to_stride + i, to_stride, scale);
     for (int i = 0; i < rows; ++i)
         for (int j = i < full_rows ? full_columns : 0; j < columns; ++j)
-            to[j * to_stride + i] = from[i * from_stride + j];
+            to[j * to_stride + i] = scale * from[i * from_stride + j];
 }
 
 // f(0) ... f(U - 1): one step of a chain for U vectors side by side, which hides its latency where registers are many.

@@ -1,5 +1,6 @@
 // Tiles of X, whatever its layout: rows side by side are used in place, anything else is copied into a small buffer
-// as rows. Columns beyond n hold the smallest model value, so that x = v there and they add nothing to a loss.
+// as rows, times the scale of the sweep; what is in place is multiplied where it is loaded. Columns beyond n hold the
+// smallest model value, so that x = v there and they add nothing to a loss.
 #pragma once
 
 #include "terms.hpp"
@@ -38,6 +39,9 @@ struct Source {
     Source(const Sweep& sweep, T* tile_buffer, int64_t* column_cursors)
         : s(sweep), buffer(tile_buffer), cursors(column_cursors), values(static_cast<const T*>(sweep.x.values)) {}
 
+    // Whether the tiles of a column of tiles are used where they are; all of them are, or none.
+    static bool in_place(const Sweep& s, size_t count) { return s.in_place && count == size_t(TN); }
+
     int64_t start_of(size_t j) const {
         return s.x.wide ? static_cast<const int64_t*>(s.x.starts)[j] : static_cast<const int32_t*>(s.x.starts)[j];
     }
@@ -59,26 +63,25 @@ struct Source {
         }
     }
 
-    void tile(size_t row, int rows, size_t column, size_t count, const T*& X, ptrdiff_t& ldx) {
-        const T* corner = values + ptrdiff_t(row) * s.x.row_stride + ptrdiff_t(column) * s.x.column_stride;
-        bool whole = count == size_t(TN);
-        if (s.x.layout == Layout::rows && whole) {
-            X = corner;
-            ldx = s.x.row_stride;
+    void tile(size_t row, size_t column, size_t count, Tile<T>& t) {
+        const T *corner = values + ptrdiff_t(row) * s.x.row_stride + ptrdiff_t(column) * s.x.column_stride;
+        const T scale = T(s.scale);
+        const int rows = t.rows;
+        if (in_place(s, count)) {
+            t.X = corner, t.ldx = s.x.row_stride, t.scale = scale;
             return;
         }
-        X = buffer;
-        ldx = TN;
-        if (!whole)
+        t.X = buffer, t.ldx = TN, t.scale = T(1);
+        if (count != size_t(TN))
             for (int at = 0; at < rows * TN; ++at) buffer[at] = T(s.floor);
         if (s.x.layout == Layout::columns) {
-            transpose(corner, s.x.column_stride, int(count), rows, buffer, TN);
+            transpose(corner, s.x.column_stride, int(count), rows, buffer, TN, scale);
         } else if (s.x.layout == Layout::compressed) {
             scatter(row, rows, column, count);
         } else {
             for (int i = 0; i < rows; ++i)
                 for (size_t c = 0; c < count; ++c)
-                    buffer[i * TN + int(c)] = corner[i * s.x.row_stride + ptrdiff_t(c) * s.x.column_stride];
+                    buffer[i * TN + int(c)] = scale * corner[i * s.x.row_stride + ptrdiff_t(c) * s.x.column_stride];
         }
     }
 

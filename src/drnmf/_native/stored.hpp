@@ -86,7 +86,7 @@ struct StoredBlock : Nonzeros<T, Index> {
         t.vectors = int((count + L - 1) / L);
         for (size_t c = count; c < size_t(t.vectors) * L; ++c) t.V[c] = t.M[c] = T(0);
         memcpy(run_x, x + at, count * sizeof(T));
-        clear_unseen<T>(run_x, t.V, T(s.floor), t.vectors, run_x, t.M);
+        clear_unseen<T>(run_x, T(1), t.V, T(s.floor), t.vectors, run_x, t.M);
         if (terms_of) terms_of(s, t, losses);
         if (s.logs) log_model(s, t);
         if (s.losses)

@@ -14,6 +14,9 @@ namespace {
 constexpr std::size_t kBlocks = 64;            // enough to keep many threads busy, whatever their number
 constexpr std::size_t kStrip = 3;              // tiles side by side: pieces of rows long enough for the memory system
 constexpr std::size_t kPanelBytes = 384 << 10; // factors and sums of a panel stay in the second cache level
+// Products of W with X that is not scaled yet stay far from the ends of the dtype as long as the scale is within these.
+template <class T>
+constexpr double kLargestScale = sizeof(T) == 4 ? 0x1p20 : 0x1p300;
 constexpr std::size_t kSmall = 1 << 15;        // entries below which waking a thread costs more than it brings
 
 // Every block on its own thread's turn, or all on this one when there is little to do.
@@ -185,6 +188,7 @@ void name_terms(const Request& q, const std::vector<Other>& others, Sweep& s) {
     s.logs = std::any_of(others.begin(), others.end(), [](const Other& o) {
         return o.loss.family == Family::beta && !half_way(o.loss.parameter);
     });
+    s.scale = q.scale;
     s.zero = q.zero;
     s.slots = q.parts ? (q.weights.empty() ? q.omega.size() : 1) : 0;
     s.loss_count = 3 + others.size();
@@ -233,6 +237,7 @@ bool dense_sweep(const Request& q) {
          }));
     s.curvature.left = left_pairs;
 
+    s.in_place = q.x.layout == Layout::rows && q.scale <= kLargestScale<T> && q.scale * kLargestScale<T> >= 1.0;
     plan(s, sizeof(T), s.mode == Mode::weighted ? 2 : 2 * q.omega.size());
     std::size_t size = s.slots * q.r * q.n;
     bool partial = s.chunks > 1 && q.parts;
@@ -410,7 +415,7 @@ bool multiplicative_step(const Multiplicative& q) {
 }
 
 template <class T>
-Moments moments(const T* x, std::size_t rows, std::size_t columns, std::ptrdiff_t stride) {
+Moments moments(const T* x, std::size_t rows, std::size_t columns, std::ptrdiff_t stride, double scale) {
     const Kernels<T>& k = kernels<T>(instruction_set());
     std::size_t slices = std::min<std::size_t>(rows, kBlocks);
     std::vector<Moments> partial(slices, Moments{0.0, 0.0, 0});
@@ -418,7 +423,7 @@ Moments moments(const T* x, std::size_t rows, std::size_t columns, std::ptrdiff_
         for (std::size_t i = rows * b / slices; i < rows * (b + 1) / slices; ++i)
             for (std::size_t at = 0; at < columns; at += 4096) {
                 Moments piece = k.moments(x + std::ptrdiff_t(i) * stride + std::ptrdiff_t(at),
-                                          std::min<std::size_t>(4096, columns - at));
+                                          std::min<std::size_t>(4096, columns - at), scale);
                 partial[b].sum += piece.sum;
                 partial[b].squares += piece.squares;
                 partial[b].zeros += piece.zeros;
@@ -445,7 +450,7 @@ template bool hals_step<float>(Hals, const double*, double);
 template bool hals_step<double>(Hals, const double*, double);
 template bool multiplicative_step<float>(const Multiplicative&);
 template bool multiplicative_step<double>(const Multiplicative&);
-template Moments moments<float>(const float*, std::size_t, std::size_t, std::ptrdiff_t);
-template Moments moments<double>(const double*, std::size_t, std::size_t, std::ptrdiff_t);
+template Moments moments<float>(const float*, std::size_t, std::size_t, std::ptrdiff_t, double);
+template Moments moments<double>(const double*, std::size_t, std::size_t, std::ptrdiff_t, double);
 
 }  // namespace drnmf

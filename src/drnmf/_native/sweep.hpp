@@ -16,8 +16,9 @@ struct Request {
     std::vector<Loss> omega;
     std::vector<double> weights;    // empty: every part on its own; else one weight per loss
     bool parts, losses;
+    double scale;                   // what dense X is multiplied by as it is read
     double zero, floor, ceiling;    // numerics.py's
-    double squared_norm;            // ||X||^2
+    double squared_norm;            // ||X||^2, scaled
     double identity_limit;          // fraction of ||X||^2 below which the Frobenius identity is not used
     void *N, *P;                    // (slots, r, n)
     double* totals;                 // one per loss
@@ -51,6 +52,6 @@ template <class T>
 bool multiplicative_step(const Multiplicative& q);
 
 template <class T>
-Moments moments(const T* x, std::size_t rows, std::size_t columns, std::ptrdiff_t stride);
+Moments moments(const T* x, std::size_t rows, std::size_t columns, std::ptrdiff_t stride, double scale);
 
 }  // namespace drnmf

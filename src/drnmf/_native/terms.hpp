@@ -16,6 +16,7 @@ struct Tile {
     int rows, vectors;
     const T* X;
     ptrdiff_t ldx;
+    T scale = T(1);           // what entries of X are multiplied by as they are loaded
     T *V, *log_v, *M, *Z[6];  // M: weights of the entries, null without; Z[4] for the curvature
 };
 
@@ -27,14 +28,14 @@ struct Entries {
     static constexpr int L = kLanes<T>, ld = kTileColumns<T>;
     static constexpr bool is = (mask & kIS) != 0, kl = (mask & kKL) != 0, frobenius = (mask & kFro) != 0;
     const Tile<T>& t;
-    const Vec<T> floor, ceiling, zero;
+    const Vec<T> scale, floor, ceiling, zero;
     const bool replace;  // zeros, where there are any
     const T w0, w1, w2;
     Vec<T> d0{}, d1{}, d2{};
 
     Entries(const Sweep& s, const Tile<T>& tile)
-        : t(tile), floor(broadcast(T(s.floor))), ceiling(broadcast(T(s.ceiling))), zero(broadcast(T(s.zero))),
-          replace(s.zero > 0.0), w0(T(s.weight[0])), w1(T(s.weight[1])), w2(T(s.weight[2])) {}
+        : t(tile), scale(broadcast(tile.scale)), floor(broadcast(T(s.floor))), ceiling(broadcast(T(s.ceiling))),
+          zero(broadcast(T(s.zero))), replace(s.zero > 0.0), w0(T(s.weight[0])), w1(T(s.weight[1])), w2(T(s.weight[2])) {}
 
     // U vectors of row i from column c on.
     template <int U>
@@ -43,7 +44,7 @@ struct Entries {
         const T *X = t.X + i * t.ldx + c, *V = t.V + at;
         Vec<T> x[U], v[U], inv[U], q[U], m[U];
         if constexpr (observed) each<U>([&](int u) { m[u] = load(t.M + at + u * L); });
-        each<U>([&](int u) { x[u] = load(X + u * L), v[u] = larger<T>(load(V + u * L), floor); });
+        each<U>([&](int u) { x[u] = load(X + u * L) * scale, v[u] = larger<T>(load(V + u * L), floor); });
         if constexpr (is)
             if (replace) each<U>([&](int u) { x[u] = x[u] == T(0) ? zero : x[u]; });
         if constexpr (is || kl) {

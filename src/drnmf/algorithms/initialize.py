@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -190,7 +191,8 @@ def start(
     elif W is None or H is None:
         raise ValueError("init='custom' needs both W and H: pass them to fit or fit_transform.")
     else:
-        W0, H0 = check_factor("W", W, (m, rank)), check_factor("H", H, (rank, n))
+        root = math.sqrt(data.scale)
+        W0, H0 = check_factor("W", W, (m, rank)) * root, check_factor("H", H, (rank, n)) * root
     floor = factor_floor(data.mean, rank)
     return np.maximum(W0, floor).astype(data.dtype), np.maximum(H0, floor).astype(data.dtype)
 

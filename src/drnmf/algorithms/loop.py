@@ -318,7 +318,7 @@ def _require_finite(values: Vector, data: Data) -> None:
     if not np.isfinite(values).all():
         raise ValueError(
             f"The losses or factors are not finite: powers of X and WH leave the range of {data.dtype} (mean of "
-            f"X {data.mean:.3g}). Divide X by its mean before the fit, or use float64."
+            f"X {data.mean / data.scale:.3g}). Divide X by its mean before the fit, or use float64."
         )
 
 

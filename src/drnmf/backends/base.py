@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from drnmf.losses.base import Omega
-from drnmf.numerics import Array, Vector, zero_floor
+from drnmf.numerics import Array, Vector, unit_scale, zero_floor
 
 
 class Observed(Protocol):
@@ -311,6 +311,11 @@ class Data(Protocol):
         ...
 
     @property
+    def scale(self) -> float:
+        """What the caller's X is multiplied by as it is read, a power of four: all else here is of X times this."""
+        ...
+
+    @property
     def zeros(self) -> int:
         """How many observed entries of X are zero (stored or not)."""
         ...
@@ -382,6 +387,19 @@ class Data(Protocol):
         """
         ...
 
+    def scaled(self, factor: float) -> Data:
+        """Return X times a power of four, never as a copy of a dense X: its entries are multiplied as they are read.
+
+        Parameters
+        ----------
+        factor : what X, its mean and `scale` are multiplied by
+
+        Returns
+        -------
+        data : Data
+        """
+        ...
+
     def first_zero(self) -> tuple[int, int]:
         """Find the first observed zero of X, row by row.
 
@@ -441,7 +459,7 @@ class Data(Protocol):
         ...
 
     def digest(self) -> str:
-        """Compute the SHA-256 over every entry of X, whatever its order, blocks or device (for checkpoints).
+        """Compute the SHA-256 over every entry of the caller's X, whatever its order, blocks or device, unscaled.
 
         Returns
         -------
@@ -488,8 +506,18 @@ def check_shapes(shape: tuple[int, int], W: Any, H: Any, ask: Ask) -> None:
 
 
 def zero_of(data: Data, omega: Omega) -> float:
-    """Return what a zero of X counts as under these losses; 0.0 where it stays."""
-    return zero_floor(data.mean) if data.zeros and any(loss.infinite_at_zero for loss in omega) else 0.0
+    """Return what a zero of X counts as under these losses; 0.0 where it stays.
+
+    Where X is made smaller, an entry far below the mean may become one.
+    """
+    some = data.zeros or data.scale < 1.0
+    return zero_floor(data.mean) if some and any(loss.infinite_at_zero for loss in omega) else 0.0
+
+
+def in_unit(data: Data) -> Data:
+    """Return X times the power of four that brings its mean into [1, 4), so that no result depends on its unit."""
+    factor = unit_scale(data.mean, data.dtype)
+    return data if factor == 1.0 else data.scaled(factor)
 
 
 def losses_of(data: Data, W: Any, H: Any, omega: Omega) -> Vector:

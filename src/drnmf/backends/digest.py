@@ -52,12 +52,12 @@ def dense_rows(X: Array) -> Iterator[bytes]:
             yield from _digests(block[nonzero], np.nonzero(nonzero)[1], ends, n)
 
 
-def sparse_rows(values: Any, indices: Any, ends: Any, n: int) -> Iterator[bytes]:
-    """Digest of every row of a matrix in canonical CSR without stored zeros."""
+def sparse_rows(values: Any, indices: Any, ends: Any, n: int, scale: float) -> Iterator[bytes]:
+    """Digest of every row of a matrix in canonical CSR without stored zeros, its values divided by the scale."""
     rows = len(ends) - 1
     for at in row_blocks((rows, len(values) // max(1, rows)), 16):
         first, last = ends[at.start], ends[at.stop]
-        yield from _digests(values[first:last], indices[first:last], ends[at.start : at.stop + 1] - first, n)
+        yield from _digests(values[first:last] / scale, indices[first:last], ends[at.start : at.stop + 1] - first, n)
 
 
 def _digests(values: Any, columns: Any, ends: Any, n: int) -> Iterator[bytes]:

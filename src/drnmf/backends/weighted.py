@@ -14,7 +14,7 @@ from drnmf.backends.base import Ask, Data, Observed, Space, Sweep
 from drnmf.backends.observed import Hidden, Outer, Product, factors_of, pieces, product, stores
 from drnmf.backends.tiles import Tiled, entry_losses, observed_tile, tiles_of
 from drnmf.losses.base import Omega
-from drnmf.numerics import Array, Vector, as_float64, identity_limit, model_floor, namespace
+from drnmf.numerics import SAFE_SQUARES, Array, Vector, as_float64, identity_limit, model_floor, namespace
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,10 @@ class Tally:
 
     def __add__(self, other: Tally) -> Tally:
         return Tally(*(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__))
+
+    def scaled(self, factor: float) -> Tally:
+        """The sums over X times a factor."""
+        return replace(self, total=self.total * factor, squares=self.squares * factor * factor)
 
     @property
     def mean(self) -> float:
@@ -81,9 +85,14 @@ class Weighted:
     def of(cls, data: Any, observed: Observed, tally: Tally, mean: float | None) -> Weighted:
         return cls(replace(data, mean=tally.mean if mean is None else mean), observed, tally)
 
-    def rescaled(self, mean: float) -> Weighted:
+    def with_mean(self, mean: float) -> Weighted:
         """Return the same with floors that refer to another mean."""
         return replace(self, data=replace(self.data, mean=mean))
+
+    def scaled(self, factor: float) -> Weighted:
+        data = self.data.scaled(factor)
+        safe = 1.0 / SAFE_SQUARES < self.tally.squares < SAFE_SQUARES
+        return Weighted(data, self.observed, self.tally.scaled(factor) if safe else data.tally(self.observed))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -96,6 +105,10 @@ class Weighted:
     @property
     def mean(self) -> float:
         return float(self.data.mean)
+
+    @property
+    def scale(self) -> float:
+        return float(self.data.scale)
 
     @property
     def zeros(self) -> int:

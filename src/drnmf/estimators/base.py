@@ -27,6 +27,7 @@ from drnmf.fit.method import Method
 from drnmf.fit.parameters import Parameters
 from drnmf.fit.references import check_references
 from drnmf.fit.road import Opened, balanced, fit_factors, opened, settle, warn_unconverged
+from drnmf.fit.units import mean_of
 from drnmf.fit.unobserved import mean_row
 from drnmf.inputs.check import warn_dense_tiles
 from drnmf.inputs.device import Placement, as_numpy, is_sparse, is_tensor, place, times
@@ -131,7 +132,7 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         runs = self.starts() * (1 if references is not None else 1 + len(omega))
         name = type(self).__name__
         identity = {"estimator": name, **self.get_params(deep=False)}
-        with opened(given, placement, self, omega, runs, identity, W, H, control.inner_iter) as fit:
+        with opened(given, placement, self, omega, runs, identity, W, H, control.inner_iter, references) as fit:
             data = fit.data
             tasks = Tasks.begin(self, given.X, y, data)
             budget = tasks.budget(fit.budget)
@@ -139,9 +140,10 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
                 if interval is not None:
                     result = fit_interval(data, fit.starts, interval, method, budget, self.callback, name)
                 else:
-                    result = fit_factors(data, fit.starts, omega, references, method, budget, self.callback, name)
+                    given_losses = fit.omega, fit.references
+                    result = fit_factors(data, fit.starts, *given_losses, method, budget, self.callback, name)
             except Interrupted as stop:
-                partly = _complete(stop.result, data, omega)
+                partly = _complete(stop.result, data, fit.omega)
                 self._adopt(balanced(data, partly, self.normalize), fit, placement, isinstance(entry_weight, HeldOut))
                 raise
             result = settle(data, balanced(data, fit.unobserved.cleared(data, result), self.normalize), control)
@@ -163,7 +165,8 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def _adopt(self, result: Result, fit: Opened, placement: Placement, held_out: bool) -> Array:
         """Set the fitted attributes from a result; returns W in the same form as `components_`."""
         data = fit.data
-        result = fit.unobserved.complete(result)
+        inside = fit.unobserved.complete(result)
+        result = fit.units.result(data, inside)
         self.components_ = placement.hand_back(result.H)
         self.n_components_ = result.H.shape[0]
         self.omega_ = result.omega
@@ -184,9 +187,12 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         self.gap_ = float("nan") if result.certificate is None else result.certificate.gap
         self.stationarity_ = float("nan") if result.certificate is None else result.certificate.stationarity
         self.coverage_ = result.coverage
-        self.mean_ = data.mean
+        self.mean_ = mean_of(data)
         self.mean_row_ = mean_row(data, result.W)
-        self.held_out_losses_ = held_out_losses(data, result.W, result.H, result.omega) if held_out else None
+        self.held_out_losses_ = None
+        if held_out:
+            found = held_out_losses(data, inside.W, inside.H, inside.omega)
+            self.held_out_losses_ = fit.units.losses(found, inside.omega)
         return placement.hand_back(data.T.space.deliver(data.T.space.put(result.W.T)))
 
     def transform(self, X: Any, entry_weight: Any = None, uncertainty: Any = None) -> Array:

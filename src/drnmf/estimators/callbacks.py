@@ -17,6 +17,7 @@ from drnmf.algorithms.result import Progress
 from drnmf.backends.base import Data
 from drnmf.estimators.scoring import dispersions
 from drnmf.fit.method import Budget
+from drnmf.fit.units import mean_of
 
 try:
     import sklearn.callback as _callbacks
@@ -112,7 +113,7 @@ class Tasks:
             "omega_": progress.omega,
             "weights_": progress.weights,
             "references_": references,
-            "mean_": self.data.mean,
+            "mean_": mean_of(self.data),
             "mean_row_": np.zeros(H.shape[0]),  # of rows without entries: W is not looked at here
             "dispersions_": dispersions(self.data, progress.losses, progress.omega, H.shape[0]),
         }

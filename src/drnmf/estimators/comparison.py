@@ -12,13 +12,14 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from drnmf.algorithms.loop import Callback
-from drnmf.backends.base import losses_of
+from drnmf.backends.base import in_unit
 from drnmf.backends.host.single_blas import single_blas
 from drnmf.backends.open import open_data
 from drnmf.estimators.beta import BetaNMF
 from drnmf.estimators.robust import DRNMF
 from drnmf.fit.progress import progress_bar
-from drnmf.fit.references import reference_floors
+from drnmf.fit.references import floors_at
+from drnmf.fit.units import losses_at
 from drnmf.losses.base import Omega, betas_of
 from drnmf.losses.names import as_losses
 from drnmf.numerics import REFERENCE_MARGIN, Array, Vector
@@ -62,7 +63,7 @@ def compare(
     n_components: int,
     *,
     betas: Any,
-    init: str = "random",
+    init: str = "auto",
     max_iter: int = 200,
     tol: float = 1e-5,
     random_state: int = 0,
@@ -93,14 +94,14 @@ def _compared(
     X: Any, n_components: int, omega: Omega, common: dict[str, Any], watch: Callable[[str], Callback | None]
 ) -> Comparison:
     fits = [_timed(BetaNMF(n_components, beta=loss, **common), X, watch(f"{loss.name} alone")) for loss in omega]
-    data = open_data(X)
+    data = in_unit(open_data(X))
 
     def losses_alone() -> Vector:
         with single_blas():
-            return np.array([losses_of(data, W, fit.components_.astype(data.dtype), omega) for fit, W, _ in fits])
+            return np.array([losses_at(data, W, fit.components_, omega) for fit, W, _ in fits])
 
     with single_blas():
-        floors = reference_floors(data, omega)
+        floors = floors_at(data, omega)
     losses = losses_alone()
     references = np.maximum(losses.min(axis=0), floors)
     model, W, seconds = _timed(DRNMF(n_components, betas=omega, references=references, **common), X, watch("DRNMF"))

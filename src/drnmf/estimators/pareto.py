@@ -293,19 +293,22 @@ def pareto_front(
     accepted = placement.accept(X, "pareto_front", parameters.reading(entry_weight, uncertainty))
     control, starts = parameters.control(), parameters.starts()
     count = starts * (len(points) + 1 + (p if given is None else 0))
-    with opened(accepted, placement, parameters, omega, count, {"estimator": "pareto_front", **asked}, W, H) as fit:
+    identity = {"estimator": "pareto_front", **asked}
+    with opened(accepted, placement, parameters, omega, count, identity, W, H, references=given) as fit:
         data, budget, notes = fit.data, fit.budget, fit.notes
-        runs = Runs(data, omega, how, budget, callback, "DR")
-        if given is None:
-            found = compute_references(data, fit.starts, omega, how, budget)
+        runs = Runs(data, fit.omega, how, budget, callback, "DR")
+        if fit.references is None:
+            found = compute_references(data, fit.starts, fit.omega, how, budget)
             notes += found.notes
-            results, dr, given = _solve_front(runs, fit.starts, points, method, warm_start, found)
+            results, dr, inside = _solve_front(runs, fit.starts, points, method, warm_start, found)
         else:
-            results = _solve_points(runs, fit.starts, points, given, method, warm_start, {})
-            dr = smallest(runs.begin(fit.starts, given))
+            inside = fit.references
+            results = _solve_points(runs, fit.starts, points, inside, method, warm_start, {})
+            dr = smallest(runs.begin(fit.starts, inside))
         kept = [_point(fit, result, return_factors, placement) for result in (*results, dr)]
     warn_unconverged([*results, dr], control, "pareto_front")
-    return ParetoFront(omega, given, tuple(kept[:-1]), kept[-1], method, notes)
+    used = fit.units.losses(inside, omega) if given is None else given
+    return ParetoFront(omega, used, tuple(kept[:-1]), kept[-1], method, notes)
 
 
 def _solve_front(
@@ -432,11 +435,11 @@ def _among_all(data: Data, single: Result, objective: Objective, weights: Vector
 
 
 def _point(fit: Opened, result: Result, factors: bool, placement: Placement) -> ParetoPoint:
-    data, W, H = fit.data, None, None
+    data, W, H, losses = fit.data, None, None, fit.units.losses(result.losses, result.omega)
     if factors:
         W, H = canonical(data, *fit.unobserved.clear(data, result.W, result.H))
-        found = fit.unobserved.complete(replace(result, W=W, H=H))
+        found = fit.units.result(data, fit.unobserved.complete(replace(result, W=W, H=H)))
         W, H = found.W, found.H
         W = placement.hand_back(data.T.space.deliver(W.T))
         H = placement.hand_back(H)
-    return ParetoPoint(result.weights, result.losses, result.scaled_losses, result.n_iter, result.converged, W, H)
+    return ParetoPoint(result.weights, losses, result.scaled_losses, result.n_iter, result.converged, W, H)

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from drnmf.backends.base import Data, losses_of
+from drnmf.backends.base import Data
 from drnmf.backends.host.single_blas import single_blas
 from drnmf.backends.observed import HeldOut, Stored
 from drnmf.fit.encode import Encoder
-from drnmf.fit.references import reference_floors
+from drnmf.fit.references import floors_at
+from drnmf.fit.units import losses_at
 from drnmf.inputs.receive import Received
 from drnmf.inputs.weights import observed_values
 from drnmf.losses.base import Omega
@@ -29,7 +30,7 @@ def dispersions(data: Data, losses: Vector, omega: Omega, rank: int) -> Vector:
     """Estimate phi of every loss from a fit, 2 D / (N - r (m + n - r)), with N where nothing would be left."""
     m, n = data.shape
     free = data.count - rank * (m + n - rank)
-    return 2.0 * np.maximum(losses, reference_floors(data, omega)) / (free if free > 0 else data.count)
+    return 2.0 * np.maximum(losses, floors_at(data, omega)) / (free if free > 0 else data.count)
 
 
 def column_folds(n: int) -> list[Any]:
@@ -73,7 +74,7 @@ def predicted_losses(n: int, open_columns: Callable[[Any], Data], encoder: Encod
         W = found if rest.T.space.whole else rest.T.space.get(found.T).T
         data = open_columns(fold)
         with single_blas():
-            sums = sums + losses_of(data, W, asked.components.astype(data.dtype, copy=False), asked.objective.omega)
+            sums = sums + losses_at(data, W, asked.components, asked.objective.omega)
     return sums
 
 

@@ -12,12 +12,13 @@ import scipy.sparse as sp
 
 from drnmf.algorithms.updates.base import Parts
 from drnmf.algorithms.updates.monotone import Monotone
-from drnmf.backends.base import Ask, Data, Observed
+from drnmf.backends.base import Ask, Data, Observed, in_unit
 from drnmf.backends.entries import check_structure
 from drnmf.backends.host.single_blas import single_blas
 from drnmf.backends.observed import weigh
 from drnmf.backends.open import open_data
 from drnmf.backends.steps import packed_product, quadratic_step, shared_step
+from drnmf.fit.units import Units, divided
 from drnmf.fit.unobserved import Side, column_weights
 from drnmf.inputs.check import check_entries, check_zeros
 from drnmf.inputs.device import as_numpy
@@ -43,7 +44,7 @@ class Encoder:
     Attributes
     ----------
     components : (r, n), H
-    objective, weights : the losses and their lambda
+    objective, weights : the losses and their lambda, in the units of the caller, as the components are
     max_iter, tol : of the steps of a row
     zeros : what to do with zeros of X under a loss that is infinite there
     consumer : the name that errors give
@@ -69,7 +70,7 @@ class Encoder:
         X = X if sp.issparse(X) else np.asarray(X)
         here = None if self.observed is None else self.observed.within(slice(first_row, first_row + X.shape[0]))
         check_entries(X, self.consumer, first_row, here)
-        data = weigh(open_data(X, mean=self.objective.mean), here, self.objective.mean)
+        data = in_unit(weigh(open_data(X, mean=self.objective.mean), here, self.objective.mean))
         return np.ascontiguousarray(self.rows(data, first_row))
 
     def of_columns(self, columns: Any) -> Encoder:
@@ -79,9 +80,14 @@ class Encoder:
     def rows(self, data: Data, first_row: int = 0) -> Any:
         """Compute W for rows that a backend holds already."""
         check_zeros(data, self.objective.omega, self.zeros, first_row)
-        H = self.components.astype(data.dtype, copy=False)
+        units = Units(data.scale, self.objective.references)
+        H = (self.components * units.root).astype(data.dtype, copy=False)
+        omega, references = units.omega(self.objective.omega), units.references(self.objective.omega)
+        assert references is not None
         with single_blas(), np.errstate(over="ignore", invalid="ignore"):
-            W = encode(data, H, self.objective, self.weights, self.max_iter, self.tol)
+            objective = Objective(omega, references, data.mean)
+            A = encode(data, H, objective, self.weights, self.max_iter, self.tol).T
+            W = data.T.space.map(partial(divided, root=units.root), A).T
         unknown = Side.of(data.T)
         if unknown is not None:
             W = unknown.fill(W.T, self.mean_row).T

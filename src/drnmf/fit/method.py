@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from drnmf.algorithms.certificates import certify
@@ -20,6 +21,7 @@ from drnmf.algorithms.updates.table import as_rule
 from drnmf.algorithms.weights import ByRule, Policy, Reactive, as_policy
 from drnmf.backends.base import Data
 from drnmf.fit.side_by_side import Task, run_all
+from drnmf.fit.units import Units
 from drnmf.numerics import REFERENCE_TOLERANCE
 from drnmf.objective.objective import Objective
 
@@ -36,6 +38,7 @@ class Budget:
     control : of every run
     runs : how many are left
     watch : hands out what watches a stage
+    units : callbacks are told in those of the caller
     jobs : how many run at a time
     """
 
@@ -43,6 +46,7 @@ class Budget:
     runs: int
     watch: Callable[[str], Callback | None] = lambda stage: None
     jobs: int = 1
+    units: Units = field(default_factory=partial(Units, 1.0))
     started: float = field(default_factory=time.perf_counter)
     _stop: threading.Event = field(default_factory=threading.Event, repr=False)
     _alone: Any = field(default_factory=threading.RLock, repr=False)
@@ -83,7 +87,7 @@ class Budget:
             spent = before + time.perf_counter() - self.started
             left = max(self.control.max_time - spent, 0.0) / max(-(-self.runs // self.jobs), 1)
         self.runs -= 1
-        return replace(self.control, max_time=left, callback=_both(watcher, callback))
+        return replace(self.control, max_time=left, callback=self.units.watched(_both(watcher, callback)))
 
 
 def _both(first: Callback | None, second: Callback | None) -> Callback | None:

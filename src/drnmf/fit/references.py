@@ -15,6 +15,7 @@ from drnmf.algorithms.updates.base import Rule
 from drnmf.algorithms.weights import Fixed
 from drnmf.backends.base import Data, losses_of
 from drnmf.fit.method import Budget, Method
+from drnmf.fit.units import Units
 from drnmf.losses.base import Loss, Omega
 from drnmf.numerics import REFERENCE_FLOOR, Vector, as_vector, positive_scale
 from drnmf.objective.objective import Objective
@@ -52,6 +53,12 @@ def reference_floors(data: Data, omega: Omega) -> Vector:
     return np.maximum(REFERENCE_FLOOR * constant_model_losses(data, omega), np.finfo(np.float64).tiny)
 
 
+def floors_at(data: Data, omega: Omega) -> Vector:
+    """Compute the smallest e_beta that is used, in the units of the caller."""
+    units = Units(data.scale)
+    return np.maximum(units.losses(reference_floors(data, units.omega(omega)), omega), np.finfo(np.float64).tiny)
+
+
 def single_objective(data: Data, start: Start, loss: Loss, rule: Rule, control: Control) -> Result:
     """Fit NMF under one loss: the same loop with e = 1 and nothing to weigh."""
     objective = Objective((loss,), np.ones(1), data.mean)
@@ -74,11 +81,12 @@ def compute_references(data: Data, starts: list[Start], omega: Omega, method: Me
     groups = [runs[i : i + len(starts)] for i in range(0, len(runs), len(starts))]
     best = [min(group, key=lambda run: float(run.losses[0])) for group in groups]
     found = np.array([run.losses[0] for run in best])
+    told = zip(*(Units(data.scale).losses(losses, omega) for losses in (found, floors)), strict=True)
     notes = tuple(
         f"The {loss.name} error of the single-objective fit is {value:.3g}, numerically zero: "
         f"its reference was raised to {floor:.3g}."
-        for loss, value, floor in zip(omega, found, floors, strict=True)
-        if value < floor
+        for loss, (value, floor), below in zip(omega, told, found < floors, strict=True)
+        if below
     )
     table = np.array([losses_of(data, run.W, run.H, omega) for run in best])
     return References(np.maximum(found, floors), tuple(best), table, floors, notes)

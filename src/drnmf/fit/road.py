@@ -29,12 +29,13 @@ from drnmf.fit.method import Budget, Method, certified
 from drnmf.fit.parameters import Parameters
 from drnmf.fit.progress import progress_bar
 from drnmf.fit.references import compute_references, constant_model_losses
+from drnmf.fit.units import Units
 from drnmf.fit.unobserved import Unobserved
 from drnmf.inputs.check import check_scale, check_zeros, warn_dense_tiles, warn_rank
 from drnmf.inputs.device import Placement, as_numpy, is_sparse
 from drnmf.inputs.receive import Received, remark_on_missing
 from drnmf.losses.base import Omega
-from drnmf.numerics import EXACT_FIT, NEARLY_EXACT, SETTLE_TOLERANCE, Vector
+from drnmf.numerics import EXACT_FIT, NEARLY_EXACT, REFERENCE_FLOOR, SETTLE_TOLERANCE, Vector
 from drnmf.objective.objective import Objective
 from drnmf.storage.checkpoint import keeper_of
 
@@ -49,6 +50,8 @@ class Opened:
     ----------
     data : X in its backend
     starts : where the runs start
+    omega, references : the losses, and the references that were given, in the units of the data
+    units : what takes results back into those of the caller
     budget : what hands out the controls of the runs
     notes : remarks on X
     unobserved : the rows and columns of X without any observed entry
@@ -56,6 +59,9 @@ class Opened:
 
     data: Data
     starts: list[Start]
+    omega: Omega
+    references: Vector | None
+    units: Units
     budget: Budget
     notes: tuple[str, ...]
     unobserved: Unobserved
@@ -64,7 +70,7 @@ class Opened:
 @contextmanager
 def opened(
     given: Received, placement: Placement, parameters: Parameters, omega: Omega, runs: int, identity: dict[str, Any],
-    W: Any = None, H: Any = None, inner_iter: int = 1,
+    W: Any = None, H: Any = None, inner_iter: int = 1, references: Vector | None = None, plain: bool = False,
 ) -> Iterator[Opened]:  # fmt: skip
     """Open a fit of checked X; while the block runs its checkpoint folder is locked and its progress is shown.
 
@@ -76,11 +82,15 @@ def opened(
     identity : what must be the same for a fit to be resumed from its checkpoint
     W, H : the start, with ``init="custom"``
     inner_iter : updates of (W, H) per move of lambda
+    references : e_beta in the units of the caller, where they are given
+    plain : leave X in the units of the caller
     """
     p = parameters
     control, rank, n_init = p.control(inner_iter), p.rank(), p.starts()
-    data = placement.open(given)
+    data = placement.open_plain(given) if plain else placement.open(given)
     check_scale(data)
+    units = Units(data.scale, references)
+    units.losses(np.full(len(omega), REFERENCE_FLOOR * data.count), omega)  # refuse now what no fit could hand out
     missing = remark_on_missing(data)
     unobserved = Unobserved.of(data)
     notes = (*given.notes, *missing, *unobserved.notes(), *check_zeros(data, omega, p.zeros_choice()))
@@ -99,7 +109,9 @@ def opened(
     jobs = 1 if data.space.deferred or p.checkpoint is not None else p.jobs()
     with single_blas(), progress_bar(p.verbose, data.status, runs, p.max_time, jobs) as watch, kept as keeper:
         made = make() if keeper is None else keeper.starts(make)
-        yield Opened(data, made, Budget(replace(control, keeper=keeper), runs, watch, jobs), notes, unobserved)
+        budget = Budget(replace(control, keeper=keeper), runs, watch, jobs, units)
+        inside = units.omega(omega), units.references(omega)
+        yield Opened(data, made, *inside, units, budget, notes, unobserved)
 
 
 def fit_factors(

@@ -16,7 +16,6 @@ from drnmf.backends.digest import row_blocks
 from drnmf.backends.entries import check_structure, first_bad_entry, first_true, is_sound, refusal
 from drnmf.backends.open import is_dask
 from drnmf.losses.base import Omega, need_nonzeros_only
-from drnmf.numerics import smallest_mean
 
 _ACCEPTED: dict[str, Any] = {
     "accept_sparse": ("csr", "csc"),
@@ -188,7 +187,7 @@ def _first_bad(X: Any, observed: Observed | None) -> tuple[int, int, float] | No
 
 
 def check_scale(data: Data) -> None:
-    """Refuse X without an entry to fit, or whose sum is infinite, or so small that WH would be all floor."""
+    """Refuse X without an entry to fit, or whose sum is infinite."""
     if data.count == 0:
         raise ValueError(
             "No entry of X is observed: all are missing (NaN) or have the weight 0. Give at least one entry of X a "
@@ -196,11 +195,6 @@ def check_scale(data: Data) -> None:
         )
     if not np.isfinite(data.mean):
         raise ValueError("The entries of X are finite, but their sum is not: divide X by its largest entry first.")
-    if 0 < data.mean < smallest_mean(data.dtype):
-        raise ValueError(
-            f"The mean of X is {data.mean:.3g}: products of such numbers leave the range of {data.dtype}. Divide X by "
-            "its mean first."
-        )
 
 
 def check_zeros(data: Data, omega: Omega, zeros: str, first_row: int = 0) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from drnmf.backends.base import Data
+from drnmf.backends.base import Data, in_unit
 from drnmf.backends.observed import weigh
 from drnmf.backends.open import is_dask, open_blocks, open_data, open_tensor
 from drnmf.inputs.check import as_matrix, check_choice, check_features, check_matrix, check_tensor
@@ -67,7 +67,14 @@ class Placement:
         return received(as_matrix(X), reading, consumer)
 
     def open(self, given: Received, mean: float | None = None) -> Data:
-        """Put X behind the protocol of the backends, on the device, with the weights of its entries."""
+        """Put X behind the protocol of the backends, on the device, with the weights of its entries.
+
+        It is in a unit of its own, `Data.scale` times that of the caller; `mean` is in the caller's.
+        """
+        return in_unit(self.open_plain(given, mean))
+
+    def open_plain(self, given: Received, mean: float | None = None) -> Data:
+        """Do the same in the units of the caller."""
         return weigh(self._open(given.X, mean), given.observed, mean)
 
     def _open(self, X: Any, mean: float | None) -> Data:

@@ -51,6 +51,19 @@ class Loss(Protocol):
     @property
     def homogeneous(self) -> bool: ...
 
+    def scaled(self, factor: float) -> Loss:
+        """Return the loss in another unit of X: parameters in the units of X are multiplied by the factor.
+
+        Parameters
+        ----------
+        factor : what X is multiplied by, a power of four
+
+        Returns
+        -------
+        loss : the loss itself where it has no such parameter; it keeps its name in any case
+        """
+        ...
+
     def terms(self, x: Array, v: Array) -> Array:
         """Compute d(x | v) for every entry, in float64.
 

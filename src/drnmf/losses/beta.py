@@ -52,6 +52,9 @@ class Beta:
     def exponents(self) -> tuple[float, float]:
         return max(self.beta, 1.0) - 1.0, 2.0 - min(self.beta, 2.0)
 
+    def scaled(self, factor: float) -> Beta:
+        return self
+
     @property
     def infinite_at_zero(self) -> bool:
         return self.beta == 0.0

@@ -12,7 +12,7 @@ and its majoriser has the exponents of Kullback-Leibler's, so t = N / P never ra
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from drnmf.numerics import Array, as_float64, namespace
@@ -25,6 +25,7 @@ class NegativeBinomial:
     Parameters
     ----------
     size : number > 0, in the units of X; the variance of a count with mean v is v + v^2 / size
+    scale : what X is multiplied by where the loss is computed, and so the size (`scaled`)
 
     Examples
     --------
@@ -33,6 +34,7 @@ class NegativeBinomial:
     """
 
     size: float
+    scale: float = field(default=1.0, repr=False)
 
     degree: ClassVar[float] = 1.0
     exponents: ClassVar[tuple[float, float]] = (0.0, 1.0)
@@ -61,23 +63,31 @@ class NegativeBinomial:
     def beta(self) -> float:
         return math.nan
 
+    @property
+    def a(self) -> float:
+        """The size in the units that the loss is computed in, where sums with it stay in the range of float64."""
+        return min(max(self.size * self.scale, 1e-300), 1e300)
+
+    def scaled(self, factor: float) -> NegativeBinomial:
+        return replace(self, scale=self.scale * factor)
+
     def terms(self, x: Array, v: Array) -> Array:
         """x log(1 + s) - a log(1 + f), s = a (x - v) / (v (x + a)), f = (x - v) / (v + a).
 
         Neither a large nor a small a makes it the difference of two large terms.
         """
-        x, v, a, xp = as_float64(x), as_float64(v), self.size, namespace(x)
+        x, v, a, xp = as_float64(x), as_float64(v), self.a, namespace(x)
         x1, fraction = xp.where(x > 0, x, 1.0), a / (x + a)
         first = xp.where(x > 0, x * _log(x1 / v * ((v + a) / (x + a)), (x - v) / v * fraction), 0.0)
         return xp.clip(first - a * _log((x + a) / (v + a), (x - v) / (v + a)), 0.0, None)
 
     def parts(self, x: Array, v: Array, ceiling: float) -> tuple[Array, Array]:
-        a = min(self.size, ceiling)  # a size beyond the range of float32 is the limit, P = 1
+        a = min(self.a, ceiling)  # a size beyond the range of float32 is the limit, P = 1
         return namespace(v).clip(x / v, None, ceiling), (x + a) / (v + a)
 
     def curvature(self, x: Array, v: Array) -> Array:
         """a / (v (v + a)), the expected second derivative; the observed one can be negative."""
-        return 1.0 / (v * (1.0 + v / self.size))
+        return 1.0 / (v * (1.0 + v / self.a))
 
 
 def _log(ratio: Array, rise: Array) -> Array:

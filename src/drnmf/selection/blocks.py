@@ -8,10 +8,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from drnmf.algorithms.initialize import start
-from drnmf.backends.base import Data, losses_of
+from drnmf.backends.base import Data, in_unit
 from drnmf.backends.open import open_data
 from drnmf.fit.encode import encode
 from drnmf.fit.method import Budget, Method
+from drnmf.fit.units import Units, losses_at
 from drnmf.inputs.device import as_numpy, is_tensor
 from drnmf.numerics import Vector
 from drnmf.objective.objective import Objective
@@ -57,10 +58,11 @@ def _block(
     rank = min(rank, *kept.shape)
     walk = Walk(kept, method, budget)
     run = walk.first(candidate.loss, [start(kept, rank, "random", rng)])
-    W = _encoded(open_data(_part(X, rows, other_columns), mean=kept.mean), run.H, candidate)
-    H = _encoded(open_data(_part(X, other_rows, columns), mean=kept.mean).T, run.W.T, candidate).T
+    W = _encoded(in_unit(open_data(_part(X, rows, other_columns), mean=kept.mean)), run.H, candidate)
+    H = _encoded(in_unit(open_data(_part(X, other_rows, columns), mean=kept.mean)).T, run.W.T, candidate).T
     block = _part(X, rows, columns)
-    loss = float(losses_of(open_data(block, mean=kept.mean), W, np.ascontiguousarray(H), (candidate.loss,))[0])
+    data = in_unit(open_data(block, mean=kept.mean))
+    loss = float(losses_at(data, W, np.ascontiguousarray(H), (candidate.loss,))[0])
     m, n = kept.shape
     free = m * n - rank * (m + n - rank)
     phi = 2.0 * float(run.losses[0]) / (free if free > 0 else m * n)
@@ -77,6 +79,9 @@ def _part(X: Any, rows: Vector, columns: Vector) -> Any:
 
 
 def _encoded(data: Data, H: Any, candidate: Candidate) -> Any:
-    """W of rows under H."""
-    objective = Objective((candidate.loss,), np.ones(1), data.mean)
-    return encode(data, np.ascontiguousarray(H), objective, np.ones(1), ENCODE_ITERATIONS, 1e-6)
+    """W of rows under H, both in the units of the caller."""
+    units = Units(data.scale)
+    objective = Objective(units.omega((candidate.loss,)), np.ones(1), data.mean)
+    return (
+        encode(data, np.ascontiguousarray(H * units.root), objective, np.ones(1), ENCODE_ITERATIONS, 1e-6) / units.root
+    )

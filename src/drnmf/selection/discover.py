@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from drnmf.backends.base import Data
 from drnmf.fit.encode import Encoder
 from drnmf.fit.parameters import Parameters, count_jobs
+from drnmf.fit.units import mean_of
 from drnmf.inputs.check import check_choice, check_integer, check_number
 from drnmf.inputs.device import place
 from drnmf.inputs.receive import Received
@@ -395,7 +396,7 @@ def _assembled(
     best = min(runs, key=lambda run: run.error)
     control = parameters.control()
     encoder = Encoder(
-        found.components.astype(best.H.dtype), Objective(best.omega, best.references, data.mean), best.weights,
+        found.components.astype(best.H.dtype), Objective(best.omega, best.references, mean_of(data)), best.weights,
         control.max_iter, control.tol, parameters.zeros_choice(), "discover", np.zeros(len(found.stability)),
     )  # fmt: skip
     W = encoder.rows(data)

@@ -166,7 +166,7 @@ def noise_profile(
     fraction = check_fraction(held_out)
     method = Method.of(update, "auto", placement.gpu)
     runs = (parameters.starts() + len(omega) + 2) * (2 if fraction else 1)
-    with opened(given, placement, parameters, omega, runs, {}) as fit:
+    with opened(given, placement, parameters, omega, runs, {}, plain=True) as fit:
         walk = Walk(fit.data, method, fit.budget)
         fits = [(Candidate(loss), run) for loss, run in zip(omega, walk.along(omega, fit.starts), strict=True)]
         if count_models and facts.unit is not None:

@@ -279,7 +279,7 @@ def _search(X: Any, facts: Facts, p: Parameters, placement: Any, ask: Question, 
     """Walk up the ranks under one loss."""
     method, candidate = Method.of(p.update, "auto", placement.gpu), Candidate(loss)
     runs = len(ask.ranks) * ask.masks * (p.starts() + 1 + ask.stability)
-    with opened(Received(X), placement, p, (loss,), runs, {}) as fit:
+    with opened(Received(X), placement, p, (loss,), runs, {}, plain=True) as fit:
         too_few = too_few_to_hold_out(facts, fit.data.shape, ask.ranks[0], ask.fraction) if ask.fraction else ()
         folds = _folds(X, facts, fit, method, p, ask if not too_few else replace(ask, fraction=0.0))
         half_log = float(half_log_sums(X, facts, [candidate])[0])

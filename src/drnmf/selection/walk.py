@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -11,14 +12,15 @@ from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.loop import Control
 from drnmf.algorithms.result import Result
 from drnmf.algorithms.updates.base import Rule
-from drnmf.backends.base import Data
+from drnmf.backends.base import Data, in_unit
 from drnmf.fit.method import Budget, Method
 from drnmf.fit.references import single_objective
+from drnmf.fit.units import Units, divided
 from drnmf.losses.base import Loss, Omega
 
 
 class Walk:
-    """Fits of single losses on one X.
+    """Fits of single losses on one X, made in a unit of its own; starts and results are in that of X.
 
     Parameters
     ----------
@@ -28,7 +30,7 @@ class Walk:
     """
 
     def __init__(self, data: Data, method: Method, budget: Budget) -> None:
-        self.data = data
+        self.data, self._inside = data, in_unit(data)
         self._method, self._budget = method, budget
         self._control: Callable[[str], Control] = method.reference_control(budget)
 
@@ -55,4 +57,10 @@ class Walk:
         return [runs[i] for i in range(len(omega))]
 
     def _fit(self, loss: Loss, rule: Rule, start: Start) -> Result:
-        return single_objective(self.data, start, loss, rule, self._control(f"{loss.name} alone"))
+        data, units = self._inside, Units(self._inside.scale / self.data.scale, np.ones(1))
+        A, B = data.T.space.put(start[0].T), data.space.put(start[1])
+        grow = partial(divided, root=1.0 / units.root)
+        begin = data.T.space.map(grow, A).T, data.space.map(grow, B)
+        control = self._control(f"{loss.name} alone")
+        control = replace(control, callback=units.watched(control.callback))
+        return units.result(data, single_objective(data, begin, loss.scaled(units.scale), rule, control))

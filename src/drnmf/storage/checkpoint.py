@@ -49,7 +49,7 @@ from drnmf.trees import pack, types_beside, unpack
 
 logger = logging.getLogger("drnmf")
 
-FORMAT = "drnmf-checkpoint-2"
+FORMAT = "drnmf-checkpoint-3"
 KEPT = 2
 
 

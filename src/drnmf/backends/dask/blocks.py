@@ -18,7 +18,19 @@ import numpy as np
 from drnmf.backends.base import Ask, Observed, Sweep
 from drnmf.backends.dask import cluster
 from drnmf.backends.dask.holders import WeighedRows, unread
-from drnmf.backends.dask.nodes import Kept, Node, OwnRows, Placed, Plan, Shared, Stored, SweepRows, plan, run_block
+from drnmf.backends.dask.nodes import (
+    Kept,
+    Node,
+    OwnRows,
+    Placed,
+    Plan,
+    Shared,
+    Stored,
+    SweepRows,
+    Unit,
+    plan,
+    run_block,
+)
 from drnmf.backends.dask.partial_sums import SweepColumns, losses_alone
 from drnmf.backends.dask.row_files import RowFiles, Scratch, load_rows
 from drnmf.backends.dask.space import ColumnSpace, Factor, RowSpace
@@ -44,6 +56,7 @@ class Blocks:
     count : how many entries are observed
     observed : where there are weights, a mark: every block knows its own
     grouped : whether X is sparse
+    scale : what entries are multiplied by as they are read
     """
 
     holders: tuple[Any, ...]
@@ -62,6 +75,12 @@ class Blocks:
     count: int = 0
     observed: Observed | None = None
     grouped: bool = False
+    scale: float = 1.0
+
+    @property
+    def unit(self) -> Unit:
+        """What the blocks are read with."""
+        return self.mean, self.scale
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -93,10 +112,13 @@ class Blocks:
                 holders.append(cluster.task("weigh", WeighedRows, holder, part, self.in_memory))
         kept, (tally,) = cluster.run(holders, cluster.tree_sum([cluster.task("tally", _tally, h) for h in holders], 0))
         return replace(
-            self, holders=kept, mean=tally.mean if mean is None else mean, zeros=tally.zeros, zero_at=None,
+            self, holders=kept, mean=tally.mean * self.scale if mean is None else mean, zeros=tally.zeros, zero_at=None,
             count=tally.count, observed=Ones(self.shape), grouped=self.grouped and not stores(observed),
             traffic=cluster.Traffic(),
         )  # fmt: skip
+
+    def scaled(self, factor: float) -> Blocks:
+        return replace(self, mean=self.mean * factor, scale=self.scale * factor, traffic=cluster.Traffic())
 
     def held_out_columns(self, W: Factor, H: Array, omega: Omega) -> Columns:
         """Add up the held-out entries of every column over the blocks."""
@@ -107,7 +129,7 @@ class Blocks:
         """Compute what the sweeps promise, in one graph; the parts of W stay with its rows."""
         nodes = [sweep.losses.node for sweep in sweeps]  # type: ignore[attr-defined]
         wanted = [(Placed(node), _same if isinstance(node.operation, SweepColumns) else losses_alone) for node in nodes]
-        found = self.execute(plan(self.mean, wanted))
+        found = self.execute(plan(self.unit, wanted))
         read = []
         for sweep, node, sums in zip(sweeps, nodes, found, strict=True):
             if isinstance(node.operation, SweepColumns):
@@ -159,7 +181,7 @@ class Blocks:
     def settled(self, node: Node) -> Stored:
         """Compute the values of a node, if they were not yet, and say where they are."""
         if node.stored is None:
-            self.execute(plan(self.mean, [(Placed(node), _nothing)]))
+            self.execute(plan(self.unit, [(Placed(node), _nothing)]))
         assert node.stored is not None
         return node.stored
 
@@ -212,7 +234,7 @@ class Blocks:
 
     def add_up(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Sum function(block, *arguments) over the blocks."""
-        return self.execute(plan(self.mean, [(Placed(Node(function, *arguments)), _same)]))[0]
+        return self.execute(plan(self.unit, [(Placed(Node(function, *arguments)), _same)]))[0]
 
     def collect(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
         """Bring function(block, *arguments) of every block here."""
@@ -238,6 +260,10 @@ class Transposed:
         return self.data.mean
 
     @property
+    def scale(self) -> float:
+        return self.data.scale
+
+    @property
     def zeros(self) -> int:
         return self.data.zeros
 
@@ -259,6 +285,9 @@ class Transposed:
 
     def weigh(self, observed: Observed, mean: float | None) -> Transposed:
         return self.data.weigh(observed.T, mean).T
+
+    def scaled(self, factor: float) -> Transposed:
+        return self.data.scaled(factor).T
 
     @cached_property
     def space(self) -> RowSpace:
@@ -287,7 +316,7 @@ class Transposed:
     def column(self, j: int) -> Vector:
         block = int(np.searchsorted(np.cumsum(self.data.sizes), j, side="right"))
         row = j - sum(self.data.sizes[:block])
-        return np.asarray(cluster.task("row", _row, self.data.holders[block], row).compute())
+        return np.asarray(cluster.task("row", _row, self.data.holders[block], row, self.data.scale).compute())
 
     def dot(self, B: Array) -> Array:
         """X' B, each block with its rows of B."""
@@ -332,8 +361,8 @@ def _column(j: int, data: Any) -> Vector:
     return data.column(j)
 
 
-def _row(holder: Any, i: int) -> Vector:
-    return holder.data(1.0).T.column(i)
+def _row(holder: Any, i: int, scale: float) -> Vector:
+    return holder.data(1.0, scale).T.column(i)
 
 
 def _dot(data: Any, B: Array) -> Array:

@@ -22,9 +22,9 @@ from drnmf.backends.weighted import Weighted
 
 
 class Holder(Protocol):
-    """Hands out the rows of one block of X as a Data."""
+    """Hands out the rows of one block of X as a Data, multiplied by a scale, with floors that refer to a mean."""
 
-    def data(self, mean: float) -> Data: ...
+    def data(self, mean: float, scale: float) -> Data: ...
 
 
 def usable(X: Any, dtype: Any) -> Any:
@@ -41,8 +41,9 @@ class InMemory:
     def __init__(self, X: Any):
         self._data = open_data(X)
 
-    def data(self, mean: float) -> Data:
-        return replace(self._data, mean=mean)  # type: ignore[type-var]
+    def data(self, mean: float, scale: float) -> Data:
+        data = self._data = scaled_to(self._data, scale)
+        return replace(data, mean=mean)
 
     def __sizeof__(self) -> int:
         """Bytes as Dask's memory accounts see them: so it knows that moving a block is dear."""
@@ -63,8 +64,8 @@ class OutOfCore:
     def read(self) -> Any:
         return usable(dask.get(self.graph, self.key), self.dtype)
 
-    def data(self, mean: float) -> Data:
-        return open_data(self.read(), mean=mean)
+    def data(self, mean: float, scale: float) -> Data:
+        return open_data(self.read(), mean=mean / scale).scaled(scale)
 
 
 class WeighedRows:
@@ -72,20 +73,26 @@ class WeighedRows:
 
     def __init__(self, holder: Any, observed: Observed, in_memory: bool):
         self.holder, self.observed = holder, observed
-        data: Any = weigh(holder.data(1.0), observed.placed(_read))
+        data: Any = weigh(holder.data(1.0, 1.0), observed.placed(_read))
         self._data = data if isinstance(data, Weighted) else data.weigh(Ones(data.shape), None)
         self.tally = self._data.tally
         if not in_memory:
             self._data = None
 
-    def data(self, mean: float) -> Data:
+    def data(self, mean: float, scale: float) -> Data:
         if self._data is not None:
-            return self._data.rescaled(mean)
-        data: Any = self.holder.data(mean)
-        return data.weigh(self.observed.placed(_read), mean)
+            data = self._data = scaled_to(self._data, scale)
+            return data.with_mean(mean)
+        block: Any = self.holder.data(mean, scale)
+        return block.weigh(self.observed.placed(_read), mean)
 
     def __sizeof__(self) -> int:
         return sys.getsizeof(self.holder) + sum(array.nbytes for array in arrays_in(self.observed))
+
+
+def scaled_to(data: Any, scale: float) -> Any:
+    """Return the rows at another scale; a block in memory keeps what it is asked for, sparse rows being a copy."""
+    return data if data.scale == scale else data.scaled(scale / data.scale)
 
 
 def unread(array: Any, dtype: Any) -> Any:
@@ -138,7 +145,7 @@ def _refused(X: Any) -> Summary:
 
 
 def _summary(X: Any, holder: InMemory) -> Summary:
-    data = holder.data(1.0)
+    data = holder.data(1.0, 1.0)
     values = X.data if sp.issparse(X) else X
     zero, missing = first_zero(X) if data.zeros else None, X.shape[0] * X.shape[1] - data.count
     total = float(values.sum(dtype=np.float64, where=~np.isnan(values)) if missing else values.sum(dtype=np.float64))

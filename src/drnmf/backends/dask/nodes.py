@@ -18,6 +18,9 @@ from drnmf.backends.host.single_blas import single_blas
 from drnmf.numerics import Array
 from drnmf.trees import leaves, map_leaves
 
+Unit = tuple[float, float]
+"""mean(X) and what X is multiplied by: a block cannot know them by itself."""
+
 Operation = Callable[..., Any]
 """What a node does on one block, a function of (data, *arguments): pure, and small enough to travel with every task."""
 
@@ -138,12 +141,12 @@ class Program:
     Not a dataclass on purpose: Dask looks into those for collections, and there are none inside.
     """
 
-    def __init__(self, mean: float, steps: list[tuple[Operation, Any]], keep: list[int], send: list[Any]):
-        self.mean, self.steps, self.keep, self.send = mean, steps, keep, send
+    def __init__(self, unit: Unit, steps: list[tuple[Operation, Any]], keep: list[int], send: list[Any]):
+        self.unit, self.steps, self.keep, self.send = unit, steps, keep, send
 
     def run(self, block: Any, rows: slice, shared: Sequence[Array], stored: Sequence[Any]) -> tuple[Kept, Any]:
         """Compute (values that stay, values that go up) of one block, which holds these rows of X."""
-        data, answers = block.data(self.mean), list[Any]()
+        data, answers = block.data(*self.unit), list[Any]()
 
         def value(argument: Any) -> Any:
             if not isinstance(argument, Slot):
@@ -176,7 +179,7 @@ class Plan:
         return sum(array.nbytes for array in self.shared)
 
 
-def plan(mean: float, wanted: Sequence[tuple[Placed, Callable[[Any], Any]]]) -> Plan:
+def plan(unit: Unit, wanted: Sequence[tuple[Placed, Callable[[Any], Any]]]) -> Plan:
     """Make the program that computes the wanted values and hands up what `pack` makes of each."""
     order: list[Node] = []
     used: set[int] = set()
@@ -211,7 +214,7 @@ def plan(mean: float, wanted: Sequence[tuple[Placed, Callable[[Any], Any]]]) -> 
     steps = [(node.operation, map_leaves(slot, node.arguments)) for node in order]
     stays = [node for node in order if node.keep == "always" or (node.keep != "never" and id(node) not in used)]
     send = [(pack, slot(placed)) for placed, pack in wanted]
-    program = Program(mean, steps, [number[id(node)] for node in stays], send)  # type: ignore[arg-type]
+    program = Program(unit, steps, [number[id(node)] for node in stays], send)  # type: ignore[arg-type]
     return Plan(program, [array for _, array in shared.values()], [h for _, h in stored.values()], stays)
 
 

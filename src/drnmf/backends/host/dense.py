@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,7 +15,7 @@ from drnmf.backends.digest import combined, dense_rows, row_blocks
 from drnmf.backends.entries import first_zero
 from drnmf.backends.host.space import HOST, HostSpace, draw_uniform
 from drnmf.backends.observed import Ones
-from drnmf.backends.tiles import sweep_tiles
+from drnmf.backends.tiles import sweep_tiles, tiles_of
 from drnmf.backends.weighted import Filled, Tally, Weighted, tally_tiles
 from drnmf.numerics import Array, Vector
 
@@ -69,6 +70,7 @@ class DenseMatrix(HostMatrix):
     """X in either order, never copied; T is a view. Sweeps tile by tile: the oracle.
 
     missing : how many entries are not finite, and so not observed
+    scale : what entries are multiplied by as they are read
     """
 
     grouped: ClassVar[bool] = False
@@ -77,6 +79,7 @@ class DenseMatrix(HostMatrix):
     mean: float
     zeros: int
     missing: int = 0
+    scale: float = 1.0
 
     @classmethod
     def of(cls, X: Array, mean: float | None = None) -> Self:
@@ -110,11 +113,15 @@ class DenseMatrix(HostMatrix):
     def T(self) -> Self:
         return replace(self, X=self.X.T)
 
+    def scaled(self, factor: float) -> Self:
+        return replace(self, mean=self.mean * factor, scale=self.scale * factor)
+
     def sweep(self, W: Array, H: Array, ask: Ask) -> Sweep:
         return sweep_tiles(self, W, H, self.asked(ask))
 
     def tile(self, columns: slice) -> Array:
-        return self.X[:, columns]
+        tile = self.X[:, columns]
+        return tile if self.scale == 1.0 else tile * self.scale
 
     def first_zero(self) -> tuple[int, int]:
         return first_zero(self.X)
@@ -123,23 +130,25 @@ class DenseMatrix(HostMatrix):
         return dense_rows(self.X)
 
     def column(self, j: int) -> Vector:
-        return np.asarray(self.X[:, j], dtype=np.float64)
+        return np.asarray(self.X[:, j], dtype=np.float64) * self.scale
 
     def dot(self, B: Array) -> Array:
-        return self.X @ B
+        root = math.sqrt(self.scale)  # half of it on either side, where neither leaves the range of the dtype
+        return (self.X @ (B * root)) * root
 
     def squared_norms(self) -> Vector:
-        return np.einsum("ij,ij->j", self.X, self.X, dtype=np.float64)
+        tiles = (np.square(self.tile(J), dtype=np.float64) for J in tiles_of(self))
+        return np.concatenate([tile.sum(axis=0) for tile in tiles])
 
 
-def moments(X: Array) -> tuple[float, float, int, int]:
-    """Compute (sum, sum of squares, number of zeros, number of entries that are not finite) of dense X.
+def moments(X: Array, scale: float = 1.0) -> tuple[float, float, int, int]:
+    """Compute (sum, sum of squares, number of zeros, number of entries that are not finite) of dense X, scaled.
 
     The entries that are not finite have no part in the other three; a bounded block of rows is looked at at a time.
     """
     total, squares, zeros, missing = 0.0, 0.0, 0, 0
     for at in row_blocks((X.shape[0], X.shape[1]), 8):
-        block = X[at].astype(np.float64)
+        block = X[at].astype(np.float64) * scale
         seen = np.isfinite(block)
         if not seen.all():
             missing += block.size - int(np.count_nonzero(seen))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -20,13 +20,13 @@ from drnmf.backends.tiles import sweep_tiles
 from drnmf.losses.base import Loss
 from drnmf.losses.beta import Beta
 from drnmf.losses.negative_binomial import NegativeBinomial
-from drnmf.numerics import Array, Vector, identity_limit, model_floor, power_ceiling
+from drnmf.numerics import SAFE_SQUARES, Array, Vector, identity_limit, model_floor, power_ceiling
 
 threads.register()
 
 KERNELS: dict[type, tuple[int, Callable[[Any], float]]] = {
     Beta: (0, attrgetter("beta")),
-    NegativeBinomial: (1, attrgetter("size")),
+    NegativeBinomial: (1, attrgetter("a")),
 }
 """Loss -> id of its family in the compiled extension (`Family` of kernels.hpp) and its parameter."""
 
@@ -60,8 +60,8 @@ def _kernel(loss: Loss) -> tuple[int, float]:
     return family, parameter(loss)
 
 
-def _native_ask(data: Any, ask: Ask) -> Any:
-    """The question in the words of the compiled extension."""
+def _native_ask(data: Any, ask: Ask, scale: float) -> Any:
+    """The question in the words of the compiled extension, which multiplies dense X by the scale."""
     # one loss is as good alone as weighted: the parts then come without a product by the weight
     weights = ask.weights if len(ask.omega) > 1 else None
     return _core.Ask(
@@ -69,6 +69,7 @@ def _native_ask(data: Any, ask: Ask) -> Any:
         weights=[] if weights is None else weights.tolist(),
         parts=ask.parts is not None,
         losses=ask.losses,
+        scale=scale,
         zero=zero_of(data, ask.omega),
         floor=model_floor(data.dtype),
         ceiling=power_ceiling(data.dtype),
@@ -78,7 +79,7 @@ def _native_ask(data: Any, ask: Ask) -> Any:
     )
 
 
-def _sweep(data: Any, W: Array, H: Array, ask: Ask, run: Callable[..., None]) -> Sweep:
+def _sweep(data: Any, W: Array, H: Array, ask: Ask, run: Callable[..., None], scale: float = 1.0) -> Sweep:
     """Make the arguments ready, allocate the outputs, and let the compiled extension pass over X."""
     check_shapes(data.shape, W, H, ask)
     (_, n), r, dtype = data.shape, H.shape[0], data.dtype
@@ -88,7 +89,7 @@ def _sweep(data: Any, W: Array, H: Array, ask: Ask, run: Callable[..., None]) ->
     losses = np.full(len(ask.omega), np.nan)
     if not ask.empty:
         left, right = np.ascontiguousarray(W.T, dtype), np.ascontiguousarray(H, dtype)
-        run(left, right, _native_ask(data, ask), (N, P, Q, gram), losses)
+        run(left, right, _native_ask(data, ask, scale), (N, P, Q, gram), losses)
     if ask.weights is not None and len(ask.omega) == 1 and ask.weights[0] != 1.0:
         with np.errstate(over="ignore"):  # a step too far: its losses are not finite, and it is taken back
             weight = dtype.type(ask.weights[0])
@@ -107,17 +108,29 @@ class NativeDense(DenseMatrix):
     def of(cls, X: Array, mean: float | None = None) -> NativeDense:
         total, squared_norm, zeros, missing = np.nan, 0.0, 0, 0
         if 1 in X.shape or X.itemsize in X.strides:
-            total, squared_norm, zeros = _core.moments(X)
+            total, squared_norm, zeros = _core.moments(X, 1.0)
         if not np.isfinite(total):  # gaps, or neither axis of X is contiguous
             total, squared_norm, zeros, missing = moments(X)
         own = mean_of(X, total, missing) if mean is None else mean
-        return cls(X, own, int(zeros), missing, squared_norm)
+        return cls(X, own, int(zeros), missing, squared_norm=squared_norm)
+
+    def scaled(self, factor: float) -> NativeDense:
+        found = super().scaled(factor)
+        return replace(found, squared_norm=self._squared_norm(factor))
+
+    def _squared_norm(self, factor: float) -> float:
+        """||X||^2 after a scaling: from that before it, or by another pass where the squares had left float64."""
+        if 1.0 / SAFE_SQUARES < self.squared_norm < SAFE_SQUARES:
+            return self.squared_norm * factor * factor
+        if self.missing or not (1 in self.shape or self.X.itemsize in self.X.strides):
+            return moments(self.X, self.scale * factor)[1]
+        return _core.moments(self.X, self.scale * factor)[1]
 
     def sweep(self, W: Array, H: Array, ask: Ask) -> Sweep:
         ask = self.asked(ask)
         if not takes(ask):
             return sweep_tiles(self, W, H, ask)
-        return _sweep(self, W, H, ask, partial(self.run, _weights(ask, self.dtype)))
+        return _sweep(self, W, H, ask, partial(self.run, _weights(ask, self.dtype)), self.scale)
 
     def run(self, weights: Any, left: Array, right: Array, ask: Any, outputs: Outputs, losses: Vector) -> None:
         _core.sweep_dense(self.X, left, right, ask, *outputs, losses, self.memory, weights)

@@ -36,6 +36,7 @@ class SparseMatrix(HostMatrix):
     """X as CSC and its transpose as CSC, both built once; T swaps them. Losses with free parts never densify.
 
     only : given where the stored entries alone are observed, zeros among them; else what is not stored is a zero
+    scale : what the values were multiplied by
     """
 
     by_column: Any  # X, CSC
@@ -43,6 +44,7 @@ class SparseMatrix(HostMatrix):
     mean: float
     squared_norm: float
     only: StoredOnly | None = None
+    scale: float = 1.0
 
     @classmethod
     def of(cls, X: Any, mean: float | None = None) -> Self:
@@ -86,6 +88,16 @@ class SparseMatrix(HostMatrix):
         only = None if self.only is None else StoredOnly(self.only.by_row, self.only.by_column)
         return replace(self, by_column=self.by_row, by_row=self.by_column, only=only)
 
+    def scaled(self, factor: float) -> Self:
+        by_column, by_row = (
+            sp.csc_array((X.data * factor, X.indices, X.indptr), X.shape) for X in (self.by_column, self.by_row)
+        )
+        squared_norm = float(np.square(by_row.data, dtype=np.float64).sum())
+        return replace(
+            self, by_column=by_column, by_row=by_row, mean=self.mean * factor, squared_norm=squared_norm,
+            scale=self.scale * factor,
+        )  # fmt: skip
+
     def tile(self, columns: slice) -> Array:
         return self.by_column[:, columns].toarray()
 
@@ -93,7 +105,7 @@ class SparseMatrix(HostMatrix):
         return first_zero(self.by_column)
 
     def row_digests(self) -> Iterator[bytes]:
-        return sparse_rows(self.by_row.data, self.by_row.indices, self.by_row.indptr, self.shape[1])
+        return sparse_rows(self.by_row.data, self.by_row.indices, self.by_row.indptr, self.shape[1], self.scale)
 
     def column(self, j: int) -> Vector:
         return np.asarray(self.by_column[:, [j]].toarray()[:, 0], dtype=np.float64)

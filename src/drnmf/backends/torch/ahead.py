@@ -78,7 +78,7 @@ def _descend_once(device: torch.device, rank: int) -> None:
 def _calls(data: Any, omega: Omega) -> list[tuple[torch.Tensor, Call]]:
     """Both sides of X, with the parts apart and, where there are several losses, added up."""
     kernels, zero = kernels_of(omega), zero_of(data, omega)
-    apart = Call(kernels, None, True, zero, data.fast)
+    apart = Call(kernels, None, True, data.scale, zero, data.fast)
     calls = [(data.X, apart), (data.X.T, apart)]
     if len(omega) > 1:
         weights = torch.empty(len(omega), dtype=torch.float32, device=data.device)

@@ -6,6 +6,7 @@ Factors and parts stay on the device, and sweeps return before they are done: on
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -120,6 +121,7 @@ class TorchDense(OnTorch):
     fast : the fused sweep may use single bfloat16 products in its sums ("tf32")
     fused : Triton rather than plain torch
     missing : how many entries are not finite, and so not observed
+    scale : what entries are multiplied by as they are read
     met : the sets of losses asked for so far, whose kernels are compiled together
     """
 
@@ -132,6 +134,7 @@ class TorchDense(OnTorch):
     fast: bool = False
     fused: bool = False
     missing: int = 0
+    scale: float = 1.0
     met: set[Omega] = field(default_factory=set, compare=False, repr=False)
 
     @classmethod
@@ -170,16 +173,20 @@ class TorchDense(OnTorch):
     def T(self) -> TorchDense:
         return replace(self, X=self.X.T)
 
+    def scaled(self, factor: float) -> TorchDense:
+        return replace(self, mean=self.mean * factor, scale=self.scale * factor)
+
     def column(self, j: int) -> Vector:
-        return self.X[:, j].double().cpu().numpy()
+        return self.X[:, j].double().cpu().numpy() * self.scale
 
     def dot(self, B: Array) -> Array:
-        return self.space.get(_rows_times(self.X, self.space.put(B)))
+        root = math.sqrt(self.scale)  # half of it on either side, where neither leaves the range of the dtype
+        return self.space.get(_rows_times(self.X, self.space.put(B) * root) * root)
 
     def squared_norms(self) -> Vector:
         total = torch.zeros(self.shape[1], dtype=torch.float64, device=self.device)
         for block in self.X.split(max(1, TILE // max(1, self.shape[1]))):
-            total += block.double().square().sum(0)
+            total += (block.double() * self.scale).square().sum(0)
         return total.cpu().numpy()
 
     def digest(self) -> str:
@@ -200,12 +207,13 @@ class TorchDense(OnTorch):
         weights, kernels = None if ask.weights is None else self.space.numbers(ask.weights), kernels_of(ask.omega)
         zero = zero_of(self, ask.omega)
         compile_beside(self, ask.omega, H.shape[0])
-        losses, N, P = sweep_dense(self.X, W.T, H, kernels, weights, ask.losses, zero, self.fast)
+        losses, N, P = sweep_dense(self.X, W.T, H, kernels, weights, ask.losses, self.scale, zero, self.fast)
         P = add_free_parts(P, W, H, ask.omega, weights)
         return with_curvature(self, W, H, ask, Sweep(told(self, ask, losses), N, P))
 
     def tile(self, columns: slice) -> Tensor:
-        return self.X[:, columns].to(self.working)
+        tile = self.X[:, columns].to(self.working)
+        return tile if self.scale == 1.0 else tile * self.scale
 
     def first_zero(self) -> tuple[int, int]:
         return first_zero(self.X)

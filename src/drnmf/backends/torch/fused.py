@@ -105,20 +105,21 @@ def _pieces(F: Tensor, R: int, shift: int) -> tuple[Tensor, int]:
 
 def sweep_dense(
     X: Tensor, other: Tensor, own: Tensor, kernels: tuple[Kernel, ...], weights: Tensor | None, losses: bool,
-    zero: float, fast: bool,
+    scale: float, zero: float, fast: bool,
 ) -> tuple[Tensor | None, Tensor, Tensor]:  # fmt: skip
     """Losses (p,) float64, N and P (slots, r, O) at V = other' own for X (L, O) of any strides; float32 factors.
 
     kernels : (id, parameter) of every loss
     other : (r, L), own : (r, O); weights : (p,) float32 on the device, or None for every part on its own
-    zero : what a zero of X counts as, 0.0 to leave it;  fast : the precision called "tf32"
+    scale : what X is multiplied by;  zero : what a zero of X counts as, 0.0 to leave it
+    fast : the precision called "tf32"
     P of beta = 1 and 2 is left at zero here: `dense.add_free_parts` adds what needs no pass over X.
     """
     wanted = losses or weights is None  # sums without losses are for loops: nobody else is worth a kernel of its own
     groups = [slice(i, i + GROUP) for i in range(0, len(kernels), GROUP)]
     found = []
     for at in groups:
-        call = Call(kernels[at], None if weights is None else weights[at], wanted, zero, fast)
+        call = Call(kernels[at], None if weights is None else weights[at], wanted, scale, zero, fast)
         found.append(_over_classes(X, other, own, call))
     totals = torch.cat([f[0] for f in found]) if losses else None
     if weights is None or len(found) == 1:
@@ -132,6 +133,7 @@ class Call(NamedTuple):
     kernels: tuple[Kernel, ...]
     weights: Tensor | None
     losses: bool
+    scale: float
     zero: float
     fast: bool
 
@@ -225,7 +227,7 @@ def _launch(X: Tensor, other: Tensor, own: Tensor, call: Call) -> Launch:
         TensorDescriptor.from_tensor(pieces, [block_other, R]) if tma else pieces,
         TensorDescriptor.from_tensor(pieces, [block_other, components]) if tma else pieces,
         padded, totals if weights is None else weights, N, P, totals, width, length, r, r * width, chunk,
-        1.0, model_floor("float32"), ceiling, call.zero, *(min(a, ceiling) for a in parameters),
+        1.0, model_floor("float32"), ceiling, call.scale, call.zero, *(min(a, ceiling) for a in parameters),
     )  # fmt: skip
     options = {
         "B0": ids[0], "B1": ids[1], "B2": ids[2], "COUNT": len(kernels),

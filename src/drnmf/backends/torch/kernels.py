@@ -18,7 +18,7 @@ Kernel = tuple[float, float]
 
 KERNELS: dict[type, Callable[[Any], Kernel]] = {
     Beta: lambda loss: (loss.beta, 0.0),
-    NegativeBinomial: lambda loss: (NEGATIVE_BINOMIAL, loss.size),
+    NegativeBinomial: lambda loss: (NEGATIVE_BINOMIAL, loss.a),
 }
 
 

@@ -89,6 +89,7 @@ class TorchSparse(OnTorch):
     """Sparse X; Omega within {1, 2} costs O(nnz r), any other beta takes dense tiles.
 
     only : given where the stored entries alone are observed, at O(nnz r) under any loss
+    scale : what the values were multiplied by
     """
 
     tile_entries: ClassVar[int] = TILE
@@ -100,6 +101,7 @@ class TorchSparse(OnTorch):
     squared_norm: float
     fused: bool = False
     only: StoredOnly | None = None
+    scale: float = 1.0
 
     @classmethod
     def of(
@@ -148,6 +150,13 @@ class TorchSparse(OnTorch):
     def T(self) -> TorchSparse:
         only = None if self.only is None else StoredOnly(self.only.by_row, self.only.by_column)
         return replace(self, by_column=self.by_row, by_row=self.by_column, size=self.size[::-1], only=only)
+
+    def scaled(self, factor: float) -> TorchSparse:
+        by_column, by_row = (replace(X, values=X.values * factor) for X in (self.by_column, self.by_row))
+        return replace(
+            self, by_column=by_column, by_row=by_row, mean=self.mean * factor,
+            squared_norm=float(by_row.values.double().square().sum()), scale=self.scale * factor,
+        )  # fmt: skip
 
     def weigh(self, observed: Observed, mean: float | None) -> Data:
         kinds = factors_of(observed)
@@ -267,7 +276,9 @@ class TorchSparse(OnTorch):
 
     def digest(self) -> str:
         X = self.by_row
-        return combined(sparse_rows(self.space.get(X.values), self.space.get(X.indices), X.ends, self.shape[1]))
+        return combined(
+            sparse_rows(self.space.get(X.values), self.space.get(X.indices), X.ends, self.shape[1], self.scale)
+        )
 
     def against(self, W: Tensor, entry: Any, H: Tensor | None = None) -> Tensor:
         """(r, n): W' applied to entry(x, v) at the non-zeros, v = WH there; W (r, m), a bounded number at a time."""

@@ -76,7 +76,10 @@ class _Buffers:
 
 @dataclass(frozen=True)
 class TorchStreamed(OnTorch):
-    """X (m, n) on the host; `flipped` says that this side's columns are X's rows."""
+    """X (m, n) on the host; `flipped` says that this side's columns are X's rows.
+
+    scale : what entries are multiplied by as they are read
+    """
 
     X: Tensor
     on: torch.device
@@ -87,6 +90,7 @@ class TorchStreamed(OnTorch):
     buffers: _Buffers = field(repr=False, compare=False)
     flipped: bool = False
     missing: int = 0
+    scale: float = 1.0
 
     tile_entries: ClassVar[int] = TILE
     grouped: ClassVar[bool] = False
@@ -132,28 +136,34 @@ class TorchStreamed(OnTorch):
         """Weights stay on the host, as X does, and follow its blocks."""
         return Weighted.of(self, observed, self.tally(observed), mean)
 
+    def scaled(self, factor: float) -> TorchStreamed:
+        return replace(self, mean=self.mean * factor, scale=self.scale * factor)
+
     def tile(self, columns: slice) -> Tensor:
         """Return a range of columns, on the device, where the factors are."""
-        return self._side()[:, columns].to(self.on, self.working)
+        return self._whole().tile(columns).to(self.on)
 
     def _side(self) -> Tensor:
         return self.X.T if self.flipped else self.X
 
+    def _whole(self) -> TorchDense:
+        """This side as a matrix on the host."""
+        return TorchDense(self._side(), self.mean, self.zeros, scale=self.scale)
+
     def first_zero(self) -> tuple[int, int]:
-        return TorchDense(self._side(), self.mean, self.zeros).first_zero()
+        return self._whole().first_zero()
 
     def column(self, j: int) -> Vector:
-        return self._side()[:, j].double().numpy()
+        return self._whole().column(j)
 
     def dot(self, B: Array) -> Array:
-        factor = torch.as_tensor(B)
-        return (self._side().to(factor.dtype) @ factor).numpy()
+        return self._whole().dot(B)
 
     def squared_norms(self) -> Vector:
-        return TorchDense(self._side(), self.mean, self.zeros).squared_norms()
+        return self._whole().squared_norms()
 
     def digest(self) -> str:
-        return TorchDense(self._side(), self.mean, self.zeros).digest()
+        return self._whole().digest()
 
     def sweep(self, W: Any, H: Any, ask: Ask) -> Sweep:
         check_shapes(self.shape, W, H, ask)
@@ -163,7 +173,7 @@ class TorchStreamed(OnTorch):
         sums = [torch.zeros(shape, dtype=B.dtype, device=self.device) for shape in self._shapes(B, ask)]
         losses = torch.zeros(len(ask.omega), dtype=torch.float64, device=self.device)
         for at, block in self.buffers.carry(self.X, self.rows):
-            data = TorchDense(block, self.mean, self.zeros, self.precision == "tf32", fused)
+            data = TorchDense(block, self.mean, self.zeros, self.precision == "tf32", fused, scale=self.scale)
             if self.flipped:
                 found: Any = data.T.sweep(A.T, B[:, at].contiguous(), ask.T.within(at).T)
             else:

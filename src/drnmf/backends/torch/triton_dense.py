@@ -106,7 +106,7 @@ def add_loss(
 @triton.jit(do_not_specialize=["shift", "O", "L", "r", "plane"])  # another shape of X is not another kernel
 def dense_sweep(
     X, shift, stride_o, stride_l, own, own_stride, pieces, pieces_out, padded, weights, N, P, losses, O, L, r, plane,
-    chunk, one, floor, ceiling, zero, a0, a1, a2,
+    chunk, one, floor, ceiling, scale, zero, a0, a1, a2,
     B0: tl.constexpr, B1: tl.constexpr, B2: tl.constexpr, COUNT: tl.constexpr,
     WEIGHTED: tl.constexpr, POSITIVE: tl.constexpr, LOSSES: tl.constexpr,
     ZEROS: tl.constexpr, MASK: tl.constexpr, SMALL: tl.constexpr, EXACT: tl.constexpr, ACCURATE: tl.constexpr,
@@ -171,7 +171,7 @@ def dense_sweep(
                 x = tl.trans(tl.load(x_at, mask=(start + lr)[:, None] < last, other=0.0))
             else:
                 x = tl.load(x_at, mask=inside, other=0.0)
-        x = x.to(tl.float32)
+        x = x.to(tl.float32) * scale
         v = tl.zeros((BO, BL), tl.float32)
         if SMALL:  # small products first: they are added where the accumulator still has their digits
             if TMA:

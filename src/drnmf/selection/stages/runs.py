@@ -89,12 +89,14 @@ class Fitter:
         omega = self.omega
         single = isinstance(self.losses, tuple) and len(omega) == 1
         method = Method.of(parameters.update, "auto", self.placement.gpu)
-        with opened(given, self.placement, parameters, omega, 1 if single else 1 + len(omega), {}) as fit:
+        references, runs = (np.ones(1), 1) if single else (None, 1 + len(omega))
+        with opened(given, self.placement, parameters, omega, runs, {}, references=references) as fit:
             shared = (method, fit.budget, callback, "run")
             if isinstance(self.losses, Interval):
                 result = fit_interval(fit.data, fit.starts, self.losses, *shared)
             else:
-                result = fit_factors(fit.data, fit.starts, omega, np.ones(1) if single else None, *shared)
+                result = fit_factors(fit.data, fit.starts, fit.omega, fit.references, *shared)
+            result = fit.units.result(fit.data, result)
         return _kept(result)
 
     @property

@@ -1,0 +1,168 @@
+"""The units of the caller beside those of a fit, in which X is multiplied by a power of four.
+
+A fit of X * scale knows nothing of the scale. With s = scale and d the degree of a loss (`Loss.degree`)
+
+    W, H       times sqrt(s) on the way in      (given starts, components of a model)
+    D, e       times s^d                        (references)
+    size       times s                          (`Loss.scaled`)
+
+and the inverse of each on the way out. All of these are powers of two where 2 d is an integer, so X and 4^k X give the
+same bits. A loss beyond float64 in the units of the caller is refused, before the fit where it can be told; one below
+comes out as zero, with a note, while scaled losses, weights and factors do not notice.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from drnmf.algorithms.loop import Callback
+from drnmf.algorithms.result import Progress, Result, Trace
+from drnmf.backends.base import Data, losses_of
+from drnmf.losses.base import Omega
+from drnmf.losses.interval import Coverage
+from drnmf.numerics import Vector, rescaled
+
+
+@dataclass(frozen=True)
+class Units:
+    """How numbers of the caller and of a fit become each other.
+
+    Attributes
+    ----------
+    scale : what X is multiplied by in the fit
+    given : (p,) references of the caller, None where the fit computes them
+    """
+
+    scale: float
+    given: Vector | None = None
+
+    @property
+    def root(self) -> float:
+        """What W and H are multiplied by in the fit."""
+        return math.sqrt(self.scale)
+
+    def omega(self, omega: Omega) -> Omega:
+        """The losses of the caller in the units of the fit."""
+        return tuple(loss.scaled(self.scale) for loss in omega)
+
+    def _named(self, omega: Omega) -> Omega:
+        """The losses of the fit in the units of the caller."""
+        return tuple(loss.scaled(1.0 / self.scale) for loss in omega)
+
+    def losses_in(self, losses: Vector, omega: Omega) -> Vector:
+        """Take losses of the caller, (..., p), into the units of the fit."""
+        found: Vector = rescaled(losses, self.scale, _degrees(omega))
+        return found
+
+    def losses(self, losses: Vector, omega: Omega) -> Vector:
+        """Return losses of the fit, (..., p), in the units of the caller.
+
+        Raises
+        ------
+        ValueError
+            Where float64 cannot hold them there.
+        """
+        found: Vector = rescaled(losses, self.scale, -_degrees(omega))
+        beyond = (np.isinf(found) & np.isfinite(losses)).reshape(-1, len(omega)).any(axis=0)
+        if beyond.any():
+            names = ", ".join(loss.name for loss, out in zip(omega, beyond.tolist(), strict=True) if out)
+            raise ValueError(
+                f"Losses leave the range of float64 in the unit of X ({names}). Divide X by its mean first."
+            )
+        return found
+
+    def references(self, omega: Omega) -> Vector | None:
+        """The references of the caller in the units of the fit; a loss alone is not divided before it is handed out.
+
+        Raises
+        ------
+        ValueError
+            Where they cannot be held in float64.
+        """
+        if self.given is None or self.given.size == 1:
+            return None if self.given is None else np.ones(1)
+        found = self.losses_in(self.given, omega)
+        if not (np.isfinite(found).all() and (found > 0).all()):
+            raise ValueError(
+                f"references={self.given.tolist()}: relative to the mean of X they leave the range of float64. Divide "
+                "X by its mean, and the references by its power that belongs to each beta."
+            )
+        return found
+
+    def factor(self, F: Any) -> Any:
+        """Return a factor of the fit, an array of any kind, in the units of the caller."""
+        return divided(F, self.root)
+
+    def result(self, data: Data, result: Result) -> Result:
+        """Return a result in the units of the caller."""
+        losses, omega = self.losses(result.losses, result.omega), self._named(result.omega)
+        A, B = data.T.space.put(result.W.T), data.space.put(result.H)
+        divide = partial(divided, root=self.root)
+        result = replace(
+            result, W=data.T.space.map(divide, A).T, H=data.space.map(divide, B), omega=omega, losses=losses,
+            references=self.losses(result.references, omega), trace=self._trace(result.trace, omega),
+            single_losses=None if result.single_losses is None else self.losses(result.single_losses, omega),
+            coverage=None if result.coverage is None else self._coverage(result.coverage),
+            notes=result.notes + _too_small(losses, result.losses, omega),
+        )  # fmt: skip
+        if self.given is not None and len(omega) == 1:
+            result = result.under(self.given)
+        return result
+
+    def _trace(self, trace: Trace, omega: Omega) -> Trace:
+        whole = trace.losses.shape[1] == len(omega)
+        return replace(trace, losses=self.losses(trace.losses, omega)) if whole else trace
+
+    def _coverage(self, coverage: Coverage) -> Coverage:
+        losses, references = (rescaled(v, self.scale, -coverage.betas) for v in (coverage.losses, coverage.references))
+        return replace(coverage, losses=losses, references=references)
+
+    def progress(self, progress: Progress) -> Progress:
+        """Return what a callback sees, in the units of the caller."""
+        losses, scaled = self.losses(progress.losses, progress.omega), progress.scaled_losses
+        if np.array_equal(progress.losses, scaled):  # a loss alone
+            scaled = losses / (1.0 if self.given is None or self.given.size > 1 else self.given)
+        return replace(
+            progress, losses=losses, scaled_losses=scaled, omega=self._named(progress.omega),
+            components=lambda: self.factor(progress.components()),
+        )  # fmt: skip
+
+    def watched(self, callback: Callback | None) -> Callback | None:
+        """Return a callback that is told in the units of the caller."""
+        return None if callback is None else lambda progress: callback(self.progress(progress))
+
+
+def _too_small(losses: Vector, inside: Vector, omega: Omega) -> tuple[str, ...]:
+    """Say which losses are too small for the unit of the caller."""
+    return tuple(
+        f"The {loss.name} loss is below the range of float64 in the unit of X and is given as 0: the factors are not "
+        "touched. Divide X by its mean to see it."
+        for loss, value, own in zip(omega, losses, inside, strict=True)
+        if value == 0.0 and own > 0.0
+    )
+
+
+def divided(F: Any, root: float) -> Any:
+    """Divide a factor, or a piece of one."""
+    return F / root
+
+
+def losses_at(data: Data, W: Any, H: Any, omega: Omega) -> Vector:
+    """Compute D(X, WH) for every loss, factors and losses in the units of the caller."""
+    units = Units(data.scale)
+    found = losses_of(data, W * units.root, np.asarray(H, dtype=data.dtype) * units.root, units.omega(omega))
+    return units.losses(found, omega)
+
+
+def mean_of(data: Data) -> float:
+    """Return mean(X) in the units of the caller."""
+    return data.mean / data.scale
+
+
+def _degrees(omega: Omega) -> Vector:
+    return np.array([loss.degree for loss in omega])
