@@ -8,6 +8,9 @@ import scipy.sparse as sp
 
 import drnmf
 from drnmf import DRNMF, BetaNMF, HeldOut, Interval, MultiObjectiveNMF, NegativeBinomial, pareto_front
+from drnmf.algorithms.result import Result
+from drnmf.backends.open import open_data
+from drnmf.fit.units import Units
 
 RNG = np.random.default_rng(0)
 SHAPE = (23, 37)
@@ -199,3 +202,19 @@ def test_noise_and_rank_fit_in_a_unit_of_their_own():
     profiles = [drnmf.noise_profile(X * unit, 3, **settings) for unit in (1, 4.0**40)]
     for one, other in zip(profiles[0].table, profiles[1].table, strict=True):
         assert one["loss"] * 4.0 ** (40 * one["beta"]) == other["loss"]
+
+
+@pytest.mark.parametrize(("held", "left", "right"), [(None, 4.0, 4.0), ("H", 16.0, 1.0), ("W", 1.0, 16.0)])
+def test_a_factor_that_sums_to_one_has_no_unit(held, left, right):
+    units = Units(16.0, held=held)
+    assert (units.left, units.right) == (left, right)
+    data = open_data(X * 16.0)
+    model = BetaNMF(3, **FAST)
+    W = model.fit_transform(X)
+    point = Result(
+        W * left, model.components_ * right, model.omega_, model.references_, model.losses_, model.scaled_losses_,
+        model.weights_, model.trace_, 8, True, "tol",
+    )  # fmt: skip
+    found = units.result(data, point)
+    np.testing.assert_array_equal(found.W, W)
+    np.testing.assert_array_equal(found.H, model.components_)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -176,9 +175,10 @@ def check_factor(name: str, value: ArrayLike, shape: tuple[int, int]) -> Vector:
 
 
 def start(
-    data: Data, rank: int, init: str, rng: RandomState, W: ArrayLike | None = None, H: ArrayLike | None = None
-) -> Start:
-    """Make (W, H) to start from, floored, in the dtype of the data."""
+    data: Data, rank: int, init: str, rng: RandomState, W: ArrayLike | None = None, H: ArrayLike | None = None,
+    units: tuple[float, float] = (1.0, 1.0),
+) -> Start:  # fmt: skip
+    """Make (W, H) to start from, floored, in the dtype of the data; given ones are multiplied by their units."""
     m, n = data.shape
     if init != "custom" and init not in STARTS:
         raise ValueError(f"init={init!r} is not known: use one of {[*sorted(STARTS), 'custom']}.")
@@ -191,8 +191,7 @@ def start(
     elif W is None or H is None:
         raise ValueError("init='custom' needs both W and H: pass them to fit or fit_transform.")
     else:
-        root = math.sqrt(data.scale)
-        W0, H0 = check_factor("W", W, (m, rank)) * root, check_factor("H", H, (rank, n)) * root
+        W0, H0 = check_factor("W", W, (m, rank)) * units[0], check_factor("H", H, (rank, n)) * units[1]
     floor = factor_floor(data.mean, rank)
     return np.maximum(W0, floor).astype(data.dtype), np.maximum(H0, floor).astype(data.dtype)
 
@@ -205,7 +204,8 @@ def starts(
     count: int,
     W: ArrayLike | None = None,
     H: ArrayLike | None = None,
+    units: tuple[float, float] = (1.0, 1.0),
 ) -> list[Start]:
     """Make `count` starts. NNDSVD gives much the same every time, so with "auto" all but the first are random."""
     names = [init, *[("random" if init == "auto" else init)] * (count - 1)]
-    return [start(data, rank, name, rng, W, H) for name in names]
+    return [start(data, rank, name, rng, W, H, units) for name in names]

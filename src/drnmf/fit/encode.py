@@ -81,13 +81,13 @@ class Encoder:
         """Compute W for rows that a backend holds already."""
         check_zeros(data, self.objective.omega, self.zeros, first_row)
         units = Units(data.scale, self.objective.references)
-        H = (self.components * units.root).astype(data.dtype, copy=False)
+        H = (self.components * units.right).astype(data.dtype, copy=False)
         omega, references = units.omega(self.objective.omega), units.references(self.objective.omega)
         assert references is not None
         with single_blas(), np.errstate(over="ignore", invalid="ignore"):
             objective = Objective(omega, references, data.mean)
             A = encode(data, H, objective, self.weights, self.max_iter, self.tol).T
-            W = data.T.space.map(partial(divided, root=units.root), A).T
+            W = data.T.space.map(partial(divided, by=units.left), A).T
         unknown = Side.of(data.T)
         if unknown is not None:
             W = unknown.fill(W.T, self.mean_row).T

@@ -102,7 +102,8 @@ def opened(
 
     def make() -> list[Start]:
         rng = check_random_state(p.random_state)
-        return [unobserved.clear(data, *made) for made in starts(data, rank, p.init, rng, n_init, W, H)]
+        into = (units.left, units.right)
+        return [unobserved.clear(data, *made) for made in starts(data, rank, p.init, rng, n_init, W, H, into)]
 
     kept = keeper_of(p.checkpoint, p.checkpoint_seconds(), data, identity, W, H)
     # a cluster and a GPU take one run at a time, and a checkpoint keeps runs in their order

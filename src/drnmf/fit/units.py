@@ -36,15 +36,22 @@ class Units:
     ----------
     scale : what X is multiplied by in the fit
     given : (p,) references of the caller, None where the fit computes them
+    held : "W" or "H" where that factor sums to one and so has no unit: all of X's is then in the other
     """
 
     scale: float
     given: Vector | None = None
+    held: str | None = None
 
     @property
-    def root(self) -> float:
-        """What W and H are multiplied by in the fit."""
-        return math.sqrt(self.scale)
+    def left(self) -> float:
+        """What W is multiplied by in the fit."""
+        return self.scale / self.right
+
+    @property
+    def right(self) -> float:
+        """What H is multiplied by in the fit."""
+        return {"H": 1.0, "W": self.scale}.get(self.held or "", math.sqrt(self.scale))
 
     def omega(self, omega: Omega) -> Omega:
         """The losses of the caller in the units of the fit."""
@@ -68,9 +75,9 @@ class Units:
             Where float64 cannot hold them there.
         """
         found: Vector = rescaled(losses, self.scale, -_degrees(omega))
-        beyond = (np.isinf(found) & np.isfinite(losses)).reshape(-1, len(omega)).any(axis=0)
+        beyond = (np.isinf(found) & np.isfinite(losses)).reshape(-1, len(omega))
         if beyond.any():
-            names = ", ".join(loss.name for loss, out in zip(omega, beyond.tolist(), strict=True) if out)
+            names = ", ".join(omega[b].name for b in np.flatnonzero(beyond.any(axis=0)))
             raise ValueError(
                 f"Losses leave the range of float64 in the unit of X ({names}). Divide X by its mean first."
             )
@@ -94,17 +101,13 @@ class Units:
             )
         return found
 
-    def factor(self, F: Any) -> Any:
-        """Return a factor of the fit, an array of any kind, in the units of the caller."""
-        return divided(F, self.root)
-
     def result(self, data: Data, result: Result) -> Result:
         """Return a result in the units of the caller."""
         losses, omega = self.losses(result.losses, result.omega), self._named(result.omega)
         A, B = data.T.space.put(result.W.T), data.space.put(result.H)
-        divide = partial(divided, root=self.root)
+        W, H = data.T.space.map(partial(divided, by=self.left), A).T, data.space.map(partial(divided, by=self.right), B)
         result = replace(
-            result, W=data.T.space.map(divide, A).T, H=data.space.map(divide, B), omega=omega, losses=losses,
+            result, W=W, H=H, omega=omega, losses=losses,
             references=self.losses(result.references, omega), trace=self._trace(result.trace, omega),
             single_losses=None if result.single_losses is None else self.losses(result.single_losses, omega),
             coverage=None if result.coverage is None else self._coverage(result.coverage),
@@ -129,7 +132,7 @@ class Units:
             scaled = losses / (1.0 if self.given is None or self.given.size > 1 else self.given)
         return replace(
             progress, losses=losses, scaled_losses=scaled, omega=self._named(progress.omega),
-            components=lambda: self.factor(progress.components()),
+            components=lambda: divided(progress.components(), self.right),
         )  # fmt: skip
 
     def watched(self, callback: Callback | None) -> Callback | None:
@@ -147,15 +150,15 @@ def _too_small(losses: Vector, inside: Vector, omega: Omega) -> tuple[str, ...]:
     )
 
 
-def divided(F: Any, root: float) -> Any:
+def divided(F: Any, by: float) -> Any:
     """Divide a factor, or a piece of one."""
-    return F / root
+    return F / by
 
 
 def losses_at(data: Data, W: Any, H: Any, omega: Omega) -> Vector:
     """Compute D(X, WH) for every loss, factors and losses in the units of the caller."""
     units = Units(data.scale)
-    found = losses_of(data, W * units.root, np.asarray(H, dtype=data.dtype) * units.root, units.omega(omega))
+    found = losses_of(data, W * units.left, np.asarray(H, dtype=data.dtype) * units.right, units.omega(omega))
     return units.losses(found, omega)
 
 

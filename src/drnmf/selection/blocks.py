@@ -83,5 +83,5 @@ def _encoded(data: Data, H: Any, candidate: Candidate) -> Any:
     units = Units(data.scale)
     objective = Objective(units.omega((candidate.loss,)), np.ones(1), data.mean)
     return (
-        encode(data, np.ascontiguousarray(H * units.root), objective, np.ones(1), ENCODE_ITERATIONS, 1e-6) / units.root
+        encode(data, np.ascontiguousarray(H * units.right), objective, np.ones(1), ENCODE_ITERATIONS, 1e-6) / units.left
     )

@@ -59,8 +59,10 @@ class Walk:
     def _fit(self, loss: Loss, rule: Rule, start: Start) -> Result:
         data, units = self._inside, Units(self._inside.scale / self.data.scale, np.ones(1))
         A, B = data.T.space.put(start[0].T), data.space.put(start[1])
-        grow = partial(divided, root=1.0 / units.root)
-        begin = data.T.space.map(grow, A).T, data.space.map(grow, B)
+        begin = (
+            data.T.space.map(partial(divided, by=1.0 / units.left), A).T,
+            data.space.map(partial(divided, by=1.0 / units.right), B),
+        )
         control = self._control(f"{loss.name} alone")
         control = replace(control, callback=units.watched(control.callback))
         return units.result(data, single_objective(data, begin, loss.scaled(units.scale), rule, control))

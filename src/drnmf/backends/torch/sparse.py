@@ -61,6 +61,11 @@ class Compressed:
         on = self.values.device
         return Segments(*(torch.as_tensor(a).to(on) for a in (starts, stops, columns, first)))
 
+    @property
+    def squared_norm(self) -> float:
+        """The sum of the squares of the values, in their order."""
+        return float(self.values.double().square().sum())
+
     @classmethod
     def by(cls, major: Tensor, minor: Tensor, values: Tensor, count: int) -> Compressed:
         """From coordinates: sorted by (major, minor), as compressed slices along `major`."""
@@ -111,10 +116,8 @@ class TorchSparse(OnTorch):
         m, n = (int(size) for size in X.shape)
         own = float(values.sum(dtype=torch.float64)) / (m * n) if mean is None else mean
         usable = fused_available(values.device.type)
-        return cls(
-            Compressed.by(columns, rows, values, n), Compressed.by(rows, columns, values, m), (m, n), own,
-            float(values.double().square().sum()), usable if fused is None else fused,
-        )  # fmt: skip
+        by_column, by_row = Compressed.by(columns, rows, values, n), Compressed.by(rows, columns, values, m)
+        return cls(by_column, by_row, (m, n), own, by_row.squared_norm, usable if fused is None else fused)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -155,7 +158,7 @@ class TorchSparse(OnTorch):
         by_column, by_row = (replace(X, values=X.values * factor) for X in (self.by_column, self.by_row))
         return replace(
             self, by_column=by_column, by_row=by_row, mean=self.mean * factor,
-            squared_norm=float(by_row.values.double().square().sum()), scale=self.scale * factor,
+            squared_norm=by_row.squared_norm, scale=self.scale * factor,
         )  # fmt: skip
 
     def weigh(self, observed: Observed, mean: float | None) -> Data:
