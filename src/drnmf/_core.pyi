@@ -76,6 +76,7 @@ def quadratic_step(
     gram: NDArray[Any] | None,
     floor: float,
     largest: float,
+    scale: float,
     passes: int,
     out: NDArray[Any],
 ) -> None: ...
