@@ -25,21 +25,22 @@ from drnmf.numerics import Array, Vector
 from drnmf.objective.objective import Objective
 from drnmf.selection.consensus import Consensus
 from drnmf.selection.entries import facts_of
+from drnmf.selection.held_out import too_few_to_hold_out
 from drnmf.selection.matching import Matching, match
-from drnmf.selection.noise import NoiseProfile, noise_profile
+from drnmf.selection.noise import HELD_OUT, NoiseProfile, noise_profile
 from drnmf.selection.resampling import RESAMPLINGS
 from drnmf.selection.stages.crew import Crew, draw_seeds
 from drnmf.selection.stages.pace import Moment, Pace, shown
-from drnmf.selection.stages.ranks import GRID, Tried, best_of, search
+from drnmf.selection.stages.ranks import GRID, Tried, best_of, rows_of, search
 from drnmf.selection.stages.residuals import Residuals, residuals
-from drnmf.selection.stages.runs import EARLY, Fitter, Run, Store
+from drnmf.selection.stages.runs import EARLY, Fitter, Run, Store, sampled
 
 T = TypeVar("T")
 MOST_RANKS = 30
 """Largest rank that is tried where none is given."""
 HEAVY = 10.0
 """With heavy="cap" a row weighs at most this many times the median row."""
-_RUNS_PER_RANK = 5
+_RUNS_PER_RANK = 4
 _NOISE_FITS = 4.0
 """Work of the noise profile, in fits: one, and short ones from where their neighbour ended."""
 
@@ -130,8 +131,9 @@ def discover(
 ) -> Discovery:
     """Find how many components X has, under which noise, and which of them come again in every run.
 
-    The noise is read off the losses (`noise_profile`), the rank is the one at which most components are stable over a
-    few runs, and the components are the consensus of `n_runs` runs at that rank.
+    The noise is read off the losses (`noise_profile`). Ranks are judged by entries held out of a few runs: of those
+    within one standard error of the best the one with most stable components is taken. The components are the
+    consensus of `n_runs` runs at that rank.
 
     Parameters
     ----------
@@ -220,7 +222,7 @@ def discover(
             stages = Stages(X, losses, tried, n_runs, threshold, pace, [])
             sought = replace(given, X=_capped(X)) if heavy == "cap" else given
             noise = stages.noise(random_state)
-            fitter = Fitter(sought, placement, parameters, stages.losses, how)
+            fitter = Fitter(sought, placement, parameters, stages.losses, how, facts_of(sought.X))
             crew = Crew(fitter, store, pace, seeds, jobs)
             table = stages.search(crew)
             runs, found = stages.consensus(crew, table)
@@ -246,19 +248,23 @@ class Stages:
         if self.losses is not None:
             return None
         before, rank = self.pace.seconds, self.ranks[len(self.ranks) // 2]
-        profile = noise_profile(self.X, rank, random_state=seed)
+        seen, limit = sampled(Received(self.X), seed).X, self.pace.allowance("noise")
+        profile = noise_profile(seen, rank, random_state=seed, max_time=limit)
         self.losses = (as_loss(profile.best),)
         self.pace.advance("noise", self.pace.planned("noise"), f"{self.losses[0].name} is the most likely")
-        self._ended("noise", before)
+        if profile.unfinished:
+            names = ", ".join(profile.unfinished)
+            self.notes.append(f"Out of time: the noise was read off fits that had not ended ({names}).")
+        self._ended("noise", before, not profile.unfinished)
         return profile
 
     def search(self, crew: Crew) -> list[Tried]:
         """Try ranks with a few runs each."""
         before = self.pace.seconds
-        runs = min(_RUNS_PER_RANK, self.n_runs)
+        runs, hold_out = min(_RUNS_PER_RANK, self.n_runs), self._can_hold_out(crew.fitter)
 
         def attempt(rank: int) -> Tried | None:
-            made = crew.runs("ranks", rank, runs)
+            made = crew.runs("ranks", rank, runs, hold_out)
             whole = [run for run in made if run.reason not in EARLY]
             if len(made) < 2 or (len(whole) < 2 and rank != self.ranks[0]):
                 return None
@@ -275,6 +281,13 @@ class Stages:
         self.pace.close("ranks")
         self._ended("ranks", before, bool(finished))
         return [table[rank] for rank in sorted(table)]
+
+    def _can_hold_out(self, fitter: Fitter) -> bool:
+        """Tell whether held-out entries can judge the ranks: X is large enough, and each of its entries counts once."""
+        too_few = too_few_to_hold_out(fitter.facts, self.X.shape, self.ranks[0], HELD_OUT)
+        if too_few:
+            self.notes.append(too_few[0].replace("the criterion of all entries decides", "stability decides"))
+        return not too_few and fitter.given.observed is None
 
     def consensus(self, crew: Crew, table: list[Tried]) -> tuple[list[Run], Consensus]:
         """Make all runs at the rank that was chosen."""
@@ -408,7 +421,7 @@ def _assembled(
         notes += (f"No component reaches the stability of {stages.threshold:g}: there is nothing to trust here.",)
     return Discovery(
         found.components, W, found.stability, found.stability >= stages.threshold, found.interval, found.spread,
-        len(found.stability), best.omega, noise, [one.row() for one in table],
+        len(found.stability), best.omega, noise, rows_of(table) if table else [],
         None if reference is None else match(found.components, reference, names=names),
         residuals(X, W, found.components, worst), sorted(runs, key=lambda run: run.error), stages.done,
         stages.interrupted, stages.pace.seconds, notes,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -71,6 +71,8 @@ class NoiseProfile:
     notes : tuple of str
     solutions : dict
         Candidate's name -> (W, H), to start from.
+    unfinished : tuple of str
+        Names of the candidates whose fits `max_time` ended.
     """
 
     best: float | NegativeBinomial
@@ -80,6 +82,7 @@ class NoiseProfile:
     slope: float
     notes: tuple[str, ...] = ()
     solutions: dict[str, Start] = field(default_factory=dict, repr=False)
+    unfinished: tuple[str, ...] = ()
 
     @property
     def losses(self) -> tuple[float, ...] | Interval:
@@ -120,6 +123,7 @@ def noise_profile(
     max_iter: int = 1000,
     tol: float = 1e-5,
     random_state: int | np.random.RandomState | None = None,
+    max_time: float | None = None,
     n_jobs: int | None = None,
     device: str | None = None,
     precision: str = "float32",
@@ -135,6 +139,7 @@ def noise_profile(
     count_models : where X holds counts, compare Poisson with its variance fixed and the negative binomial too
     held_out : share of the entries that are left out of a second round of fits and scored; 0 skips that round, which
         costs as much as the first, and the interval is the best beta alone
+    max_time : seconds for all fits together; those that it ends are named in `unfinished`
     update, init, n_init, max_iter, tol, random_state, n_jobs, device, precision, verbose : as in `BetaNMF`
 
     Returns
@@ -155,7 +160,7 @@ def noise_profile(
     """
     parameters = Parameters(
         n_components=n_components, update=update, init=init, max_iter=max_iter, tol=tol, random_state=random_state,
-        n_init=n_init, verbose=verbose, device=device, precision=precision, n_jobs=n_jobs,
+        n_init=n_init, max_time=max_time, verbose=verbose, device=device, precision=precision, n_jobs=n_jobs,
     )  # fmt: skip
     parameters.rank()
     placement = place(X, device, precision)
@@ -174,7 +179,8 @@ def noise_profile(
         fitted = judged(X, walk, facts, fits)
         slope = residual_slope(fit.data, _best(fitted).run)
         compared, remark = _held_out(X, facts, fit, method, [one.candidate for one in fitted], fraction, random_state)
-    return _profile(facts, fitted, slope, compared, (*fit.notes, *remark))
+    profile = _profile(facts, fitted, slope, compared, (*fit.notes, *remark))
+    return replace(profile, unfinished=tuple(f.candidate.name for f in fitted if f.run.reason == "max_time"))
 
 
 def _held_out(
