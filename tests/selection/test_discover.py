@@ -7,11 +7,15 @@ import pytest
 import scipy.sparse as sp
 
 import drnmf
+from drnmf.backends.observed import Ones
+from drnmf.inputs.receive import Received
 from drnmf.losses.beta import KL
 from drnmf.selection.discover import check_ranks
+from drnmf.selection.held_out import Scores
 from drnmf.selection.stages.pace import Pace
-from drnmf.selection.stages.ranks import Tried, best_of, grid, search
+from drnmf.selection.stages.ranks import Tried, best_of, grid, rows_of, search
 from drnmf.selection.stages.residuals import residuals
+from drnmf.selection.stages.runs import sampled
 
 FAST = {"ranks": range(2, 6), "betas": 1, "n_runs": 4, "max_iter": 200, "tol": 1e-4}
 
@@ -204,17 +208,87 @@ def test_a_time_limit_names_what_was_not_finished():
     assert all(moment.left <= 1.5 for moment in told)
 
 
+def test_the_noise_has_its_part_of_the_time_and_is_named_where_that_ended_it(monkeypatch):
+    given = []
+
+    def hurried(*data, **settings):
+        given.append(settings["max_time"])
+        return drnmf.noise_profile(*data, **settings | {"max_time": 1e-9})
+
+    monkeypatch.setattr("drnmf.selection.discover.noise_profile", hurried)
+    found = drnmf.discover(counts(), **FAST | {"betas": "auto", "ranks": (2, 3)}, max_time=3000.0)
+    assert 0 < given[0] < 3000.0
+    assert [stage["finished"] for stage in found.stages] == [False, True, True]
+    assert any(note.startswith("Out of time: the noise was read off fits that had not ended (") for note in found.notes)
+
+
+def test_ctrl_c_during_the_noise_is_a_keyboard_interrupt_and_leaves_no_run(tmp_path, monkeypatch):
+    def interrupted(*given, **settings):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("drnmf.selection.walk.Walk.near", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        drnmf.discover(counts(), **FAST | {"betas": "auto"}, checkpoint=tmp_path / "kept")
+    monkeypatch.undo()
+    assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == ["discovery.npz", "lock"]
+    assert drnmf.discover(counts(), **FAST | {"betas": "auto"}, checkpoint=tmp_path / "kept").rank == 3
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_runs_of_a_large_X_see_some_of_its_rows(monkeypatch, form):
+    X = form(counts(m=300))
+    monkeypatch.setattr("drnmf.selection.stages.runs.LARGE", 60 * 24)
+    monkeypatch.setattr("drnmf.selection.stages.runs.LEAST_ROWS", 50)
+    seen = sampled(Received(X), 0).X
+    assert 50 <= seen.shape[0] < 100
+    assert sampled(Received(X, Ones(X.shape)), 0).X is X
+    found = drnmf.discover(X, **FAST | {"ranks": (2, 3)})
+    assert found.rank == 3
+    assert found.stable.all()
+    assert found.contributions.shape == (300, 3)
+    assert found.contributions.sum() == pytest.approx(X.sum(), rel=1e-3)
+
+
 def judged(rank: int, stable: int, stability: float = 0.5) -> Tried:
     return Tried(rank, 5, stable, stability, 0.0, 1.0)
 
 
+def predicted(rank: int, stable: int, score: float) -> Tried:
+    """A rank whose held-out scores have a standard error of about 0.1."""
+    noise = np.random.default_rng(rank).normal(0.0, 0.5, 50)
+    return Tried(rank, 4, stable, 0.5, 0.0, 1.0, Scores(score + noise, np.ones(50), 0.0))
+
+
 def test_the_rank_with_most_stable_components_is_found_without_trying_all():
     tried: dict[int, Tried] = {}
-    finished = search(range(2, 31), lambda rank: judged(rank, min(rank, 22) - max(0, rank - 22)), tried)
+    finished = search(range(2, 31), lambda rank: judged(rank, min(rank, 12) - max(0, rank - 12)), tried)
     assert finished
-    assert best_of(list(tried.values())).rank == 22
-    assert {21, 22, 23} <= set(tried)
+    assert best_of(list(tried.values())).rank == 12
+    assert {11, 12, 13} <= set(tried)
     assert len(tried) < 15
+
+
+def test_gaps_of_a_tenth_of_the_best_rank_are_left_alone():
+    tried: dict[int, Tried] = {}
+    search(range(2, 31), lambda rank: judged(rank, min(rank, 25) - max(0, rank - 25)), tried)
+    assert abs(best_of(list(tried.values())).rank - 25) <= 1
+    assert len(tried) < 12
+
+
+def test_held_out_entries_say_which_ranks_stability_may_choose_from():
+    ranks = [predicted(5, 5, 3.0), predicted(9, 8, 0.02), predicted(11, 11, 0.0), predicted(23, 15, 3.0)]
+    assert best_of(ranks).rank == 11  # 15 stable components of 23 predict nothing
+    assert best_of([predicted(9, 9, 0.02), predicted(11, 8, 0.0)]).rank == 9  # no entry tells them apart
+    rows = rows_of(ranks)
+    assert [row["within"] for row in rows] == [False, True, True, False]
+    assert rows[2]["held_out"] <= 0.1 < rows[0]["held_out"]
+
+
+def test_ranks_above_one_that_predicts_clearly_worse_are_not_tried():
+    tried: dict[int, Tried] = {}
+    assert search(range(2, 31), lambda rank: predicted(rank, rank, abs(rank - 5.0)), tried)
+    assert best_of(list(tried.values())).rank == 5
+    assert max(tried) <= 10
 
 
 def test_a_search_without_time_keeps_what_it_has():

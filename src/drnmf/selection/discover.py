@@ -24,7 +24,7 @@ from drnmf.losses.names import as_loss, as_losses, text_of
 from drnmf.numerics import Array, Vector
 from drnmf.objective.objective import Objective
 from drnmf.selection.consensus import Consensus
-from drnmf.selection.entries import facts_of
+from drnmf.selection.entries import facts_of, mostly_zero
 from drnmf.selection.held_out import too_few_to_hold_out
 from drnmf.selection.matching import Matching, match
 from drnmf.selection.noise import HELD_OUT, NoiseProfile, noise_profile
@@ -249,7 +249,9 @@ class Stages:
             return None
         before, rank = self.pace.seconds, self.ranks[len(self.ranks) // 2]
         seen, limit = sampled(Received(self.X), seed).X, self.pace.allowance("noise")
-        profile = noise_profile(seen, rank, random_state=seed, max_time=limit)
+        # held-out entries decide only where X is mostly zeros, and cost as much again
+        held_out = HELD_OUT if mostly_zero(facts_of(seen)) else 0.0
+        profile = noise_profile(seen, rank, held_out=held_out, random_state=seed, max_time=limit)
         self.losses = (as_loss(profile.best),)
         self.pace.advance("noise", self.pace.planned("noise"), f"{self.losses[0].name} is the most likely")
         if profile.unfinished:

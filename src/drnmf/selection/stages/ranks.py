@@ -20,6 +20,8 @@ from drnmf.selection.stages.runs import Run
 
 GRID = 6
 """Ranks of the coarse grid."""
+RESOLUTION = 0.1
+"""Gaps beside the best rank that are smaller than this part of it are left alone."""
 CLEARLY = 2.0
 """Standard errors by which a rank is worse than the best before no larger one is tried."""
 
@@ -106,7 +108,7 @@ def grid(ranks: Sequence[int], count: int = GRID) -> list[int]:
 
 
 def search(ranks: Sequence[int], attempt: Callable[[int], Tried | None], tried: dict[int, Tried]) -> bool:
-    """Try ranks from a coarse grid inwards, halving the gaps beside the best until its neighbours are tried.
+    """Try ranks from a coarse grid inwards, halving the gaps beside the best until they are a tenth of it.
 
     Parameters
     ----------
@@ -133,7 +135,10 @@ def search(ranks: Sequence[int], attempt: Callable[[int], Tried | None], tried: 
 
 
 def _beside(best: int, ranks: list[int], tried: set[int]) -> list[int]:
-    """The middles of the gaps below and above the best rank."""
+    """The middles of the gaps below and above the best rank that are wider than a tenth of it.
+
+    Runs cannot tell 20 components from 21, and large ranks cost most.
+    """
     middles = []
     for side in ([r for r in ranks if r < best][::-1], [r for r in ranks if r > best]):
         gap = []
@@ -141,6 +146,6 @@ def _beside(best: int, ranks: list[int], tried: set[int]) -> list[int]:
             if rank in tried:
                 break
             gap.append(rank)
-        if gap:
+        if gap and abs(gap[-1] - best) >= int(best * RESOLUTION):
             middles.append(gap[len(gap) // 2])
     return sorted(middles)
