@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -13,9 +15,9 @@ from drnmf.losses.beta import KL
 from drnmf.selection.discover import check_ranks
 from drnmf.selection.held_out import Scores
 from drnmf.selection.stages.pace import Pace
-from drnmf.selection.stages.ranks import Tried, best_of, grid, rows_of, search
+from drnmf.selection.stages.ranks import Tried, best_of, capped_is_better, grid, rows_of, search
 from drnmf.selection.stages.residuals import residuals
-from drnmf.selection.stages.runs import sampled
+from drnmf.selection.stages.runs import Run, rows_seen, taken
 
 FAST = {"ranks": range(2, 6), "betas": 1, "n_runs": 4, "max_iter": 200, "tol": 1e-4}
 
@@ -148,6 +150,25 @@ def test_heavy_rows_are_capped_while_components_are_sought():
     assert found.stable.all()
 
 
+def test_held_out_entries_choose_whether_heavy_rows_are_capped(found):
+    X = counts()
+    X[0] *= 1000
+    auto, keep, cap = (drnmf.discover(X, **FAST | {"ranks": 3, "heavy": how}) for how in ("auto", "keep", "cap"))
+    assert [stage["name"] for stage in auto.stages] == ["heavy", "consensus"]
+    (note,) = (note for note in auto.notes if "weigh more than 10 times" in note)
+    assert same(auto, cap if "scaled down" in note else keep)
+    assert not same(keep, cap)
+    assert "heavy" not in [stage["name"] for stage in found.stages]  # no row of it is heavy
+
+
+@pytest.mark.parametrize(("shift", "better"), [(-0.5, True), (0.5, False), (0.0, False)])
+def test_a_cap_must_predict_better_by_more_than_a_standard_error(found, shift, better):
+    def runs(score: float) -> list[Run]:
+        return [replace(found.runs[0], scores=predicted(3, 3, score).scores) for _ in range(2)]
+
+    assert capped_is_better(runs(1.0), runs(1.0 + shift)) == better
+
+
 def test_missing_entries_and_weights():
     X = counts()
     X[3, 5] = X[7, 1] = np.nan
@@ -239,9 +260,10 @@ def test_runs_of_a_large_X_see_some_of_its_rows(monkeypatch, form):
     X = form(counts(m=300))
     monkeypatch.setattr("drnmf.selection.stages.runs.LARGE", 60 * 24)
     monkeypatch.setattr("drnmf.selection.stages.runs.LEAST_ROWS", 50)
-    seen = sampled(Received(X), 0).X
+    whole = Received(X)
+    seen = taken(whole, rows_seen(whole, 0)).X
     assert 50 <= seen.shape[0] < 100
-    assert sampled(Received(X, Ones(X.shape)), 0).X is X
+    assert rows_seen(Received(X, Ones(X.shape)), 0) == slice(None)
     found = drnmf.discover(X, **FAST | {"ranks": (2, 3)})
     assert found.rank == 3
     assert found.stable.all()

@@ -30,16 +30,16 @@ from drnmf.selection.matching import Matching, match
 from drnmf.selection.noise import HELD_OUT, NoiseProfile, noise_profile
 from drnmf.selection.resampling import RESAMPLINGS
 from drnmf.selection.stages.crew import Crew, draw_seeds
+from drnmf.selection.stages.heavy import HEAVY, cap_factors
 from drnmf.selection.stages.pace import Moment, Pace, shown
-from drnmf.selection.stages.ranks import GRID, Tried, best_of, rows_of, search
+from drnmf.selection.stages.ranks import GRID, Tried, best_of, capped_is_better, rows_of, search
 from drnmf.selection.stages.residuals import Residuals, residuals
-from drnmf.selection.stages.runs import EARLY, Fitter, Run, Store, sampled
+from drnmf.selection.stages.runs import EARLY, Fitter, Run, Store, rows_seen, taken
 
 T = TypeVar("T")
+HEAVY_CHOICES = ("auto", "keep", "cap")
 MOST_RANKS = 30
 """Largest rank that is tried where none is given."""
-HEAVY = 10.0
-"""With heavy="cap" a row weighs at most this many times the median row."""
 _RUNS_PER_RANK = 4
 _NOISE_FITS = 4.0
 """Work of the noise profile, in fits: one, and short ones from where their neighbour ended."""
@@ -113,7 +113,7 @@ def discover(
     betas: Any = "auto",
     n_runs: int = 20,
     resample: str | None = "auto",
-    heavy: str = "keep",
+    heavy: str = "auto",
     threshold: float = 0.6,
     reference: Any = None,
     reference_names: Iterable[str] | None = None,
@@ -147,9 +147,9 @@ def discover(
         Runs of the consensus.
     resample : {"auto", None, "poisson", "bootstrap"}
         What each run sees; "auto" draws counts again ("poisson"), and rows of other data ("bootstrap").
-    heavy : {"keep", "cap"}
+    heavy : {"auto", "keep", "cap"}
         "cap" scales rows down that weigh more than ten times the median row, while components are sought; their
-        contributions are those of X.
+        contributions are those of X. "auto" does so where held-out entries of X are then predicted better.
     threshold : float
         Stability that a component needs.
     reference : array or DataFrame of shape (s, n), optional
@@ -190,7 +190,7 @@ def discover(
     3
     """
     check_integer("n_runs", n_runs, 2)
-    check_choice("heavy", heavy, ("keep", "cap"))
+    check_choice("heavy", heavy, HEAVY_CHOICES)
     check_number("threshold", threshold, -1.0)
     check_integer("random_state", random_state, 0)
     jobs = count_jobs(n_jobs)
@@ -215,16 +215,19 @@ def discover(
     seeds = draw_seeds(random_state, n_runs)
     with shown(verbose) as show, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of single runs: what matters is in the notes
-        pace = Pace(_plan(tried, n_runs, losses is None), max_time, _both(show, callback))
+        factors = None if heavy == "keep" else cap_factors(X)
+        judge = heavy == "auto" and factors is not None and given.observed is None
+        pace = Pace(_plan(tried, n_runs, losses is None, judge), max_time, _both(show, callback))
         data = placement.open(given)
         identity = {"X": data.digest(), **settings}
         with Store(checkpoint, identity) as store:
             stages = Stages(X, losses, tried, n_runs, threshold, pace, [])
-            sought = replace(given, X=_capped(X)) if heavy == "cap" else given
             noise = stages.noise(random_state)
-            fitter = Fitter(sought, placement, parameters, stages.losses, how, facts_of(sought.X))
+            capped = factors if heavy == "cap" else None
+            fitter = Fitter(given, placement, parameters, stages.losses, how, facts_of(X), capped)
             crew = Crew(fitter, store, pace, seeds, jobs)
             table = stages.search(crew)
+            crew = stages.heavy(crew, table, factors) if judge else crew
             runs, found = stages.consensus(crew, table)
     return _assembled(X, data, stages, noise, table, runs, found, parameters, reference, _listed(reference_names))
 
@@ -248,7 +251,8 @@ class Stages:
         if self.losses is not None:
             return None
         before, rank = self.pace.seconds, self.ranks[len(self.ranks) // 2]
-        seen, limit = sampled(Received(self.X), seed).X, self.pace.allowance("noise")
+        whole, limit = Received(self.X), self.pace.allowance("noise")
+        seen = taken(whole, rows_seen(whole, seed)).X
         # held-out entries decide only where X is mostly zeros, and cost as much again
         held_out = HELD_OUT if mostly_zero(facts_of(seen)) else 0.0
         profile = noise_profile(seen, rank, held_out=held_out, random_state=seed, max_time=limit)
@@ -274,6 +278,7 @@ class Stages:
 
         if len(self.ranks) == 1:
             return []
+        self.notes += [note.replace("the criterion of all entries", "stability") for note in self._too_few(crew.fitter)]
         table: dict[int, Tried] = {}
         finished = self._unless_interrupted(crew, lambda: search(self.ranks, attempt, table))
         if not table:
@@ -284,17 +289,17 @@ class Stages:
         self._ended("ranks", before, bool(finished))
         return [table[rank] for rank in sorted(table)]
 
+    def _too_few(self, fitter: Fitter) -> tuple[str, ...]:
+        return too_few_to_hold_out(fitter.facts, self.X.shape, self.ranks[0], HELD_OUT)
+
     def _can_hold_out(self, fitter: Fitter) -> bool:
-        """Tell whether held-out entries can judge the ranks: X is large enough, and each of its entries counts once."""
-        too_few = too_few_to_hold_out(fitter.facts, self.X.shape, self.ranks[0], HELD_OUT)
-        if too_few:
-            self.notes.append(too_few[0].replace("the criterion of all entries decides", "stability decides"))
-        return not too_few and fitter.given.observed is None
+        """Tell whether held-out entries can judge: X is large enough, and each of its entries counts once."""
+        return not self._too_few(fitter) and fitter.given.observed is None
 
     def consensus(self, crew: Crew, table: list[Tried]) -> tuple[list[Run], Consensus]:
         """Make all runs at the rank that was chosen."""
         before = self.pace.seconds
-        rank = best_of(table).rank if table else self.ranks[0]
+        rank = self._rank(table)
         self.pace.expect("consensus", self.n_runs * rank)
         runs = self._unless_interrupted(crew, lambda: crew.runs("consensus", rank, self.n_runs))
         if not runs:
@@ -306,6 +311,34 @@ class Stages:
             self.notes.append(f"{self._why()}: {len(whole)} of the {self.n_runs} runs of the consensus were finished.")
         self._ended("consensus", before, len(whole) == self.n_runs)
         return runs, crew.agreed(runs)
+
+    def heavy(self, crew: Crew, table: list[Tried], factors: Vector | None) -> Crew:
+        """Scale heavy rows down for the runs to come, where held-out entries of X are then predicted better."""
+        assert factors is not None
+        before, rank, count = self.pace.seconds, self._rank(table), min(_RUNS_PER_RANK, self.n_runs)
+        if not self._can_hold_out(crew.fitter):
+            self.pace.close("heavy")
+            return crew
+        capped = replace(crew, fitter=replace(crew.fitter, factors=factors), kind="capped-")
+
+        def work() -> list[list[Run]]:
+            return [one.runs("heavy", rank, count, True) for one in (crew, capped)]
+
+        made = [[run for run in runs if run.reason not in EARLY] for runs in self._unless_interrupted(crew, work) or []]
+        judged = len(made) == 2 and min(map(len, made)) >= 2
+        self.pace.close("heavy")
+        self._ended("heavy", before, judged)
+        rows = f"{int((factors < 1.0).sum())} rows weigh more than {HEAVY:g} times the median row"
+        if not judged:
+            self.notes.append(f"{self._why()}: {rows}, and whether to scale them down was not judged.")
+            return crew
+        better = capped_is_better(*made)
+        held = "predicted better then" if better else "not predicted better otherwise"
+        self.notes.append(f"{rows}: they are {'scaled down' if better else 'kept as they are'}, entries are {held}.")
+        return capped if better else crew
+
+    def _rank(self, table: list[Tried]) -> int:
+        return best_of(table).rank if table else self.ranks[0]
 
     def _unless_interrupted(self, crew: Crew, work: Callable[[], T]) -> T | None:
         """Do the work of a stage; after Ctrl-C no further run is made, and what is there must do."""
@@ -373,23 +406,14 @@ def _listed(names: Iterable[str] | None) -> list[str] | None:
     return None if names is None else [str(name) for name in names]
 
 
-def _capped(X: Any) -> Any:
-    """Scale heavy rows down to HEAVY times the median row; counts stay counts."""
-    sums = np.asarray(X.sum(axis=1) if sp.issparse(X) else np.nansum(X, axis=1), dtype=np.float64).ravel()
-    limit = HEAVY * float(np.median(sums[sums > 0]))
-    factors = np.minimum(1.0, limit / np.maximum(sums, np.finfo(np.float64).tiny))
-    scaled = sp.csr_array(sp.diags_array(factors) @ X) if sp.issparse(X) else X * factors[:, None]
-    if facts_of(X).unit is None:
-        return scaled.astype(X.dtype)
-    return (scaled.rint() if sp.issparse(X) else np.rint(scaled)).astype(X.dtype)
-
-
-def _plan(ranks: tuple[int, ...], n_runs: int, noise: bool) -> dict[str, float]:
+def _plan(ranks: tuple[int, ...], n_runs: int, noise: bool, heavy: bool) -> dict[str, float]:
     """Guess the work of every stage, in fits times rank."""
     middle = ranks[len(ranks) // 2]
     plan = {"noise": _NOISE_FITS * middle} if noise else {}
     if len(ranks) > 1:
         plan["ranks"] = min(_RUNS_PER_RANK, n_runs) * (GRID + 4.0) * middle
+    if heavy:
+        plan["heavy"] = float(min(_RUNS_PER_RANK, n_runs) * (1 if len(ranks) > 1 else 2) * middle)
     return plan | {"consensus": float(n_runs * middle)}
 
 

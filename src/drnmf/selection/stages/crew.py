@@ -28,6 +28,7 @@ class Crew:
     pace : told of every run
     seeds : one per run; run i of every rank has seed i
     jobs : runs at a time
+    kind : what the names of its runs begin with, where another crew has others
     """
 
     fitter: Fitter
@@ -35,6 +36,7 @@ class Crew:
     pace: Pace
     seeds: list[int]
     jobs: int
+    kind: str = ""
     _stop: threading.Event = field(default_factory=threading.Event)
 
     def runs(self, stage: str, rank: int, count: int, hold_out: bool = False) -> list[Run]:
@@ -54,7 +56,7 @@ class Crew:
     def _run(
         self, stage: str, rank: int, i: int, count: int, until: float | None, ended: dict[int, Run], hold_out: bool
     ) -> None:
-        name, made = f"rank{rank}-{'part' if hold_out else 'run'}{i}", False
+        name, made = f"{self.kind}rank{rank}-{'part' if hold_out else 'run'}{i}", False
         left = None if until is None else until - time.perf_counter()
         if not self.store.has(name) and (self._stop.is_set() or (left is not None and left <= 0)):
             return

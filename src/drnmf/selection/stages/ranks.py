@@ -87,6 +87,12 @@ def best_of(tried: Sequence[Tried]) -> Tried:
     return max(left, key=lambda one: (one.stable, one.stability, -one.rank))
 
 
+def capped_is_better(kept: list[Run], capped: list[Run]) -> bool:
+    """Tell whether runs with heavy rows scaled down predict held-out entries better, by more than a standard error."""
+    compared = compare([joined([run.scores for run in runs if run.scores is not None]) for runs in (kept, capped)])
+    return compared.best == 1 and not compared.within[0]
+
+
 def too_large(tried: Sequence[Tried], rank: int) -> bool:
     """Tell whether a smaller rank predicts clearly worse than one that is smaller still."""
     compared = _compared(tried)

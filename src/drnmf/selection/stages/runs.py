@@ -15,14 +15,14 @@ import scipy.sparse as sp
 
 from drnmf.algorithms.loop import Callback
 from drnmf.algorithms.result import Result, Trace
-from drnmf.backends.base import Data
+from drnmf.backends.base import Data, losses_of
 from drnmf.backends.observed import weigh
 from drnmf.files import left_over
 from drnmf.fit.exchange import fit_interval
 from drnmf.fit.method import Method
 from drnmf.fit.parameters import Parameters
 from drnmf.fit.road import fit_factors, opened
-from drnmf.inputs.device import Placement
+from drnmf.inputs.device import Placement, as_numpy
 from drnmf.inputs.receive import Received
 from drnmf.losses.base import Loss, Omega
 from drnmf.losses.beta import Beta
@@ -35,6 +35,7 @@ from drnmf.selection.held_out import Scores, Split, joined
 from drnmf.selection.likelihood import Candidate
 from drnmf.selection.noise import HELD_OUT
 from drnmf.selection.resampling import resampled
+from drnmf.selection.stages.heavy import scaled_rows
 from drnmf.storage.archive import read_archive, write_archive
 from drnmf.storage.locking import locked
 
@@ -89,6 +90,7 @@ class Fitter:
     losses : Omega, or an Interval
     resample : what each run sees, None for X itself
     facts : what is known of the entries of X
+    factors : what the rows of X are multiplied by while components are sought, None where they are kept
     """
 
     given: Received
@@ -97,6 +99,7 @@ class Fitter:
     losses: Omega | Interval
     resample: str | None
     facts: Facts
+    factors: Vector | None = None
 
     def run(
         self, rank: int, seed: int, max_time: float | None, callback: Callback | None, hold_out: bool = False
@@ -105,7 +108,10 @@ class Fitter:
 
         With `hold_out` the run sees nine tenths of the entries of X itself, and the others score it.
         """
-        given = sampled(self.given, seed)
+        rows = rows_seen(self.given, seed)
+        whole = taken(self.given, rows)
+        factors = None if self.factors is None else self.factors[rows]
+        given = whole if factors is None else replace(whole, X=scaled_rows(whole.X, factors))
         if self.resample is not None and not hold_out:
             given = replace(given, X=resampled(given.X, self.resample, seed))
         parameters = replace(self.parameters, n_components=rank, random_state=seed, max_time=max_time)
@@ -114,13 +120,23 @@ class Fitter:
         method = Method.of(parameters.update, "auto", self.placement.gpu)
         with opened(given, self.placement, parameters, omega, 1 if single else 1 + len(omega), {}) as fit:
             shared = (method, fit.budget, callback, "run")
-            split = Split.of(given.X, self.facts, fit.data, HELD_OUT, seed) if hold_out else None
+            split = Split.of(whole.X, self.facts, fit.data, HELD_OUT, seed) if hold_out else None
             data = fit.data if split is None else weigh(fit.data, split.mask.others)
             if isinstance(self.losses, Interval):
                 result = fit_interval(data, fit.starts, self.losses, *shared)
             else:
                 result = fit_factors(data, fit.starts, omega, np.ones(1) if single else None, *shared)
-            return _kept(result, None if split is None else self._scores(split, data, result))
+        if split is None:
+            return _kept(result, None)
+        if factors is not None:
+            data, result = self._unscaled(whole, split, factors, result)
+        return _kept(result, self._scores(split, data, result))
+
+    def _unscaled(self, whole: Received, split: Split, factors: Vector, result: Result) -> tuple[Data, Result]:
+        """X itself without the held-out entries, and what a fit to rows times factors says of it."""
+        data = weigh(self.placement.open(whole), split.mask.others)
+        W = (as_numpy(result.W) / factors[:, None]).astype(data.dtype)
+        return data, replace(result, W=W, losses=losses_of(data, W, result.H, result.omega))
 
     def _scores(self, split: Split, data: Data, result: Result) -> Scores:
         """Score the held-out entries under every loss of a result, added up."""
@@ -145,18 +161,24 @@ def _kept(result: Result, scores: Scores | None) -> Run:
     return Run(H, result.omega, result.losses, result.references, result.weights, result.trace, result.reason, scores)
 
 
-def sampled(given: Received, seed: int) -> Received:
-    """Draw rows of a large X, as many as have LARGE entries: components are over the columns, and rows are many.
+def rows_seen(given: Received, seed: int) -> Any:
+    """Draw the rows that a run sees: all, or of a large X as many as have LARGE entries.
 
-    Weights belong to their rows, and all of those are taken.
+    Components are over the columns, and rows are many. Weights belong to their rows, and all of those are taken.
     """
     X = given.X
     m, entries = X.shape[0], X.nnz if sp.issparse(X) else X.shape[0] * X.shape[1]
     if entries <= LARGE or given.observed is not None:
-        return given
+        return slice(None)
     count = max(LEAST_ROWS, m * LARGE // entries)
-    rows = np.sort(np.random.default_rng(seed).choice(m, min(count, m), replace=False))
-    return replace(given, X=(X.tocsr() if sp.issparse(X) else X)[rows])
+    return np.sort(np.random.default_rng(seed).choice(m, min(count, m), replace=False))
+
+
+def taken(given: Received, rows: Any) -> Received:
+    """Take rows of X, which has no weights unless all are taken."""
+    if isinstance(rows, slice):
+        return given
+    return replace(given, X=(given.X.tocsr() if sp.issparse(given.X) else given.X)[rows])
 
 
 class Store:
