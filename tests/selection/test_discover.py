@@ -56,6 +56,7 @@ def test_the_noise_is_read_off_the_data():
     found = drnmf.discover(counts(), **FAST | {"betas": "auto", "ranks": 3})
     assert found.noise is not None
     assert found.losses[0].beta == pytest.approx(1.0, abs=0.3)
+    assert not any("too few entries" in note for note in found.notes)
     assert found.ranks == []
     assert [stage["name"] for stage in found.stages] == ["noise", "consensus"]
 

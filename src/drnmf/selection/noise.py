@@ -187,8 +187,10 @@ def _held_out(
     X: Any, facts: Facts, fit: Opened, method: Method, listed: list[Candidate], fraction: float, seed: Any
 ) -> tuple[Compared | None, tuple[str, ...]]:
     """Fit every candidate without some entries and compare the scores of those."""
+    if not fraction:
+        return None, ()
     too_few = too_few_to_hold_out(facts, fit.data.shape, fit.starts[0][1].shape[0], fraction)
-    if not fraction or too_few:
+    if too_few:
         return None, too_few
     split = Split.of(X, facts, fit.data, fraction, mask_seed(seed))
     walk = Walk(weigh(fit.data, split.mask.others), method, fit.budget)
