@@ -5,7 +5,8 @@
 
 The score is the one published with these sets: components are paired with the true signatures by the Hungarian
 algorithm on 1 - cosine, pairs with a cosine under 0.9 are forbidden, and precision (PPV), recall (TPR) and the mean
-cosine of the pairs are added. Every run adds its row to results/discover.csv, from which `--draw` draws docs/images/discover-signatures.png.
+cosine of the pairs are added. Every run adds its row to results/discover.csv, from which `--draw` draws
+docs/images/discover-signatures.png.
 """
 
 from __future__ import annotations
@@ -82,9 +83,8 @@ def draw() -> None:
     for axis, name in zip(axes[0], names, strict=True):
         _draw_set(axis, name, [row for row in rows if row["set"] == name])
     axes[0, 0].set_ylabel("precision + recall + mean cosine")
-    handles = {
-        label: handle for axis in axes[0] for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
-    }
+    found = [pair for axis in axes[0] for pair in zip(*axis.get_legend_handles_labels(), strict=True)]
+    handles = {label: handle for handle, label in found}
     figure.tight_layout(rect=(0, 0.09, 1, 1))
     figure.legend(handles.values(), handles.keys(), loc="lower center", ncol=len(handles), fontsize=8, frameon=False)
     figure.savefig(FIGURE, dpi=150)
