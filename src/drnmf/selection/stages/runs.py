@@ -24,7 +24,7 @@ from drnmf.fit.parameters import Parameters
 from drnmf.fit.road import fit_factors, opened
 from drnmf.inputs.device import Placement, as_numpy
 from drnmf.inputs.receive import Received
-from drnmf.losses.base import Loss, Omega
+from drnmf.losses.base import Loss, Omega, need_nonzeros_only
 from drnmf.losses.beta import Beta
 from drnmf.losses.interval import Interval
 from drnmf.losses.names import from_text, text_of
@@ -46,7 +46,7 @@ EARLY = ("max_time", "callback", "interrupted")
 BLEND = 0.01
 """Part of a prediction that is the product of row and column sums; see `blended`."""
 LARGE = 1 << 20
-"""Entries (of a sparse X, stored ones) above which every run sees a sample of the rows."""
+"""Entries above which every run sees a sample of the rows."""
 LEAST_ROWS = 200
 """Rows that such a sample has at least."""
 
@@ -108,7 +108,7 @@ class Fitter:
 
         With `hold_out` the run sees nine tenths of the entries of X itself, and the others score it.
         """
-        rows = rows_seen(self.given, seed)
+        rows = rows_seen(self.given, seed, self.omega)
         whole = taken(self.given, rows)
         factors = None if self.factors is None else self.factors[rows]
         given = whole if factors is None else replace(whole, X=scaled_rows(whole.X, factors))
@@ -161,13 +161,15 @@ def _kept(result: Result, scores: Scores | None) -> Run:
     return Run(H, result.omega, result.losses, result.references, result.weights, result.trace, result.reason, scores)
 
 
-def rows_seen(given: Received, seed: int) -> Any:
+def rows_seen(given: Received, seed: int, omega: Omega | None = None) -> Any:
     """Draw the rows that a run sees: all, or of a large X as many as have LARGE entries.
 
-    Components are over the columns, and rows are many. Weights belong to their rows, and all of those are taken.
+    Components are over the columns, and rows are many. Of a sparse X only stored entries count under losses that need
+    no others. Weights belong to their rows, and all of those are taken.
     """
     X = given.X
-    m, entries = X.shape[0], X.nnz if sp.issparse(X) else X.shape[0] * X.shape[1]
+    stored_alone = sp.issparse(X) and omega is not None and need_nonzeros_only(omega)
+    m, entries = X.shape[0], X.nnz if stored_alone else X.shape[0] * X.shape[1]
     if entries <= LARGE or given.observed is not None:
         return slice(None)
     count = max(LEAST_ROWS, m * LARGE // entries)
