@@ -14,6 +14,7 @@ from drnmf.inputs.receive import Received
 from drnmf.losses.beta import KL
 from drnmf.selection.discover import check_ranks
 from drnmf.selection.held_out import Scores
+from drnmf.selection.noise import NoiseProfile
 from drnmf.selection.stages.pace import Pace
 from drnmf.selection.stages.ranks import Tried, best_of, capped_is_better, grid, rows_of, search
 from drnmf.selection.stages.residuals import residuals
@@ -59,6 +60,17 @@ def test_the_noise_is_read_off_the_data():
     assert not any("too few entries" in note for note in found.notes)
     assert found.ranks == []
     assert [stage["name"] for stage in found.stages] == ["noise", "consensus"]
+
+
+@pytest.mark.parametrize(("interval", "loss"), [((1.0, 1.25), "KL"), ((1.25, 1.5), "beta=1.25"), ((1.25, 2.0), "Fro")])
+def test_a_sparse_X_has_a_loss_that_uses_it_where_the_noise_allows(monkeypatch, interval, loss):
+    profile = NoiseProfile(1.25, 1.25, interval, [], 0.75)
+    monkeypatch.setattr("drnmf.selection.stages.course.noise_profile", lambda *given, **settings: profile)
+    settings = FAST | {"betas": "auto", "ranks": 3, "n_runs": 2, "max_iter": 5}
+    found = drnmf.discover(sp.csr_array(counts()), **settings)
+    assert [one.name for one in found.losses] == [loss]
+    assert any("uses the sparsity of X" in note for note in found.notes) == (loss != "beta=1.25")
+    assert drnmf.discover(counts(), **settings).losses[0].name == "beta=1.25"
 
 
 def test_bits_depend_on_the_seed_but_not_on_jobs(found):
@@ -237,7 +249,7 @@ def test_the_noise_has_its_part_of_the_time_and_is_named_where_that_ended_it(mon
         given.append(settings["max_time"])
         return drnmf.noise_profile(*data, **settings | {"max_time": 1e-9})
 
-    monkeypatch.setattr("drnmf.selection.discover.noise_profile", hurried)
+    monkeypatch.setattr("drnmf.selection.stages.course.noise_profile", hurried)
     found = drnmf.discover(counts(), **FAST | {"betas": "auto", "ranks": (2, 3)}, max_time=3000.0)
     assert 0 < given[0] < 3000.0
     assert [stage["finished"] for stage in found.stages] == [False, True, True]
