@@ -15,10 +15,11 @@ from drnmf.losses.beta import KL
 from drnmf.selection.discover import check_ranks
 from drnmf.selection.held_out import Scores
 from drnmf.selection.noise import NoiseProfile
+from drnmf.selection.stages.crew import Crew
 from drnmf.selection.stages.pace import Pace
 from drnmf.selection.stages.ranks import Tried, best_of, capped_is_better, grid, rows_of, search
 from drnmf.selection.stages.residuals import residuals
-from drnmf.selection.stages.runs import Run, rows_seen, taken
+from drnmf.selection.stages.runs import Fitter, Run, rows_seen, taken
 
 FAST = {"ranks": range(2, 6), "betas": 1, "n_runs": 4, "max_iter": 200, "tol": 1e-4}
 
@@ -282,6 +283,32 @@ def test_runs_of_a_large_X_see_some_of_its_rows(monkeypatch, form):
     assert found.stable.all()
     assert found.contributions.shape == (300, 3)
     assert found.contributions.sum() == pytest.approx(X.sum(), rel=1e-3)
+
+
+def test_without_time_for_the_consensus_the_runs_that_judged_the_rank_are_compared(monkeypatch):
+    make = Fitter.run
+
+    def parts_alone(self, rank, seed, max_time, callback, hold_out=False):
+        run = make(self, rank, seed, max_time, callback, hold_out)
+        return run if hold_out else replace(run, reason="max_time")
+
+    ended = []
+
+    def once(self, *given):  # one run of the consensus, and that one stopped early
+        ended.append(given[-1])
+        return None if not given[-1] and ended.count(False) > 1 else run(self, *given)
+
+    run = Crew._run
+    monkeypatch.setattr(Fitter, "run", parts_alone)
+    monkeypatch.setattr(Crew, "_run", once)
+    found = drnmf.discover(counts(), **FAST | {"ranks": (2, 3)})
+    assert found.rank == 3
+    assert found.stable.all()
+    assert not found.stages[-1]["finished"]
+    assert found.notes[-2:] == (
+        "Out of time: 0 of the 4 runs of the consensus were finished.",
+        "The components are those of the runs that judged the rank, each without a tenth of the entries.",
+    )
 
 
 def judged(rank: int, stable: int, stability: float = 0.5) -> Tried:

@@ -111,13 +111,24 @@ class Stages:
         runs = self._unless_interrupted(crew, lambda: crew.runs("consensus", rank, self.n_runs))
         if not runs:
             runs = crew.runs("consensus", rank, self.n_runs)
-        if len(runs) < 2:
-            raise self._too_short(rank)
         whole = [run for run in runs if run.reason not in EARLY]
         if len(whole) < self.n_runs:
             self.notes.append(f"{self._why()}: {len(whole)} of the {self.n_runs} runs of the consensus were finished.")
+        if len(runs) < 2:
+            runs = self._runs_that_judged(crew, rank)
         self._ended("consensus", before, len(whole) == self.n_runs)
         return runs, crew.agreed(runs)
+
+    def _runs_that_judged(self, crew: Crew, rank: int) -> list[Run]:
+        """The runs that saw a part of the entries to judge the rank: all there is where the time is up."""
+        crew.halt()
+        runs = crew.runs("consensus", rank, min(_RUNS_PER_RANK, self.n_runs), True)
+        if len(runs) < 2:
+            raise self._too_short(rank)
+        self.notes.append(
+            "The components are those of the runs that judged the rank, each without a tenth of the entries."
+        )
+        return runs
 
     def heavy(self, crew: Crew, table: list[Tried], factors: Vector | None) -> Crew:
         """Scale heavy rows down for the runs to come, where held-out entries of X are then predicted better."""

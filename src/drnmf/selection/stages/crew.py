@@ -58,6 +58,8 @@ class Crew:
     ) -> None:
         name, made = f"{self.kind}rank{rank}-{'part' if hold_out else 'run'}{i}", False
         left = None if until is None else until - time.perf_counter()
+        if left is not None and i == 0 and self.jobs == 1:
+            left /= 2.0  # two runs can be compared, one cannot
         if not self.store.has(name) and (self._stop.is_set() or (left is not None and left <= 0)):
             return
 
