@@ -317,8 +317,9 @@ def judged(rank: int, stable: int, stability: float = 0.5) -> Tried:
 
 def predicted(rank: int, stable: int, score: float) -> Tried:
     """A rank whose held-out scores have a standard error of about 0.1."""
-    noise = np.random.default_rng(rank).normal(0.0, 0.5, 50)
-    return Tried(rank, 4, stable, 0.5, 0.0, 1.0, Scores(score + noise, np.ones(50), 0.0))
+    sums = score + np.random.default_rng(rank).normal(0.0, 0.5, 50)
+    scores = Scores(sums, np.ones(50), 0.0, row_sums=sums, row_counts=np.ones(50))
+    return Tried(rank, 4, stable, 0.5, 0.0, 1.0, scores)
 
 
 def test_the_rank_with_most_stable_components_is_found_without_trying_all():

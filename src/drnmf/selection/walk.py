@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 
@@ -14,7 +15,12 @@ from drnmf.algorithms.updates.base import Rule
 from drnmf.backends.base import Data
 from drnmf.fit.method import Budget, Method
 from drnmf.fit.references import single_objective
+from drnmf.inputs.device import as_numpy
 from drnmf.losses.base import Loss, Omega
+from drnmf.numerics import factor_floor, positive_scale
+
+NEW_COMPONENT = 0.1
+"""Share of the mean of X that new components start with, beside those of a smaller rank."""
 
 
 class Walk:
@@ -56,3 +62,20 @@ class Walk:
 
     def _fit(self, loss: Loss, rule: Rule, start: Start) -> Result:
         return single_objective(self.data, start, loss, rule, self._control(f"{loss.name} alone"))
+
+
+def on_host(data: Data, factors: Start) -> Start:
+    """Bring factors here, wherever they live."""
+    W, H = factors
+    return as_numpy(data.T.space.get(data.T.space.put(W.T))).T, as_numpy(data.space.get(data.space.put(H)))
+
+
+def grown(data: Data, below: Start, rank: int, rng: np.random.RandomState) -> Start:
+    """Add small random components to those of a smaller rank, and raise all to the floor of a start."""
+    W, H = on_host(data, below)
+    more = rank - H.shape[0]
+    level = math.sqrt(4.0 * NEW_COMPONENT * positive_scale(data.mean) / max(more, 1))
+    columns, rows = rng.uniform(size=(W.shape[0], more)) * level, rng.uniform(size=(more, H.shape[1])) * level
+    floor = factor_floor(data.mean, rank)
+    grown_W, grown_H = np.concatenate([W, columns], axis=1), np.concatenate([H, rows])
+    return np.maximum(grown_W, floor).astype(data.dtype), np.maximum(grown_H, floor).astype(data.dtype)

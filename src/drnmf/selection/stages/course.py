@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 import scipy.sparse as sp
 
-from drnmf.inputs.receive import Received
 from drnmf.losses.base import need_nonzeros_only
 from drnmf.losses.names import as_loss
 from drnmf.numerics import Vector
@@ -20,7 +19,7 @@ from drnmf.selection.stages.crew import Crew
 from drnmf.selection.stages.heavy import HEAVY
 from drnmf.selection.stages.pace import Pace
 from drnmf.selection.stages.ranks import GRID, Tried, best_of, capped_is_better, search
-from drnmf.selection.stages.runs import EARLY, Fitter, Run, rows_seen, taken
+from drnmf.selection.stages.runs import EARLY, Fitter, Run
 
 T = TypeVar("T")
 _RUNS_PER_RANK = 4
@@ -47,11 +46,10 @@ class Stages:
         if self.losses is not None:
             return None
         before, rank = self.pace.seconds, self.ranks[len(self.ranks) // 2]
-        whole, limit = Received(self.X), self.pace.allowance("noise")
-        seen = taken(whole, rows_seen(whole, seed)).X
+        limit = self.pace.allowance("noise")
         # held-out entries decide only where X is mostly zeros, and cost as much again
-        held_out = HELD_OUT if mostly_zero(facts_of(seen)) else 0.0
-        profile = noise_profile(seen, rank, held_out=held_out, random_state=seed, max_time=limit)
+        held_out = HELD_OUT if mostly_zero(facts_of(self.X)) else 0.0
+        profile = noise_profile(self.X, rank, held_out=held_out, random_state=seed, max_time=limit)
         self.losses = (as_loss(profile.best),)
         if sp.issparse(self.X) and not need_nonzeros_only(self.losses):
             self._take_sparse_loss(profile)

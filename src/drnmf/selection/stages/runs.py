@@ -270,5 +270,6 @@ def _read_run(path: Path) -> Run:
 def _read_scores(arrays: Mapping[str, Any]) -> Scores | None:
     if "scores_sums" not in arrays:
         return None
-    half_log, effective = float(arrays["scores_half_log"]), float(arrays["scores_effective"])
-    return Scores(arrays["scores_sums"], arrays["scores_counts"], half_log, effective)
+    kept = {name: arrays[f"scores_{name}"] for name in _SCORES}
+    read: dict[str, Any] = {name: value if value.ndim else float(value) for name, value in kept.items()}
+    return Scores(**read)
