@@ -175,12 +175,14 @@ def test_held_out_entries_choose_whether_heavy_rows_are_capped(found):
     assert "heavy" not in [stage["name"] for stage in found.stages]  # no row of it is heavy
 
 
-@pytest.mark.parametrize(("shift", "better"), [(-0.5, True), (0.5, False), (0.0, False)])
-def test_a_cap_must_predict_better_by_more_than_a_standard_error(found, shift, better):
-    def runs(score: float) -> list[Run]:
-        return [replace(found.runs[0], scores=predicted(3, 3, score).scores) for _ in range(2)]
+@pytest.mark.parametrize(("capped", "better"), [(0.5, True), (0.95, False), (1.5, False)])
+def test_a_cap_must_predict_better_by_more_than_a_standard_error(found, capped, better):
+    def runs(sums: np.ndarray) -> list[Run]:
+        scores = Scores(sums, np.ones(50), 0.0, row_sums=sums, row_counts=np.ones(50))
+        return [replace(found.runs[0], scores=scores)] * 2
 
-    assert capped_is_better(runs(1.0), runs(1.0 + shift)) == better
+    kept = np.tile([0.5, 1.5], 25)  # a mean of 1, with a standard error of 0.07
+    assert capped_is_better(runs(kept), runs(np.full(50, capped))) == better
 
 
 def test_missing_entries_and_weights():
