@@ -5,7 +5,8 @@
 
 The score is the one published with these sets: components are paired with the true signatures by the Hungarian
 algorithm on 1 - cosine, pairs with a cosine under 0.9 are forbidden, and precision (PPV), recall (TPR) and the mean
-cosine of the pairs are added. Every run adds its row to results/discover.csv; `--draw` draws results/discover.png.
+cosine of the pairs are added. Every run adds its row to results/discover.csv, from which `--draw` draws
+docs/images/discover-signatures.png.
 """
 
 from __future__ import annotations
@@ -23,12 +24,24 @@ import drnmf
 from drnmf.matrices.files import read_matrix
 
 RESULTS = Path(__file__).parent / "results"
+FIGURE = Path(__file__).parents[1] / "docs" / "images" / "discover-signatures.png"
+COLOURS = ("#d55e00", "#009e73", "#cc79a7", "#999999")
 SETS = ("SBS_set1.Realistic", "SBS_set1.Moderate", "indel_set1.Realistic")
-PUBLISHED = {
-    "SBS_set1.Realistic": {"SigProfilerExtractor": (2.589, 9.2), "mSigHdp": (2.883, 15.0)},
-    "indel_set1.Realistic": {"SigProfilerExtractor": (2.747, 0.65)},
-}
-"""Mean score over five seeds, and CPU days, where both are published."""
+PUBLISHED: dict[str, dict[str, tuple[float, float | None]]] = {
+    "SBS_set1.Realistic": {
+        "mSigHdp": (2.883, 15.0), "SigProfilerExtractor": (2.589, 9.2), "signeR": (2.312, None),
+        "SignatureAnalyzer": (1.839, None),
+    },
+    "SBS_set1.Moderate": {
+        "mSigHdp": (2.911, None), "SigProfilerExtractor": (2.720, None), "signeR": (2.360, None),
+        "SignatureAnalyzer": (2.098, None),
+    },
+    "indel_set1.Realistic": {
+        "mSigHdp": (2.912, None), "SigProfilerExtractor": (2.747, 0.65), "signeR": (2.250, None),
+        "SignatureAnalyzer": (2.288, None),
+    },
+}  # fmt: skip
+"""Mean score over five seeds, and CPU days where they are published too."""
 
 
 def composite(components: Any, truth: Any) -> dict[str, float]:
@@ -46,11 +59,11 @@ def composite(components: Any, truth: Any) -> dict[str, float]:
     return {"ppv": ppv, "tpr": tpr, "cosine": cosine, "composite": ppv + tpr + cosine}
 
 
-def measure(data: Path, name: str, seed: int) -> dict[str, Any]:
-    """Discover the signatures of one set from one seed, on two cores."""
+def measure(data: Path, name: str, seed: int, jobs: int = 2) -> dict[str, Any]:
+    """Discover the signatures of one set from one seed."""
     X, truth = (np.asarray(read_matrix(data / f"{name}.{kind}.csv").X, dtype=float).T for kind in ("catalog", "sigs"))
     before = time.process_time()
-    found = drnmf.discover(np.ascontiguousarray(X), random_state=seed, n_jobs=2, verbose=1)
+    found = drnmf.discover(np.ascontiguousarray(X), random_state=seed, n_jobs=jobs, verbose=1)
     row: dict[str, Any] = {"set": name, "seed": seed, "true": len(truth), "rank": found.rank}
     row |= {"stable": int(found.stable.sum()), "loss": found.losses[0].key, **composite(_stable(found), truth)}
     return row | {"seconds": round(found.seconds, 1), "cpu_seconds": round(time.process_time() - before, 1)}
@@ -61,22 +74,31 @@ def _stable(found: Any) -> Any:
 
 
 def draw() -> None:
-    """Draw the scores over CPU time, ours beside those published."""
+    """Draw the scores over CPU time, ours beside those published; without a published time they are lines."""
     import matplotlib.pyplot as plt
 
     rows = list(csv.DictReader((RESULTS / "discover.csv").open()))
     names = [name for name in SETS if any(row["set"] == name for row in rows)]
-    figure, axes = plt.subplots(1, len(names), figsize=(4.2 * len(names), 3.4), squeeze=False, sharey=True)
+    figure, axes = plt.subplots(1, len(names), figsize=(3.6 * len(names), 3.6), squeeze=False, sharey=True)
     for axis, name in zip(axes[0], names, strict=True):
-        own = [row for row in rows if row["set"] == name]
-        axis.scatter([float(r["cpu_seconds"]) / 60 for r in own], [float(r["composite"]) for r in own], label="drnmf")
-        for tool, (score, days) in PUBLISHED.get(name, {}).items():
-            axis.scatter([days * 1440], [score], marker="s", label=f"{tool}, published")
-        axis.set(xscale="log", xlabel="CPU minutes", title=name)
-        axis.legend(fontsize=7)
-    axes[0, 0].set_ylabel("PPV + TPR + mean cosine")
-    figure.tight_layout()
-    figure.savefig(RESULTS / "discover.png", dpi=150)
+        _draw_set(axis, name, [row for row in rows if row["set"] == name])
+    axes[0, 0].set_ylabel("precision + recall + mean cosine")
+    found = [pair for axis in axes[0] for pair in zip(*axis.get_legend_handles_labels(), strict=True)]
+    handles = {label: handle for handle, label in found}
+    figure.tight_layout(rect=(0, 0.09, 1, 1))
+    figure.legend(handles.values(), handles.keys(), loc="lower center", ncol=len(handles), fontsize=8, frameon=False)
+    figure.savefig(FIGURE, dpi=150)
+
+
+def _draw_set(axis: Any, name: str, own: list[dict[str, str]]) -> None:
+    minutes, scores = ([float(row[key]) / unit for row in own] for key, unit in (("cpu_seconds", 60), ("composite", 1)))
+    axis.scatter(minutes, scores, label="drnmf, each seed", color="#0072b2", zorder=3)
+    for (tool, (score, days)), colour in zip(PUBLISHED[name].items(), COLOURS, strict=True):
+        if days is None:
+            axis.axhline(score, label=tool, color=colour, linewidth=1, linestyle="--")
+        else:
+            axis.scatter([days * 1440], [score], marker="s", label=tool, color=colour)
+    axis.set(xscale="log", xlabel="CPU minutes", title=name.replace(".", ", "), xlim=(0.5, 40_000), ylim=(1.75, 3.02))
 
 
 def main() -> None:
@@ -84,6 +106,7 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", default=SETS)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--draw", action="store_true")
     given = parser.parse_args()
     if given.draw:
@@ -92,7 +115,7 @@ def main() -> None:
     path = RESULTS / "discover.csv"
     for name in given.sets:
         for seed in range(given.first_seed, given.first_seed + given.seeds):
-            row = measure(Path(os.environ["DRNMF_DATA"]) / "signatures", name, seed)
+            row = measure(Path(os.environ["DRNMF_DATA"]) / "signatures", name, seed, given.jobs)
             print(row, flush=True)
             new = not path.exists()
             with path.open("a", newline="") as stream:

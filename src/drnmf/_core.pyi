@@ -77,6 +77,7 @@ def quadratic_step(
     gram: NDArray[Any] | None,
     floor: float,
     largest: float,
+    scale: float,
     passes: int,
     out: NDArray[Any],
 ) -> None: ...

@@ -43,7 +43,8 @@ def test_homogeneous_losses_have_q_times_h_equal_to_p(loss, homogeneous):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("shape", [(1, 1), (3, 7), (10, 401), (23, 64)], ids=str)
-def test_the_compiled_step_is_the_reference(dtype, shape):
+@pytest.mark.parametrize("scale", [None, 2.5])
+def test_the_compiled_step_is_the_reference(dtype, shape, scale):
     pytest.importorskip("drnmf._core", reason="the compiled extension was not built")
     r, n = shape
     rng = np.random.default_rng(1)
@@ -54,12 +55,13 @@ def test_the_compiled_step_is_the_reference(dtype, shape):
     Q[:, 0] = 0.0  # no curvature: the multiplicative step
     if n > 2:
         Q[:, 2] = np.nan
-    ours = quadratic_step(H, sweep.N[0], sweep.P[0], Q, 1e-9, 4)
+    ours = quadratic_step(H, sweep.N[0], sweep.P[0], Q, 1e-9, 4, scale)
     with np.errstate(divide="ignore", invalid="ignore"):
-        reference = _descend(H, sweep.N[0], sweep.P[0], Q, 1e-9, 4, None, None)
+        reference = _descend(H, sweep.N[0], sweep.P[0], Q, 1e-9, 4, scale, None)
     np.testing.assert_allclose(ours, reference, rtol=1e-9 if dtype == np.float64 else 2e-3, atol=1e-5)
     bad = [0, 2] if n > 2 else [0]
-    np.testing.assert_allclose(ours[:, bad], np.maximum(H * sweep.N[0] / sweep.P[0], 1e-9)[:, bad], rtol=1e-6)
+    other = np.maximum(H * sweep.N[0] / sweep.P[0], 1e-9) if scale is None else H  # a given scale cannot be unusable
+    np.testing.assert_allclose(ours[:, bad], other[:, bad], rtol=1e-6)
     assert ours.min() >= dtype(1e-9)
 
 

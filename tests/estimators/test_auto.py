@@ -25,10 +25,10 @@ def X():
 
 def test_beta_auto_is_the_fit_of_the_beta_that_it_finds(X, tmp_path):
     model = BetaNMF(3, beta="auto", **RUN).fit(X)
-    given = BetaNMF(3, beta=model.beta_, **RUN).fit(X)
+    given = BetaNMF(3, beta=model.beta_, n_init=4, **RUN).fit(X)
     assert model.beta_ == model.noise_profile_.beta == 0.0
     np.testing.assert_array_equal(model.components_, given.components_)
-    assert model.beta == "auto"
+    assert (model.beta, model.n_init) == ("auto", 1)
     assert any("Gamma" in note for note in model.notes_)
     model.save(tmp_path / "model.npz")
     again = drnmf.load(tmp_path / "model.npz")
@@ -47,6 +47,20 @@ def test_betas_auto_is_the_set_that_held_out_entries_cannot_tell_apart(X):
     assert model.betas_.max() == max(interval)
     with pytest.raises(ValueError, match="references"):
         DRNMF(3, betas="auto", references=(1.0,), **RUN).fit(X)
+
+
+def test_the_size_of_a_negative_binomial_is_found_and_frozen(X):
+    counts, _ = planted("negative binomial", 40, 50, rank=3)
+    one = BetaNMF(3, beta="nb:auto", **RUN).fit(counts)
+    (size,) = [loss.size for loss in one.omega_]
+    assert 15 < size < 45
+    given = BetaNMF(3, beta=drnmf.NegativeBinomial(size), **RUN).fit(counts)
+    np.testing.assert_array_equal(one.components_, given.components_)
+    several = DRNMF(3, betas=(1, "nb:auto"), **RUN).fit(counts)
+    assert several.loss_names_ == ["KL", f"NB({size:g})"]
+    assert several.betas == (1, "nb:auto")
+    with pytest.raises(ValueError, match="does not hold counts"):
+        BetaNMF(3, beta="nb:auto", **RUN).fit(X)
 
 
 def test_the_command_line_takes_auto(X, tmp_path):

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 import sklearn
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -209,11 +210,16 @@ def test_the_score_sees_what_is_observed(beta: float) -> None:
 
 
 @pytest.mark.parametrize("model", [BetaNMF(RANK, beta="auto"), DRNMF(RANK, betas="auto")])
-def test_losses_chosen_by_the_data_take_gaps_and_no_weights(model) -> None:
-    with pytest.raises(ValueError, match="name the losses"):
-        model.fit(matrix(0), uncertainty=np.ones(SHAPE))
-    found = model.set_params(max_iter=30, tol=0, random_state=0).fit(gappy(16))
+def test_losses_chosen_by_the_data_take_gaps_and_weights(model) -> None:
+    model.set_params(max_iter=30, tol=0, random_state=0)
+    gaps = gappy(16)
+    found = clone(model).fit(gaps)
     assert np.isfinite(found.components_).all()
+    observed = np.isfinite(gaps)
+    weighted = clone(model).fit(np.where(observed, gaps, 1.0), entry_weight=observed.astype(float))
+    assert weighted.loss_names_ == found.loss_names_
+    np.testing.assert_allclose(weighted.losses_, found.losses_, rtol=1e-6)
+    assert np.isfinite(clone(model).fit(matrix(0), uncertainty=np.ones(SHAPE)).components_).all()
 
 
 @pytest.mark.parametrize("betas", [(1, 2), (0, 1)])

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 import drnmf
+from drnmf.backends.observed import Ones
+from drnmf.inputs.receive import Received
 from drnmf.losses.beta import KL
 from drnmf.selection.discover import check_ranks
+from drnmf.selection.held_out import Scores
+from drnmf.selection.noise import NoiseProfile
+from drnmf.selection.stages.crew import Crew
 from drnmf.selection.stages.pace import Pace
-from drnmf.selection.stages.ranks import Tried, best_of, grid, search
+from drnmf.selection.stages.ranks import Tried, best_of, capped_is_better, grid, rows_of, search
 from drnmf.selection.stages.residuals import residuals
+from drnmf.selection.stages.runs import Fitter, Run, rows_seen, taken
 
 FAST = {"ranks": range(2, 6), "betas": 1, "n_runs": 4, "max_iter": 200, "tol": 1e-4}
 
@@ -50,8 +58,20 @@ def test_the_noise_is_read_off_the_data():
     found = drnmf.discover(counts(), **FAST | {"betas": "auto", "ranks": 3})
     assert found.noise is not None
     assert found.losses[0].beta == pytest.approx(1.0, abs=0.3)
+    assert not any("too few entries" in note for note in found.notes)
     assert found.ranks == []
     assert [stage["name"] for stage in found.stages] == ["noise", "consensus"]
+
+
+@pytest.mark.parametrize(("interval", "loss"), [((1.0, 1.25), "KL"), ((1.25, 1.5), "beta=1.25"), ((1.25, 2.0), "Fro")])
+def test_a_sparse_X_has_a_loss_that_uses_it_where_the_noise_allows(monkeypatch, interval, loss):
+    profile = NoiseProfile(1.25, 1.25, interval, [], 0.75)
+    monkeypatch.setattr("drnmf.selection.stages.course.noise_profile", lambda *given, **settings: profile)
+    settings = FAST | {"betas": "auto", "ranks": 3, "n_runs": 2, "max_iter": 5}
+    found = drnmf.discover(sp.csr_array(counts()), **settings)
+    assert [one.name for one in found.losses] == [loss]
+    assert any("uses the sparsity of X" in note for note in found.notes) == (loss != "beta=1.25")
+    assert drnmf.discover(counts(), **settings).losses[0].name == "beta=1.25"
 
 
 def test_bits_depend_on_the_seed_but_not_on_jobs(found):
@@ -144,6 +164,27 @@ def test_heavy_rows_are_capped_while_components_are_sought():
     assert found.stable.all()
 
 
+def test_held_out_entries_choose_whether_heavy_rows_are_capped(found):
+    X = counts()
+    X[0] *= 1000
+    auto, keep, cap = (drnmf.discover(X, **FAST | {"ranks": 3, "heavy": how}) for how in ("auto", "keep", "cap"))
+    assert [stage["name"] for stage in auto.stages] == ["heavy", "consensus"]
+    (note,) = (note for note in auto.notes if "weigh more than 10 times" in note)
+    assert same(auto, cap if "scaled down" in note else keep)
+    assert not same(keep, cap)
+    assert "heavy" not in [stage["name"] for stage in found.stages]  # no row of it is heavy
+
+
+@pytest.mark.parametrize(("capped", "better"), [(0.5, True), (0.95, False), (1.5, False)])
+def test_a_cap_must_predict_better_by_more_than_a_standard_error(found, capped, better):
+    def runs(sums: np.ndarray) -> list[Run]:
+        scores = Scores(sums, np.ones(50), 0.0, row_sums=sums, row_counts=np.ones(50))
+        return [replace(found.runs[0], scores=scores)] * 2
+
+    kept = np.tile([0.5, 1.5], 25)  # a mean of 1, with a standard error of 0.07
+    assert capped_is_better(runs(kept), runs(np.full(50, capped))) == better
+
+
 def test_missing_entries_and_weights():
     X = counts()
     X[3, 5] = X[7, 1] = np.nan
@@ -204,17 +245,115 @@ def test_a_time_limit_names_what_was_not_finished():
     assert all(moment.left <= 1.5 for moment in told)
 
 
+def test_the_noise_has_its_part_of_the_time_and_is_named_where_that_ended_it(monkeypatch):
+    given = []
+
+    def hurried(*data, **settings):
+        given.append(settings["max_time"])
+        return drnmf.noise_profile(*data, **settings | {"max_time": 1e-9})
+
+    monkeypatch.setattr("drnmf.selection.stages.course.noise_profile", hurried)
+    found = drnmf.discover(counts(), **FAST | {"betas": "auto", "ranks": (2, 3)}, max_time=3000.0)
+    assert 0 < given[0] < 3000.0
+    assert [stage["finished"] for stage in found.stages] == [False, True, True]
+    assert any(note.startswith("Out of time: the noise was read off fits that had not ended (") for note in found.notes)
+
+
+def test_ctrl_c_during_the_noise_is_a_keyboard_interrupt_and_leaves_no_run(tmp_path, monkeypatch):
+    def interrupted(*given, **settings):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("drnmf.selection.walk.Walk.near", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        drnmf.discover(counts(), **FAST | {"betas": "auto"}, checkpoint=tmp_path / "kept")
+    monkeypatch.undo()
+    assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == ["discovery.npz", "lock"]
+    assert drnmf.discover(counts(), **FAST | {"betas": "auto"}, checkpoint=tmp_path / "kept").rank == 3
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_runs_of_a_large_X_see_some_of_its_rows(monkeypatch, form):
+    X = form(counts(m=300))
+    monkeypatch.setattr("drnmf.selection.stages.runs.LARGE", 60 * 24)
+    monkeypatch.setattr("drnmf.selection.stages.runs.LEAST_ROWS", 50)
+    whole = Received(X)
+    seen = taken(whole, rows_seen(whole, 0)).X
+    assert 50 <= seen.shape[0] < 100
+    assert rows_seen(Received(X, Ones(X.shape)), 0) == slice(None)
+    found = drnmf.discover(X, **FAST | {"ranks": (2, 3)})
+    assert found.rank == 3
+    assert found.stable.all()
+    assert found.contributions.shape == (300, 3)
+    assert found.contributions.sum() == pytest.approx(X.sum(), rel=1e-3)
+
+
+def test_without_time_for_the_consensus_the_runs_that_judged_the_rank_are_compared(monkeypatch):
+    make = Fitter.run
+
+    def parts_alone(self, rank, seed, max_time, callback, hold_out=False):
+        run = make(self, rank, seed, max_time, callback, hold_out)
+        return run if hold_out else replace(run, reason="max_time")
+
+    ended = []
+
+    def once(self, *given):  # one run of the consensus, and that one stopped early
+        ended.append(given[-1])
+        return None if not given[-1] and ended.count(False) > 1 else run(self, *given)
+
+    run = Crew._run
+    monkeypatch.setattr(Fitter, "run", parts_alone)
+    monkeypatch.setattr(Crew, "_run", once)
+    found = drnmf.discover(counts(), **FAST | {"ranks": (2, 3)})
+    assert found.rank == 3
+    assert found.stable.all()
+    assert not found.stages[-1]["finished"]
+    assert found.notes[-2:] == (
+        "Out of time: 0 of the 4 runs of the consensus were finished.",
+        "The components are those of the runs that judged the rank, each without a tenth of the entries.",
+    )
+
+
 def judged(rank: int, stable: int, stability: float = 0.5) -> Tried:
     return Tried(rank, 5, stable, stability, 0.0, 1.0)
 
 
+def predicted(rank: int, stable: int, score: float) -> Tried:
+    """A rank whose held-out scores have a standard error of about 0.1."""
+    sums = score + np.random.default_rng(rank).normal(0.0, 0.5, 50)
+    scores = Scores(sums, np.ones(50), 0.0, row_sums=sums, row_counts=np.ones(50))
+    return Tried(rank, 4, stable, 0.5, 0.0, 1.0, scores)
+
+
 def test_the_rank_with_most_stable_components_is_found_without_trying_all():
     tried: dict[int, Tried] = {}
-    finished = search(range(2, 31), lambda rank: judged(rank, min(rank, 22) - max(0, rank - 22)), tried)
+    finished = search(range(2, 31), lambda rank: judged(rank, min(rank, 12) - max(0, rank - 12)), tried)
     assert finished
-    assert best_of(list(tried.values())).rank == 22
-    assert {21, 22, 23} <= set(tried)
+    assert best_of(list(tried.values())).rank == 12
+    assert {11, 12, 13} <= set(tried)
     assert len(tried) < 15
+
+
+def test_gaps_of_a_tenth_of_the_best_rank_are_left_alone():
+    tried: dict[int, Tried] = {}
+    search(range(2, 31), lambda rank: judged(rank, min(rank, 25) - max(0, rank - 25)), tried)
+    assert abs(best_of(list(tried.values())).rank - 25) <= 1
+    assert len(tried) < 12
+
+
+def test_held_out_entries_say_which_ranks_stability_may_choose_from():
+    ranks = [predicted(5, 5, 3.0), predicted(9, 8, 0.02), predicted(11, 11, 0.0), predicted(23, 15, 3.0)]
+    assert best_of(ranks).rank == 11  # 15 stable components of 23 predict nothing
+    assert best_of([predicted(9, 9, 0.02), predicted(11, 8, 0.0)]).rank == 9  # no entry tells them apart
+    rows = rows_of(ranks)
+    assert [row["within"] for row in rows] == [False, True, True, False]
+    assert rows[2]["held_out"] <= 0.1 < rows[0]["held_out"]
+
+
+def test_ranks_above_one_that_predicts_clearly_worse_are_not_tried():
+    tried: dict[int, Tried] = {}
+    assert search(range(2, 31), lambda rank: predicted(rank, rank, abs(rank - 5.0)), tried)
+    assert best_of(list(tried.values())).rank == 5
+    assert max(tried) <= 10
 
 
 def test_a_search_without_time_keeps_what_it_has():

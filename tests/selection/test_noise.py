@@ -7,7 +7,9 @@ import pytest
 import scipy.sparse as sp
 
 from drnmf import Interval, NegativeBinomial, noise_profile
-from drnmf.selection.entries import common_unit, facts_of
+from drnmf.backends.observed import Entries, Stored
+from drnmf.inputs.receive import Received
+from drnmf.selection.entries import common_unit, facts_of, sampled
 from drnmf.synthetic import planted
 
 NOISES = ("gaussian", "poisson", "gamma", "negative binomial")
@@ -84,6 +86,67 @@ def test_betas_may_be_given():
         noise_profile(X, 3, betas=(NegativeBinomial(3), 1))
     with pytest.raises(ValueError, match="zeros"):
         noise_profile(X, 3, betas=(0, 1))
+
+
+GIVEN = {"betas": (0.5, 1.0, 1.5), "count_models": False, "max_iter": 200, "random_state": 0}
+
+
+def test_what_weighs_nothing_has_no_say_and_the_unit_of_weights_none():
+    X = planted("poisson", 30, 40, rank=3)[0] + 1.0
+    hidden = np.random.default_rng(0).random(X.shape) < 0.1
+    gaps = noise_profile(np.where(hidden, np.nan, X), 3, **GIVEN)
+    weights = np.where(hidden, 0.0, 1.0)
+    same = noise_profile(np.where(hidden, 1e6, X), 3, entry_weight=weights, **GIVEN)
+    stored = noise_profile(sp.csr_array(np.where(hidden, 0.0, X)), 3, unstored="missing", **GIVEN)
+    other_unit = noise_profile(X, 3, entry_weight=1000.0 * weights, **GIVEN)
+    for row, *others in zip(gaps.table, same.table, stored.table, other_unit.table, strict=True):
+        for key in ("criterion", "held_out"):
+            values = [other[key] - other_table[1][key] for other, other_table in zip(
+                (row, *others), (gaps.table, same.table, stored.table, other_unit.table), strict=True
+            )]  # fmt: skip
+            np.testing.assert_allclose(values, values[0], rtol=2e-3, atol=2e-3)
+
+
+def test_weights_are_variances_so_that_they_can_change_the_answer():
+    X, _ = planted("gamma", 30, 40, rank=3)
+    plain = noise_profile(X, 3, held_out=0, betas=(0, 1, 2), random_state=0)
+    known = noise_profile(X, 3, held_out=0, betas=(0, 1, 2), uncertainty=0.2 * X, random_state=0)
+    assert plain.beta == 0.0
+    assert known.beta == 2.0
+
+
+def test_of_a_large_matrix_some_rows_and_columns_are_looked_at():
+    X, _ = planted("gamma", 150, 2000, rank=2)
+    given = {"betas": (0, 1), "held_out": 0, "max_iter": 60, "random_state": 0}
+    profile = noise_profile(X, 2, **given)
+    assert profile.beta == 0.0
+    assert profile.solutions["IS"][1].shape == (2, 1333)
+    assert any("150 of 150 rows and 1333 of 2000 columns" in note for note in profile.notes)
+    assert noise_profile(X.T, 2, **given).solutions["IS"][0].shape == (1333, 2)
+    assert noise_profile(X[:, :1300], 2, **given).solutions["IS"][1].shape == (2, 1300)
+
+
+def test_sparse_and_weighted_matrices_are_sampled_alike():
+    X, M = np.arange(600_000.0).reshape(600, 1000), np.arange(600_000.0).reshape(600, 1000) % 7
+    given = Received(X, Entries(M))
+    dense, sparse = sampled(given, 3, 1), sampled(Received(sp.csr_array(X), Stored(sp.csr_array(M))), 3, 1)
+    assert dense.X.shape == (447, 447)
+    np.testing.assert_array_equal(dense.X, sparse.X.toarray())
+    whole = slice(0, 447)
+    np.testing.assert_array_equal(dense.observed.tile(whole), dense.X % 7)
+    np.testing.assert_array_equal(sparse.observed.tile(whole), dense.X % 7)
+    assert not np.array_equal(sampled(given, 3, 2).X, dense.X)
+
+
+def test_structure_that_is_left_is_not_taken_for_noise():
+    X, _ = planted("gamma", 30, 40, rank=4)
+    full, less = (noise_profile(X, rank, **GIVEN) for rank in (4, 2))
+    assert full.structure < 0
+    assert full.interval == (0.5,)
+    assert less.structure > 0.5
+    assert less.interval == (0.5, 1.0, 1.5)
+    assert any("structure" in note for note in less.notes)
+    assert np.isnan(noise_profile(X, 2, held_out=0, **GIVEN).structure)
 
 
 def test_facts_of_entries():

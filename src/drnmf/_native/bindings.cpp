@@ -185,8 +185,8 @@ void sweep_sparse(Input values, Input starts, Input indices, std::size_t m, std:
 }
 
 // newton.py's step from block F (r x n) with gradient parts N, P and curvature Q + gram, written to out.
-void quadratic(Input F, Input N, Input P, Input Q, SquareInput gram, double floor, double largest, int passes,
-               Output out) {
+void quadratic(Input F, Input N, Input P, Input Q, SquareInput gram, double floor, double largest, double scale,
+               int passes, Output out) {
     require(F.ndim() == 2 && F.shape(0) > 0, "F must have two axes");
     std::size_t r = F.shape(0), n = F.shape(1);
     for (const Input* a : {&F, &N, &P, &Q})
@@ -197,7 +197,7 @@ void quadratic(Input F, Input N, Input P, Input Q, SquareInput gram, double floo
     require(out.ndim() == 2 && out.shape(0) == r && out.shape(1) == n && out.dtype() == F.dtype(), "out does not fit");
     bool single = F.dtype() == nb::dtype<float>();
     require(single || F.dtype() == nb::dtype<double>(), "blocks must be float32 or float64");
-    Quadratic q{r, n, F.data(), N.data(), P.data(), Q.data(), nullptr, floor, largest, passes, out.data(), nullptr};
+    Quadratic q{r, n, F.data(), N.data(), P.data(), Q.data(), nullptr, floor, largest, scale, passes, out.data(), nullptr};
     const double* shared = gram.is_valid() ? gram.data() : nullptr;
     bool done;
     {
@@ -344,7 +344,8 @@ NB_MODULE(_core, module) {
                nb::arg("Q"), nb::arg("gram"), nb::arg("losses"), nb::arg("memory"), nb::arg("observed").none(),
                nb::arg("stored_alone"));
     module.def("quadratic_step", &quadratic, nb::arg("F"), nb::arg("N"), nb::arg("P"), nb::arg("Q"),
-               nb::arg("gram").none(), nb::arg("floor"), nb::arg("largest"), nb::arg("passes"), nb::arg("out"));
+               nb::arg("gram").none(), nb::arg("floor"), nb::arg("largest"), nb::arg("scale"), nb::arg("passes"),
+               nb::arg("out"));
     module.def("hals_step", &hals);
     module.def("hals_step_ahead", &hals_ahead);
     module.def("multiplicative_step", &multiplicative);

@@ -131,7 +131,8 @@ struct Quadratic {
     size_t r, n;
     const void *F, *N, *P, *Q;
     const void* shared;     // G packed like one column of Q, working dtype; null: none
-    double floor, largest;  // bounds of the new block and of F'QF / F'P: beyond, the multiplicative step is taken
+    double floor, largest;  // bounds of the new block and of the scale: beyond, the multiplicative step is taken
+    double scale;           // the slope is multiplied by it; zero: by F'QF / F'P of each column
     int passes;
     void* out;  // (r, n)
     bool (*stopped)(void*);

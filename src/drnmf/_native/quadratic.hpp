@@ -51,8 +51,8 @@ struct ColumnBlock {
             for (size_t l = 0; l < q.r; ++l) product += load(pair(k, l)) * load(F + l * L);
             model += load(F + k * L) * product;
         }
-        // lambda may have moved since the sweep that made Q: F'QF = F'P holds again after this.
-        Vec<T> scale = model / wanted;
+        // lambda may have moved since the sweep that made Q: F'QF = F'P holds again after this, where it ever does
+        Vec<T> scale = q.scale > 0 ? broadcast(T(q.scale)) : model / wanted;
         for (size_t k = 0; k < q.r; ++k) store(slope + k * L, load(slope + k * L) * scale);
         for (int pass = 0; pass < q.passes; ++pass)
             for (size_t k = 0; k < q.r; ++k) descend(k, floor);

@@ -89,13 +89,14 @@ def quadratic_step(
     >>> quadratic_step(2 * one, 3 * one, 2 * one, one, 0.0, 1)  # slope -1, curvature 1 scaled to P / F
     array([[3.]])
     """
-    core = native_core() if isinstance(F, np.ndarray) and scale is None else None
+    core = native_core() if isinstance(F, np.ndarray) else None
     if core is None:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # such columns take the other step
             return _descend(F, N, P, Q, floor, passes, scale, gram)
     F, N, P, Q = (np.ascontiguousarray(part) for part in (F, N, P, Q))
     out = np.empty_like(F)
-    core.quadratic_step(F, N, P, Q, gram, floor, power_ceiling(F.dtype), passes, out)
+    given = 0.0 if scale is None else 1.0 / scale
+    core.quadratic_step(F, N, P, Q, gram, floor, power_ceiling(F.dtype), given, passes, out)
     return out
 
 

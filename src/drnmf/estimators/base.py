@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from drnmf.algorithms.result import Interrupted, Result, Trace
@@ -20,7 +21,7 @@ from drnmf.backends.open import is_dask
 from drnmf.backends.weighted import held_out_losses
 from drnmf.estimators import saving
 from drnmf.estimators.callbacks import Support, Tasks, managed
-from drnmf.estimators.scoring import counted, dispersions, mean_log_likelihood, predicted_losses
+from drnmf.estimators.scoring import dispersions, mean_log_likelihood, predicted_losses
 from drnmf.fit.encode import Encoder
 from drnmf.fit.exchange import fit_interval
 from drnmf.fit.method import Method
@@ -38,6 +39,8 @@ from drnmf.losses.interval import Interval
 from drnmf.numerics import Array, Vector
 from drnmf.objective.objective import Objective
 from drnmf.objective.simplex import vertex
+from drnmf.selection.entries import counted
+from drnmf.selection.walk import grown
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -45,6 +48,7 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     """What the three estimators share. Subclasses say which losses, which weights, and whether to scale."""
 
     normalize: bool = True
+    warm_start: bool = False
 
     def _omega(self) -> Omega:
         raise NotImplementedError
@@ -65,7 +69,7 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         """Whether the data choose the losses."""
         return False
 
-    def _decide(self, X: Any, fit: Callable[[Any], Array]) -> Array:
+    def _decide(self, X: Any, reading: Reading, fit: Callable[[Any], Array]) -> Array:
         """Choose the losses by X, and fit."""
         raise NotImplementedError
 
@@ -132,7 +136,10 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         runs = self.starts() * (1 if references is not None else 1 + len(omega))
         name = type(self).__name__
         identity = {"estimator": name, **self.get_params(deep=False)}
+        continues = self._continues(given, W, H)
         with opened(given, placement, self, omega, runs, identity, W, H, control.inner_iter, references) as fit:
+            if continues:
+                fit, method = self._warm(fit, given), method.near() if self.starts() == 1 else method
             data = fit.data
             tasks = Tasks.begin(self, given.X, y, data)
             budget = tasks.budget(fit.budget)
@@ -152,15 +159,39 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         warn_unconverged([result], control, name)
         return factors
 
-    def _decided(self, X: Any, y: Any, W: ArrayLike | None, H: ArrayLike | None, reading: Reading) -> Array:
-        """Let X choose the losses, and fit; what is missing from a dense X has no say, weights are refused."""
-        if reading.entry_weight is not None or reading.uncertainty is not None or reading.unstored == "missing":
+    def _continues(self, given: Received, W: Any, H: Any) -> bool:
+        """Whether this fit starts from the components of the last one."""
+        if not (self.warm_start and hasattr(self, "components_")) or W is not None or H is not None:
+            return False
+        if self.checkpoint is not None:
+            raise ValueError("warm_start=True does not go with checkpoint: a resumed fit has its own start.")
+        known, n = int(self.components_.shape[1]), int(given.X.shape[1])
+        if known != n:
             raise ValueError(
-                "Losses chosen by the data ('auto') do not go with entry_weight, uncertainty or unstored='missing': "
-                "name the losses. Uncertainties are standard deviations, which go with beta=2."
+                f"warm_start=True starts from the components of the last fit, which have {known} columns, but X has "
+                f"{n}: set warm_start=False for another kind of X."
             )
-        X = place(X, self.device, self.precision).receive(self, X, True, reading).X
-        return self._decide(X, lambda decided: decided.fit_transform(X, y, W=W, H=H))
+        return True
+
+    def _warm(self, fit: Opened, given: Received) -> Opened:
+        """Put the components of the last fit, and the W that X has under them, in the place of the first start."""
+        rank, H = self.rank(), as_numpy(self.components_)[: self.rank()]
+        W, units = self._encoder(given).rows(fit.data)[:, :rank], fit.units
+        last = grown(fit.data, (W * units.left, H * units.right), rank, check_random_state(self.random_state))
+        return replace(fit, starts=[fit.unobserved.clear(fit.data, *last), *fit.starts[1:]])
+
+    def _decided(self, X: Any, y: Any, W: ArrayLike | None, H: ArrayLike | None, reading: Reading) -> Array:
+        """Let the observed entries of X choose the losses, and fit."""
+        placement = place(X, self.device, self.precision)
+        given = placement.receive(self, X, True, reading)
+
+        def fit(decided: Any) -> Array:
+            found: Array = decided.fit_transform(
+                X, y, W=W, H=H, entry_weight=reading.entry_weight, uncertainty=reading.uncertainty
+            )
+            return found
+
+        return self._decide(given.X, reading, fit)
 
     def _adopt(self, result: Result, fit: Opened, placement: Placement, held_out: bool) -> Array:
         """Set the fitted attributes from a result; returns W in the same form as `components_`."""

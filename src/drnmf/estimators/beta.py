@@ -11,7 +11,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from drnmf.algorithms.weights import Fixed, Policy
 from drnmf.estimators.base import NMF
-from drnmf.estimators.deciding import fit_decided, is_auto, profile_for
+from drnmf.estimators.deciding import (
+    STARTS,
+    fit_decided,
+    is_auto,
+    lacks_size,
+    profile_for,
+    size_profile_for,
+    with_size,
+)
+from drnmf.inputs.weights import Reading
 from drnmf.losses.base import Loss, Omega
 from drnmf.losses.names import as_loss
 from drnmf.numerics import Array, Vector
@@ -25,7 +34,8 @@ class BetaNMF(NMF):
     ----------
     n_components : r, the number of components
     beta : number >= 0, or "itakura-saito" (0), "kullback-leibler" (1), "frobenius" (2), or a loss such as
-        ``NegativeBinomial(30)``; "auto" takes the beta under which X is most likely (`drnmf.noise_profile`)
+        ``NegativeBinomial(30)``; "auto" takes the beta under which X is most likely (`drnmf.noise_profile`),
+        from four starts at least where `init` is "auto" too; "nb:auto" the negative binomial, its size by likelihood
     update : "auto" (for beta = 2 "hals"; else 30 multiplicative steps, the later ones extrapolated, then Newton steps,
         up to r = 24 with a curvature for every column, above with one for all), "mu" (Algorithm 1 of the paper),
         "extrapolated", "monotone", "newton" (a curvature for every column at any r), "hals" (coordinate descent on
@@ -42,6 +52,8 @@ class BetaNMF(NMF):
         weights and seconds; returning True stops
     verbose : 1 shows a progress bar
     normalize : return components in canonical form (see `components_`)
+    warm_start : start from the components of the last fit, with the W that X has under them; more components than it
+        had are added small and random, of fewer the largest stay. Rows of X may be others, columns must be the same
     checkpoint, checkpoint_every : a folder where the fit is kept, and the seconds between two snapshots; a fit that
         was stopped, by kill -9 too, is resumed when it is called again with the same X and parameters
     device : where to fit: None - where X is (the GPU of a CUDA tensor, else this machine), "auto" - a GPU
@@ -82,11 +94,14 @@ class BetaNMF(NMF):
         return float(self.betas_[0])
 
     def _undecided(self) -> bool:
-        return is_auto(self.beta)
+        return is_auto(self.beta) or lacks_size(self.beta)
 
-    def _decide(self, X: Any, fit: Callable[[Any], Array]) -> Array:
-        profile = profile_for(self, X, held_out=0.0)
-        return fit_decided(self, profile, "beta", profile.beta, fit)
+    def _decide(self, X: Any, reading: Reading, fit: Callable[[Any], Array]) -> Array:
+        if lacks_size(self.beta):
+            sized = size_profile_for(self, X, reading)
+            return fit_decided(self, sized, "beta", with_size(self.beta, sized), 1, fit)
+        profile = profile_for(self, X, reading, held_out=0.0)
+        return fit_decided(self, profile, "beta", profile.beta, STARTS, fit)
 
     def _omega(self) -> Omega:
         return (as_loss(self.beta),)

@@ -1,15 +1,27 @@
-"""Estimators whose losses the data choose: ``beta="auto"`` and ``betas="auto"``."""
+"""Estimators whose losses the data choose: ``beta="auto"``, ``betas="auto"`` and the size of ``"nb:auto"``."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from sklearn.base import clone
 
+from drnmf.inputs.weights import Reading
+from drnmf.losses.names import as_loss
+from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Array
 from drnmf.selection.noise import NoiseProfile, noise_profile
 
 AUTO = "auto"
+SIZED = "nb:auto"
+
+STARTS = 4
+"""Starts of a fit under the one beta that was found, where the start is left to the library too: one costs no more than
+the comparison did, and a single start often ends in a worse minimum than the noise deserves."""
+
+ROBUST_STARTS = 2
+"""The same for a set of losses, each start of which needs its references."""
 
 
 def is_auto(value: Any) -> bool:
@@ -17,27 +29,77 @@ def is_auto(value: Any) -> bool:
     return isinstance(value, str) and value.strip().lower() == AUTO
 
 
-def profile_for(model: Any, X: Any, held_out: float) -> NoiseProfile:
-    """Compare losses on X with the settings of an estimator, from one start."""
+def profile_for(
+    model: Any, X: Any, reading: Reading, held_out: float, betas: Iterable[float] | None = None
+) -> NoiseProfile:
+    """Compare losses on X, whose negative entries are dealt with, with the settings of an estimator, from one start."""
     return noise_profile(
-        X, model.n_components, held_out=held_out, update=model.update, max_iter=model.max_iter,
+        X, model.n_components, betas=betas, held_out=held_out, entry_weight=reading.entry_weight,
+        uncertainty=reading.uncertainty, unstored=reading.unstored, update=model.update, max_iter=model.max_iter,
         tol=max(model.tol, 1e-5) if model.tol else 0.0, init="random" if model.init == "custom" else model.init,
         random_state=model.random_state, n_jobs=model.n_jobs, device=model.device, precision=model.precision,
     )  # fmt: skip
 
 
-def fit_decided(model: Any, profile: NoiseProfile, name: str, value: Any, fit: Any) -> Array:
+def fit_decided(model: Any, profile: NoiseProfile, name: str, value: Any, starts: int, fit: Any) -> Array:
     """Fit with the losses that a profile names, and take over what the fit leaves.
 
     Parameters
     ----------
     model : the estimator, whose parameters stay as they are
     name, value : the parameter that names the losses, and what it is for this fit
+    starts : how many starts at least, where `init` is "auto"
     fit : calls `fit_transform` of the estimator that it is given
     """
-    decided = clone(model).set_params(**{name: value})
+    n_init = max(model.n_init, starts) if model.init == AUTO else model.n_init
+    decided = clone(model).set_params(**{name: value, "n_init": n_init})
+    if model.warm_start:
+        vars(decided).update(_fitted(model))
     W: Array = fit(decided)
-    vars(model).update({key: kept for key, kept in vars(decided).items() if key.endswith("_") and key[0] != "_"})
+    vars(model).update(_fitted(decided))
     model.noise_profile_ = profile
     model.notes_ = profile.notes + model.notes_
     return W
+
+
+def _fitted(model: Any) -> dict[str, Any]:
+    """Collect what a fit left."""
+    return {key: kept for key, kept in vars(model).items() if key.endswith("_") and key[0] != "_"}
+
+
+def lacks_size(value: Any) -> bool:
+    """Tell whether a loss, or one of several, is the negative binomial of a size that X has to name."""
+    if isinstance(value, str):
+        return value.strip().lower() == SIZED
+    return isinstance(value, Iterable) and any(isinstance(loss, str) and lacks_size(loss) for loss in value)
+
+
+def with_size(value: Any, profile: NoiseProfile) -> Any:
+    """Put the size that a profile found into "nb:auto", alone or among other losses."""
+    if isinstance(value, str):
+        return likely_negative_binomial(profile) if lacks_size(value) else value
+    return [with_size(loss, profile) if isinstance(loss, str) else loss for loss in value]
+
+
+def likely_negative_binomial(profile: NoiseProfile) -> NegativeBinomial:
+    """Return the negative binomial of a profile.
+
+    Raises
+    ------
+    ValueError
+        Where X does not hold counts.
+    """
+    names = [str(row["name"]) for row in profile.table]
+    found = [as_loss(name) for name in names if name.startswith("NB")]
+    if not found:
+        raise ValueError(
+            "'nb:auto' finds the size of a negative binomial, but X does not hold counts (multiples of one unit, each "
+            "of weight one): name the size, nb:30, or use another loss."
+        )
+    assert isinstance(found[0], NegativeBinomial)
+    return found[0]
+
+
+def size_profile_for(model: Any, X: Any, reading: Reading) -> NoiseProfile:
+    """Find the size of the negative binomial in turn with the factors, from the Kullback-Leibler fit."""
+    return profile_for(model, X, reading, held_out=0.0, betas=(1.0,))

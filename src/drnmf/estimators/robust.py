@@ -8,7 +8,16 @@ from typing import Any
 
 from drnmf.algorithms.weights import Policy
 from drnmf.estimators.base import NMF
-from drnmf.estimators.deciding import fit_decided, is_auto, profile_for
+from drnmf.estimators.deciding import (
+    ROBUST_STARTS,
+    fit_decided,
+    is_auto,
+    lacks_size,
+    profile_for,
+    size_profile_for,
+    with_size,
+)
+from drnmf.inputs.weights import Reading
 from drnmf.losses.base import Loss, Omega
 from drnmf.losses.beta import Beta
 from drnmf.losses.interval import Interval, as_interval
@@ -27,7 +36,8 @@ class DRNMF(NMF):
     ----------
     betas : Omega, distinct numbers >= 0, names, or losses such as ``NegativeBinomial(30)``; or an `Interval`, every
         beta between two ends; or "auto", the betas that held-out entries of X cannot tell from the best
-        (`drnmf.noise_profile`)
+        (`drnmf.noise_profile`), from two starts at least where `init` is "auto" too; "nb:auto", alone or in a list, is
+        the negative binomial with its size by likelihood
     policy : how lambda moves: "auto" (`weights.Reactive` after 100 steps of Algorithm 3's; with update="mu" Algorithm
         3's throughout), "frank-wolfe"
         (Algorithm 3, step 1/(k+1)), "frank-wolfe-2" (2/(k+2)), "subgradient", "mirror", "reactive", "fixed", "minimax"
@@ -62,13 +72,16 @@ class DRNMF(NMF):
     inner_iter: int = 1
 
     def _undecided(self) -> bool:
-        return is_auto(self.betas)
+        return is_auto(self.betas) or lacks_size(self.betas)
 
-    def _decide(self, X: Any, fit: Callable[[Any], Array]) -> Array:
+    def _decide(self, X: Any, reading: Reading, fit: Callable[[Any], Array]) -> Array:
         if self.references is not None:
-            raise ValueError("references cannot be given for betas='auto': the losses are found during the fit.")
-        profile = profile_for(self, X, held_out=HELD_OUT)
-        return fit_decided(self, profile, "betas", profile.losses, fit)
+            raise ValueError("references cannot be given for losses that are found during the fit ('auto').")
+        if lacks_size(self.betas):
+            sized = size_profile_for(self, X, reading)
+            return fit_decided(self, sized, "betas", with_size(self.betas, sized), 1, fit)
+        profile = profile_for(self, X, reading, held_out=HELD_OUT)
+        return fit_decided(self, profile, "betas", profile.losses, ROBUST_STARTS, fit)
 
     def _interval(self) -> Interval | None:
         return as_interval(self.betas)

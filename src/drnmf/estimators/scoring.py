@@ -6,16 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from drnmf.backends.base import Data
 from drnmf.backends.host.single_blas import single_blas
-from drnmf.backends.observed import HeldOut, Stored
 from drnmf.fit.encode import Encoder
 from drnmf.fit.references import floors_at
 from drnmf.fit.units import losses_at
-from drnmf.inputs.receive import Received
-from drnmf.inputs.weights import observed_values
 from drnmf.losses.base import Omega
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Vector
@@ -36,19 +32,6 @@ def dispersions(data: Data, losses: Vector, omega: Omega, rank: int) -> Vector:
 def column_folds(n: int) -> list[Any]:
     """Split columns into groups, every FOLDS-th in one; one column alone cannot be held out."""
     return [np.arange(first, n, FOLDS) for first in range(min(FOLDS, n))] if n > 1 else []
-
-
-def counted(given: Received) -> Any:
-    """The entries of X that are observed, for sums over entries: dense X with NaN for all others, or a row of them."""
-    X, observed = given.X, given.observed
-    if observed is None or isinstance(observed, HeldOut):
-        return X
-    if sp.issparse(X):
-        return X if not isinstance(observed, Stored) else observed_values(X, observed)[None]
-    if not isinstance(X, np.ndarray):
-        return X
-    seen = observed.tile(slice(0, X.shape[1])) > 0
-    return X if seen.all() else np.where(seen, X, np.nan)
 
 
 def predicted_losses(n: int, open_columns: Callable[[Any], Data], encoder: Encoder) -> Vector:

@@ -35,21 +35,36 @@ def how_many(run: Run) -> Section:
     note += f"{found['threshold']:g}."
     if not rows:
         return section("How many components", f"{note} The rank was given.", ""), {}
-    note += " Too few components merge what is apart, too many split what is one: both leave fewer that come again."
     ranks = [int(row["rank"]) for row in rows]
-    means = _column(rows, "mean_stability")
     colours = ["var(--dr)" if rank == found["rank"] else "var(--kl)" for rank in ranks]
     stable = {
         "type": "bar", "x": ranks, "y": [int(row["stable"]) for row in rows], "marker": {"color": colours},
-        "hovertemplate": "rank %{x}: %{y} stable components<extra></extra>",
+        "customdata": _column(rows, "mean_stability"),
+        "hovertemplate": "rank %{x}: %{y} stable components, mean stability %{customdata:.2f}<extra></extra>",
     }  # fmt: skip
-    parts = {
-        "rank-stable": _chart([stable], "rank", "stable components"),
-        "rank-stability": _chart([_line(ranks, means, "mean stability")], "rank", "stability"),
-    }
-    parts["rank-stability"]["layout"]["yaxis"] |= {"range": [min(0.0, *means) - 0.03, 1.03]}
-    body = f'<div class="pair">{place("rank-stable", "Stable components")}'
-    return section("How many components", note, f"{body}{place('rank-stability', 'Mean stability')}</div>"), parts
+    name, caption, chart, remark = _how_clear(ranks, rows)
+    parts = {"rank-stable": _chart([stable], "rank", "stable components"), name: chart}
+    body = f'<div class="pair">{place("rank-stable", "Stable components")}{place(name, caption)}</div>'
+    return section("How many components", f"{note} {remark}", body), parts
+
+
+def _how_clear(ranks: list[int], rows: Rows) -> tuple[str, str, Chart, str]:
+    """Draw the held-out scores of the ranks, or their stability where no entries were held out; with a remark."""
+    scores = _column(rows, "held_out") if "held_out" in rows[0] else []
+    if scores and all(map(math.isfinite, scores)):
+        line = _line(ranks, scores, "held out")
+        line["error_y"] = {"type": "data", "array": _column(rows, "standard_error"), "visible": True}
+        remark = (
+            "Too few components merge what is apart, too many split what is one: both predict entries worse that a run "
+            "has not seen. Of the ranks within one standard error of the best the one with most stable components is "
+            "taken."
+        )
+        return "rank-held-out", "Held-out entries", _chart([line], "rank", "above the best, per entry"), remark
+    means = _column(rows, "mean_stability")
+    chart = _chart([_line(ranks, means, "mean stability")], "rank", "stability")
+    chart["layout"]["yaxis"] |= {"range": [min(0.0, *means) - 0.03, 1.03]}
+    remark = "Too few components merge what is apart, too many split what is one: both leave fewer that come again."
+    return "rank-stability", "Mean stability", chart, remark
 
 
 def what_noise(run: Run) -> Section:

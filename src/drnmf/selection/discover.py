@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,28 +21,25 @@ from drnmf.inputs.receive import Received
 from drnmf.inputs.weights import Reading
 from drnmf.losses.base import Omega
 from drnmf.losses.interval import Interval, as_interval
-from drnmf.losses.names import as_loss, as_losses, text_of
+from drnmf.losses.names import as_losses, text_of
 from drnmf.numerics import Array, Vector
 from drnmf.objective.objective import Objective
 from drnmf.selection.consensus import Consensus
 from drnmf.selection.entries import facts_of
 from drnmf.selection.matching import Matching, match
-from drnmf.selection.noise import NoiseProfile, noise_profile
+from drnmf.selection.noise import NoiseProfile
 from drnmf.selection.resampling import RESAMPLINGS
+from drnmf.selection.stages.course import Stages, plan
 from drnmf.selection.stages.crew import Crew, draw_seeds
+from drnmf.selection.stages.heavy import cap_factors
 from drnmf.selection.stages.pace import Moment, Pace, shown
-from drnmf.selection.stages.ranks import GRID, Tried, best_of, search
+from drnmf.selection.stages.ranks import Tried, rows_of
 from drnmf.selection.stages.residuals import Residuals, residuals
-from drnmf.selection.stages.runs import EARLY, Fitter, Run, Store
+from drnmf.selection.stages.runs import Fitter, Run, Store
 
-T = TypeVar("T")
+HEAVY_CHOICES = ("auto", "keep", "cap")
 MOST_RANKS = 30
 """Largest rank that is tried where none is given."""
-HEAVY = 10.0
-"""With heavy="cap" a row weighs at most this many times the median row."""
-_RUNS_PER_RANK = 5
-_NOISE_FITS = 4.0
-"""Work of the noise profile, in fits: one, and short ones from where their neighbour ended."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +110,7 @@ def discover(
     betas: Any = "auto",
     n_runs: int = 20,
     resample: str | None = "auto",
-    heavy: str = "keep",
+    heavy: str = "auto",
     threshold: float = 0.6,
     reference: Any = None,
     reference_names: Iterable[str] | None = None,
@@ -131,8 +128,9 @@ def discover(
 ) -> Discovery:
     """Find how many components X has, under which noise, and which of them come again in every run.
 
-    The noise is read off the losses (`noise_profile`), the rank is the one at which most components are stable over a
-    few runs, and the components are the consensus of `n_runs` runs at that rank.
+    The noise is read off the losses (`noise_profile`). Ranks are judged by entries held out of a few runs: of those
+    within one standard error of the best the one with most stable components is taken. The components are the
+    consensus of `n_runs` runs at that rank.
 
     Parameters
     ----------
@@ -146,9 +144,9 @@ def discover(
         Runs of the consensus.
     resample : {"auto", None, "poisson", "bootstrap"}
         What each run sees; "auto" draws counts again ("poisson"), and rows of other data ("bootstrap").
-    heavy : {"keep", "cap"}
+    heavy : {"auto", "keep", "cap"}
         "cap" scales rows down that weigh more than ten times the median row, while components are sought; their
-        contributions are those of X.
+        contributions are those of X. "auto" does so where held-out entries of X are then predicted better.
     threshold : float
         Stability that a component needs.
     reference : array or DataFrame of shape (s, n), optional
@@ -189,7 +187,7 @@ def discover(
     3
     """
     check_integer("n_runs", n_runs, 2)
-    check_choice("heavy", heavy, ("keep", "cap"))
+    check_choice("heavy", heavy, HEAVY_CHOICES)
     check_number("threshold", threshold, -1.0)
     check_integer("random_state", random_state, 0)
     jobs = count_jobs(n_jobs)
@@ -214,108 +212,21 @@ def discover(
     seeds = draw_seeds(random_state, n_runs)
     with shown(verbose) as show, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of single runs: what matters is in the notes
-        pace = Pace(_plan(tried, n_runs, losses is None), max_time, _both(show, callback))
+        factors = None if heavy == "keep" else cap_factors(X)
+        judge = heavy == "auto" and factors is not None and given.observed is None
+        pace = Pace(plan(tried, n_runs, losses is None, judge), max_time, _both(show, callback))
         data = placement.open(given)
         identity = {"X": data.digest(), **settings}
         with Store(checkpoint, identity) as store:
             stages = Stages(X, losses, tried, n_runs, threshold, pace, [])
-            sought = replace(given, X=_capped(X)) if heavy == "cap" else given
             noise = stages.noise(random_state)
-            fitter = Fitter(sought, placement, parameters, stages.losses, how)
+            capped = factors if heavy == "cap" else None
+            fitter = Fitter(given, placement, parameters, stages.losses, how, facts_of(X), capped)
             crew = Crew(fitter, store, pace, seeds, jobs)
             table = stages.search(crew)
+            crew = stages.heavy(crew, table, factors) if judge else crew
             runs, found = stages.consensus(crew, table)
     return _assembled(X, data, stages, noise, table, runs, found, parameters, reference, _listed(reference_names))
-
-
-@dataclass
-class Stages:
-    """The stages of a discovery, each of which may run out of time and then says so in `notes`."""
-
-    X: Any
-    losses: Any
-    ranks: tuple[int, ...]
-    n_runs: int
-    threshold: float
-    pace: Pace
-    done: list[dict[str, Any]]
-    notes: list[str] = field(default_factory=list)
-    interrupted: bool = False
-
-    def noise(self, seed: int) -> NoiseProfile | None:
-        """Read the losses off the noise, at a rank in the middle of those to be tried; nothing where they are given."""
-        if self.losses is not None:
-            return None
-        before, rank = self.pace.seconds, self.ranks[len(self.ranks) // 2]
-        profile = noise_profile(self.X, rank, random_state=seed)
-        self.losses = (as_loss(profile.best),)
-        self.pace.advance("noise", self.pace.planned("noise"), f"{self.losses[0].name} is the most likely")
-        self._ended("noise", before)
-        return profile
-
-    def search(self, crew: Crew) -> list[Tried]:
-        """Try ranks with a few runs each."""
-        before = self.pace.seconds
-        runs = min(_RUNS_PER_RANK, self.n_runs)
-
-        def attempt(rank: int) -> Tried | None:
-            made = crew.runs("ranks", rank, runs)
-            whole = [run for run in made if run.reason not in EARLY]
-            if len(made) < 2 or (len(whole) < 2 and rank != self.ranks[0]):
-                return None
-            return Tried.of(made, crew.agreed(made), self.threshold)
-
-        if len(self.ranks) == 1:
-            return []
-        table: dict[int, Tried] = {}
-        finished = self._unless_interrupted(crew, lambda: search(self.ranks, attempt, table))
-        if not table:
-            raise self._too_short(self.ranks[0])
-        if not finished:
-            self.notes.append(f"{self._why()}: only the ranks {', '.join(map(str, sorted(table)))} were tried.")
-        self.pace.close("ranks")
-        self._ended("ranks", before, bool(finished))
-        return [table[rank] for rank in sorted(table)]
-
-    def consensus(self, crew: Crew, table: list[Tried]) -> tuple[list[Run], Consensus]:
-        """Make all runs at the rank that was chosen."""
-        before = self.pace.seconds
-        rank = best_of(table).rank if table else self.ranks[0]
-        self.pace.expect("consensus", self.n_runs * rank)
-        runs = self._unless_interrupted(crew, lambda: crew.runs("consensus", rank, self.n_runs))
-        if not runs:
-            runs = crew.runs("consensus", rank, self.n_runs)
-        if len(runs) < 2:
-            raise self._too_short(rank)
-        whole = [run for run in runs if run.reason not in EARLY]
-        if len(whole) < self.n_runs:
-            self.notes.append(f"{self._why()}: {len(whole)} of the {self.n_runs} runs of the consensus were finished.")
-        self._ended("consensus", before, len(whole) == self.n_runs)
-        return runs, crew.agreed(runs)
-
-    def _unless_interrupted(self, crew: Crew, work: Callable[[], T]) -> T | None:
-        """Do the work of a stage; after Ctrl-C no further run is made, and what is there must do."""
-        try:
-            return work()
-        except KeyboardInterrupt:
-            self.interrupted = True
-            crew.halt()
-            return None
-
-    def _why(self) -> str:
-        return "Interrupted" if self.interrupted else "Out of time"
-
-    def _too_short(self, rank: int) -> BaseException:
-        """What to raise where there are no two runs to compare."""
-        if self.interrupted:
-            return KeyboardInterrupt()
-        return ValueError(
-            f"max_time={self.pace.limit:g} seconds are too short: no two runs of rank {rank} ended. Allow more time "
-            "or smaller ranks."
-        )
-
-    def _ended(self, name: str, before: float, finished: bool = True) -> None:
-        self.done.append({"name": name, "seconds": round(self.pace.seconds - before, 3), "finished": finished})
 
 
 def check_ranks(ranks: Iterable[int] | int | None, shape: tuple[int, int]) -> tuple[int, ...]:
@@ -359,26 +270,6 @@ def _listed(names: Iterable[str] | None) -> list[str] | None:
     return None if names is None else [str(name) for name in names]
 
 
-def _capped(X: Any) -> Any:
-    """Scale heavy rows down to HEAVY times the median row; counts stay counts."""
-    sums = np.asarray(X.sum(axis=1) if sp.issparse(X) else np.nansum(X, axis=1), dtype=np.float64).ravel()
-    limit = HEAVY * float(np.median(sums[sums > 0]))
-    factors = np.minimum(1.0, limit / np.maximum(sums, np.finfo(np.float64).tiny))
-    scaled = sp.csr_array(sp.diags_array(factors) @ X) if sp.issparse(X) else X * factors[:, None]
-    if facts_of(X).unit is None:
-        return scaled.astype(X.dtype)
-    return (scaled.rint() if sp.issparse(X) else np.rint(scaled)).astype(X.dtype)
-
-
-def _plan(ranks: tuple[int, ...], n_runs: int, noise: bool) -> dict[str, float]:
-    """Guess the work of every stage, in fits times rank."""
-    middle = ranks[len(ranks) // 2]
-    plan = {"noise": _NOISE_FITS * middle} if noise else {}
-    if len(ranks) > 1:
-        plan["ranks"] = min(_RUNS_PER_RANK, n_runs) * (GRID + 4.0) * middle
-    return plan | {"consensus": float(n_runs * middle)}
-
-
 def _both(first: Callable[[Moment], Any] | None, second: Callable[[Moment], Any] | None) -> Callable[[Moment], Any]:
     def call(moment: Moment) -> None:
         for told in (first, second):
@@ -409,7 +300,7 @@ def _assembled(
         notes += (f"No component reaches the stability of {stages.threshold:g}: there is nothing to trust here.",)
     return Discovery(
         found.components, W, found.stability, found.stability >= stages.threshold, found.interval, found.spread,
-        len(found.stability), best.omega, noise, [one.row() for one in table],
+        len(found.stability), best.omega, noise, rows_of(table) if table else [],
         None if reference is None else match(found.components, reference, names=names),
         residuals(X, W, found.components, worst), sorted(runs, key=lambda run: run.error), stages.done,
         stages.interrupted, stages.pace.seconds, notes,

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from drnmf.backends.observed import HeldOut, Stored, mixed
 from drnmf.backends.open import is_dask
 from drnmf.inputs.device import as_numpy, is_tensor
+from drnmf.inputs.receive import Received
+from drnmf.inputs.weights import observed_values
 from drnmf.numerics import Vector
 
 MOSTLY_ZERO = 0.8
 """Share of zeros above which the likelihood of all entries says little, and held-out entries are trusted more."""
+
+SAMPLE = 200_000
+"""Entries that are enough to tell one noise from another: of larger X some rows and columns are looked at."""
 
 ZERO_COUNT = 1.0 / 6.0
 """What a count of zero enters log x as, in units: the saddlepoint density of a Poisson zero is then right to 2 %."""
@@ -119,3 +125,91 @@ def common_unit(values: Vector) -> float:
             return float(values.sum() / np.rint(values / unit).sum())
         unit = float(rest[rest > 1e-3 * unit].min())
     return math.inf
+
+
+def counted(given: Received) -> Any:
+    """Return the entries of X that are observed, for sums over entries: dense X with NaN for others, or a row of them.
+
+    Parameters
+    ----------
+    given : X and the weights of its entries
+    """
+    X, observed = given.X, given.observed
+    if observed is None or isinstance(observed, HeldOut):
+        return X
+    if sp.issparse(X):
+        return X if not isinstance(observed, Stored) else observed_values(X, observed)[None]
+    if not isinstance(X, np.ndarray):
+        return X
+    seen = observed.tile(slice(0, X.shape[1])) > 0
+    return X if seen.all() else np.where(seen, X, np.nan)
+
+
+def sampled(given: Received, rank: int, seed: int) -> Received:
+    """Return some rows and columns of a large X, chosen by a hash of their numbers; X as it is where it is small.
+
+    The longer side is sampled first. X on a cluster or a GPU is not sampled.
+
+    Parameters
+    ----------
+    given : X and the weights of its entries; a `HeldOut` must be bound already
+    rank : of the fits to come: each side keeps ten times as many
+    seed : of the hash
+
+    Examples
+    --------
+    >>> small = sampled(Received(np.ones((300, 4000))), 5, 0).X
+    >>> small.shape[0], bool(abs(small.shape[1] - 667) < 2)
+    (300, True)
+    """
+    X = given.X
+    if not (isinstance(X, np.ndarray) or sp.issparse(X)):
+        return given
+    for side, size in zip((0, 1), sample_shape(X.shape, rank), strict=True):
+        if size < X.shape[side]:
+            given = _kept(given, side, size, seed)
+    return given
+
+
+def sample_shape(shape: tuple[int, int], rank: int) -> tuple[int, int]:
+    """Choose how many rows and columns to look at.
+
+    >>> sample_shape((156, 9025), 3), sample_shape((60, 80), 5), sample_shape((7000, 40000), 4)
+    ((156, 1282), (60, 80), (447, 447))
+    """
+    short, long = sorted(shape)
+    if short * long <= SAMPLE:
+        return shape
+    side = max(math.isqrt(SAMPLE), 10 * rank)
+    short = min(short, side)
+    long = min(long, max(SAMPLE // short, 10 * rank))
+    return (short, long) if shape[0] <= shape[1] else (long, short)
+
+
+def _kept(given: Received, side: int, size: int, seed: int) -> Received:
+    """Keep so many rows (side 0) or columns (side 1)."""
+    order = np.argsort(mixed(np.arange(given.X.shape[side], dtype=np.int64) ^ (mixed(np.array([seed + 1])))))
+    some = np.sort(order[:size])
+    if side == 1:
+        found = given.columns(some)
+        return Received(_plain(found.X), found.observed, given.notes)
+    turned = _turned(given).columns(some)
+    return replace(_turned(turned), X=_plain(turned.X.T), notes=given.notes)
+
+
+def _turned(given: Received) -> Received:
+    assert not isinstance(given.observed, HeldOut)
+    return Received(given.X.T, None if given.observed is None else given.observed.T)
+
+
+def _plain(X: Any) -> Any:
+    return sp.csr_array(X) if sp.issparse(X) else np.ascontiguousarray(X)
+
+
+def weighs_one(given: Received) -> bool:
+    """Tell whether every observed entry counts once."""
+    observed, n = given.observed, given.X.shape[1]
+    if observed is None or isinstance(observed, HeldOut):
+        return True
+    tiles = (as_numpy(observed.tile(slice(j, min(j + 256, n)))) for j in range(0, n, 256))
+    return all(bool(((tile == 0) | (tile == 1)).all()) for tile in tiles)

@@ -8,23 +8,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from drnmf.algorithms.result import Result
-from drnmf.backends.base import Data
+from drnmf.backends.base import Data, Observed
 from drnmf.backends.observed import HeldOut, Hidden
 from drnmf.inputs.check import check_number
 from drnmf.inputs.device import as_numpy, is_tensor
 from drnmf.numerics import Vector
 from drnmf.selection.entries import Facts
 from drnmf.selection.likelihood import Candidate
+from drnmf.selection.walk import on_host
 
 BLOCKS = 50
-"""Groups of neighbouring columns whose means are compared, at most."""
+"""Groups of neighbouring columns, or rows, whose means are compared, at most."""
+
+COARSEST = 12
+"""Groups below which neighbouring ones are not joined to see whether they are alike."""
 
 TRIM = 0.1
 """Share of the blocks left out at each end of a mean, so that no heavy column rules."""
@@ -37,7 +41,7 @@ _TILE = 1 << 20
 
 @dataclass(frozen=True)
 class Scores:
-    """Sums over the held-out entries of blocks of columns.
+    """Sums over the held-out entries of blocks of columns, and of blocks of rows.
 
     Attributes
     ----------
@@ -45,12 +49,24 @@ class Scores:
     counts : (blocks,), entries
     half_log : float, the sum of 1/2 log v(x) over all of them
     effective : how many count in a likelihood
+    loss : the sum of d(x | v)
+    row_sums, row_counts : as `sums` and `counts`, by blocks of rows; None where only columns were looked at
     """
 
     sums: Vector
     counts: Vector
     half_log: float
     effective: float = 0.0
+    loss: float = 0.0
+    row_sums: Vector | None = None
+    row_counts: Vector | None = None
+
+    @property
+    def by_rows(self) -> Scores:
+        """The same with blocks of rows in the place of blocks of columns."""
+        assert self.row_sums is not None
+        assert self.row_counts is not None
+        return replace(self, sums=self.row_sums, counts=self.row_counts)
 
 
 @dataclass(frozen=True)
@@ -62,34 +78,52 @@ class Split:
     X : the matrix
     facts : what is known of its entries
     mask : weights, one where an entry is left out of the fits; `mask.others` are those of the fits
+    observed : weights of the entries of X, None where each counts once
     """
 
     X: Any
     facts: Facts
     mask: Hidden
+    observed: Observed | None = None
 
     @classmethod
-    def of(cls, X: Any, facts: Facts, data: Data, fraction: float, seed: int) -> Split:
+    def of(
+        cls, X: Any, facts: Facts, data: Data, fraction: float, seed: int, observed: Observed | None = None
+    ) -> Split:
         """Leave out a fraction of the entries."""
-        return cls(X, facts, HeldOut(fraction, seed).bind(data.shape, data.grouped).others)
+        return cls(X, facts, HeldOut(fraction, seed).bind(data.shape, data.grouped).others, observed)
 
-    def score(self, data: Data, candidate: Candidate, run: Result) -> Scores:
-        """Score the held-out entries under a fit of the others; `data` holds those."""
-        W, H = as_numpy(data.T.space.get(data.T.space.put(run.W.T))).T, as_numpy(data.space.get(data.space.put(run.H)))
+    def score(self, data: Data, candidate: Candidate, run: Result, blend: float = 0.0) -> Scores:
+        """Score the held-out entries under a fit of the others; `data` holds those. For `blend` see `blended`."""
+        W, H = on_host(data, (run.W, run.H))
+        W, H = blended(W, H, blend) if blend else (W, H)
         phi = self.dispersion(data, candidate, run)
-        ends = np.linspace(0, self.X.shape[1], blocks_of(self.X.shape[1]) + 1).astype(int)
-        sums, counts, half_logs = (np.zeros(ends.size - 1) for _ in range(3))
-        effective = 0
+        ends = [np.linspace(0, size, blocks_of(size) + 1).astype(int) for size in self.X.shape]
+        found = [np.zeros((3, end.size - 1)) for end in ends]
+        effective, half_log = 0.0, 0.0
         for columns, tile in tiles(self.X):
-            held = (self.mask.tile(columns) > 0) & np.isfinite(tile)
+            rows, inside, weight = self._held(columns, tile)
+            x = tile[rows, inside]
             fitted = np.maximum(W.astype(np.float64) @ H[:, columns].astype(np.float64), np.finfo(np.float64).tiny)
-            rows, inside = np.nonzero(held)
-            x, block = tile[rows, inside], np.searchsorted(ends, columns.start + inside, side="right") - 1
-            scores, half_log = entry_scores(candidate, phi, x, fitted[rows, inside], self.facts)
+            loss = weight * candidate.loss.terms(x, fitted[rows, inside])
+            shared = entry_levels(candidate, phi, x, self.facts)
+            for sums, end, place in zip(found, ends, (rows, columns.start + inside), strict=True):
+                block = np.searchsorted(end, place, side="right") - 1
+                for row, values in zip(sums, (shared.sum(axis=0) + loss / phi, np.ones_like(x), loss), strict=True):
+                    row += np.bincount(block, values, minlength=row.size)
             effective += x.size if self.facts.unit is not None else int((x > 0).sum())
-            for target, values in ((sums, scores), (counts, np.ones_like(x)), (half_logs, half_log)):
-                target += np.bincount(block, values, minlength=ends.size - 1)
-        return Scores(sums, counts, float(half_logs.sum()), effective)
+            half_log += float(shared[1].sum())
+        by_rows, by_columns = found
+        return Scores(
+            by_columns[0], by_columns[1], half_log, effective, float(by_columns[2].sum()), by_rows[0], by_rows[1]
+        )
+
+    def _held(self, columns: slice, tile: Vector) -> tuple[Any, Any, Vector]:
+        """Rows, columns (within the tile) and weights of the observed entries of a tile that are held out."""
+        weights = np.ones(1) if self.observed is None else as_numpy(self.observed.tile(columns))
+        held = (self.mask.tile(columns) > 0) & np.isfinite(tile) & (weights > 0)
+        rows, inside = np.nonzero(held)
+        return rows, inside, np.broadcast_to(weights, tile.shape)[rows, inside].astype(np.float64)
 
     def dispersion(self, data: Data, candidate: Candidate, run: Result) -> float:
         """Return phi of the entries that were fitted."""
@@ -124,18 +158,32 @@ def too_few_to_hold_out(facts: Facts, shape: tuple[int, int], rank: int, fractio
     )
 
 
-def entry_scores(candidate: Candidate, phi: float, x: Vector, v: Vector, facts: Facts) -> tuple[Vector, Vector]:
-    """Compute s and 1/2 log v(x) of single entries; a zero of data that are no counts has neither logarithm."""
+def entry_levels(candidate: Candidate, phi: float, x: Vector, facts: Facts) -> Vector:
+    """Compute 1/2 log phi and 1/2 log v(x) of entries, (2, k); a zero of data that are no counts has neither."""
     positive = x > 0
     shown = np.where(positive, x, 1.0 if facts.zero is None else facts.zero)
     counts = positive | (facts.zero is not None)
-    half_log = np.where(counts, candidate.half_log_variance(shown), 0.0)
-    floor = np.where(counts, 0.5 * math.log(phi), 0.0)
-    return floor + candidate.loss.terms(x, v) / phi + half_log, half_log
+    return np.where(counts, [np.full(x.shape, 0.5 * math.log(phi)), candidate.half_log_variance(shown)], 0.0)
+
+
+def blended(W: Vector, H: Vector, part: float) -> tuple[Vector, Vector]:
+    """Replace a part of V = WH by the product of its row and column sums, as one more component.
+
+    A fit that has not seen the one entry of a row with a component predicts nothing there, and a likelihood is ruled by
+    a handful of such entries. With a part of one in a hundred they cost what they should.
+
+    >>> W, H = blended(np.eye(2), np.eye(2), 0.1)
+    >>> (W @ H).round(3).tolist()
+    [[0.95, 0.05], [0.05, 0.95]]
+    """
+    W, H = W.astype(np.float64), H.astype(np.float64)
+    heights, widths = W @ H.sum(axis=1), W.sum(axis=0) @ H
+    share = part / max(float(heights.sum()), np.finfo(np.float64).tiny)
+    return np.column_stack([(1.0 - part) * W, share * heights]), np.vstack([H, widths])
 
 
 def blocks_of(n: int) -> int:
-    """Number of blocks of columns: at most one for each column."""
+    """Number of blocks of columns or rows: at most one for each."""
     return min(n, BLOCKS)
 
 
@@ -169,8 +217,16 @@ class Compared:
     scores: list[Scores]
 
     def among(self, some: list[int]) -> list[int]:
-        """Return positions in `some` of those within one standard error of the best of them."""
-        return [i for i, near in enumerate(compare([self.scores[k] for k in some]).within) if near]
+        """Return positions in `some`, which are in order, that cannot be told from the best of them.
+
+        Those around the best that are within one standard error of it, by blocks of columns or by blocks of rows.
+        """
+        scores = [self.scores[k] for k in some]
+        best = compare(scores).best
+        near = np.any([within_error(view, best) for view in (scores, [score.by_rows for score in scores])], axis=0)
+        apart = np.flatnonzero(~near)
+        low, high = apart[apart < best], apart[apart > best]
+        return list(range(int(low.max(initial=-1)) + 1, int(high.min(initial=len(some)))))
 
     @property
     def within(self) -> list[bool]:
@@ -180,10 +236,12 @@ class Compared:
 
 def joined(scores: list[Scores]) -> Scores:
     """Put the scores of several masks together, block by block."""
-    return Scores(
-        np.sum([one.sums for one in scores], axis=0), np.sum([one.counts for one in scores], axis=0),
-        sum(one.half_log for one in scores), sum(one.effective for one in scores),
-    )  # fmt: skip
+
+    def added(name: str) -> Any:
+        return np.sum([getattr(one, name) for one in scores], axis=0)
+
+    names = ("sums", "counts", "half_log", "effective", "loss", "row_sums", "row_counts")
+    return Scores(**{name: added(name) for name in names})
 
 
 def compare(scores: list[Scores]) -> Compared:
@@ -206,6 +264,31 @@ def compare(scores: list[Scores]) -> Compared:
         best = better
     pairs = [trimmed(row - means[best]) for row in means]
     return Compared(best, np.array([mean for mean, _ in pairs]), np.array([error for _, error in pairs]), scores)
+
+
+def within_error(scores: list[Scores], best: int) -> Vector:
+    """Tell which are within one standard error of the best, where neighbouring blocks may be alike.
+
+    Blocks are joined, two and two, as long as there are enough of them, and the largest error is taken (Flyvbjerg and
+    Petersen 1989): of blocks that are alike each is less than one observation.
+
+    Examples
+    --------
+    >>> waves = Scores(np.repeat([0.0, 1.0], 24) - 0.38, np.ones(48), 0.0)
+    >>> flat = Scores(np.zeros(48), np.ones(48), 0.0)
+    >>> within_error([waves, flat], 1).tolist(), compare([flat, waves]).within
+    ([True, True], [True, False])
+    """
+    sums, counts = (np.array([getattr(score, name) for score in scores]) for name in ("sums", "counts"))
+    found = list[list[tuple[float, float]]]()
+    while not found or sums.shape[1] >= COARSEST:
+        used = counts[0] > 0
+        means = sums[:, used] / counts[:, used]
+        found.append([trimmed(row - means[best]) for row in means])
+        pairs = sums.shape[1] // 2
+        sums, counts = (part[:, : 2 * pairs].reshape(len(part), pairs, 2).sum(axis=2) for part in (sums, counts))
+    differences, errors = np.moveaxis(np.array(found), 2, 0)
+    return np.asarray(differences[0] <= errors.max(axis=0))
 
 
 def trimmed(values: Vector) -> tuple[float, float]:

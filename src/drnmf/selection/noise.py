@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,14 @@ import numpy as np
 from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.result import Result
 from drnmf.algorithms.updates.base import Rule
-from drnmf.backends.observed import weigh
+from drnmf.backends.observed import HeldOut, weigh
 from drnmf.fit.method import Method
 from drnmf.fit.parameters import Parameters
 from drnmf.fit.references import reference_floors
 from drnmf.fit.road import Opened, opened
-from drnmf.inputs.device import place
+from drnmf.inputs.check import check_choice
+from drnmf.inputs.device import is_sparse, place
+from drnmf.inputs.receive import Received
 from drnmf.inputs.weights import Reading
 from drnmf.losses.base import Omega
 from drnmf.losses.beta import KL, Beta
@@ -29,12 +31,12 @@ from drnmf.losses.interval import Interval, as_interval
 from drnmf.losses.names import as_losses
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.selection.counts import negative_binomial
-from drnmf.selection.entries import Facts, facts_of, mostly_zero
+from drnmf.selection.entries import Facts, counted, facts_of, mostly_zero, sampled, weighs_one
 from drnmf.selection.held_out import Compared, Split, check_fraction, compare, mask_seed, too_few_to_hold_out
 from drnmf.selection.likelihood import Candidate, half_log_sums
 from drnmf.selection.slope import residual_slope
-from drnmf.selection.walk import Walk
-from drnmf.selection.words import describe
+from drnmf.selection.walk import Walk, grown
+from drnmf.selection.words import describe, structured
 
 BETAS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0)
 """The grid, from Gamma over Poisson to Gaussian."""
@@ -44,6 +46,9 @@ LEAST_BETA = 0.1
 
 HELD_OUT = 0.1
 """Share of the entries that fits leave out to be scored."""
+
+STRUCTURE = 0.5
+"""Share of the held-out loss that twice the components explain, above which what is left is structure, not noise."""
 
 EXACT = 1e4
 """A loss below this many floors (1e-16 of the constant model's loss) is rounding: the fit is exact."""
@@ -61,16 +66,22 @@ class NoiseProfile:
     beta : float
         The best beta-divergence alone.
     interval : tuple of float
-        The betas that held-out entries cannot tell from the best: within one standard error of it.
+        The betas that held-out entries cannot tell from the best: within one standard error of it. All of them where
+        `structure` exceeds one half: what is left is then not noise, and cannot name the loss.
     table : list of dict
         One row for each candidate: name, beta (NaN for the negative binomial), loss (D), criterion (C), held_out
         (difference to the best by held-out entries, per entry), standard_error (of that difference), within (whether it
         is within one standard error).
     slope : float
         Slope of log squared residual against log fitted value: about 2 - beta.
+    structure : float
+        Share of the loss of held-out entries that twice the components explain: near zero, or below, where only noise
+        is left; NaN where it was not looked at.
     notes : tuple of str
     solutions : dict
-        Candidate's name -> (W, H), to start from.
+        Candidate's name -> (W, H), for the rows and columns of X that were looked at.
+    unfinished : tuple of str
+        Names of the candidates whose fits `max_time` ended.
     """
 
     best: float | NegativeBinomial
@@ -78,8 +89,10 @@ class NoiseProfile:
     interval: tuple[float, ...]
     table: list[dict[str, Any]]
     slope: float
+    structure: float = math.nan
     notes: tuple[str, ...] = ()
     solutions: dict[str, Start] = field(default_factory=dict, repr=False)
+    unfinished: tuple[str, ...] = ()
 
     @property
     def losses(self) -> tuple[float, ...] | Interval:
@@ -120,10 +133,14 @@ def noise_profile(
     max_iter: int = 1000,
     tol: float = 1e-5,
     random_state: int | np.random.RandomState | None = None,
+    max_time: float | None = None,
     n_jobs: int | None = None,
     device: str | None = None,
     precision: str = "float32",
     verbose: int = 0,
+    entry_weight: Any = None,
+    uncertainty: Any = None,
+    unstored: str = "zero",
 ) -> NoiseProfile:
     """Compare losses by how likely they make X, each at a factorisation of its own.
 
@@ -135,11 +152,18 @@ def noise_profile(
     count_models : where X holds counts, compare Poisson with its variance fixed and the negative binomial too
     held_out : share of the entries that are left out of a second round of fits and scored; 0 skips that round, which
         costs as much as the first, and the interval is the best beta alone
-    update, init, n_init, max_iter, tol, random_state, n_jobs, device, precision, verbose : as in `BetaNMF`
+    max_time : seconds for all fits together; those that it ends are named in `unfinished`
+    update, init, n_init, max_iter, tol, random_state, n_jobs, device, precision, verbose, unstored : as in `BetaNMF`
+    entry_weight, uncertainty : as in `BetaNMF.fit`; a weight divides the variance of its entry. Models of counts are
+        compared only where every observed entry weighs one
 
     Returns
     -------
     profile : NoiseProfile
+
+    Notes
+    -----
+    Of more than 200,000 entries (on a host) so many are looked at: rows and columns chosen by a hash of the seed.
 
     Raises
     ------
@@ -155,13 +179,14 @@ def noise_profile(
     """
     parameters = Parameters(
         n_components=n_components, update=update, init=init, max_iter=max_iter, tol=tol, random_state=random_state,
-        n_init=n_init, verbose=verbose, device=device, precision=precision, n_jobs=n_jobs,
+        n_init=n_init, max_time=max_time, verbose=verbose, device=device, precision=precision, n_jobs=n_jobs,
     )  # fmt: skip
-    parameters.rank()
     placement = place(X, device, precision)
-    given = placement.accept(X, "noise_profile", Reading())
-    X = given.X
-    facts = facts_of(X)
+    given, remark = _looked_at(placement.accept(X, "noise_profile", Reading(
+        "raise", check_choice("unstored", unstored, ("zero", "missing")), entry_weight, uncertainty
+    )), parameters)  # fmt: skip
+    entries = counted(given)
+    facts = facts_of(entries)
     omega = losses_to_try(betas, facts)
     fraction = check_fraction(held_out)
     method = Method.of(update, "auto", placement.gpu)
@@ -169,22 +194,45 @@ def noise_profile(
     with opened(given, placement, parameters, omega, runs, {}, plain=True) as fit:
         walk = Walk(fit.data, method, fit.budget)
         fits = [(Candidate(loss), run) for loss, run in zip(omega, walk.along(omega, fit.starts), strict=True)]
-        if count_models and facts.unit is not None:
-            fits += _count_models(X, walk, facts, fits)
-        fitted = judged(X, walk, facts, fits)
+        if count_models and facts.unit is not None and weighs_one(given):
+            fits += _count_models(entries, walk, facts, fits)
+        fitted = judged(entries, walk, facts, fits)
         slope = residual_slope(fit.data, _best(fitted).run)
-        compared, remark = _held_out(X, facts, fit, method, [one.candidate for one in fitted], fraction, random_state)
-    return _profile(facts, fitted, slope, compared, (*fit.notes, *remark))
+        held, remarks = _held_out(given, facts, fit, method, [one.candidate for one in fitted], fraction, random_state)
+    profile = _profile(facts, fitted, slope, held, (*fit.notes, *remark, *remarks))
+    return replace(profile, unfinished=tuple(f.candidate.name for f in fitted if f.run.reason == "max_time"))
+
+
+def _looked_at(given: Received, parameters: Parameters) -> tuple[Received, tuple[str, ...]]:
+    """Take some rows and columns of a large X, and say so."""
+    if isinstance(given.observed, HeldOut):
+        given = replace(given, observed=given.observed.bind(given.X.shape, is_sparse(given.X)))
+    some = sampled(given, parameters.rank(), mask_seed(parameters.random_state))
+    if some.X.shape == given.X.shape:
+        return given, ()
+    (m, n), (rows, columns) = given.X.shape, some.X.shape
+    return some, (f"Losses were compared on {rows} of {m} rows and {columns} of {n} columns of X.",)
+
+
+@dataclass(frozen=True)
+class Held:
+    """What held-out entries say: the candidates by their scores, and the share of structure in what is left."""
+
+    compared: Compared
+    structure: float
 
 
 def _held_out(
-    X: Any, facts: Facts, fit: Opened, method: Method, listed: list[Candidate], fraction: float, seed: Any
-) -> tuple[Compared | None, tuple[str, ...]]:
+    given: Received, facts: Facts, fit: Opened, method: Method, listed: list[Candidate], fraction: float, seed: Any
+) -> tuple[Held | None, tuple[str, ...]]:
     """Fit every candidate without some entries and compare the scores of those."""
+    if not fraction:
+        return None, ()
     too_few = too_few_to_hold_out(facts, fit.data.shape, fit.starts[0][1].shape[0], fraction)
-    if not fraction or too_few:
+    if too_few:
         return None, too_few
-    split = Split.of(X, facts, fit.data, fraction, mask_seed(seed))
+    assert not isinstance(given.observed, HeldOut)
+    split = Split.of(given.X, facts, fit.data, fraction, mask_seed(seed), given.observed)
     walk = Walk(weigh(fit.data, split.mask.others), method, fit.budget)
     omega = tuple(candidate.loss for candidate in listed if candidate.dispersion is None)
     runs = dict(zip(omega, walk.along(omega, fit.starts), strict=True))
@@ -192,7 +240,20 @@ def _held_out(
         if candidate.loss not in runs:
             near = runs[min(runs, key=lambda loss: abs(loss.beta - 1.0))]
             runs[candidate.loss] = walk.near(candidate.loss, (near.W, near.H))
-    return compare([split.score(walk.data, candidate, runs[candidate.loss]) for candidate in listed]), ()
+    compared = compare([split.score(walk.data, candidate, runs[candidate.loss]) for candidate in listed])
+    best = listed[compared.best]
+    structure = _structure(split, walk, best, runs[best.loss], compared.scores[compared.best].loss, mask_seed(seed))
+    return Held(compared, structure), ()
+
+
+def _structure(split: Split, walk: Walk, candidate: Candidate, run: Result, loss: float, seed: int) -> float:
+    """Compute the share of the held-out loss that twice the components explain; 0 where X is too small for them."""
+    (m, n), rank = walk.data.shape, run.H.shape[0]
+    most = [k for k in range(rank + 1, min(2 * rank, m, n) + 1) if 2 * k * (m + n - k) <= walk.data.count]
+    if not most or not loss > 0:
+        return 0.0
+    start = grown(walk.data, (run.W, run.H), most[-1], np.random.RandomState(seed))
+    return 1.0 - split.score(walk.data, candidate, walk.near(candidate.loss, start)).loss / loss
 
 
 def losses_to_try(betas: Any, facts: Facts) -> Omega:
@@ -238,22 +299,27 @@ def _best(fitted: list[Fitted]) -> Fitted:
 
 
 def _profile(
-    facts: Facts, fitted: list[Fitted], slope: float, compared: Compared | None, notes: tuple[str, ...]
+    facts: Facts, fitted: list[Fitted], slope: float, held: Held | None, notes: tuple[str, ...]
 ) -> NoiseProfile:
     """Read the answer off the candidates; where nothing is left over there is no noise to learn from."""
+    compared, structure = (None, math.nan) if held is None else (held.compared, held.structure)
     table = _table(fitted, compared)
     solutions = {one.candidate.name: (one.run.W, one.run.H) for one in fitted}
     (m, r), n = fitted[0].run.W.shape, fitted[0].run.H.shape[1]
     if any(one.exact for one in fitted) or facts.effective <= r * (m + n - r):
         notes += ("The fit is exact: X holds no noise to learn from at this rank, and beta = 1 is taken.",)
-        return NoiseProfile(1.0, 1.0, (1.0,), table, slope, notes, solutions)
+        return NoiseProfile(1.0, 1.0, (1.0,), table, slope, structure, notes, solutions)
     key = "held_out" if compared is not None and mostly_zero(facts) else "criterion"
     best = min(range(len(table)), key=lambda i: table[i][key])
-    single = min((i for i in range(len(table)) if fitted[i].candidate.dispersion is None), key=lambda i: table[i][key])
-    loss, beta = fitted[best].candidate.loss, float(table[single]["beta"])
+    single = [i for i in range(len(table)) if fitted[i].candidate.dispersion is None]
+    first = min(single, key=lambda i: table[i][key])
+    loss, beta = fitted[best].candidate.loss, float(table[first]["beta"])
     chosen = loss if isinstance(loss, NegativeBinomial) else float(loss.beta)
-    notes += describe(facts, beta, slope, table[best]["name"])
-    return NoiseProfile(chosen, beta, _interval(fitted, compared, single), table, slope, notes, solutions)
+    notes += describe(facts, beta, slope, table[best]["name"]) + structured(structure, r, structure > STRUCTURE)
+    betas = [float(table[i]["beta"]) for i in single]
+    near = single if structure > STRUCTURE else [] if compared is None else [single[i] for i in compared.among(single)]
+    interval = tuple(sorted({beta, *(betas[single.index(i)] for i in near)}))
+    return NoiseProfile(chosen, beta, interval, table, slope, structure, notes, solutions)
 
 
 def _table(fitted: list[Fitted], compared: Compared | None) -> list[dict[str, Any]]:
@@ -266,13 +332,3 @@ def _table(fitted: list[Fitted], compared: Compared | None) -> list[dict[str, An
         row["within"] = compared is not None and compared.within[i]
         rows.append(row)
     return rows
-
-
-def _interval(fitted: list[Fitted], compared: Compared | None, best: int) -> tuple[float, ...]:
-    """List the betas that held-out entries cannot tell from the best beta-divergence, and the chosen one."""
-    chosen = float(fitted[best].candidate.loss.beta)
-    if compared is None:
-        return (chosen,)
-    single = [i for i in range(len(fitted)) if fitted[i].candidate.dispersion is None]
-    alone = compared.among(single)
-    return tuple(sorted({chosen, *(float(fitted[single[i]].candidate.loss.beta) for i in alone)}))

@@ -17,21 +17,19 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from drnmf.algorithms.initialize import Start, start
+from drnmf.algorithms.initialize import start
 from drnmf.algorithms.result import Result
 from drnmf.algorithms.updates.base import Rule
-from drnmf.backends.base import Data
 from drnmf.backends.observed import weigh
 from drnmf.fit.method import Method
 from drnmf.fit.parameters import Parameters
 from drnmf.fit.road import Opened, opened
 from drnmf.inputs.check import check_integer
-from drnmf.inputs.device import as_numpy, place
+from drnmf.inputs.device import place
 from drnmf.inputs.receive import Received
 from drnmf.inputs.weights import Reading
 from drnmf.losses.base import Loss
 from drnmf.losses.names import as_loss
-from drnmf.numerics import factor_floor, positive_scale
 from drnmf.selection.blocks import bi_cross_validation
 from drnmf.selection.entries import Facts, facts_of
 from drnmf.selection.held_out import (
@@ -47,16 +45,13 @@ from drnmf.selection.held_out import (
 from drnmf.selection.likelihood import Candidate, half_log_sums
 from drnmf.selection.noise import HELD_OUT, NoiseProfile, noise_profile
 from drnmf.selection.stability import agreement
-from drnmf.selection.walk import Walk
+from drnmf.selection.walk import Walk, grown
 
 PATIENCE = 3
 """Ranks in a row that are clearly worse than the best before the search stops."""
 
 MASKS = 2
 """How often entries are held out, other ones each time."""
-
-NEW_COMPONENT = 0.1
-"""Share of the mean of X that a new component starts with, beside those of the rank below."""
 
 
 @dataclass(frozen=True)
@@ -259,7 +254,7 @@ class Search:
         fresh = max(self.parameters.starts(), self.ask.stability if i == 0 else 0)
         runs = walk.all(self.candidate.loss, [start(walk.data, rank, "random", rng) for _ in range(fresh)])
         if below is not None:
-            runs.append(walk.near(self.candidate.loss, grown(walk.data, below, rank, rng)))
+            runs.append(walk.near(self.candidate.loss, grown(walk.data, (below.W, below.H), rank, rng)))
         return runs
 
     def _criterion(self, run: Result, scores: Scores | None) -> float:
@@ -309,17 +304,6 @@ def _seed(random_state: Any, rank: int, fold: int) -> np.random.RandomState:
     if isinstance(random_state, int | np.integer):
         return np.random.RandomState([int(random_state), rank, fold])
     return check_random_state(random_state)
-
-
-def grown(data: Data, run: Result, rank: int, rng: np.random.RandomState) -> Start:
-    """Add small random components to those of a smaller rank."""
-    W, H = as_numpy(data.T.space.get(data.T.space.put(run.W.T))).T, as_numpy(data.space.get(data.space.put(run.H)))
-    more = rank - H.shape[0]
-    level = math.sqrt(4.0 * NEW_COMPONENT * positive_scale(data.mean) / more)
-    columns, rows = rng.uniform(size=(W.shape[0], more)) * level, rng.uniform(size=(more, H.shape[1])) * level
-    floor = factor_floor(data.mean, rank)
-    grown_W, grown_H = np.concatenate([W, columns], axis=1), np.concatenate([H, rows])
-    return np.maximum(grown_W, floor).astype(data.dtype), np.maximum(grown_H, floor).astype(data.dtype)
 
 
 def _hopeless(tried: list[Tried]) -> bool:

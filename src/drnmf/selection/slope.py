@@ -8,8 +8,8 @@ import numpy as np
 
 from drnmf.algorithms.result import Result
 from drnmf.backends.base import Data
-from drnmf.inputs.device import as_numpy
 from drnmf.numerics import Vector
+from drnmf.selection.walk import on_host
 
 COLUMNS = 400
 """Columns of X that are looked at, evenly spaced."""
@@ -20,7 +20,7 @@ BINS = 20
 
 def residual_slope(data: Data, run: Result) -> float:
     """Compute the slope by least squares over groups of entries with like fitted values; NaN where all are alike."""
-    W, H = as_numpy(data.T.space.get(data.T.space.put(run.W.T))).T, as_numpy(data.space.get(data.space.put(run.H)))
+    W, H = on_host(data, (run.W, run.H))
     some = np.unique(np.linspace(0, data.shape[1] - 1, COLUMNS).astype(int))
     X = np.stack([data.column(int(j)) for j in some], axis=1)
     V = W.astype(np.float64) @ H[:, some].astype(np.float64)

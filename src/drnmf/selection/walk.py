@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -16,7 +17,12 @@ from drnmf.backends.base import Data, in_unit
 from drnmf.fit.method import Budget, Method
 from drnmf.fit.references import single_objective
 from drnmf.fit.units import Units, divided
+from drnmf.inputs.device import as_numpy
 from drnmf.losses.base import Loss, Omega
+from drnmf.numerics import factor_floor, positive_scale
+
+NEW_COMPONENT = 0.1
+"""Share of the mean of X that new components start with, beside those of a smaller rank."""
 
 
 class Walk:
@@ -66,3 +72,20 @@ class Walk:
         control = self._control(f"{loss.name} alone")
         control = replace(control, callback=units.watched(control.callback))
         return units.result(data, single_objective(data, begin, loss.scaled(units.scale), rule, control))
+
+
+def on_host(data: Data, factors: Start) -> Start:
+    """Bring factors here, wherever they live."""
+    W, H = factors
+    return as_numpy(data.T.space.get(data.T.space.put(W.T))).T, as_numpy(data.space.get(data.space.put(H)))
+
+
+def grown(data: Data, below: Start, rank: int, rng: np.random.RandomState) -> Start:
+    """Add small random components to those of a smaller rank, and raise all to the floor of a start."""
+    W, H = on_host(data, below)
+    more = rank - H.shape[0]
+    level = math.sqrt(4.0 * NEW_COMPONENT * positive_scale(data.mean) / max(more, 1))
+    columns, rows = rng.uniform(size=(W.shape[0], more)) * level, rng.uniform(size=(more, H.shape[1])) * level
+    floor = factor_floor(data.mean, rank)
+    grown_W, grown_H = np.concatenate([W, columns], axis=1), np.concatenate([H, rows])
+    return np.maximum(grown_W, floor).astype(data.dtype), np.maximum(grown_H, floor).astype(data.dtype)

@@ -19,6 +19,16 @@ def describe(facts: Facts, beta: float, slope: float, best: str) -> tuple[str, .
     return (*notes, *zeros(facts))
 
 
+def structured(share: float, rank: int, much: bool) -> tuple[str, ...]:
+    """Say that what is left at this rank is not noise, where that is so."""
+    if not much:
+        return ()
+    return (
+        f"{100 * share:.0f} % of what rank {rank} leaves of held-out entries is explained by twice as many components: "
+        "it is structure more than noise, and no loss is excluded by it.",
+    )
+
+
 def family(beta: float) -> str:
     """Name the distribution of a beta, or its two neighbours.
 

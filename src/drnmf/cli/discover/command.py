@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PROFILES = ("columns", "rows")
 RESAMPLE = ("auto", "none", "poisson", "bootstrap")
-HEAVY = ("keep", "cap")
+HEAVY = ("auto", "keep", "cap")
 
 Ranks = Annotated[str, typer.Option("--ranks", help="Ranks to try: 2:30, or a list (3,5,8); one is not searched.")]
 Losses = Annotated[
@@ -43,7 +43,7 @@ Resample = Annotated[
     str, typer.Option("--resample", help="What each run sees: auto, none (X itself), poisson, bootstrap (of samples).")
 ]
 Heavy = Annotated[
-    str, typer.Option("--heavy", help="Samples far heavier than others: keep, or cap at ten times the median.")
+    str, typer.Option("--heavy", help="Samples far heavier than others: keep, cap at ten times the median, or auto.")
 ]
 Threshold = Annotated[float, typer.Option("--threshold", min=-1, max=1, help="Stability that a component needs.")]
 
@@ -56,7 +56,7 @@ def discover(
     profiles: Profiles = "columns",
     reference: ReferenceFile = None,
     resample: Resample = "auto",
-    heavy: Heavy = "keep",
+    heavy: Heavy = "auto",
     threshold: Threshold = 0.6,
     max_iter: options.MaxIter = 500,
     tol: options.Tol = 1e-5,

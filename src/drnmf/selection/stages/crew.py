@@ -28,6 +28,7 @@ class Crew:
     pace : told of every run
     seeds : one per run; run i of every rank has seed i
     jobs : runs at a time
+    kind : what the names of its runs begin with, where another crew has others
     """
 
     fitter: Fitter
@@ -35,32 +36,37 @@ class Crew:
     pace: Pace
     seeds: list[int]
     jobs: int
+    kind: str = ""
     _stop: threading.Event = field(default_factory=threading.Event)
 
-    def runs(self, stage: str, rank: int, count: int) -> list[Run]:
-        """Make runs 0, ..., count - 1 of a rank as far as the time of the stage allows.
+    def runs(self, stage: str, rank: int, count: int, hold_out: bool = False) -> list[Run]:
+        """Make runs 0, ..., count - 1 of a rank as far as the time of the stage allows; for `hold_out` see `Fitter`.
 
         Runs that were stopped early count only where fewer than two have come to their end.
         """
         allowed = self.pace.allowance(stage)
         until = None if allowed is None else time.perf_counter() + allowed
         ended: dict[int, Run] = {}
-        tasks = [partial(self._run, stage, rank, i, count, until, ended) for i in range(count)]
+        tasks = [partial(self._run, stage, rank, i, count, until, ended, hold_out) for i in range(count)]
         with single_blas():  # around all runs: one that ends must not lift the limit of the others
             run_all(tasks, self.jobs, self._stop)
         whole = [ended[i] for i in sorted(ended) if ended[i].reason not in EARLY]
         return whole if len(whole) >= 2 else [ended[i] for i in sorted(ended)]
 
-    def _run(self, stage: str, rank: int, i: int, count: int, until: float | None, ended: dict[int, Run]) -> None:
-        name, made = f"rank{rank}-run{i}", False
+    def _run(
+        self, stage: str, rank: int, i: int, count: int, until: float | None, ended: dict[int, Run], hold_out: bool
+    ) -> None:
+        name, made = f"{self.kind}rank{rank}-{'part' if hold_out else 'run'}{i}", False
         left = None if until is None else until - time.perf_counter()
+        if left is not None and i == 0 and self.jobs == 1:
+            left /= 2.0  # two runs can be compared, one cannot
         if not self.store.has(name) and (self._stop.is_set() or (left is not None and left <= 0)):
             return
 
         def make() -> Run:
             nonlocal made
             made = True
-            return self.fitter.run(rank, self.seeds[i], left, self._watch)
+            return self.fitter.run(rank, self.seeds[i], left, self._watch, hold_out)
 
         ended[i] = self.store.run(name, make)
         if not self._stop.is_set():

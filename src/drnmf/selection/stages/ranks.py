@@ -1,11 +1,13 @@
-"""How many components? The rank at which most components come again in every run.
+"""How many components? Entries held out of the runs say which ranks predict well, stability which of those to take.
 
-Too small a rank merges components, too large a rank splits them at random: both leave fewer that are found again. The
-ranks are tried from a coarse grid inwards, a few runs each.
+Too small a rank merges components and too large a rank splits them: both predict entries worse that a run has not
+seen. Ranks within one standard error of the best are told apart by what comes again in every run. The ranks are tried
+from a coarse grid inwards, a few runs each.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,10 +15,15 @@ from typing import Any
 import numpy as np
 
 from drnmf.selection.consensus import Consensus
+from drnmf.selection.held_out import Compared, Scores, compare, joined
 from drnmf.selection.stages.runs import Run
 
 GRID = 6
 """Ranks of the coarse grid."""
+RESOLUTION = 0.1
+"""Gaps beside the best rank that are smaller than this part of it are left alone."""
+CLEARLY = 2.0
+"""Standard errors by which a rank is worse than the best before no larger one is tried."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +36,7 @@ class Tried:
     stable : how many components reach the threshold
     stability, least : mean and smallest stability
     error : the smallest loss of the runs
+    scores : of the entries held out of the runs, None where none were
     """
 
     rank: int
@@ -37,25 +45,61 @@ class Tried:
     stability: float
     least: float
     error: float
+    scores: Scores | None = None
 
     @classmethod
     def of(cls, runs: list[Run], found: Consensus, threshold: float) -> Tried:
-        """Judge a rank by what its runs agree on."""
+        """Judge a rank by what its runs agree on and predict."""
         rank, s = found.components.shape[0], found.stability
-        stable = int((s >= threshold).sum())
-        return cls(rank, len(runs), stable, float(s.mean()), float(s.min()), min(run.error for run in runs))
+        stable, scores = int((s >= threshold).sum()), [run.scores for run in runs if run.scores is not None]
+        error = min(run.error for run in runs)
+        return cls(rank, len(runs), stable, float(s.mean()), float(s.min()), error, joined(scores) if scores else None)
 
-    def row(self) -> dict[str, Any]:
-        """Write the rank as a row of ranks.csv."""
-        return {
-            "rank": self.rank, "runs": self.runs, "stable": self.stable, "mean_stability": self.stability,
-            "least_stability": self.least, "loss": self.error,
-        }  # fmt: skip
+
+def rows_of(tried: Sequence[Tried]) -> list[dict[str, Any]]:
+    """Write the ranks as rows of ranks.csv; held_out is the difference to the best score, per entry."""
+    compared = _compared(tried)
+    return [
+        {
+            "rank": one.rank, "runs": one.runs, "stable": one.stable, "mean_stability": one.stability,
+            "least_stability": one.least, "loss": one.error,
+            "held_out": math.nan if compared is None else float(compared.differences[i]),
+            "standard_error": math.nan if compared is None else float(compared.errors[i]),
+            "within": compared is None or compared.within[i],
+        }
+        for i, one in enumerate(tried)
+    ]  # fmt: skip
+
+
+def _compared(tried: Sequence[Tried]) -> Compared | None:
+    """Compare held-out scores; None where some rank has none."""
+    scores = [one.scores for one in tried if one.scores is not None]
+    return compare(scores) if scores and len(scores) == len(tried) else None
 
 
 def best_of(tried: Sequence[Tried]) -> Tried:
-    """Choose the rank with most stable components; of several the one with the largest mean stability."""
-    return max(tried, key=lambda one: (one.stable, one.stability, -one.rank))
+    """Choose among the ranks that held-out entries cannot tell from the best.
+
+    Of those it is the one with most stable components; of several the one with the largest mean stability.
+    """
+    compared = _compared(tried)
+    left = [one for i, one in enumerate(tried) if compared is None or compared.within[i]]
+    return max(left, key=lambda one: (one.stable, one.stability, -one.rank))
+
+
+def capped_is_better(kept: list[Run], capped: list[Run]) -> bool:
+    """Tell whether runs with heavy rows scaled down predict held-out entries better, by more than a standard error."""
+    compared = compare([joined([run.scores for run in runs if run.scores is not None]) for runs in (kept, capped)])
+    return compared.best == 1 and not compared.within[0]
+
+
+def too_large(tried: Sequence[Tried], rank: int) -> bool:
+    """Tell whether a smaller rank predicts clearly worse than one that is smaller still."""
+    compared = _compared(tried)
+    if compared is None:
+        return False
+    worse = [one.rank for i, one in enumerate(tried) if compared.differences[i] > CLEARLY * compared.errors[i]]
+    return any(tried[compared.best].rank < other < rank for other in worse)
 
 
 def grid(ranks: Sequence[int], count: int = GRID) -> list[int]:
@@ -70,7 +114,7 @@ def grid(ranks: Sequence[int], count: int = GRID) -> list[int]:
 
 
 def search(ranks: Sequence[int], attempt: Callable[[int], Tried | None], tried: dict[int, Tried]) -> bool:
-    """Try ranks from a coarse grid inwards, halving the gaps beside the best until its neighbours are tried.
+    """Try ranks from a coarse grid inwards, halving the gaps beside the best until they are a tenth of it.
 
     Parameters
     ----------
@@ -85,16 +129,22 @@ def search(ranks: Sequence[int], attempt: Callable[[int], Tried | None], tried: 
     waiting = grid(ranks)
     while waiting:
         for rank in waiting:
+            if too_large(list(tried.values()), rank):
+                continue
             found = attempt(rank)
             if found is None:
                 return False
             tried[rank] = found
-        waiting = _beside(best_of(list(tried.values())).rank, sorted(ranks), set(tried))
+        known = {rank for rank in ranks if rank in tried or too_large(list(tried.values()), rank)}
+        waiting = _beside(best_of(list(tried.values())).rank, sorted(ranks), known)
     return True
 
 
 def _beside(best: int, ranks: list[int], tried: set[int]) -> list[int]:
-    """The middles of the gaps below and above the best rank."""
+    """The middles of the gaps below and above the best rank that are wider than a tenth of it.
+
+    Runs cannot tell 20 components from 21, and large ranks cost most.
+    """
     middles = []
     for side in ([r for r in ranks if r < best][::-1], [r for r in ranks if r > best]):
         gap = []
@@ -102,6 +152,6 @@ def _beside(best: int, ranks: list[int], tried: set[int]) -> list[int]:
             if rank in tried:
                 break
             gap.append(rank)
-        if gap:
+        if gap and abs(gap[-1] - best) >= int(best * RESOLUTION):
             middles.append(gap[len(gap) // 2])
     return sorted(middles)

@@ -11,22 +11,31 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse as sp
 
 from drnmf.algorithms.loop import Callback
 from drnmf.algorithms.result import Result, Trace
+from drnmf.backends.base import Data, losses_of
+from drnmf.backends.observed import weigh
 from drnmf.files import left_over
 from drnmf.fit.exchange import fit_interval
 from drnmf.fit.method import Method
 from drnmf.fit.parameters import Parameters
 from drnmf.fit.road import fit_factors, opened
-from drnmf.inputs.device import Placement
+from drnmf.inputs.device import Placement, as_numpy
 from drnmf.inputs.receive import Received
-from drnmf.losses.base import Omega
+from drnmf.losses.base import Loss, Omega, need_nonzeros_only
 from drnmf.losses.beta import Beta
 from drnmf.losses.interval import Interval
 from drnmf.losses.names import from_text, text_of
+from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Array, Vector
+from drnmf.selection.entries import Facts
+from drnmf.selection.held_out import Scores, Split, joined
+from drnmf.selection.likelihood import Candidate
+from drnmf.selection.noise import HELD_OUT
 from drnmf.selection.resampling import resampled
+from drnmf.selection.stages.heavy import scaled_rows
 from drnmf.storage.archive import read_archive, write_archive
 from drnmf.storage.locking import locked
 
@@ -34,6 +43,12 @@ FORMAT = "drnmf-discovery-1"
 _IDENTITY = "discovery.npz"
 EARLY = ("max_time", "callback", "interrupted")
 """Reasons of a run that was stopped before its time."""
+BLEND = 0.01
+"""Part of a prediction that is the product of row and column sums; see `blended`."""
+LARGE = 1 << 20
+"""Entries above which every run sees a sample of the rows."""
+LEAST_ROWS = 200
+"""Rows that such a sample has at least."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +61,7 @@ class Run:
     omega, losses, references, weights : under which losses, their values, and lambda
     trace : how it went
     reason : why it ended; "max_time" where it was stopped early
+    scores : of the entries that were held out of it, None where it saw all
     """
 
     H: Array
@@ -55,6 +71,7 @@ class Run:
     weights: Vector
     trace: Trace
     reason: str
+    scores: Scores | None = None
 
     @property
     def error(self) -> float:
@@ -72,6 +89,8 @@ class Fitter:
     parameters : what all runs share; rank, seed, time and callback are each run's own
     losses : Omega, or an Interval
     resample : what each run sees, None for X itself
+    facts : what is known of the entries of X
+    factors : what the rows of X are multiplied by while components are sought, None where they are kept
     """
 
     given: Received
@@ -79,11 +98,21 @@ class Fitter:
     parameters: Parameters
     losses: Omega | Interval
     resample: str | None
+    facts: Facts
+    factors: Vector | None = None
 
-    def run(self, rank: int, seed: int, max_time: float | None, callback: Callback | None) -> Run:
-        """Fit from the start of a seed, to X or to what is drawn from it with the same seed."""
-        given = self.given
-        if self.resample is not None:
+    def run(
+        self, rank: int, seed: int, max_time: float | None, callback: Callback | None, hold_out: bool = False
+    ) -> Run:
+        """Fit from the start of a seed, to what is drawn from X with the same seed.
+
+        With `hold_out` the run sees nine tenths of the entries of X itself, and the others score it.
+        """
+        rows = rows_seen(self.given, seed, self.omega)
+        whole = taken(self.given, rows)
+        factors = None if self.factors is None else self.factors[rows]
+        given = whole if factors is None else replace(whole, X=scaled_rows(whole.X, factors))
+        if self.resample is not None and not hold_out:
             given = replace(given, X=resampled(given.X, self.resample, seed))
         parameters = replace(self.parameters, n_components=rank, random_state=seed, max_time=max_time)
         omega = self.omega
@@ -92,12 +121,34 @@ class Fitter:
         references, runs = (np.ones(1), 1) if single else (None, 1 + len(omega))
         with opened(given, self.placement, parameters, omega, runs, {}, references=references) as fit:
             shared = (method, fit.budget, callback, "run")
+            split = Split.of(whole.X, self.facts, fit.data, HELD_OUT, seed) if hold_out else None
+            data = fit.data if split is None else weigh(fit.data, split.mask.others)
             if isinstance(self.losses, Interval):
-                result = fit_interval(fit.data, fit.starts, self.losses, *shared)
+                result = fit_interval(data, fit.starts, self.losses, *shared)
             else:
-                result = fit_factors(fit.data, fit.starts, fit.omega, fit.references, *shared)
-            result = fit.units.result(fit.data, result)
-        return _kept(result)
+                result = fit_factors(data, fit.starts, fit.omega, fit.references, *shared)
+            result = fit.units.result(data, result)
+        if split is None:
+            return _kept(result, None)
+        return _kept(result, self._scores(split, *self._seen(whole, split, factors, result)))
+
+    def _seen(self, whole: Received, split: Split, factors: Vector | None, result: Result) -> tuple[Data, Result]:
+        """X itself without the held-out entries, and what the fit, to rows times factors, says of it."""
+        data = weigh(self.placement.open_plain(whole), split.mask.others)
+        if factors is None:
+            return data, result
+        W = (as_numpy(result.W) / factors[:, None]).astype(data.dtype)
+        return data, replace(result, W=W, losses=losses_of(data, W, result.H, result.omega))
+
+    def _scores(self, split: Split, data: Data, result: Result) -> Scores:
+        """Score the held-out entries under every loss of a result, added up."""
+        return joined([
+            split.score(data, self._candidate(loss), replace(result, losses=result.losses[j : j + 1]), BLEND)
+            for j, loss in enumerate(result.omega)
+        ])  # fmt: skip
+
+    def _candidate(self, loss: Loss) -> Candidate:
+        return Candidate(loss, self.facts.unit if isinstance(loss, NegativeBinomial) else None)
 
     @property
     def omega(self) -> Omega:
@@ -107,9 +158,31 @@ class Fitter:
         return self.losses
 
 
-def _kept(result: Result) -> Run:
+def _kept(result: Result, scores: Scores | None) -> Run:
     H = np.asarray(result.H)
-    return Run(H, result.omega, result.losses, result.references, result.weights, result.trace, result.reason)
+    return Run(H, result.omega, result.losses, result.references, result.weights, result.trace, result.reason, scores)
+
+
+def rows_seen(given: Received, seed: int, omega: Omega | None = None) -> Any:
+    """Draw the rows that a run sees: all, or of a large X as many as have LARGE entries.
+
+    Components are over the columns, and rows are many. Of a sparse X only stored entries count under losses that need
+    no others. Weights belong to their rows, and all of those are taken.
+    """
+    X = given.X
+    stored_alone = sp.issparse(X) and omega is not None and need_nonzeros_only(omega)
+    m, entries = X.shape[0], X.nnz if stored_alone else X.shape[0] * X.shape[1]
+    if entries <= LARGE or given.observed is not None:
+        return slice(None)
+    count = max(LEAST_ROWS, m * LARGE // entries)
+    return np.sort(np.random.default_rng(seed).choice(m, min(count, m), replace=False))
+
+
+def taken(given: Received, rows: Any) -> Received:
+    """Take rows of X, which has no weights unless all are taken."""
+    if isinstance(rows, slice):
+        return given
+    return replace(given, X=(given.X.tocsr() if sp.issparse(given.X) else given.X)[rows])
 
 
 class Store:
@@ -175,11 +248,14 @@ class Store:
 
 
 _TRACE = tuple(part.name for part in fields(Trace))
+_SCORES = tuple(part.name for part in fields(Scores))
 
 
 def _write_run(path: Path, run: Run) -> None:
     arrays = {"H": run.H, "losses": run.losses, "references": run.references, "weights": run.weights}
     arrays |= {f"trace_{name}": getattr(run.trace, name) for name in _TRACE}
+    if run.scores is not None:
+        arrays |= {f"scores_{name}": np.asarray(getattr(run.scores, name)) for name in _SCORES}
     write_archive(path, arrays, {"omega": [text_of(loss) for loss in run.omega], "reason": run.reason}, FORMAT)
 
 
@@ -187,4 +263,15 @@ def _read_run(path: Path) -> Run:
     arrays, meta = read_archive(path, FORMAT)
     trace = Trace(**{name: arrays[f"trace_{name}"] for name in _TRACE})
     omega = tuple(from_text(text) for text in meta["omega"])
-    return Run(arrays["H"], omega, arrays["losses"], arrays["references"], arrays["weights"], trace, meta["reason"])
+    return Run(
+        arrays["H"], omega, arrays["losses"], arrays["references"], arrays["weights"], trace, meta["reason"],
+        _read_scores(arrays),
+    )  # fmt: skip
+
+
+def _read_scores(arrays: Mapping[str, Any]) -> Scores | None:
+    if "scores_sums" not in arrays:
+        return None
+    kept = {name: arrays[f"scores_{name}"] for name in _SCORES}
+    read: dict[str, Any] = {name: value if value.ndim else float(value) for name, value in kept.items()}
+    return Scores(**read)

@@ -1,0 +1,192 @@
+"""The course of a discovery: noise, ranks, heavy rows, consensus, each as far as the time allows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import scipy.sparse as sp
+
+from drnmf.losses.base import need_nonzeros_only
+from drnmf.losses.names import as_loss
+from drnmf.numerics import Vector
+from drnmf.selection.consensus import Consensus
+from drnmf.selection.entries import facts_of, mostly_zero
+from drnmf.selection.held_out import too_few_to_hold_out
+from drnmf.selection.noise import HELD_OUT, NoiseProfile, noise_profile
+from drnmf.selection.stages.crew import Crew
+from drnmf.selection.stages.heavy import HEAVY
+from drnmf.selection.stages.pace import Pace
+from drnmf.selection.stages.ranks import GRID, Tried, best_of, capped_is_better, search
+from drnmf.selection.stages.runs import EARLY, Fitter, Run
+
+T = TypeVar("T")
+_RUNS_PER_RANK = 4
+_NOISE_FITS = 4.0
+"""Work of the noise profile, in fits: one, and short ones from where their neighbour ended."""
+
+
+@dataclass
+class Stages:
+    """The stages of a discovery, each of which may run out of time and then says so in `notes`."""
+
+    X: Any
+    losses: Any
+    ranks: tuple[int, ...]
+    n_runs: int
+    threshold: float
+    pace: Pace
+    done: list[dict[str, Any]]
+    notes: list[str] = field(default_factory=list)
+    interrupted: bool = False
+
+    def noise(self, seed: int) -> NoiseProfile | None:
+        """Read the losses off the noise, at a rank in the middle of those to be tried; nothing where they are given."""
+        if self.losses is not None:
+            return None
+        before, rank = self.pace.seconds, self.ranks[len(self.ranks) // 2]
+        limit = self.pace.allowance("noise")
+        # held-out entries decide only where X is mostly zeros, and cost as much again
+        held_out = HELD_OUT if mostly_zero(facts_of(self.X)) else 0.0
+        profile = noise_profile(self.X, rank, held_out=held_out, random_state=seed, max_time=limit)
+        self.losses = (as_loss(profile.best),)
+        if sp.issparse(self.X) and not need_nonzeros_only(self.losses):
+            self._take_sparse_loss(profile)
+        self.pace.advance("noise", self.pace.planned("noise"), f"{self.losses[0].name} is the most likely")
+        if profile.unfinished:
+            names = ", ".join(profile.unfinished)
+            self.notes.append(f"Out of time: the noise was read off fits that had not ended ({names}).")
+        self._ended("noise", before, not profile.unfinished)
+        return profile
+
+    def _take_sparse_loss(self, profile: NoiseProfile) -> None:
+        """Take a loss that uses the sparsity of X, where held-out entries cannot tell it from the best."""
+        near = [as_loss(beta) for beta in profile.interval if need_nonzeros_only((as_loss(beta),))]
+        if near:
+            best, loss = self.losses[0], min(near, key=lambda loss: abs(loss.beta - profile.beta))
+            self.losses = (loss,)
+            alike = f"held-out entries cannot tell it from {best.name}, and it uses the sparsity of X"
+            self.notes.append(f"{loss.name} is fitted: {alike}.")
+
+    def search(self, crew: Crew) -> list[Tried]:
+        """Try ranks with a few runs each."""
+        before = self.pace.seconds
+        runs, hold_out = min(_RUNS_PER_RANK, self.n_runs), self._can_hold_out(crew.fitter)
+
+        def attempt(rank: int) -> Tried | None:
+            made = crew.runs("ranks", rank, runs, hold_out)
+            whole = [run for run in made if run.reason not in EARLY]
+            if len(made) < 2 or (len(whole) < 2 and rank != self.ranks[0]):
+                return None
+            return Tried.of(made, crew.agreed(made), self.threshold)
+
+        if len(self.ranks) == 1:
+            return []
+        self.notes += [note.replace("the criterion of all entries", "stability") for note in self._too_few(crew.fitter)]
+        table: dict[int, Tried] = {}
+        finished = self._unless_interrupted(crew, lambda: search(self.ranks, attempt, table))
+        if not table:
+            raise self._too_short(self.ranks[0])
+        if not finished:
+            self.notes.append(f"{self._why()}: only the ranks {', '.join(map(str, sorted(table)))} were tried.")
+        self.pace.close("ranks")
+        self._ended("ranks", before, bool(finished))
+        return [table[rank] for rank in sorted(table)]
+
+    def _too_few(self, fitter: Fitter) -> tuple[str, ...]:
+        return too_few_to_hold_out(fitter.facts, self.X.shape, self.ranks[0], HELD_OUT)
+
+    def _can_hold_out(self, fitter: Fitter) -> bool:
+        """Tell whether held-out entries can judge: X is large enough, and each of its entries counts once."""
+        return not self._too_few(fitter) and fitter.given.observed is None
+
+    def consensus(self, crew: Crew, table: list[Tried]) -> tuple[list[Run], Consensus]:
+        """Make all runs at the rank that was chosen."""
+        before = self.pace.seconds
+        rank = self._rank(table)
+        self.pace.expect("consensus", self.n_runs * rank)
+        runs = self._unless_interrupted(crew, lambda: crew.runs("consensus", rank, self.n_runs))
+        if not runs:
+            runs = crew.runs("consensus", rank, self.n_runs)
+        whole = [run for run in runs if run.reason not in EARLY]
+        if len(whole) < self.n_runs:
+            self.notes.append(f"{self._why()}: {len(whole)} of the {self.n_runs} runs of the consensus were finished.")
+        if len(runs) < 2:
+            runs = self._runs_that_judged(crew, rank)
+        self._ended("consensus", before, len(whole) == self.n_runs)
+        return runs, crew.agreed(runs)
+
+    def _runs_that_judged(self, crew: Crew, rank: int) -> list[Run]:
+        """The runs that saw a part of the entries to judge the rank: all there is where the time is up."""
+        crew.halt()
+        runs = crew.runs("consensus", rank, min(_RUNS_PER_RANK, self.n_runs), True)
+        if len(runs) < 2:
+            raise self._too_short(rank)
+        self.notes.append(
+            "The components are those of the runs that judged the rank, each without a tenth of the entries."
+        )
+        return runs
+
+    def heavy(self, crew: Crew, table: list[Tried], factors: Vector | None) -> Crew:
+        """Scale heavy rows down for the runs to come, where held-out entries of X are then predicted better."""
+        assert factors is not None
+        before, rank, count = self.pace.seconds, self._rank(table), min(_RUNS_PER_RANK, self.n_runs)
+        if not self._can_hold_out(crew.fitter):
+            self.pace.close("heavy")
+            return crew
+        capped = replace(crew, fitter=replace(crew.fitter, factors=factors), kind="capped-")
+
+        def work() -> list[list[Run]]:
+            return [one.runs("heavy", rank, count, True) for one in (crew, capped)]
+
+        made = [[run for run in runs if run.reason not in EARLY] for runs in self._unless_interrupted(crew, work) or []]
+        judged = len(made) == 2 and min(map(len, made)) >= 2
+        self.pace.close("heavy")
+        self._ended("heavy", before, judged)
+        rows = f"{int((factors < 1.0).sum())} rows weigh more than {HEAVY:g} times the median row"
+        if not judged:
+            self.notes.append(f"{self._why()}: {rows}, and whether to scale them down was not judged.")
+            return crew
+        better = capped_is_better(*made)
+        held = "predicted better then" if better else "not predicted better otherwise"
+        self.notes.append(f"{rows}: they are {'scaled down' if better else 'kept as they are'}, entries are {held}.")
+        return capped if better else crew
+
+    def _rank(self, table: list[Tried]) -> int:
+        return best_of(table).rank if table else self.ranks[0]
+
+    def _unless_interrupted(self, crew: Crew, work: Callable[[], T]) -> T | None:
+        """Do the work of a stage; after Ctrl-C no further run is made, and what is there must do."""
+        try:
+            return work()
+        except KeyboardInterrupt:
+            self.interrupted = True
+            crew.halt()
+            return None
+
+    def _why(self) -> str:
+        return "Interrupted" if self.interrupted else "Out of time"
+
+    def _too_short(self, rank: int) -> BaseException:
+        """What to raise where there are no two runs to compare."""
+        if self.interrupted:
+            return KeyboardInterrupt()
+        return ValueError(
+            f"max_time={self.pace.limit:g} seconds are too short: no two runs of rank {rank} ended. Allow more time "
+            "or smaller ranks."
+        )
+
+    def _ended(self, name: str, before: float, finished: bool = True) -> None:
+        self.done.append({"name": name, "seconds": round(self.pace.seconds - before, 3), "finished": finished})
+
+
+def plan(ranks: tuple[int, ...], n_runs: int, noise: bool, heavy: bool) -> dict[str, float]:
+    """Guess the work of every stage, in fits times rank."""
+    middle = ranks[len(ranks) // 2]
+    work = {"noise": _NOISE_FITS * middle} if noise else {}
+    if len(ranks) > 1:
+        work["ranks"] = min(_RUNS_PER_RANK, n_runs) * (GRID + 4.0) * middle
+    if heavy:
+        work["heavy"] = float(min(_RUNS_PER_RANK, n_runs) * (1 if len(ranks) > 1 else 2) * middle)
+    return work | {"consensus": float(n_runs * middle)}
