@@ -15,6 +15,8 @@ X = rng.poisson(rng.gamma(0.5, size=(40, 3)) @ rng.gamma(0.5, size=(3, 50)) * 10
 profile = rank_profile(X, ranks=range(1, 7), betas=1, n_init=1, max_iter=200, early_stop=False)
 print("components:", profile.best)
 print(*profile.notes, sep="\n")
+for row in profile.table:
+    print(f"rank {row['rank']}: {row['held_out']:.4f} worse than the best, standard error {row['standard_error']:.4f}")
 
 # %%
 # The smallest rank whose held-out score is within one standard error of the best is taken; AIC takes too many.
