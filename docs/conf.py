@@ -55,7 +55,7 @@ html_theme_options = {
 html_sidebars = {"index": [], "install": []}
 
 GALLERY = (
-    "quickstart", "pipeline_and_grid_search", "pareto", "separate_a_tune", "topics_of_texts",
+    "quickstart", "which_noise", "how_many", "pipeline_and_grid_search", "pareto", "separate_a_tune", "topics_of_texts",
     "count_signatures", "hyperspectral", "air_quality", "digits", "ratings", "out_of_core",
 )  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from drnmf.paper import mary_figure, pareto_figure, table_audio, table_documents, weights_figure
+from drnmf.paper.choice import study as choice_study
 from drnmf.paper.experiment import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -10,3 +11,6 @@ EXPERIMENTS: dict[str, Experiment] = {
     for module in (weights_figure, pareto_figure, table_documents, table_audio, mary_figure)
 }
 """Name on the command line -> experiment, in the order of the paper."""
+
+STUDIES: dict[str, Experiment] = {choice_study.EXPERIMENT.name: choice_study.EXPERIMENT}
+"""Studies of our own, which are not in the paper and not among "all" of it."""
