@@ -3,12 +3,13 @@
     DRNMF_DATA=... OMP_NUM_THREADS=1 python benchmarks/frontier.py frobenius   # dense and sparse, to cd's value
     DRNMF_DATA=... OMP_NUM_THREADS=1 python benchmarks/frontier.py divergences # KL and IS, to mu's value at 200
     DRNMF_DATA=... OMP_NUM_THREADS=1 python benchmarks/frontier.py defaults    # every table, defaults on both sides
+    OMP_NUM_THREADS=1 python benchmarks/frontier.py torch                      # torchnmf and nmf-torch
     DRNMF_DATA=... OMP_NUM_THREADS=1 python benchmarks/frontier.py curves      # loss over time, then the figure
 
 A peer runs a given number of iterations; the time of ours ends when its loss is not above the peer's. Peers take turns
 in one process, one seed after another; medians over seeds. `frobenius 5 8` runs 5 seeds in 8 processes, for a machine
-with cores to spare; `frobenius 3 1 tr11` runs only the rows whose "X rank" holds the text. Every row is written when
-its last seed has run, and rows of an earlier run stay in the file until they are run again. A run that never gets there
+with cores to spare; `frobenius 3 1 tr11` runs only the rows whose "X rank peer" holds the text. Every row is written
+when its last seed has run; rows of an earlier run stay until they are run again. A run that never gets there
 within three times the peer's iterations counts with ratio 0. Processor time on one thread, so that a busy machine does
 no harm. Results go to results/frontier-*.csv.
 """
@@ -20,7 +21,7 @@ import multiprocessing
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
@@ -58,6 +59,27 @@ def peer_run(X: Any, rank: int, seed: int, iterations: int, **options: Any) -> t
     W = model.fit_transform(X, W=W, H=H)
     seconds = time.process_time() - begun
     return seconds, loss(X, W, model.components_, 2.0 if options.get("solver") == "cd" else options["beta_loss"])
+
+
+def torch_run(X: Any, rank: int, seed: int, iterations: int, solver: str) -> tuple[float, float]:
+    """Processor seconds and last Frobenius loss of torchnmf (iterations given) or nmf-torch (its start and stop)."""
+    import torch
+
+    torch.set_num_threads(1)
+    if solver == "torchnmf":
+        from torchnmf.nmf import NMF as TorchNMF
+
+        W, H = (torch.from_numpy(F) for F in start(X, rank, seed))
+        begun = time.process_time()
+        model = TorchNMF(W=H.T.contiguous(), H=W)
+        model.fit(torch.from_numpy(X), beta=2, tol=0, max_iter=iterations)
+        seconds = time.process_time() - begun
+        return seconds, loss(X, model.H.detach().numpy(), model.W.detach().numpy().T, 2.0)
+    from nmf import run_nmf
+
+    begun = time.process_time()
+    W, H, _ = run_nmf(X, rank, algo=solver.split()[1], random_state=seed, n_jobs=1, fp_precision="double", tol=1e-5)
+    return time.process_time() - begun, loss(X, np.ascontiguousarray(W), np.ascontiguousarray(H), 2.0)
 
 
 def our_run(X: Any, rank: int, seed: int, beta: float, iterations: int, target: float) -> tuple[float, float, int]:
@@ -120,8 +142,11 @@ class Race:
     def run(self, seed: int) -> tuple[float, ...]:
         """Ratio of the times, ratio of the best loss to the peer's, both times, and the sweeps spent."""
         X = matrix(self.X)
-        options = {"solver": "cd"} if self.solver == "cd" else {"solver": "mu", "beta_loss": self.beta}
-        seconds, value = peer_run(X, self.rank, seed, self.iterations, **options)
+        if "torch" in self.solver:
+            seconds, value = torch_run(X, self.rank, seed, self.iterations, self.solver)
+        else:
+            options = {"solver": "cd"} if self.solver == "cd" else {"solver": "mu", "beta_loss": self.beta}
+            seconds, value = peer_run(X, self.rank, seed, self.iterations, **options)
         ours, best, sweeps = our_run(X, self.rank, seed, self.beta, 3 * self.iterations, value)
         return seconds / ours, best / value, seconds, ours, sweeps
 
@@ -199,21 +224,26 @@ def divergences() -> list[Race]:
     return [Race(name, rank, beta, 200, "mu") for name, ranks, beta in problems for rank in ranks]
 
 
+def torch_peers() -> list[Race]:
+    """beta = 2 against torchnmf and nmf-torch, which must be importable (both are on PyPI)."""
+    solvers = ("torchnmf", "nmf-torch halsvar", "nmf-torch hals", "nmf-torch bpp")
+    names = ("faces-like", "digits", "planted Gamma", "dense")
+    return [Race(name, rank, 2.0, 200, solver) for name in names for rank in (20, 50) for solver in solvers]
+
+
 def defaults() -> list[Defaults]:
     """Every table, r = 5, 20, 40, 80 where min(m, n) allows."""
     return [Defaults(name, rank) for name, X in tables() for rank in (5, 20, 40, 80) if rank <= min(X.shape)]
 
 
 def curves() -> Iterator[dict[str, Any]]:
-    """Loss over processor time on four problems, ours and the peer's, one seed."""
-    problems: list[tuple[str, Any, int, float]] = [
-        ("dense, Frobenius", dense(), 50, 2.0),
-        ("dense, KL", dense(), 50, 1.0),
-    ]
+    """Loss over processor time on a few problems, ours and the peer's, one seed."""
+    problems = [("digits, Frobenius", "digits", 20, 2.0), ("digits, KL", "digits", 20, 1.0)]
     if DATA is not None:
-        news = matrix("newsgroups20_bydate")
-        problems += [("newsgroups, Frobenius", news, 60, 2.0), ("newsgroups, KL", news, 60, 1.0)]
-    for name, X, rank, beta in problems:
+        problems += [("tr11, Frobenius", "tr11", 30, 2.0), ("tr11, KL", "tr11", 30, 1.0)]
+        problems += [("spectrogram, IS", "spectrogram", 10, 0.0)]
+    for name, table_name, rank, beta in problems:
+        X = matrix(table_name)
         W, H = start(X, rank, 0)
         points: list[tuple[float, float]] = []
         begun = time.process_time()
@@ -233,8 +263,7 @@ def figure() -> None:
     """results/frontier.png from results/frontier-curves.csv: how far each is above the best value, over time."""
     import matplotlib.pyplot as plt
 
-    with (RESULTS / "frontier-curves.csv").open() as file:
-        rows = list(csv.DictReader(file))
+    rows = written("frontier-curves")
     names = list(dict.fromkeys(row["X"] for row in rows))
     _, axes = plt.subplots(1, len(names), figsize=(4 * len(names), 3.4), layout="constrained")
     for axis, name in zip(np.atleast_1d(axes), names, strict=True):
@@ -266,23 +295,27 @@ def table(races: list[Any], seeds: int, jobs: int) -> Iterator[dict[str, Any]]:
 
 def renewed(name: str, rows: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
     """Write every new row to results/NAME.csv at once; rows of the file that are not run again stay, in their order."""
-    path = RESULTS / f"{name}.csv"
-    known: dict[tuple[str, ...], dict[str, Any]] = {}
-    if path.is_file():
-        with path.open() as file:
-            known = {key(row): row for row in csv.DictReader(file)}
     new = []
     for row in rows:
-        known[key(row)] = row
-        new.append(row)
+        known = {key(one): one for one in written(name)} | {key(row): row}  # another process may have added some
         write_csv(name, list(known.values()))
         print_table([row])
+        new.append(row)
     return new
+
+
+def written(name: str) -> list[dict[str, Any]]:
+    """The rows of results/NAME.csv; none where there is no such file."""
+    path = RESULTS / f"{name}.csv"
+    if not path.is_file():
+        return []
+    with path.open() as file:
+        return list(csv.DictReader(file))
 
 
 def key(row: Mapping[str, Any]) -> tuple[str, ...]:
     """What makes a row the same as another one."""
-    return tuple(str(row.get(column)) for column in ("X", "rank", "beta", "peer_iterations"))
+    return tuple(str(row.get(column)) for column in ("X", "rank", "beta", "peer", "peer_iterations"))
 
 
 def main(what: str, seeds: int, jobs: int, only: str) -> None:
@@ -292,8 +325,10 @@ def main(what: str, seeds: int, jobs: int, only: str) -> None:
             print("written:", write_csv("frontier-curves", list(curves())))
         figure()
         return
-    every = {"frobenius": frobenius, "divergences": divergences, "defaults": defaults}[what]()
-    races = [race for race in every if only in f"{race.X} {race.rank}"]
+    kinds: dict[str, Callable[[], list[Any]]] = {
+        "frobenius": frobenius, "divergences": divergences, "defaults": defaults, "torch": torch_peers
+    }  # fmt: skip
+    races = [race for race in kinds[what]() if only in f"{race.X} {race.rank} {getattr(race, 'solver', '')}"]
     rows = renewed(f"frontier-{what}", table(races, seeds, jobs))
     if rows:
         summary(what)
@@ -301,8 +336,7 @@ def main(what: str, seeds: int, jobs: int, only: str) -> None:
 
 def summary(what: str) -> None:
     """Print what the whole file says, this run's rows and the others."""
-    with (RESULTS / f"frontier-{what}.csv").open() as file:
-        rows = list(csv.DictReader(file))
+    rows = written(f"frontier-{what}")
     for column in ("ratio", "ratio_to_value", "loose_ratio"):
         if column in rows[0]:
             numbers = np.array([float(row[column]) for row in rows])
