@@ -3,22 +3,26 @@
     DRNMF_DATA=... OMP_NUM_THREADS=1 python benchmarks/frontier.py frobenius   # dense and sparse, to cd's value
     DRNMF_DATA=... OMP_NUM_THREADS=1 python benchmarks/frontier.py divergences # KL and IS, to mu's value at 200
     DRNMF_DATA=... OMP_NUM_THREADS=1 python benchmarks/frontier.py defaults    # every table, defaults on both sides
+    OMP_NUM_THREADS=1 python benchmarks/frontier.py torch                      # torchnmf and nmf-torch
     DRNMF_DATA=... OMP_NUM_THREADS=1 python benchmarks/frontier.py curves      # loss over time, then the figure
 
 A peer runs a given number of iterations; the time of ours ends when its loss is not above the peer's. Peers take turns
 in one process, one seed after another; medians over seeds. `frobenius 5 8` runs 5 seeds in 8 processes, for a machine
-with cores to spare. A run that never gets there within three times the peer's
-iterations counts with ratio 0. Processor time on one thread, so that a busy machine does no harm. Results go to
-results/frontier-*.csv.
+with cores to spare; `frobenius 3 1 tr11` runs only the rows whose "X rank peer" holds the text. Every row is written
+when its last seed has run; rows of an earlier run stay until they are run again. A run that never gets there
+within three times the peer's iterations counts with ratio 0. Processor time on one thread, so that a busy machine does
+no harm. Results go to results/frontier-*.csv.
 """
 
 from __future__ import annotations
 
+import csv
 import multiprocessing
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -36,6 +40,7 @@ from drnmf import BetaNMF
 from drnmf.algorithms.result import Progress
 
 SEEDS = 5
+LOOSE = 1e-4  # the tolerance of scikit-learn, for ours
 
 
 def start(X: Any, rank: int, seed: int) -> tuple[Any, Any]:
@@ -54,6 +59,27 @@ def peer_run(X: Any, rank: int, seed: int, iterations: int, **options: Any) -> t
     W = model.fit_transform(X, W=W, H=H)
     seconds = time.process_time() - begun
     return seconds, loss(X, W, model.components_, 2.0 if options.get("solver") == "cd" else options["beta_loss"])
+
+
+def torch_run(X: Any, rank: int, seed: int, iterations: int, solver: str) -> tuple[float, float]:
+    """Processor seconds and last Frobenius loss of torchnmf (iterations given) or nmf-torch (its start and stop)."""
+    import torch
+
+    torch.set_num_threads(1)
+    if solver == "torchnmf":
+        from torchnmf.nmf import NMF as TorchNMF
+
+        W, H = (torch.from_numpy(F) for F in start(X, rank, seed))
+        begun = time.process_time()
+        model = TorchNMF(W=H.T.contiguous(), H=W)
+        model.fit(torch.from_numpy(X), beta=2, tol=0, max_iter=iterations)
+        seconds = time.process_time() - begun
+        return seconds, loss(X, model.H.detach().numpy(), model.W.detach().numpy().T, 2.0)
+    from nmf import run_nmf
+
+    begun = time.process_time()
+    W, H, _ = run_nmf(X, rank, algo=solver.split()[1], random_state=seed, n_jobs=1, fp_precision="double", tol=1e-5)
+    return time.process_time() - begun, loss(X, np.ascontiguousarray(W), np.ascontiguousarray(H), 2.0)
 
 
 def our_run(X: Any, rank: int, seed: int, beta: float, iterations: int, target: float) -> tuple[float, float, int]:
@@ -116,8 +142,11 @@ class Race:
     def run(self, seed: int) -> tuple[float, ...]:
         """Ratio of the times, ratio of the best loss to the peer's, both times, and the sweeps spent."""
         X = matrix(self.X)
-        options = {"solver": "cd"} if self.solver == "cd" else {"solver": "mu", "beta_loss": self.beta}
-        seconds, value = peer_run(X, self.rank, seed, self.iterations, **options)
+        if "torch" in self.solver:
+            seconds, value = torch_run(X, self.rank, seed, self.iterations, self.solver)
+        else:
+            options = {"solver": "cd"} if self.solver == "cd" else {"solver": "mu", "beta_loss": self.beta}
+            seconds, value = peer_run(X, self.rank, seed, self.iterations, **options)
         ours, best, sweeps = our_run(X, self.rank, seed, self.beta, 3 * self.iterations, value)
         return seconds / ours, best / value, seconds, ours, sweeps
 
@@ -141,25 +170,42 @@ class Defaults:
     rank: int
 
     def run(self, seed: int) -> tuple[float, ...]:
-        """Both times and the ratio of the losses."""
+        """Both times, ours to the peer's value and at the looser tolerance, and the ratios of the losses."""
         X = matrix(self.X)
         begun = time.process_time()
         peer = NMF(self.rank, solver="cd", random_state=seed)
         W = peer.fit_transform(X)
-        between = time.process_time()
-        ours = BetaNMF(self.rank, beta=2, random_state=seed).fit(X)
-        ended = time.process_time()
+        theirs = time.process_time() - begun
         value = loss(X, W, peer.components_, 2.0)
-        return between - begun, ended - between, float(ours.losses_[0]) / value if value else float(ours.losses_[0] > 0)
+        points: list[tuple[float, float]] = []
+        begun = time.process_time()
+
+        def note(progress: Progress) -> None:
+            points.append((time.process_time() - begun, float(progress.losses[0])))
+
+        best = float(BetaNMF(self.rank, beta=2, random_state=seed, callback=note).fit(X).losses_[0])
+        ours = time.process_time() - begun
+        reached = next((seconds for seconds, at in points if at <= value), float("inf"))
+        loose, loose_loss = stopped(points, LOOSE)
+        return theirs, ours, reached, loose, *((at / value if value else float(at > 0)) for at in (best, loose_loss))
 
     def row(self, runs: list[tuple[float, ...]]) -> dict[str, Any]:
         """Medians over seeds."""
-        theirs, ours, relative = np.median(np.array(runs), axis=0).tolist()
+        theirs, ours, reached, loose, relative, loose_relative = np.median(np.array(runs), axis=0).tolist()
         m, n = matrix(self.X).shape
         return {
-            "X": self.X, "shape": f"{m} x {n}", "rank": self.rank, "ratio": theirs / ours,
-            "loss_ratio": relative, "peer_seconds": theirs, "our_seconds": ours,
+            "X": self.X, "shape": f"{m} x {n}", "rank": self.rank, "ratio": theirs / ours, "loss_ratio": relative,
+            "ratio_to_value": theirs / reached, "loose_ratio": theirs / loose, "loose_loss_ratio": loose_relative,
+            "peer_seconds": theirs, "our_seconds": ours,
         }  # fmt: skip
+
+
+def stopped(points: list[tuple[float, float]], tol: float) -> tuple[float, float]:
+    """Seconds and loss where a run with this `tol` would have stopped: it fell by less over ten iterations."""
+    for before, point in zip(points[10:], points[20:], strict=False):
+        if before[1] - point[1] <= tol * before[1]:
+            return point
+    return points[-1]
 
 
 def frobenius() -> list[Race]:
@@ -178,21 +224,26 @@ def divergences() -> list[Race]:
     return [Race(name, rank, beta, 200, "mu") for name, ranks, beta in problems for rank in ranks]
 
 
+def torch_peers() -> list[Race]:
+    """beta = 2 against torchnmf and nmf-torch, which must be importable (both are on PyPI)."""
+    solvers = ("torchnmf", "nmf-torch halsvar", "nmf-torch hals", "nmf-torch bpp")
+    names = ("faces-like", "digits", "planted Gamma", "dense")
+    return [Race(name, rank, 2.0, 200, solver) for name in names for rank in (20, 50) for solver in solvers]
+
+
 def defaults() -> list[Defaults]:
     """Every table, r = 5, 20, 40, 80 where min(m, n) allows."""
     return [Defaults(name, rank) for name, X in tables() for rank in (5, 20, 40, 80) if rank <= min(X.shape)]
 
 
 def curves() -> Iterator[dict[str, Any]]:
-    """Loss over processor time on four problems, ours and the peer's, one seed."""
-    problems: list[tuple[str, Any, int, float]] = [
-        ("dense, Frobenius", dense(), 50, 2.0),
-        ("dense, KL", dense(), 50, 1.0),
-    ]
+    """Loss over processor time on a few problems, ours and the peer's, one seed."""
+    problems = [("digits, Frobenius", "digits", 20, 2.0), ("digits, KL", "digits", 20, 1.0)]
     if DATA is not None:
-        news = matrix("newsgroups20_bydate")
-        problems += [("newsgroups, Frobenius", news, 60, 2.0), ("newsgroups, KL", news, 60, 1.0)]
-    for name, X, rank, beta in problems:
+        problems += [("tr11, Frobenius", "tr11", 30, 2.0), ("tr11, KL", "tr11", 30, 1.0)]
+        problems += [("spectrogram, IS", "spectrogram", 10, 0.0)]
+    for name, table_name, rank, beta in problems:
+        X = matrix(table_name)
         W, H = start(X, rank, 0)
         points: list[tuple[float, float]] = []
         begun = time.process_time()
@@ -210,12 +261,9 @@ def curves() -> Iterator[dict[str, Any]]:
 
 def figure() -> None:
     """results/frontier.png from results/frontier-curves.csv: how far each is above the best value, over time."""
-    import csv
-
     import matplotlib.pyplot as plt
 
-    with (RESULTS / "frontier-curves.csv").open() as file:
-        rows = list(csv.DictReader(file))
+    rows = written("frontier-curves")
     names = list(dict.fromkeys(row["X"] for row in rows))
     _, axes = plt.subplots(1, len(names), figsize=(4 * len(names), 3.4), layout="constrained")
     for axis, name in zip(np.atleast_1d(axes), names, strict=True):
@@ -236,34 +284,70 @@ def one(task: tuple[Any, int]) -> tuple[float, ...]:
         return task[0].run(task[1])
 
 
-def table(races: list[Any], seeds: int, jobs: int) -> list[dict[str, Any]]:
-    """Run every seed of every row, the longest rows first, and take medians."""
+def table(races: list[Any], seeds: int, jobs: int) -> Iterator[dict[str, Any]]:
+    """Run every seed of every row, and yield a row as soon as its last seed has run."""
     tasks = [(race, seed) for race in races for seed in range(seeds)]
-    if jobs == 1:
-        runs = [one(task) for task in tasks]
-    else:
-        with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-            runs = pool.map(one, tasks[::-1], chunksize=1)[::-1]
-    return [race.row(runs[k * seeds : (k + 1) * seeds]) for k, race in enumerate(races)]
+    with multiprocessing.get_context("spawn").Pool(jobs) if jobs > 1 else nullcontext() as pool:
+        runs = map(one, tasks) if pool is None else pool.imap(one, tasks)
+        for race in races:
+            yield race.row([next(runs) for _ in range(seeds)]) | {"seeds": seeds}
 
 
-def main(what: str, seeds: int, jobs: int) -> None:
+def renewed(name: str, rows: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Write every new row to results/NAME.csv at once; rows of the file that are not run again stay, in their order."""
+    new = []
+    for row in rows:
+        known = {key(one): one for one in written(name)} | {key(row): row}  # another process may have added some
+        write_csv(name, list(known.values()))
+        print_table([row])
+        new.append(row)
+    return new
+
+
+def written(name: str) -> list[dict[str, Any]]:
+    """The rows of results/NAME.csv; none where there is no such file."""
+    path = RESULTS / f"{name}.csv"
+    if not path.is_file():
+        return []
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def key(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """What makes a row the same as another one."""
+    return tuple(str(row.get(column)) for column in ("X", "rank", "beta", "peer", "peer_iterations"))
+
+
+def main(what: str, seeds: int, jobs: int, only: str) -> None:
     warnings.simplefilter("ignore")
     if what == "curves":
         with threadpool_limits(1):
             print("written:", write_csv("frontier-curves", list(curves())))
         figure()
         return
-    rows = table({"frobenius": frobenius, "divergences": divergences, "defaults": defaults}[what](), seeds, jobs)
-    print_table(rows)
-    print("written:", write_csv(f"frontier-{what}", rows))
-    ratios = np.array([(row["ratio"], row["loss_ratio"]) for row in rows])
-    print(
-        f"median ratio {np.median(ratios[:, 0]):.2f}, smallest {ratios[:, 0].min():.2f}; "
-        f"loss within 1 % of the peer's or better in {(ratios[:, 1] <= 1.01).mean():.0%}"
-    )
+    kinds: dict[str, Callable[[], list[Any]]] = {
+        "frobenius": frobenius, "divergences": divergences, "defaults": defaults, "torch": torch_peers
+    }  # fmt: skip
+    races = [race for race in kinds[what]() if only in f"{race.X} {race.rank} {getattr(race, 'solver', '')}"]
+    rows = renewed(f"frontier-{what}", table(races, seeds, jobs))
+    if rows:
+        summary(what)
+
+
+def summary(what: str) -> None:
+    """Print what the whole file says, this run's rows and the others."""
+    rows = written(f"frontier-{what}")
+    for column in ("ratio", "ratio_to_value", "loose_ratio"):
+        if column in rows[0]:
+            numbers = np.array([float(row[column]) for row in rows])
+            print(f"{column}: median {np.median(numbers):.2f}, smallest {numbers.min():.2f}")
+    for column in ("loss_ratio", "loose_loss_ratio"):
+        if column in rows[0]:
+            below = np.mean([float(row[column]) <= 1.01 for row in rows])
+            print(f"{column}: within 1 % of the peer's or better in {below:.0%} of {len(rows)} rows")
 
 
 if __name__ == "__main__":
-    numbers = [int(number) for number in sys.argv[2:]]
-    main(sys.argv[1], *(numbers + [SEEDS, 1][len(numbers) :]))
+    what, *others = sys.argv[1:]
+    numbers = [int(other) for other in others if other.isdigit()]
+    main(what, *(numbers + [SEEDS, 1][len(numbers) :]), only=" ".join(o for o in others if not o.isdigit()))

@@ -1,4 +1,4 @@
-"""Large sparse data stays sparse: peak memory of a fresh process."""
+"""Large sparse data stays sparse, and beta = 2 stores no curvature by column: peak memory of a fresh process."""
 
 from __future__ import annotations
 
@@ -34,3 +34,31 @@ def test_two_million_entries_of_a_200000_by_100000_matrix_fit_in_a_gibibyte(back
     answer = json.loads(run.stdout)
     assert answer["peak"] < 2**30
     assert all(loss > 0 for loss in answer["losses"])
+
+
+FROBENIUS = """
+import json
+{source}
+import numpy as np
+from drnmf import BetaNMF
+X = np.random.default_rng(0).random((60, 20_000))
+def fit(X, rank):
+    return BetaNMF(rank, beta=2, init="random", random_state=0, tol=0, max_iter=8).fit(X)
+fit(X[:, :100].copy(), 5)
+before = peak_memory()
+fit(X, 100)
+print(json.dumps((peak_memory() - before) / (8 * 100 * (60 + 20_000))))
+"""
+
+
+def test_frobenius_at_100_components_takes_a_few_times_the_factors(monkeypatch):
+    """The curvature of every column would be fifty times the factors; P, which it does not need, one more."""
+    pytest.importorskip("drnmf._core", reason="the compiled core was not built")
+    monkeypatch.setenv("DRNMF_BACKEND", "native")
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FROBENIUS.format(source=SOURCE)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(run.stdout) < 9.5

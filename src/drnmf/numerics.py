@@ -64,6 +64,12 @@ BALANCE_STEPS = 4
 LARGEST_PART = 10.0
 """A step that makes one component this many times the whole of its column has a model that cannot be used."""
 
+LEAST_DAMPING = 0.2
+"""How far a shared curvature is shrunk to the multiplicative step's after a step of it rose; twice as far each time."""
+
+DAMPING_DECAY = 0.95
+"""By this factor every second-order step shrinks its curvature less than the one before."""
+
 NEWTON_HALVINGS = 1
 """How often a second-order step that rose is halved before the multiplicative step, which cannot rise, is taken."""
 

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from drnmf import DRNMF, BetaNMF
-from drnmf.algorithms.correlation import correlation
+from drnmf.algorithms.correlation import correlation, shrunk
 from drnmf.backends.host.space import HostSpace
 from drnmf.backends.steps import correlated_step, multiplicative_step, quadratic_step
 from drnmf.losses.names import as_losses
@@ -101,3 +101,22 @@ def test_a_column_whose_model_is_too_flat_takes_the_multiplicative_step() -> Non
     F, N, P = np.array([[1.0], [1e-17]]), np.array([[1.0], [1e17]]), np.ones((2, 1))
     stepped = correlated_step(F, N, P, np.array([[1.0, 0.5], [0.5, 1.0]]), 1e-17, 4)
     np.testing.assert_allclose(stepped, multiplicative_step(F, N[None], P[None], np.ones(1), 1e-17))
+
+
+def test_shrunk_all_the_way_it_is_the_multiplicative_step() -> None:
+    rng = np.random.default_rng(5)
+    F, N, P = (rng.gamma(2.0, size=(4, 6)) for _ in range(3))
+    W = rng.gamma(2.0, size=(20, 4))
+    C = correlation(HostSpace(), W.T, F.mean(axis=1), as_losses(1), np.ones(1))
+    expected = multiplicative_step(F, N[None], P[None], np.ones(1), 1e-16)
+    np.testing.assert_allclose(correlated_step(F, N, P, shrunk(C, 1.0), 1e-16, 1), expected, rtol=1e-12)
+    assert abs(correlated_step(F, N, P, C, 1e-16, 1) / expected - 1).max() > 0.01
+
+
+def test_steps_that_rise_are_damped_and_grow_rare() -> None:
+    """Columns of three kinds, whose components overlap unlike those of the mean."""
+    rng = np.random.default_rng(6)
+    kinds = rng.gamma(0.1, size=(120, 40)) @ (rng.gamma(0.1, size=(40, 90)) * 10.0 ** rng.integers(0, 4, 90))
+    X = rng.poisson(kinds).astype(float)
+    model = BetaNMF(RANK, beta=1, init="random", random_state=0, tol=0, max_iter=130).fit(X)
+    assert model.trace_.sweeps[-1] - model.trace_.sweeps[30] < 2.6 * 100

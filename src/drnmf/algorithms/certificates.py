@@ -2,8 +2,9 @@ r"""How far a point is from optimal, in numbers that do not change with the scal
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize, minimize_scalar
@@ -14,6 +15,7 @@ from drnmf.objective import simplex
 from drnmf.objective.objective import Objective
 
 _TRIALS = 60
+_BLOCK = 1 << 18  # entries of a factor that are looked at together
 
 
 @dataclass(frozen=True)
@@ -52,10 +54,24 @@ class Residual:
         xp = namespace(F)
         N, P = _weighed(self.coefficients, N), _weighed(self.coefficients, P)
         told = P > 0  # where powers of V underflow the parts say nothing, and the entry counts as it stands
-        step = xp.where(told, xp.clip(F, self.mean, None) / xp.where(told, P, 1.0), 0.0)
-        moved = xp.clip(F - step * (P - N), 0.0, None)
-        violation, scale = (P * abs(F - moved)).sum(dtype=xp.float64), (F * (P + N)).sum(dtype=xp.float64)
-        return np.array([float(violation), float(scale)])
+        found = np.zeros(2)
+        for at in _column_blocks(F):  # what is made on the way is as large as F each time
+            found += _violation(xp, F[:, at], N[:, at], P[:, at], told[:, at], self.mean)
+        return found
+
+
+def _violation(xp: Any, F: Array, N: Array, P: Array, told: Array, mean: float) -> Vector:
+    """The two sums of `Residual` over some columns."""
+    step = xp.where(told, xp.clip(F, mean, None) / xp.where(told, P, 1.0), 0.0)
+    moved = xp.clip(F - step * (P - N), 0.0, None)
+    violation, scale = (P * abs(F - moved)).sum(dtype=xp.float64), (F * (P + N)).sum(dtype=xp.float64)
+    return np.array([float(violation), float(scale)])
+
+
+def _column_blocks(F: Array) -> Iterator[slice]:
+    """Blocks of columns of at most _BLOCK entries; on a GPU one block, since each is waited for."""
+    width = max(1, _BLOCK // F.shape[0]) if isinstance(F, np.ndarray) else F.shape[1]
+    return (slice(at, at + width) for at in range(0, F.shape[1], width))
 
 
 def entry_sum(F: Array) -> Vector:

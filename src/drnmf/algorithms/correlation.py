@@ -44,6 +44,32 @@ def correlation(space: Space, G: Array, mean: Vector, omega: Omega, coefficients
     return C
 
 
+def shrunk(C: Vector, damping: float) -> Vector:
+    """Shrink a correlation towards the identity, for columns whose components overlap otherwise than the mean's.
+
+    D is found after this, so Q h = P holds for every damping; with damping = 1 the step is the multiplicative one.
+
+    Parameters
+    ----------
+    C : (r, r) with a diagonal of ones
+    damping : 0 to 1
+
+    Returns
+    -------
+    C : (r, r) with a diagonal of ones
+
+    Examples
+    --------
+    >>> shrunk(np.array([[1.0, 0.8], [0.8, 1.0]]), 0.5).tolist()
+    [[1.0, 0.4], [0.4, 1.0]]
+    """
+    if damping == 0.0:
+        return C
+    C = (1.0 - damping) * C
+    np.fill_diagonal(C, 1.0)
+    return C
+
+
 def _weighted_gram(G: Array, mean: Vector, omega: Omega, coefficients: Vector) -> Vector:
     """G diag(c(u)) G' of one piece of G, flat."""
     G = as_float64(G)

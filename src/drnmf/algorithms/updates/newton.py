@@ -13,16 +13,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from drnmf.algorithms.correlation import shrunk
 from drnmf.algorithms.updates.base import Parts, Rule, halve
 from drnmf.algorithms.updates.extrapolated import Extrapolated, Momentum
 from drnmf.backends.steps import correlated_step, quadratic_step, shared_step
 from drnmf.losses.base import Omega
-from drnmf.numerics import NEWTON_DELAY, NEWTON_HALVINGS, NEWTON_PASSES, RULE_DELAY, Array
+from drnmf.numerics import (
+    DAMPING_DECAY,
+    LEAST_DAMPING,
+    NEWTON_DELAY,
+    NEWTON_HALVINGS,
+    NEWTON_PASSES,
+    RULE_DELAY,
+    Array,
+)
 
 
 @dataclass(frozen=True)
 class Guarded(Momentum):
-    """The state after a second-order step; F is the multiplicative step from the same point."""
+    """The state after a second-order step; F is the multiplicative step from the same point.
+
+    damping : how far the correlation of the next step is shrunk towards the identity
+    """
+
+    damping: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -66,10 +80,13 @@ class Newton(Rule):
     def step(self, F: Array, parts: Parts, state: Momentum) -> tuple[Array, Momentum]:
         if state.steps < self.delay or (parts.Q is None and parts.gram is None and parts.correlation is None):
             return self.first.step(F, parts, state)
+        damping = getattr(state, "damping", 0.0)
+        if parts.correlation is not None:
+            parts = replace(parts, correlation=shrunk(parts.correlation, damping))
         stepped = self._minimum(F, parts)
         if parts.Q is None and parts.correlation is None:  # the model is the loss itself, and P was not made
             return stepped, Momentum(stepped, 1.0, state.steps + 1)
-        return stepped, Guarded(parts.multiplicative(F), 1.0, state.steps + 1)
+        return stepped, Guarded(parts.multiplicative(F), 1.0, state.steps + 1, DAMPING_DECAY * damping)
 
     def _minimum(self, F: Array, parts: Parts) -> Array:
         """The minimum of the model: with one curvature for all columns, scaled or not, or one for each."""
@@ -85,6 +102,8 @@ class Newton(Rule):
     def retry(self, F: Array, tried: Array, attempt: int, state: Momentum) -> tuple[Array, Momentum]:
         if not isinstance(state, Guarded):
             return self.first.retry(F, tried, attempt, state)
+        if attempt == 1:  # the components overlap less, or otherwise, in columns that are unlike the mean
+            state = replace(state, damping=min(1.0, max(LEAST_DAMPING, 2.0 * state.damping)))
         return (state.F if attempt == NEWTON_HALVINGS + 1 else halve(F, tried)), state
 
     def restart(self, state: Momentum) -> Momentum:

@@ -92,8 +92,8 @@ def _sweep(data: Any, W: Array, H: Array, ask: Ask, run: Callable[..., None], sc
         run(left, right, _native_ask(data, ask, scale), (N, P, Q, gram), losses)
     if ask.weights is not None and len(ask.omega) == 1 and ask.weights[0] != 1.0:
         with np.errstate(over="ignore"):  # a step too far: its losses are not finite, and it is taken back
-            weight = dtype.type(ask.weights[0])
-            N, P = weight * N, weight * P
+            N *= dtype.type(ask.weights[0])
+            P *= dtype.type(ask.weights[0])
     return Sweep(losses, N, P, Q if len(Q) else None, gram if len(gram) else None)
 
 
