@@ -1,6 +1,6 @@
 """The fused sweep on a CUDA card against its floor and its peers, and whole fits.
 
-    python benchmarks/gpu.py [sweep peers errors fits small sparse streamed] [--out FOLDER]
+    python benchmarks/gpu.py [sweep peers errors fits values compile small sparse streamed] [--out FOLDER]
 
 The floor of a sweep is one read of X at the rate of a large device-to-device copy, measured here first. Every section
 writes one CSV, with the date and the versions in each row.
@@ -13,7 +13,9 @@ import csv
 import datetime
 import os
 import platform
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -79,7 +81,7 @@ def sides(data: Any, A: Tensor, B: Tensor) -> dict[str, tuple[Any, Tensor, Tenso
 def sweep_rows(rate: float) -> list[dict[str, Any]]:
     """One sweep, IS and KL, both losses: every part on its own, and the weighted sums."""
     rows = []
-    mixes: dict[str, Any] = {"separate": "separate", "weighted": np.array([0.3, 0.7]), "losses only": None}
+    mixes: dict[str, Any] = {"separate": "separate", "weighted": np.array([0.3, 0.7])}
     for r in RANKS:
         X, A, B = problem(*SHAPE, r)
         floor = X.numel() * 4 / rate / 1e9
@@ -214,6 +216,63 @@ def fit_rows(rate: float) -> list[dict[str, Any]]:
     return rows
 
 
+def value_rows(rate: float) -> list[dict[str, Any]]:
+    """DRNMF {0, 1} under common references: seconds to the value of 200 extrapolated iterations, from random starts."""
+    rows = []
+    for r in (16, 24):
+        X, _, _ = problem(*SHAPE, r)
+        common: dict[str, Any] = {"betas": BETAS, "init": "random", "tol": 0, "random_state": 1, "normalize": False}
+        references = DRNMF(r, **common, max_iter=60).fit(X).references_
+        for update in ("extrapolated", "auto"):
+            DRNMF(r, update=update, references=references, max_iter=40, **common).fit(X)  # compiled, and warm
+        traces = {}
+        for update in ("extrapolated", "auto"):
+            fitted = DRNMF(r, update=update, references=references, max_iter=200, **common).fit(X)
+            traces[update] = fitted.trace_.seconds, np.minimum.accumulate(fitted.trace_.maximum)
+        value = traces["extrapolated"][1][-1]
+        for update, (seconds, lowest) in traces.items():
+            reached = lowest <= value
+            first = int(reached.argmax()) if reached.any() else -1
+            rows.append(
+                {"r": r, "update": update, "value": round(float(lowest[-1]), 6), "iterations": first,
+                 "seconds": round(float(seconds[first]), 3)}
+            )  # fmt: skip
+        for row in rows[-2:]:
+            row["faster"] = round(rows[-2]["seconds"] / row["seconds"], 2)
+    return rows
+
+
+COMPILED = """
+import sys, time, torch
+import drnmf
+X = torch.rand(4096, 8192, device="cuda") + 0.01
+model = drnmf.DRNMF(int(sys.argv[1]), betas=(0, 1), max_iter=60, tol=0, random_state=0)
+for _ in range(2):
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    model.fit(X)
+    torch.cuda.synchronize()
+    print(time.perf_counter() - began)
+"""
+
+
+def compile_rows(rate: float) -> list[dict[str, Any]]:
+    """The first fit of a fresh process: with nothing compiled on this machine, and with the kernels on disk."""
+    rows = []
+    for r in (16, 20):
+        with tempfile.TemporaryDirectory() as cache:
+            for state in ("nothing compiled", "kernels on disk"):
+                environment = {**os.environ, "TRITON_CACHE_DIR": cache, "PYTHONWARNINGS": "ignore"}
+                command = [sys.executable, "-c", COMPILED, str(r)]
+                told = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+                first, second = (float(line) for line in told.split())
+                rows.append(
+                    {"r": r, "state": state, "first_fit_s": round(first, 2), "second_fit_s": round(second, 2),
+                     "compiling_s": round(first - second, 2)}
+                )  # fmt: skip
+    return rows
+
+
 def core_fit_rows(X: Tensor, A: Tensor, B: Tensor, common: dict[str, Any], spent: dict[str, float]) -> list[Any]:
     """The compiled core on all cores of this machine, 3 iterations scaled to 200."""
     try:
@@ -333,6 +392,8 @@ SECTIONS: dict[str, Callable[[float], list[dict[str, Any]]]] = {
     "peers": peer_rows,
     "errors": error_rows,
     "fits": fit_rows,
+    "values": value_rows,
+    "compile": compile_rows,
     "small": small_rows,
     "sparse": sparse_rows,
     "streamed": streamed_rows,

@@ -20,6 +20,16 @@ settings.load_profile("drnmf")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_addoption(parser):
+    parser.addoption("--shard", default="1/1", metavar="I/N", help="run every N-th test only, from the I-th on")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave the tests of one shard: where no plugin divides them, N processes can (`make test-gpu`)."""
+    first, step = (int(number) for number in config.getoption("--shard").split("/"))
+    items[:] = items[first - 1 :: step]
+
+
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)

@@ -148,7 +148,7 @@ NO_KERNELS = NO_TORCH or (None if FUSED else "the Triton kernels need a CUDA GPU
 
 # A GPU has time for all of it; the interpreter takes the corners.
 FEW = ((1, 1, 1), (41, 140, 7), (33, 65, 100))
-TORCH_SHAPES = (*FEW, (20, 1000, 10), (41, 401, 1), (300, 1271, 17), (90, 70, 256)) if GPU else FEW
+TORCH_SHAPES = (*FEW, (20, 1000, 10), (41, 401, 1), (300, 1271, 17)) if GPU else FEW
 SPARSE_SHAPES = ((31, 23, 7), *(((401, 20, 7), (200, 300, 20)) if GPU else ()))
 
 KERNEL_ASKS = tuple(ASKS) if GPU else ("separate", "weighted curved")

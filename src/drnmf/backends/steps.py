@@ -223,7 +223,7 @@ def _descend_elsewhere(F: Any, N: Any, gram: Any, floor: float, passes: int) -> 
         from drnmf.backends.torch.kernels import MOST_COMPONENTS
 
         if fused_available(F.device.type) and F.shape[0] <= MOST_COMPONENTS:
-            from drnmf.backends.torch.fused import descend
+            from drnmf.backends.torch.triton_descent import descend
 
             return descend(F, N, gram, floor, passes)
     return _descend_shared(F, N, gram, floor, passes)

@@ -72,6 +72,7 @@ def compute_references(data: Data, starts: list[Start], omega: Omega, method: Me
     1e-16 D_beta(X, mean(X)) takes its place, and a note says so.
     """
     control_of = method.reference_control(budget)
+    floors = reference_floors(data, omega)  # first: a backend learns which losses are to come
 
     def fit(loss: Loss, start: Start) -> Result:
         return single_objective(data, start, loss, method.reference_rule, control_of(f"{loss.name} alone"))
@@ -80,7 +81,6 @@ def compute_references(data: Data, starts: list[Start], omega: Omega, method: Me
     groups = [runs[i : i + len(starts)] for i in range(0, len(runs), len(starts))]
     best = [min(group, key=lambda run: float(run.losses[0])) for group in groups]
     found = np.array([run.losses[0] for run in best])
-    floors = reference_floors(data, omega)
     told = zip(*(Units(data.scale).losses(losses, omega) for losses in (found, floors)), strict=True)
     notes = tuple(
         f"The {loss.name} error of the single-objective fit is {value:.3g}, numerically zero: "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -10,6 +12,7 @@ import torch
 from drnmf import BetaNMF
 from drnmf.backends.base import Ask
 from drnmf.backends.host.dense import DenseMatrix
+from drnmf.backends.torch import fused
 from drnmf.backends.torch.dense import TorchDense
 from drnmf.backends.torch.sparse import TorchSparse
 from drnmf.backends.torch.stream import TorchStreamed
@@ -55,6 +58,28 @@ def test_tf32_keeps_its_bound(omega):
 
 
 @kernels_only
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize("n", [67, 70])
+def test_rows_that_start_at_uneven_distances_are_swept_by_classes(n, dtype, monkeypatch):
+    """Tensor descriptors count in 16 bytes, and rows of 67 numbers do not: but every fourth of them does."""
+    launched = []
+    run = fused._run
+    monkeypatch.setattr(fused, "LARGE", 0)
+    monkeypatch.setattr(fused, "_run", lambda X, *rest: launched.append(X) or run(X, *rest))
+    full = tensor(entries((75, n + 3), np.float32, zeros=0.0)).to(dtype)
+    X = full[1:, 3:]  # begins between two multiples of 16 bytes, too
+    W, H = factors(*X.shape, 5, np.float32)
+    for weights in ("separate", np.array([0.3, 0.7])):
+        for side in (False, True):
+            data = TorchDense.of(X, fused=True)
+            data, A, B = (data.T, H.T, np.ascontiguousarray(W.T)) if side else (data, W, H)
+            check(data, data.X.float().cpu().numpy(), A, B, Ask((IS, KL), weights), KERNELS[FLOAT32])
+    classes = 16 // math.gcd(16, (n + 3) * X.element_size())
+    assert len(launched) == 4 * classes
+    assert all(fused._described(x, x.stride(1) == 1, 64, 64) is not None for x in launched) or not GPU
+
+
+@kernels_only
 @pytest.mark.parametrize("size", [1e-3, 30.0, 1e300])
 def test_the_kernels_answer_the_negative_binomial(size, monkeypatch):
     """The tiles do not; and a size far from the data, or beyond float32, keeps its digits."""
@@ -64,6 +89,15 @@ def test_the_kernels_answer_the_negative_binomial(size, monkeypatch):
     check(data, X, W, H, Ask((NegativeBinomial(size),)), KERNELS[FLOAT32])
 
 
+@gpu_only
+@pytest.mark.parametrize("r", [100, 256])
+def test_many_components(r):
+    """Not in the conformance table, where every set of losses would compile the largest kernels."""
+    X = entries((90, 70), np.float32, zeros=0.1)
+    W, H = factors(90, 70, r, np.float32)
+    check(TorchDense.of(tensor(X), fused=True), X, W, H, Ask((IS, KL)), KERNELS[FLOAT32])
+
+
 @kernels_only
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_storage(dtype):
@@ -71,9 +105,9 @@ def test_half_precision_storage(dtype):
     X = tensor(entries((70, 136), np.float32, zeros=0.0)).to(dtype)
     held = X.double().cpu().numpy()
     W, H = factors(70, 136, 9, np.float32)
-    for fused, bound in ((True, KERNELS[FLOAT32]), (False, PLAIN[FLOAT32])):
+    for triton, bound in ((True, KERNELS[FLOAT32]), (False, PLAIN[FLOAT32])):
         for omega in ((IS, KL), (NegativeBinomial(30),)):
-            data = TorchDense.of(X, fused=fused)
+            data = TorchDense.of(X, fused=triton)
             assert data.dtype == np.float32
             check(data, held, W, H, Ask(omega, curvature=np.ones(len(omega))), bound)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any, ClassVar
 
@@ -122,6 +122,7 @@ class TorchDense(OnTorch):
     fused : Triton rather than plain torch
     missing : how many entries are not finite, and so not observed
     scale : what entries are multiplied by as they are read
+    met : the sets of losses asked for so far, whose kernels are compiled together
     """
 
     tile_entries: ClassVar[int] = TILE
@@ -134,6 +135,7 @@ class TorchDense(OnTorch):
     fused: bool = False
     missing: int = 0
     scale: float = 1.0
+    met: set[Omega] = field(default_factory=set, compare=False, repr=False)
 
     @classmethod
     def of(cls, X: Any, mean: float | None = None, precision: str = "float32", fused: bool | None = None) -> TorchDense:
@@ -194,16 +196,19 @@ class TorchDense(OnTorch):
     def sweep(self, W: Any, H: Any, ask: Ask) -> Sweep:
         check_shapes(self.shape, W, H, ask)
         ask = replace(ask, observed=self.observed) if ask.observed is None else ask
+        self.met.add(ask.omega)
         W, H = self.space.put(W.T).T, self.space.put(H)
         if not (self.fused and takes(ask, H.shape[0])):
             with full_precision():
                 return sweep_tiles(self, W, H, ask)
+        from drnmf.backends.torch.ahead import compile_beside
         from drnmf.backends.torch.fused import sweep_dense
 
         weights, kernels = None if ask.weights is None else self.space.numbers(ask.weights), kernels_of(ask.omega)
-        parts, zero = ask.parts is not None, zero_of(self, ask.omega)
-        losses, N, P = sweep_dense(self.X, W.T, H, kernels, weights, parts, ask.losses, self.scale, zero, self.fast)
-        P = add_free_parts(P, W, H, ask.omega, weights) if parts else P
+        zero = zero_of(self, ask.omega)
+        compile_beside(self, ask.omega, H.shape[0])
+        losses, N, P = sweep_dense(self.X, W.T, H, kernels, weights, ask.losses, self.scale, zero, self.fast)
+        P = add_free_parts(P, W, H, ask.omega, weights)
         return with_curvature(self, W, H, ask, Sweep(told(self, ask, losses), N, P))
 
     def tile(self, columns: slice) -> Tensor:

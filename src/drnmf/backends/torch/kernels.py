@@ -23,8 +23,12 @@ KERNELS: dict[type, Callable[[Any], Kernel]] = {
 
 
 def takes(ask: Ask, rank: int) -> bool:
-    """Tell whether the kernels can answer; the tiles answer what they decline."""
-    return ask.observed is None and rank <= MOST_COMPONENTS and all(type(loss) in KERNELS for loss in ask.omega)
+    """Tell whether the kernels can answer; the tiles answer what they decline.
+
+    Losses alone are asked for a few times in a fit: that is no reason to compile a kernel.
+    """
+    known = rank <= MOST_COMPONENTS and all(type(loss) in KERNELS for loss in ask.omega)
+    return known and ask.observed is None and ask.parts is not None
 
 
 def kernels_of(omega: Omega) -> tuple[Kernel, ...]:

@@ -50,7 +50,7 @@ class Compressed:
 
     @cached_property
     def segments(self) -> Segments:
-        from drnmf.backends.torch.fused import SEGMENT
+        from drnmf.backends.torch.triton_sparse import SEGMENT
 
         lengths = np.diff(self.ends)
         counts = np.maximum(1, -(-lengths // SEGMENT))
@@ -324,7 +324,7 @@ class TorchSparse(OnTorch):
         inside = None if identity else weights  # <H, N_2> is in the loss: N_2 must stand alone
         wanted = ask.parts is not None or identity
         if self.fused:
-            from drnmf.backends.torch.fused import sweep_nonzeros
+            from drnmf.backends.torch.triton_sparse import sweep_nonzeros
 
             sums, N = sweep_nonzeros(self.by_column, W.T, H, betas, inside, wanted, ask.losses)
         else:

@@ -140,8 +140,8 @@ class TorchStreamed(OnTorch):
         return replace(self, mean=self.mean * factor, scale=self.scale * factor)
 
     def tile(self, columns: slice) -> Tensor:
-        """Return a range of columns, on the host."""
-        return self._whole().tile(columns)
+        """Return a range of columns, on the device, where the factors are."""
+        return self._whole().tile(columns).to(self.on)
 
     def _side(self) -> Tensor:
         return self.X.T if self.flipped else self.X

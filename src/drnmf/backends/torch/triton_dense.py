@@ -28,13 +28,14 @@ def piece_of(f, HARDWARE: tl.constexpr):
     return bits.to(tl.float32, bitcast=True).to(tl.bfloat16)
 
 
-@triton.jit
-def split_factor(F, stride, pieces, L, r, padded, HARDWARE: tl.constexpr, R: tl.constexpr, B: tl.constexpr):
-    """A factor (r, L) as its three bfloat16 pieces, (3, padded, R), rows and components beyond it zero."""
-    l, k = tl.program_id(0) * B + tl.arange(0, B), tl.arange(0, R)
-    inside = (l[:, None] < L) & (k[None, :] < r)
+@triton.jit(do_not_specialize=["stride", "L", "r", "shift"])
+def split_factor(F, stride, pieces, L, r, shift, padded, HARDWARE: tl.constexpr, R: tl.constexpr, B: tl.constexpr):
+    """A factor (r, L) as its three bfloat16 pieces, (3, padded, R), from row `shift` on; all else is zero."""
+    at, k = tl.program_id(0) * B + tl.arange(0, B), tl.arange(0, R)
+    l = at - shift
+    inside = (l[:, None] >= 0) & (l[:, None] < L) & (k[None, :] < r)
     f = tl.load(F + k[None, :].to(tl.int64) * stride + l[:, None], mask=inside, other=0.0)
-    at = l[:, None].to(tl.int64) * R + k[None, :]
+    at = at[:, None].to(tl.int64) * R + k[None, :]
     for piece in tl.static_range(3):
         part = piece_of(f, HARDWARE)
         tl.store(pieces + piece * padded * R + at, part)
@@ -102,12 +103,12 @@ def add_loss(
     return total + tl.sum(term, axis=1).to(tl.float64)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["shift", "O", "L", "r", "plane"])  # another shape of X is not another kernel
 def dense_sweep(
-    X, stride_o, stride_l, own, own_stride, pieces, pieces_out, padded, weights, N, P, losses, O, L, r, plane, chunk,
-    one, floor, ceiling, scale, zero, a0, a1, a2,
+    X, shift, stride_o, stride_l, own, own_stride, pieces, pieces_out, padded, weights, N, P, losses, O, L, r, plane,
+    chunk, one, floor, ceiling, scale, zero, a0, a1, a2,
     B0: tl.constexpr, B1: tl.constexpr, B2: tl.constexpr, COUNT: tl.constexpr,
-    PARTS: tl.constexpr, WEIGHTED: tl.constexpr, POSITIVE: tl.constexpr, LOSSES: tl.constexpr,
+    WEIGHTED: tl.constexpr, POSITIVE: tl.constexpr, LOSSES: tl.constexpr,
     ZEROS: tl.constexpr, MASK: tl.constexpr, SMALL: tl.constexpr, EXACT: tl.constexpr, ACCURATE: tl.constexpr,
     HARDWARE: tl.constexpr, TMA: tl.constexpr, OWN_FIRST: tl.constexpr,
     R: tl.constexpr, RC: tl.constexpr, BO: tl.constexpr, BL: tl.constexpr, STAGES: tl.constexpr,
@@ -116,12 +117,16 @@ def dense_sweep(
 
     grid : (blocks of O, splits of L, chunks of RC components)
     X, pieces, pieces_out : tensor descriptors under TMA, pointers elsewhere; OWN_FIRST says that O is contiguous in X
+    shift : where X begins along the contiguous side of its descriptor; along L it is counted in L and in the pieces
     WEIGHTED : one slot, the sum of the parts under `weights`; POSITIVE : P needs a product (not beta 1, 2 alone)
     B0, B1, B2 : beta, or the id of another family (kernels.py), whose parameter is a0, a1, a2
     """
     block, split, part = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     o = block * BO + tl.arange(0, BO)
-    o_in = tl.minimum(o, O - 1).to(tl.int64)  # rows beyond O repeat the last one; nothing of them is stored
+    if OWN_FIRST:
+        o -= shift
+    owned = (o >= 0) & (o < O)
+    o_in = tl.minimum(tl.maximum(o, 0), O - 1).to(tl.int64)  # the others repeat an entry; nothing of them is stored
     k, kc, lr = tl.arange(0, R), part * RC + tl.arange(0, RC), tl.arange(0, BL)
     f = tl.load(own + k[None, :].to(tl.int64) * own_stride + o_in[:, None], mask=k[None, :] < r, other=0.0)
     o_hi = piece_of(f, HARDWARE)
@@ -152,6 +157,8 @@ def dense_sweep(
         out_at = pieces_out + l64[:, None] * R + kc[None, :]
     for start in tl.range(first, last, BL, num_stages=STAGES):
         inside = (start + lr)[None, :] < last
+        if not OWN_FIRST:
+            inside &= (start + lr)[None, :] >= shift
         if TMA:
             hi, mid = pieces.load([start, 0]), pieces.load([padded + start, 0])
             if OWN_FIRST:
@@ -190,62 +197,60 @@ def dense_sweep(
                 loss1 = add_loss(loss1, x, v, rv, ratio, log_ratio, inside, a1, B1, MASK, ACCURATE, HARDWARE)
             if COUNT > 2:
                 loss2 = add_loss(loss2, x, v, rv, ratio, log_ratio, inside, a2, B2, MASK, ACCURATE, HARDWARE)
-        if PARTS:
-            if RC != R:
-                if TMA:
-                    hi, mid = pieces_out.load([start, part * RC]), pieces_out.load([padded + start, part * RC])
-                else:
-                    hi, mid = tl.load(out_at), tl.load(out_at + padded * R)
-            if WEIGHTED:
-                E = w0 * negative(x, v, rv, ratio, log_v, B0, ceiling)
-                if COUNT > 1:
-                    E += w1 * negative(x, v, rv, ratio, log_v, B1, ceiling)
-                if COUNT > 2:
-                    E += w2 * negative(x, v, rv, ratio, log_v, B2, ceiling)
-                n0 = added(n0, tile_product(E, hi, mid, RC, EXACT, SMALL, HARDWARE), one)
-                if POSITIVE:
-                    E = tl.zeros((BO, BL), tl.float32)
-                    if B0 != 1.0 and B0 != 2.0:
-                        E += w0 * positive(x, v, rv, log_v, B0, ceiling, a0)
-                    if COUNT > 1 and B1 != 1.0 and B1 != 2.0:
-                        E += w1 * positive(x, v, rv, log_v, B1, ceiling, a1)
-                    if COUNT > 2 and B2 != 1.0 and B2 != 2.0:
-                        E += w2 * positive(x, v, rv, log_v, B2, ceiling, a2)
-                    p0 = added(p0, tile_product(E, hi, mid, RC, EXACT, SMALL, HARDWARE), one)
+        if RC != R:
+            if TMA:
+                hi, mid = pieces_out.load([start, part * RC]), pieces_out.load([padded + start, part * RC])
             else:
-                n0, p0 = add_parts(
-                    n0, p0, x, v, rv, ratio, log_v, hi, mid, one, ceiling, a0, B0, RC, EXACT, SMALL, HARDWARE
+                hi, mid = tl.load(out_at), tl.load(out_at + padded * R)
+        if WEIGHTED:
+            E = w0 * negative(x, v, rv, ratio, log_v, B0, ceiling)
+            if COUNT > 1:
+                E += w1 * negative(x, v, rv, ratio, log_v, B1, ceiling)
+            if COUNT > 2:
+                E += w2 * negative(x, v, rv, ratio, log_v, B2, ceiling)
+            n0 = added(n0, tile_product(E, hi, mid, RC, EXACT, SMALL, HARDWARE), one)
+            if POSITIVE:
+                E = tl.zeros((BO, BL), tl.float32)
+                if B0 != 1.0 and B0 != 2.0:
+                    E += w0 * positive(x, v, rv, log_v, B0, ceiling, a0)
+                if COUNT > 1 and B1 != 1.0 and B1 != 2.0:
+                    E += w1 * positive(x, v, rv, log_v, B1, ceiling, a1)
+                if COUNT > 2 and B2 != 1.0 and B2 != 2.0:
+                    E += w2 * positive(x, v, rv, log_v, B2, ceiling, a2)
+                p0 = added(p0, tile_product(E, hi, mid, RC, EXACT, SMALL, HARDWARE), one)
+        else:
+            n0, p0 = add_parts(
+                n0, p0, x, v, rv, ratio, log_v, hi, mid, one, ceiling, a0, B0, RC, EXACT, SMALL, HARDWARE
+            )
+            if COUNT > 1:
+                n1, p1 = add_parts(
+                    n1, p1, x, v, rv, ratio, log_v, hi, mid, one, ceiling, a1, B1, RC, EXACT, SMALL, HARDWARE
                 )
-                if COUNT > 1:
-                    n1, p1 = add_parts(
-                        n1, p1, x, v, rv, ratio, log_v, hi, mid, one, ceiling, a1, B1, RC, EXACT, SMALL, HARDWARE
-                    )
-                if COUNT > 2:
-                    n2, p2 = add_parts(
-                        n2, p2, x, v, rv, ratio, log_v, hi, mid, one, ceiling, a2, B2, RC, EXACT, SMALL, HARDWARE
-                    )
+            if COUNT > 2:
+                n2, p2 = add_parts(
+                    n2, p2, x, v, rv, ratio, log_v, hi, mid, one, ceiling, a2, B2, RC, EXACT, SMALL, HARDWARE
+                )
         if not TMA:
             x_at += BL * stride_l
             piece_at += BL * R
             out_at += BL * R
-    if PARTS:
-        keep = (o[:, None] < O) & (kc[None, :] < r)
-        at = kc[None, :].to(tl.int64) * O + o[:, None]
-        SLOTS: tl.constexpr = 1 if WEIGHTED else COUNT
-        at += split.to(tl.int64) * SLOTS * plane
-        tl.store(N + at, n0, mask=keep)
-        tl.store(P + at, p0, mask=keep)
-        if SLOTS > 1:
-            tl.store(N + at + plane, n1, mask=keep)
-            tl.store(P + at + plane, p1, mask=keep)
-        if SLOTS > 2:
-            tl.store(N + at + 2 * plane, n2, mask=keep)
-            tl.store(P + at + 2 * plane, p2, mask=keep)
+    keep = owned[:, None] & (kc[None, :] < r)
+    at = kc[None, :].to(tl.int64) * O + o[:, None]
+    SLOTS: tl.constexpr = 1 if WEIGHTED else COUNT
+    at += split.to(tl.int64) * SLOTS * plane
+    tl.store(N + at, n0, mask=keep)
+    tl.store(P + at, p0, mask=keep)
+    if SLOTS > 1:
+        tl.store(N + at + plane, n1, mask=keep)
+        tl.store(P + at + plane, p1, mask=keep)
+    if SLOTS > 2:
+        tl.store(N + at + 2 * plane, n2, mask=keep)
+        tl.store(P + at + 2 * plane, p2, mask=keep)
     if LOSSES and part == 0:
         program = split * tl.num_programs(0) + block
         programs = tl.num_programs(0) * tl.num_programs(1)
-        tl.store(losses + program, tl.sum(tl.where(o < O, loss0, 0.0), axis=0))
+        tl.store(losses + program, tl.sum(tl.where(owned, loss0, 0.0), axis=0))
         if COUNT > 1:
-            tl.store(losses + programs + program, tl.sum(tl.where(o < O, loss1, 0.0), axis=0))
+            tl.store(losses + programs + program, tl.sum(tl.where(owned, loss1, 0.0), axis=0))
         if COUNT > 2:
-            tl.store(losses + 2 * programs + program, tl.sum(tl.where(o < O, loss2, 0.0), axis=0))
+            tl.store(losses + 2 * programs + program, tl.sum(tl.where(owned, loss2, 0.0), axis=0))

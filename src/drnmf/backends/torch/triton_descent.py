@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from typing import Any
+
+import torch
 import triton
 import triton.language as tl
 
+from drnmf.numerics import VANISHED
 
-@triton.jit
-def descend(
-    F, target, G, steps, out, n, r, floor,
-    PASSES: tl.constexpr, R: tl.constexpr, B: tl.constexpr,
+
+@triton.jit(do_not_specialize=["n", "r", "passes"])  # another shape is not another kernel
+def descent(
+    F, target, G, steps, out, n, r, floor, passes,
+    R: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """min over h >= floor of 1/2 h'Gh - target'h for B columns, from F.
 
@@ -19,7 +25,7 @@ def descend(
     inside = (k[:, None] < r) & (c[None, :] < n)
     at = k[:, None].to(tl.int64) * n + c[None, :]
     h = tl.load(F + at, mask=inside, other=0.0)
-    for _ in range(PASSES):
+    for _ in range(passes):
         beside = target + c  # moved on row by row: a product of row and n may exceed 32 bits
         for row in range(r):
             g = tl.load(G + row * R + k)
@@ -32,3 +38,23 @@ def descend(
             moved = tl.where(moved < floor, floor, moved)  # a NaN stays one
             h = tl.where(here, moved[None, :], h)
     tl.store(out + at, h, mask=inside)
+
+
+def descend(F: torch.Tensor, target: torch.Tensor, gram: Any, floor: float, passes: int) -> torch.Tensor:
+    """Take passes of coordinate descent from F (r, n) on one curvature for all columns (`backends.steps.shared_step`).
+
+    Parameters
+    ----------
+    gram : (r, r), a NumPy array or a tensor on the device of F
+    """
+    (r, n), columns = F.shape, 32
+    R = max(2, triton.next_power_of_2(r))
+    curvature = torch.as_tensor(gram, device=F.device)
+    square = curvature.diagonal()
+    G = torch.zeros((R + 1, R), dtype=F.dtype, device=F.device)
+    G[:r, :r] = curvature
+    G[R, :r] = torch.where(square > VANISHED**2 * square.max(), 1.0 / square, 0.0)
+    F, target, out = F.contiguous(), target.contiguous(), torch.empty_like(F, memory_format=torch.contiguous_format)
+    with torch.cuda.device(F.device) if F.is_cuda else nullcontext():
+        descent[(triton.cdiv(n, columns),)](F, target, G, G[R], out, n, r, floor, passes, R=R, B=columns)
+    return out

@@ -7,8 +7,13 @@ partial row; a second kernel adds a column's segments in order, so that results 
 
 from __future__ import annotations
 
+from typing import Any
+
+import torch
 import triton
 import triton.language as tl
+
+from drnmf.numerics import model_floor, power_ceiling
 
 SEGMENT = 1024
 
@@ -80,3 +85,38 @@ def add_segments(partial, first, N, O, r, R: tl.constexpr, B: tl.constexpr):
         total += tl.load(partial + at, mask=(s < count)[:, None], other=0.0)
     keep = inside[:, None] & (k[None, :] < r)
     tl.store(N + k[None, :].to(tl.int64) * O + o[:, None], total, mask=keep)
+
+
+def rows_of(F: torch.Tensor, R: int) -> torch.Tensor:
+    """A factor (r, L) as (L, R): the components of an entry side by side, and rows that start on whole sectors."""
+    return torch.nn.functional.pad(F.T, (0, R - F.shape[0])).contiguous()
+
+
+def sweep_nonzeros(
+    compressed: Any, other: torch.Tensor, own: torch.Tensor, betas: tuple[float, ...], weights: torch.Tensor | None,
+    parts: bool, losses: bool,
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    """Sums over the non-zeros, (3,) float64 (see `triton_sparse.sparse_sweep`), and N (slots, r, O)."""
+    segments, (r, width) = compressed.segments, own.shape
+    R = max(2, triton.next_power_of_2(r))
+    count = segments.starts.shape[0]
+    kl, frobenius = 1.0 in betas, 2.0 in betas
+    slots = 0 if not parts else 1 if weights is not None else len(betas)
+    partial = torch.empty((max(slots, 1), count, R), dtype=own.dtype, device=own.device)
+    sums = torch.zeros((3, count), dtype=torch.float64, device=own.device)
+    if weights is not None:  # (w1, w2) whatever the order and number of betas
+        pair = [weights[betas.index(b)] if b in betas else torch.zeros_like(weights[0]) for b in (1.0, 2.0)]
+        weights = torch.stack(pair).to(own.dtype)
+    dtype = str(own.dtype).removeprefix("torch.")
+    sparse_sweep[(count,)](
+        compressed.values, compressed.indices, segments.starts, segments.ends, segments.columns,
+        rows_of(own, R), rows_of(other, R),
+        sums if weights is None else weights, partial[betas.index(1.0) if kl and slots > 1 else 0],
+        partial[betas.index(2.0) if frobenius and slots > 1 else 0], sums, count,
+        KL=kl, FROBENIUS=frobenius, PARTS=parts, WEIGHTED=weights is not None, LOSSES=losses,
+        FLOOR=model_floor(dtype), CEILING=power_ceiling(dtype), R=R, B=max(16, min(64, 2048 // R)), num_warps=2,
+    )  # fmt: skip
+    N = torch.empty((slots, r, width), dtype=own.dtype, device=own.device)
+    for slot in range(slots):
+        add_segments[(triton.cdiv(width, 32),)](partial[slot], segments.first, N[slot], width, r, R=R, B=32)
+    return sums.sum(1), N
