@@ -112,10 +112,12 @@ def _air(path: Path) -> Any:
 
 
 def _catalogue(path: Path) -> Any:
-    """The counts of a catalogue: columns of text stand first."""
+    """The counts of a catalogue: columns of text stand first, in a .tsv one column of labels or numbers."""
     import pandas as pd
 
-    return pd.read_csv(path, sep="\t" if path.suffix == ".tsv" else ",").select_dtypes("number").to_numpy(float)
+    tabs = path.suffix == ".tsv"
+    table = pd.read_csv(path, sep="\t", index_col=0) if tabs else pd.read_csv(path)
+    return table.select_dtypes("number").to_numpy(float)
 
 
 def _first_of(path: Path) -> Any:
