@@ -280,6 +280,10 @@ def test_runs_of_a_large_X_see_some_of_its_rows(monkeypatch, form):
     seen = taken(whole, rows_seen(whole, 0)).X
     assert 50 <= seen.shape[0] < 100
     assert rows_seen(Received(X, Ones(X.shape)), 0) == slice(None)
+    monkeypatch.setattr("drnmf.selection.stages.runs.SCORED", 3)
+    empty = Received(sp.csr_array(([1.0], ([0], [0])), shape=X.shape))
+    assert rows_seen(empty, 0, (KL,)) == slice(None)
+    assert 50 <= len(rows_seen(empty, 0, (KL,), scored=True)) < 300
     found = drnmf.discover(X, **FAST | {"ranks": (2, 3)})
     assert found.rank == 3
     assert found.stable.all()

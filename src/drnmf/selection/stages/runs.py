@@ -47,6 +47,8 @@ BLEND = 0.01
 """Part of a prediction that is the product of row and column sums; see `blended`."""
 LARGE = 1 << 20
 """Entries above which every run sees a sample of the rows."""
+SCORED = 16
+"""So many entries are scored in the time that one takes in a fit, or less."""
 LEAST_ROWS = 200
 """Rows that such a sample has at least."""
 
@@ -108,7 +110,7 @@ class Fitter:
 
         With `hold_out` the run sees nine tenths of the entries of X itself, and the others score it.
         """
-        rows = rows_seen(self.given, seed, self.omega)
+        rows = rows_seen(self.given, seed, self.omega, hold_out)
         whole = taken(self.given, rows)
         factors = None if self.factors is None else self.factors[rows]
         given = whole if factors is None else replace(whole, X=scaled_rows(whole.X, factors))
@@ -163,15 +165,17 @@ def _kept(result: Result, scores: Scores | None) -> Run:
     return Run(H, result.omega, result.losses, result.references, result.weights, result.trace, result.reason, scores)
 
 
-def rows_seen(given: Received, seed: int, omega: Omega | None = None) -> Any:
+def rows_seen(given: Received, seed: int, omega: Omega | None = None, scored: bool = False) -> Any:
     """Draw the rows that a run sees: all, or of a large X as many as have LARGE entries.
 
     Components are over the columns, and rows are many. Of a sparse X only stored entries count under losses that need
-    no others. Weights belong to their rows, and all of those are taken.
+    no others, unless entries are held out to be `scored`, each of them once. Weights belong to their rows, and all of
+    those are taken.
     """
     X = given.X
     stored_alone = sp.issparse(X) and omega is not None and need_nonzeros_only(omega)
-    m, entries = X.shape[0], X.nnz if stored_alone else X.shape[0] * X.shape[1]
+    m, size = X.shape[0], X.shape[0] * X.shape[1]
+    entries = max(X.nnz, size // SCORED if scored else 0) if stored_alone else size
     if entries <= LARGE or given.observed is not None:
         return slice(None)
     count = max(LEAST_ROWS, m * LARGE // entries)
