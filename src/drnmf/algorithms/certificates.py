@@ -11,6 +11,7 @@ from scipy.optimize import minimize, minimize_scalar
 from drnmf.backends.base import Ask, Data
 from drnmf.numerics import ACTIVE_TOLERANCE, Array, Vector, namespace
 from drnmf.objective import simplex
+from drnmf.objective.constraints import NONE, Constraints
 from drnmf.objective.objective import Objective
 
 _TRIALS = 60
@@ -41,19 +42,29 @@ class Residual:
     The projected gradient in the metric of the multiplicative step: an entry at zero that wants to grow counts with
     the size of a mean entry. Both are sums over entries, so pieces of F add up.
 
+    Fixed rows do not count. Where columns sum to one, P - N has the multiplier that suits each column best added.
+
     coefficients : of lambda, for the parts of every beta
     mean : of all entries of the block
+    fixed : how many rows, the first ones, do not move
+    sums : whether every column sums to one
     """
 
     coefficients: Vector
     mean: float
+    fixed: int = 0
+    sums: bool = False
 
     def __call__(self, F: Array, N: Array, P: Array) -> Vector:
         xp = namespace(F)
-        N, P = _weighed(self.coefficients, N), _weighed(self.coefficients, P)
+        N, P = (_weighed(self.coefficients, part)[self.fixed :] for part in (N, P))
+        F = F[self.fixed :]
         told = P > 0  # where powers of V underflow the parts say nothing, and the entry counts as it stands
         step = xp.where(told, xp.clip(F, self.mean, None) / xp.where(told, P, 1.0), 0.0)
-        moved = xp.clip(F - step * (P - N), 0.0, None)
+        slope = P - N
+        if self.sums and F.shape[0]:
+            slope = slope - (F * slope).sum(0) / F.sum(0)
+        moved = xp.clip(F - step * slope, 0.0, None)
         violation, scale = (P * abs(F - moved)).sum(dtype=xp.float64), (F * (P + N)).sum(dtype=xp.float64)
         return np.array([float(violation), float(scale)])
 
@@ -70,15 +81,18 @@ def _weighed(c: Vector, parts: Array) -> Array:
     return sum(float(w) * part for w, part in zip(c, parts, strict=True))
 
 
-def certify(data: Data, W: Array, H: Array, objective: Objective, weights: Vector, losses: Vector) -> Certificate:
+def certify(
+    data: Data, W: Array, H: Array, objective: Objective, weights: Vector, losses: Vector,
+    constraints: Constraints = NONE,
+) -> Certificate:  # fmt: skip
     """Gap and stationarity at (W, H); two sweeps, one for each block."""
     p, scaled = len(objective.omega), objective.scaled(losses)
     A, B = data.T.space.put(W.T), data.space.put(H)
     ask = Ask(objective.omega, losses=False)
     sweeps = data.space.read(data.sweep(A.T, B, ask), data.T.sweep(B.T, A, ask))
     sides = tuple(
-        (side.space, F, float(side.space.sum(entry_sum, F)) / (F.shape[0] * F.shape[1]), sweep)
-        for side, F, sweep in zip((data, data.T), (B, A), sweeps, strict=True)
+        (side.space, F, float(side.space.sum(entry_sum, F)) / (F.shape[0] * F.shape[1]), sweep, _bound(constraints, of))
+        for of, side, F, sweep in zip("HW", (data, data.T), (B, A), sweeps, strict=True)
     )
     active = np.flatnonzero(scaled >= scaled.max() * (1.0 - ACTIVE_TOLERANCE))
 
@@ -86,7 +100,7 @@ def certify(data: Data, W: Array, H: Array, objective: Objective, weights: Vecto
         c = np.zeros(p)
         c[active] = simplex.project(multipliers)
         c = objective.coefficients(c)
-        found = [space.sum(Residual(c, mean), F, sweep.N, sweep.P) for space, F, mean, sweep in sides]
+        found = [space.sum(Residual(c, mean, *bound), F, sweep.N, sweep.P) for space, F, mean, sweep, bound in sides]
         violation, scale = np.sum(found, axis=0)
         return float(violation / scale) if scale > 0 else 0.0
 
@@ -95,6 +109,12 @@ def certify(data: Data, W: Array, H: Array, objective: Objective, weights: Vecto
     multipliers = np.zeros(p)
     multipliers[active] = found
     return Certificate(float(scaled.max() - weights @ scaled), value, multipliers)
+
+
+def _bound(constraints: Constraints, side: str) -> tuple[int, bool]:
+    """How many rows of a block are fixed, and whether its columns sum to one."""
+    block = constraints.block(side)
+    return 0 if block is None else len(block), constraints.sum_to_one == side
 
 
 def _smallest(residual: Callable[[Vector], float], start: Vector) -> tuple[Vector, float]:

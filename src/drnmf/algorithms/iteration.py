@@ -14,7 +14,7 @@ from typing import Any
 from drnmf.algorithms.correlation import correlation, row_sums
 from drnmf.algorithms.updates.base import Parts, Rule
 from drnmf.backends.base import Ask, Data, Sweep
-from drnmf.numerics import MAX_HALVINGS, Array, Vector, factor_floor, rise_tolerance
+from drnmf.numerics import MAX_HALVINGS, Array, Vector, rise_tolerance
 from drnmf.objective.objective import Objective
 
 
@@ -38,6 +38,17 @@ class Task:
     objective: Objective
     rule: Rule
     fixed: bool  # lambda never moves
+    rules: tuple[Rule, Rule]  # of (H, W): the rule itself, unless a block is constrained
+
+    @classmethod
+    def of(cls, objective: Objective, rule: Rule, constant: bool, rank: int) -> Task:
+        """Choose the rules of both blocks for so many components.
+
+        Parameters
+        ----------
+        constant : the policy never moves lambda
+        """
+        return cls(objective, rule, constant and not rule.chooses, rule.of_rank(rank))
 
     def watched(self, weights: Vector, losses: Vector) -> float:
         """Compute what the run is to lower: the weighted sum under fixed weights, else the maximum."""
@@ -47,22 +58,29 @@ class Task:
         """Compute what no half-step may raise: the weighted sum, or the maximum where the rule chooses lambda."""
         return self.objective.maximum(losses) if self.rule.chooses else self.objective.value(weights, losses)
 
-    def ask(self, coefficients: Vector, early: bool, curved: bool, losses: bool = True) -> Ask:
-        """Ask for weighted sums where lambda is known when the sweep is made, for every part on its own elsewhere."""
+    def ask(self, rule: Rule, coefficients: Vector, early: bool, curved: bool, losses: bool = True) -> Ask:
+        """Ask for weighted sums where lambda is known when the sweep is made, for every part on its own elsewhere.
+
+        Parameters
+        ----------
+        rule : of the block whose parts are asked for
+        """
         known = early or len(self.objective.omega) == 1  # lambda of one loss is one
-        parts: Any = coefficients if known and not self.rule.separate else "separate"
+        parts: Any = coefficients if known and not rule.separate else "separate"
         return Ask(self.objective.omega, parts, losses, coefficients if curved else None)
 
     def restart(self, data: Data, point: Point) -> Point:
         """Restart both states of the rule."""
-        sides = zip((data, data.T), point.states, strict=True)
-        states = tuple(side.space.map(self.rule.restart, state) for side, state in sides)
+        sides = zip((data, data.T), self.rules, point.states, strict=True)
+        states = tuple(side.space.map(rule.restart, state) for side, rule, state in sides)
         return replace(point, states=states)
 
 
 @dataclass(frozen=True)
 class _Half:
     """One half-step: block F moves while G stands. `data` is the side whose sweeps hold the parts of G.
+
+    side : of F, "H" or "W"
 
     early : lambda will still be the same when the parts of G are used
     curved : the next step of G wants the curvature
@@ -72,6 +90,7 @@ class _Half:
     """
 
     task: Task
+    side: str
     data: Data
     weights: Vector
     coefficients: Vector
@@ -82,17 +101,23 @@ class _Half:
     correlated: bool = False
 
     @property
+    def rule(self) -> Rule:
+        return self.task.rules["HW".index(self.side)]
+
+    @property
     def certain(self) -> bool:
-        return self.task.rule.certain(self.task.objective.omega)
+        return self.rule.certain(self.task.objective.omega)
 
     def sweep(self, F: Array, G: Array, losses: bool = True) -> Sweep:
-        return self.data.sweep(F.T, G, self.task.ask(self.coefficients, self.early, self.curved, losses))
+        other = self.task.rules["WH".index(self.side)]
+        return self.data.sweep(F.T, G, self.task.ask(other, self.coefficients, self.early, self.curved, losses))
 
     def attempt(self, F: Array, G: Array, before: Sweep, state: Any) -> _Tried:
         """Step from the parts of F in `before`, which stands at (F, G), and sweep for G at the new point."""
-        objective, rule = self.task.objective, self.task.rule
+        objective, rule = self.task.objective, self.rule
         parts = Parts(
-            before.N, before.P, self.coefficients, objective.omega, factor_floor(self.data.mean, F.shape[0]),
+            before.N, before.P, self.coefficients, objective.omega,
+            self.task.rule.floor(self.side, self.data.mean, F.shape[0]),
             objective.scaled(before.losses) if rule.chooses else None, objective.references, before.Q, before.gram,
             self.Q_scale, self.correlation(F, G) if self.correlated else None,
         )  # fmt: skip
@@ -115,7 +140,7 @@ class _Half:
             count = tried.count
             if count > MAX_HALVINGS:
                 return _Tried(F, self._look(F, G), state, count + 1)
-            moved, moved_state = space.map(task.rule.retry, F, tried.F, count, tried.state, count=2)
+            moved, moved_state = space.map(self.rule.retry, F, tried.F, count, tried.state, count=2)
             tried = _Tried(moved, self._look(moved, G), moved_state, count + 1)
         return tried
 
@@ -142,13 +167,16 @@ def iterate(task: Task, data: Data, point: Point, weights: Vector, early: bool) 
     """
     c = task.objective.coefficients(weights)
     step, rank = point.steps, point.B.shape[0]
-    here, then = (task.rule.curves(k, rank) for k in (step, step + 1))
-    correlated = task.rule.correlates(step, rank, task.objective.omega)
+    rule_H, rule_W = task.rules
+    omega, Q_scale = task.objective.omega, _moved(task, point, c) if rule_H.curves(step, rank) else 1.0
     half_H = _Half(
-        task, data.T, weights, c, early=True, curved=here, look=False, Q_scale=_moved(task, point, c) if here else 1.0,
-        correlated=correlated,
+        task, "H", data.T, weights, c, early=True, curved=rule_W.curves(step, rank),
+        look=not rule_W.certain(omega), Q_scale=Q_scale, correlated=rule_H.correlates(step, rank, omega),
     )  # fmt: skip
-    half_W = _Half(task, data, weights, c, early=early, curved=then, look=True, correlated=correlated)
+    half_W = _Half(
+        task, "W", data, weights, c, early=early, curved=rule_H.curves(step + 1, rank), look=True,
+        correlated=rule_W.correlates(step, rank, omega),
+    )  # fmt: skip
     state_H, state_W = point.states
     first = half_H.attempt(point.B, point.A, point.sweep, state_H)
     second, wasted, read = None, 0, data.space.read

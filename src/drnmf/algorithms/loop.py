@@ -147,7 +147,8 @@ def solve(data: Data, W: Array, H: Array, objective: Objective, rule: Rule, poli
     W : (m, r), H : (r, n), strictly positive; neither is changed.
     """
     rule = rule.under(objective.omega, shares_curvature(data) or H.shape[0] <= NEWTON_RANK)
-    known = None if control.keeper is None else control.keeper.recall(objective.omega, rule, policy)
+    owners = (rule, getattr(rule, "rule", rule), policy)
+    known = None if control.keeper is None else control.keeper.recall(objective.omega, *owners)
     if isinstance(known, Result):
         return known
     if rule.chooses and not data.T.space.whole:
@@ -155,7 +156,7 @@ def solve(data: Data, W: Array, H: Array, objective: Objective, rule: Rule, poli
             f"{type(rule).__name__} chooses the weights from all parts of both factors in one place, and the rows of a "
             "Dask array are never in one place: use another policy, for example policy='auto'."
         )
-    task = Task(objective, rule, getattr(policy, "constant", False) and not rule.chooses)
+    task = Task.of(objective, rule, getattr(policy, "constant", False), H.shape[0])
     run = _Run.begin(task, data, policy, W, H) if known is None else _Run.resume(task, data, policy, known)
     reason = run.reason(control)
     try:
@@ -193,7 +194,8 @@ class _Run:
         started = time.perf_counter()
         weights, policy_state = policy.init(len(task.objective.omega))
         A, B = data.T.space.put(W.T), data.space.put(H)
-        states = data.space.map(task.rule.init, B), data.T.space.map(task.rule.init, A)
+        rule_H, rule_W = task.rules
+        states = data.space.map(rule_H.init, B), data.T.space.map(rule_W.init, A)
         point = _swept(task, data, A, B, weights, states, 1, 0)
         _require_finite(point.sweep.losses, data)
         best = Best(A, B, point.sweep.losses, weights)
@@ -227,7 +229,8 @@ class _Run:
             self.point = iterate(task, self.data, self.point, self.weights, early)
         losses = self.point.sweep.losses
         if task.rule.chooses:
-            self.weights = self.point.states[1]
+            # both blocks chose, the last one last; one of which nothing is free chooses nothing
+            self.weights = next(state for state in reversed(self.point.states) if state is not None)
         else:
             scaled = task.objective.scaled(losses)
             self.weights, self.policy_state = self.policy.step(self.weights, scaled, self.policy_state)
@@ -308,7 +311,8 @@ def _swept(
 ) -> Point:
     """The point (A, B) with the sweep that an iteration begins from."""
     c = task.objective.coefficients(weights)
-    ask = task.ask(c, early=task.fixed, curved=task.rule.curves(steps, B.shape[0]))
+    rule = task.rules[0]
+    ask = task.ask(rule, c, early=task.fixed, curved=rule.curves(steps, B.shape[0]))
     (sweep,) = data.space.read(data.sweep(A.T, B, ask))
     return Point(A, B, sweep, states, sweeps, weights, steps)
 

@@ -74,14 +74,14 @@ def usable(ratio: Array, P: Array) -> Array:
 
 
 def quadratic_step(
-    F: Array, N: Array, P: Array, Q: Array, floor: float, passes: int, scale: float | None = None, gram: Any = None
+    F: Array, N: Array, P: Array, Q: Array, floor: float, passes: int, scale: Any = None, gram: Any = None
 ) -> Array:
     """Minimise the quadratic model of every column over h >= floor, by cyclic coordinate descent from F.
 
     The curvature of a column is its own part, Q, and `gram`, which all columns share, where there is one. Lambda may
     have moved since the sweep that made them: so it is scaled in every column to F'QF = F'P, which holds for the
-    curvature of beta-divergences, or by `scale` where that is given. A column whose curvature is not usable (zero, or
-    beyond the range of the dtype) takes the multiplicative step.
+    curvature of beta-divergences, or by `scale`, a number or one for every column, where that is given. A column whose
+    curvature is not usable (zero, or beyond the range of the dtype) takes the multiplicative step.
 
     Examples
     --------
@@ -99,9 +99,7 @@ def quadratic_step(
     return out
 
 
-def _descend(
-    F: Array, N: Array, P: Array, Q: Array, floor: float, passes: int, given: float | None, gram: Any
-) -> Array:
+def _descend(F: Array, N: Array, P: Array, Q: Array, floor: float, passes: int, given: Any, gram: Any) -> Array:
     """The same in the array library of F: the reference of the compiled step."""
     xp = namespace(F)
     if gram is not None:
@@ -110,7 +108,7 @@ def _descend(
     if given is None:
         scale = sum((Q[rows[k]] * F).sum(0) * F[k] for k in range(r)) / (F * P).sum(0)
     else:
-        scale = xp.full_like(F[0], 1.0 / given)
+        scale = xp.zeros_like(F[0]) + 1.0 / given
     H, slope = [F[k] for k in range(r)], (P - N) * scale
     for _ in range(passes):
         for k, row in enumerate(rows):
@@ -159,13 +157,16 @@ def shared_step(F: Array, N: Array, gram: Vector, floor: float, passes: int) -> 
     return stepped
 
 
-def correlated_step(F: Array, N: Array, P: Array, correlation: Vector, floor: float, passes: int) -> Array:
+def correlated_step(
+    F: Array, N: Array, P: Array, correlation: Vector, floor: float, passes: int, sizes: Any = None
+) -> Array:
     """Minimise the quadratic model of every column whose curvature is D C D, D diagonal with D C D f = P.
 
     Parameters
     ----------
     F, N, P : (r, n)
     correlation : C, (r, r) with a diagonal of ones
+    sizes : (r, n) D f; None finds it
 
     Returns
     -------
@@ -179,18 +180,26 @@ def correlated_step(F: Array, N: Array, P: Array, correlation: Vector, floor: fl
     xp = namespace(F)
     C = xp.asarray(beside(correlation, F), dtype=F.dtype)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # such columns take the other step
-        slope_free = P * F
-        y = slope_free**0.5  # y = D f: y (C y) = P f, by a symmetric Sinkhorn scaling
-        y = y * (slope_free.sum(0) / (y * (C @ y)).sum(0)) ** 0.5
-        for _ in range(BALANCE_STEPS):
-            y = (y * slope_free / (C @ y)) ** 0.5
-        target = C @ y - (slope_free - N * F) / y
+        y = balanced_sizes(F, P, correlation) if sizes is None else sizes
+        target = C @ y - (P * F - N * F) / y
         step = xp.clip(F * (shared_step(y, target, correlation, 0.0, passes) / y), floor, None)
         # where V is all but zero under a positive x the model is too flat by orders of magnitude, and so for a column
         # in which one component would become larger than the whole of it
         whole = xp.where(N > P, N, P) * F
         good = (P * step <= LARGEST_PART * whole.sum(0)).all(0)
         return xp.where(good, step, xp.clip(F * usable(N / P, P), floor, None))
+
+
+def balanced_sizes(F: Array, P: Array, correlation: Vector) -> Array:
+    """Find y = D f with y (C y) = P f in every column, by a symmetric Sinkhorn scaling."""
+    C = namespace(F).asarray(beside(correlation, F), dtype=F.dtype)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        slope_free = P * F
+        y: Array = slope_free**0.5
+        y = y * (slope_free.sum(0) / (y * (C @ y)).sum(0)) ** 0.5
+        for _ in range(BALANCE_STEPS):
+            y = (y * slope_free / (C @ y)) ** 0.5
+        return y
 
 
 def extrapolated_step(

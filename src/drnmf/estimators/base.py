@@ -126,7 +126,8 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         policy, references = self._policy(len(omega)), self._references(len(omega))
         control = self.control(self._inner_iter())
         placement = place(X, self.device, self.precision)
-        method = Method.of(self.update, policy, placement.gpu)
+        constraints = self.constraints()
+        method = Method.of(self.update, policy, placement.gpu, constraints)
         given = placement.receive(self, X, True, self.reading(entry_weight, uncertainty))
         runs = self.starts() * (1 if references is not None else 1 + len(omega))
         name = type(self).__name__
@@ -142,9 +143,11 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
                     result = fit_factors(data, fit.starts, omega, references, method, budget, self.callback, name)
             except Interrupted as stop:
                 partly = _complete(stop.result, data, omega)
-                self._adopt(balanced(data, partly, self.normalize), fit, placement, isinstance(entry_weight, HeldOut))
+                partly = balanced(data, partly, self.normalize, constraints)
+                self._adopt(partly, fit, placement, isinstance(entry_weight, HeldOut))
                 raise
-            result = settle(data, balanced(data, fit.unobserved.cleared(data, result), self.normalize), control)
+            result = balanced(data, fit.unobserved.cleared(data, result), self.normalize, constraints)
+            result = settle(data, result, control, constraints)
         factors = self._adopt(result, fit, placement, isinstance(entry_weight, HeldOut))
         tasks.end()
         warn_unconverged([result], control, name)
@@ -163,7 +166,7 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def _adopt(self, result: Result, fit: Opened, placement: Placement, held_out: bool) -> Array:
         """Set the fitted attributes from a result; returns W in the same form as `components_`."""
         data = fit.data
-        result = fit.unobserved.complete(result)
+        result = fit.finished(result)
         self.components_ = placement.hand_back(result.H)
         self.n_components_ = result.H.shape[0]
         self.omega_ = result.omega
@@ -225,7 +228,7 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             observed = observed.bind(given.X.shape, is_sparse(given.X))
         return Encoder(
             as_numpy(self.components_), objective, self.weights_, control.max_iter, control.tol, self.zeros_choice(),
-            type(self).__name__, self.mean_row_, observed,
+            type(self).__name__, self.mean_row_, observed, self.sum_to_one == "W",
         )  # fmt: skip
 
     def inverse_transform(self, X: ArrayLike) -> Array:

@@ -51,6 +51,10 @@ class BetaNMF(NMF):
     n_jobs : how many runs (starts, reference fits) go side by side, each on one core; None is one, with all cores for
         it, -1 as many as there are cores. Results do not depend on it. A fit on a GPU or on Dask, or with a checkpoint,
         takes its runs one after another
+    sum_to_one : "W" - every row of W sums to one (fractions of components); "H" - every column of H does; exact after
+        every step. None: neither (docs/constraints.md)
+    fixed : (f, n), components that do not move: the first f rows of H
+    fixed_W : (m, f), contributions that do not move: the first f columns of W
 
     Attributes
     ----------

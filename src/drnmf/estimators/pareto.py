@@ -223,6 +223,9 @@ def pareto_front(
     device: str | None = None,
     precision: str = "float32",
     n_jobs: int | None = None,
+    sum_to_one: str | None = None,
+    fixed: ArrayLike | None = None,
+    fixed_W: ArrayLike | None = None,
 ) -> ParetoFront:
     r"""Find solutions between the losses of `betas`, and the DR-NMF solution among them (section 5.1).
 
@@ -255,6 +258,7 @@ def pareto_front(
     return_factors : keep W and H of every point
     checkpoint, checkpoint_every : as in `DRNMF`; the folder keeps every run of the front
     n_jobs : as in `DRNMF`; the points go side by side too, unless they start from one another
+    sum_to_one, fixed, fixed_W : constraints on the factors of every point, as in `DRNMF`
 
     Returns
     -------
@@ -286,10 +290,10 @@ def pareto_front(
         n_components, update=update, init=init, max_iter=max_iter, tol=tol, zeros=zeros, negatives=negatives,
         unstored=unstored, random_state=random_state, n_init=n_init, max_time=max_time, callback=callback,
         verbose=verbose, checkpoint=checkpoint, checkpoint_every=checkpoint_every, device=device, precision=precision,
-        n_jobs=n_jobs,
+        n_jobs=n_jobs, sum_to_one=sum_to_one, fixed=fixed, fixed_W=fixed_W,
     )  # fmt: skip
     placement = place(X, device, precision)
-    how = fit_method.Method.of(update, policy, placement.gpu)
+    how = fit_method.Method.of(update, policy, placement.gpu, parameters.constraints())
     accepted = placement.accept(X, "pareto_front", parameters.reading(entry_weight, uncertainty))
     control, starts = parameters.control(), parameters.starts()
     count = starts * (len(points) + 1 + (p if given is None else 0))
@@ -434,8 +438,8 @@ def _among_all(data: Data, single: Result, objective: Objective, weights: Vector
 def _point(fit: Opened, result: Result, factors: bool, placement: Placement) -> ParetoPoint:
     data, W, H = fit.data, None, None
     if factors:
-        W, H = canonical(data, *fit.unobserved.clear(data, result.W, result.H))
-        found = fit.unobserved.complete(replace(result, W=W, H=H))
+        W, H = canonical(data, *fit.unobserved.clear(data, result.W, result.H), fit.constraints)
+        found = fit.finished(replace(result, W=W, H=H))
         W, H = found.W, found.H
         W = placement.hand_back(data.T.space.deliver(W.T))
         H = placement.hand_back(H)

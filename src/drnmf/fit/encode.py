@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from drnmf.algorithms.updates.base import Parts
 from drnmf.algorithms.updates.monotone import Monotone
+from drnmf.algorithms.updates.on_simplex import model_minimum
 from drnmf.backends.base import Ask, Data, Observed
 from drnmf.backends.entries import check_structure
 from drnmf.backends.host.single_blas import single_blas
@@ -33,6 +34,7 @@ from drnmf.numerics import (
     namespace,
     positive_scale,
 )
+from drnmf.objective.constraints import normalised
 from drnmf.objective.objective import Objective
 
 
@@ -49,6 +51,7 @@ class Encoder:
     consumer : the name that errors give
     mean_row : (r,), what a row without any observed entry gets
     observed : weights of the entries of all rows, for blocks of them
+    sums : whether every row of W sums to one
     """
 
     components: Array
@@ -60,6 +63,7 @@ class Encoder:
     consumer: str
     mean_row: Vector
     observed: Observed | None = None
+    sums: bool = False
 
     def __call__(self, X: Any, first_row: int = 0) -> Array:
         """Compute W of shape (rows, r) for a matrix, or for a block of one that begins at `first_row`."""
@@ -81,7 +85,7 @@ class Encoder:
         check_zeros(data, self.objective.omega, self.zeros, first_row)
         H = self.components.astype(data.dtype, copy=False)
         with single_blas(), np.errstate(over="ignore", invalid="ignore"):
-            W = encode(data, H, self.objective, self.weights, self.max_iter, self.tol)
+            W = encode(data, H, self.objective, self.weights, self.max_iter, self.tol, self.sums)
         unknown = Side.of(data.T)
         if unknown is not None:
             W = unknown.fill(W.T, self.mean_row).T
@@ -97,14 +101,18 @@ class Encoder:
         return W
 
 
-def encode(data: Data, H: Any, objective: Objective, weights: Vector, max_iter: int, tol: float) -> Any:
+def encode(
+    data: Data, H: Any, objective: Objective, weights: Vector, max_iter: int, tol: float, sums: bool = False
+) -> Any:
     """Minimise sum_b lambda_b Dbar_b(X, WH) over W >= 0, (m, r), by majorise-minimise steps or coordinate descent.
 
     No line search and no stopping rule looks at more than one row: a row starts at the multiple of (1, ..., 1)
     with the right sum, moves by steps that cannot raise its own objective, and stays once it moves by less than
     tol. So the same row gives the same answer whatever the other rows are.
+
+    sums : every row sums to one; it starts with all its entries alike
     """
-    settings = {"H": H, "objective": objective, "weights": weights, "max_iter": max_iter, "tol": tol}
+    settings = {"H": H, "objective": objective, "weights": weights, "max_iter": max_iter, "tol": tol, "sums": sums}
     return data.map_rows(partial(_encoded, settings), H.shape[0]).T
 
 
@@ -112,13 +120,13 @@ def _encoded(settings: dict[str, Any], data: Data) -> Any:
     return _encode(data, **settings)
 
 
-def _encode(data: Data, H: Any, objective: Objective, weights: Vector, max_iter: int, tol: float) -> Any:
+def _encode(data: Data, H: Any, objective: Objective, weights: Vector, max_iter: int, tol: float, sums: bool) -> Any:
     """W' (r, rows) of the rows of one Data."""
     r = H.shape[0]
     G: Any = data.space.put(H).T
-    level = _level(data, G, objective.mean)
+    level = np.full(data.shape[0], 1.0 / r) if sums else _level(data, G, objective.mean)
     A: Any = data.T.space.put(np.repeat(level.astype(data.dtype)[None, :], r, axis=0))
-    xp, step = namespace(A), _step(data.T, G, A, objective, weights)
+    xp, step = namespace(A), _step(data.T, G, A, objective, weights, sums)
     active, tol = A[0] > 0, tol or ENCODE_TOLERANCE
     for _ in range(min(max_iter, ENCODE_ITERATIONS)):
         stepped = step(A)
@@ -145,19 +153,24 @@ def _on_host(parts: Any) -> Vector:
     return np.asarray(as_numpy(parts), dtype=np.float64)[0]
 
 
-def _step(side: Data, G: Any, first: Any, objective: Objective, weights: Vector) -> Callable[[Any], Any]:
+def _step(side: Data, G: Any, first: Any, objective: Objective, weights: Vector, sums: bool) -> Callable[[Any], Any]:
     """A step that cannot raise the objective of any row; one product with X is enough under beta = 2 alone."""
     omega, coefficients = objective.omega, objective.coefficients(weights)
     if [loss.free_part for loss in omega] == ["gram"]:
         once = side.sweep(G, first, Ask(omega, np.ones(1), False, np.ones(1)))
+        if sums:
+            parts = Parts(once.N, once.P, np.ones(1), omega, 0.0, Q=once.Q, gram=once.gram, total=1.0)
+            return lambda A: normalised(model_minimum(A, parts), 1.0, 0.0)
         if (Q := once.Q) is not None:  # the entries have weights: every row has a curvature of its own
             return lambda A: quadratic_step(A, once.N[0], packed_product(Q, A), Q, 0.0, HALS_PASSES)
         return lambda A: shared_step(A, once.N[0], once.gram, 0.0, HALS_PASSES)
-    floor, rule, ask = EPS * first[:1], Monotone(), Ask(omega, losses=False)
+    floor, rule = EPS / G.shape[1] if sums else EPS * first[:1], Monotone()
+    ask = Ask(omega, losses=False)
 
     def step(A: Any) -> Any:
         sweep = side.sweep(G, A, ask)
-        return rule.step(A, Parts(sweep.N, sweep.P, coefficients, omega, floor), None)[0]
+        parts = Parts(sweep.N, sweep.P, coefficients, omega, floor, total=1.0 if sums else None)
+        return rule.step(A, parts, None)[0]
 
     return step
 

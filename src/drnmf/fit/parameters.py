@@ -15,6 +15,7 @@ from drnmf.algorithms.loop import Callback, Control
 from drnmf.algorithms.updates.base import Rule
 from drnmf.inputs.check import check_choice, check_integer, check_number
 from drnmf.inputs.weights import Reading
+from drnmf.objective.constraints import Constraints, as_constraints
 
 
 def count_jobs(n_jobs: int | None) -> int:
@@ -49,6 +50,13 @@ class Parameters:
     device: str | None = None
     precision: str = "float32"
     n_jobs: int | None = None
+    sum_to_one: str | None = None
+    fixed: ArrayLike | None = None
+    fixed_W: ArrayLike | None = None
+
+    def constraints(self) -> Constraints:
+        """Check what W and H must satisfy, as far as it can be without X."""
+        return as_constraints(self.sum_to_one, self.fixed, self.fixed_W)
 
     def rank(self) -> int:
         """Check the number of components."""

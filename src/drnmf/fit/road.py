@@ -25,6 +25,7 @@ from drnmf.backends.observed import Stored
 from drnmf.fit.canonical import canonical
 from drnmf.fit.continued import Runs, run_continued, smallest
 from drnmf.fit.encode import encode
+from drnmf.fit.feasible import feasible_start, imposed
 from drnmf.fit.method import Budget, Method, certified
 from drnmf.fit.parameters import Parameters
 from drnmf.fit.progress import progress_bar
@@ -35,6 +36,7 @@ from drnmf.inputs.device import Placement, as_numpy, is_sparse
 from drnmf.inputs.receive import Received, remark_on_missing
 from drnmf.losses.base import Omega
 from drnmf.numerics import EXACT_FIT, NEARLY_EXACT, SETTLE_TOLERANCE, Vector
+from drnmf.objective.constraints import NONE, Constraints
 from drnmf.objective.objective import Objective
 from drnmf.storage.checkpoint import keeper_of
 
@@ -52,6 +54,7 @@ class Opened:
     budget : what hands out the controls of the runs
     notes : remarks on X
     unobserved : the rows and columns of X without any observed entry
+    constraints : what W and H must satisfy
     """
 
     data: Data
@@ -59,6 +62,15 @@ class Opened:
     budget: Budget
     notes: tuple[str, ...]
     unobserved: Unobserved
+    constraints: Constraints = NONE
+
+    def finished(self, result: Result) -> Result:
+        """Give rows and columns of which nothing is known the mean of the others, within the constraints."""
+        done = self.unobserved.complete(result)
+        if self.constraints.free or done is result:
+            return done
+        W, H = imposed(self.data, self.constraints, done.W, done.H)
+        return replace(done, W=W, H=H)
 
 
 @contextmanager
@@ -79,8 +91,9 @@ def opened(
     """
     p = parameters
     control, rank, n_init = p.control(inner_iter), p.rank(), p.starts()
-    data = placement.open(given)
+    data, constraints = placement.open(given), p.constraints()
     check_scale(data)
+    constraints.check(data.shape, rank, {"H": "fixed", "W": "fixed_W"})
     missing = remark_on_missing(data)
     unobserved = Unobserved.of(data)
     notes = (*given.notes, *missing, *unobserved.notes(), *check_zeros(data, omega, p.zeros_choice()))
@@ -92,14 +105,16 @@ def opened(
 
     def make() -> list[Start]:
         rng = check_random_state(p.random_state)
-        return [unobserved.clear(data, *made) for made in starts(data, rank, p.init, rng, n_init, W, H)]
+        made = (unobserved.clear(data, *start) for start in starts(data, rank, p.init, rng, n_init, W, H))
+        return [feasible_start(data, constraints, *start) for start in made]
 
     kept = keeper_of(p.checkpoint, p.checkpoint_seconds(), data, identity, W, H)
     # a cluster and a GPU take one run at a time, and a checkpoint keeps runs in their order
     jobs = 1 if data.space.deferred or p.checkpoint is not None else p.jobs()
     with single_blas(), progress_bar(p.verbose, data.status, runs, p.max_time, jobs) as watch, kept as keeper:
         made = make() if keeper is None else keeper.starts(make)
-        yield Opened(data, made, Budget(replace(control, keeper=keeper), runs, watch, jobs), notes, unobserved)
+        budget = Budget(replace(control, keeper=keeper), runs, watch, jobs)
+        yield Opened(data, made, budget, notes, unobserved, constraints)
 
 
 def fit_factors(
@@ -122,14 +137,14 @@ def fit_factors(
     runs = Runs(data, omega, method, budget, callback, stage)
     if references is not None:
         best = smallest(runs.begin(starts, references))
-        return with_notes(certified(data, best), *_better_than_reference(best))
+        return with_notes(certified(data, best, method.constraints), *_better_than_reference(best))
     found = compute_references(data, starts, omega, method, budget)
     if method.improves and len(omega) > 1:
         done, found = run_continued(runs, starts, found)
     else:
         done = runs.begin(starts, found.values)
     best = smallest(done)
-    result = replace(certified(data, best), single_losses=found.losses)
+    result = replace(certified(data, best, method.constraints), single_losses=found.losses)
     return with_notes(result, *found.notes, *_better_than_reference(best))
 
 
@@ -145,20 +160,20 @@ def _better_than_reference(result: Result) -> tuple[str, ...]:
     )
 
 
-def balanced(data: Data, result: Result, normalize: bool) -> Result:
+def balanced(data: Data, result: Result, normalize: bool, constraints: Constraints = NONE) -> Result:
     """Bring a result into canonical form, where that is wanted."""
     if not normalize:
         return result
-    W, H = canonical(data, result.W, result.H)
+    W, H = canonical(data, result.W, result.H, constraints)
     return replace(result, W=W, H=H)
 
 
-def settle(data: Data, result: Result, control: Control) -> Result:
+def settle(data: Data, result: Result, control: Control, constraints: Constraints = NONE) -> Result:
     """Where r > n, X and H do not determine W: take the W that `transform` gives, if it fits no worse.
 
     No worse means within 1 %; beside an exact fit, 1e-5 of the constant model's loss. The trace stays the run's.
     """
-    if result.H.shape[0] <= data.shape[1]:
+    if result.H.shape[0] <= data.shape[1] or not constraints.free:
         return result
     objective = Objective(result.omega, result.references, data.mean)
     W = encode(data, result.H, objective, result.weights, control.max_iter, control.tol)

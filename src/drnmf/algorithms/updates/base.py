@@ -10,9 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+from drnmf.algorithms.updates.multiplier import multiplier_step
+from drnmf.algorithms.updates.roots import Powers
 from drnmf.backends.steps import multiplicative_step, weighted_sum
 from drnmf.losses.base import Omega
 from drnmf.numerics import Array, Vector
+from drnmf.objective.constraints import NONE
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,9 @@ class Parts:
     gram : (r, r) the part of it that all columns share (see `Sweep`)
     Q_scale : how much larger the coefficients are now than when Q was made
     correlation : (r, r) how the components of the other block overlap, for rules that ask for it
+    total : what every column of the block must sum to, a number or (n,); None where its sum is free
+    sizes : where the block is a part of a larger one, what the curvature of that one says of its length (see
+        `updates.constrained`)
     """
 
     N: Array
@@ -43,6 +49,8 @@ class Parts:
     gram: Any = None
     Q_scale: float = 1.0
     correlation: Any = None
+    total: Any = None
+    sizes: Any = None
 
     def weighted(self) -> tuple[Array, Array]:
         """Compute sum_b c_b N_b and sum_b c_b P_b.
@@ -66,7 +74,27 @@ class Parts:
         -------
         stepped : (r, n), at least the floor
         """
-        return multiplicative_step(F, self.N, self.P, self.coefficients, self.floor)
+        if self.total is None:
+            return multiplicative_step(F, self.N, self.P, self.coefficients, self.floor)
+        if len(self.omega) == 1:
+            return multiplier_step(F, *self.powers(), self.total, self.floor)
+        N, P = self.weighted()
+        return multiplier_step(F, {0.0: P}, {1.0: N}, self.total, self.floor)
+
+    def powers(self) -> tuple[Powers, Powers]:
+        """Collect the slope of the majoriser in t, sum_b c_b [P_b t^a_b - N_b t^-b_b], by its exponents.
+
+        Returns
+        -------
+        rising, falling : a -> (r, n) and b -> (r, n); needs the parts of every loss on their own
+        """
+        rising, falling = Powers(), Powers()
+        for loss, c, N, P in zip(self.omega, self.coefficients, self.N, self.P, strict=True):
+            if c > 0:
+                a, b = loss.exponents
+                rising[a] = rising[a] + float(c) * P if a in rising else float(c) * P
+                falling[b] = falling[b] + float(c) * N if b in falling else float(c) * N
+        return rising, falling
 
 
 class Rule(Protocol):
@@ -97,6 +125,34 @@ class Rule(Protocol):
         rule : Rule
         """
         return self
+
+    def of_rank(self, rank: int) -> tuple[Rule, Rule]:
+        """Return the rules of H and of W: itself for both, unless one of them is constrained.
+
+        Parameters
+        ----------
+        rank : r
+
+        Returns
+        -------
+        rules : pair of Rule
+        """
+        return self, self
+
+    def floor(self, side: str, mean: float, rank: int) -> float:
+        """Compute the smallest entry of a block, relative to the data.
+
+        Parameters
+        ----------
+        side : "H" or "W"
+        mean : mean(X)
+        rank : r
+
+        Returns
+        -------
+        floor : float
+        """
+        return NONE.floor(side, mean, rank)
 
     def certain(self, omega: Omega) -> bool:
         """Tell whether steps cannot raise the weighted objective, so that nobody needs to look.

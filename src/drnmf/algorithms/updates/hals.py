@@ -17,9 +17,10 @@ from dataclasses import dataclass, replace
 
 from drnmf.algorithms.updates.base import Parts, Rule
 from drnmf.algorithms.updates.extrapolated import Extrapolated, Momentum
+from drnmf.algorithms.updates.on_simplex import ahead_on_simplex
 from drnmf.backends.steps import extrapolated_step, packed_product, quadratic_step
 from drnmf.losses.base import Omega
-from drnmf.numerics import HALS_DELAY, HALS_PASSES, Array, namespace
+from drnmf.numerics import HALS_DELAY, HALS_PASSES, SIMPLEX_MOVES, Array, namespace
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,9 @@ class HALS(Rule):
             raise ValueError(f"update='hals' minimises beta = 2 alone, and the losses are {named}: use update='auto'.")
         a, nu = Extrapolated().pace(state)
         passes = 1 if state.steps < self.delay else self.passes
-        if parts.gram is None:
+        if parts.total is not None:
+            stepped, further = ahead_on_simplex(F, parts, SIMPLEX_MOVES if passes > 1 else 1, state.F, a)
+        elif parts.gram is None:
             stepped, further = self._weighted(F, parts, passes, state.F, a)
         else:
             stepped, further = extrapolated_step(F, parts.N[0], parts.gram, parts.floor, passes, state.F, a)

@@ -20,7 +20,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from drnmf.algorithms.updates.base import Parts, Rule
-from drnmf.algorithms.updates.monotone import majoriser_root
+from drnmf.algorithms.updates.monotone import majorised
 from drnmf.numerics import Array, Vector, namespace
 from drnmf.objective import simplex
 
@@ -82,7 +82,7 @@ def solve_dual(F: Array, parts: Parts, guess: Vector | None = None) -> tuple[Vec
 
     def evaluate(weights: Vector) -> Vector:
         c = weights / references
-        t = namespace(F).maximum(majoriser_root(replace(parts, coefficients=c / c.max())), lowest)
+        t = namespace(F).maximum(majorised(F, replace(parts, coefficients=c / c.max())) / F, lowest)
         G = surrogates(F, t, parts)
         if not best or float(G.max()) < best[0][0]:
             best[:] = [(float(G.max()), weights, t)]

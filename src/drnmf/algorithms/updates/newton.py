@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from drnmf.algorithms.updates.base import Parts, Rule, halve
 from drnmf.algorithms.updates.extrapolated import Extrapolated, Momentum
+from drnmf.algorithms.updates.on_simplex import model_minimum
 from drnmf.backends.steps import correlated_step, quadratic_step, shared_step
 from drnmf.losses.base import Omega
 from drnmf.numerics import NEWTON_DELAY, NEWTON_HALVINGS, NEWTON_PASSES, RULE_DELAY, Array
@@ -73,13 +74,15 @@ class Newton(Rule):
 
     def _minimum(self, F: Array, parts: Parts) -> Array:
         """The minimum of the model: with one curvature for all columns, scaled or not, or one for each."""
+        if parts.total is not None:
+            return model_minimum(F, parts)
         if parts.correlation is not None:
-            return correlated_step(F, *parts.weighted(), parts.correlation, parts.floor, self.passes)
+            return correlated_step(F, *parts.weighted(), parts.correlation, parts.floor, self.passes, parts.sizes)
         if parts.Q is None:
             return shared_step(F, parts.N[0], parts.gram, parts.floor, self.passes)
         N, P = parts.weighted()
         # for other families Q h~ is not P, and the length of the model cannot be corrected by it
-        scale = None if all(loss.homogeneous for loss in parts.omega) else parts.Q_scale
+        scale = parts.sizes if all(loss.homogeneous for loss in parts.omega) else parts.Q_scale
         return quadratic_step(F, N, P, parts.Q, parts.floor, self.passes, scale, parts.gram)
 
     def retry(self, F: Array, tried: Array, attempt: int, state: Momentum) -> tuple[Array, Momentum]:
