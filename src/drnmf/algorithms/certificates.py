@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy.optimize import minimize, minimize_scalar
@@ -12,6 +13,7 @@ from drnmf.backends.base import Ask, Data
 from drnmf.numerics import ACTIVE_TOLERANCE, Array, Vector, namespace
 from drnmf.objective import simplex
 from drnmf.objective.objective import Objective
+from drnmf.objective.penalty import Tilt
 
 _TRIALS = 60
 
@@ -43,14 +45,19 @@ class Residual:
 
     coefficients : of lambda, for the parts of every beta
     mean : of all entries of the block
+    tilt : the penalties as a function of the block
     """
 
     coefficients: Vector
     mean: float
+    tilt: Tilt | None = None
 
     def __call__(self, F: Array, N: Array, P: Array) -> Vector:
         xp = namespace(F)
         N, P = _weighed(self.coefficients, N), _weighed(self.coefficients, P)
+        if self.tilt is not None:
+            down, up = self.tilt.bound(F).parts(F)
+            N, P = N + down, P + up
         told = P > 0  # where powers of V underflow the parts say nothing, and the entry counts as it stands
         step = xp.where(told, xp.clip(F, self.mean, None) / xp.where(told, P, 1.0), 0.0)
         moved = xp.clip(F - step * (P - N), 0.0, None)
@@ -76,17 +83,23 @@ def certify(data: Data, W: Array, H: Array, objective: Objective, weights: Vecto
     A, B = data.T.space.put(W.T), data.space.put(H)
     ask = Ask(objective.omega, losses=False)
     sweeps = data.space.read(data.sweep(A.T, B, ask), data.T.sweep(B.T, A, ask))
+    penalties, spaces = objective.penalties, (data.space, data.T.space)
+    of_H, of_W = (penalties.measure(space, F, side) for space, F, side in zip(spaces, (B, A), "HW", strict=True))
     sides = tuple(
-        (side.space, F, float(side.space.sum(entry_sum, F)) / (F.shape[0] * F.shape[1]), sweep)
-        for side, F, sweep in zip((data, data.T), (B, A), sweeps, strict=True)
+        (space, F, float(space.sum(entry_sum, F)) / (F.shape[0] * F.shape[1]), sweep, partial(penalties.of, *measured))
+        for space, F, sweep, measured in zip(
+            spaces, (B, A), sweeps, (("H", of_H, of_W), ("W", of_W, of_H)), strict=True
+        )
     )
     active = np.flatnonzero(scaled >= scaled.max() * (1.0 - ACTIVE_TOLERANCE))
 
     def residual(multipliers: Vector) -> float:
         c = np.zeros(p)
         c[active] = simplex.project(multipliers)
-        c = objective.coefficients(c)
-        found = [space.sum(Residual(c, mean), F, sweep.N, sweep.P) for space, F, mean, sweep in sides]
+        factor, c = objective.factor(c), objective.coefficients(c)
+        found = [
+            space.sum(Residual(c, mean, tilt(factor)), F, sweep.N, sweep.P) for space, F, mean, sweep, tilt in sides
+        ]
         violation, scale = np.sum(found, axis=0)
         return float(violation / scale) if scale > 0 else 0.0
 

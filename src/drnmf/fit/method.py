@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from drnmf.algorithms.certificates import certify
 from drnmf.algorithms.loop import Callback, Control
 from drnmf.algorithms.result import Result
 from drnmf.algorithms.updates.base import Rule
@@ -18,10 +17,9 @@ from drnmf.algorithms.updates.minimax import Minimax
 from drnmf.algorithms.updates.newton import Newton
 from drnmf.algorithms.updates.table import as_rule
 from drnmf.algorithms.weights import ByRule, Policy, Reactive, as_policy
-from drnmf.backends.base import Data
 from drnmf.fit.side_by_side import Task, run_all
 from drnmf.numerics import REFERENCE_TOLERANCE
-from drnmf.objective.objective import Objective
+from drnmf.objective.penalty import Penalty
 
 
 @dataclass
@@ -105,6 +103,7 @@ class Method:
         sets the scale of a loss: its last digits cost more sweeps than the fit itself.
     improves : references that a run beats are improved, and the run continues under them (`fit.continued`); elsewhere
         they stay the paper's, from the same start with the same budget
+    penalties : what stands beside the losses of the fit itself; the references are found without
     """
 
     rule: Rule
@@ -112,9 +111,12 @@ class Method:
     reference_rule: Rule
     reference_tol: float = 0.0
     improves: bool = False
+    penalties: tuple[Penalty, ...] = ()
 
     @classmethod
-    def of(cls, update: str | Rule, policy: str | Policy, gpu: bool = False) -> Method:
+    def of(
+        cls, update: str | Rule, policy: str | Policy, gpu: bool = False, penalties: tuple[Penalty, ...] = ()
+    ) -> Method:  # fmt: skip
         """Choose by names or objects; "minimax" brings its own rule, and `update` is then that of the references.
 
         policy="auto" beside update="mu" is Frank-Wolfe, the pair of Algorithm 3.
@@ -123,7 +125,8 @@ class Method:
             policy = "frank-wolfe"
         rule, chosen = as_rule(update, gpu), as_policy(policy)
         tol = REFERENCE_TOLERANCE if update == "auto" else 0.0
-        return cls(Minimax() if isinstance(chosen, ByRule) else rule, chosen, rule, tol, improves=update == "auto")
+        chosen_rule = Minimax() if isinstance(chosen, ByRule) else rule
+        return cls(chosen_rule, chosen, rule, tol, improves=update == "auto", penalties=penalties)
 
     def near(self) -> Method:
         """The same for starts that are near a solution already: no step is held back."""
@@ -144,9 +147,3 @@ class Method:
 def _at_once(how: Any) -> Any:
     """A rule or a policy without its delay, where it has one."""
     return replace(how, delay=0) if isinstance(how, Newton | Extrapolated | HALS | Reactive) and how.delay else how
-
-
-def certified(data: Data, result: Result) -> Result:
-    """Add its certificate to a result."""
-    objective = Objective(result.omega, result.references, data.mean)
-    return replace(result, certificate=certify(data, result.W, result.H, objective, result.weights, result.losses))

@@ -25,8 +25,9 @@ from drnmf.backends.observed import Stored
 from drnmf.fit.canonical import canonical
 from drnmf.fit.continued import Runs, run_continued, smallest
 from drnmf.fit.encode import encode
-from drnmf.fit.method import Budget, Method, certified
+from drnmf.fit.method import Budget, Method
 from drnmf.fit.parameters import Parameters
+from drnmf.fit.penalised import certified, refuse_empty, remarks
 from drnmf.fit.progress import progress_bar
 from drnmf.fit.references import compute_references, constant_model_losses
 from drnmf.fit.unobserved import Unobserved
@@ -122,15 +123,21 @@ def fit_factors(
     runs = Runs(data, omega, method, budget, callback, stage)
     if references is not None:
         best = smallest(runs.begin(starts, references))
-        return with_notes(certified(data, best), *_better_than_reference(best))
+        return _finished(data, best, method)
     found = compute_references(data, starts, omega, method, budget)
     if method.improves and len(omega) > 1:
         done, found = run_continued(runs, starts, found)
     else:
         done = runs.begin(starts, found.values)
     best = smallest(done)
-    result = replace(certified(data, best), single_losses=found.losses)
-    return with_notes(result, *found.notes, *_better_than_reference(best))
+    return _finished(data, replace(with_notes(best, *found.notes), single_losses=found.losses), method)
+
+
+def _finished(data: Data, best: Result, method: Method) -> Result:
+    """The result with its certificate and with what is to be said of it."""
+    refuse_empty(data, best, method.penalties)
+    notes = (*_better_than_reference(best), *remarks(method.penalties))
+    return with_notes(certified(data, best, method.penalties), *notes)
 
 
 def _better_than_reference(result: Result) -> tuple[str, ...]:
@@ -145,20 +152,20 @@ def _better_than_reference(result: Result) -> tuple[str, ...]:
     )
 
 
-def balanced(data: Data, result: Result, normalize: bool) -> Result:
-    """Bring a result into canonical form, where that is wanted."""
+def balanced(data: Data, result: Result, normalize: bool, penalised: bool = False) -> Result:
+    """Bring a result into canonical form, where that is wanted; penalties have a say in the scale of components."""
     if not normalize:
         return result
-    W, H = canonical(data, result.W, result.H)
+    W, H = canonical(data, result.W, result.H, rescale=not penalised)
     return replace(result, W=W, H=H)
 
 
-def settle(data: Data, result: Result, control: Control) -> Result:
+def settle(data: Data, result: Result, control: Control, penalised: bool = False) -> Result:
     """Where r > n, X and H do not determine W: take the W that `transform` gives, if it fits no worse.
 
     No worse means within 1 %; beside an exact fit, 1e-5 of the constant model's loss. The trace stays the run's.
     """
-    if result.H.shape[0] <= data.shape[1]:
+    if result.H.shape[0] <= data.shape[1] or penalised:
         return result
     objective = Objective(result.omega, result.references, data.mean)
     W = encode(data, result.H, objective, result.weights, control.max_iter, control.tol)
@@ -172,7 +179,7 @@ def settle(data: Data, result: Result, control: Control) -> Result:
 
 def _last_fall(result: Result) -> float:
     """Compute by how many percent the largest loss fell in the last tenth of the iterations."""
-    lowest = np.minimum.accumulate(result.trace.maximum)
+    lowest = np.minimum.accumulate(result.trace.objective)
     before = lowest[-1 - max(len(lowest) // 10, 1)] if len(lowest) > 1 else lowest[-1]
     return 100.0 * float(before - lowest[-1]) / float(before) if before > 0 else 0.0
 

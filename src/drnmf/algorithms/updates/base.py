@@ -10,9 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
+
 from drnmf.backends.steps import multiplicative_step, weighted_sum
 from drnmf.losses.base import Omega
-from drnmf.numerics import Array, Vector
+from drnmf.numerics import Array, Vector, beside
+from drnmf.objective.penalty import Bound, Tilt
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,7 @@ class Parts:
     gram : (r, r) the part of it that all columns share (see `Sweep`)
     Q_scale : how much larger the coefficients are now than when Q was made
     correlation : (r, r) how the components of the other block overlap, for rules that ask for it
+    tilt : the penalties as a function of the block, None where there are none; they are in none of the parts above
     """
 
     N: Array
@@ -43,6 +47,7 @@ class Parts:
     gram: Any = None
     Q_scale: float = 1.0
     correlation: Any = None
+    tilt: Tilt | None = None
 
     def weighted(self) -> tuple[Array, Array]:
         """Compute sum_b c_b N_b and sum_b c_b P_b.
@@ -51,7 +56,7 @@ class Parts:
         -------
         N, P : (r, n) each
         """
-        if self.N.shape[0] == 1:  # a common factor in both does not matter
+        if self.N.shape[0] == 1:
             return self.N[0], self.P[0]
         return weighted_sum(self.coefficients, self.N), weighted_sum(self.coefficients, self.P)
 
@@ -66,7 +71,41 @@ class Parts:
         -------
         stepped : (r, n), at least the floor
         """
-        return multiplicative_step(F, self.N, self.P, self.coefficients, self.floor)
+        if self.tilt is None:
+            return multiplicative_step(F, self.N, self.P, self.coefficients, self.floor)
+        (N, P), (down, up) = self.weighted(), self.tilt.bound(F).parts(F)
+        return multiplicative_step(F, (N + down)[None], (P + up)[None], np.ones(1), self.floor)
+
+    def bound(self, F: Array) -> Bound:
+        """Bound the penalties at F; nothing but zeros where there are none.
+
+        Parameters
+        ----------
+        F : (r, n) the block
+
+        Returns
+        -------
+        bound : Bound
+        """
+        return Bound() if self.tilt is None else self.tilt.bound(F)
+
+    def shared(self, F: Array) -> tuple[Array, Any]:
+        """Compute N and G of the quadratic model 1/2 h'Gh - N'h that all columns share, penalties included.
+
+        Parameters
+        ----------
+        F : (r, n) the block
+
+        Returns
+        -------
+        N : (r, n)
+        G : (r, r) float64
+        """
+        if self.tilt is None:
+            return self.N[0], self.gram
+        bound = self.tilt.bound(F)
+        gram = self.gram if bound.curvature is None else self.gram + beside(bound.curvature, self.gram)
+        return self.N[0] - bound.slope(), gram
 
 
 class Rule(Protocol):
@@ -187,7 +226,7 @@ class Rule(Protocol):
         block : (r, n)
         state : any
         """
-        return halve(F, tried), state
+        return halve_state(F, tried, attempt, state)
 
     def restart(self, state: Any) -> Any:
         """Return the state after an iteration that raised what is minimised.
@@ -206,3 +245,8 @@ class Rule(Protocol):
 def halve(F: Array, tried: Array) -> Array:
     """Go half-way back from a rejected block: (1-g) F + g F+ with g = 1/2, 1/4, ... one call after another."""
     return 0.5 * (F + tried)
+
+
+def halve_state(F: Array, tried: Array, attempt: int, state: Any) -> tuple[Array, Any]:
+    """Go half-way back and keep the state: what `Rule.retry` does where a rule says nothing else."""
+    return halve(F, tried), state

@@ -20,8 +20,10 @@ from drnmf.algorithms.updates.base import Parts, Rule
 from drnmf.backends.steps import usable
 from drnmf.losses.base import Omega
 from drnmf.numerics import Array, namespace, precision_of
+from drnmf.objective.penalty import Powers
 
-Powers = dict[float, Array]  # exponent -> what stands before that power of t
+Slots = tuple[Powers, Powers]  # exponents of the rising and of the falling powers -> what stands before them
+NO_SLOTS: Slots = ({}, {})
 
 
 @dataclass(frozen=True)
@@ -37,19 +39,31 @@ class Monotone(Rule):
         return None
 
     def step(self, F: Array, parts: Parts, state: None) -> tuple[Array, None]:
-        return namespace(F).clip(F * majoriser_root(parts), parts.floor, None), None
+        return namespace(F).clip(F * majoriser_root(parts, parts.bound(F).slots(F)), parts.floor, None), None
 
 
-def majoriser_root(parts: Parts) -> Array:
-    """Find the positive root t of the majoriser's derivative, entry by entry; one where there is no finite root."""
+def majoriser_root(parts: Parts, penalty: Slots = NO_SLOTS) -> Array:
+    """Find the positive root t of the majoriser's derivative, entry by entry; one where there is no finite root.
+
+    Parameters
+    ----------
+    penalty : the terms of the penalties, in the units of the coefficients
+    """
     rising, falling = Powers(), Powers()
     for loss, c, N, P in zip(parts.omega, parts.coefficients, parts.N, parts.P, strict=True):
         if c > 0:
             a, b = loss.exponents
-            rising[a] = rising[a] + float(c) * P if a in rising else float(c) * P
-            falling[b] = falling[b] + float(c) * N if b in falling else float(c) * N
+            _add(rising, a, float(c) * P)
+            _add(falling, b, float(c) * N)
+    for powers, added in zip((rising, falling), penalty, strict=True):
+        for exponent, part in added.items():
+            _add(powers, exponent, part)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return usable(_root(rising, falling), _total(rising))
+
+
+def _add(powers: Powers, exponent: float, part: Array) -> None:
+    powers[exponent] = powers[exponent] + part if exponent in powers else part
 
 
 def _root(rising: Powers, falling: Powers) -> Array:
@@ -61,8 +75,9 @@ def _root(rising: Powers, falling: Powers) -> Array:
     if set(rising) == {0.0} and set(falling) == {1.0, 2.0}:  # P t^2 - N1 t - N2 = 0, as for beta in {0, 1}
         A, B, C = rising[0.0], falling[1.0], falling[2.0]
         return (B + xp.sqrt(B * B + 4.0 * A * C)) / (2.0 * A)
-    if set(rising) == {0.0, 1.0} and set(falling) == {0.0, 1.0}:  # P1 t^2 + (P0 - N0) t - N1 = 0, as for {1, 2}
-        A, B, C = rising[1.0], rising[0.0] - falling[0.0], falling[1.0]
+    if set(rising) | set(falling) == {0.0, 1.0} and 1.0 in rising:  # P1 t^2 + (P0 - N0) t - N1 = 0, as for {1, 2}
+        none: Any = 0.0
+        A, B, C = rising[1.0], rising.get(0.0, none) - falling.get(0.0, none), falling.get(1.0, none)
         root = xp.sqrt(B * B + 4.0 * A * C)  # no cancellation for either sign of B
         return xp.where(B > 0, 2.0 * C / xp.where(B > 0, B + root, 1.0), (root - B) / (2.0 * A))
     return _newton_root(rising, falling, xp)
