@@ -112,6 +112,9 @@ ENCODE_TOLERANCE = 1e-6
 LARGEST_SVD = 10**7
 """Entries of the factors of a singular value decomposition up to which the default start makes one, on this machine."""
 
+EMPTY_MODEL = 1e-6
+"""Penalties have left nothing of a model whose WH has less than this fraction of the sum of X."""
+
 LIFT = 1e-6
 """SPA leaves exact zeros that multiplicative steps cannot leave: this fraction of the mean is added to W and H."""
 

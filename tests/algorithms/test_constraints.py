@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from drnmf import DRNMF, BetaNMF, MultiObjectiveNMF, pareto_front
+from drnmf import DRNMF, L1, L2, BetaNMF, MultiObjectiveNMF, Sparsity, pareto_front
 from drnmf.algorithms.updates.base import Parts
 from drnmf.algorithms.updates.minimax import surrogates
 from drnmf.algorithms.updates.monotone import majorised
@@ -53,7 +53,7 @@ def quadratic(seed, r=6, n=50):
 
 def test_pairs_reach_the_minimum_on_the_simplex_with_every_kind_of_curvature():
     G, N, F = quadratic(2)
-    slope, triangle = G @ F - N, np.tril_indices(len(G))
+    triangle = np.tril_indices(len(G))
     packed = np.repeat(G[triangle][:, None], F.shape[1], axis=1)
     size = np.sqrt(np.diagonal(G))
     sizes = np.repeat(size[:, None], F.shape[1], axis=1)
@@ -185,7 +185,7 @@ def test_transform_finds_the_fractions_of_the_fit(betas):
 def test_fixed_components_do_not_move(update, betas):
     if update == "hals" and betas != (2,):
         pytest.skip("hals is for beta = 2 alone")
-    X, W, H = mixed()
+    X, _, H = mixed()
     known = H[:2].copy()
     known[0, 3] = 0.0
     model = DRNMF(4, betas=betas, update=update, fixed=known, tol=0, max_iter=60, random_state=0)
@@ -206,6 +206,24 @@ def test_second_order_steps_of_the_free_components_are_as_good_as_without_fixed_
     part = BetaNMF(4, beta=1, fixed=whole.components_[:3], tol=1e-10, random_state=0).fit(X)
     assert part.reconstruction_err_ < whole.reconstruction_err_ * (1.0 + 1e-4)
     assert part.stationarity_ < 1e-3
+
+
+@pytest.mark.parametrize("update", ["mu", "monotone", "newton", "auto"])
+@pytest.mark.parametrize("betas", [(2,), (1,), (0, 1)])
+def test_penalties_and_constraints_together_never_rise(update, betas):
+    X, _, H = mixed()
+    known = H[:1] / 3.0
+    for penalty in (L2(0.05, on="H"), L1(0.2), Sparsity(0.05, on="W")):
+        given = {"penalties": [penalty], "fixed": known, "references": np.full(len(betas), 0.1)}
+        model = MultiObjectiveNMF(3, betas=betas, update=update, sum_to_one="W", tol=0, max_iter=40, random_state=0)
+        W = model.set_params(**given).fit_transform(X)
+        assert np.abs(W.sum(axis=1) - 1.0).max() < 1e-12
+        assert (model.components_[:1] == known).all()
+        value = model.trace_.scaled_losses.mean(axis=1) + model.trace_.penalty
+        assert (np.diff(value) <= 1e-12 * value[:-1]).all()
+        assert value[-1] < 0.7 * value[0]
+        again = model.transform(X[:4])
+        assert np.abs(again.sum(axis=1) - 1.0).max() < 1e-12
 
 
 def test_all_components_fixed_leaves_w_alone():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy.optimize import minimize, minimize_scalar
@@ -11,8 +12,9 @@ from scipy.optimize import minimize, minimize_scalar
 from drnmf.backends.base import Ask, Data
 from drnmf.numerics import ACTIVE_TOLERANCE, Array, Vector, namespace
 from drnmf.objective import simplex
-from drnmf.objective.constraints import NONE, Constraints
+from drnmf.objective.constraints import UNCONSTRAINED, Constraints
 from drnmf.objective.objective import Objective
+from drnmf.objective.penalty import Tilt
 
 _TRIALS = 60
 
@@ -48,17 +50,22 @@ class Residual:
     mean : of all entries of the block
     fixed : how many rows, the first ones, do not move
     sums : whether every column sums to one
+    tilt : the penalties as a function of the block
     """
 
     coefficients: Vector
     mean: float
     fixed: int = 0
     sums: bool = False
+    tilt: Tilt | None = None
 
     def __call__(self, F: Array, N: Array, P: Array) -> Vector:
         xp = namespace(F)
-        N, P = (_weighed(self.coefficients, part)[self.fixed :] for part in (N, P))
-        F = F[self.fixed :]
+        N, P = _weighed(self.coefficients, N), _weighed(self.coefficients, P)
+        if self.tilt is not None:
+            down, up = self.tilt.bound(F).parts(F)
+            N, P = N + down, P + up
+        F, N, P = F[self.fixed :], N[self.fixed :], P[self.fixed :]
         told = P > 0  # where powers of V underflow the parts say nothing, and the entry counts as it stands
         step = xp.where(told, xp.clip(F, self.mean, None) / xp.where(told, P, 1.0), 0.0)
         slope = P - N
@@ -83,24 +90,36 @@ def _weighed(c: Vector, parts: Array) -> Array:
 
 def certify(
     data: Data, W: Array, H: Array, objective: Objective, weights: Vector, losses: Vector,
-    constraints: Constraints = NONE,
+    constraints: Constraints = UNCONSTRAINED,
 ) -> Certificate:  # fmt: skip
     """Gap and stationarity at (W, H); two sweeps, one for each block."""
     p, scaled = len(objective.omega), objective.scaled(losses)
     A, B = data.T.space.put(W.T), data.space.put(H)
     ask = Ask(objective.omega, losses=False)
     sweeps = data.space.read(data.sweep(A.T, B, ask), data.T.sweep(B.T, A, ask))
+    penalties, spaces = objective.penalties, (data.space, data.T.space)
+    of_H, of_W = (penalties.measure(space, F, side) for space, F, side in zip(spaces, (B, A), "HW", strict=True))
     sides = tuple(
-        (side.space, F, float(side.space.sum(entry_sum, F)) / (F.shape[0] * F.shape[1]), sweep, _bound(constraints, of))
-        for of, side, F, sweep in zip("HW", (data, data.T), (B, A), sweeps, strict=True)
+        (
+            space,
+            F,
+            sweep,
+            partial(penalties.of, *measured),
+            (float(space.sum(entry_sum, F)) / (F.shape[0] * F.shape[1]), *_bound(constraints, measured[0])),
+        )
+        for space, F, sweep, measured in zip(
+            spaces, (B, A), sweeps, (("H", of_H, of_W), ("W", of_W, of_H)), strict=True
+        )
     )
     active = np.flatnonzero(scaled >= scaled.max() * (1.0 - ACTIVE_TOLERANCE))
 
     def residual(multipliers: Vector) -> float:
         c = np.zeros(p)
         c[active] = simplex.project(multipliers)
-        c = objective.coefficients(c)
-        found = [space.sum(Residual(c, mean, *bound), F, sweep.N, sweep.P) for space, F, mean, sweep, bound in sides]
+        factor, c = objective.factor(c), objective.coefficients(c)
+        found = [
+            space.sum(Residual(c, *given, tilt(factor)), F, sweep.N, sweep.P) for space, F, sweep, tilt, given in sides
+        ]
         violation, scale = np.sum(found, axis=0)
         return float(violation / scale) if scale > 0 else 0.0
 

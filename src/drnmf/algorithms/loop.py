@@ -86,12 +86,15 @@ class Log:
     seconds: list[float] = field(default_factory=list)
     sweeps: list[int] = field(default_factory=list)
     watched: list[float] = field(default_factory=list)
+    penalty: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.penalty = [0.0] * (len(self.watched) - len(self.penalty)) + self.penalty  # logs from before penalties
         self.lowest = list(accumulate(self.watched, min))  # the smallest watched up to each row
 
     def add(
-        self, losses: Vector, scaled: Vector, weights: Vector, seconds: float, sweeps: int, watched: float
+        self, losses: Vector, scaled: Vector, weights: Vector, seconds: float, sweeps: int, watched: float,
+        penalty: float,
     ) -> None:  # fmt: skip
         self.losses.append(losses)
         self.scaled.append(scaled)
@@ -99,6 +102,7 @@ class Log:
         self.seconds.append(seconds)
         self.sweeps.append(sweeps)
         self.watched.append(watched)
+        self.penalty.append(penalty)
         self.lowest.append(min([watched, *self.lowest[-1:]]))
 
     def gap(self, row: int) -> float:
@@ -112,17 +116,19 @@ class Log:
             np.array(self.seconds),
             np.array([self.gap(row) for row in range(len(self.scaled))]),
             np.array(self.sweeps),
+            penalty=np.array(self.penalty),
         )
 
 
 @dataclass(frozen=True)
 class Best:
-    """The point that the run would return: blocks, losses, and the weights of its row."""
+    """The point that the run would return: blocks, losses, the weights of its row, and the penalties."""
 
     A: Array
     B: Array
     losses: Vector
     weights: Vector
+    penalty: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -156,6 +162,7 @@ def solve(data: Data, W: Array, H: Array, objective: Objective, rule: Rule, poli
             f"{type(rule).__name__} chooses the weights from all parts of both factors in one place, and the rows of a "
             "Dask array are never in one place: use another policy, for example policy='auto'."
         )
+    _refuse_pieces(objective, data)
     task = Task.of(objective, rule, getattr(policy, "constant", False), H.shape[0])
     run = _Run.begin(task, data, policy, W, H) if known is None else _Run.resume(task, data, policy, known)
     reason = run.reason(control)
@@ -198,7 +205,7 @@ class _Run:
         states = data.space.map(rule_H.init, B), data.T.space.map(rule_W.init, A)
         point = _swept(task, data, A, B, weights, states, 1, 0)
         _require_finite(point.sweep.losses, data)
-        best = Best(A, B, point.sweep.losses, weights)
+        best = Best(A, B, point.sweep.losses, weights, point.penalty)
         run = cls(task, data, policy, point, weights, policy_state, best, Log(), started)
         run._add_row()
         return run
@@ -238,14 +245,15 @@ class _Run:
         watched = self.log.watched
         if watched[-1] > watched[-2] and watched[-1] > self.log.lowest[-1] * (1.0 + RESTART_RISE):
             self.point = task.restart(self.data, self.point)
-        if not task.rule.best or watched[-1] <= task.watched(self.weights, self.best.losses):
-            self.best = Best(self.point.A, self.point.B, losses, self.weights)
+        best = self.best
+        if not task.rule.best or watched[-1] <= task.watched(self.weights, best.losses, best.penalty):
+            self.best = Best(self.point.A, self.point.B, losses, self.weights, self.point.penalty)
 
     def _add_row(self) -> None:
-        losses, task = self.point.sweep.losses, self.task
+        losses, penalty, task = self.point.sweep.losses, self.point.penalty, self.task
         seconds = time.perf_counter() - self.started
-        scaled, watched = task.objective.scaled(losses), task.watched(self.weights, losses)
-        self.log.add(losses, scaled, self.weights, seconds, self.point.sweeps, watched)
+        scaled, watched = task.objective.scaled(losses), task.watched(self.weights, losses, penalty)
+        self.log.add(losses, scaled, self.weights, seconds, self.point.sweeps, watched, penalty)
 
     def progress(self, max_iter: int) -> Progress:
         log, objective = self.log, self.task.objective
@@ -288,7 +296,7 @@ class _Run:
         """
         best, objective = self.best, self.task.objective
         if reason == "reference":
-            best = Best(self.point.A, self.point.B, self.point.sweep.losses, self.weights)
+            best = Best(self.point.A, self.point.B, self.point.sweep.losses, self.weights, self.point.penalty)
         sums = self.data.T.space.sum(entry_sum, best.A), self.data.space.sum(entry_sum, best.B)
         _require_finite(np.append(best.losses, sums), self.data)
         return Result(
@@ -303,6 +311,7 @@ class _Run:
             n_iter=self.iterations,
             converged=reason == "tol",
             reason=reason,
+            penalty=best.penalty,
         )
 
 
@@ -314,7 +323,19 @@ def _swept(
     rule = task.rules[0]
     ask = task.ask(rule, c, early=task.fixed, curved=rule.curves(steps, B.shape[0]))
     (sweep,) = data.space.read(data.sweep(A.T, B, ask))
-    return Point(A, B, sweep, states, sweeps, weights, steps)
+    return Point(A, B, sweep, states, sweeps, weights, steps, *task.measure(data, A, B))
+
+
+def _refuse_pieces(objective: Objective, data: Data) -> None:
+    """Refuse a penalty that looks at neighbours where the columns of a factor live apart."""
+    for side, space in (("W", data.T.space), ("H", data.space)):
+        for term in objective.penalties.terms:
+            if not (space.whole or term.pieces(side)):
+                what = "rows" if side == "W" else "columns"
+                raise ValueError(
+                    f"The penalty {term.key} compares neighbouring {what} of X, and those of a Dask array live in "
+                    "different places: fit an array, or leave the penalty out."
+                )
 
 
 def _require_finite(values: Vector, data: Data) -> None:

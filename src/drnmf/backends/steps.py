@@ -103,7 +103,7 @@ def _descend(F: Array, N: Array, P: Array, Q: Array, floor: float, passes: int, 
     """The same in the array library of F: the reference of the compiled step."""
     xp = namespace(F)
     if gram is not None:
-        Q = Q + xp.asarray(gram[np.tril_indices(len(gram))][:, None], dtype=Q.dtype)
+        Q = Q + packed(gram, Q)
     r, rows = F.shape[0], triangle_rows(F.shape[0])
     if given is None:
         scale = sum((Q[rows[k]] * F).sum(0) * F[k] for k in range(r)) / (F * P).sum(0)
@@ -119,6 +119,15 @@ def _descend(F: Array, N: Array, P: Array, Q: Array, floor: float, passes: int, 
     step = xp.stack(H)
     good = (scale > 0) & (scale < power_ceiling(precision_of(F))) & (step == step)
     return xp.where(good, step, xp.clip(F * usable(N / P, P), floor, None))
+
+
+def packed(matrix: Any, like: Array) -> Any:
+    """Pack the lower triangle of a symmetric matrix of the host as one column of Q, in the kind of another array.
+
+    >>> packed(np.array([[2.0, 1.0], [1.0, 3.0]]), np.ones(1)).tolist()
+    [[2.0], [1.0], [3.0]]
+    """
+    return namespace(like).asarray(beside(matrix[np.tril_indices(len(matrix))][:, None], like), dtype=like.dtype)
 
 
 def triangle_rows(r: int) -> list[list[int]]:

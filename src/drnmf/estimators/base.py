@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -25,6 +26,7 @@ from drnmf.fit.encode import Encoder
 from drnmf.fit.exchange import fit_interval
 from drnmf.fit.method import Method
 from drnmf.fit.parameters import Parameters
+from drnmf.fit.penalised import objective_of
 from drnmf.fit.references import check_references
 from drnmf.fit.road import Opened, balanced, fit_factors, opened, settle, warn_unconverged
 from drnmf.fit.unobserved import mean_row
@@ -36,6 +38,7 @@ from drnmf.losses.base import Omega, betas_of
 from drnmf.losses.interval import Interval
 from drnmf.numerics import Array, Vector
 from drnmf.objective.objective import Objective
+from drnmf.objective.penalty import Penalties
 from drnmf.objective.simplex import vertex
 
 
@@ -126,8 +129,10 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         policy, references = self._policy(len(omega)), self._references(len(omega))
         control = self.control(self._inner_iter())
         placement = place(X, self.device, self.precision)
+        terms = self.terms()
         constraints = self.constraints()
-        method = Method.of(self.update, policy, placement.gpu, constraints)
+        rescale, fixed = constraints.free and not terms, constraints.fixed
+        method = Method.of(self.update, policy, placement.gpu, terms, constraints)
         given = placement.receive(self, X, True, self.reading(entry_weight, uncertainty))
         runs = self.starts() * (1 if references is not None else 1 + len(omega))
         name = type(self).__name__
@@ -143,11 +148,11 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
                     result = fit_factors(data, fit.starts, omega, references, method, budget, self.callback, name)
             except Interrupted as stop:
                 partly = _complete(stop.result, data, omega)
-                partly = balanced(data, partly, self.normalize, constraints)
+                partly = balanced(data, partly, self.normalize, rescale, fixed)
                 self._adopt(partly, fit, placement, isinstance(entry_weight, HeldOut))
                 raise
-            result = balanced(data, fit.unobserved.cleared(data, result), self.normalize, constraints)
-            result = settle(data, result, control, constraints)
+            result = balanced(data, fit.unobserved.cleared(data, result), self.normalize, rescale, fixed)
+            result = settle(data, result, control, not rescale)
         factors = self._adopt(result, fit, placement, isinstance(entry_weight, HeldOut))
         tasks.end()
         warn_unconverged([result], control, name)
@@ -166,7 +171,7 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def _adopt(self, result: Result, fit: Opened, placement: Placement, held_out: bool) -> Array:
         """Set the fitted attributes from a result; returns W in the same form as `components_`."""
         data = fit.data
-        result = fit.finished(result)
+        result = fit.completed(result)
         self.components_ = placement.hand_back(result.H)
         self.n_components_ = result.H.shape[0]
         self.omega_ = result.omega
@@ -177,6 +182,8 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         self.losses_ = result.losses
         self.dispersions_ = dispersions(data, result.losses, result.omega, result.H.shape[0])
         self.scaled_losses_ = result.scaled_losses
+        self.penalties_ = objective_of(data, result.omega, result.references, self.terms()).penalties
+        self.penalty_ = result.penalty
         self.reconstruction_err_ = float(result.scaled_losses.max())
         self.n_iter_ = result.n_iter
         self.converged_ = result.converged
@@ -206,6 +213,7 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             array gives a Dask array: nothing is computed, and nothing is checked, before somebody asks for it.
         """
         placement, given, encoder = self._received(X, entry_weight, uncertainty)
+        _say_what_couples_rows(self.penalties_)
         if is_dask(given.X):
             from drnmf.backends.dask.arrays import map_rows
 
@@ -222,7 +230,7 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         return placement, given, self._encoder(given)
 
     def _encoder(self, given: Received) -> Encoder:
-        control, objective = self.control(), Objective(self.omega_, self.references_, self.mean_)
+        control, objective = self.control(), Objective(self.omega_, self.references_, self.mean_, self.penalties_)
         observed = given.observed
         if isinstance(observed, HeldOut):
             observed = observed.bind(given.X.shape, is_sparse(given.X))
@@ -286,6 +294,17 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         """
         check_is_fitted(self)
         saving.save(self, path)
+
+
+def _say_what_couples_rows(penalties: Penalties) -> None:
+    """Warn of penalties that `transform`, which sees each row on its own, cannot apply."""
+    left_out = [term.key for term in penalties.terms if term.couples("W")]
+    if left_out:
+        warnings.warn(
+            f"transform finds W of every row on its own, and the penalty {' and '.join(left_out)} ties rows together: "
+            "it was left out. fit_transform applies it.",
+            stacklevel=3,
+        )
 
 
 def _complete(result: Result, data: Data, omega: Omega) -> Result:

@@ -9,13 +9,15 @@ import numpy as np
 
 from drnmf.backends.base import Data
 from drnmf.numerics import Array, Vector, as_float64, beside
-from drnmf.objective.constraints import NONE, Constraints
 
 
-def canonical(data: Data, W: Any, H: Any, constraints: Constraints = NONE) -> tuple[Any, Any]:
+def canonical(data: Data, W: Any, H: Any, rescale: bool = True, fixed: int = 0) -> tuple[Any, Any]:
     """Return the same WH with ||w_k|| = ||h_k|| for every component, the largest contribution ||w_k|| ||h_k|| first.
 
-    Under constraints nothing is rescaled, and fixed components stay first, in their order.
+    Parameters
+    ----------
+    rescale : False leaves the scale of the components, and orders them alone
+    fixed : how many components, the first ones, stay first, in their order
 
     Examples
     --------
@@ -26,10 +28,10 @@ def canonical(data: Data, W: Any, H: Any, constraints: Constraints = NONE) -> tu
     """
     A, B = data.T.space.put(W.T), data.space.put(H)
     w, h = (np.sqrt(side.space.sum(squared_norms, F)) for side, F in ((data.T, A), (data, B)))
-    used = (w > 0) & (h > 0)  # a component whose norm underflows keeps its scale
-    scale = np.sqrt(np.divide(h, w, out=np.ones_like(w), where=used)) if constraints.free else np.ones_like(w)
+    used = (w > 0) & (h > 0) & rescale  # a component whose norm underflows keeps its scale
+    scale = np.sqrt(np.divide(h, w, out=np.ones_like(w), where=used))
     sizes = w * h
-    sizes[: constraints.fixed] = np.inf
+    sizes[:fixed] = np.inf
     order = np.argsort(-sizes, kind="stable")
     A = data.T.space.map(partial(multiplied, scale=scale, order=order), A)
     return A.T, data.space.map(partial(divided, scale=scale, order=order), B)

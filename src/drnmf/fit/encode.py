@@ -12,13 +12,13 @@ import scipy.sparse as sp
 
 from drnmf.algorithms.updates.base import Parts
 from drnmf.algorithms.updates.monotone import Monotone
-from drnmf.algorithms.updates.on_simplex import model_minimum
+from drnmf.algorithms.updates.on_simplex import ahead_on_simplex
 from drnmf.backends.base import Ask, Data, Observed
 from drnmf.backends.entries import check_structure
 from drnmf.backends.host.single_blas import single_blas
 from drnmf.backends.observed import weigh
 from drnmf.backends.open import open_data
-from drnmf.backends.steps import packed_product, quadratic_step, shared_step
+from drnmf.backends.steps import packed, packed_product, quadratic_step, shared_step
 from drnmf.fit.unobserved import Side, column_weights
 from drnmf.inputs.check import check_entries, check_zeros
 from drnmf.inputs.device import as_numpy
@@ -28,14 +28,17 @@ from drnmf.numerics import (
     ENCODE_TOLERANCE,
     EPS,
     HALS_PASSES,
+    SIMPLEX_MOVES,
     Array,
     Vector,
     as_float64,
+    beside,
     namespace,
     positive_scale,
 )
 from drnmf.objective.constraints import normalised
 from drnmf.objective.objective import Objective
+from drnmf.objective.penalty import Bound, Penalties, Tilt
 
 
 @dataclass(frozen=True)
@@ -156,23 +159,37 @@ def _on_host(parts: Any) -> Vector:
 def _step(side: Data, G: Any, first: Any, objective: Objective, weights: Vector, sums: bool) -> Callable[[Any], Any]:
     """A step that cannot raise the objective of any row; one product with X is enough under beta = 2 alone."""
     omega, coefficients = objective.omega, objective.coefficients(weights)
+    tilt = _penalties_of_rows(side, G, first, objective, weights)
     if [loss.free_part for loss in omega] == ["gram"]:
-        once = side.sweep(G, first, Ask(omega, np.ones(1), False, np.ones(1)))
+        c = np.ones(1) if tilt is None else coefficients
+        once = side.sweep(G, first, Ask(omega, c, False, c))
         if sums:
-            parts = Parts(once.N, once.P, np.ones(1), omega, 0.0, Q=once.Q, gram=once.gram, total=1.0)
-            return lambda A: normalised(model_minimum(A, parts), 1.0, 0.0)
+            parts = Parts(once.N, once.P, c, omega, 0.0, Q=once.Q, gram=once.gram, tilt=tilt, total=1.0)
+            return lambda A: normalised(ahead_on_simplex(A, parts, SIMPLEX_MOVES, A, 0.0)[0], 1.0, 0.0)
+        added = Bound() if tilt is None else tilt.bound(first)
+        N, bend = once.N[0] - added.slope(), added.curvature
         if (Q := once.Q) is not None:  # the entries have weights: every row has a curvature of its own
-            return lambda A: quadratic_step(A, once.N[0], packed_product(Q, A), Q, 0.0, HALS_PASSES)
-        return lambda A: shared_step(A, once.N[0], once.gram, 0.0, HALS_PASSES)
+            Q = Q if bend is None else Q + packed(bend, Q)
+            return lambda A: quadratic_step(A, N, packed_product(Q, A), Q, 0.0, HALS_PASSES)
+        gram = once.gram if bend is None else once.gram + beside(bend, once.gram)
+        return lambda A: shared_step(A, N, gram, 0.0, HALS_PASSES)
     floor, rule = EPS / G.shape[1] if sums else EPS * first[:1], Monotone()
     ask = Ask(omega, losses=False)
 
     def step(A: Any) -> Any:
         sweep = side.sweep(G, A, ask)
-        parts = Parts(sweep.N, sweep.P, coefficients, omega, floor, total=1.0 if sums else None)
-        return rule.step(A, parts, None)[0]
+        total = 1.0 if sums else None
+        return rule.step(A, Parts(sweep.N, sweep.P, coefficients, omega, floor, tilt=tilt, total=total), None)[0]
 
     return step
+
+
+def _penalties_of_rows(side: Data, G: Any, first: Any, objective: Objective, weights: Vector) -> Tilt | None:
+    """The penalties that stand by themselves in every row of W, whose bounds are the same at every point."""
+    given = objective.penalties
+    alone = Penalties(tuple(term for term in given.terms if not term.couples("W")), given.setting)
+    of_H = alone.measure(side.T.space, G.T, "H")
+    return alone.of("W", tuple(np.empty(0) for _ in alone.terms), of_H, objective.factor(weights))
 
 
 def _row_sums(data: Data, mean: float) -> Vector:

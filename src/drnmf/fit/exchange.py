@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drnmf.algorithms.initialize import Start
-from drnmf.algorithms.loop import Callback
+from drnmf.algorithms.loop import Callback, with_notes
 from drnmf.algorithms.result import Result, Trace
 from drnmf.backends.base import Data, losses_of
 from drnmf.fit.continued import Runs, smallest
-from drnmf.fit.method import Budget, Method, certified
+from drnmf.fit.method import Budget, Method
+from drnmf.fit.penalised import certified, refuse_empty, remarks
 from drnmf.fit.references import compute_references, reference_floors
 from drnmf.losses.base import Omega
 from drnmf.losses.beta import Beta
@@ -66,8 +67,9 @@ def fit_interval(
             continue
         knots.append(seen.worst)
         solutions.extend(compute_references(data, starts, _losses([seen.worst]), method, budget).solutions)
-    joined = _join_rounds([*rounds[:-1], (rounds[-1][0], best)], seen)
-    return certified(data, joined, method.constraints)
+    result = _join_rounds([*rounds[:-1], (rounds[-1][0], best)], seen)
+    refuse_empty(data, result, method.penalties)
+    return with_notes(certified(data, result, method.penalties, method.constraints), *remarks(method.penalties))
 
 
 def _smallest_losses(

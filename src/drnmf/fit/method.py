@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from drnmf.algorithms.certificates import certify
 from drnmf.algorithms.loop import Callback, Control
 from drnmf.algorithms.result import Result
 from drnmf.algorithms.updates.base import Rule
@@ -19,11 +18,10 @@ from drnmf.algorithms.updates.minimax import Minimax
 from drnmf.algorithms.updates.newton import Newton
 from drnmf.algorithms.updates.table import as_rule
 from drnmf.algorithms.weights import ByRule, Policy, Reactive, as_policy
-from drnmf.backends.base import Data
 from drnmf.fit.side_by_side import Task, run_all
 from drnmf.numerics import REFERENCE_TOLERANCE
-from drnmf.objective.constraints import NONE, Constraints
-from drnmf.objective.objective import Objective
+from drnmf.objective.constraints import UNCONSTRAINED, Constraints
+from drnmf.objective.penalty import Penalty
 
 
 @dataclass
@@ -107,6 +105,7 @@ class Method:
         sets the scale of a loss: its last digits cost more sweeps than the fit itself.
     improves : references that a run beats are improved, and the run continues under them (`fit.continued`); elsewhere
         they stay the paper's, from the same start with the same budget
+    penalties : what stands beside the losses of the fit itself; the references are found without
     constraints : what W and H must satisfy, in the reference fits too
     """
 
@@ -115,10 +114,14 @@ class Method:
     reference_rule: Rule
     reference_tol: float = 0.0
     improves: bool = False
-    constraints: Constraints = NONE
+    penalties: tuple[Penalty, ...] = ()
+    constraints: Constraints = UNCONSTRAINED
 
     @classmethod
-    def of(cls, update: str | Rule, policy: str | Policy, gpu: bool = False, constraints: Constraints = NONE) -> Method:
+    def of(
+        cls, update: str | Rule, policy: str | Policy, gpu: bool = False, penalties: tuple[Penalty, ...] = (),
+        constraints: Constraints = UNCONSTRAINED,
+    ) -> Method:  # fmt: skip
         """Choose by names or objects; "minimax" brings its own rule, and `update` is then that of the references.
 
         policy="auto" beside update="mu" is Frank-Wolfe, the pair of Algorithm 3.
@@ -127,10 +130,10 @@ class Method:
             policy = "frank-wolfe"
         rule, chosen = as_rule(update, gpu), as_policy(policy)
         tol = REFERENCE_TOLERANCE if update == "auto" else 0.0
-        rules = Minimax() if isinstance(chosen, ByRule) else rule, rule
+        rules: tuple[Rule, Rule] = Minimax() if isinstance(chosen, ByRule) else rule, rule
         if not constraints.free:
             rules = Constrained(rules[0], constraints), Constrained(rules[1], constraints)
-        return cls(rules[0], chosen, rules[1], tol, improves=update == "auto", constraints=constraints)
+        return cls(rules[0], chosen, rules[1], tol, update == "auto", penalties, constraints)
 
     def near(self) -> Method:
         """The same for starts that are near a solution already: no step is held back."""
@@ -153,10 +156,3 @@ def _at_once(how: Any) -> Any:
     if isinstance(how, Constrained):
         return replace(how, rule=_at_once(how.rule))
     return replace(how, delay=0) if isinstance(how, Newton | Extrapolated | HALS | Reactive) and how.delay else how
-
-
-def certified(data: Data, result: Result, constraints: Constraints = NONE) -> Result:
-    """Add its certificate to a result."""
-    objective = Objective(result.omega, result.references, data.mean)
-    found = certify(data, result.W, result.H, objective, result.weights, result.losses, constraints)
-    return replace(result, certificate=found)

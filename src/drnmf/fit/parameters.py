@@ -16,6 +16,8 @@ from drnmf.algorithms.updates.base import Rule
 from drnmf.inputs.check import check_choice, check_integer, check_number
 from drnmf.inputs.weights import Reading
 from drnmf.objective.constraints import Constraints, as_constraints
+from drnmf.objective.penalties import as_penalties
+from drnmf.objective.penalty import Penalty, without_zeros
 
 
 def count_jobs(n_jobs: int | None) -> int:
@@ -50,6 +52,7 @@ class Parameters:
     device: str | None = None
     precision: str = "float32"
     n_jobs: int | None = None
+    penalties: Any = None
     sum_to_one: str | None = None
     fixed: ArrayLike | None = None
     fixed_W: ArrayLike | None = None
@@ -61,6 +64,10 @@ class Parameters:
     def rank(self) -> int:
         """Check the number of components."""
         return check_integer("n_components", self.n_components, 1)
+
+    def terms(self) -> tuple[Penalty, ...]:
+        """Check the penalties; those with alpha = 0 are left out."""
+        return without_zeros(as_penalties(self.penalties))
 
     def starts(self) -> int:
         """Check the number of starts."""

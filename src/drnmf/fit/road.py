@@ -26,8 +26,9 @@ from drnmf.fit.canonical import canonical
 from drnmf.fit.continued import Runs, run_continued, smallest
 from drnmf.fit.encode import encode
 from drnmf.fit.feasible import feasible_start, imposed
-from drnmf.fit.method import Budget, Method, certified
+from drnmf.fit.method import Budget, Method
 from drnmf.fit.parameters import Parameters
+from drnmf.fit.penalised import certified, refuse_empty, remarks
 from drnmf.fit.progress import progress_bar
 from drnmf.fit.references import compute_references, constant_model_losses
 from drnmf.fit.unobserved import Unobserved
@@ -36,7 +37,7 @@ from drnmf.inputs.device import Placement, as_numpy, is_sparse
 from drnmf.inputs.receive import Received, remark_on_missing
 from drnmf.losses.base import Omega
 from drnmf.numerics import EXACT_FIT, NEARLY_EXACT, SETTLE_TOLERANCE, Vector
-from drnmf.objective.constraints import NONE, Constraints
+from drnmf.objective.constraints import UNCONSTRAINED, Constraints
 from drnmf.objective.objective import Objective
 from drnmf.storage.checkpoint import keeper_of
 
@@ -62,9 +63,9 @@ class Opened:
     budget: Budget
     notes: tuple[str, ...]
     unobserved: Unobserved
-    constraints: Constraints = NONE
+    constraints: Constraints = UNCONSTRAINED
 
-    def finished(self, result: Result) -> Result:
+    def completed(self, result: Result) -> Result:
         """Give rows and columns of which nothing is known the mean of the others, within the constraints."""
         done = self.unobserved.complete(result)
         if self.constraints.free or done is result:
@@ -137,15 +138,21 @@ def fit_factors(
     runs = Runs(data, omega, method, budget, callback, stage)
     if references is not None:
         best = smallest(runs.begin(starts, references))
-        return with_notes(certified(data, best, method.constraints), *_better_than_reference(best))
+        return _finished(data, best, method)
     found = compute_references(data, starts, omega, method, budget)
     if method.improves and len(omega) > 1:
         done, found = run_continued(runs, starts, found)
     else:
         done = runs.begin(starts, found.values)
     best = smallest(done)
-    result = replace(certified(data, best, method.constraints), single_losses=found.losses)
-    return with_notes(result, *found.notes, *_better_than_reference(best))
+    return _finished(data, replace(with_notes(best, *found.notes), single_losses=found.losses), method)
+
+
+def _finished(data: Data, best: Result, method: Method) -> Result:
+    """The result with its certificate and with what is to be said of it."""
+    refuse_empty(data, best, method.penalties)
+    notes = (*_better_than_reference(best), *remarks(method.penalties))
+    return with_notes(certified(data, best, method.penalties, method.constraints), *notes)
 
 
 def _better_than_reference(result: Result) -> tuple[str, ...]:
@@ -160,20 +167,27 @@ def _better_than_reference(result: Result) -> tuple[str, ...]:
     )
 
 
-def balanced(data: Data, result: Result, normalize: bool, constraints: Constraints = NONE) -> Result:
-    """Bring a result into canonical form, where that is wanted."""
+def balanced(data: Data, result: Result, normalize: bool, rescale: bool = True, fixed: int = 0) -> Result:
+    """Bring a result into canonical form, where that is wanted.
+
+    Parameters
+    ----------
+    rescale : False where penalties or constraints have a say in the scale of components
+    fixed : how many components, the first ones, stay first
+    """
     if not normalize:
         return result
-    W, H = canonical(data, result.W, result.H, constraints)
+    W, H = canonical(data, result.W, result.H, rescale, fixed)
     return replace(result, W=W, H=H)
 
 
-def settle(data: Data, result: Result, control: Control, constraints: Constraints = NONE) -> Result:
+def settle(data: Data, result: Result, control: Control, bound: bool = False) -> Result:
     """Where r > n, X and H do not determine W: take the W that `transform` gives, if it fits no worse.
 
-    No worse means within 1 %; beside an exact fit, 1e-5 of the constant model's loss. The trace stays the run's.
+    Penalties and constraints (`bound`) determine it. No worse means within 1 %; beside an exact fit, 1e-5 of the
+    constant model's loss. The trace stays the run's.
     """
-    if result.H.shape[0] <= data.shape[1] or not constraints.free:
+    if result.H.shape[0] <= data.shape[1] or bound:
         return result
     objective = Objective(result.omega, result.references, data.mean)
     W = encode(data, result.H, objective, result.weights, control.max_iter, control.tol)
@@ -187,7 +201,7 @@ def settle(data: Data, result: Result, control: Control, constraints: Constraint
 
 def _last_fall(result: Result) -> float:
     """Compute by how many percent the largest loss fell in the last tenth of the iterations."""
-    lowest = np.minimum.accumulate(result.trace.maximum)
+    lowest = np.minimum.accumulate(result.trace.objective)
     before = lowest[-1 - max(len(lowest) // 10, 1)] if len(lowest) > 1 else lowest[-1]
     return 100.0 * float(before - lowest[-1]) / float(before) if before > 0 else 0.0
 

@@ -92,7 +92,7 @@ class Constraints:
 
 _ROOM = 1e-9  # how far fixed entries may sum above one: what is read from text files is rounded
 
-NONE = Constraints()
+UNCONSTRAINED = Constraints()
 """No constraint but W, H >= 0."""
 
 

@@ -26,6 +26,7 @@ from drnmf.losses.interval import Coverage
 from drnmf.losses.names import as_written
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Array
+from drnmf.objective.penalties import PENALTIES
 from drnmf.trees import map_leaves, name_of, pack
 
 Record = dict[str, Any]
@@ -44,6 +45,7 @@ TYPES: dict[str, type] = {
         Elsewhere,
         Beta,
         NegativeBinomial,
+        *PENALTIES.values(),
     )
 }
 """Dataclasses that may be read back: results, losses, and the states of the package's rules and policies."""

@@ -10,12 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
+
 from drnmf.algorithms.updates.multiplier import multiplier_step
-from drnmf.algorithms.updates.roots import Powers
+from drnmf.algorithms.updates.roots import NO_SLOTS, Slots, joined_slots
 from drnmf.backends.steps import multiplicative_step, weighted_sum
 from drnmf.losses.base import Omega
-from drnmf.numerics import Array, Vector
-from drnmf.objective.constraints import NONE
+from drnmf.numerics import Array, Vector, beside
+from drnmf.objective.constraints import UNCONSTRAINED
+from drnmf.objective.penalty import Bound, Tilt
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,7 @@ class Parts:
     gram : (r, r) the part of it that all columns share (see `Sweep`)
     Q_scale : how much larger the coefficients are now than when Q was made
     correlation : (r, r) how the components of the other block overlap, for rules that ask for it
+    tilt : the penalties as a function of the block, None where there are none; they are in none of the parts above
     total : what every column of the block must sum to, a number or (n,); None where its sum is free
     sizes : where the block is a part of a larger one, what the curvature of that one says of its length (see
         `updates.constrained`)
@@ -49,6 +53,7 @@ class Parts:
     gram: Any = None
     Q_scale: float = 1.0
     correlation: Any = None
+    tilt: Tilt | None = None
     total: Any = None
     sizes: Any = None
 
@@ -59,7 +64,7 @@ class Parts:
         -------
         N, P : (r, n) each
         """
-        if self.N.shape[0] == 1:  # a common factor in both does not matter
+        if self.N.shape[0] == 1:
             return self.N[0], self.P[0]
         return weighted_sum(self.coefficients, self.N), weighted_sum(self.coefficients, self.P)
 
@@ -74,27 +79,87 @@ class Parts:
         -------
         stepped : (r, n), at least the floor
         """
-        if self.total is None:
+        if self.total is not None:
+            return multiplier_step(F, *self._slots_of_ratio(F), self.total, self.floor)
+        if self.tilt is None:
             return multiplicative_step(F, self.N, self.P, self.coefficients, self.floor)
-        if len(self.omega) == 1:
-            return multiplier_step(F, *self.powers(), self.total, self.floor)
-        N, P = self.weighted()
-        return multiplier_step(F, {0.0: P}, {1.0: N}, self.total, self.floor)
+        (N, P), (down, up) = self.weighted(), self.tilt.bound(F).parts(F)
+        return multiplicative_step(F, (N + down)[None], (P + up)[None], np.ones(1), self.floor)
 
-    def powers(self) -> tuple[Powers, Powers]:
+    def _slots_of_ratio(self, F: Array) -> Slots:
+        """The majoriser of one loss; for several the terms P - N / t whose root is the multiplicative step."""
+        penalty = self.bound(F).slots(F)
+        if len(self.omega) == 1:
+            return self.slots(penalty)
+        N, P = self.weighted()
+        return joined_slots(({0.0: P}, {1.0: N}), penalty)
+
+    def slots(self, penalty: Slots = NO_SLOTS) -> Slots:
         """Collect the slope of the majoriser in t, sum_b c_b [P_b t^a_b - N_b t^-b_b], by its exponents.
+
+        Parameters
+        ----------
+        penalty : the terms of the penalties, in the units of the coefficients
 
         Returns
         -------
         rising, falling : a -> (r, n) and b -> (r, n); needs the parts of every loss on their own
         """
-        rising, falling = Powers(), Powers()
+        found = penalty
         for loss, c, N, P in zip(self.omega, self.coefficients, self.N, self.P, strict=True):
             if c > 0:
                 a, b = loss.exponents
-                rising[a] = rising[a] + float(c) * P if a in rising else float(c) * P
-                falling[b] = falling[b] + float(c) * N if b in falling else float(c) * N
-        return rising, falling
+                found = joined_slots(found, ({a: float(c) * P}, {b: float(c) * N}))
+        return found
+
+    def bound(self, F: Array) -> Bound:
+        """Bound the penalties at F; nothing but zeros where there are none.
+
+        Parameters
+        ----------
+        F : (r, n) the block
+
+        Returns
+        -------
+        bound : Bound
+        """
+        return Bound() if self.tilt is None else self.tilt.bound(F)
+
+    def with_penalties(self, F: Array) -> tuple[Array, Array]:
+        """Compute the weighted N and P with those of the penalties; a slope that does not bend goes to N.
+
+        Parameters
+        ----------
+        F : (r, n) the block
+
+        Returns
+        -------
+        N, P : (r, n) each; N has either sign
+        """
+        N, P = self.weighted()
+        if self.tilt is None:
+            return N, P
+        bound = self.tilt.bound(F)
+        up, down = bound.bend(F)
+        return N - bound.slope() + (0.0 if down is None else down), P + (0.0 if up is None else up)
+
+    def shared(self, F: Array) -> tuple[Array, Any]:
+        """Compute N and G of the quadratic model 1/2 h'Gh - N'h that all columns share, penalties included.
+
+        Parameters
+        ----------
+        F : (r, n) the block
+
+        Returns
+        -------
+        N : (r, n)
+        G : (r, r) float64
+        """
+        if self.tilt is None:
+            return self.N[0], self.gram
+        bound = self.tilt.bound(F)
+        gram = self.gram if bound.curvature is None else self.gram + beside(bound.curvature, self.gram)
+        return self.N[0] - bound.slope(), gram
 
 
 class Rule(Protocol):
@@ -152,7 +217,7 @@ class Rule(Protocol):
         -------
         floor : float
         """
-        return NONE.floor(side, mean, rank)
+        return UNCONSTRAINED.floor(side, mean, rank)
 
     def certain(self, omega: Omega) -> bool:
         """Tell whether steps cannot raise the weighted objective, so that nobody needs to look.
@@ -243,7 +308,7 @@ class Rule(Protocol):
         block : (r, n)
         state : any
         """
-        return halve(F, tried), state
+        return halve_state(F, tried, attempt, state)
 
     def restart(self, state: Any) -> Any:
         """Return the state after an iteration that raised what is minimised.
@@ -262,3 +327,8 @@ class Rule(Protocol):
 def halve(F: Array, tried: Array) -> Array:
     """Go half-way back from a rejected block: (1-g) F + g F+ with g = 1/2, 1/4, ... one call after another."""
     return 0.5 * (F + tried)
+
+
+def halve_state(F: Array, tried: Array, attempt: int, state: Any) -> tuple[Array, Any]:
+    """Go half-way back and keep the state: what `Rule.retry` does where a rule says nothing else."""
+    return halve(F, tried), state

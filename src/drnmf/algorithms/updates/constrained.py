@@ -17,6 +17,7 @@ from drnmf.backends.steps import balanced_sizes, packed_product, triangle_rows
 from drnmf.losses.base import Omega
 from drnmf.numerics import Array, beside, namespace
 from drnmf.objective.constraints import Constraints, left_over, normalised
+from drnmf.objective.penalty import Bound, in_kind
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,32 @@ def free_parts(F: Array, parts: Parts, fixed: int) -> Parts:
         sizes = balanced_sizes(F, parts.weighted()[1], correlation)[fixed:]
         correlation = correlation[fixed:, fixed:]
     gram = None if gram is None else gram[fixed:, fixed:]
-    return replace(parts, N=_solid(N), P=_solid(P), gram=gram, Q=Q, correlation=correlation, sizes=sizes)
+    tilt: Any = None if parts.tilt is None else Given(free_bound(F, parts.tilt.bound(F), fixed), parts.tilt.factor)
+    return replace(parts, N=_solid(N), P=_solid(P), gram=gram, Q=Q, correlation=correlation, sizes=sizes, tilt=tilt)
+
+
+@dataclass(frozen=True)
+class Given:
+    """Penalties that were bounded already, at the current point: `Tilt` for a part of a block."""
+
+    known: Bound
+    factor: float
+
+    def bound(self, F: Array) -> Bound:
+        return self.known
+
+
+def free_bound(F: Array, bound: Bound, fixed: int) -> Bound:
+    """Restrict the bound of penalties to the rows of a block from `fixed` on, while those before stand."""
+    linear, rising, falling = (
+        None if part is None else part[fixed:] if len(part) == len(F) else part
+        for part in (bound.linear, bound.rising, bound.falling)
+    )
+    if bound.curvature is None:
+        return Bound(linear, None, rising, falling)
+    beside = in_kind(bound.curvature[fixed:, :fixed], F) @ F[:fixed]
+    linear = beside if linear is None else linear + beside
+    return Bound(linear, bound.curvature[fixed:, fixed:], rising, falling)
 
 
 def _solid(stack: Any) -> Any:

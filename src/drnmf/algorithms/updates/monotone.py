@@ -16,7 +16,7 @@ import numpy as np
 
 from drnmf.algorithms.updates.base import Parts, Rule
 from drnmf.algorithms.updates.multiplier import multiplier_step
-from drnmf.algorithms.updates.roots import positive_root, total
+from drnmf.algorithms.updates.roots import NO_SLOTS, Slots, positive_root, total
 from drnmf.backends.steps import usable
 from drnmf.losses.base import Omega
 from drnmf.numerics import Array, namespace
@@ -35,19 +35,24 @@ class Monotone(Rule):
         return None
 
     def step(self, F: Array, parts: Parts, state: None) -> tuple[Array, None]:
-        return majorised(F, parts), None
+        return majorised(F, parts, parts.bound(F).slots(F)), None
 
 
-def majorised(F: Array, parts: Parts) -> Array:
-    """Take the step to the minimum of the majoriser, over columns of a given sum where the parts have one."""
+def majorised(F: Array, parts: Parts, penalty: Slots = NO_SLOTS) -> Array:
+    """Take the step to the minimum of the majoriser, over columns of a given sum where the parts have one.
+
+    Parameters
+    ----------
+    penalty : the terms of the penalties, in the units of the coefficients
+    """
     if parts.total is None:
-        stepped: Array = namespace(F).clip(F * majoriser_root(parts), parts.floor, None)
+        stepped: Array = namespace(F).clip(F * majoriser_root(parts, penalty), parts.floor, None)
         return stepped
-    return multiplier_step(F, *parts.powers(), parts.total, parts.floor)
+    return multiplier_step(F, *parts.slots(penalty), parts.total, parts.floor)
 
 
-def majoriser_root(parts: Parts) -> Array:
+def majoriser_root(parts: Parts, penalty: Slots = NO_SLOTS) -> Array:
     """Find the positive root t of the majoriser's derivative, entry by entry; one where there is no finite root."""
-    rising, falling = parts.powers()
+    rising, falling = parts.slots(penalty)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return usable(positive_root(rising, falling), total(rising))

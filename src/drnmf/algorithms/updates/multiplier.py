@@ -17,9 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from drnmf.algorithms.updates.roots import Powers, positive_root, total
+from drnmf.algorithms.updates.roots import positive_root, total
 from drnmf.numerics import Array, namespace, unit_roundoff
 from drnmf.objective.constraints import normalised
+from drnmf.objective.penalty import Powers
 
 _STEPS = 60
 
@@ -45,6 +46,7 @@ def multiplier_step(F: Array, rising: Powers, falling: Powers, sums: Any, floor:
     [[0.75], [0.25]]
     """
     xp = namespace(F)
+    rising, falling = ({k: part + xp.zeros_like(F) for k, part in powers.items()} for powers in (rising, falling))
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         search = _Search(F, rising, falling, sums, floor)
         stepped, known = normalised(search.minimum(), sums, floor), search.known

@@ -2,59 +2,80 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 
 from drnmf.algorithms.updates.base import Parts
 from drnmf.backends.simplex_steps import simplex_step
-from drnmf.backends.steps import balanced_sizes, packed_product
-from drnmf.numerics import SIMPLEX_MOVES, Array, beside, namespace, power_ceiling, precision_of
+from drnmf.backends.steps import balanced_sizes, packed, packed_product
+from drnmf.numerics import SIMPLEX_MOVES, Array, namespace, power_ceiling, precision_of
 from drnmf.objective.constraints import normalised
+from drnmf.objective.penalty import in_kind
 
 
 def model_minimum(F: Array, parts: Parts) -> Array:
     """Minimise the quadratic model of every column on the simplex, as `newton.Newton` does without a sum."""
     moves = SIMPLEX_MOVES * len(F)
     if parts.Q is None and parts.correlation is None:  # beta = 2 alone: the model is the loss
-        return simplex_step(F, _slope(F, parts), parts.floor, moves, parts.gram)
-    xp, (N, P) = namespace(F), parts.weighted()
+        model = _Model.of(F, parts)
+        return simplex_step(F, model.slope(F), parts.floor, moves, model.gram)
+    xp, ceiling = namespace(F), power_ceiling(precision_of(F))
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         if parts.correlation is not None:
+            N, P = parts.with_penalties(F)
             y = balanced_sizes(F, P, parts.correlation) if parts.sizes is None else parts.sizes
-            good = ((y > 0) & (y < power_ceiling(precision_of(F)))).all(0)
+            good = ((y > 0) & (y < ceiling)).all(0)
             sizes = xp.where(good, y / F, 1.0)
             step = simplex_step(F, xp.where(good, P - N, 0.0), parts.floor, moves, parts.correlation, None, sizes)
         else:
-            scale = _scale(F, P, parts)
-            good = (scale > 0) & (scale < power_ceiling(precision_of(F)))
-            slope = xp.where(good, (P - N) * scale, 0.0)
-            step = simplex_step(F, slope, parts.floor, moves, parts.gram, parts.Q)
+            (N, P), bound, length = parts.weighted(), parts.bound(F), _length(F, parts)
+            good = (length > 0) & (length < ceiling)
+            slope, Q = P - N + bound.slope(), _whole(F, parts) * xp.where(good, length, 1.0)
+            if bound.curvature is not None:
+                slope = slope + in_kind(bound.curvature, F) @ F
+            step = simplex_step(F, xp.where(good, slope, 0.0), parts.floor, moves, bound.curvature, Q)
         good = good & (step == step).all(0)
         return step if bool(good.all()) else xp.where(good, step, parts.multiplicative(F))
 
 
-def _scale(F: Array, P: Array, parts: Parts) -> Array:
-    """How much larger the curvature of the sweep is than that of every column now (see `steps.quadratic_step`)."""
-    xp = namespace(F)
+def _whole(F: Array, parts: Parts) -> Any:
+    """The curvature of every column of the sweep, packed, with the part that all share."""
+    return parts.Q if parts.gram is None else parts.Q + packed(parts.gram, F)
+
+
+def _length(F: Array, parts: Parts) -> Any:
+    """How much larger the curvature is now than that of the sweep (see `steps.quadratic_step`)."""
     if parts.sizes is not None:
-        return 1.0 / parts.sizes
+        return parts.sizes
     if not all(loss.homogeneous for loss in parts.omega):
-        return xp.zeros_like(F[0]) + 1.0 / parts.Q_scale
-    assert parts.Q is not None
-    bent = packed_product(parts.Q, F)
-    if parts.gram is not None:
-        bent = bent + _shared(F, parts) @ F
-    return (F * bent).sum(0) / (F * P).sum(0)
+        return namespace(F).zeros_like(F[0]) + parts.Q_scale
+    return (F * parts.weighted()[1]).sum(0) / (F * packed_product(_whole(F, parts), F)).sum(0)
 
 
-def _shared(F: Array, parts: Parts) -> Array:
-    shared: Array = namespace(F).asarray(beside(parts.gram, F), dtype=F.dtype)
-    return shared
+@dataclass(frozen=True)
+class _Model:
+    """1/2 h'Gh - N'h for beta = 2 alone, penalties included: G is one matrix for all columns, or Q one for each."""
 
+    N: Array
+    gram: Any
+    Q: Any
 
-def _slope(F: Array, parts: Parts) -> Array:
-    """The gradient of beta = 2 alone at F, from its curvature: one matrix for all columns, or one for each."""
-    bent = _shared(F, parts) @ F if parts.Q is None else packed_product(parts.Q, F)
-    return bent - parts.N[0]
+    @classmethod
+    def of(cls, F: Array, parts: Parts) -> _Model:
+        if parts.gram is not None:
+            N, gram = parts.shared(F)
+            return cls(N, gram, None)
+        bound = parts.bound(F)
+        return cls(parts.N[0] - bound.slope(), bound.curvature, parts.Q)
+
+    def slope(self, F: Array) -> Array:
+        """Compute the gradient at F."""
+        found = -self.N
+        if self.gram is not None:
+            found = found + in_kind(self.gram, F) @ F
+        return found if self.Q is None else found + packed_product(self.Q, F)
 
 
 def ahead_on_simplex(F: Array, parts: Parts, moves: int, last: Array, pace: float) -> tuple[Array, Array]:
@@ -70,11 +91,12 @@ def ahead_on_simplex(F: Array, parts: Parts, moves: int, last: Array, pace: floa
     -------
     stepped, further : what was found, and where the columns went
     """
-    xp, slope = namespace(F), _slope(F, parts)
-    stepped = simplex_step(F, slope, parts.floor, moves * len(F), parts.gram, parts.Q)
+    xp, model = namespace(F), _Model.of(F, parts)
+    slope = model.slope(F)
+    stepped = simplex_step(F, slope, parts.floor, moves * len(F), model.gram, model.Q)
     stepped = normalised(stepped, parts.total, parts.floor)
     if pace == 0.0:
         return stepped, stepped
     further = normalised(stepped + pace * (stepped - last), parts.total, parts.floor)
-    rise = slope + 0.5 * (_slope(further, parts) - slope)  # f(further) - f(F) = (further - F)'rise
+    rise = model.slope(0.5 * (F + further))  # f(further) - f(F) = (further - F)'rise
     return stepped, xp.where(((further - F) * rise).sum(0) <= 0, further, stepped)

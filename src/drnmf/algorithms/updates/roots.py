@@ -7,8 +7,18 @@ from operator import add
 from typing import Any
 
 from drnmf.numerics import Array, namespace, precision_of
+from drnmf.objective.penalty import Powers
 
-Powers = dict[float, Array]  # exponent -> what stands before that power of t
+Slots = tuple[Powers, Powers]  # exponents of the rising and of the falling powers -> what stands before them
+NO_SLOTS: Slots = ({}, {})
+
+
+def joined_slots(first: Slots, second: Slots) -> Slots:
+    """Add up the terms of two slopes."""
+    rising, falling = (
+        a | {k: a[k] + part if k in a else part for k, part in b.items()} for a, b in zip(first, second, strict=True)
+    )
+    return rising, falling
 
 
 def positive_root(rising: Powers, falling: Powers, near: Array | None = None) -> Array:
@@ -20,8 +30,9 @@ def positive_root(rising: Powers, falling: Powers, near: Array | None = None) ->
     if set(rising) == {0.0} and set(falling) == {1.0, 2.0}:  # P t^2 - N1 t - N2 = 0, as for beta in {0, 1}
         A, B, C = rising[0.0], falling[1.0], falling[2.0]
         return (B + xp.sqrt(B * B + 4.0 * A * C)) / (2.0 * A)
-    if set(rising) == {0.0, 1.0} and set(falling) == {0.0, 1.0}:  # P1 t^2 + (P0 - N0) t - N1 = 0, as for {1, 2}
-        A, B, C = rising[1.0], rising[0.0] - falling[0.0], falling[1.0]
+    if set(rising) | set(falling) == {0.0, 1.0} and 1.0 in rising:  # P1 t^2 + (P0 - N0) t - N1 = 0, as for {1, 2}
+        none: Any = 0.0
+        A, B, C = rising[1.0], rising.get(0.0, none) - falling.get(0.0, none), falling.get(1.0, none)
         root = xp.sqrt(B * B + 4.0 * A * C)  # no cancellation for either sign of B
         return xp.where(B > 0, 2.0 * C / xp.where(B > 0, B + root, 1.0), (root - B) / (2.0 * A))
     return _newton_root(rising, falling, xp, near)

@@ -88,7 +88,7 @@ class Fitter:
         parameters = replace(self.parameters, n_components=rank, random_state=seed, max_time=max_time)
         omega = self.omega
         single = isinstance(self.losses, tuple) and len(omega) == 1
-        method = Method.of(parameters.update, "auto", self.placement.gpu)
+        method = Method.of(parameters.update, "auto", self.placement.gpu, parameters.terms(), parameters.constraints())
         with opened(given, self.placement, parameters, omega, 1 if single else 1 + len(omega), {}) as fit:
             shared = (method, fit.budget, callback, "run")
             if isinstance(self.losses, Interval):
@@ -183,6 +183,6 @@ def _write_run(path: Path, run: Run) -> None:
 
 def _read_run(path: Path) -> Run:
     arrays, meta = read_archive(path, FORMAT)
-    trace = Trace(**{name: arrays[f"trace_{name}"] for name in _TRACE})
+    trace = Trace(**{name: arrays[f"trace_{name}"] for name in _TRACE if f"trace_{name}" in arrays})
     omega = tuple(from_text(text) for text in meta["omega"])
     return Run(arrays["H"], omega, arrays["losses"], arrays["references"], arrays["weights"], trace, meta["reason"])

@@ -1,0 +1,297 @@
+r"""The penalties of the package.
+
+`L1` and `L2` are scikit-learn's, in the units of the factors. `Sparsity` does not change when a component is scaled up
+in one factor and down in the other, nor when X is measured in other units.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import numpy as np
+
+from drnmf.numerics import Array, Vector, as_float64
+from drnmf.objective.penalty import Bound, Penalty, Setting, per_component
+
+SIDES = ("W", "H")
+
+
+def _host(values: Any) -> Vector:
+    """A row of numbers on the host, from any array library."""
+    return np.array(values.tolist(), dtype=np.float64, ndmin=1)
+
+
+def _other(side: str) -> str:
+    return "H" if side == "W" else "W"
+
+
+@dataclass(frozen=True)
+class _Named:
+    """What all penalties share: a checked alpha, a name and a text."""
+
+    alpha: float | str
+    word: ClassVar[str] = ""
+    places: ClassVar[tuple[Any, ...]] = SIDES
+    automatic: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "alpha", _checked_alpha(self))
+        place = getattr(self, _place(type(self)))
+        if place not in self.places or isinstance(place, bool):
+            known = " or ".join(repr(known) for known in self.places)
+            raise ValueError(f"{type(self).__name__}({_place(type(self))}={place!r}): use {known}.")
+
+    @property
+    def key(self) -> str:
+        given = [f for f in fields(self)[1:] if getattr(self, f.name) != f.default]
+        first = _place(type(self))
+        options = [_written(getattr(self, f.name)) if f.name == first else f"{f.name}={_written(getattr(self, f.name))}"
+                   for f in given]  # fmt: skip
+        return ":".join([self.word, _written(self.alpha), *options])
+
+    def pieces(self, side: str) -> bool:
+        return True
+
+
+def _place(kind: type) -> str:
+    """The field that says what is penalised: the first one behind alpha."""
+    return fields(kind)[1].name
+
+
+def _written(value: Any) -> str:
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+def _checked_alpha(penalty: Any) -> float | str:
+    """A number >= 0, or "auto" where the data can choose."""
+    given, kind = penalty.alpha, type(penalty).__name__
+    if isinstance(given, str) and given == "auto":
+        if penalty.automatic:
+            return given
+        raise ValueError(f"{kind}(alpha='auto'): no rule chooses it; give a number, or use Sparsity or Volume.")
+    try:
+        alpha = math.nan if isinstance(given, bool) else float(given)
+    except (TypeError, ValueError):
+        alpha = math.nan
+    if not (math.isfinite(alpha) and alpha >= 0):
+        raise ValueError(f"{kind}(alpha={given!r}): alpha must be a finite number >= 0.")
+    return alpha
+
+
+@dataclass(frozen=True)
+class _OfEntries(_Named):
+    """A penalty of every entry of one factor or of both."""
+
+    on: str = "both"
+    scaled: bool = False
+
+    places: ClassVar[tuple[str, ...]] = ("W", "H", "both")
+
+    @property
+    def name(self) -> str:
+        return f"{self.word.upper()} of {'W and H' if self.on == 'both' else self.on}"
+
+    def couples(self, side: str) -> bool:
+        return False
+
+    def weight(self, side: str, setting: Setting) -> float:
+        """Alpha of a factor; zero where it is not penalised."""
+        if self.on not in (side, "both"):
+            return 0.0
+        return float(self.alpha) * (setting.size(_other(side)) if self.scaled else 1)
+
+    def value(self, W: Vector, H: Vector, setting: Setting) -> float:
+        return self.weight("W", setting) * float(W[0]) + self.weight("H", setting) * float(H[0])
+
+
+@dataclass(frozen=True)
+class L1(_OfEntries):
+    r"""Penalise the sum of the entries: alpha sum W, alpha sum H, or both, as scikit-learn does with l1_ratio=1.
+
+    Parameters
+    ----------
+    alpha : number >= 0; where X is multiplied by s the same answer needs alpha s^(beta - 1/2)
+    on : "W", "H" or "both"; on one factor alone it can be undone by scaling the other, which `Sparsity` cannot
+    scaled : multiply alpha by the number of columns of X for W and of rows for H, as scikit-learn does
+
+    Examples
+    --------
+    >>> L1(0.1, on="H").key
+    'l1:0.1:H'
+    """
+
+    word: ClassVar[str] = "l1"
+
+    def measure(self, F: Array, side: str) -> Vector:
+        return _host(as_float64(F).sum())
+
+    def bound(self, F: Array, side: str, own: Vector, other: Vector, setting: Setting) -> Bound:
+        weight = self.weight(side, setting)
+        return Bound(linear=per_component([weight], F)) if weight else Bound()
+
+
+@dataclass(frozen=True)
+class L2(_OfEntries):
+    r"""Penalise half the sum of squares: alpha ||W||^2 / 2, alpha ||H||^2 / 2, or both, as with l1_ratio=0.
+
+    Parameters
+    ----------
+    alpha : number >= 0; where X is multiplied by s the same answer needs alpha s^(beta - 1)
+    on : "W", "H" or "both"
+    scaled : as in `L1`
+
+    Examples
+    --------
+    >>> L2(1, scaled=True).key
+    'l2:1.0:scaled=True'
+    """
+
+    word: ClassVar[str] = "l2"
+
+    def measure(self, F: Array, side: str) -> Vector:
+        F = as_float64(F)
+        return _host(0.5 * (F * F).sum())
+
+    def bound(self, F: Array, side: str, own: Vector, other: Vector, setting: Setting) -> Bound:
+        weight = self.weight(side, setting)
+        return Bound(curvature=weight * np.eye(F.shape[0])) if weight else Bound()
+
+
+@dataclass(frozen=True)
+class Sparsity(_Named):
+    r"""Penalise entries of H in a way that no rescaling undoes: alpha sum_k ||w_k||_2 ||h_k||_1.
+
+    The sum is divided by its value at the constant model WH = mean(X) and counts in units of that model's loss, so that
+    the answer does not depend on the units of X: alpha = 0.01 makes the penalty of a constant model weigh a hundredth
+    of its loss.
+
+    Parameters
+    ----------
+    alpha : number >= 0, or "auto": chosen by how well held-out entries are predicted
+    on : "H", the factor that becomes sparse, or "W", with the roles of the two exchanged
+
+    Examples
+    --------
+    >>> Sparsity(0.1).key, Sparsity("auto", on="W").key
+    ('sparsity:0.1', 'sparsity:auto:W')
+    """
+
+    on: str = "H"
+    word: ClassVar[str] = "sparsity"
+    automatic: ClassVar[bool] = True
+
+    @property
+    def name(self) -> str:
+        return f"sparsity of {self.on}"
+
+    def couples(self, side: str) -> bool:
+        return side != self.on
+
+    def measure(self, F: Array, side: str) -> Vector:
+        """||f_k||_1 of the sparse factor, ||f_k||_2^2 of the other."""
+        F = as_float64(F)
+        return _host(F.sum(1) if side == self.on else (F * F).sum(1))
+
+    def _weight(self, setting: Setting) -> float:
+        n, m = setting.size(self.on), setting.size(_other(self.on))
+        return float(self.alpha) * setting.level / (setting.unit * math.sqrt(m) * n)
+
+    def value(self, W: Vector, H: Vector, setting: Setting) -> float:
+        sums, squares = (H, W) if self.on == "H" else (W, H)
+        return self._weight(setting) * float(np.sqrt(squares) @ sums)
+
+    def bound(self, F: Array, side: str, own: Vector, other: Vector, setting: Setting) -> Bound:
+        weight = self._weight(setting)
+        if side == self.on:
+            return Bound(linear=per_component(weight * np.sqrt(other), F))
+        norms = np.sqrt(own)  # ||f|| <= ||f||^2 / (2 ||f~||) + ||f~|| / 2
+        return Bound(curvature=np.diag(weight * other / np.where(norms > 0, norms, 1.0)))
+
+
+PENALTIES: dict[str, type[Any]] = {kind.word: kind for kind in (L1, L2, Sparsity)}
+"""By the word that stands first in their texts."""
+
+
+def from_text(text: str) -> Penalty:
+    """Read a penalty: NAME:ALPHA, then the factor or the axis, then further options as NAME=VALUE.
+
+    Raises
+    ------
+    ValueError
+        Where the text is not one.
+
+    Examples
+    --------
+    >>> from_text("sparsity:0.1"), from_text("l1:0.5:H:scaled=True")
+    (Sparsity(alpha=0.1, on='H'), L1(alpha=0.5, on='H', scaled=True))
+    """
+    word, *rest = text.strip().split(":")
+    if word.lower() not in PENALTIES or not rest:
+        raise ValueError(
+            f"penalty {text!r} is not one: write NAME:ALPHA, for example sparsity:0.1 or l1:0.1:H, NAME one of "
+            f"{', '.join(PENALTIES)}."
+        )
+    kind = PENALTIES[word.lower()]
+    known = {f.name: f for f in fields(kind)}
+    options: dict[str, Any] = {}
+    for at, option in enumerate(rest[1:]):
+        name, equals, value = option.partition("=")
+        if not equals and at == 0:
+            name, value = _place(kind), option
+        if name not in known or name == "alpha" or not value:
+            allowed = ", ".join(f"{f}=..." for f in known if f != "alpha")
+            raise ValueError(f"penalty {text!r}: {option!r} is none of its options, which are {allowed}.")
+        options[name] = _read(value, known[name].default)
+    alpha = rest[0] if rest[0] == "auto" else _number(rest[0])
+    penalty: Penalty = kind(alpha, **options)
+    return penalty
+
+
+def _read(value: str, like: Any) -> Any:
+    """An option in the kind of its default."""
+    if isinstance(like, bool):
+        return {"true": True, "false": False}.get(value.lower(), value)
+    return _number(value) if isinstance(like, int | float) else value
+
+
+def _number(text: str) -> Any:
+    """A number where the text is one; the penalty says what is wrong with anything else."""
+    try:
+        return int(text) if text.lstrip("-").isdigit() else float(text)
+    except ValueError:
+        return text
+
+
+def as_penalty(value: Any) -> Penalty:
+    """Turn a text or a penalty into a penalty.
+
+    Raises
+    ------
+    ValueError
+        Where the value is neither.
+    """
+    if isinstance(value, str):
+        return from_text(value)
+    if isinstance(value, Penalty) and not isinstance(value, type):
+        return value
+    if isinstance(value, type):
+        raise ValueError(f"penalties: {value.__name__} is a class; write {value.__name__}(alpha).")
+    raise ValueError(f"penalties: {value!r} is no penalty; give for example drnmf.Sparsity(0.1) or 'sparsity:0.1'.")
+
+
+def as_penalties(values: Any) -> tuple[Penalty, ...]:
+    """Turn what a user wrote for `penalties` into penalties: None, one of them, or a list.
+
+    >>> as_penalties("sparsity:0.1"), as_penalties(None)
+    ((Sparsity(alpha=0.1, on='H'),), ())
+    """
+    if values is None:
+        return ()
+    single = isinstance(values, str | Penalty) or not isinstance(values, Iterable)
+    return tuple(as_penalty(value) for value in ((values,) if single else values))
+
+
+__all__ = ["L1", "L2", "Sparsity", "as_penalties", "as_penalty", "from_text"]
