@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from drnmf.inputs.divergence import beta_divergence
     from drnmf.losses.interval import Interval
     from drnmf.losses.negative_binomial import NegativeBinomial
-    from drnmf.objective.penalties import L1, L2, Sparsity
+    from drnmf.objective.penalties import L1, L2, Smooth, Sparsity, Volume
     from drnmf.selection.discover import discover
     from drnmf.selection.matching import match
     from drnmf.selection.noise import noise_profile
@@ -34,7 +34,9 @@ __all__ = [
     "Interval",
     "MultiObjectiveNMF",
     "NegativeBinomial",
+    "Smooth",
     "Sparsity",
+    "Volume",
     "beta_divergence",
     "discover",
     "load",
@@ -54,7 +56,9 @@ _MODULES = {
     "NegativeBinomial": "losses.negative_binomial",
     "L1": "objective.penalties",
     "L2": "objective.penalties",
+    "Smooth": "objective.penalties",
     "Sparsity": "objective.penalties",
+    "Volume": "objective.penalties",
     "discover": "selection.discover",
     "match": "selection.matching",
     "load": "estimators.load",

@@ -36,6 +36,7 @@ def fit(
     weights: Annotated[
         str | None, typer.Option("--weights", help="Fixed weights, one per loss, instead of the most robust ones.")
     ] = None,
+    penalty: options.Penalty = None,
     policy: options.PolicyName = None,
     update: options.UpdateName = None,
     init: options.InitName = None,
@@ -74,7 +75,7 @@ def fit(
     Writes W and H (.npy, and .csv with names), trace.csv, summary.json and model.npz into a folder, all or nothing.
     """
     asked = dict(locals())  # every option, before anything else has a name here
-    choices = options.Choices(policy, update, init, zeros, dtype, device, precision, negatives, unstored)
+    choices = options.Choices(policy, update, init, zeros, dtype, device, precision, negatives, unstored, penalty)
     layout = options.layout_of(labels, delimiter, sheet, transpose)
     model = _estimator(rank, options.parse_omega(betas), weights, choices)
     folder = out if out is not None else Path(f"{stem(x)}-drnmf")

@@ -58,6 +58,10 @@ Betas = Annotated[
     str,
     typer.Option("--betas", help="Losses: IS, KL, Frobenius, any number >= 0, nb:SIZE; fit also takes 0..2, and auto."),
 ]
+Penalty = Annotated[
+    str | None,
+    typer.Option("--penalty", help="Beside the losses, for example sparsity:0.1 or volume:auto:W,l2:0.1."),
+]
 PolicyName = Annotated[str | None, typer.Option("--policy", help=f"How the weights move: {_one_of(POLICIES)}.")]
 UpdateName = Annotated[str | None, typer.Option("--update", help=f"Update rule: {_one_of(RULES)}.")]
 InitName = Annotated[str | None, typer.Option("--init", help=f"Start: {_one_of(STARTS)}.")]
@@ -110,6 +114,7 @@ class Choices:
     precision: str
     negatives: str = "raise"
     unstored: str = "zero"
+    penalty: str | None = None
 
     def __post_init__(self) -> None:
         choice(self.policy, POLICIES, "--policy")
@@ -120,13 +125,15 @@ class Choices:
         choice(self.unstored, UNSTORED, "--unstored")
         choice(self.dtype, DTYPES, "--dtype")
         choice(self.precision, PRECISIONS, "--precision")
+        parse_penalties(self.penalty)
         _check_device(self.device)
 
     def given(self) -> dict[str, Any]:
         """Collect keyword arguments for the library."""
-        chosen = {"policy": self.policy, "update": self.update, "init": self.init, "zeros": self.zeros}
+        chosen: dict[str, Any] = {"policy": self.policy, "update": self.update, "init": self.init, "zeros": self.zeros}
         chosen |= {"device": self.device, "precision": self.precision}
         chosen |= {"negatives": self.negatives, "unstored": self.unstored}
+        chosen |= {"penalties": parse_penalties(self.penalty)}
         return {name: value for name, value in chosen.items() if value is not None}
 
     def cast(self, X: Any) -> Any:
@@ -163,6 +170,18 @@ def parse_numbers(text: str, name: str) -> tuple[float, ...]:
         return tuple(float(item) for item in text.split(","))
     except ValueError:
         raise typer.BadParameter(f"{text!r} is not a comma-separated list of numbers.", param_hint=name) from None
+
+
+def parse_penalties(text: str | None) -> list[str] | None:
+    """Read penalties from the command line, "sparsity:0.1,l2:0.1:W"; they stay texts, which the library takes."""
+    from drnmf.objective.penalties import as_penalties
+
+    if text is None:
+        return None
+    items = [item.strip() for item in text.split(",")]
+    with bad_usage("--penalty"):
+        as_penalties(items)
+    return items
 
 
 def parse_omega(text: str) -> Omega | Interval | str:

@@ -30,6 +30,7 @@ def pareto(
     betas: options.Betas = "0,1",
     points: Annotated[int, typer.Option("--points", min=2, help="Points per edge of the front.")] = 11,
     method: Annotated[str, typer.Option("--method", help="How weights become points.")] = "weighted",
+    penalty: options.Penalty = None,
     policy: options.PolicyName = None,
     update: options.UpdateName = None,
     init: options.InitName = None,
@@ -65,7 +66,7 @@ def pareto(
     Writes front.csv, summary.json and, with matplotlib, front.png and front.svg into a folder, all or nothing.
     """
     asked = dict(locals())  # every option, before anything else has a name here
-    choices = options.Choices(policy, update, init, zeros, dtype, device, precision, negatives, unstored)
+    choices = options.Choices(policy, update, init, zeros, dtype, device, precision, negatives, unstored, penalty)
     layout = options.layout_of(labels, delimiter, sheet, transpose)
     omega = options.parse_betas(betas)
     if len(omega) < 2:

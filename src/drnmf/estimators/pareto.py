@@ -103,6 +103,8 @@ class ParetoFront:
         columns = {"weight": point.weights, "loss": point.losses, "scaled_loss": point.scaled_losses}
         for name, values in columns.items():
             row |= {f"{name}_{loss.key}": float(v) for loss, v in zip(self.omega, values, strict=True)}
+        if self.dr.penalty:
+            row["penalty"] = point.penalty
         return row | {"n_iter": point.n_iter, "converged": point.converged, "dominated": mark}
 
 

@@ -1,7 +1,8 @@
 r"""The penalties of the package.
 
 `L1` and `L2` are scikit-learn's, in the units of the factors. `Sparsity` does not change when a component is scaled up
-in one factor and down in the other, nor when X is measured in other units.
+in one factor and down in the other, nor when X is measured in other units; so `Volume` and `Smooth`, which look at the
+components divided by their sums.
 """
 
 from __future__ import annotations
@@ -211,7 +212,175 @@ class Sparsity(_Named):
         return Bound(curvature=np.diag(weight * other / np.where(norms > 0, norms, 1.0)))
 
 
-PENALTIES: dict[str, type[Any]] = {kind.word: kind for kind in (L1, L2, Sparsity)}
+@dataclass(frozen=True)
+class _OfShapes(_Named):
+    """A penalty of the components of one factor, each divided by its sum: only their shapes count."""
+
+    @property
+    def _side(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def _normalized(self) -> bool:
+        raise NotImplementedError
+
+    def couples(self, side: str) -> bool:
+        return side == self._side
+
+    def _weight(self, rank: int, setting: Setting) -> float:
+        return float(self.alpha) * setting.level / rank
+
+    def _sums(self, measured: Vector, rank: int, setting: Setting) -> Vector:
+        """What every component is divided by: its sum, or that of a constant one where scale is settled elsewhere."""
+        if not self._normalized:
+            return np.full(rank, setting.size(self._side) * setting.unit)
+        return np.where(measured[:rank] > 0, measured[:rank], 1.0)
+
+
+@dataclass(frozen=True)
+class Volume(_OfShapes):
+    r"""Penalise the volume that the components span: alpha / r logdet(I + M / delta), M = n D^-1 H H' D^-1.
+
+    D holds the sums of the rows of H, so that M is 1 for flat components; natural logarithm, in units of the constant
+    model's loss. It makes overlapping components identifiable and leaves superfluous ones empty.
+
+    Parameters
+    ----------
+    alpha : number >= 0, or "auto": the largest that costs at most 5 % of the fit
+    on : "H", its rows, or "W", its columns
+    delta : number > 0; directions in which components differ by less cost nearly nothing
+    normalized : divide every component by its sum; False where the other factor sums to one, which settles the scale
+
+    Examples
+    --------
+    >>> Volume("auto").key, Volume(0.1, "W", delta=0.5).key
+    ('volume:auto', 'volume:0.1:W:delta=0.5')
+    """
+
+    on: str = "H"
+    delta: float = 0.1
+    normalized: bool = True
+
+    word: ClassVar[str] = "volume"
+    automatic: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.delta, bool) or not (isinstance(self.delta, int | float) and 0 < self.delta < math.inf):
+            raise ValueError(f"Volume(delta={self.delta!r}): delta must be a finite number > 0.")
+        object.__setattr__(self, "delta", float(self.delta))
+
+    @property
+    def name(self) -> str:
+        return f"volume of {self.on}"
+
+    @property
+    def _side(self) -> str:
+        return self.on
+
+    @property
+    def _normalized(self) -> bool:
+        return self.normalized
+
+    def measure(self, F: Array, side: str) -> Vector:
+        """The sum of every component, then F F' row by row."""
+        if side != self.on:
+            return np.empty(0)
+        F = as_float64(F)
+        return np.concatenate([_host(F.sum(1)), _host((F @ F.T).reshape(-1))])
+
+    def _spread(self, measured: Vector, setting: Setting) -> tuple[int, Vector, Vector]:
+        """r, what components are divided by, and I + M / delta."""
+        rank = math.isqrt(measured.size)
+        sums = self._sums(measured, rank, setting)
+        M = setting.size(self.on) * measured[rank:].reshape(rank, rank) / (sums[:, None] * sums)
+        return rank, sums, np.eye(rank) + M / self.delta
+
+    def value(self, W: Vector, H: Vector, setting: Setting) -> float:
+        rank, _, spread = self._spread(H if self.on == "H" else W, setting)
+        return self._weight(rank, setting) * max(float(np.linalg.slogdet(spread)[1]), 0.0)
+
+    def bound(self, F: Array, side: str, own: Vector, other: Vector, setting: Setting) -> Bound:
+        """Logdet is concave in H H' and in D^2, -2 log of a sum convex: tangents of both, Jensen's inequality for D."""
+        if side != self.on:
+            return Bound()
+        rank, sums, spread = self._spread(own, setting)
+        weight, inverse = 2.0 * self._weight(rank, setting), np.linalg.inv(spread)
+        bend = weight * setting.size(side) / self.delta * inverse / (sums[:, None] * sums)
+        if not self.normalized:
+            return Bound(curvature=bend)
+        rising, falling = weight * np.diagonal(inverse) / sums, weight / sums
+        return Bound(None, bend, per_component(rising, F), per_component(falling, F))
+
+
+@dataclass(frozen=True)
+class Smooth(_OfShapes):
+    r"""Penalise differences between neighbours: alpha / r sum_k n sum_t (h_kt - h_k,t-1)^2 / (sum_t h_kt)^2.
+
+    It is about 2 / r a component for entries that have nothing to do with their neighbours, in units of the constant
+    model's loss.
+
+    Parameters
+    ----------
+    alpha : number >= 0
+    axis : 1, along the columns of X, which penalises H; 0, along its rows, which penalises W
+    normalized : as in `Volume`
+
+    Examples
+    --------
+    >>> Smooth(0.1).key, Smooth(0.1, axis=0).key
+    ('smooth:0.1', 'smooth:0.1:0')
+    """
+
+    axis: int = 1
+    normalized: bool = True
+
+    word: ClassVar[str] = "smooth"
+    places: ClassVar[tuple[int, ...]] = (0, 1)
+
+    @property
+    def name(self) -> str:
+        return f"roughness of {self._side}"
+
+    @property
+    def _side(self) -> str:
+        return SIDES[self.axis]
+
+    @property
+    def _normalized(self) -> bool:
+        return self.normalized
+
+    def pieces(self, side: str) -> bool:
+        return side != self._side
+
+    def measure(self, F: Array, side: str) -> Vector:
+        """The sum of every component, then its sum of squared differences."""
+        if side != self._side:
+            return np.empty(0)
+        F = as_float64(F)
+        steps = F[:, 1:] - F[:, :-1]
+        return np.concatenate([_host(F.sum(1)), _host((steps * steps).sum(1))])
+
+    def value(self, W: Vector, H: Vector, setting: Setting) -> float:
+        measured = H if self._side == "H" else W
+        rank = measured.size // 2
+        ratio = measured[rank:] / self._sums(measured, rank, setting) ** 2
+        return self._weight(rank, setting) * setting.size(self._side) * float(ratio.sum())
+
+    def bound(self, F: Array, side: str, own: Vector, other: Vector, setting: Setting) -> Bound:
+        """(a - b)^2 <= 2 (a - c)^2 + 2 (b - c)^2 with c half-way between; an end has itself as its other neighbour."""
+        if side != self._side:
+            return Bound()
+        rank = F.shape[0]
+        sums = self._sums(own, rank, setting)
+        weight = self._weight(rank, setting) * setting.size(side) / sums**2
+        before, after = F[:, [0, *range(F.shape[1] - 1)]], F[:, [*range(1, F.shape[1]), -1]]
+        linear = per_component(-2.0 * weight, F) * (2.0 * F + before + after)
+        falling = per_component(2.0 * weight * own[rank:] / sums, F) if self.normalized else None
+        return Bound(linear, np.diag(8.0 * weight), None, falling)
+
+
+PENALTIES: dict[str, type[Any]] = {kind.word: kind for kind in (L1, L2, Sparsity, Volume, Smooth)}
 """By the word that stands first in their texts."""
 
 
@@ -294,4 +463,4 @@ def as_penalties(values: Any) -> tuple[Penalty, ...]:
     return tuple(as_penalty(value) for value in ((values,) if single else values))
 
 
-__all__ = ["L1", "L2", "Sparsity", "as_penalties", "as_penalty", "from_text"]
+__all__ = ["L1", "L2", "Smooth", "Sparsity", "Volume", "as_penalties", "as_penalty", "from_text"]
