@@ -38,8 +38,9 @@ from drnmf.losses.base import Omega, betas_of
 from drnmf.losses.interval import Interval
 from drnmf.numerics import Array, Vector
 from drnmf.objective.objective import Objective
-from drnmf.objective.penalty import Penalties
+from drnmf.objective.penalty import Penalties, Penalty
 from drnmf.objective.simplex import vertex
+from drnmf.selection.alpha import AlphaPath, Choice, undecided
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -129,8 +130,11 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         policy, references = self._policy(len(omega)), self._references(len(omega))
         control = self.control(self._inner_iter())
         placement = place(X, self.device, self.precision)
-        terms = self.terms()
-        constraints = self.constraints()
+        terms, constraints = self.terms(automatic=True), self.constraints()
+        if undecided(terms) and (interval is not None or entry_weight is not None or uncertainty is not None):
+            raise ValueError(
+                "alpha='auto' does not go with an Interval, entry_weight or uncertainty: give a number for alpha."
+            )
         rescale, fixed = constraints.free and not terms, constraints.fixed
         method = Method.of(self.update, policy, placement.gpu, terms, constraints)
         given = placement.receive(self, X, True, self.reading(entry_weight, uncertainty))
@@ -141,7 +145,11 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             data = fit.data
             tasks = Tasks.begin(self, given.X, y, data)
             budget = tasks.budget(fit.budget)
+            self.penalty_path_: tuple[AlphaPath, ...] = ()
             try:
+                if undecided(terms):
+                    choice = Choice(data, given.X, fit.starts, omega, references, method, budget, self.random_state)
+                    method, self.penalty_path_, references = choice.decide()
                 if interval is not None:
                     result = fit_interval(data, fit.starts, interval, method, budget, self.callback, name)
                 else:
@@ -149,11 +157,12 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             except Interrupted as stop:
                 partly = _complete(stop.result, data, omega)
                 partly = balanced(data, partly, self.normalize, rescale, fixed)
-                self._adopt(partly, fit, placement, isinstance(entry_weight, HeldOut))
+                known = tuple(term for term in method.penalties if term.alpha != "auto")
+                self._adopt(partly, fit, placement, isinstance(entry_weight, HeldOut), known)
                 raise
             result = balanced(data, fit.unobserved.cleared(data, result), self.normalize, rescale, fixed)
             result = settle(data, result, control, not rescale)
-        factors = self._adopt(result, fit, placement, isinstance(entry_weight, HeldOut))
+        factors = self._adopt(result, fit, placement, isinstance(entry_weight, HeldOut), method.penalties)
         tasks.end()
         warn_unconverged([result], control, name)
         return factors
@@ -168,7 +177,9 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         X = place(X, self.device, self.precision).receive(self, X, True, reading).X
         return self._decide(X, lambda decided: decided.fit_transform(X, y, W=W, H=H))
 
-    def _adopt(self, result: Result, fit: Opened, placement: Placement, held_out: bool) -> Array:
+    def _adopt(
+        self, result: Result, fit: Opened, placement: Placement, held_out: bool, terms: tuple[Penalty, ...] = ()
+    ) -> Array:  # fmt: skip
         """Set the fitted attributes from a result; returns W in the same form as `components_`."""
         data = fit.data
         result = fit.completed(result)
@@ -182,7 +193,7 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         self.losses_ = result.losses
         self.dispersions_ = dispersions(data, result.losses, result.omega, result.H.shape[0])
         self.scaled_losses_ = result.scaled_losses
-        self.penalties_ = objective_of(data, result.omega, result.references, self.terms()).penalties
+        self.penalties_ = objective_of(data, result.omega, result.references, terms).penalties
         self.penalty_ = result.penalty
         self.reconstruction_err_ = float(result.scaled_losses.max())
         self.n_iter_ = result.n_iter

@@ -66,6 +66,7 @@ class BetaNMF(NMF):
     loss_names_ : the name of the loss
     reconstruction_err_ : the loss
     penalty_ : the sum of the penalties; what was minimised is reconstruction_err_ + penalty_
+    penalty_path_ : for every alpha="auto", what was tried and what was chosen
     beta_ : the beta of the fit
     noise_profile_ : with ``beta="auto"``, what the betas were compared by
     dispersions_ : (1,), phi of the variance phi mu^(2 - beta) that the fit left

@@ -17,6 +17,7 @@ from drnmf.losses.names import as_written, from_text, text_of
 from drnmf.objective.penalties import PENALTIES, as_penalties
 from drnmf.objective.penalty import NONE, Penalties, Penalty, Setting
 from drnmf.objective.simplex import check_weights
+from drnmf.selection.alpha import AlphaPath
 from drnmf.storage import archive
 
 _ARRAYS = ("components_", "betas_", "weights_", "references_", "losses_", "scaled_losses_", "mean_row_")
@@ -51,6 +52,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     meta: dict[str, Any] = {name: getattr(model, name) for name in _SCALARS}
     meta |= {"class": type(model).__name__, "params": plain_params(model), "omega": omega}
     meta["penalties"] = _described(model.penalties_) | {"value": model.penalty_}
+    meta["penalty_path"] = [_listed(path) for path in model.penalty_path_]
     archive.write_archive(path, arrays, meta)
 
 
@@ -78,6 +80,10 @@ def load_into(classes: dict[str, type], path: str | os.PathLike[str]) -> Any:
         model.omega_ = tuple(from_text(text) for text in meta["omega"])
         model.notes_ = tuple(model.notes_)
         model.penalties_, model.penalty_ = _penalties_of(meta.get("penalties"))
+        model.penalty_path_ = tuple(
+            AlphaPath(penalty, alpha, np.array(alphas), np.array(values), limit)
+            for penalty, alpha, alphas, values, limit in meta.get("penalty_path", ())
+        )
         model.single_losses_ = arrays.get("single_losses_")
         model.held_out_losses_ = arrays.get("held_out_losses_")
         model.coverage_ = _coverage_of(arrays)
@@ -146,6 +152,10 @@ def _described(penalties: Penalties) -> dict[str, Any]:
         "terms": [term.key for term in penalties.terms],
         "setting": [*setting.shape, setting.mean, setting.level],
     }
+
+
+def _listed(path: AlphaPath) -> list[Any]:
+    return [path.penalty, path.alpha, path.alphas.tolist(), path.values.tolist(), path.limit]
 
 
 def _penalties_of(stored: dict[str, Any] | None) -> tuple[Penalties, float]:

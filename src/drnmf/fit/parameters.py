@@ -65,9 +65,20 @@ class Parameters:
         """Check the number of components."""
         return check_integer("n_components", self.n_components, 1)
 
-    def terms(self) -> tuple[Penalty, ...]:
-        """Check the penalties; those with alpha = 0 are left out."""
-        return without_zeros(as_penalties(self.penalties))
+    def terms(self, automatic: bool = False) -> tuple[Penalty, ...]:
+        """Check the penalties; those with alpha = 0 are left out.
+
+        Parameters
+        ----------
+        automatic : whether alphas may be left to the data
+        """
+        terms = without_zeros(as_penalties(self.penalties))
+        if not automatic and any(term.alpha == "auto" for term in terms):
+            raise ValueError(
+                "penalties: alpha='auto' is chosen by an estimator (BetaNMF, MultiObjectiveNMF, DRNMF): fit one, and "
+                "give the alpha that its penalty_path_ names here."
+            )
+        return terms
 
     def starts(self) -> int:
         """Check the number of starts."""
