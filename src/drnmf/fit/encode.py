@@ -28,7 +28,6 @@ from drnmf.numerics import (
     ENCODE_TOLERANCE,
     EPS,
     HALS_PASSES,
-    SIMPLEX_MOVES,
     Array,
     Vector,
     as_float64,
@@ -165,7 +164,7 @@ def _step(side: Data, G: Any, first: Any, objective: Objective, weights: Vector,
         once = side.sweep(G, first, Ask(omega, c, False, c))
         if sums:
             parts = Parts(once.N, once.P, c, omega, 0.0, Q=once.Q, gram=once.gram, tilt=tilt, total=1.0)
-            return lambda A: normalised(ahead_on_simplex(A, parts, SIMPLEX_MOVES, A, 0.0)[0], 1.0, 0.0)
+            return lambda A: normalised(ahead_on_simplex(A, parts, A, 0.0)[0], 1.0, 0.0)
         added = Bound() if tilt is None else tilt.bound(first)
         N, bend = once.N[0] - added.slope(), added.curvature
         if (Q := once.Q) is not None:  # the entries have weights: every row has a curvature of its own

@@ -20,7 +20,7 @@ from drnmf.algorithms.updates.extrapolated import Extrapolated, Momentum
 from drnmf.algorithms.updates.on_simplex import ahead_on_simplex
 from drnmf.backends.steps import extrapolated_step, packed, packed_product, quadratic_step
 from drnmf.losses.base import Omega
-from drnmf.numerics import HALS_DELAY, HALS_PASSES, SIMPLEX_MOVES, Array, namespace
+from drnmf.numerics import HALS_DELAY, HALS_PASSES, Array, namespace
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class HALS(Rule):
         a, nu = Extrapolated().pace(state)
         passes = 1 if state.steps < self.delay else self.passes
         if parts.total is not None:
-            stepped, further = ahead_on_simplex(F, parts, SIMPLEX_MOVES if passes > 1 else 1, state.F, a)
+            stepped, further = ahead_on_simplex(F, parts, state.F, a)
         elif parts.gram is None:
             stepped, further = self._weighted(F, parts, passes, state.F, a)
         else:

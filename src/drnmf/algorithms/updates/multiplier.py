@@ -96,10 +96,10 @@ class _Search:
             found[:, here] = H
             before, self.low = self.mu, xp.where(reached > 1.0, self.mu, self.low)
             self.high = xp.where(reached > 1.0, self.high, self.mu)
-            rate = self.falls(t) / self.sums
+            rate = self.falls(t, H) / self.sums
             if self.pole:  # beside it the sum to the power -b is all but straight
                 b = max(self.falling)
-                step = (reached**b - 1.0) * reached / (b * rate)
+                step = (_power(reached, b) - 1.0) * reached / (b * rate)
             else:
                 step = (reached - 1.0) / rate
             self.mu = self.inside(self.mu + step)
@@ -135,12 +135,21 @@ class _Search:
         t = positive_root(rising, falling, xp.ones_like(constant) if near is None else near)
         return xp.where(t == t, t, 0.0)
 
-    def falls(self, t: Array) -> Array:
-        """Compute by how much the sum of a column falls with mu: sum of F / g'(t) over what is above the floor."""
-        xp, F = self.xp, self.F
-        above = F * t > self.floor
+    def falls(self, t: Array, H: Array) -> Array:
+        """Compute by how much the sum of a column falls with mu: sum of H / (t g'(t)) over what is above the floor."""
+        xp, above = self.xp, self.floor < H
         t = xp.where(above, t, 1.0)
-        powers = [a * P * t ** (a - 1.0) for a, P in self.rising.items()]
-        powers += [b * N * t ** (-b - 1.0) for b, N in self.falling.items()]
-        bend = sum(powers[1:], powers[0])
-        return xp.where(above & (bend > 0), F / xp.where(bend > 0, bend, 1.0), 0.0).sum(0)
+        if self.pole and len(self.falling) == 1:  # N t^-b = P + mu
+            ((b, _),) = self.falling.items()
+            bend = b * (self.constant + self.mu)
+        else:
+            powers = [a * P * _power(t, a) for a, P in self.rising.items()]
+            powers += [b * N / _power(t, b) for b, N in self.falling.items()]
+            bend = sum(powers[1:], powers[0])
+        above &= bend > 0
+        return xp.where(above, H / xp.where(above, bend, 1.0), 0.0).sum(0)
+
+
+def _power(t: Array, exponent: float) -> Array:
+    """t to a power, without the cost of a general one where there is a shorter way."""
+    return t if exponent == 1.0 else t * t if exponent == 2.0 else t**exponent

@@ -17,7 +17,7 @@ from drnmf.objective.penalty import in_kind
 
 def model_minimum(F: Array, parts: Parts) -> Array:
     """Minimise the quadratic model of every column on the simplex, as `newton.Newton` does without a sum."""
-    moves = SIMPLEX_MOVES * len(F)
+    moves = max(SIMPLEX_MOVES, len(F) // 4)
     if parts.Q is None and parts.correlation is None:  # beta = 2 alone: the model is the loss
         model = _Model.of(F, parts)
         return simplex_step(F, model.slope(F), parts.floor, moves, model.gram)
@@ -78,12 +78,11 @@ class _Model:
         return found if self.Q is None else found + packed_product(self.Q, F)
 
 
-def ahead_on_simplex(F: Array, parts: Parts, moves: int, last: Array, pace: float) -> tuple[Array, Array]:
+def ahead_on_simplex(F: Array, parts: Parts, last: Array, pace: float) -> tuple[Array, Array]:
     """Take the step of `hals.HALS` on the simplex, and go on beyond it where the loss stays below that of F.
 
     Parameters
     ----------
-    moves : of pairs of entries for every component
     last : (r, n) what the step before found
     pace : how far to go on, as a fraction of the way from there
 
@@ -93,7 +92,7 @@ def ahead_on_simplex(F: Array, parts: Parts, moves: int, last: Array, pace: floa
     """
     xp, model = namespace(F), _Model.of(F, parts)
     slope = model.slope(F)
-    stepped = simplex_step(F, slope, parts.floor, moves * len(F), model.gram, model.Q)
+    stepped = simplex_step(F, slope, parts.floor, max(SIMPLEX_MOVES, len(F) // 4), model.gram, model.Q)
     stepped = normalised(stepped, parts.total, parts.floor)
     if pace == 0.0:
         return stepped, stepped
