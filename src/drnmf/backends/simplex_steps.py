@@ -97,7 +97,7 @@ def _moved(F: Array, slope: Array, floor: float, moves: int, M: _Curvature) -> A
         first = wide if first is None else first
         if not bool((wide > PAIR_TOLERANCE * first).any()):
             break
-        high = xp.argmax(gap * gap / xp.where(bend > 0, bend, math.inf), 0)
+        high = xp.argmax(gap * (gap / xp.where(bend > 0, bend, math.inf)), 0)
         room = _taken(xp, H, high[None])[0]
         change = (_taken(xp, gap, high[None]) / xp.clip(_taken(xp, bend, high[None]), _TINY, None))[0]
         change = xp.where(wide > PAIR_TOLERANCE * first, xp.where(change < room - floor, change, room - floor), 0.0)
