@@ -96,7 +96,8 @@ class _Half:
 
     @property
     def certain(self) -> bool:
-        return self.task.rule.certain(self.task.objective.omega) and not self.task.objective.penalties
+        rule, penalties = self.task.rule, self.task.objective.penalties
+        return rule.certain(self.task.objective.omega) and (not penalties or (rule.bounded and penalties.certain))
 
     def sweep(self, F: Array, G: Array, losses: bool = True) -> Sweep:
         return self.data.sweep(F.T, G, self.task.ask(self.coefficients, self.early, self.curved, losses))
