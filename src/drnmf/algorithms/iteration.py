@@ -56,7 +56,8 @@ class Task:
 
     def certain(self, side: int) -> bool:
         """Tell whether steps of H (0) or W (1) cannot raise the objective, so that nobody needs to look."""
-        return self.rules[side].certain(self.objective.omega) and not self.objective.penalties
+        rule, penalties = self.rules[side], self.objective.penalties
+        return rule.certain(self.objective.omega) and (not penalties or (rule.bounded and penalties.certain))
 
     def watched(self, weights: Vector, losses: Vector, penalty: float) -> float:
         """Compute what the run is to lower: the weighted sum under fixed weights, else the maximum; plus penalties."""

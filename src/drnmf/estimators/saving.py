@@ -148,6 +148,12 @@ def plain_params(model: Any) -> dict[str, Any]:
 
 def _described(penalties: Penalties) -> dict[str, Any]:
     setting = penalties.setting
+    for term in penalties.terms:
+        if term.key.partition(":")[0] not in PENALTIES:
+            raise ValueError(
+                f"save: the penalty {term.name!r} has no text form: only the penalties of the package have one. Keep "
+                "the model's components_ with numpy.savez, or resume the fit with checkpoint=."
+            )
     return {
         "terms": [term.key for term in penalties.terms],
         "setting": [*setting.shape, setting.mean, setting.level],

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from drnmf.numerics import Array, Vector, as_float64
+from drnmf.numerics import Array, Vector, as_float64, namespace
 from drnmf.objective.penalty import Bound, Penalty, Setting, per_component
 
 SIDES = ("W", "H")
@@ -52,6 +52,10 @@ class _Named:
         options = [_written(getattr(self, f.name)) if f.name == first else f"{f.name}={_written(getattr(self, f.name))}"
                    for f in given]  # fmt: skip
         return ":".join([self.word, _written(self.alpha), *options])
+
+    @property
+    def certain(self) -> bool:
+        return True
 
     def pieces(self, side: str) -> bool:
         return True
@@ -350,6 +354,10 @@ class Smooth(_OfShapes):
     def _normalized(self) -> bool:
         return self.normalized
 
+    @property
+    def certain(self) -> bool:
+        return not self.normalized  # a rougher component that shrinks may be above the bound
+
     def pieces(self, side: str) -> bool:
         return side != self._side
 
@@ -374,7 +382,8 @@ class Smooth(_OfShapes):
         rank = F.shape[0]
         sums = self._sums(own, rank, setting)
         weight = self._weight(rank, setting) * setting.size(side) / sums**2
-        before, after = F[:, [0, *range(F.shape[1] - 1)]], F[:, [*range(1, F.shape[1]), -1]]
+        join = namespace(F).concatenate
+        before, after = join((F[:, :1], F[:, :-1]), axis=1), join((F[:, 1:], F[:, -1:]), axis=1)
         linear = per_component(-2.0 * weight, F) * (2.0 * F + before + after)
         falling = per_component(2.0 * weight * own[rank:] / sums, F) if self.normalized else None
         return Bound(linear, np.diag(8.0 * weight), None, falling)

@@ -146,6 +146,7 @@ class Penalty(Protocol):
     alpha : how much it counts, >= 0; zero is no penalty
     name : for tables and messages ("sparsity of H")
     key : text that names it on the command line and in files ("sparsity:0.1:H")
+    certain : whether its separable bound lies above it everywhere, so that steps need no check; False is safe
     """
 
     @property
@@ -156,6 +157,9 @@ class Penalty(Protocol):
 
     @property
     def key(self) -> str: ...
+
+    @property
+    def certain(self) -> bool: ...
 
     def couples(self, side: str) -> bool:
         """Tell whether columns of the factor depend on one another through the penalty.
@@ -241,6 +245,11 @@ class Penalties:
 
     def __bool__(self) -> bool:
         return bool(self.terms)
+
+    @property
+    def certain(self) -> bool:
+        """Whether the bounds of all of them lie above them."""
+        return all(term.certain for term in self.terms)
 
     def measure(self, space: Any, F: Any, side: str) -> Measures:
         """Measure a factor where it lives, once for all penalties."""

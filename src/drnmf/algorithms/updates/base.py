@@ -7,7 +7,7 @@ called piece by piece, wherever the pieces live.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -89,8 +89,8 @@ class Parts:
     def _slots_of_ratio(self, F: Array) -> Slots:
         """The majoriser of one loss; for several the terms P - N / t whose root is the multiplicative step."""
         penalty = self.bound(F).slots(F)
-        if len(self.omega) == 1:
-            return self.slots(penalty)
+        if len(self.omega) == 1:  # N and P are weighted already
+            return replace(self, coefficients=np.ones(1)).slots(penalty)
         N, P = self.weighted()
         return joined_slots(({0.0: P}, {1.0: N}), penalty)
 
@@ -170,11 +170,13 @@ class Rule(Protocol):
     separate : it wants every N_beta and P_beta on its own, not their weighted sum
     best : the run returns the best point met, not the last
     chooses : it finds lambda together with its step, in its state; the maximum is watched
+    bounded : where it is certain, it is so under penalties too, whose separable bounds it takes as they are
     """
 
     separate: ClassVar[bool] = False
     best: ClassVar[bool] = True
     chooses: ClassVar[bool] = False
+    bounded: ClassVar[bool] = False
 
     def under(self, omega: Omega, shared: bool = True) -> Rule:
         """Return the rule that a run under these losses takes: itself, unless it knows a better one for them.

@@ -10,7 +10,7 @@ length F'QF = F'P gives: the free rows take it from there (`Parts.sizes`).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from drnmf.algorithms.updates.base import Parts, Rule
 from drnmf.backends.steps import balanced_sizes, packed_product, triangle_rows
@@ -23,6 +23,8 @@ from drnmf.objective.penalty import Bound, in_kind
 @dataclass(frozen=True)
 class Still(Rule):
     """No step at all: every component of the block is fixed."""
+
+    bounded: ClassVar[bool] = True
 
     def certain(self, omega: Omega) -> bool:
         return True
@@ -56,6 +58,10 @@ class OneSide(Rule):
     @property
     def chooses(self) -> bool:  # type: ignore[override]
         return self.rule.chooses
+
+    @property
+    def bounded(self) -> bool:  # type: ignore[override]
+        return self.rule.bounded
 
     def certain(self, omega: Omega) -> bool:
         return self.rule.certain(omega)

@@ -27,6 +27,7 @@ class Monotone(Rule):
     """The step to the minimum of the majoriser."""
 
     separate: ClassVar[bool] = True
+    bounded: ClassVar[bool] = True
 
     def certain(self, omega: Omega) -> bool:
         return True
