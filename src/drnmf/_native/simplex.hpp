@@ -46,15 +46,16 @@ struct SimplexColumn {
     // One move; returns by how much the slopes differed. Nothing moves where they agree.
     T pair(T first) {
         const T floor = T(q.floor);
-        size_t low = smallest(), high = 0;
-        const T *up = M + low * r, least = g[low];
+        size_t low = 0, high = 0;
+        for (size_t k = 1; k < r; ++k)
+            if (g[k] < g[low]) low = k;
+        const T* up = M + low * r;
         T wide = T(0), best = T(0), length = T(0);
         for (size_t k = 0; k < r; ++k) {
-            T bent = M[k * r + k] + up[low] - T(2) * up[k];
-            T gap = h[k] > floor && bent > T(0) ? g[k] - least : T(0), far = gap / (bent > T(0) ? bent : T(1));
+            T bend = M[k * r + k] + up[low] - T(2) * up[k], gap = g[k] - g[low];
+            if (!(h[k] > floor && bend > T(0))) continue;
             wide = gap > wide ? gap : wide;
-            bool better = gap * far > best;  // the square of a gap alone would underflow where X is small
-            high = better ? k : high, length = better ? far : length, best = better ? gap * far : best;
+            if (gap * gap > best * bend) best = gap * gap / bend, high = k, length = gap / bend;
         }
         if (!(best > T(0)) || !(wide > T(q.tolerance) * first)) return T(0);
         T room = h[high] - floor, change = length < room ? length : room;
@@ -63,16 +64,6 @@ struct SimplexColumn {
         const T* down = M + high * r;
         for (size_t k = 0; k < r; ++k) g[k] += change * (up[k] - down[k]);
         return wide;
-    }
-
-    // Two halves side by side: one comparison need not wait for the one before.
-    size_t smallest() const {
-        size_t a = 0, b = r / 2;
-        for (size_t k = 1, l = b + 1; l < r; ++k, ++l) {
-            a = k < r / 2 && g[k] < g[a] ? k : a;
-            b = g[l] < g[b] ? l : b;
-        }
-        return g[b] < g[a] ? b : a;
     }
 };
 
