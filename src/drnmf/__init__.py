@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from drnmf.inputs.divergence import beta_divergence
     from drnmf.losses.interval import Interval
     from drnmf.losses.negative_binomial import NegativeBinomial
+    from drnmf.objective.penalties import L1, L2, Smooth, Sparsity, Volume
     from drnmf.selection.discover import discover
     from drnmf.selection.matching import match
     from drnmf.selection.noise import noise_profile
@@ -25,12 +26,17 @@ __version__ = "0.1.0"
 
 __all__ = [
     "DRNMF",
+    "L1",
+    "L2",
     "BetaNMF",
     "ConsensusNMF",
     "HeldOut",
     "Interval",
     "MultiObjectiveNMF",
     "NegativeBinomial",
+    "Smooth",
+    "Sparsity",
+    "Volume",
     "beta_divergence",
     "discover",
     "load",
@@ -48,6 +54,11 @@ _MODULES = {
     "HeldOut": "backends.observed",
     "Interval": "losses.interval",
     "NegativeBinomial": "losses.negative_binomial",
+    "L1": "objective.penalties",
+    "L2": "objective.penalties",
+    "Smooth": "objective.penalties",
+    "Sparsity": "objective.penalties",
+    "Volume": "objective.penalties",
     "discover": "selection.discover",
     "match": "selection.matching",
     "load": "estimators.load",

@@ -81,6 +81,17 @@ def quadratic_step(
     passes: int,
     out: NDArray[Any],
 ) -> None: ...
+def simplex_step(
+    F: NDArray[Any],
+    slope: NDArray[Any],
+    Q: NDArray[Any] | None,
+    sizes: NDArray[Any] | None,
+    gram: NDArray[Any] | None,
+    floor: float,
+    tolerance: float,
+    moves: int,
+    out: NDArray[Any],
+) -> None: ...
 def hals_step(
     F: NDArray[Any],
     N: NDArray[Any],

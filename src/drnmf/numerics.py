@@ -82,6 +82,16 @@ HALS_PASSES = 8
 HALS_DELAY = 5
 """Steps of a single pass that coordinate descent takes first: with none runs end higher, with many they take longer."""
 
+SMALLEST_SCALE = 1e-3
+"""A component of a start is never made smaller than this fraction of the others to bring sums near to one."""
+
+PAIR_TOLERANCE = 1e-3
+"""Moves of pairs of entries end where the slopes of a column agree to this fraction of their first difference."""
+
+SIMPLEX_MOVES = 4
+"""Moves of pairs of entries in a step of second order on the simplex, or a quarter of the components if those are more:
+with further ones a run needs no fewer iterations."""
+
 VANISHED = 16 * EPS
 """A component whose norm is below this fraction of the largest is all floor: the other side of it stays where it is."""
 
@@ -111,6 +121,9 @@ ENCODE_TOLERANCE = 1e-6
 
 LARGEST_SVD = 10**7
 """Entries of the factors of a singular value decomposition up to which the default start makes one, on this machine."""
+
+EMPTY_MODEL = 1e-6
+"""Penalties have left nothing of a model whose WH has less than this fraction of the sum of X."""
 
 LIFT = 1e-6
 """SPA leaves exact zeros that multiplicative steps cannot leave: this fraction of the mean is added to W and H."""
@@ -205,6 +218,11 @@ def precision_of(array: Any) -> str:
     'float64'
     """
     return str(array.dtype).removeprefix("torch.")
+
+
+def unit_roundoff(array: Any) -> float:
+    """Return the distance from one to the next number in the dtype of an array of any kind."""
+    return float(np.finfo(precision_of(array)).eps)
 
 
 def as_vector(values: ArrayLike) -> Vector:

@@ -248,6 +248,31 @@ void hals_ahead(Input F, Input N, SquareInput gram, double floor, double smalles
     run_hals(q, F, N, gram, smallest, stepped);
 }
 
+// simplex_steps.py's step from block F (r x n) with the slopes there, written to out.
+void simplex(Input F, Input slope, Input Q, Input sizes, SquareInput gram, double floor, double tolerance, int moves,
+             Output out) {
+    require(F.ndim() == 2 && F.shape(0) > 0, "F must have two axes");
+    std::size_t r = F.shape(0), n = F.shape(1);
+    auto fits = [&](const auto& a, std::size_t rows) {
+        return a.ndim() == 2 && a.shape(0) == rows && a.shape(1) == n && contiguous(a) && a.dtype() == F.dtype();
+    };
+    require(fits(F, r) && fits(slope, r) && fits(out, r), "blocks must be C-contiguous, of one dtype and shape");
+    require(!Q.is_valid() || fits(Q, pair_count(r)), "the curvature does not fit");
+    require(!sizes.is_valid() || fits(sizes, r), "the sizes do not fit");
+    require(!gram.is_valid() || (gram.shape(0) == r && gram.shape(1) == r), "the shared curvature has the wrong shape");
+    bool single = F.dtype() == nb::dtype<float>();
+    require(single || F.dtype() == nb::dtype<double>(), "blocks must be float32 or float64");
+    Simplex q{r, n, F.data(), slope.data(), Q.is_valid() ? Q.data() : nullptr, sizes.is_valid() ? sizes.data() : nullptr,
+              nullptr, floor, tolerance, moves, out.data(), nullptr};
+    const double* shared = gram.is_valid() ? gram.data() : nullptr;
+    bool done;
+    {
+        nb::gil_scoped_release release;
+        done = single ? simplex_step<float>(q, shared) : simplex_step<double>(q, shared);
+    }
+    finish(done);
+}
+
 // updates.py's multiplicative step from block F (r x n) with `coefficients.size()` parts N and P, written to out.
 void multiplicative(Input F, Input N, Input P, const std::vector<double>& coefficients, double floor, Output out) {
     require(F.ndim() == 2 && contiguous(F), "F must have two axes and be C-contiguous");
@@ -346,6 +371,8 @@ NB_MODULE(_core, module) {
     module.def("quadratic_step", &quadratic, nb::arg("F"), nb::arg("N"), nb::arg("P"), nb::arg("Q"),
                nb::arg("gram").none(), nb::arg("floor"), nb::arg("largest"), nb::arg("scale"), nb::arg("passes"),
                nb::arg("out"));
+    module.def("simplex_step", &simplex, nb::arg("F"), nb::arg("slope"), nb::arg("Q").none(), nb::arg("sizes").none(),
+               nb::arg("gram").none(), nb::arg("floor"), nb::arg("tolerance"), nb::arg("moves"), nb::arg("out"));
     module.def("hals_step", &hals);
     module.def("hals_step_ahead", &hals_ahead);
     module.def("multiplicative_step", &multiplicative);

@@ -3,6 +3,7 @@
 #include "factors.hpp"
 #include "hals.hpp"
 #include "quadratic.hpp"
+#include "simplex.hpp"
 #include "sparse.hpp"
 #include "stored.hpp"
 
@@ -40,7 +41,7 @@ constexpr Kernels<T> table() {
             hals<T>,           pack_shared<T>, multiplicative<T>, gram<T>,          sparse_scratch<T>,
             sparse<T>,         stored_scratch<T>, stored<T>,      pack_items<T>,    add<T>,
             dot<T>,            moments<T>,
-            apply<T, log<T>>,  apply<T, exp<T>>, SharedPanel<T>::bytes, size_t(kLanes<T>),
+            apply<T, log<T>>,  apply<T, exp<T>>, SharedPanel<T>::bytes, simplex<T>, size_t(kLanes<T>),
             SharedPanel<T>::width};
 }
 

@@ -152,6 +152,18 @@ struct Hals {
     bool (*stopped)(void*);
 };
 
+// min over h >= floor, sum h = sum f of slope'(h - f) + 1/2 (h - f)'M(h - f) in every column, by moves of two entries,
+// M = diag(sizes) (shared + Q) diag(sizes); what is null is left out.
+struct Simplex {
+    size_t r, n;
+    const void *F, *slope, *Q, *sizes;  // (r, n), (r, n), packed, (r, n)
+    const void* shared;                 // (r, r), working dtype
+    double floor, tolerance;            // a column ends where its slopes agree to this fraction of the first difference
+    int moves;
+    void* out;  // (r, n)
+    bool (*stopped)(void*);
+};
+
 // max(F * sum_b c_b N_b / sum_b c_b P_b, floor), as updates.py defines it; N and P hold `count` blocks of `size` entries.
 struct Multiplicative {
     size_t size, count;
@@ -188,6 +200,7 @@ struct Kernels {
     void (*log)(const T* x, T* out, size_t count);
     void (*exp)(const T* x, T* out, size_t count);
     size_t (*hals_scratch)(const Hals& q);
+    void (*simplex)(const Simplex& q, size_t begin, size_t end, char* scratch);
     size_t lanes, group;  // columns of a vector, and of a group of hals
 };
 

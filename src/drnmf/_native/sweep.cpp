@@ -406,6 +406,18 @@ bool hals_step(Hals q, const double* gram, double smallest) {
 }
 
 template <class T>
+bool simplex_step(Simplex q, const double* gram) {
+    const Kernels<T>& k = kernels<T>(instruction_set());
+    std::vector<T> shared(gram ? gram : nullptr, gram ? gram + q.r * q.r : nullptr);
+    q.shared = gram ? shared.data() : nullptr;
+    q.stopped = stopped;
+    std::size_t slices = std::clamp<std::size_t>(std::min(q.n, q.r * q.r * q.n / kSmall), 1, kBlocks);
+    return run_blocks(slices, sizeof(T) * q.r * (q.r + 2), [&](std::size_t b, char* scratch) {
+        k.simplex(q, q.n * b / slices, q.n * (b + 1) / slices, scratch);
+    });
+}
+
+template <class T>
 bool multiplicative_step(const Multiplicative& q) {
     const Kernels<T>& k = kernels<T>(instruction_set());
     std::size_t slices = std::clamp<std::size_t>(q.size / 4096, 1, kBlocks);
@@ -448,6 +460,8 @@ template bool quadratic_step<float>(Quadratic, const double*);
 template bool quadratic_step<double>(Quadratic, const double*);
 template bool hals_step<float>(Hals, const double*, double);
 template bool hals_step<double>(Hals, const double*, double);
+template bool simplex_step<float>(Simplex, const double*);
+template bool simplex_step<double>(Simplex, const double*);
 template bool multiplicative_step<float>(const Multiplicative&);
 template bool multiplicative_step<double>(const Multiplicative&);
 template Moments moments<float>(const float*, std::size_t, std::size_t, std::ptrdiff_t, double);

@@ -49,6 +49,8 @@ bool quadratic_step(Quadratic q, const double* gram);  // null: none
 template <class T>
 bool hals_step(Hals q, const double* gram, double smallest);
 template <class T>
+bool simplex_step(Simplex q, const double* gram);  // null: none
+template <class T>
 bool multiplicative_step(const Multiplicative& q);
 
 template <class T>

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,9 @@ from scipy.optimize import minimize, minimize_scalar
 from drnmf.backends.base import Ask, Data
 from drnmf.numerics import ACTIVE_TOLERANCE, Array, Vector, namespace
 from drnmf.objective import simplex
+from drnmf.objective.constraints import UNCONSTRAINED, Constraints
 from drnmf.objective.objective import Objective
+from drnmf.objective.penalty import Tilt
 
 _TRIALS = 60
 _BLOCK = 1 << 18  # entries of a factor that are looked at together
@@ -43,29 +46,43 @@ class Residual:
     The projected gradient in the metric of the multiplicative step: an entry at zero that wants to grow counts with
     the size of a mean entry. Both are sums over entries, so pieces of F add up.
 
+    Fixed rows do not count. Where columns sum to one, P - N has the multiplier that suits each column best added.
+
     coefficients : of lambda, for the parts of every beta
     mean : of all entries of the block
+    fixed : how many rows, the first ones, do not move
+    sums : whether every column sums to one
+    tilt : the penalties as a function of the block
     """
 
     coefficients: Vector
     mean: float
+    fixed: int = 0
+    sums: bool = False
+    tilt: Tilt | None = None
 
     def __call__(self, F: Array, N: Array, P: Array) -> Vector:
         xp = namespace(F)
         N, P = _weighed(self.coefficients, N), _weighed(self.coefficients, P)
+        if self.tilt is not None:
+            down, up = self.tilt.bound(F).parts(F)
+            N, P = N + down, P + up
+        F, N, P = F[self.fixed :], N[self.fixed :], P[self.fixed :]
         told = P > 0  # where powers of V underflow the parts say nothing, and the entry counts as it stands
         found = np.zeros(2)
         for at in _column_blocks(F):  # what is made on the way is as large as F each time
-            found += _violation(xp, F[:, at], N[:, at], P[:, at], told[:, at], self.mean)
+            found += self._violation(xp, F[:, at], N[:, at], P[:, at], told[:, at])
         return found
 
-
-def _violation(xp: Any, F: Array, N: Array, P: Array, told: Array, mean: float) -> Vector:
-    """The two sums of `Residual` over some columns."""
-    step = xp.where(told, xp.clip(F, mean, None) / xp.where(told, P, 1.0), 0.0)
-    moved = xp.clip(F - step * (P - N), 0.0, None)
-    violation, scale = (P * abs(F - moved)).sum(dtype=xp.float64), (F * (P + N)).sum(dtype=xp.float64)
-    return np.array([float(violation), float(scale)])
+    def _violation(self, xp: Any, F: Array, N: Array, P: Array, told: Array) -> Vector:
+        """Both sums over some columns."""
+        step = xp.where(told, xp.clip(F, self.mean, None) / xp.where(told, P, 1.0), 0.0)
+        slope = P - N
+        if self.sums and F.shape[0]:
+            slope = slope - (F * slope).sum(0) / F.sum(0)
+        moved = xp.clip(F - step * slope, 0.0, None)
+        violation, scale = (P * abs(F - moved)).sum(dtype=xp.float64), (F * (P + N)).sum(dtype=xp.float64)
+        return np.array([float(violation), float(scale)])
 
 
 def _column_blocks(F: Array) -> Iterator[slice]:
@@ -86,23 +103,38 @@ def _weighed(c: Vector, parts: Array) -> Array:
     return sum(float(w) * part for w, part in zip(c, parts, strict=True))
 
 
-def certify(data: Data, W: Array, H: Array, objective: Objective, weights: Vector, losses: Vector) -> Certificate:
+def certify(
+    data: Data, W: Array, H: Array, objective: Objective, weights: Vector, losses: Vector,
+    constraints: Constraints = UNCONSTRAINED,
+) -> Certificate:  # fmt: skip
     """Gap and stationarity at (W, H); two sweeps, one for each block."""
     p, scaled = len(objective.omega), objective.scaled(losses)
     A, B = data.T.space.put(W.T), data.space.put(H)
     ask = Ask(objective.omega, losses=False)
     sweeps = data.space.read(data.sweep(A.T, B, ask), data.T.sweep(B.T, A, ask))
+    penalties, spaces = objective.penalties, (data.space, data.T.space)
+    of_H, of_W = (penalties.measure(space, F, side) for space, F, side in zip(spaces, (B, A), "HW", strict=True))
     sides = tuple(
-        (side.space, F, float(side.space.sum(entry_sum, F)) / (F.shape[0] * F.shape[1]), sweep)
-        for side, F, sweep in zip((data, data.T), (B, A), sweeps, strict=True)
+        (
+            space,
+            F,
+            sweep,
+            partial(penalties.of, *measured),
+            (float(space.sum(entry_sum, F)) / (F.shape[0] * F.shape[1]), *_bound(constraints, measured[0])),
+        )
+        for space, F, sweep, measured in zip(
+            spaces, (B, A), sweeps, (("H", of_H, of_W), ("W", of_W, of_H)), strict=True
+        )
     )
     active = np.flatnonzero(scaled >= scaled.max() * (1.0 - ACTIVE_TOLERANCE))
 
     def residual(multipliers: Vector) -> float:
         c = np.zeros(p)
         c[active] = simplex.project(multipliers)
-        c = objective.coefficients(c)
-        found = [space.sum(Residual(c, mean), F, sweep.N, sweep.P) for space, F, mean, sweep in sides]
+        factor, c = objective.factor(c), objective.coefficients(c)
+        found = [
+            space.sum(Residual(c, *given, tilt(factor)), F, sweep.N, sweep.P) for space, F, sweep, tilt, given in sides
+        ]
         violation, scale = np.sum(found, axis=0)
         return float(violation / scale) if scale > 0 else 0.0
 
@@ -111,6 +143,12 @@ def certify(data: Data, W: Array, H: Array, objective: Objective, weights: Vecto
     multipliers = np.zeros(p)
     multipliers[active] = found
     return Certificate(float(scaled.max() - weights @ scaled), value, multipliers)
+
+
+def _bound(constraints: Constraints, side: str) -> tuple[int, bool]:
+    """How many rows of a block are fixed, and whether its columns sum to one."""
+    block = constraints.block(side)
+    return 0 if block is None else len(block), constraints.sum_to_one == side
 
 
 def _smallest(residual: Callable[[Vector], float], start: Vector) -> tuple[Vector, float]:

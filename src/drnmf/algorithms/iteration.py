@@ -8,14 +8,16 @@ an iteration; the points are the same, only a rejected H costs the sweep that wa
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from drnmf.algorithms.correlation import correlation, row_sums
-from drnmf.algorithms.updates.base import Parts, Rule
+from drnmf.algorithms.updates.base import Parts, Rule, halve_state
 from drnmf.backends.base import Ask, Data, Sweep
-from drnmf.numerics import MAX_HALVINGS, Array, Vector, factor_floor, rise_tolerance
+from drnmf.numerics import MAX_HALVINGS, Array, Vector, rise_tolerance
 from drnmf.objective.objective import Objective
+from drnmf.objective.penalty import Measures
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,8 @@ class Point:
     sweeps: int
     weights: Vector  # lambda when the sweep was made
     steps: int  # taken by each block
+    measures: tuple[Measures, Measures] = ((), ())  # of the penalties, for (H, W)
+    penalty: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -38,25 +42,53 @@ class Task:
     objective: Objective
     rule: Rule
     fixed: bool  # lambda never moves
+    rules: tuple[Rule, Rule]  # of (H, W): the rule itself, unless a block is constrained
 
-    def watched(self, weights: Vector, losses: Vector) -> float:
-        """Compute what the run is to lower: the weighted sum under fixed weights, else the maximum."""
-        return self.objective.value(weights, losses) if self.fixed else self.objective.maximum(losses)
+    @classmethod
+    def of(cls, objective: Objective, rule: Rule, constant: bool, rank: int) -> Task:
+        """Choose the rules of both blocks for so many components.
 
-    def guarded(self, weights: Vector, losses: Vector) -> float:
+        Parameters
+        ----------
+        constant : the policy never moves lambda
+        """
+        return cls(objective, rule, constant and not rule.chooses, rule.of_rank(rank))
+
+    def certain(self, side: int) -> bool:
+        """Tell whether steps of H (0) or W (1) cannot raise the objective, so that nobody needs to look."""
+        rule, penalties = self.rules[side], self.objective.penalties
+        return rule.certain(self.objective.omega) and (not penalties or (rule.bounded and penalties.certain))
+
+    def watched(self, weights: Vector, losses: Vector, penalty: float) -> float:
+        """Compute what the run is to lower: the weighted sum under fixed weights, else the maximum; plus penalties."""
+        return penalty + (self.objective.value(weights, losses) if self.fixed else self.objective.maximum(losses))
+
+    def guarded(self, weights: Vector, losses: Vector, penalty: float) -> float:
         """Compute what no half-step may raise: the weighted sum, or the maximum where the rule chooses lambda."""
-        return self.objective.maximum(losses) if self.rule.chooses else self.objective.value(weights, losses)
+        chooses = self.rule.chooses
+        return penalty + (self.objective.maximum(losses) if chooses else self.objective.value(weights, losses))
 
-    def ask(self, coefficients: Vector, early: bool, curved: bool, losses: bool = True) -> Ask:
-        """Ask for weighted sums where lambda is known when the sweep is made, for every part on its own elsewhere."""
+    def measure(self, data: Data, A: Array, B: Array) -> tuple[tuple[Measures, Measures], float]:
+        """Measure both blocks for the penalties, and add them up."""
+        penalties = self.objective.penalties
+        H, W = penalties.measure(data.space, B, "H"), penalties.measure(data.T.space, A, "W")
+        return (H, W), penalties.value(W, H)
+
+    def ask(self, rule: Rule, coefficients: Vector, early: bool, curved: bool, losses: bool = True) -> Ask:
+        """Ask for weighted sums where lambda is known when the sweep is made, for every part on its own elsewhere.
+
+        Parameters
+        ----------
+        rule : of the block whose parts are asked for
+        """
         known = early or len(self.objective.omega) == 1  # lambda of one loss is one
-        parts: Any = coefficients if known and not self.rule.separate else "separate"
+        parts: Any = coefficients if known and not rule.separate else "separate"
         return Ask(self.objective.omega, parts, losses, coefficients if curved else None)
 
     def restart(self, data: Data, point: Point) -> Point:
         """Restart both states of the rule."""
-        sides = zip((data, data.T), point.states, strict=True)
-        states = tuple(side.space.map(self.rule.restart, state) for side, state in sides)
+        sides = zip((data, data.T), self.rules, point.states, strict=True)
+        states = tuple(side.space.map(rule.restart, state) for side, rule, state in sides)
         return replace(point, states=states)
 
 
@@ -69,10 +101,12 @@ class _Half:
     look : the losses are wanted even where the rule needs no check
     Q_scale : how much larger the coefficients are than when the curvature of F was made
     correlated : the step of F wants the correlation of the components of G
+    side : "H" or "W", which of them F is
     """
 
     task: Task
     data: Data
+    side: str
     weights: Vector
     coefficients: Vector
     early: bool
@@ -82,42 +116,72 @@ class _Half:
     correlated: bool = False
 
     @property
+    def rule(self) -> Rule:
+        return self.task.rules["HW".index(self.side)]
+
+    @property
     def certain(self) -> bool:
-        return self.task.rule.certain(self.task.objective.omega)
+        return self.task.certain("HW".index(self.side))
 
     def sweep(self, F: Array, G: Array, losses: bool = True) -> Sweep:
-        return self.data.sweep(F.T, G, self.task.ask(self.coefficients, self.early, self.curved, losses))
+        other = self.task.rules["WH".index(self.side)]
+        return self.data.sweep(F.T, G, self.task.ask(other, self.coefficients, self.early, self.curved, losses))
 
-    def attempt(self, F: Array, G: Array, before: Sweep, state: Any) -> _Tried:
-        """Step from the parts of F in `before`, which stands at (F, G), and sweep for G at the new point."""
-        objective, rule = self.task.objective, self.task.rule
+    def attempt(self, F: Array, G: Array, before: Sweep, state: Any, own: Measures, other: Measures) -> _Tried:
+        """Step from the parts of F in `before`, which stands at (F, G), and sweep for G at the new point.
+
+        Parameters
+        ----------
+        own, other : what the penalties measured of F and of G
+        """
+        objective, rule = self.task.objective, self.rule
         parts = Parts(
-            before.N, before.P, self.coefficients, objective.omega, factor_floor(self.data.mean, F.shape[0]),
+            before.N, before.P, self.coefficients, objective.omega,
+            self.task.rule.floor(self.side, self.data.mean, F.shape[0]),
             objective.scaled(before.losses) if rule.chooses else None, objective.references, before.Q, before.gram,
             self.Q_scale, self.correlation(F, G) if self.correlated else None,
+            objective.penalties.of(self.side, own, other, objective.factor(self.weights)),
         )  # fmt: skip
         moved, after = self.data.T.space.map(rule.step, F, parts, state, count=2)
-        return _Tried(moved, self.sweep(moved, G, self.look or not self.certain), after, 1)
+        sweep = self.sweep(moved, G, self.look or not self.certain)
+        return _Tried(moved, sweep, after, 1, *self._measure(moved, other))
+
+    def _measure(self, F: Array, other: Measures) -> tuple[Measures, float]:
+        """Measure the new block for the penalties, and add them up."""
+        penalties = self.task.objective.penalties
+        own = penalties.measure(self.data.T.space, F, self.side)
+        return own, penalties.value(other, own) if self.side == "H" else penalties.value(own, other)
 
     def correlation(self, F: Array, G: Array) -> Vector:
         """How the components of G overlap, at the mean column of F."""
         mean = self.data.T.space.sum(row_sums, F) / self.data.shape[0]
         return correlation(self.data.space, G, mean, self.task.objective.omega, self.coefficients)
 
-    def settle(self, F: Array, G: Array, before: Sweep, state: Any, tried: _Tried) -> _Tried:
-        """Return the step tried, or the first one on the way back to F that did not rise; F itself after many."""
+    def settle(self, F: Array, G: Array, before: _Tried, state: Any, tried: _Tried, other: Measures) -> _Tried:
+        """Return the step tried, or the first one on the way back to F that did not rise; F itself after many.
+
+        Parameters
+        ----------
+        before : where the half-step began: sweep, penalty, and what the penalties measured of F
+        """
         if self.certain:
             return tried
         task, space = self.task, self.data.T.space
         slack = 0.0 if task.rule.chooses else rise_tolerance(self.data.dtype)
-        ceiling = task.guarded(self.weights, before.losses) * (1.0 + slack)
-        while tried.F is not F and not task.guarded(self.weights, tried.sweep.losses) <= ceiling:
+        ceiling = task.guarded(self.weights, before.sweep.losses, before.penalty) * (1.0 + slack)
+        while tried.F is not F and not task.guarded(self.weights, tried.sweep.losses, tried.penalty) <= ceiling:
             count = tried.count
             if count > MAX_HALVINGS:
-                return _Tried(F, self._look(F, G), state, count + 1)
-            moved, moved_state = space.map(task.rule.retry, F, tried.F, count, tried.state, count=2)
-            tried = _Tried(moved, self._look(moved, G), moved_state, count + 1)
+                return _Tried(F, self._look(F, G), state, count + 1, before.measures, before.penalty)
+            moved, moved_state = space.map(self._retry, F, tried.F, count, tried.state, count=2)
+            tried = _Tried(moved, self._look(moved, G), moved_state, count + 1, *self._measure(moved, other))
         return tried
+
+    @property
+    def _retry(self) -> Callable[..., tuple[Array, Any]]:
+        """The rule's own, but for one that trusts its bound: under penalties that bound may be only nearly one."""
+        rule = self.rule
+        return halve_state if rule.chooses and self.task.objective.penalties else rule.retry
 
     def _look(self, F: Array, G: Array) -> Sweep:
         return self.data.space.read(self.sweep(F, G))[0]
@@ -125,12 +189,14 @@ class _Half:
 
 @dataclass(frozen=True)
 class _Tried:
-    """A block that was tried, the sweep at it, the state that goes with it, and the sweeps spent."""
+    """A block that was tried, the sweep at it, the state that goes with it, the sweeps spent, and its penalty."""
 
     F: Array
     sweep: Sweep
     state: Any
     count: int
+    measures: Measures
+    penalty: float
 
 
 def iterate(task: Task, data: Data, point: Point, weights: Vector, early: bool) -> Point:
@@ -142,30 +208,38 @@ def iterate(task: Task, data: Data, point: Point, weights: Vector, early: bool) 
     """
     c = task.objective.coefficients(weights)
     step, rank = point.steps, point.B.shape[0]
-    here, then = (task.rule.curves(k, rank) for k in (step, step + 1))
-    correlated = task.rule.correlates(step, rank, task.objective.omega)
+    rule_H, rule_W = task.rules
+    omega, Q_scale = task.objective.omega, _moved(task, point, c) if rule_H.curves(step, rank) else 1.0
     half_H = _Half(
-        task, data.T, weights, c, early=True, curved=here, look=False, Q_scale=_moved(task, point, c) if here else 1.0,
-        correlated=correlated,
+        task, data.T, "H", weights, c, early=True, curved=rule_W.curves(step, rank), look=not task.certain(1),
+        Q_scale=Q_scale, correlated=rule_H.correlates(step, rank, omega),
     )  # fmt: skip
-    half_W = _Half(task, data, weights, c, early=early, curved=then, look=True, correlated=correlated)
-    state_H, state_W = point.states
-    first = half_H.attempt(point.B, point.A, point.sweep, state_H)
+    half_W = _Half(
+        task, data, "W", weights, c, early=early, curved=rule_H.curves(step + 1, rank), look=True,
+        correlated=rule_W.correlates(step, rank, omega),
+    )  # fmt: skip
+    (state_H, state_W), (of_H, of_W) = point.states, point.measures
+    start = _Tried(point.B, point.sweep, state_H, 0, of_H, point.penalty)
+    first = half_H.attempt(point.B, point.A, point.sweep, state_H, of_H, of_W)
     second, wasted, read = None, 0, data.space.read
     if data.space.deferred and not task.rule.chooses:
-        second = half_W.attempt(point.A, first.F, first.sweep, state_W)
+        second = half_W.attempt(point.A, first.F, first.sweep, state_W, of_W, first.measures)
         sweeps = read(first.sweep, second.sweep)
         first, second = replace(first, sweep=sweeps[0]), replace(second, sweep=sweeps[1])
     else:
         first = replace(first, sweep=read(first.sweep)[0])
-    accepted = half_H.settle(point.B, point.A, point.sweep, state_H, first)
+    accepted = half_H.settle(point.B, point.A, start, state_H, first, of_W)
     if second is None or accepted is not first:
         wasted = 0 if second is None else second.count
-        second = half_W.attempt(point.A, accepted.F, accepted.sweep, state_W)
+        second = half_W.attempt(point.A, accepted.F, accepted.sweep, state_W, of_W, accepted.measures)
         second = replace(second, sweep=read(second.sweep)[0])
-    last = half_W.settle(point.A, accepted.F, accepted.sweep, state_W, second)
-    spent = accepted.count + last.count + wasted
-    return Point(last.F, accepted.F, last.sweep, (accepted.state, last.state), point.sweeps + spent, weights, step + 1)
+    between = replace(accepted, F=point.A, state=state_W, measures=of_W)
+    last = half_W.settle(point.A, accepted.F, between, state_W, second, accepted.measures)
+    return Point(
+        last.F, accepted.F, last.sweep, (accepted.state, last.state),
+        point.sweeps + accepted.count + last.count + wasted, weights, step + 1,
+        (accepted.measures, last.measures), last.penalty,
+    )  # fmt: skip
 
 
 def _moved(task: Task, point: Point, coefficients: Vector) -> float:

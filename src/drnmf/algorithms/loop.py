@@ -86,12 +86,15 @@ class Log:
     seconds: list[float] = field(default_factory=list)
     sweeps: list[int] = field(default_factory=list)
     watched: list[float] = field(default_factory=list)
+    penalty: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.penalty = [0.0] * (len(self.watched) - len(self.penalty)) + self.penalty  # logs from before penalties
         self.lowest = list(accumulate(self.watched, min))  # the smallest watched up to each row
 
     def add(
-        self, losses: Vector, scaled: Vector, weights: Vector, seconds: float, sweeps: int, watched: float
+        self, losses: Vector, scaled: Vector, weights: Vector, seconds: float, sweeps: int, watched: float,
+        penalty: float,
     ) -> None:  # fmt: skip
         self.losses.append(losses)
         self.scaled.append(scaled)
@@ -99,6 +102,7 @@ class Log:
         self.seconds.append(seconds)
         self.sweeps.append(sweeps)
         self.watched.append(watched)
+        self.penalty.append(penalty)
         self.lowest.append(min([watched, *self.lowest[-1:]]))
 
     def gap(self, row: int) -> float:
@@ -112,17 +116,19 @@ class Log:
             np.array(self.seconds),
             np.array([self.gap(row) for row in range(len(self.scaled))]),
             np.array(self.sweeps),
+            penalty=np.array(self.penalty),
         )
 
 
 @dataclass(frozen=True)
 class Best:
-    """The point that the run would return: blocks, losses, and the weights of its row."""
+    """The point that the run would return: blocks, losses, the weights of its row, and the penalties."""
 
     A: Array
     B: Array
     losses: Vector
     weights: Vector
+    penalty: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -147,7 +153,8 @@ def solve(data: Data, W: Array, H: Array, objective: Objective, rule: Rule, poli
     W : (m, r), H : (r, n), strictly positive; neither is changed.
     """
     rule = rule.under(objective.omega, shares_curvature(data) or H.shape[0] <= NEWTON_RANK)
-    known = None if control.keeper is None else control.keeper.recall(objective.omega, rule, policy)
+    owners = (rule, getattr(rule, "rule", rule), policy)
+    known = None if control.keeper is None else control.keeper.recall(objective.omega, *owners)
     if isinstance(known, Result):
         return known
     if rule.chooses and not data.T.space.whole:
@@ -155,7 +162,8 @@ def solve(data: Data, W: Array, H: Array, objective: Objective, rule: Rule, poli
             f"{type(rule).__name__} chooses the weights from all parts of both factors in one place, and the rows of a "
             "Dask array are never in one place: use another policy, for example policy='auto'."
         )
-    task = Task(objective, rule, getattr(policy, "constant", False) and not rule.chooses)
+    _refuse_pieces(objective, data)
+    task = Task.of(objective, rule, getattr(policy, "constant", False), H.shape[0])
     run = _Run.begin(task, data, policy, W, H) if known is None else _Run.resume(task, data, policy, known)
     reason = run.reason(control)
     try:
@@ -193,10 +201,11 @@ class _Run:
         started = time.perf_counter()
         weights, policy_state = policy.init(len(task.objective.omega))
         A, B = data.T.space.put(W.T), data.space.put(H)
-        states = data.space.map(task.rule.init, B), data.T.space.map(task.rule.init, A)
+        rule_H, rule_W = task.rules
+        states = data.space.map(rule_H.init, B), data.T.space.map(rule_W.init, A)
         point = _swept(task, data, A, B, weights, states, 1, 0)
         _require_finite(point.sweep.losses, data)
-        best = Best(A, B, point.sweep.losses, weights)
+        best = Best(A, B, point.sweep.losses, weights, point.penalty)
         run = cls(task, data, policy, point, weights, policy_state, best, Log(), started)
         run._add_row()
         return run
@@ -227,7 +236,8 @@ class _Run:
             self.point = iterate(task, self.data, self.point, self.weights, early)
         losses = self.point.sweep.losses
         if task.rule.chooses:
-            self.weights = self.point.states[1]
+            # both blocks chose, the last one last; one of which nothing is free chooses nothing
+            self.weights = next(state for state in reversed(self.point.states) if state is not None)
         else:
             scaled = task.objective.scaled(losses)
             self.weights, self.policy_state = self.policy.step(self.weights, scaled, self.policy_state)
@@ -235,14 +245,15 @@ class _Run:
         watched = self.log.watched
         if watched[-1] > watched[-2] and watched[-1] > self.log.lowest[-1] * (1.0 + RESTART_RISE):
             self.point = task.restart(self.data, self.point)
-        if not task.rule.best or watched[-1] <= task.watched(self.weights, self.best.losses):
-            self.best = Best(self.point.A, self.point.B, losses, self.weights)
+        best = self.best
+        if not task.rule.best or watched[-1] <= task.watched(self.weights, best.losses, best.penalty):
+            self.best = Best(self.point.A, self.point.B, losses, self.weights, self.point.penalty)
 
     def _add_row(self) -> None:
-        losses, task = self.point.sweep.losses, self.task
+        losses, penalty, task = self.point.sweep.losses, self.point.penalty, self.task
         seconds = time.perf_counter() - self.started
-        scaled, watched = task.objective.scaled(losses), task.watched(self.weights, losses)
-        self.log.add(losses, scaled, self.weights, seconds, self.point.sweeps, watched)
+        scaled, watched = task.objective.scaled(losses), task.watched(self.weights, losses, penalty)
+        self.log.add(losses, scaled, self.weights, seconds, self.point.sweeps, watched, penalty)
 
     def progress(self, max_iter: int) -> Progress:
         log, objective = self.log, self.task.objective
@@ -285,7 +296,7 @@ class _Run:
         """
         best, objective = self.best, self.task.objective
         if reason == "reference":
-            best = Best(self.point.A, self.point.B, self.point.sweep.losses, self.weights)
+            best = Best(self.point.A, self.point.B, self.point.sweep.losses, self.weights, self.point.penalty)
         sums = self.data.T.space.sum(entry_sum, best.A), self.data.space.sum(entry_sum, best.B)
         _require_finite(np.append(best.losses, sums), self.data)
         return Result(
@@ -300,6 +311,7 @@ class _Run:
             n_iter=self.iterations,
             converged=reason == "tol",
             reason=reason,
+            penalty=best.penalty,
         )
 
 
@@ -308,9 +320,22 @@ def _swept(
 ) -> Point:
     """The point (A, B) with the sweep that an iteration begins from."""
     c = task.objective.coefficients(weights)
-    ask = task.ask(c, early=task.fixed, curved=task.rule.curves(steps, B.shape[0]))
+    rule = task.rules[0]
+    ask = task.ask(rule, c, early=task.fixed, curved=rule.curves(steps, B.shape[0]))
     (sweep,) = data.space.read(data.sweep(A.T, B, ask))
-    return Point(A, B, sweep, states, sweeps, weights, steps)
+    return Point(A, B, sweep, states, sweeps, weights, steps, *task.measure(data, A, B))
+
+
+def _refuse_pieces(objective: Objective, data: Data) -> None:
+    """Refuse a penalty that looks at neighbours where the columns of a factor live apart."""
+    for side, space in (("W", data.T.space), ("H", data.space)):
+        for term in objective.penalties.terms:
+            if not (space.whole or term.pieces(side)):
+                what = "rows" if side == "W" else "columns"
+                raise ValueError(
+                    f"The penalty {term.key} compares neighbouring {what} of X, and those of a Dask array live in "
+                    "different places: fit an array, or leave the penalty out."
+                )
 
 
 def _require_finite(values: Vector, data: Data) -> None:

@@ -25,6 +25,7 @@ class Trace:
     sweeps : (n_iter + 1,) int, passes over X so far
     added : (iteration, beta) of every beta that joined during the run (an Interval's knots); NaN stands in its column
         before that
+    penalty : (n_iter + 1,), the sum of the penalties, beside the losses; zeros without any
     """
 
     losses: Vector
@@ -34,11 +35,21 @@ class Trace:
     gap: Vector
     sweeps: np.ndarray[tuple[int], np.dtype[np.int64]]
     added: Vector = field(default_factory=lambda: np.empty((0, 2)))
+    penalty: Vector = field(default_factory=lambda: np.empty(0))
+
+    def __post_init__(self) -> None:
+        if not self.penalty.size:
+            object.__setattr__(self, "penalty", np.zeros(len(self.losses)))
 
     @property
     def maximum(self) -> Vector:
         """max Dbar_beta of every row."""
         return np.nanmax(self.scaled_losses, axis=1)
+
+    @property
+    def objective(self) -> Vector:
+        """The maximum of every row plus its penalties."""
+        return self.maximum + self.penalty
 
     def under(self, references: Vector) -> Trace:
         """Scale the losses of every row by other references."""
@@ -53,7 +64,7 @@ class Trace:
         return Trace(**rows, added=self.added)
 
 
-_ROWS = ("losses", "scaled_losses", "weights", "seconds", "gap", "sweeps")
+_ROWS = ("losses", "scaled_losses", "weights", "seconds", "gap", "sweeps", "penalty")
 
 
 def no_components() -> Array:
@@ -91,6 +102,7 @@ class Result:
 
     single_losses : (p, p), every loss (column) at the single-objective solution of each beta (row), where the run
         computed its references itself
+    penalty : the sum of the penalties at the point
     """
 
     W: Array
@@ -108,6 +120,12 @@ class Result:
     single_losses: Vector | None = None
     certificate: Certificate | None = None
     coverage: Coverage | None = None
+    penalty: float = 0.0
+
+    @property
+    def objective(self) -> float:
+        """The largest scaled loss plus the penalties."""
+        return float(self.scaled_losses.max()) + self.penalty
 
     @property
     def met(self) -> Vector:

@@ -74,14 +74,14 @@ def usable(ratio: Array, P: Array) -> Array:
 
 
 def quadratic_step(
-    F: Array, N: Array, P: Array, Q: Array, floor: float, passes: int, scale: float | None = None, gram: Any = None
+    F: Array, N: Array, P: Array, Q: Array, floor: float, passes: int, scale: Any = None, gram: Any = None
 ) -> Array:
     """Minimise the quadratic model of every column over h >= floor, by cyclic coordinate descent from F.
 
     The curvature of a column is its own part, Q, and `gram`, which all columns share, where there is one. Lambda may
     have moved since the sweep that made them: so it is scaled in every column to F'QF = F'P, which holds for the
-    curvature of beta-divergences, or by `scale` where that is given. A column whose curvature is not usable (zero, or
-    beyond the range of the dtype) takes the multiplicative step.
+    curvature of beta-divergences, or by `scale`, a number or one for every column, where that is given. A column whose
+    curvature is not usable (zero, or beyond the range of the dtype) takes the multiplicative step.
 
     Examples
     --------
@@ -100,18 +100,16 @@ def quadratic_step(
     return out
 
 
-def _descend(
-    F: Array, N: Array, P: Array, Q: Array, floor: float, passes: int, given: float | None, gram: Any
-) -> Array:
+def _descend(F: Array, N: Array, P: Array, Q: Array, floor: float, passes: int, given: Any, gram: Any) -> Array:
     """The same in the array library of F: the reference of the compiled step."""
     xp = namespace(F)
     if gram is not None:
-        Q = Q + xp.asarray(gram[np.tril_indices(len(gram))][:, None], dtype=Q.dtype)
+        Q = Q + packed(gram, Q)
     r, rows = F.shape[0], triangle_rows(F.shape[0])
     if given is None:
         scale = sum((Q[rows[k]] * F).sum(0) * F[k] for k in range(r)) / (F * P).sum(0)
     else:
-        scale = xp.full_like(F[0], 1.0 / given)
+        scale = xp.zeros_like(F[0]) + 1.0 / given
     H, slope = [F[k] for k in range(r)], (P - N) * scale
     for _ in range(passes):
         for k, row in enumerate(rows):
@@ -122,6 +120,15 @@ def _descend(
     step = xp.stack(H)
     good = (scale > 0) & (scale < power_ceiling(precision_of(F))) & (step == step)
     return xp.where(good, step, xp.clip(F * usable(N / P, P), floor, None))
+
+
+def packed(matrix: Any, like: Array) -> Any:
+    """Pack the lower triangle of a symmetric matrix of the host as one column of Q, in the kind of another array.
+
+    >>> packed(np.array([[2.0, 1.0], [1.0, 3.0]]), np.ones(1)).tolist()
+    [[2.0], [1.0], [3.0]]
+    """
+    return namespace(like).asarray(beside(matrix[np.tril_indices(len(matrix))][:, None], like), dtype=like.dtype)
 
 
 def triangle_rows(r: int) -> list[list[int]]:
@@ -160,13 +167,16 @@ def shared_step(F: Array, N: Array, gram: Vector, floor: float, passes: int) -> 
     return stepped
 
 
-def correlated_step(F: Array, N: Array, P: Array, correlation: Vector, floor: float, passes: int) -> Array:
+def correlated_step(
+    F: Array, N: Array, P: Array, correlation: Vector, floor: float, passes: int, sizes: Any = None
+) -> Array:
     """Minimise the quadratic model of every column whose curvature is D C D, D diagonal with D C D f = P.
 
     Parameters
     ----------
     F, N, P : (r, n)
     correlation : C, (r, r) with a diagonal of ones
+    sizes : (r, n) D f; None finds it
 
     Returns
     -------
@@ -180,18 +190,26 @@ def correlated_step(F: Array, N: Array, P: Array, correlation: Vector, floor: fl
     xp = namespace(F)
     C = xp.asarray(beside(correlation, F), dtype=F.dtype)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # such columns take the other step
-        slope_free = P * F
-        y = slope_free**0.5  # y = D f: y (C y) = P f, by a symmetric Sinkhorn scaling
-        y = y * (slope_free.sum(0) / (y * (C @ y)).sum(0)) ** 0.5
-        for _ in range(BALANCE_STEPS):
-            y = (y * slope_free / (C @ y)) ** 0.5
-        target = C @ y - (slope_free - N * F) / y
+        y = balanced_sizes(F, P, correlation) if sizes is None else sizes
+        target = C @ y - (P * F - N * F) / y
         step = xp.clip(F * (shared_step(y, target, correlation, 0.0, passes) / y), floor, None)
         # where V is all but zero under a positive x the model is too flat by orders of magnitude, and so for a column
         # in which one component would become larger than the whole of it
         whole = xp.where(N > P, N, P) * F
         good = (P * step <= LARGEST_PART * whole.sum(0)).all(0)
         return xp.where(good, step, xp.clip(F * usable(N / P, P), floor, None))
+
+
+def balanced_sizes(F: Array, P: Array, correlation: Vector) -> Array:
+    """Find y = D f with y (C y) = P f in every column, by a symmetric Sinkhorn scaling."""
+    C = namespace(F).asarray(beside(correlation, F), dtype=F.dtype)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        slope_free = P * F
+        y: Array = slope_free**0.5
+        y = y * (slope_free.sum(0) / (y * (C @ y)).sum(0)) ** 0.5
+        for _ in range(BALANCE_STEPS):
+            y = (y * slope_free / (C @ y)) ** 0.5
+        return y
 
 
 def extrapolated_step(

@@ -36,6 +36,9 @@ def fit(
     weights: Annotated[
         str | None, typer.Option("--weights", help="Fixed weights, one per loss, instead of the most robust ones.")
     ] = None,
+    penalty: options.Penalty = None,
+    sum_to_one: options.SumToOne = None,
+    fixed: options.Fixed = None,
     policy: options.PolicyName = None,
     update: options.UpdateName = None,
     init: options.InitName = None,
@@ -74,23 +77,25 @@ def fit(
     Writes W and H (.npy, and .csv with names), trace.csv, summary.json and model.npz into a folder, all or nothing.
     """
     asked = dict(locals())  # every option, before anything else has a name here
-    choices = options.Choices(policy, update, init, zeros, dtype, device, precision, negatives, unstored)
+    choices = options.Choices(
+        policy, update, init, zeros, dtype, device, precision, negatives, unstored, penalty, sum_to_one
+    )
     layout = options.layout_of(labels, delimiter, sheet, transpose)
     model = _estimator(rank, options.parse_omega(betas), weights, choices)
     folder = out if out is not None else Path(f"{stem(x)}-drnmf")
-    inputs = (x, *options.weights_files(uncertainty, entry_weights))
+    inputs = (x, *options.files_beside(uncertainty, entry_weights, fixed))
     check_out(folder, overwrite, inputs)
     keeping.check(checkpoint, folder)
     reporting.check(report)
     limit_threads(threads)
-    from drnmf.matrices.beside import named_cells, read_beside
+    from drnmf.matrices.beside import named_cells, read_beside, read_fixed
 
     place = Place(workers, scheduler, scratch)
     place.check_device(x, device)
     matrix = place.read(x, variable, layout, negatives)
     weights_given = read_beside(uncertainty, entry_weights, x, matrix, layout)
     model.set_params(max_iter=max_iter, tol=tol, n_init=n_init, max_time=max_time, random_state=seed, n_jobs=jobs)
-    model.set_params(verbose=int(not quiet))
+    model.set_params(verbose=int(not quiet), **read_fixed(fixed, x, matrix, layout))
     if checkpoint is not None:
         model.set_params(checkpoint=checkpoint, checkpoint_every=checkpoint_every)
         keeping.remember(checkpoint, "fit", asked | {"out": folder})

@@ -58,6 +58,16 @@ Betas = Annotated[
     str,
     typer.Option("--betas", help="Losses: IS, KL, Frobenius, any number >= 0, nb:SIZE; fit also takes 0..2, and auto."),
 ]
+Penalty = Annotated[
+    str | None,
+    typer.Option("--penalty", help="Beside the losses, for example sparsity:0.1 or volume:auto:W,l2:0.1."),
+]
+SumToOne = Annotated[
+    str | None, typer.Option("--sum-to-one", help="W: every row of W sums to one; H: every column of H.")
+]
+Fixed = Annotated[
+    Path | None, typer.Option("--fixed", help="Table of components that do not move, one per row, as wide as X.")
+]
 PolicyName = Annotated[str | None, typer.Option("--policy", help=f"How the weights move: {_one_of(POLICIES)}.")]
 UpdateName = Annotated[str | None, typer.Option("--update", help=f"Update rule: {_one_of(RULES)}.")]
 InitName = Annotated[str | None, typer.Option("--init", help=f"Start: {_one_of(STARTS)}.")]
@@ -110,6 +120,8 @@ class Choices:
     precision: str
     negatives: str = "raise"
     unstored: str = "zero"
+    penalty: str | None = None
+    sum_to_one: str | None = None
 
     def __post_init__(self) -> None:
         choice(self.policy, POLICIES, "--policy")
@@ -120,13 +132,16 @@ class Choices:
         choice(self.unstored, UNSTORED, "--unstored")
         choice(self.dtype, DTYPES, "--dtype")
         choice(self.precision, PRECISIONS, "--precision")
+        choice(self.sum_to_one, ("W", "H"), "--sum-to-one")
+        parse_penalties(self.penalty)
         _check_device(self.device)
 
     def given(self) -> dict[str, Any]:
         """Collect keyword arguments for the library."""
-        chosen = {"policy": self.policy, "update": self.update, "init": self.init, "zeros": self.zeros}
+        chosen: dict[str, Any] = {"policy": self.policy, "update": self.update, "init": self.init, "zeros": self.zeros}
         chosen |= {"device": self.device, "precision": self.precision}
         chosen |= {"negatives": self.negatives, "unstored": self.unstored}
+        chosen |= {"penalties": parse_penalties(self.penalty), "sum_to_one": self.sum_to_one}
         return {name: value for name, value in chosen.items() if value is not None}
 
     def cast(self, X: Any) -> Any:
@@ -157,12 +172,29 @@ def weights_files(uncertainty: Path | None, entry_weights: Path | None) -> tuple
     return tuple(path for path in (uncertainty, entry_weights) if path is not None)
 
 
+def files_beside(uncertainty: Path | None, entry_weights: Path | None, fixed: Path | None) -> tuple[Path, ...]:
+    """List the tables beside X."""
+    return (*weights_files(uncertainty, entry_weights), *((fixed,) if fixed is not None else ()))
+
+
 def parse_numbers(text: str, name: str) -> tuple[float, ...]:
     """Read a comma-separated list from the command line, for example "0,1"."""
     try:
         return tuple(float(item) for item in text.split(","))
     except ValueError:
         raise typer.BadParameter(f"{text!r} is not a comma-separated list of numbers.", param_hint=name) from None
+
+
+def parse_penalties(text: str | None) -> list[str] | None:
+    """Read penalties from the command line, "sparsity:0.1,l2:0.1:W"; they stay texts, which the library takes."""
+    from drnmf.objective.penalties import as_penalties
+
+    if text is None:
+        return None
+    items = [item.strip() for item in text.split(",")]
+    with bad_usage("--penalty"):
+        as_penalties(items)
+    return items
 
 
 def parse_omega(text: str) -> Omega | Interval | str:

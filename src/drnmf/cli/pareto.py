@@ -30,6 +30,9 @@ def pareto(
     betas: options.Betas = "0,1",
     points: Annotated[int, typer.Option("--points", min=2, help="Points per edge of the front.")] = 11,
     method: Annotated[str, typer.Option("--method", help="How weights become points.")] = "weighted",
+    penalty: options.Penalty = None,
+    sum_to_one: options.SumToOne = None,
+    fixed: options.Fixed = None,
     policy: options.PolicyName = None,
     update: options.UpdateName = None,
     init: options.InitName = None,
@@ -65,25 +68,28 @@ def pareto(
     Writes front.csv, summary.json and, with matplotlib, front.png and front.svg into a folder, all or nothing.
     """
     asked = dict(locals())  # every option, before anything else has a name here
-    choices = options.Choices(policy, update, init, zeros, dtype, device, precision, negatives, unstored)
+    choices = options.Choices(
+        policy, update, init, zeros, dtype, device, precision, negatives, unstored, penalty, sum_to_one
+    )
     layout = options.layout_of(labels, delimiter, sheet, transpose)
     omega = options.parse_betas(betas)
     if len(omega) < 2:
         raise typer.BadParameter("a front needs at least two losses, for example 0,1.", param_hint="--betas")
     folder = out if out is not None else Path(f"{stem(x)}-pareto")
-    inputs = (x, *options.weights_files(uncertainty, entry_weights))
+    inputs = (x, *options.files_beside(uncertainty, entry_weights, fixed))
     check_out(folder, overwrite, inputs)
     keeping.check(checkpoint, folder)
     reporting.check(report)
     limit_threads(threads)
     from drnmf.estimators.pareto import METHODS, pareto_front
-    from drnmf.matrices.beside import named_cells, read_beside
+    from drnmf.matrices.beside import named_cells, read_beside, read_fixed
     from drnmf.report import figures
 
     choice(method, METHODS, "--method")
     matrix = read_input(x, variable, layout, negatives)
     weights_given = read_beside(uncertainty, entry_weights, x, matrix, layout)
     settings: dict[str, Any] = {"betas": omega, "weights": points, "method": method, **choices.given()}
+    known = read_fixed(fixed, x, matrix, layout)
     settings |= {
         "max_iter": max_iter,
         "tol": tol,
@@ -99,7 +105,7 @@ def pareto(
     with plain_warnings() as warned, keeping.kept(checkpoint), named:
         front = pareto_front(
             choices.cast(matrix.X), rank, verbose=int(not quiet), checkpoint=checkpoint,
-            checkpoint_every=checkpoint_every, **settings, **weights_given,
+            checkpoint_every=checkpoint_every, **settings, **known, **weights_given,
         )  # fmt: skip
     seconds = time.perf_counter() - started
     with output_folder(folder, overwrite, inputs) as temporary:
@@ -108,7 +114,7 @@ def pareto(
         summary: schema.Summary = {
             "kind": "pareto",
             "input": write.describe_input(x, matrix, variable, uncertainty, entry_weights),
-            "parameters": {"n_components": rank, **settings},
+            "parameters": {"n_components": rank, **settings, "fixed": None if fixed is None else str(fixed)},
             "seed": seed,
             "seconds": round(seconds, 3),
             "references": write.per_loss(omega, front.references),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -26,6 +27,7 @@ from drnmf.fit.encode import Encoder
 from drnmf.fit.exchange import fit_interval
 from drnmf.fit.method import Method
 from drnmf.fit.parameters import Parameters
+from drnmf.fit.penalised import objective_of
 from drnmf.fit.references import check_references
 from drnmf.fit.road import Opened, balanced, fit_factors, opened, settle, warn_unconverged
 from drnmf.fit.units import mean_of
@@ -38,7 +40,9 @@ from drnmf.losses.base import Omega, betas_of
 from drnmf.losses.interval import Interval
 from drnmf.numerics import Array, Vector
 from drnmf.objective.objective import Objective
+from drnmf.objective.penalty import Penalties, Penalty
 from drnmf.objective.simplex import vertex
+from drnmf.selection.alpha import AlphaPath, Choice, decided, undecided
 from drnmf.selection.entries import counted
 from drnmf.selection.walk import grown
 
@@ -131,30 +135,44 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         policy, references = self._policy(len(omega)), self._references(len(omega))
         control = self.control(self._inner_iter())
         placement = place(X, self.device, self.precision)
-        method = Method.of(self.update, policy, placement.gpu)
+        terms, constraints = self.terms(automatic=True), self.constraints()
+        if undecided(terms) and (interval is not None or entry_weight is not None or uncertainty is not None):
+            raise ValueError(
+                "alpha='auto' does not go with an Interval, entry_weight or uncertainty: give a number for alpha."
+            )
+        rescale, fixed = constraints.free and not terms, constraints.fixed
+        method = Method.of(self.update, policy, placement.gpu, terms, constraints)
         given = placement.receive(self, X, True, self.reading(entry_weight, uncertainty))
         runs = self.starts() * (1 if references is not None else 1 + len(omega))
         name = type(self).__name__
         identity = {"estimator": name, **self.get_params(deep=False)}
         continues = self._continues(given, W, H)
         with opened(given, placement, self, omega, runs, identity, W, H, control.inner_iter, references) as fit:
+            method, known = method.inside(fit.units, omega), fit.references
             if continues:
                 fit, method = self._warm(fit, given), method.near() if self.starts() == 1 else method
             data = fit.data
             tasks = Tasks.begin(self, given.X, y, data)
             budget = tasks.budget(fit.budget)
+            self.penalty_path_: tuple[AlphaPath, ...] = ()
             try:
+                if undecided(terms):
+                    choice = Choice(data, given.X, fit.starts, fit.omega, known, method, budget, self.random_state)
+                    method, self.penalty_path_, known = choice.decide()
+                    terms = decided(terms, method.penalties)
                 if interval is not None:
                     result = fit_interval(data, fit.starts, interval, method, budget, self.callback, name)
                 else:
-                    given_losses = fit.omega, fit.references
-                    result = fit_factors(data, fit.starts, *given_losses, method, budget, self.callback, name)
+                    result = fit_factors(data, fit.starts, fit.omega, known, method, budget, self.callback, name)
             except Interrupted as stop:
                 partly = _complete(stop.result, data, fit.omega)
-                self._adopt(balanced(data, partly, self.normalize), fit, placement, isinstance(entry_weight, HeldOut))
+                partly = balanced(data, partly, self.normalize, rescale, fixed)
+                terms = decided(terms, ())
+                self._adopt(partly, fit, placement, isinstance(entry_weight, HeldOut), terms)
                 raise
-            result = settle(data, balanced(data, fit.unobserved.cleared(data, result), self.normalize), control)
-        factors = self._adopt(result, fit, placement, isinstance(entry_weight, HeldOut))
+            result = balanced(data, fit.unobserved.cleared(data, result), self.normalize, rescale, fixed)
+            result = settle(data, result, control, not rescale)
+        factors = self._adopt(result, fit, placement, isinstance(entry_weight, HeldOut), terms)
         tasks.end()
         warn_unconverged([result], control, name)
         return factors
@@ -193,10 +211,12 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
         return self._decide(given.X, reading, fit)
 
-    def _adopt(self, result: Result, fit: Opened, placement: Placement, held_out: bool) -> Array:
+    def _adopt(
+        self, result: Result, fit: Opened, placement: Placement, held_out: bool, terms: tuple[Penalty, ...] = ()
+    ) -> Array:  # fmt: skip
         """Set the fitted attributes from a result; returns W in the same form as `components_`."""
         data = fit.data
-        inside = fit.unobserved.complete(result)
+        inside = fit.completed(result)
         result = fit.units.result(data, inside)
         self.components_ = placement.hand_back(result.H)
         self.n_components_ = result.H.shape[0]
@@ -208,6 +228,9 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         self.losses_ = result.losses
         self.dispersions_ = dispersions(data, result.losses, result.omega, result.H.shape[0])
         self.scaled_losses_ = result.scaled_losses
+        setting = objective_of(data, inside.omega, inside.references, terms).penalties.setting
+        self.penalties_ = fit.units.penalties_out(terms, setting, result.omega)
+        self.penalty_ = result.penalty
         self.reconstruction_err_ = float(result.scaled_losses.max())
         self.n_iter_ = result.n_iter
         self.converged_ = result.converged
@@ -240,6 +263,7 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             array gives a Dask array: nothing is computed, and nothing is checked, before somebody asks for it.
         """
         placement, given, encoder = self._received(X, entry_weight, uncertainty)
+        _say_what_couples_rows(self.penalties_)
         if is_dask(given.X):
             from drnmf.backends.dask.arrays import map_rows
 
@@ -256,13 +280,13 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         return placement, given, self._encoder(given)
 
     def _encoder(self, given: Received) -> Encoder:
-        control, objective = self.control(), Objective(self.omega_, self.references_, self.mean_)
+        control, objective = self.control(), Objective(self.omega_, self.references_, self.mean_, self.penalties_)
         observed = given.observed
         if isinstance(observed, HeldOut):
             observed = observed.bind(given.X.shape, is_sparse(given.X))
         return Encoder(
             as_numpy(self.components_), objective, self.weights_, control.max_iter, control.tol, self.zeros_choice(),
-            type(self).__name__, self.mean_row_, observed,
+            type(self).__name__, self.mean_row_, observed, self.sum_to_one == "W",
         )  # fmt: skip
 
     def inverse_transform(self, X: ArrayLike) -> Array:
@@ -320,6 +344,17 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         """
         check_is_fitted(self)
         saving.save(self, path)
+
+
+def _say_what_couples_rows(penalties: Penalties) -> None:
+    """Warn of penalties that `transform`, which sees each row on its own, cannot apply."""
+    left_out = [term.key for term in penalties.terms if term.couples("W")]
+    if left_out:
+        warnings.warn(
+            f"transform finds W of every row on its own, and the penalty {' and '.join(left_out)} ties rows together: "
+            "it was left out. fit_transform applies it.",
+            stacklevel=3,
+        )
 
 
 def _complete(result: Result, data: Data, omega: Omega) -> Result:

@@ -56,6 +56,8 @@ class BetaNMF(NMF):
         had are added small and random, of fewer the largest stay. Rows of X may be others, columns must be the same
     checkpoint, checkpoint_every : a folder where the fit is kept, and the seconds between two snapshots; a fit that
         was stopped, by kill -9 too, is resumed when it is called again with the same X and parameters
+    penalties : what the objective holds beside the loss: None, or a list of `Sparsity`, `L1`, `L2` or of texts such as
+        "sparsity:0.1" (docs/penalties.md)
     device : where to fit: None - where X is (the GPU of a CUDA tensor, else this machine), "auto" - a GPU
         where there is one, "cpu", "cuda", "cuda:1", or "cuda-blocks" - a GPU, with X kept in host memory and streamed
     precision : of products on a GPU, for X in float32 or half precision: "float32", or "tf32", which is faster
@@ -63,6 +65,10 @@ class BetaNMF(NMF):
     n_jobs : how many runs (starts, reference fits) go side by side, each on one core; None is one, with all cores for
         it, -1 as many as there are cores. Results do not depend on it. A fit on a GPU or on Dask, or with a checkpoint,
         takes its runs one after another
+    sum_to_one : "W" - every row of W sums to one (fractions of components); "H" - every column of H does; exact after
+        every step. None: neither (docs/constraints.md)
+    fixed : (f, n), components that do not move: the first f rows of H
+    fixed_W : (m, f), contributions that do not move: the first f columns of W
 
     Attributes
     ----------
@@ -71,6 +77,8 @@ class BetaNMF(NMF):
         `betas_` is NaN for a loss that is no beta-divergence
     loss_names_ : the name of the loss
     reconstruction_err_ : the loss
+    penalty_ : the sum of the penalties; what was minimised is reconstruction_err_ + penalty_
+    penalty_path_ : for every alpha="auto", what was tried and what was chosen
     beta_ : the beta of the fit
     noise_profile_ : with ``beta="auto"``, what the betas were compared by
     dispersions_ : (1,), phi of the variance phi mu^(2 - beta) that the fit left

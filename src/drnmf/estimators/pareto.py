@@ -22,6 +22,7 @@ from drnmf.fit import method as fit_method
 from drnmf.fit.canonical import canonical
 from drnmf.fit.continued import Runs, improved, lowered, run_continued, smallest
 from drnmf.fit.parameters import Parameters
+from drnmf.fit.penalised import objective_of
 from drnmf.fit.references import References, check_references, compute_references, single_objective
 from drnmf.fit.road import Opened, opened, warn_unconverged
 from drnmf.inputs.check import check_choice, check_integer
@@ -39,6 +40,7 @@ class ParetoPoint:
 
     weights, losses, scaled_losses : (p,), aligned with the front's betas
     W, H : (m, r) and (r, n) in canonical form, or None unless the front was asked for its factors
+    penalty : the sum of the penalties
     """
 
     weights: Vector
@@ -48,6 +50,7 @@ class ParetoPoint:
     converged: bool
     W: Array | None = None
     H: Array | None = None
+    penalty: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,8 @@ class ParetoFront:
         columns = {"weight": point.weights, "loss": point.losses, "scaled_loss": point.scaled_losses}
         for name, values in columns.items():
             row |= {f"{name}_{loss.key}": float(v) for loss, v in zip(self.omega, values, strict=True)}
+        if self.dr.penalty:
+            row["penalty"] = point.penalty
         return row | {"n_iter": point.n_iter, "converged": point.converged, "dominated": mark}
 
 
@@ -165,7 +170,7 @@ def tchebycheff(problem: Problem, begin: Start, weights: Vector) -> Result:
     used = np.flatnonzero(weights)
     whole = problem.objective
     omega = tuple(whole.omega[b] for b in used)
-    objective = Objective(omega, whole.references[used] / weights[used], whole.mean)
+    objective = objective_of(problem.data, omega, whole.references[used] / weights[used], whole.penalties.terms)
     result = solve(
         problem.data, *begin, objective, problem.how.rule, problem.how.policy, problem.control(_stage(weights))
     )
@@ -173,11 +178,11 @@ def tchebycheff(problem: Problem, begin: Start, weights: Vector) -> Result:
 
 
 def _weighted_value(result: Result, weights: Vector) -> float:
-    return float(weights @ result.scaled_losses)
+    return float(weights @ result.scaled_losses) + result.penalty
 
 
 def _largest_value(result: Result, weights: Vector) -> float:
-    return float((weights * result.scaled_losses).max())
+    return float((weights * result.scaled_losses).max()) + result.penalty
 
 
 METHODS: dict[str, tuple[Method, Callable[[Result, Vector], float]]] = {
@@ -223,6 +228,10 @@ def pareto_front(
     device: str | None = None,
     precision: str = "float32",
     n_jobs: int | None = None,
+    penalties: Any = None,
+    sum_to_one: str | None = None,
+    fixed: ArrayLike | None = None,
+    fixed_W: ArrayLike | None = None,
 ) -> ParetoFront:
     r"""Find solutions between the losses of `betas`, and the DR-NMF solution among them (section 5.1).
 
@@ -254,7 +263,9 @@ def pareto_front(
     callback : as in `DRNMF`, called in every run but the single-objective ones; returning True ends that run
     return_factors : keep W and H of every point
     checkpoint, checkpoint_every : as in `DRNMF`; the folder keeps every run of the front
+    penalties : as in `DRNMF`, beside the losses of every point and of the DR point
     n_jobs : as in `DRNMF`; the points go side by side too, unless they start from one another
+    sum_to_one, fixed, fixed_W : constraints on the factors of every point, as in `DRNMF`
 
     Returns
     -------
@@ -286,16 +297,16 @@ def pareto_front(
         n_components, update=update, init=init, max_iter=max_iter, tol=tol, zeros=zeros, negatives=negatives,
         unstored=unstored, random_state=random_state, n_init=n_init, max_time=max_time, callback=callback,
         verbose=verbose, checkpoint=checkpoint, checkpoint_every=checkpoint_every, device=device, precision=precision,
-        n_jobs=n_jobs,
+        n_jobs=n_jobs, penalties=penalties, sum_to_one=sum_to_one, fixed=fixed, fixed_W=fixed_W,
     )  # fmt: skip
     placement = place(X, device, precision)
-    how = fit_method.Method.of(update, policy, placement.gpu)
+    how = fit_method.Method.of(update, policy, placement.gpu, parameters.terms(), parameters.constraints())
     accepted = placement.accept(X, "pareto_front", parameters.reading(entry_weight, uncertainty))
     control, starts = parameters.control(), parameters.starts()
     count = starts * (len(points) + 1 + (p if given is None else 0))
     identity = {"estimator": "pareto_front", **asked}
     with opened(accepted, placement, parameters, omega, count, identity, W, H, references=given) as fit:
-        data, budget, notes = fit.data, fit.budget, fit.notes
+        data, budget, notes, how = fit.data, fit.budget, fit.notes, how.inside(fit.units, omega)
         runs = Runs(data, fit.omega, how, budget, callback, "DR")
         if fit.references is None:
             found = compute_references(data, fit.starts, fit.omega, how, budget)
@@ -366,7 +377,7 @@ def _ends(found: References) -> dict[int, Result]:
 def _corner(result: Result, known: list[Result]) -> Result:
     """The point of a lambda with all weight on one loss is the one that has least of it, whichever run found it."""
     (used,) = np.nonzero(result.weights)
-    if used.size > 1:
+    if used.size > 1 or result.penalty > 0:
         return result
     least = min(known, key=lambda other: float(other.losses[used[0]]))
     if float(least.losses[used[0]]) >= float(result.losses[used[0]]):
@@ -387,7 +398,7 @@ def _solve_points(
     """
     budget, callback = runs.budget, runs.callback
     how = runs.method.near() if near else runs.method
-    objective = Objective(runs.omega, references, runs.data.mean)
+    objective = objective_of(runs.data, runs.omega, references, how.penalties)
     problem = Problem(runs.data, objective, how, lambda stage: budget.take(stage, callback), budget.take)
     if not warm_start:
         point = partial(_solve_point, problem, starts, starts, method=method, ends=ends)
@@ -412,7 +423,7 @@ def _solve_point(
 ) -> Result:
     """Find the point of one lambda. With all weight on one loss it is that loss's own fit, solved once."""
     (used,) = np.nonzero(weights)
-    if used.size > 1:
+    if used.size > 1 or problem.objective.penalties:  # a fit alone has no penalties
         solve_one, value = METHODS[method]
         if origins is not starts:
             problem = replace(problem, how=problem.how.near())
@@ -437,9 +448,12 @@ def _among_all(data: Data, single: Result, objective: Objective, weights: Vector
 def _point(fit: Opened, result: Result, factors: bool, placement: Placement) -> ParetoPoint:
     data, W, H, losses = fit.data, None, None, fit.units.losses(result.losses, result.omega)
     if factors:
-        W, H = canonical(data, *fit.unobserved.clear(data, result.W, result.H))
-        found = fit.units.result(data, fit.unobserved.complete(replace(result, W=W, H=H)))
+        rescale = result.penalty == 0 and fit.constraints.free
+        W, H = canonical(data, *fit.unobserved.clear(data, result.W, result.H), rescale, fit.constraints.fixed)
+        found = fit.units.result(data, fit.completed(replace(result, W=W, H=H)))
         W, H = found.W, found.H
         W = placement.hand_back(data.T.space.deliver(W.T))
         H = placement.hand_back(H)
-    return ParetoPoint(result.weights, losses, result.scaled_losses, result.n_iter, result.converged, W, H)
+    return ParetoPoint(
+        result.weights, losses, result.scaled_losses, result.n_iter, result.converged, W, H, result.penalty
+    )

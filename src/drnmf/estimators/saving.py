@@ -14,7 +14,10 @@ from drnmf.inputs.device import as_numpy
 from drnmf.losses.base import Omega
 from drnmf.losses.interval import Coverage, Interval
 from drnmf.losses.names import as_written, from_text, text_of
+from drnmf.objective.penalties import PENALTIES, as_penalties
+from drnmf.objective.penalty import NONE, Penalties, Penalty, Setting
 from drnmf.objective.simplex import check_weights
+from drnmf.selection.alpha import AlphaPath
 from drnmf.storage import archive
 
 _ARRAYS = ("components_", "betas_", "weights_", "references_", "losses_", "scaled_losses_", "mean_row_")
@@ -48,6 +51,8 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
         arrays["feature_names_in_"] = np.array(model.feature_names_in_, dtype=str)
     meta: dict[str, Any] = {name: getattr(model, name) for name in _SCALARS}
     meta |= {"class": type(model).__name__, "params": plain_params(model), "omega": omega}
+    meta["penalties"] = _described(model.penalties_) | {"value": model.penalty_}
+    meta["penalty_path"] = [_listed(path) for path in model.penalty_path_]
     archive.write_archive(path, arrays, meta)
 
 
@@ -74,11 +79,17 @@ def load_into(classes: dict[str, type], path: str | os.PathLike[str]) -> Any:
             setattr(model, name, meta[name])
         model.omega_ = tuple(from_text(text) for text in meta["omega"])
         model.notes_ = tuple(model.notes_)
+        model.penalties_, model.penalty_ = _penalties_of(meta.get("penalties"))
+        model.penalty_path_ = tuple(
+            AlphaPath(penalty, alpha, np.array(alphas), np.array(values), limit)
+            for penalty, alpha, alphas, values, limit in meta.get("penalty_path", ())
+        )
         model.single_losses_ = arrays.get("single_losses_")
         model.held_out_losses_ = arrays.get("held_out_losses_")
         model.coverage_ = _coverage_of(arrays)
         # files from before traces kept the losses themselves
         arrays.setdefault("trace_losses", arrays["trace_scaled_losses"] * arrays["references_"])
+        arrays.setdefault("trace_penalty", np.empty(0))  # files from before penalties
         # absent in files of before scores were likelihoods
         model.dispersions_ = arrays.get("dispersions_", np.ones(len(model.omega_)))
         model.trace_ = Trace(**{name: arrays[f"trace_{name}"] for name in Trace.__dataclass_fields__})
@@ -135,11 +146,39 @@ def plain_params(model: Any) -> dict[str, Any]:
     return plain
 
 
+def _described(penalties: Penalties) -> dict[str, Any]:
+    setting = penalties.setting
+    for term in penalties.terms:
+        if term.key.partition(":")[0] not in PENALTIES:
+            raise ValueError(
+                f"save: the penalty {term.name!r} has no text form: only the penalties of the package have one. Keep "
+                "the model's components_ with numpy.savez, or resume the fit with checkpoint=."
+            )
+    return {
+        "terms": [term.key for term in penalties.terms],
+        "setting": [*setting.shape, setting.mean, setting.level],
+    }
+
+
+def _listed(path: AlphaPath) -> list[Any]:
+    return [path.penalty, path.alpha, path.alphas.tolist(), path.values.tolist(), path.limit]
+
+
+def _penalties_of(stored: dict[str, Any] | None) -> tuple[Penalties, float]:
+    """The penalties as `save` stored them; none in files from before there were any."""
+    if stored is None:
+        return NONE, 0.0
+    m, n, mean, level = stored["setting"]
+    return Penalties(as_penalties(stored["terms"]), Setting((int(m), int(n)), mean, level)), float(stored["value"])
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     if isinstance(value, Interval):
         return str(value)
+    if isinstance(value, Penalty) and value.key.partition(":")[0] in PENALTIES:
+        return value.key
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
     return as_written(value)

@@ -11,8 +11,13 @@ from drnmf.backends.base import Data
 from drnmf.numerics import Array, Vector, as_float64, beside
 
 
-def canonical(data: Data, W: Any, H: Any) -> tuple[Any, Any]:
+def canonical(data: Data, W: Any, H: Any, rescale: bool = True, fixed: int = 0) -> tuple[Any, Any]:
     """Return the same WH with ||w_k|| = ||h_k|| for every component, the largest contribution ||w_k|| ||h_k|| first.
+
+    Parameters
+    ----------
+    rescale : False leaves the scale of the components, and orders them alone
+    fixed : how many components, the first ones, stay first, in their order
 
     Examples
     --------
@@ -23,9 +28,11 @@ def canonical(data: Data, W: Any, H: Any) -> tuple[Any, Any]:
     """
     A, B = data.T.space.put(W.T), data.space.put(H)
     w, h = (np.sqrt(side.space.sum(squared_norms, F)) for side, F in ((data.T, A), (data, B)))
-    used = (w > 0) & (h > 0)  # a component whose norm underflows keeps its scale
+    used = (w > 0) & (h > 0) & rescale  # a component whose norm underflows keeps its scale
     scale = np.sqrt(np.divide(h, w, out=np.ones_like(w), where=used))
-    order = np.argsort(-(w * h), kind="stable")
+    sizes = w * h
+    sizes[:fixed] = np.inf
+    order = np.argsort(-sizes, kind="stable")
     A = data.T.space.map(partial(multiplied, scale=scale, order=order), A)
     return A.T, data.space.map(partial(divided, scale=scale, order=order), B)
 

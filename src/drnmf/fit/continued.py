@@ -19,6 +19,7 @@ from drnmf.algorithms.loop import Callback, solve
 from drnmf.algorithms.result import Progress, Result
 from drnmf.backends.base import Data, losses_of
 from drnmf.fit.method import Budget, Method
+from drnmf.fit.penalised import objective_of
 from drnmf.fit.references import References, single_objective
 from drnmf.losses.base import Omega
 from drnmf.numerics import REFERENCE_FLOOR, REFERENCE_MARGIN, REFERENCE_ROUNDS, ROUNDING, Vector
@@ -42,6 +43,9 @@ class Runs:
     callback: Callback | None
     stage: str
 
+    def _objective(self, references: Vector) -> Objective:
+        return objective_of(self.data, self.omega, references, self.method.penalties)
+
     def begin(
         self, starts: list[Start], references: Vector, margin: float | None = None, max_iter: int | None = None
     ) -> list[Result]:
@@ -51,7 +55,7 @@ class Runs:
         ----------
         max_iter : None is that of the budget
         """
-        objective = Objective(self.omega, references, self.data.mean)
+        objective = self._objective(references)
         most = self.budget.control.max_iter if max_iter is None else max_iter
 
         def run(start: Start) -> Result:
@@ -73,7 +77,7 @@ class Runs:
             return replace(run.under(references), reason=reason)
         near = self.method.near()
         control = self.budget.take(self.stage, _counted_from(run.n_iter, self.callback))
-        objective = Objective(self.omega, references, self.data.mean)
+        objective = self._objective(references)
         later = solve(
             self.data, run.W, run.H, objective, near.rule, near.policy, replace(control, max_iter=left, margin=margin)
         )
@@ -81,8 +85,8 @@ class Runs:
 
 
 def smallest(done: Sequence[Result]) -> Result:
-    """Choose the run with the smallest maximum."""
-    return min(done, key=lambda run: float(run.scaled_losses.max()))
+    """Choose the run with the smallest maximum, penalties included."""
+    return min(done, key=lambda run: run.objective)
 
 
 def _counted_from(before: int, callback: Callback | None) -> Callback | None:
@@ -117,6 +121,8 @@ def run_continued(runs: Runs, starts: list[Start], found: References) -> tuple[l
             budget.expect(len(done))
             done = budget.run_all([partial(runs.resume, run, found.values, margin) for run in done])
             continue
+        if runs.method.penalties:  # fits alone are made without: their points are no better starts
+            break
         alone = min(zip(found.losses, found.solutions, strict=True), key=lambda pair: np.max(pair[0] / found.values))
         if _exact(found).any() or np.max(alone[0] / found.values) >= smallest(done).scaled_losses.max():
             break

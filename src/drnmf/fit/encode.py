@@ -12,12 +12,13 @@ import scipy.sparse as sp
 
 from drnmf.algorithms.updates.base import Parts
 from drnmf.algorithms.updates.monotone import Monotone
+from drnmf.algorithms.updates.on_simplex import ahead_on_simplex
 from drnmf.backends.base import Ask, Data, Observed, in_unit
 from drnmf.backends.entries import check_structure
 from drnmf.backends.host.single_blas import single_blas
 from drnmf.backends.observed import weigh
 from drnmf.backends.open import open_data
-from drnmf.backends.steps import packed_product, quadratic_step, shared_step
+from drnmf.backends.steps import packed, packed_product, quadratic_step, shared_step
 from drnmf.fit.units import Units, divided
 from drnmf.fit.unobserved import Side, column_weights
 from drnmf.inputs.check import check_entries, check_zeros
@@ -31,10 +32,13 @@ from drnmf.numerics import (
     Array,
     Vector,
     as_float64,
+    beside,
     namespace,
     positive_scale,
 )
+from drnmf.objective.constraints import normalised
 from drnmf.objective.objective import Objective
+from drnmf.objective.penalty import Bound, Penalties, Tilt
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,7 @@ class Encoder:
     consumer : the name that errors give
     mean_row : (r,), what a row without any observed entry gets
     observed : weights of the entries of all rows, for blocks of them
+    sums : whether every row of W sums to one
     """
 
     components: Array
@@ -61,6 +66,7 @@ class Encoder:
     consumer: str
     mean_row: Vector
     observed: Observed | None = None
+    sums: bool = False
 
     def __call__(self, X: Any, first_row: int = 0) -> Array:
         """Compute W of shape (rows, r) for a matrix, or for a block of one that begins at `first_row`."""
@@ -80,13 +86,14 @@ class Encoder:
     def rows(self, data: Data, first_row: int = 0) -> Any:
         """Compute W for rows that a backend holds already."""
         check_zeros(data, self.objective.omega, self.zeros, first_row)
-        units = Units(data.scale, self.objective.references)
+        units = Units(data.scale, self.objective.references, "W" if self.sums else None)
         H = (self.components * units.right).astype(data.dtype, copy=False)
         omega, references = units.omega(self.objective.omega), units.references(self.objective.omega)
         assert references is not None
         with single_blas(), np.errstate(over="ignore", invalid="ignore"):
-            objective = Objective(omega, references, data.mean)
-            A = encode(data, H, objective, self.weights, self.max_iter, self.tol).T
+            penalties = units.penalties(self.objective.penalties, self.objective.omega)
+            objective = Objective(omega, references, data.mean, penalties)
+            A = encode(data, H, objective, self.weights, self.max_iter, self.tol, self.sums).T
             W = data.T.space.map(partial(divided, by=units.left), A).T
         unknown = Side.of(data.T)
         if unknown is not None:
@@ -103,14 +110,18 @@ class Encoder:
         return W
 
 
-def encode(data: Data, H: Any, objective: Objective, weights: Vector, max_iter: int, tol: float) -> Any:
+def encode(
+    data: Data, H: Any, objective: Objective, weights: Vector, max_iter: int, tol: float, sums: bool = False
+) -> Any:
     """Minimise sum_b lambda_b Dbar_b(X, WH) over W >= 0, (m, r), by majorise-minimise steps or coordinate descent.
 
     No line search and no stopping rule looks at more than one row: a row starts at the multiple of (1, ..., 1)
     with the right sum, moves by steps that cannot raise its own objective, and stays once it moves by less than
     tol. So the same row gives the same answer whatever the other rows are.
+
+    sums : every row sums to one; it starts with all its entries alike
     """
-    settings = {"H": H, "objective": objective, "weights": weights, "max_iter": max_iter, "tol": tol}
+    settings = {"H": H, "objective": objective, "weights": weights, "max_iter": max_iter, "tol": tol, "sums": sums}
     return data.map_rows(partial(_encoded, settings), H.shape[0]).T
 
 
@@ -118,13 +129,13 @@ def _encoded(settings: dict[str, Any], data: Data) -> Any:
     return _encode(data, **settings)
 
 
-def _encode(data: Data, H: Any, objective: Objective, weights: Vector, max_iter: int, tol: float) -> Any:
+def _encode(data: Data, H: Any, objective: Objective, weights: Vector, max_iter: int, tol: float, sums: bool) -> Any:
     """W' (r, rows) of the rows of one Data."""
     r = H.shape[0]
     G: Any = data.space.put(H).T
-    level = _level(data, G, objective.mean)
+    level = np.full(data.shape[0], 1.0 / r) if sums else _level(data, G, objective.mean)
     A: Any = data.T.space.put(np.repeat(level.astype(data.dtype)[None, :], r, axis=0))
-    xp, step = namespace(A), _step(data.T, G, A, objective, weights)
+    xp, step = namespace(A), _step(data.T, G, A, objective, weights, sums)
     active, tol = A[0] > 0, tol or ENCODE_TOLERANCE
     for _ in range(min(max_iter, ENCODE_ITERATIONS)):
         stepped = step(A)
@@ -151,21 +162,40 @@ def _on_host(parts: Any) -> Vector:
     return np.asarray(as_numpy(parts), dtype=np.float64)[0]
 
 
-def _step(side: Data, G: Any, first: Any, objective: Objective, weights: Vector) -> Callable[[Any], Any]:
+def _step(side: Data, G: Any, first: Any, objective: Objective, weights: Vector, sums: bool) -> Callable[[Any], Any]:
     """A step that cannot raise the objective of any row; one product with X is enough under beta = 2 alone."""
     omega, coefficients = objective.omega, objective.coefficients(weights)
+    tilt = _penalties_of_rows(side, G, first, objective, weights)
     if [loss.free_part for loss in omega] == ["gram"]:
-        once = side.sweep(G, first, Ask(omega, np.ones(1), False, np.ones(1)))
+        c = np.ones(1) if tilt is None else coefficients
+        once = side.sweep(G, first, Ask(omega, c, False, c))
+        if sums:
+            parts = Parts(once.N, once.P, c, omega, 0.0, Q=once.Q, gram=once.gram, tilt=tilt, total=1.0)
+            return lambda A: normalised(ahead_on_simplex(A, parts, A, 0.0)[0], 1.0, 0.0)
+        added = Bound() if tilt is None else tilt.bound(first)
+        N, bend = once.N[0] - added.slope(), added.curvature
         if (Q := once.Q) is not None:  # the entries have weights: every row has a curvature of its own
-            return lambda A: quadratic_step(A, once.N[0], packed_product(Q, A), Q, 0.0, HALS_PASSES)
-        return lambda A: shared_step(A, once.N[0], once.gram, 0.0, HALS_PASSES)
-    floor, rule, ask = EPS * first[:1], Monotone(), Ask(omega, losses=False)
+            Q = Q if bend is None else Q + packed(bend, Q)
+            return lambda A: quadratic_step(A, N, packed_product(Q, A), Q, 0.0, HALS_PASSES)
+        gram = once.gram if bend is None else once.gram + beside(bend, once.gram)
+        return lambda A: shared_step(A, N, gram, 0.0, HALS_PASSES)
+    floor, rule = EPS / G.shape[1] if sums else EPS * first[:1], Monotone()
+    ask = Ask(omega, losses=False)
 
     def step(A: Any) -> Any:
         sweep = side.sweep(G, A, ask)
-        return rule.step(A, Parts(sweep.N, sweep.P, coefficients, omega, floor), None)[0]
+        total = 1.0 if sums else None
+        return rule.step(A, Parts(sweep.N, sweep.P, coefficients, omega, floor, tilt=tilt, total=total), None)[0]
 
     return step
+
+
+def _penalties_of_rows(side: Data, G: Any, first: Any, objective: Objective, weights: Vector) -> Tilt | None:
+    """The penalties that stand by themselves in every row of W, whose bounds are the same at every point."""
+    given = objective.penalties
+    alone = Penalties(tuple(term for term in given.terms if not term.couples("W")), given.setting)
+    of_H = alone.measure(side.T.space, G.T, "H")
+    return alone.of("W", tuple(np.empty(0) for _ in alone.terms), of_H, objective.factor(weights))
 
 
 def _row_sums(data: Data, mean: float) -> Vector:

@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drnmf.algorithms.initialize import Start
-from drnmf.algorithms.loop import Callback
+from drnmf.algorithms.loop import Callback, with_notes
 from drnmf.algorithms.result import Result, Trace
 from drnmf.backends.base import Data, losses_of
 from drnmf.fit.continued import Runs, smallest
-from drnmf.fit.method import Budget, Method, certified
+from drnmf.fit.method import Budget, Method
+from drnmf.fit.penalised import certified, refuse_empty, remarks
 from drnmf.fit.references import compute_references, reference_floors
 from drnmf.losses.base import Omega
 from drnmf.losses.beta import Beta
@@ -66,7 +67,9 @@ def fit_interval(
             continue
         knots.append(seen.worst)
         solutions.extend(compute_references(data, starts, _losses([seen.worst]), method, budget).solutions)
-    return _join_rounds(data, [*rounds[:-1], (rounds[-1][0], best)], seen)
+    result = _join_rounds([*rounds[:-1], (rounds[-1][0], best)], seen)
+    refuse_empty(data, result, method.penalties)
+    return with_notes(certified(data, result, method.penalties, method.constraints), *remarks(method.penalties))
 
 
 def _smallest_losses(
@@ -96,7 +99,7 @@ def _losses(betas: Sequence[float]) -> Omega:
     return tuple(Beta(beta) for beta in betas)
 
 
-def _join_rounds(data: Data, rounds: list[tuple[tuple[float, ...], Result]], seen: Coverage) -> Result:
+def _join_rounds(rounds: list[tuple[tuple[float, ...], Result]], seen: Coverage) -> Result:
     """One result from the rounds of the exchange: knots in order, one trace, NaN before a knot joined."""
     knots, last = rounds[-1]
     order = np.argsort(knots)
@@ -110,12 +113,11 @@ def _join_rounds(data: Data, rounds: list[tuple[tuple[float, ...], Result]], see
         f"For every beta of the interval the scaled loss is at most {seen.bound:.6f} "
         f"({seen.factor:.4f} times the largest at the {len(knots)} knots)."
     )
-    result = replace(
+    return replace(
         last, omega=_losses(np.array(knots)[order].tolist()), references=last.references[order],
         losses=last.losses[order], scaled_losses=last.scaled_losses[order], weights=last.weights[order],
         trace=joined, n_iter=iterations, coverage=replace(seen, added=tuple(added)), notes=(note,),
     )  # fmt: skip
-    return certified(data, result)
 
 
 def _padded(trace: Trace, missing: int, order: NDArray[np.intp]) -> Trace:

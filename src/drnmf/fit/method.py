@@ -9,21 +9,22 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from drnmf.algorithms.certificates import certify
 from drnmf.algorithms.loop import Callback, Control
 from drnmf.algorithms.result import Result
 from drnmf.algorithms.updates.base import Rule
+from drnmf.algorithms.updates.constrained import Constrained
 from drnmf.algorithms.updates.extrapolated import Extrapolated
 from drnmf.algorithms.updates.hals import HALS
 from drnmf.algorithms.updates.minimax import Minimax
 from drnmf.algorithms.updates.newton import Newton
 from drnmf.algorithms.updates.table import as_rule
 from drnmf.algorithms.weights import ByRule, Policy, Reactive, as_policy
-from drnmf.backends.base import Data
 from drnmf.fit.side_by_side import Task, run_all
 from drnmf.fit.units import Units
+from drnmf.losses.base import Omega
 from drnmf.numerics import REFERENCE_TOLERANCE
-from drnmf.objective.objective import Objective
+from drnmf.objective.constraints import UNCONSTRAINED, Constraints
+from drnmf.objective.penalty import Penalty
 
 
 @dataclass
@@ -109,6 +110,8 @@ class Method:
         sets the scale of a loss: its last digits cost more sweeps than the fit itself.
     improves : references that a run beats are improved, and the run continues under them (`fit.continued`); elsewhere
         they stay the paper's, from the same start with the same budget
+    penalties : what stands beside the losses of the fit itself; the references are found without
+    constraints : what W and H must satisfy, in the reference fits too
     """
 
     rule: Rule
@@ -116,9 +119,14 @@ class Method:
     reference_rule: Rule
     reference_tol: float = 0.0
     improves: bool = False
+    penalties: tuple[Penalty, ...] = ()
+    constraints: Constraints = UNCONSTRAINED
 
     @classmethod
-    def of(cls, update: str | Rule, policy: str | Policy, gpu: bool = False) -> Method:
+    def of(
+        cls, update: str | Rule, policy: str | Policy, gpu: bool = False, penalties: tuple[Penalty, ...] = (),
+        constraints: Constraints = UNCONSTRAINED,
+    ) -> Method:  # fmt: skip
         """Choose by names or objects; "minimax" brings its own rule, and `update` is then that of the references.
 
         policy="auto" beside update="mu" is Frank-Wolfe, the pair of Algorithm 3.
@@ -127,7 +135,25 @@ class Method:
             policy = "frank-wolfe"
         rule, chosen = as_rule(update, gpu), as_policy(policy)
         tol = REFERENCE_TOLERANCE if update == "auto" else 0.0
-        return cls(Minimax() if isinstance(chosen, ByRule) else rule, chosen, rule, tol, improves=update == "auto")
+        rules: tuple[Rule, Rule] = Minimax() if isinstance(chosen, ByRule) else rule, rule
+        if not constraints.free:
+            rules = Constrained(rules[0], constraints), Constrained(rules[1], constraints)
+        return cls(rules[0], chosen, rules[1], tol, update == "auto", penalties, constraints)
+
+    def inside(self, units: Units, omega: Omega) -> Method:
+        """The same in the units of a fit.
+
+        Parameters
+        ----------
+        units : those of the fit
+        omega : the losses, in the units of the caller
+        """
+        constraints, terms = units.constraints(self.constraints), units.terms(self.penalties, omega)
+        rule, reference = (
+            replace(rule, constraints=constraints) if isinstance(rule, Constrained) else rule
+            for rule in (self.rule, self.reference_rule)
+        )
+        return replace(self, rule=rule, reference_rule=reference, penalties=terms, constraints=constraints)
 
     def near(self) -> Method:
         """The same for starts that are near a solution already: no step is held back."""
@@ -147,10 +173,6 @@ class Method:
 
 def _at_once(how: Any) -> Any:
     """A rule or a policy without its delay, where it has one."""
+    if isinstance(how, Constrained):
+        return replace(how, rule=_at_once(how.rule))
     return replace(how, delay=0) if isinstance(how, Newton | Extrapolated | HALS | Reactive) and how.delay else how
-
-
-def certified(data: Data, result: Result) -> Result:
-    """Add its certificate to a result."""
-    objective = Objective(result.omega, result.references, data.mean)
-    return replace(result, certificate=certify(data, result.W, result.H, objective, result.weights, result.losses))

@@ -15,6 +15,9 @@ from drnmf.algorithms.loop import Callback, Control
 from drnmf.algorithms.updates.base import Rule
 from drnmf.inputs.check import check_choice, check_integer, check_number
 from drnmf.inputs.weights import Reading
+from drnmf.objective.constraints import Constraints, as_constraints
+from drnmf.objective.penalties import as_penalties
+from drnmf.objective.penalty import Penalty, without_zeros
 
 
 def count_jobs(n_jobs: int | None) -> int:
@@ -49,10 +52,33 @@ class Parameters:
     device: str | None = None
     precision: str = "float32"
     n_jobs: int | None = None
+    penalties: Any = None
+    sum_to_one: str | None = None
+    fixed: ArrayLike | None = None
+    fixed_W: ArrayLike | None = None
+
+    def constraints(self) -> Constraints:
+        """Check what W and H must satisfy, as far as it can be without X."""
+        return as_constraints(self.sum_to_one, self.fixed, self.fixed_W)
 
     def rank(self) -> int:
         """Check the number of components."""
         return check_integer("n_components", self.n_components, 1)
+
+    def terms(self, automatic: bool = False) -> tuple[Penalty, ...]:
+        """Check the penalties; those with alpha = 0 are left out.
+
+        Parameters
+        ----------
+        automatic : whether alphas may be left to the data
+        """
+        terms = without_zeros(as_penalties(self.penalties))
+        if not automatic and any(term.alpha == "auto" for term in terms):
+            raise ValueError(
+                "penalties: alpha='auto' is chosen by an estimator (BetaNMF, MultiObjectiveNMF, DRNMF): fit one, and "
+                "give the alpha that its penalty_path_ names here."
+            )
+        return terms
 
     def starts(self) -> int:
         """Check the number of starts."""

@@ -25,8 +25,10 @@ from drnmf.backends.observed import Stored
 from drnmf.fit.canonical import canonical
 from drnmf.fit.continued import Runs, run_continued, smallest
 from drnmf.fit.encode import encode
-from drnmf.fit.method import Budget, Method, certified
+from drnmf.fit.feasible import feasible_start, imposed
+from drnmf.fit.method import Budget, Method
 from drnmf.fit.parameters import Parameters
+from drnmf.fit.penalised import certified, refuse_empty, remarks
 from drnmf.fit.progress import progress_bar
 from drnmf.fit.references import compute_references, constant_model_losses
 from drnmf.fit.units import Units
@@ -36,6 +38,7 @@ from drnmf.inputs.device import Placement, as_numpy, is_sparse
 from drnmf.inputs.receive import Received, remark_on_missing
 from drnmf.losses.base import Omega
 from drnmf.numerics import EXACT_FIT, NEARLY_EXACT, REFERENCE_FLOOR, SETTLE_TOLERANCE, Vector
+from drnmf.objective.constraints import UNCONSTRAINED, Constraints
 from drnmf.objective.objective import Objective
 from drnmf.storage.checkpoint import keeper_of
 
@@ -55,6 +58,7 @@ class Opened:
     budget : what hands out the controls of the runs
     notes : remarks on X
     unobserved : the rows and columns of X without any observed entry
+    constraints : what W and H must satisfy
     """
 
     data: Data
@@ -65,6 +69,15 @@ class Opened:
     budget: Budget
     notes: tuple[str, ...]
     unobserved: Unobserved
+    constraints: Constraints = UNCONSTRAINED
+
+    def completed(self, result: Result) -> Result:
+        """Give rows and columns of which nothing is known the mean of the others, within the constraints."""
+        done = self.unobserved.complete(result)
+        if self.constraints.free or done is result:
+            return done
+        W, H = imposed(self.data, self.constraints, done.W, done.H)
+        return replace(done, W=W, H=H)
 
 
 @contextmanager
@@ -87,10 +100,12 @@ def opened(
     """
     p = parameters
     control, rank, n_init = p.control(inner_iter), p.rank(), p.starts()
-    data = placement.open_plain(given) if plain else placement.open(given)
+    data, constraints = placement.open_plain(given) if plain else placement.open(given), p.constraints()
     check_scale(data)
-    units = Units(data.scale, references)
+    constraints.check(data.shape, rank, {"H": "fixed", "W": "fixed_W"})
+    units = Units(data.scale, references, constraints.sum_to_one)
     units.losses(np.full(len(omega), REFERENCE_FLOOR * data.count), omega)  # refuse now what no fit could hand out
+    constraints = units.constraints(constraints)
     missing = remark_on_missing(data)
     unobserved = Unobserved.of(data)
     notes = (*given.notes, *missing, *unobserved.notes(), *check_zeros(data, omega, p.zeros_choice()))
@@ -103,7 +118,8 @@ def opened(
     def make() -> list[Start]:
         rng = check_random_state(p.random_state)
         into = (units.left, units.right)
-        return [unobserved.clear(data, *made) for made in starts(data, rank, p.init, rng, n_init, W, H, into)]
+        made = (unobserved.clear(data, *start) for start in starts(data, rank, p.init, rng, n_init, W, H, into))
+        return [feasible_start(data, constraints, *start) for start in made]
 
     kept = keeper_of(p.checkpoint, p.checkpoint_seconds(), data, identity, W, H)
     # a cluster and a GPU take one run at a time, and a checkpoint keeps runs in their order
@@ -112,7 +128,7 @@ def opened(
         made = make() if keeper is None else keeper.starts(make)
         budget = Budget(replace(control, keeper=keeper), runs, watch, jobs, units)
         inside = units.omega(omega), units.references(omega)
-        yield Opened(data, made, *inside, units, budget, notes, unobserved)
+        yield Opened(data, made, *inside, units, budget, notes, unobserved, constraints)
 
 
 def fit_factors(
@@ -135,15 +151,21 @@ def fit_factors(
     runs = Runs(data, omega, method, budget, callback, stage)
     if references is not None:
         best = smallest(runs.begin(starts, references))
-        return with_notes(certified(data, best), *_better_than_reference(best))
+        return _finished(data, best, method)
     found = compute_references(data, starts, omega, method, budget)
     if method.improves and len(omega) > 1:
         done, found = run_continued(runs, starts, found)
     else:
         done = runs.begin(starts, found.values)
     best = smallest(done)
-    result = replace(certified(data, best), single_losses=found.losses)
-    return with_notes(result, *found.notes, *_better_than_reference(best))
+    return _finished(data, replace(with_notes(best, *found.notes), single_losses=found.losses), method)
+
+
+def _finished(data: Data, best: Result, method: Method) -> Result:
+    """The result with its certificate and with what is to be said of it."""
+    refuse_empty(data, best, method.penalties)
+    notes = (*_better_than_reference(best), *remarks(method.penalties))
+    return with_notes(certified(data, best, method.penalties, method.constraints), *notes)
 
 
 def _better_than_reference(result: Result) -> tuple[str, ...]:
@@ -158,20 +180,27 @@ def _better_than_reference(result: Result) -> tuple[str, ...]:
     )
 
 
-def balanced(data: Data, result: Result, normalize: bool) -> Result:
-    """Bring a result into canonical form, where that is wanted."""
+def balanced(data: Data, result: Result, normalize: bool, rescale: bool = True, fixed: int = 0) -> Result:
+    """Bring a result into canonical form, where that is wanted.
+
+    Parameters
+    ----------
+    rescale : False where penalties or constraints have a say in the scale of components
+    fixed : how many components, the first ones, stay first
+    """
     if not normalize:
         return result
-    W, H = canonical(data, result.W, result.H)
+    W, H = canonical(data, result.W, result.H, rescale, fixed)
     return replace(result, W=W, H=H)
 
 
-def settle(data: Data, result: Result, control: Control) -> Result:
+def settle(data: Data, result: Result, control: Control, bound: bool = False) -> Result:
     """Where r > n, X and H do not determine W: take the W that `transform` gives, if it fits no worse.
 
-    No worse means within 1 %; beside an exact fit, 1e-5 of the constant model's loss. The trace stays the run's.
+    Penalties and constraints (`bound`) determine it. No worse means within 1 %; beside an exact fit, 1e-5 of the
+    constant model's loss. The trace stays the run's.
     """
-    if result.H.shape[0] <= data.shape[1]:
+    if result.H.shape[0] <= data.shape[1] or bound:
         return result
     objective = Objective(result.omega, result.references, data.mean)
     W = encode(data, result.H, objective, result.weights, control.max_iter, control.tol)
@@ -185,7 +214,7 @@ def settle(data: Data, result: Result, control: Control) -> Result:
 
 def _last_fall(result: Result) -> float:
     """Compute by how many percent the largest loss fell in the last tenth of the iterations."""
-    lowest = np.minimum.accumulate(result.trace.maximum)
+    lowest = np.minimum.accumulate(result.trace.objective)
     before = lowest[-1 - max(len(lowest) // 10, 1)] if len(lowest) > 1 else lowest[-1]
     return 100.0 * float(before - lowest[-1]) / float(before) if before > 0 else 0.0
 

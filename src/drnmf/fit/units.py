@@ -2,7 +2,7 @@
 
 A fit of X * scale knows nothing of the scale. With s = scale and d the degree of a loss (`Loss.degree`)
 
-    W, H       times sqrt(s) on the way in      (given starts, components of a model)
+    W, H       times sqrt(s) on the way in      (given starts, components of a model, fixed components)
     D, e       times s^d                        (references)
     size       times s                          (`Loss.scaled`)
 
@@ -26,6 +26,8 @@ from drnmf.backends.base import Data, losses_of
 from drnmf.losses.base import Omega
 from drnmf.losses.interval import Coverage
 from drnmf.numerics import Vector, rescaled
+from drnmf.objective.constraints import Constraints
+from drnmf.objective.penalty import Penalties, Penalty, Setting
 
 
 @dataclass(frozen=True)
@@ -101,8 +103,45 @@ class Units:
             )
         return found
 
+    def constraints(self, given: Constraints) -> Constraints:
+        """The constraints of the caller in the units of the fit."""
+        if self.scale == 1.0 or given.fixed == 0:
+            return given
+        H = None if given.H is None else given.H * self.right
+        return replace(given, H=H, W=None if given.W is None else given.W * self.left)
+
+    def whole(self, omega: Omega) -> float:
+        """What the objective is multiplied by in the fit: a loss alone is not divided there, see `references`."""
+        if self.given is None or self.given.size > 1:
+            return 1.0
+        return float(self.losses_in(self.given, omega)[0])
+
+    def terms(self, terms: tuple[Penalty, ...], omega: Omega) -> tuple[Penalty, ...]:
+        """The penalties of the caller in the units of the fit."""
+        whole = self.whole(omega)
+        if self.scale == 1.0 and whole == 1.0:
+            return terms
+        found: list[Penalty] = []
+        for term in terms:
+            sides = ("W", "H") if getattr(term, "on", None) == "both" and self.left != self.right else (None,)
+            for side in sides:
+                one: Any = term if side is None else replace(term, on=side)  # type: ignore[type-var]
+                found.append(one.in_units(self.left if one.on == "W" else self.right, whole))
+        return tuple(found)
+
+    def penalties(self, given: Penalties, omega: Omega) -> Penalties:
+        """The penalties of the caller, with their setting, in the units of the fit."""
+        at, whole = given.setting, self.whole(omega)
+        return Penalties(self.terms(given.terms, omega), replace(at, mean=at.mean * self.scale, level=at.level * whole))
+
+    def penalties_out(self, terms: tuple[Penalty, ...], setting: Setting, omega: Omega) -> Penalties:
+        """The penalties of the caller, with the setting of the fit in the units of the caller."""
+        whole = self.whole(omega)
+        return Penalties(terms, replace(setting, mean=setting.mean / self.scale, level=setting.level / whole))
+
     def result(self, data: Data, result: Result) -> Result:
         """Return a result in the units of the caller."""
+        whole = self.whole(self._named(result.omega))
         losses, omega = self.losses(result.losses, result.omega), self._named(result.omega)
         A, B = data.T.space.put(result.W.T), data.space.put(result.H)
         W, H = data.T.space.map(partial(divided, by=self.left), A).T, data.space.map(partial(divided, by=self.right), B)
@@ -111,15 +150,16 @@ class Units:
             references=self.losses(result.references, omega), trace=self._trace(result.trace, omega),
             single_losses=None if result.single_losses is None else self.losses(result.single_losses, omega),
             coverage=None if result.coverage is None else self._coverage(result.coverage),
-            notes=result.notes + _too_small(losses, result.losses, omega),
+            notes=result.notes + _too_small(losses, result.losses, omega), penalty=result.penalty / whole,
         )  # fmt: skip
         if self.given is not None and len(omega) == 1:
             result = result.under(self.given)
         return result
 
     def _trace(self, trace: Trace, omega: Omega) -> Trace:
-        whole = trace.losses.shape[1] == len(omega)
-        return replace(trace, losses=self.losses(trace.losses, omega)) if whole else trace
+        if trace.losses.shape[1] != len(omega):
+            return trace
+        return replace(trace, losses=self.losses(trace.losses, omega), penalty=trace.penalty / self.whole(omega))
 
     def _coverage(self, coverage: Coverage) -> Coverage:
         losses, references = (rescaled(v, self.scale, -coverage.betas) for v in (coverage.losses, coverage.references))

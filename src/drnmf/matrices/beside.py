@@ -9,7 +9,7 @@ from typing import Any
 
 from drnmf.inputs.weights import CellError
 from drnmf.matrices.files import read_matrix
-from drnmf.matrices.matrix import Layout, Matrix, Refused
+from drnmf.matrices.matrix import Layout, Matrix, Names, Refused
 
 
 def read_beside(
@@ -38,6 +38,34 @@ def read_beside(
     table = read_matrix(source, None, layout if same else Layout(transpose=layout.transpose))
     check_beside(table, matrix, source, x)
     return {"uncertainty" if uncertainty is not None else "entry_weight": table.X}
+
+
+def read_fixed(fixed: Path | None, x: Path, matrix: Matrix, layout: Layout) -> dict[str, Any]:
+    """Read the components that do not move: one per row, with the columns of X in their order.
+
+    Parameters
+    ----------
+    fixed : the file, or None
+    x, matrix, layout : the file of X, what it holds, and how it was read
+
+    Returns
+    -------
+    given : the parameter of an estimator; empty where there is no file
+
+    Raises
+    ------
+    Refused
+        Where the width, the names or the order of the columns differ from those of X.
+    """
+    if fixed is None:
+        return {}
+    same = fixed.suffix.lower() == x.suffix.lower()
+    table = read_matrix(fixed, None, layout if same else Layout(transpose=layout.transpose))
+    width, whole = table.X.shape[1], matrix.X.shape[1]
+    if width != whole:
+        raise Refused(f"{fixed} has {width} columns, and {x} has {whole}: give one component per row, as wide as X.")
+    _check_names("column", table.column_names, matrix.column_names, fixed, x)
+    return {"fixed": table.X.toarray() if hasattr(table.X, "toarray") else table.X}
 
 
 @contextmanager
@@ -74,8 +102,15 @@ def check_beside(matrix: Matrix, of: Matrix, source: Path, x: Path) -> None:
     ):
         if here is None or there is None or shape[axis] != whole[axis]:
             continue
-        at = next((k for k, (a, b) in enumerate(zip(here, there, strict=True)) if a != b), None)
-        if at is not None:
-            same = sorted(here) == sorted(there)
-            todo = f"put its {kind}s in the order of {x}" if same else f"give the same {kind}s to both"
-            raise Refused(f"{source}: {kind} {at + 1} is {here[at]!r}, but {x} has {there[at]!r} there: {todo}.")
+        _check_names(kind, here, there, source, x)
+
+
+def _check_names(kind: str, here: Names, there: Names, source: Path, x: Path) -> None:
+    """Refuse the first row or column that is named differently; where either has no names there is nothing to say."""
+    if here is None or there is None:
+        return
+    at = next((k for k, (a, b) in enumerate(zip(here, there, strict=True)) if a != b), None)
+    if at is not None:
+        same = sorted(here) == sorted(there)
+        todo = f"put its {kind}s in the order of {x}" if same else f"give the same {kind}s to both"
+        raise Refused(f"{source}: {kind} {at + 1} is {here[at]!r}, but {x} has {there[at]!r} there: {todo}.")

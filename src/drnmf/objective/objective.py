@@ -9,6 +9,7 @@ import numpy as np
 
 from drnmf.losses.base import Omega
 from drnmf.numerics import Vector, positive_scale
+from drnmf.objective.penalty import NONE, Penalties
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class Objective:
     omega : the losses
     references : (p,) float64, e_beta > 0
     mean : mean(X), the scale of the data
+    penalties : what stands beside the losses, once
 
     Examples
     --------
@@ -32,6 +34,7 @@ class Objective:
     omega: Omega
     references: Vector
     mean: float
+    penalties: Penalties = NONE
 
     def scaled(self, losses: Vector) -> Vector:
         """Compute D_beta / e_beta. Never clipped: e_beta is only a local minimum, so it may be below one."""
@@ -51,11 +54,18 @@ class Objective:
         N_beta grows like mean^(degree-1), so c_beta may leave the range of float32 when X is far from one;
         the power of two brings the largest c_beta mean^(degree-1) near one, exactly.
         """
+        return np.ldexp(weights / self.references, self._exponent(weights))
+
+    def factor(self, weights: Vector) -> float:
+        """Compute that power of two, which penalties are multiplied by too."""
+        return math.ldexp(1.0, min(self._exponent(weights), 1000))
+
+    def _exponent(self, weights: Vector) -> int:
         c = weights / self.references
         used = np.flatnonzero(c)
         degrees = np.array([self.omega[b].degree for b in used])
         sizes = np.log2(c[used]) + (degrees - 1.0) * math.log2(positive_scale(self.mean))
-        return np.ldexp(c, -round(float(sizes.max())))
+        return -round(float(sizes.max()))
 
 
 def complementarity_gap(weights: Vector, scaled_losses: Vector) -> float:

@@ -201,6 +201,18 @@ def weight_curves(trace: Trace) -> Chart:
     return chart
 
 
+def penalty_curve(trace: Trace, penalty: Vector) -> Chart:
+    """Draw the sum of the penalties against iterations."""
+    rows = _thin(trace)
+    line = {
+        "type": "scatter", "mode": "lines", "name": "penalty", "x": numbers(trace.iterations[rows]),
+        "y": numbers(penalty[rows]), "line": {"color": "var(--accent)", "width": 2},
+    }  # fmt: skip
+    chart = _curves([line], "penalty")
+    chart["layout"]["showlegend"] = False
+    return chart
+
+
 def gap_curve(trace: Trace) -> Chart:
     """Draw the gap max Dbar - lambda'Dbar against iterations."""
     rows = _thin(trace)

@@ -85,6 +85,10 @@ def curves(run: Run) -> Section:
             "weight that each loss was given on the way, and the gap between the maximum and the weighted sum, which "
             "is zero at the solution."
         )
+    if run.trace.penalty is not None:
+        parts["penalty"] = charts.penalty_curve(run.trace, run.trace.penalty)
+        body += place("penalty", "Penalties")
+        note += " What is minimised is that plus the penalties, whose sum has a curve of its own."
     other = "Linear" if parts["losses"]["layout"]["yaxis"]["type"] == "log" else "Log"
     button = f'<button type="button" data-scale-of="losses">{other} scale</button>'
     return section("How it got there", note, body, button), parts

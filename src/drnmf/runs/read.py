@@ -19,7 +19,7 @@ from drnmf.runs.validate import misfit
 
 @dataclass(frozen=True)
 class Trace:
-    """trace.csv as columns; `scaled` and `weights` are (rows, p)."""
+    """trace.csv as columns; `scaled` and `weights` are (rows, p), `penalty` is None for a run without penalties."""
 
     iterations: Vector
     seconds: Vector
@@ -27,6 +27,7 @@ class Trace:
     scaled: Vector
     weights: Vector
     omega: Omega
+    penalty: Vector | None = None
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,8 @@ def _trace(path: Path) -> Trace | None:
         scaled = np.stack([named[column("scaled_loss", key)] for key in keys], axis=1)
         weights = np.stack([named[column("weight", key)] for key in keys], axis=1)
         omega = tuple(from_text(key) for key in keys)
-        return Trace(named["iteration"], named["seconds"], named["gap"], scaled, weights, omega)
+        penalty = named.get("penalty")
+        return Trace(named["iteration"], named["seconds"], named["gap"], scaled, weights, omega, penalty)
     except (ValueError, LookupError, csv.Error) as error:
         raise ValueError(f"{path} is damaged: {error}.") from None
 

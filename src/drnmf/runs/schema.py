@@ -209,6 +209,7 @@ class Summary(TypedDict, total=False):
     references: PerLoss
     scaled_losses: PerLoss
     weights: PerLoss
+    penalty: float | None
     gap: float
     stationarity: float
     bound: float | None

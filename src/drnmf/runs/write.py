@@ -112,6 +112,7 @@ def summary_of(kind: schema.Kind, model: Any, seconds: float, notes: list[str]) 
         "references": per_loss(omega, model.references_),
         "scaled_losses": per_loss(omega, model.scaled_losses_),
         "weights": per_loss(omega, model.weights_),
+        "penalty": model.penalty_ if model.penalties_ else None,
         "gap": model.gap_,
         "stationarity": model.stationarity_,
         "bound": None if model.coverage_ is None else model.coverage_.bound,
@@ -177,6 +178,8 @@ def trace_rows(omega: Omega, trace: Trace) -> list[dict[str, Any]]:
         row |= {column("scaled_loss", key): float(value) for key, value in zip(keys, scaled, strict=True)}
         row |= {column("weight", key): float(value) for key, value in zip(keys, trace.weights[k], strict=True)}
         row |= {column("loss", key): float(value) for key, value in zip(keys, trace.losses[k], strict=True)}
+        if trace.penalty.any():
+            row["penalty"] = float(trace.penalty[k])
         rows.append(row)
     return rows
 

@@ -125,6 +125,7 @@ def discover(
     checkpoint: str | os.PathLike[str] | None = None,
     callback: Callable[[Moment], Any] | None = None,
     verbose: int = 0,
+    penalties: Any = None,
 ) -> Discovery:
     """Find how many components X has, under which noise, and which of them come again in every run.
 
@@ -154,7 +155,7 @@ def discover(
     reference_names : iterable of str, optional
     entry_weight, uncertainty : as in `BetaNMF.fit`
         With uncertainties betas="auto" is 2, whose weights they are; the noise is read off X without weights.
-    max_iter, tol, zeros : as in `BetaNMF`
+    max_iter, tol, zeros, penalties : as in `BetaNMF`; penalties hold in every run, not in the contributions
     random_state : int
         Seed of everything.
     n_jobs : int or None
@@ -191,7 +192,7 @@ def discover(
     check_number("threshold", threshold, -1.0)
     check_integer("random_state", random_state, 0)
     jobs = count_jobs(n_jobs)
-    parameters = Parameters(max_iter=max_iter, tol=tol, zeros=zeros, max_time=max_time)
+    parameters = Parameters(max_iter=max_iter, tol=tol, zeros=zeros, max_time=max_time, penalties=penalties)
     parameters.control()
     losses = None if isinstance(betas, str) and betas == "auto" else as_interval(betas) or as_losses(betas)
     placement = place(X, None, "float32")
@@ -209,6 +210,8 @@ def discover(
         "ranks": list(tried), "betas": "auto" if losses is None else _texts(losses), "resample": how, "heavy": heavy,
         "max_iter": max_iter, "tol": tol, "zeros": zeros, "random_state": random_state, "threshold": threshold,
     }  # fmt: skip
+    if terms := parameters.terms():
+        settings["penalties"] = [term.key for term in terms]
     seeds = draw_seeds(random_state, n_runs)
     with shown(verbose) as show, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of single runs: what matters is in the notes

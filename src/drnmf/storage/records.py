@@ -26,6 +26,8 @@ from drnmf.losses.interval import Coverage
 from drnmf.losses.names import as_written
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Array
+from drnmf.objective.penalties import PENALTIES
+from drnmf.objective.penalty import Penalty
 from drnmf.trees import map_leaves, name_of, pack
 
 Record = dict[str, Any]
@@ -44,6 +46,7 @@ TYPES: dict[str, type] = {
         Elsewhere,
         Beta,
         NegativeBinomial,
+        *PENALTIES.values(),
     )
 }
 """Dataclasses that may be read back: results, losses, and the states of the package's rules and policies."""
@@ -160,6 +163,8 @@ def described(value: Any) -> Any:
     >>> described((Beta(1.0), NegativeBinomial(30)))
     [1.0, 'nb:30.0']
     """
+    if isinstance(value, Penalty):
+        return value.key
     value = as_written(value)
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()

@@ -50,6 +50,8 @@ CASES = [
     (MultiObjectiveNMF, {"betas": (1, 2), "init": "spa"}, True),
     (BetaNMF, {"beta": 2, "init": "nndsvdar"}, False),
     (BetaNMF, {"beta": 1}, True),
+    (DRNMF, {"betas": (0, 1), "penalties": ["sparsity:0.05", "volume:0.01:W", "smooth:0.01"]}, False),
+    (BetaNMF, {"beta": 2, "penalties": ["l1:0.1", "l2:0.2:W", "volume:0.01"]}, True),
 ]
 
 
@@ -64,6 +66,11 @@ def test_the_fit_on_threads_is_the_local_fit(cls, settings, sparse):
     for one, other in zip(everything(model, V), everything(local, W), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-14)
     np.testing.assert_allclose(model.stationarity_, local.stationarity_, rtol=1e-6)
+
+
+def test_a_penalty_of_neighbouring_rows_is_refused():
+    with pytest.raises(ValueError, match=r"smooth:0\.1:0 compares neighbouring rows"):
+        fitted(blocks(matrix()), BetaNMF, penalties=["smooth:0.1:0"])
 
 
 def test_an_iteration_is_one_round_trip(monkeypatch):

@@ -47,6 +47,21 @@ RUNS = {
 
 
 @pytest.mark.usefixtures("_on_torch")
+@pytest.mark.parametrize(
+    "settings", [{"betas": (0, 1)}, {"betas": (1, 2), "policy": "minimax"}, {"betas": (2,)}], ids=str
+)
+def test_penalties_are_the_same_on_tensors(settings):
+    X, penalties = data(30, 20), ["sparsity:0.05", "volume:0.01:W", "smooth:0.01", "l2:0.1"]
+    given = {"tol": 0, "max_iter": 40, "random_state": 0, "penalties": penalties} | settings
+    with pytest.MonkeyPatch.context() as undo:
+        undo.setattr("drnmf.estimators.base.place", placement.place)
+        here = DRNMF(4, **given).fit(X)
+    there = DRNMF(4, **given).fit(X)
+    np.testing.assert_allclose(there.trace_.penalty, here.trace_.penalty, rtol=1e-8)
+    np.testing.assert_allclose(there.trace_.losses, here.trace_.losses, rtol=1e-8)
+
+
+@pytest.mark.usefixtures("_on_torch")
 @pytest.mark.parametrize("name", RUNS)
 def test_same_trace_in_float64(name):
     X = data()

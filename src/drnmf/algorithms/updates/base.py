@@ -7,12 +7,18 @@ called piece by piece, wherever the pieces live.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
+
+from drnmf.algorithms.updates.multiplier import multiplier_step
+from drnmf.algorithms.updates.roots import NO_SLOTS, Slots, joined_slots
 from drnmf.backends.steps import multiplicative_step, weighted_sum
 from drnmf.losses.base import Omega
-from drnmf.numerics import Array, Vector
+from drnmf.numerics import Array, Vector, beside
+from drnmf.objective.constraints import UNCONSTRAINED
+from drnmf.objective.penalty import Bound, Tilt
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,10 @@ class Parts:
     gram : (r, r) the part of it that all columns share (see `Sweep`)
     Q_scale : how much larger the coefficients are now than when Q was made
     correlation : (r, r) how the components of the other block overlap, for rules that ask for it
+    tilt : the penalties as a function of the block, None where there are none; they are in none of the parts above
+    total : what every column of the block must sum to, a number or (n,); None where its sum is free
+    sizes : where the block is a part of a larger one, what the curvature of that one says of its length (see
+        `updates.constrained`)
     """
 
     N: Array
@@ -43,6 +53,9 @@ class Parts:
     gram: Any = None
     Q_scale: float = 1.0
     correlation: Any = None
+    tilt: Tilt | None = None
+    total: Any = None
+    sizes: Any = None
 
     def weighted(self) -> tuple[Array, Array]:
         """Compute sum_b c_b N_b and sum_b c_b P_b.
@@ -51,7 +64,7 @@ class Parts:
         -------
         N, P : (r, n) each
         """
-        if self.N.shape[0] == 1:  # a common factor in both does not matter
+        if self.N.shape[0] == 1:
             return self.N[0], self.P[0]
         return weighted_sum(self.coefficients, self.N), weighted_sum(self.coefficients, self.P)
 
@@ -66,7 +79,87 @@ class Parts:
         -------
         stepped : (r, n), at least the floor
         """
-        return multiplicative_step(F, self.N, self.P, self.coefficients, self.floor)
+        if self.total is not None:
+            return multiplier_step(F, *self._slots_of_ratio(F), self.total, self.floor)
+        if self.tilt is None:
+            return multiplicative_step(F, self.N, self.P, self.coefficients, self.floor)
+        (N, P), (down, up) = self.weighted(), self.tilt.bound(F).parts(F)
+        return multiplicative_step(F, (N + down)[None], (P + up)[None], np.ones(1), self.floor)
+
+    def _slots_of_ratio(self, F: Array) -> Slots:
+        """The majoriser of one loss; for several the terms P - N / t whose root is the multiplicative step."""
+        penalty = self.bound(F).slots(F)
+        if len(self.omega) == 1:  # N and P are weighted already
+            return replace(self, coefficients=np.ones(1)).slots(penalty)
+        N, P = self.weighted()
+        return joined_slots(({0.0: P}, {1.0: N}), penalty)
+
+    def slots(self, penalty: Slots = NO_SLOTS) -> Slots:
+        """Collect the slope of the majoriser in t, sum_b c_b [P_b t^a_b - N_b t^-b_b], by its exponents.
+
+        Parameters
+        ----------
+        penalty : the terms of the penalties, in the units of the coefficients
+
+        Returns
+        -------
+        rising, falling : a -> (r, n) and b -> (r, n); needs the parts of every loss on their own
+        """
+        found = penalty
+        for loss, c, N, P in zip(self.omega, self.coefficients, self.N, self.P, strict=True):
+            if c > 0:
+                a, b = loss.exponents
+                found = joined_slots(found, ({a: float(c) * P}, {b: float(c) * N}))
+        return found
+
+    def bound(self, F: Array) -> Bound:
+        """Bound the penalties at F; nothing but zeros where there are none.
+
+        Parameters
+        ----------
+        F : (r, n) the block
+
+        Returns
+        -------
+        bound : Bound
+        """
+        return Bound() if self.tilt is None else self.tilt.bound(F)
+
+    def with_penalties(self, F: Array) -> tuple[Array, Array]:
+        """Compute the weighted N and P with those of the penalties; a slope that does not bend goes to N.
+
+        Parameters
+        ----------
+        F : (r, n) the block
+
+        Returns
+        -------
+        N, P : (r, n) each; N has either sign
+        """
+        N, P = self.weighted()
+        if self.tilt is None:
+            return N, P
+        bound = self.tilt.bound(F)
+        up, down = bound.bend(F)
+        return N - bound.slope() + (0.0 if down is None else down), P + (0.0 if up is None else up)
+
+    def shared(self, F: Array) -> tuple[Array, Any]:
+        """Compute N and G of the quadratic model 1/2 h'Gh - N'h that all columns share, penalties included.
+
+        Parameters
+        ----------
+        F : (r, n) the block
+
+        Returns
+        -------
+        N : (r, n)
+        G : (r, r) float64
+        """
+        if self.tilt is None:
+            return self.N[0], self.gram
+        bound = self.tilt.bound(F)
+        gram = self.gram if bound.curvature is None else self.gram + beside(bound.curvature, self.gram)
+        return self.N[0] - bound.slope(), gram
 
 
 class Rule(Protocol):
@@ -77,11 +170,13 @@ class Rule(Protocol):
     separate : it wants every N_beta and P_beta on its own, not their weighted sum
     best : the run returns the best point met, not the last
     chooses : it finds lambda together with its step, in its state; the maximum is watched
+    bounded : where it is certain, it is so under penalties too, whose separable bounds it takes as they are
     """
 
     separate: ClassVar[bool] = False
     best: ClassVar[bool] = True
     chooses: ClassVar[bool] = False
+    bounded: ClassVar[bool] = False
 
     def under(self, omega: Omega, shared: bool = True) -> Rule:
         """Return the rule that a run under these losses takes: itself, unless it knows a better one for them.
@@ -97,6 +192,34 @@ class Rule(Protocol):
         rule : Rule
         """
         return self
+
+    def of_rank(self, rank: int) -> tuple[Rule, Rule]:
+        """Return the rules of H and of W: itself for both, unless one of them is constrained.
+
+        Parameters
+        ----------
+        rank : r
+
+        Returns
+        -------
+        rules : pair of Rule
+        """
+        return self, self
+
+    def floor(self, side: str, mean: float, rank: int) -> float:
+        """Compute the smallest entry of a block, relative to the data.
+
+        Parameters
+        ----------
+        side : "H" or "W"
+        mean : mean(X)
+        rank : r
+
+        Returns
+        -------
+        floor : float
+        """
+        return UNCONSTRAINED.floor(side, mean, rank)
 
     def certain(self, omega: Omega) -> bool:
         """Tell whether steps cannot raise the weighted objective, so that nobody needs to look.
@@ -187,7 +310,7 @@ class Rule(Protocol):
         block : (r, n)
         state : any
         """
-        return halve(F, tried), state
+        return halve_state(F, tried, attempt, state)
 
     def restart(self, state: Any) -> Any:
         """Return the state after an iteration that raised what is minimised.
@@ -206,3 +329,8 @@ class Rule(Protocol):
 def halve(F: Array, tried: Array) -> Array:
     """Go half-way back from a rejected block: (1-g) F + g F+ with g = 1/2, 1/4, ... one call after another."""
     return 0.5 * (F + tried)
+
+
+def halve_state(F: Array, tried: Array, attempt: int, state: Any) -> tuple[Array, Any]:
+    """Go half-way back and keep the state: what `Rule.retry` does where a rule says nothing else."""
+    return halve(F, tried), state

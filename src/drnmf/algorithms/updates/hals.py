@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from drnmf.algorithms.updates.base import Parts, Rule
+from drnmf.algorithms.updates.base import Parts, Rule, halve
 from drnmf.algorithms.updates.extrapolated import Extrapolated, Momentum
-from drnmf.backends.steps import extrapolated_step, packed_product, quadratic_step
+from drnmf.algorithms.updates.on_simplex import ahead_on_simplex
+from drnmf.backends.steps import extrapolated_step, packed, packed_product, quadratic_step
 from drnmf.losses.base import Omega
 from drnmf.numerics import HALS_DELAY, HALS_PASSES, Array, namespace
 
@@ -64,23 +65,32 @@ class HALS(Rule):
             raise ValueError(f"update='hals' minimises beta = 2 alone, and the losses are {named}: use update='auto'.")
         a, nu = Extrapolated().pace(state)
         passes = 1 if state.steps < self.delay else self.passes
-        if parts.gram is None:
+        if parts.total is not None:
+            stepped, further = ahead_on_simplex(F, parts, state.F, a)
+        elif parts.gram is None:
             stepped, further = self._weighted(F, parts, passes, state.F, a)
         else:
-            stepped, further = extrapolated_step(F, parts.N[0], parts.gram, parts.floor, passes, state.F, a)
+            stepped, further = extrapolated_step(F, *parts.shared(F), parts.floor, passes, state.F, a)
         return further, Momentum(stepped, nu, state.steps + 1)
 
     def _weighted(self, F: Array, parts: Parts, passes: int, last: Array, pace: float) -> tuple[Array, Array]:
         """The same where the entries of X have weights, and with them every column a curvature of its own."""
-        xp, N, Q = namespace(F), parts.N[0], parts.Q
+        xp, N, P, Q = namespace(F), parts.N[0], parts.P[0], parts.Q
         assert Q is not None
-        stepped = quadratic_step(F, N, parts.P[0], Q, parts.floor, passes)
+        if parts.tilt is not None:
+            bound = parts.tilt.bound(F)
+            N, Q = N - bound.slope(), Q if bound.curvature is None else Q + packed(bound.curvature, F)
+            P = packed_product(Q, F)
+        stepped = quadratic_step(F, N, P, Q, parts.floor, passes)
         further = xp.clip(stepped + pace * (stepped - last), parts.floor, None)
         slope = packed_product(Q, 0.5 * (F + further)) - N  # f(further) - f(F) = (further - F)'slope
         return stepped, xp.where(((further - F) * slope).sum(0) <= 0, further, stepped)
 
     def retry(self, F: Array, tried: Array, attempt: int, state: Momentum) -> tuple[Array, Momentum]:
-        return state.F, replace(state, nu=1.0)
+        if attempt == 1 and tried is not state.F:
+            return state.F, replace(state, nu=1.0)
+        halved = halve(F, tried)
+        return halved, replace(state, F=halved, nu=1.0)
 
     def restart(self, state: Momentum) -> Momentum:
         return replace(state, nu=1.0)

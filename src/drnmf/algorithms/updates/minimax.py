@@ -7,7 +7,8 @@ At the current block F~ every loss is majorised by a separable convex function o
 
 so that min over t of max over beta of G_beta is max over lambda of g(lambda) = min_t sum lambda_beta G_beta(t): a
 concave problem with |Omega| - 1 variables and the gradient G(t(lambda)), without a pass over X. Whatever lambda is
-found, the true maximum after the step is at most max_beta G_beta(t), which is known before the step is taken.
+found, the true maximum after the step is at most max_beta G_beta(t), which is known before the step is taken. Penalties
+stand beside the maximum: the bound of their change is added to every G_beta, once whatever lambda is.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ import numpy as np
 from scipy.optimize import minimize
 
 from drnmf.algorithms.updates.base import Parts, Rule
-from drnmf.algorithms.updates.monotone import majoriser_root
+from drnmf.algorithms.updates.monotone import majorised
+from drnmf.algorithms.updates.roots import NO_SLOTS, Slots
 from drnmf.numerics import Array, Vector, namespace
 from drnmf.objective import simplex
 
@@ -30,8 +32,13 @@ _BISECTIONS = 30
 _TRIALS = 40
 
 
-def surrogates(F: Array, t: Array, parts: Parts) -> Vector:
-    """Compute G_beta(t) for every loss, in float64."""
+def surrogates(F: Array, t: Array, parts: Parts, penalty: Slots = NO_SLOTS) -> Vector:
+    """Compute G_beta(t) for every loss, in float64.
+
+    Parameters
+    ----------
+    penalty : the terms of the penalties, in the units of the objective
+    """
     xp = namespace(F)
     assert parts.scaled_losses is not None
     assert parts.references is not None
@@ -43,6 +50,10 @@ def surrogates(F: Array, t: Array, parts: Parts) -> Vector:
         fall = _power_integral(log_t, 1.0 - down, xp)
         change = (F * (parts.P[b] * rise - parts.N[b] * fall)).sum(dtype=xp.float64)
         values[b] = parts.scaled_losses[b] + float(change) / parts.references[b]
+    for sign, powers in zip((1.0, -1.0), penalty, strict=True):
+        for exponent, part in powers.items():
+            integral = _power_integral(log_t, 1.0 + sign * exponent, xp)
+            values += sign * float((F * (part * integral)).sum(dtype=xp.float64))
     return values
 
 
@@ -79,11 +90,13 @@ def solve_dual(F: Array, parts: Parts, guess: Vector | None = None) -> tuple[Vec
     p, references = len(parts.omega), parts.references
     best: list[tuple[float, Vector, Array]] = []
     lowest = parts.floor / F  # the step ends at the floor: judge it there
+    penalty = NO_SLOTS if parts.tilt is None else parts.bound(F).times(1.0 / parts.tilt.factor).slots(F)
 
     def evaluate(weights: Vector) -> Vector:
         c = weights / references
-        t = namespace(F).maximum(majoriser_root(replace(parts, coefficients=c / c.max())), lowest)
-        G = surrogates(F, t, parts)
+        scaled = replace(parts, coefficients=c / c.max())
+        t = namespace(F).maximum(majorised(F, scaled, _divided(penalty, float(c.max()))) / F, lowest)
+        G = surrogates(F, t, parts, penalty)
         if not best or float(G.max()) < best[0][0]:
             best[:] = [(float(G.max()), weights, t)]
         return G
@@ -97,6 +110,11 @@ def solve_dual(F: Array, parts: Parts, guess: Vector | None = None) -> tuple[Vec
         _ascend(evaluate, start)
     bound, weights, t = best[0]
     return weights, t, bound
+
+
+def _divided(penalty: Slots, number: float) -> Slots:
+    rising, falling = ({exponent: part / number for exponent, part in powers.items()} for powers in penalty)
+    return rising, falling
 
 
 def _bisect(evaluate: Evaluate) -> None:

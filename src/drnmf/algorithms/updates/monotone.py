@@ -10,18 +10,16 @@ line search is needed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
-from operator import add
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from drnmf.algorithms.updates.base import Parts, Rule
+from drnmf.algorithms.updates.multiplier import multiplier_step
+from drnmf.algorithms.updates.roots import NO_SLOTS, Slots, positive_root, total
 from drnmf.backends.steps import usable
 from drnmf.losses.base import Omega
-from drnmf.numerics import Array, namespace, precision_of
-
-Powers = dict[float, Array]  # exponent -> what stands before that power of t
+from drnmf.numerics import Array, namespace
 
 
 @dataclass(frozen=True)
@@ -29,6 +27,7 @@ class Monotone(Rule):
     """The step to the minimum of the majoriser."""
 
     separate: ClassVar[bool] = True
+    bounded: ClassVar[bool] = True
 
     def certain(self, omega: Omega) -> bool:
         return True
@@ -37,68 +36,24 @@ class Monotone(Rule):
         return None
 
     def step(self, F: Array, parts: Parts, state: None) -> tuple[Array, None]:
-        return namespace(F).clip(F * majoriser_root(parts), parts.floor, None), None
+        return majorised(F, parts, parts.bound(F).slots(F)), None
 
 
-def majoriser_root(parts: Parts) -> Array:
-    """Find the positive root t of the majoriser's derivative, entry by entry; one where there is no finite root."""
-    rising, falling = Powers(), Powers()
-    for loss, c, N, P in zip(parts.omega, parts.coefficients, parts.N, parts.P, strict=True):
-        if c > 0:
-            a, b = loss.exponents
-            rising[a] = rising[a] + float(c) * P if a in rising else float(c) * P
-            falling[b] = falling[b] + float(c) * N if b in falling else float(c) * N
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        return usable(_root(rising, falling), _total(rising))
+def majorised(F: Array, parts: Parts, penalty: Slots = NO_SLOTS) -> Array:
+    """Take the step to the minimum of the majoriser, over columns of a given sum where the parts have one.
 
-
-def _root(rising: Powers, falling: Powers) -> Array:
-    """Solve sum P_a t^a = sum N_b t^-b: in closed form where there is one, else by Newton steps."""
-    xp: Any = namespace(next(iter(rising.values())))
-    if len(rising) == len(falling) == 1:
-        ((a, P),), ((b, N),) = rising.items(), falling.items()
-        return N / P if a + b == 1.0 else (N / P) ** (1.0 / (a + b))
-    if set(rising) == {0.0} and set(falling) == {1.0, 2.0}:  # P t^2 - N1 t - N2 = 0, as for beta in {0, 1}
-        A, B, C = rising[0.0], falling[1.0], falling[2.0]
-        return (B + xp.sqrt(B * B + 4.0 * A * C)) / (2.0 * A)
-    if set(rising) == {0.0, 1.0} and set(falling) == {0.0, 1.0}:  # P1 t^2 + (P0 - N0) t - N1 = 0, as for {1, 2}
-        A, B, C = rising[1.0], rising[0.0] - falling[0.0], falling[1.0]
-        root = xp.sqrt(B * B + 4.0 * A * C)  # no cancellation for either sign of B
-        return xp.where(B > 0, 2.0 * C / xp.where(B > 0, B + root, 1.0), (root - B) / (2.0 * A))
-    return _newton_root(rising, falling, xp)
-
-
-_NEWTON_STEPS = 40
-
-
-def _newton_root(rising: Powers, falling: Powers, xp: Any) -> Array:
-    """Newton in s = log t on g(s) = log sum P e^(a s) - log sum N e^(-b s), which is increasing.
-
-    Its slope stays between fixed bounds and the step is at most 2, so that the iteration cannot run away; a bracket
-    kept from the signs of g catches the rest.
+    Parameters
+    ----------
+    penalty : the terms of the penalties, in the units of the coefficients
     """
-    s = xp.zeros_like(next(iter(rising.values())))
-    reach = 80.0 if precision_of(s) == "float32" else 700.0
-    low, high = s - reach, s + reach
-    for _ in range(_NEWTON_STEPS):
-        up, up_slope = _with_slope(rising, s, 1.0, xp)
-        down, down_slope = _with_slope(falling, s, -1.0, xp)
-        g = xp.log(up) - xp.log(down)
-        low, high = xp.where(g < 0, s, low), xp.where(g > 0, s, high)
-        newton = s - xp.clip(g / (up_slope / up + down_slope / down), -2.0, 2.0)
-        inside = (newton >= low) & (newton <= high)
-        following = xp.where(inside, newton, 0.5 * (low + high))
-        if bool((abs(following - s) <= 1e-14).all()):
-            break
-        s = following
-    return xp.exp(s)
+    if parts.total is None:
+        stepped: Array = namespace(F).clip(F * majoriser_root(parts, penalty), parts.floor, None)
+        return stepped
+    return multiplier_step(F, *parts.slots(penalty), parts.total, parts.floor)
 
 
-def _with_slope(powers: Powers, s: Array, sign: float, xp: Any) -> tuple[Array, Array]:
-    """sum of F e^(sign k s) over the powers k, and the same with every term times k."""
-    terms = {k: F * xp.exp(sign * k * s) for k, F in powers.items()}
-    return _total(terms), _total({k: k * term for k, term in terms.items()})
-
-
-def _total(powers: Powers) -> Array:
-    return reduce(add, powers.values())
+def majoriser_root(parts: Parts, penalty: Slots = NO_SLOTS) -> Array:
+    """Find the positive root t of the majoriser's derivative, entry by entry; one where there is no finite root."""
+    rising, falling = parts.slots(penalty)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return usable(positive_root(rising, falling), total(rising))

@@ -12,11 +12,15 @@ model with Q replaced by diag(P / h~): it leaves out that components overlap, an
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
 
 from drnmf.algorithms.correlation import shrunk
 from drnmf.algorithms.updates.base import Parts, Rule, halve
 from drnmf.algorithms.updates.extrapolated import Extrapolated, Momentum
-from drnmf.backends.steps import correlated_step, quadratic_step, shared_step
+from drnmf.algorithms.updates.on_simplex import model_minimum
+from drnmf.backends.steps import correlated_step, packed, packed_product, quadratic_step, shared_step
 from drnmf.losses.base import Omega
 from drnmf.numerics import (
     DAMPING_DECAY,
@@ -26,7 +30,11 @@ from drnmf.numerics import (
     NEWTON_PASSES,
     RULE_DELAY,
     Array,
+    namespace,
+    power_ceiling,
+    precision_of,
 )
+from drnmf.objective.penalty import Bound, in_kind
 
 
 @dataclass(frozen=True)
@@ -90,13 +98,19 @@ class Newton(Rule):
 
     def _minimum(self, F: Array, parts: Parts) -> Array:
         """The minimum of the model: with one curvature for all columns, scaled or not, or one for each."""
+        if parts.total is not None:
+            return model_minimum(F, parts)
         if parts.correlation is not None:
-            return correlated_step(F, *parts.weighted(), parts.correlation, parts.floor, self.passes)
+            N, P = parts.with_penalties(F)
+            return correlated_step(F, N, P, parts.correlation, parts.floor, self.passes, parts.sizes)
         if parts.Q is None:
-            return shared_step(F, parts.N[0], parts.gram, parts.floor, self.passes)
+            return shared_step(F, *parts.shared(F), parts.floor, self.passes)
         N, P = parts.weighted()
         # for other families Q h~ is not P, and the length of the model cannot be corrected by it
-        scale = None if all(loss.homogeneous for loss in parts.omega) else parts.Q_scale
+        scale = parts.sizes if all(loss.homogeneous for loss in parts.omega) else parts.Q_scale
+        if parts.tilt is not None:
+            bound = parts.tilt.bound(F)
+            return tilted_step(F, N, P, parts.Q, parts.floor, self.passes, scale, parts.gram, bound)
         return quadratic_step(F, N, P, parts.Q, parts.floor, self.passes, scale, parts.gram)
 
     def retry(self, F: Array, tried: Array, attempt: int, state: Momentum) -> tuple[Array, Momentum]:
@@ -108,3 +122,27 @@ class Newton(Rule):
 
     def restart(self, state: Momentum) -> Momentum:
         return replace(state, nu=1.0)
+
+
+def tilted_step(
+    F: Array, N: Array, P: Array, Q: Array, floor: float, passes: int, scale: Any, gram: Any, bound: Bound
+) -> Array:
+    """Take the step of `quadratic_step` under penalties, whose curvature needs no correction of its length.
+
+    Parameters
+    ----------
+    F, N, P, Q, floor, passes, scale, gram : as there
+    bound : of the penalties
+    """
+    ceiling = power_ceiling(precision_of(F))
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        whole = Q if gram is None else Q + packed(gram, F)
+        length = (F * P).sum(0) / (F * packed_product(whole, F)).sum(0) if scale is None else scale
+        usable = (length > 0) & (length < ceiling)
+        whole = whole * namespace(F).where(usable, length, 1.0)
+        slope = P - N + bound.slope()
+        if bound.curvature is not None:
+            slope = slope + in_kind(bound.curvature, F) @ F
+            whole = whole + packed(bound.curvature, F)
+        own = packed_product(whole, F)  # with P = Q F nothing is left to correct
+    return quadratic_step(F, own - slope, own, whole, floor, passes)

@@ -53,6 +53,7 @@ def discover(
     ranks: Ranks = "2:30",
     betas: Losses = "auto",
     runs: Runs = 20,
+    penalty: options.Penalty = None,
     profiles: Profiles = "columns",
     reference: ReferenceFile = None,
     resample: Resample = "auto",
@@ -91,6 +92,7 @@ def discover(
         (zeros, options.ZEROS, "--zeros"),
     ):
         choice(value, allowed, name)
+    penalties = options.parse_penalties(penalty)
     losses = betas if betas == "auto" else options.parse_omega(betas)
     seconds = None if max_time is None else parse_seconds(max_time)
     layout = options.layout_of(labels, delimiter, sheet, transpose)
@@ -118,7 +120,7 @@ def discover(
         found = find(
             matrix.X, ranks=given, betas=losses, n_runs=runs, resample=None if resample == "none" else resample,
             heavy=heavy, threshold=threshold, max_iter=max_iter, tol=tol, zeros=zeros, random_state=seed, n_jobs=jobs,
-            max_time=seconds, checkpoint=checkpoint, verbose=int(not quiet),
+            max_time=seconds, checkpoint=checkpoint, verbose=int(not quiet), penalties=penalties,
             reference=None if known is None else known.components,
             reference_names=None if known is None else known.names, **weights,
         )  # fmt: skip

@@ -119,10 +119,10 @@ class Fitter:
         parameters = replace(self.parameters, n_components=rank, random_state=seed, max_time=max_time)
         omega = self.omega
         single = isinstance(self.losses, tuple) and len(omega) == 1
-        method = Method.of(parameters.update, "auto", self.placement.gpu)
+        method = Method.of(parameters.update, "auto", self.placement.gpu, parameters.terms(), parameters.constraints())
         references, runs = (np.ones(1), 1) if single else (None, 1 + len(omega))
         with opened(given, self.placement, parameters, omega, runs, {}, references=references) as fit:
-            shared = (method, fit.budget, callback, "run")
+            shared = (method.inside(fit.units, omega), fit.budget, callback, "run")
             split = Split.of(whole.X, self.facts, fit.data, HELD_OUT, seed) if hold_out else None
             data = fit.data if split is None else weigh(fit.data, split.mask.others)
             if isinstance(self.losses, Interval):
@@ -265,7 +265,7 @@ def _write_run(path: Path, run: Run) -> None:
 
 def _read_run(path: Path) -> Run:
     arrays, meta = read_archive(path, FORMAT)
-    trace = Trace(**{name: arrays[f"trace_{name}"] for name in _TRACE})
+    trace = Trace(**{name: arrays[f"trace_{name}"] for name in _TRACE if f"trace_{name}" in arrays})
     omega = tuple(from_text(text) for text in meta["omega"])
     return Run(
         arrays["H"], omega, arrays["losses"], arrays["references"], arrays["weights"], trace, meta["reason"],

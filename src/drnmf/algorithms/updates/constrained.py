@@ -1,0 +1,204 @@
+r"""Any rule under constraints: columns that sum to one, and components that do not move.
+
+The rule itself sees the free rows of a block alone, with `Parts.total` where their sum is given: the multiplicative and
+the monotone steps then minimise the same majoriser with a multiplier for every column (`updates.multiplier`), and the
+steps of second order minimise their quadratic model on the simplex (`backends.simplex_steps`). Under beta = 2 the fixed
+components are taken off X, as far as the parts know it. The curvature of other losses is that of the whole block, whose
+length F'QF = F'P gives: the free rows take it from there (`Parts.sizes`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from drnmf.algorithms.updates.base import Parts, Rule
+from drnmf.backends.steps import balanced_sizes, packed_product, triangle_rows
+from drnmf.losses.base import Omega
+from drnmf.numerics import Array, beside, namespace
+from drnmf.objective.constraints import Constraints, left_over, normalised
+from drnmf.objective.penalty import Bound, in_kind
+
+
+@dataclass(frozen=True)
+class Still(Rule):
+    """No step at all: every component of the block is fixed."""
+
+    bounded: ClassVar[bool] = True
+
+    def certain(self, omega: Omega) -> bool:
+        return True
+
+    def init(self, F: Array) -> None:
+        return None
+
+    def step(self, F: Array, parts: Parts, state: None) -> tuple[Array, None]:
+        return F, None
+
+
+@dataclass(frozen=True)
+class OneSide(Rule):
+    """A rule for a block of which some rows are fixed or the columns sum to one.
+
+    Parameters
+    ----------
+    rule : takes the steps
+    fixed : how many rows, the first ones, do not move
+    sums : whether every column sums to one
+    """
+
+    rule: Rule
+    fixed: int = 0
+    sums: bool = False
+
+    @property
+    def separate(self) -> bool:  # type: ignore[override]
+        return self.rule.separate
+
+    @property
+    def chooses(self) -> bool:  # type: ignore[override]
+        return self.rule.chooses
+
+    @property
+    def bounded(self) -> bool:  # type: ignore[override]
+        return self.rule.bounded
+
+    def certain(self, omega: Omega) -> bool:
+        return self.rule.certain(omega)
+
+    def curves(self, step: int, rank: int) -> bool:
+        return self.rule.curves(step, rank)
+
+    def correlates(self, step: int, rank: int, omega: Omega) -> bool:
+        return self.rule.correlates(step, rank, omega)
+
+    def init(self, F: Array) -> Any:
+        return self.rule.init(self._free(F))
+
+    def step(self, F: Array, parts: Parts, state: Any) -> tuple[Array, Any]:
+        moved, after = self.rule.step(self._free(F), self._within(F, parts), state)
+        return self._whole(F, moved, parts.floor), after
+
+    def retry(self, F: Array, tried: Array, attempt: int, state: Any) -> tuple[Array, Any]:
+        moved, after = self.rule.retry(self._free(F), self._free(tried), attempt, state)
+        return self._whole(F, moved, 0.0), after
+
+    def restart(self, state: Any) -> Any:
+        return self.rule.restart(state)
+
+    def _free(self, F: Array) -> Array:
+        return F[self.fixed :]
+
+    def _total(self, F: Array) -> Any:
+        return 1.0 if not self.fixed else left_over(F[: self.fixed])
+
+    def _whole(self, F: Array, moved: Array, floor: Any) -> Array:
+        """The block with what moved, on the simplex to the last digit, beside what did not."""
+        if self.sums:
+            moved = normalised(moved, self._total(F), floor)
+        if not self.fixed:
+            return moved
+        stacked: Array = namespace(F).concatenate((F[: self.fixed], moved))
+        return stacked
+
+    def _within(self, F: Array, parts: Parts) -> Parts:
+        if self.fixed:
+            parts = free_parts(F, parts, self.fixed)
+        return replace(parts, total=self._total(F)) if self.sums else parts
+
+
+def free_parts(F: Array, parts: Parts, fixed: int) -> Parts:
+    """Restrict the parts of a block to its rows from `fixed` on, while those before stand."""
+    xp, N, P, gram = namespace(F), parts.N[:, fixed:], parts.P[:, fixed:], parts.gram
+    Q, correlation, sizes = parts.Q, parts.correlation, None
+    if Q is not None:
+        if all(loss.homogeneous for loss in parts.omega):
+            _, whole = parts.weighted()
+            bent = packed_product(Q, F) + (0.0 if gram is None else xp.asarray(beside(gram, F), dtype=F.dtype) @ F)
+            sizes = (F * whole).sum(0) / (F * bent).sum(0)
+        Q = Q[[row[l] for k, row in enumerate(triangle_rows(len(F))) if k >= fixed for l in range(fixed, k + 1)]]
+    elif gram is not None:  # beta = 2 alone: what the fixed components explain is taken off X
+        N = N - (xp.asarray(beside(gram[fixed:, :fixed], F), dtype=F.dtype) @ F[:fixed])[None]
+    if correlation is not None:
+        sizes = balanced_sizes(F, parts.weighted()[1], correlation)[fixed:]
+        correlation = correlation[fixed:, fixed:]
+    gram = None if gram is None else gram[fixed:, fixed:]
+    tilt: Any = None if parts.tilt is None else Given(free_bound(F, parts.tilt.bound(F), fixed), parts.tilt.factor)
+    return replace(parts, N=_solid(N), P=_solid(P), gram=gram, Q=Q, correlation=correlation, sizes=sizes, tilt=tilt)
+
+
+@dataclass(frozen=True)
+class Given:
+    """Penalties that were bounded already, at the current point: `Tilt` for a part of a block."""
+
+    known: Bound
+    factor: float
+
+    def bound(self, F: Array) -> Bound:
+        return self.known
+
+
+def free_bound(F: Array, bound: Bound, fixed: int) -> Bound:
+    """Restrict the bound of penalties to the rows of a block from `fixed` on, while those before stand."""
+    linear, rising, falling = (
+        None if part is None else part[fixed:] if len(part) == len(F) else part
+        for part in (bound.linear, bound.rising, bound.falling)
+    )
+    if bound.curvature is None:
+        return Bound(linear, None, rising, falling)
+    beside = in_kind(bound.curvature[fixed:, :fixed], F) @ F[:fixed]
+    linear = beside if linear is None else linear + beside
+    return Bound(linear, bound.curvature[fixed:, fixed:], rising, falling)
+
+
+def _solid(stack: Any) -> Any:
+    """The same numbers in one piece, as compiled steps need them."""
+    return namespace(stack).ascontiguousarray(stack) if hasattr(stack, "flags") else stack.contiguous()
+
+
+@dataclass(frozen=True)
+class Constrained(Rule):
+    """A rule for both blocks under constraints.
+
+    Parameters
+    ----------
+    rule : takes the steps of what is free
+    constraints : what both factors must satisfy
+    """
+
+    rule: Rule
+    constraints: Constraints
+
+    @property
+    def separate(self) -> bool:  # type: ignore[override]
+        return self.rule.separate
+
+    @property
+    def best(self) -> bool:  # type: ignore[override]
+        return self.rule.best
+
+    @property
+    def chooses(self) -> bool:  # type: ignore[override]
+        return self.rule.chooses
+
+    def under(self, omega: Omega, shared: bool = True) -> Rule:
+        return replace(self, rule=self.rule.under(omega, shared))
+
+    def of_rank(self, rank: int) -> tuple[Rule, Rule]:
+        return self._side("H", rank), self._side("W", rank)
+
+    def _side(self, side: str, rank: int) -> Rule:
+        block, sums = self.constraints.block(side), self.constraints.sum_to_one == side
+        fixed = 0 if block is None else len(block)
+        if fixed == rank:
+            return Still()
+        return OneSide(self.rule, fixed, sums) if fixed or sums else self.rule
+
+    def floor(self, side: str, mean: float, rank: int) -> float:
+        return self.constraints.floor(side, mean, rank)
+
+    def init(self, F: Array) -> Any:
+        return self.rule.init(F)
+
+    def step(self, F: Array, parts: Parts, state: Any) -> tuple[Array, Any]:
+        return self.rule.step(F, parts, state)

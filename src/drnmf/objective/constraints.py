@@ -1,0 +1,157 @@
+"""Constraints on the factors: rows of W or columns of H that sum to one, and components that do not move."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from drnmf.numerics import EPS, Array, Vector, factor_floor, namespace, positive_scale
+
+
+@dataclass(frozen=True, eq=False)
+class Constraints:
+    """What W and H must satisfy beside W, H >= 0.
+
+    Attributes
+    ----------
+    sum_to_one : "W" - every row of W sums to one; "H" - every column of H does; None - neither
+    H : (f, n) the first rows of H, which do not move; None where all are free
+    W : (m, f) the first columns of W, which do not move; None where all are free
+    """
+
+    sum_to_one: str | None = None
+    H: Array | None = None
+    W: Array | None = None
+
+    @property
+    def free(self) -> bool:
+        """Whether nothing is constrained, so that components may be rescaled."""
+        return self.sum_to_one is None and self.fixed == 0
+
+    @property
+    def fixed(self) -> int:
+        """How many components, the first ones, have a part that does not move."""
+        return max(0 if self.H is None else len(self.H), 0 if self.W is None else self.W.shape[1])
+
+    def block(self, side: str) -> Array | None:
+        """Return what does not move of one factor, component-first: (f, n) for "H", (f, m) for "W"."""
+        return self.H if side == "H" else None if self.W is None else self.W.T
+
+    def floor(self, side: str, mean: float, rank: int) -> float:
+        """Compute the smallest entry of a factor, "W" or "H".
+
+        Where one factor sums to one the other has the scale of X; products of floors stay relative to mean(X).
+        """
+        if self.sum_to_one is None:
+            return factor_floor(mean, rank)
+        return EPS / rank if side == self.sum_to_one else EPS * positive_scale(mean)
+
+    def check(self, shape: tuple[int, int], rank: int, names: dict[str, str]) -> None:
+        """Refuse fixed components that do not fit X, the number of components, or one another.
+
+        Parameters
+        ----------
+        shape : of X
+        rank : number of components
+        names : what the interface calls the fixed parts of "H" and "W"
+        """
+        for side, length in (("H", shape[1]), ("W", shape[0])):
+            block = self.block(side)
+            if block is None:
+                continue
+            what = "columns" if side == "H" else "rows"
+            if block.shape[1] != length:
+                raise ValueError(
+                    f"{names[side]} has {block.shape[1]} entries for every component, but X has {length} {what}: "
+                    f"give one for each."
+                )
+            if len(block) > rank:
+                raise ValueError(
+                    f"{names[side]} holds {len(block)} components, more than n_components={rank}, which counts them: "
+                    f"raise n_components to {len(block)} at least."
+                )
+            self._check_sums(side, block, rank, names[side])
+
+    def _check_sums(self, side: str, block: Array, rank: int, name: str) -> None:
+        """The fixed part of a factor must leave room for a sum of one."""
+        if self.sum_to_one != side:
+            return
+        sums, every = block.sum(axis=0), len(block) == rank
+        worst = int(np.argmax(np.abs(sums - 1.0) if every else sums))
+        if sums[worst] > 1.0 + _ROOM or (every and abs(sums[worst] - 1.0) > _ROOM):
+            unit = "column" if side == "H" else "row"
+            raise ValueError(
+                f"{name} and sum_to_one={side!r} exclude each other: the fixed entries of {unit} {worst} of {side} sum "
+                f"to {sums[worst]:g}, and {'nothing else is free' if every else 'the others are >= 0'}. Scale "
+                f"{name} so that they sum to at most one."
+            )
+
+
+_ROOM = 1e-9  # how far fixed entries may sum above one: what is read from text files is rounded
+
+UNCONSTRAINED = Constraints()
+"""No constraint but W, H >= 0."""
+
+
+def as_constraints(sum_to_one: str | None, fixed: ArrayLike | None, fixed_W: ArrayLike | None) -> Constraints:
+    """Check given constraints as far as they can be without X.
+
+    Examples
+    --------
+    >>> as_constraints("W", [[1.0, 2.0]], None).fixed
+    1
+    """
+    if sum_to_one not in (None, "W", "H"):
+        raise ValueError(
+            f"sum_to_one={sum_to_one!r} is not known: use 'W' (every row of W sums to one), 'H' (every column of H), "
+            "or None."
+        )
+    W = _components("fixed_W", fixed_W, "one column for each component, as many rows as X")
+    return Constraints(sum_to_one, _components("fixed", fixed, "one row for each component, as long as a row of X"), W)
+
+
+def _components(name: str, value: ArrayLike | None, shape: str) -> Array | None:
+    """Given components as float64: two axes, finite, nonnegative; None where there are none."""
+    if value is None:
+        return None
+    try:
+        block = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} cannot be read as numbers.") from None
+    if block.ndim != 2 or not block.size:
+        raise ValueError(f"{name} has shape {block.shape}: give {shape}.")
+    if not np.isfinite(block).all():
+        i, j = np.argwhere(~np.isfinite(block))[0]
+        raise ValueError(f"{name}[{i}, {j}] = {block[i, j]:g} is not finite: fixed components must be numbers >= 0.")
+    if block.min() < 0:
+        i, j = np.unravel_index(int(np.argmin(block)), block.shape)
+        raise ValueError(f"{name}[{i}, {j}] = {block[i, j]:g} is negative: fixed components must be >= 0.")
+    empty = np.flatnonzero(~(block > 0).any(axis=1 if name == "fixed" else 0))
+    if empty.size:
+        raise ValueError(f"Component {empty[0]} of {name} is all zeros, so that it explains nothing: leave it out.")
+    return block
+
+
+def normalised(F: Array, total: Any, floor: Any) -> Array:
+    """Scale every column to its total, entries at least the floor: exact up to the rounding of a sum.
+
+    >>> normalised(np.array([[1.0], [3.0]]), 1.0, 0.0).tolist()
+    [[0.25], [0.75]]
+    """
+    xp = namespace(F)
+    F = xp.clip(F, floor, None)
+    F = F * (total / F.sum(0))
+    return xp.clip(F, floor, None)
+
+
+def left_over(fixed: Array) -> Array:
+    """Compute what the free entries of every column must sum to, beside the fixed ones."""
+    return namespace(fixed).clip(1.0 - fixed.sum(0), 0.0, None)
+
+
+def uniform_row(rank: int) -> Vector:
+    """Return a row on the simplex that prefers no component."""
+    return np.full(rank, 1.0 / rank)

@@ -1,0 +1,312 @@
+r"""What a penalty is: a term of the objective that needs no pass over X.
+
+A run minimises :math:`\max_\beta D_\beta / e_\beta + \sum pen(W, H)`: penalties stand beside the maximum, once. When a
+block F moves while the other stands, a penalty is replaced by a bound that touches it at the current :math:`\tilde F`,
+
+.. math:: pen(F) \le const + \langle g, F \rangle + \tfrac12 \langle F, S F \rangle
+          + \sum \tilde F \circ [u\, t^2 / 2 - l \log t], \qquad t = F / \tilde F,
+
+with S, (r, r), the same in every column. Every update rule takes what it needs of it: second-order steps add S to their
+curvature and g + u - l to their slope, the others add terms P t^a - N t^-b to those of the losses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from drnmf.numerics import Array, Vector, beside, namespace, positive_scale
+
+Powers = dict[float, Array]  # exponent -> what stands before that power of t
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a penalty may know of the problem, so that its alpha means the same for every X.
+
+    Attributes
+    ----------
+    shape : (m, n) of X
+    mean : of X
+    level : the largest D_beta / e_beta of the constant model, WH = mean(X): what alpha is relative to
+    """
+
+    shape: tuple[int, int]
+    mean: float = 1.0
+    level: float = 1.0
+
+    def size(self, side: str) -> int:
+        """Return the number of columns of a factor: m for "W", handed over as its transpose, n for "H"."""
+        return self.shape["WH".index(side)]
+
+    @property
+    def unit(self) -> float:
+        """The scale of X."""
+        return positive_scale(self.mean)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The bound of a penalty in the block that moves, at the current point (see the head of this file).
+
+    Attributes
+    ----------
+    linear : g, (r, 1) or (r, n); None is zero, as for the others
+    curvature : S, (r, r) float64 on the host, symmetric
+    rising, falling : u and l, (r, 1) or (r, n), nonnegative
+    """
+
+    linear: Any = None
+    curvature: Vector | None = None
+    rising: Any = None
+    falling: Any = None
+
+    def times(self, factor: float) -> Bound:
+        """Multiply the penalty by a number > 0."""
+        return Bound(*(None if part is None else factor * part for part in self._all()))
+
+    def plus(self, other: Bound) -> Bound:
+        """Add another penalty."""
+        return Bound(*(_sum(a, b) for a, b in zip(self._all(), other._all(), strict=True)))
+
+    def _all(self) -> tuple[Any, ...]:
+        return self.linear, self.curvature, self.rising, self.falling
+
+    def slope(self) -> Any:
+        """Compute g + u - l, the gradient without that of the quadratic part; 0.0 where there is none."""
+        fall = None if self.falling is None else -self.falling
+        return reduce(_sum, (self.linear, self.rising, fall, 0.0))
+
+    def bend(self, F: Array) -> tuple[Any, Any]:
+        """Split S F = S+ F - S- F at a nonnegative F; None for a part that is zero."""
+        if self.curvature is None:
+            return None, None
+        halves = (np.maximum(sign * self.curvature, 0.0) for sign in (1.0, -1.0))
+        up, down = (in_kind(half, F) @ F if half.any() else None for half in halves)
+        return up, down
+
+    def slots(self, F: Array) -> tuple[Powers, Powers]:
+        """Write the derivative in t of a separable bound as sum P_a t^a - sum N_b t^-b.
+
+        F'SF is bounded by S+ F t^2 / 2 where S is positive and by S- F log t where it is negative.
+
+        Parameters
+        ----------
+        F : (r, n) the current point
+
+        Returns
+        -------
+        rising, falling : exponent a -> P_a, exponent b -> N_b
+        """
+        xp, (up, down) = namespace(F), self.bend(F)
+        rising, falling = {1.0: _sum(up, self.rising)}, {1.0: _sum(down, self.falling)}
+        if self.linear is not None:
+            rising[0.0] = xp.clip(self.linear, 0.0, None)
+            falling[0.0] = xp.clip(-self.linear, 0.0, None)
+        return _present(rising), _present(falling)
+
+    def parts(self, F: Array) -> tuple[Any, Any]:
+        """Split the gradient at F as P - N, both nonnegative; 0.0 where there is none."""
+        rising, falling = self.slots(F)
+        return sum(falling.values()), sum(rising.values())
+
+
+def _sum(a: Any, b: Any) -> Any:
+    return b if a is None else a if b is None else a + b
+
+
+def _present(powers: dict[float, Any]) -> Powers:
+    """The powers that have a coefficient other than zero."""
+    return {exponent: part for exponent, part in powers.items() if part is not None and bool((part != 0).any())}
+
+
+def in_kind(values: Any, F: Array) -> Any:
+    """Return numbers of the host in the array library and dtype of F."""
+    return namespace(F).asarray(beside(values, F), dtype=F.dtype)
+
+
+def per_component(values: Any, F: Array) -> Any:
+    """Return one number for every component as a column (r, 1) in the kind of F."""
+    return in_kind(np.asarray(values, dtype=np.float64)[:, None], F)
+
+
+@runtime_checkable
+class Penalty(Protocol):
+    """A penalty of W and H. F below is a factor with components as rows: H (r, n), or W transposed (r, m).
+
+    Sums over a whole factor are made once for every step (`measure`), because factors may live in pieces; everything
+    else is computed from them.
+
+    Attributes
+    ----------
+    alpha : how much it counts, >= 0; zero is no penalty
+    name : for tables and messages ("sparsity of H")
+    key : text that names it on the command line and in files ("sparsity:0.1:H")
+    certain : whether its separable bound lies above it everywhere, so that steps need no check; False is safe
+    """
+
+    @property
+    def alpha(self) -> Any: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def certain(self) -> bool: ...
+
+    def couples(self, side: str) -> bool:
+        """Tell whether columns of the factor depend on one another through the penalty.
+
+        Parameters
+        ----------
+        side : "W" or "H"
+
+        Returns
+        -------
+        couples : bool; False also where the factor is not penalised
+        """
+        ...
+
+    def pieces(self, side: str) -> bool:
+        """Tell whether `measure` and `bound` may be called piece by piece: columns do not look at their neighbours.
+
+        Parameters
+        ----------
+        side : "W" or "H"
+
+        Returns
+        -------
+        pieces : bool
+        """
+        ...
+
+    def measure(self, F: Array, side: str) -> Vector:
+        """Compute the sums over columns that the penalty needs of a factor.
+
+        Parameters
+        ----------
+        F : (r, columns), all of the factor or a piece of it
+        side : "W" or "H"
+
+        Returns
+        -------
+        sums : (k,) float64 on the host, k whatever the number of columns; they are added up over the pieces
+        """
+        ...
+
+    def value(self, W: Vector, H: Vector, setting: Setting) -> float:
+        """Compute the penalty, alpha included.
+
+        Parameters
+        ----------
+        W, H : what `measure` gave for each factor
+        setting : of the problem
+
+        Returns
+        -------
+        value : float >= 0
+        """
+        ...
+
+    def bound(self, F: Array, side: str, own: Vector, other: Vector, setting: Setting) -> Bound:
+        """Bound the penalty, alpha included, as a function of the factor that moves.
+
+        Parameters
+        ----------
+        F : (r, columns), all of the factor or a piece of it
+        side : which one it is
+        own, other : what `measure` gave for it and for the factor that stands
+        setting : of the problem
+
+        Returns
+        -------
+        bound : Bound
+        """
+        ...
+
+
+Measures = tuple[Vector, ...]
+"""What every penalty measured of one factor."""
+
+
+@dataclass(frozen=True)
+class Penalties:
+    """All penalties of a run, in the setting of its problem. None of them: a run without."""
+
+    terms: tuple[Penalty, ...] = ()
+    setting: Setting = Setting((1, 1))
+
+    def __bool__(self) -> bool:
+        return bool(self.terms)
+
+    @property
+    def certain(self) -> bool:
+        """Whether the bounds of all of them lie above them."""
+        return all(term.certain for term in self.terms)
+
+    def measure(self, space: Any, F: Any, side: str) -> Measures:
+        """Measure a factor where it lives, once for all penalties."""
+        if not self.terms:
+            return ()
+        one = np.ones((F.shape[0], 1))
+        ends = np.cumsum([term.measure(one, side).size for term in self.terms])
+        total = space.sum(_Measure(self.terms, side), F) if ends[-1] else np.empty(0)
+        return tuple(np.split(total, ends[:-1]))
+
+    def value(self, W: Measures, H: Measures) -> float:
+        """Add up the penalties."""
+        return float(sum(t.value(w, h, self.setting) for t, w, h in zip(self.terms, W, H, strict=True)))
+
+    def of(self, side: str, own: Measures, other: Measures, factor: float) -> Tilt | None:
+        """What a step of one block sees of them; None where there are none."""
+        return Tilt(self, side, own, other, factor) if self.terms else None
+
+
+NONE = Penalties()
+"""A run without penalties."""
+
+
+@dataclass(frozen=True)
+class _Measure:
+    """The sums of all penalties over a piece of a factor, one after another."""
+
+    terms: tuple[Penalty, ...]
+    side: str
+
+    def __call__(self, F: Array) -> Vector:
+        return np.concatenate([term.measure(F, self.side) for term in self.terms])
+
+
+@dataclass(frozen=True)
+class Tilt:
+    """The penalties as a function of the block that moves.
+
+    Attributes
+    ----------
+    own, other : the measures of the block that moves and of the one that stands
+    factor : the power of two that the coefficients of the losses were multiplied by
+    """
+
+    penalties: Penalties
+    side: str
+    own: Measures
+    other: Measures
+    factor: float
+
+    def bound(self, F: Array) -> Bound:
+        """Add up the bounds of all penalties at the current block, or at a piece of it."""
+        given = zip(self.penalties.terms, self.own, self.other, strict=True)
+        bounds = (term.bound(F, self.side, own, other, self.penalties.setting) for term, own, other in given)
+        return reduce(Bound.plus, bounds, Bound()).times(self.factor)
+
+
+def without_zeros(penalties: Iterable[Penalty]) -> tuple[Penalty, ...]:
+    """Leave out the penalties that do not count: alpha = 0 is no penalty, bit for bit."""
+    return tuple(penalty for penalty in penalties if penalty.alpha != 0)
