@@ -74,7 +74,7 @@ class Residual:
             found += self._violation(xp, F[:, at], N[:, at], P[:, at], told[:, at])
         return found
 
-    def _violation(self, xp: Any, F: Array, N: Array, P: Array, told: Array) -> Vector:
+    def _violation(self, xp: Any, F: Array, N: Array, P: Array, told: Any) -> Vector:
         """Both sums over some columns."""
         step = xp.where(told, xp.clip(F, self.mean, None) / xp.where(told, P, 1.0), 0.0)
         slope = P - N

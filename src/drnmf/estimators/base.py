@@ -42,8 +42,8 @@ from drnmf.numerics import Array, Vector
 from drnmf.objective.objective import Objective
 from drnmf.objective.penalty import Penalties, Penalty
 from drnmf.objective.simplex import vertex
-from drnmf.selection.alpha import AlphaPath, Choice, decided, undecided
 from drnmf.selection.entries import counted
+from drnmf.selection.penalties.alpha import AlphaPath, Choice, decided, undecided
 from drnmf.selection.walk import grown
 
 

@@ -67,10 +67,10 @@ def refuse_empty(data: Data, result: Result, terms: tuple[Penalty, ...]) -> Resu
     total = float(data.T.space.sum(row_sums, A) @ data.space.sum(row_sums, B))
     if total > EMPTY_MODEL * positive_scale(data.mean) * data.shape[0] * data.shape[1]:
         return result
-    level, scale = _constant(data, result, terms), " and ".join(term.name for term in terms)
+    level, names = _constant(data, result, terms), " and ".join(term.name for term in terms)
     raise ValueError(
-        f"The penalties ({scale}) leave nothing of the model: alpha is too large. A constant model costs as much by its "
-        f"penalties as by its loss from {level:.2g} times these alphas on: stay well below."
+        f"The penalties ({names}) leave nothing of the model: alpha is too large. A constant model costs as much by "
+        f"its penalties as by its loss from {level:.2g} times these alphas on: stay well below."
     )
 
 
