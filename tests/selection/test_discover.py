@@ -348,6 +348,9 @@ def test_held_out_entries_say_which_ranks_stability_may_choose_from():
     ranks = [predicted(5, 5, 3.0), predicted(9, 8, 0.02), predicted(11, 11, 0.0), predicted(23, 15, 3.0)]
     assert best_of(ranks).rank == 11  # 15 stable components of 23 predict nothing
     assert best_of([predicted(9, 9, 0.02), predicted(11, 8, 0.0)]).rank == 9  # no entry tells them apart
+    larger = replace(judged(11, 11), scores=Scores(np.tile([0.55, 1.55], 25), np.ones(50), 0.0))
+    assert best_of([replace(judged(9, 9), scores=Scores(np.ones(50), np.ones(50), 0.0)), larger]).rank == 9
+    assert rows_of([replace(judged(9, 9), scores=Scores(np.ones(50), np.ones(50), 0.0)), larger])[1]["within"]
     rows = rows_of(ranks)
     assert [row["within"] for row in rows] == [False, True, True, False]
     assert rows[2]["held_out"] <= 0.1 < rows[0]["held_out"]

@@ -129,9 +129,9 @@ def discover(
 ) -> Discovery:
     """Find how many components X has, under which noise, and which of them come again in every run.
 
-    The noise is read off the losses (`noise_profile`). Ranks are judged by entries held out of a few runs: of those
-    within one standard error of the best the one with most stable components is taken. The components are the
-    consensus of `n_runs` runs at that rank.
+    The noise is read off the losses (`noise_profile`). Ranks are judged by entries held out of a few runs: of the best
+    and smaller ones within one standard error of it the one with most stable components is taken. The components are
+    the consensus of `n_runs` runs at that rank.
 
     Parameters
     ----------

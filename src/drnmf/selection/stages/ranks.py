@@ -1,8 +1,8 @@
 """How many components? Entries held out of the runs say which ranks predict well, stability which of those to take.
 
 Too small a rank merges components and too large a rank splits them: both predict entries worse that a run has not
-seen. Ranks within one standard error of the best are told apart by what comes again in every run. The ranks are tried
-from a coarse grid inwards, a few runs each.
+seen. Ranks up to the best and within one standard error of it are told apart by what comes again in every run. The
+ranks are tried from a coarse grid inwards, a few runs each.
 """
 
 from __future__ import annotations
@@ -78,12 +78,14 @@ def _compared(tried: Sequence[Tried]) -> Compared | None:
 
 
 def best_of(tried: Sequence[Tried]) -> Tried:
-    """Choose among the ranks that held-out entries cannot tell from the best.
+    """Choose among the ranks that held-out entries cannot tell from the best, none above it.
 
-    Of those it is the one with most stable components; of several the one with the largest mean stability.
+    Of those it is the one with most stable components; of several the one with the largest mean stability. What has
+    more components and predicts no better has nothing that speaks for it, however large its standard error.
     """
     compared = _compared(tried)
-    left = [one for i, one in enumerate(tried) if compared is None or compared.within[i]]
+    most = max(one.rank for one in tried) if compared is None else tried[compared.best].rank
+    left = [one for i, one in enumerate(tried) if one.rank <= most and (compared is None or compared.within[i])]
     return max(left, key=lambda one: (one.stable, one.stability, -one.rank))
 
 
