@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 
 import drnmf
-from drnmf import DRNMF, BetaNMF, HeldOut, Interval, MultiObjectiveNMF, NegativeBinomial, pareto_front
+from drnmf import (
+    DRNMF,
+    L1,
+    L2,
+    BetaNMF,
+    HeldOut,
+    Interval,
+    MultiObjectiveNMF,
+    NegativeBinomial,
+    Smooth,
+    Sparsity,
+    Volume,
+    pareto_front,
+)
 from drnmf.algorithms.result import Result
 from drnmf.backends.open import open_data
 from drnmf.fit.units import Units
@@ -218,3 +234,50 @@ def test_a_factor_that_sums_to_one_has_no_unit(held, left, right):
     found = units.result(data, point)
     np.testing.assert_array_equal(found.W, W)
     np.testing.assert_array_equal(found.H, model.components_)
+
+
+@pytest.mark.parametrize("k", [-9, 7])
+@pytest.mark.parametrize(
+    ("estimator", "options"),
+    [
+        (BetaNMF(3, beta=1), {"penalties": [Sparsity(0.01), Volume(0.01)]}),
+        (DRNMF(3, betas=(0, 1)), {"penalties": [Smooth(0.01), Sparsity(0.01, on="W")]}),
+        (DRNMF(3, betas=(1, 2)), {"sum_to_one": "W", "penalties": [Volume(0.02)]}),
+        (BetaNMF(3, beta=2), {"sum_to_one": "H"}),
+    ],
+    ids=str,
+)
+def test_penalties_and_constraints_do_not_see_the_unit(estimator, options, k):
+    s = 4.0**k
+    here, there = (clone(estimator).set_params(random_state=0, max_iter=30, tol=0, **options) for _ in range(2))
+    W, V = here.fit_transform(X), there.fit_transform(s * X)
+    left = {"W": 1.0, "H": s}.get(here.sum_to_one, math.sqrt(s))
+    np.testing.assert_array_equal(left * W, V)
+    np.testing.assert_array_equal(s / left * here.components_, there.components_)
+    whole = there.reconstruction_err_ / here.reconstruction_err_
+    np.testing.assert_allclose(there.penalty_, whole * here.penalty_, rtol=1e-12)
+    np.testing.assert_allclose(there.trace_.penalty, whole * here.trace_.penalty, rtol=1e-12)
+    np.testing.assert_allclose(left * here.transform(X), there.transform(s * X), rtol=1e-12)
+
+
+@pytest.mark.parametrize("penalty", [L1, L2])
+def test_l1_and_l2_in_another_unit(penalty):
+    """What their docstrings say of alpha: times s^(beta - 1/2) and s^(beta - 1)."""
+    s, beta = 4.0**6, 2.0
+    power = beta - (0.5 if penalty is L1 else 1.0)
+    here, there = (
+        BetaNMF(3, beta=beta, penalties=[penalty(alpha, on="both")], random_state=0, max_iter=30, tol=0)
+        for alpha in (0.3, 0.3 * s**power)
+    )
+    W, V = here.fit_transform(X), there.fit_transform(s * X)
+    np.testing.assert_allclose(math.sqrt(s) * W, V, rtol=1e-10)
+    np.testing.assert_allclose(there.penalty_, s**beta * here.penalty_, rtol=1e-10)
+    np.testing.assert_allclose(there.reconstruction_err_, s**beta * here.reconstruction_err_, rtol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_fixed_components_keep_their_bits_in_every_unit(dtype):
+    large = X.astype(dtype) * 1000
+    known = large[:1] / 7 + 0.1
+    model = BetaNMF(3, fixed=known, random_state=0, max_iter=20, tol=0).fit(large)
+    np.testing.assert_array_equal(model.components_[:1], known)
