@@ -20,6 +20,7 @@ from drnmf import (
     Smooth,
     Sparsity,
     Volume,
+    discover,
     load,
     pareto_front,
 )  # fmt: skip
@@ -213,6 +214,12 @@ def test_a_front_and_a_consensus_take_penalties(X):
     assert (front.losses[[0, 2], [1, 0]] > free.losses[[0, 2], [1, 0]]).all()  # the ends are penalised too
     runs = ConsensusNMF(BetaNMF(2, penalties=[L1(0.1)], max_iter=20, tol=0), n_runs=2, random_state=0).fit(X)
     assert all(model.penalty_ > 0 for model in runs.models_)
+
+
+def test_a_discovery_fits_its_runs_under_penalties(rng):
+    X = rng.poisson(rng.gamma(0.5, 3.0, (20, 2)) @ rng.gamma(0.5, 1.0, (2, 15))).astype(float)
+    found = discover(X, ranks=2, betas=1, n_runs=2, max_iter=20, penalties=["sparsity:0.2"])
+    assert all(run.trace.penalty[-1] > 0 for run in found.runs)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import warnings
 import pytest
 
 from drnmf import DRNMF, BetaNMF, HeldOut, Interval, Sparsity, Volume, discover, load, pareto_front
-from drnmf.selection.alpha import LOSS_OF_FIT
+from drnmf.selection.penalties.alpha import LOSS_OF_FIT
 
 
 @pytest.fixture

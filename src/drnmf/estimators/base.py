@@ -40,7 +40,7 @@ from drnmf.numerics import Array, Vector
 from drnmf.objective.objective import Objective
 from drnmf.objective.penalty import Penalties, Penalty
 from drnmf.objective.simplex import vertex
-from drnmf.selection.alpha import AlphaPath, Choice, undecided
+from drnmf.selection.penalties.alpha import AlphaPath, Choice, undecided
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -17,7 +17,7 @@ from drnmf.losses.names import as_written, from_text, text_of
 from drnmf.objective.penalties import PENALTIES, as_penalties
 from drnmf.objective.penalty import NONE, Penalties, Penalty, Setting
 from drnmf.objective.simplex import check_weights
-from drnmf.selection.alpha import AlphaPath
+from drnmf.selection.penalties.alpha import AlphaPath
 from drnmf.storage import archive
 
 _ARRAYS = ("components_", "betas_", "weights_", "references_", "losses_", "scaled_losses_", "mean_row_")

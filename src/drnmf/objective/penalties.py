@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -59,6 +59,9 @@ class _Named:
 
     def pieces(self, side: str) -> bool:
         return True
+
+    def in_units(self, root: float, whole: float) -> Any:
+        return self
 
 
 def _place(kind: type) -> str:
@@ -130,6 +133,9 @@ class L1(_OfEntries):
 
     word: ClassVar[str] = "l1"
 
+    def in_units(self, root: float, whole: float) -> L1:
+        return replace(self, alpha=float(self.alpha) * whole / root)
+
     def measure(self, F: Array, side: str) -> Vector:
         return _host(as_float64(F).sum())
 
@@ -155,6 +161,9 @@ class L2(_OfEntries):
     """
 
     word: ClassVar[str] = "l2"
+
+    def in_units(self, root: float, whole: float) -> L2:
+        return replace(self, alpha=float(self.alpha) * whole / root**2)
 
     def measure(self, F: Array, side: str) -> Vector:
         F = as_float64(F)

@@ -161,6 +161,21 @@ class Penalty(Protocol):
     @property
     def certain(self) -> bool: ...
 
+    def in_units(self, root: float, whole: float) -> Penalty:
+        """Return the penalty that is the same in other units.
+
+        Parameters
+        ----------
+        root : what W and H are multiplied by there, the square root of what X is multiplied by
+        whole : what the objective is multiplied by
+
+        Returns
+        -------
+        penalty : Penalty whose value at the larger factors is `whole` times that of this one; itself where the level of
+            the setting sees to that
+        """
+        ...
+
     def couples(self, side: str) -> bool:
         """Tell whether columns of the factor depend on one another through the penalty.
 

@@ -1,0 +1,1 @@
+"""Penalties whose weight is left to the data."""
