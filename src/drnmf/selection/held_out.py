@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from drnmf.selection.likelihood import Candidate
 from drnmf.selection.walk import on_host
 
 BLOCKS = 50
-"""Groups of neighbouring columns, or rows, whose means are compared, at most."""
+"""Groups of neighbouring columns whose means are compared, at most."""
 
 COARSEST = 12
 """Groups below which neighbouring ones are not joined to see whether they are alike."""
@@ -41,7 +41,7 @@ _TILE = 1 << 20
 
 @dataclass(frozen=True)
 class Scores:
-    """Sums over the held-out entries of blocks of columns, and of blocks of rows.
+    """Sums over the held-out entries of blocks of columns.
 
     Attributes
     ----------
@@ -49,24 +49,14 @@ class Scores:
     counts : (blocks,), entries
     half_log : float, the sum of 1/2 log v(x) over all of them
     effective : how many count in a likelihood
-    loss : the sum of d(x | v)
-    row_sums, row_counts : as `sums` and `counts`, by blocks of rows; None where only columns were looked at
+    losses : (blocks,), of d(x | v); None where nobody asked
     """
 
     sums: Vector
     counts: Vector
     half_log: float
     effective: float = 0.0
-    loss: float = 0.0
-    row_sums: Vector | None = None
-    row_counts: Vector | None = None
-
-    @property
-    def by_rows(self) -> Scores:
-        """The same with blocks of rows in the place of blocks of columns."""
-        assert self.row_sums is not None
-        assert self.row_counts is not None
-        return replace(self, sums=self.row_sums, counts=self.row_counts)
+    losses: Vector | None = None
 
 
 @dataclass(frozen=True)
@@ -97,25 +87,20 @@ class Split:
         """Score the held-out entries under a fit of the others; `data` holds those."""
         W, H = on_host(data, (run.W, run.H))
         phi = self.dispersion(data, candidate, run)
-        ends = [np.linspace(0, size, blocks_of(size) + 1).astype(int) for size in self.X.shape]
-        found = [np.zeros((3, end.size - 1)) for end in ends]
+        ends = np.linspace(0, self.X.shape[1], blocks_of(self.X.shape[1]) + 1).astype(int)
+        sums = np.zeros((3, ends.size - 1))
         effective, half_log = 0.0, 0.0
         for columns, tile in tiles(self.X):
             rows, inside, weight = self._held(columns, tile)
-            x = tile[rows, inside]
+            x, block = tile[rows, inside], np.searchsorted(ends, columns.start + inside, side="right") - 1
             fitted = np.maximum(W.astype(np.float64) @ H[:, columns].astype(np.float64), np.finfo(np.float64).tiny)
             loss = weight * candidate.loss.terms(x, fitted[rows, inside])
             shared = entry_levels(candidate, phi, x, self.facts)
-            for sums, end, place in zip(found, ends, (rows, columns.start + inside), strict=True):
-                block = np.searchsorted(end, place, side="right") - 1
-                for row, values in zip(sums, (shared.sum(axis=0) + loss / phi, np.ones_like(x), loss), strict=True):
-                    row += np.bincount(block, values, minlength=row.size)
+            for row, values in zip(sums, (shared.sum(axis=0) + loss / phi, np.ones_like(x), loss), strict=True):
+                row += np.bincount(block, values, minlength=row.size)
             effective += x.size if self.facts.unit is not None else int((x > 0).sum())
             half_log += float(shared[1].sum())
-        by_rows, by_columns = found
-        return Scores(
-            by_columns[0], by_columns[1], half_log, effective, float(by_columns[2].sum()), by_rows[0], by_rows[1]
-        )
+        return Scores(sums[0], sums[1], half_log, effective, sums[2])
 
     def _held(self, columns: slice, tile: Vector) -> tuple[Any, Any, Vector]:
         """Rows, columns (within the tile) and weights of the observed entries of a tile that are held out."""
@@ -166,7 +151,7 @@ def entry_levels(candidate: Candidate, phi: float, x: Vector, facts: Facts) -> V
 
 
 def blocks_of(n: int) -> int:
-    """Number of blocks of columns or rows: at most one for each."""
+    """Number of blocks of columns: at most one for each column."""
     return min(n, BLOCKS)
 
 
@@ -202,11 +187,11 @@ class Compared:
     def among(self, some: list[int]) -> list[int]:
         """Return positions in `some`, which are in order, that cannot be told from the best of them.
 
-        Those around the best that are within one standard error of it, by blocks of columns or by blocks of rows.
+        Those around the best that are within one standard error of it.
         """
         scores = [self.scores[k] for k in some]
         best = compare(scores).best
-        near = np.any([within_error(view, best) for view in (scores, [score.by_rows for score in scores])], axis=0)
+        near = within_error(scores, best)
         apart = np.flatnonzero(~near)
         low, high = apart[apart < best], apart[apart > best]
         return list(range(int(low.max(initial=-1)) + 1, int(high.min(initial=len(some)))))
@@ -223,7 +208,7 @@ def joined(scores: list[Scores]) -> Scores:
     def added(name: str) -> Any:
         return np.sum([getattr(one, name) for one in scores], axis=0)
 
-    names = ("sums", "counts", "half_log", "effective", "loss", "row_sums", "row_counts")
+    names = ("sums", "counts", "half_log", "effective", "losses")
     return Scores(**{name: added(name) for name in names})
 
 
@@ -249,7 +234,7 @@ def compare(scores: list[Scores]) -> Compared:
     return Compared(best, np.array([mean for mean, _ in pairs]), np.array([error for _, error in pairs]), scores)
 
 
-def within_error(scores: list[Scores], best: int) -> Vector:
+def within_error(scores: list[Scores], best: int) -> Any:
     """Tell which are within one standard error of the best, where neighbouring blocks may be alike.
 
     Blocks are joined, two and two, as long as there are enough of them, and the largest error is taken (Flyvbjerg and
