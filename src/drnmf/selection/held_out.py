@@ -27,9 +27,6 @@ from drnmf.selection.walk import on_host
 BLOCKS = 50
 """Groups of neighbouring columns whose means are compared, at most."""
 
-COARSEST = 12
-"""Groups below which neighbouring ones are not joined to see whether they are alike."""
-
 TRIM = 0.1
 """Share of the blocks left out at each end of a mean, so that no heavy column rules."""
 
@@ -185,16 +182,8 @@ class Compared:
     scores: list[Scores]
 
     def among(self, some: list[int]) -> list[int]:
-        """Return positions in `some`, which are in order, that cannot be told from the best of them.
-
-        Those around the best that are within one standard error of it.
-        """
-        scores = [self.scores[k] for k in some]
-        best = compare(scores).best
-        near = within_error(scores, best)
-        apart = np.flatnonzero(~near)
-        low, high = apart[apart < best], apart[apart > best]
-        return list(range(int(low.max(initial=-1)) + 1, int(high.min(initial=len(some)))))
+        """Return positions in `some` of those within one standard error of the best of them."""
+        return [i for i, near in enumerate(compare([self.scores[k] for k in some]).within) if near]
 
     @property
     def within(self) -> list[bool]:
@@ -232,31 +221,6 @@ def compare(scores: list[Scores]) -> Compared:
         best = better
     pairs = [trimmed(row - means[best]) for row in means]
     return Compared(best, np.array([mean for mean, _ in pairs]), np.array([error for _, error in pairs]), scores)
-
-
-def within_error(scores: list[Scores], best: int) -> Any:
-    """Tell which are within one standard error of the best, where neighbouring blocks may be alike.
-
-    Blocks are joined, two and two, as long as there are enough of them, and the largest error is taken (Flyvbjerg and
-    Petersen 1989): of blocks that are alike each is less than one observation.
-
-    Examples
-    --------
-    >>> waves = Scores(np.repeat([0.0, 1.0], 24) - 0.38, np.ones(48), 0.0)
-    >>> flat = Scores(np.zeros(48), np.ones(48), 0.0)
-    >>> within_error([waves, flat], 1).tolist(), compare([flat, waves]).within
-    ([True, True], [True, False])
-    """
-    sums, counts = (np.array([getattr(score, name) for score in scores]) for name in ("sums", "counts"))
-    found = list[list[tuple[float, float]]]()
-    while not found or sums.shape[1] >= COARSEST:
-        used = counts[0] > 0
-        means = sums[:, used] / counts[:, used]
-        found.append([trimmed(row - means[best]) for row in means])
-        pairs = sums.shape[1] // 2
-        sums, counts = (part[:, : 2 * pairs].reshape(len(part), pairs, 2).sum(axis=2) for part in (sums, counts))
-    differences, errors = np.moveaxis(np.array(found), 2, 0)
-    return np.asarray(differences[0] <= errors.max(axis=0))
 
 
 def trimmed(values: Vector) -> tuple[float, float]:
