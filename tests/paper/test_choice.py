@@ -23,7 +23,7 @@ def test_the_study_is_resumed_and_written(tmp_path, monkeypatch):
     assert all(0.0 <= value < 0.5 for value in rows.values())
     page = (out / "choice.md").read_text(encoding="utf-8")
     assert "| planted, poisson | 1 - cosine |" in page
-    assert "Not in the data folder: documents/tr23.npz." in page
+    assert "Not in the data folder: signatures/SBS_set1.Realistic.sigs.csv." in page
     monkeypatch.setattr(study, "model_of", lambda *given: pytest.fail("computed again"))
     runner.run([study.EXPERIMENT], options, out)
 

@@ -43,11 +43,11 @@ def refreshed(text: str, experiments: Iterable[Experiment], folder: Path, link: 
 
 def main() -> None:
     """Refresh the page named first from the folder named second."""
-    from drnmf.paper import EXPERIMENTS
+    from drnmf.paper import EXPERIMENTS, STUDIES
 
     path, folder = map(Path, sys.argv[1:3])
     link = os.path.relpath(folder, path.parent).replace(os.sep, "/") + "/"
-    write_text(path, refreshed(path.read_text(encoding="utf-8"), EXPERIMENTS.values(), folder, link))
+    write_text(path, refreshed(path.read_text(encoding="utf-8"), (EXPERIMENTS | STUDIES).values(), folder, link))
 
 
 if __name__ == "__main__":

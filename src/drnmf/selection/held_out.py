@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,10 +25,7 @@ from drnmf.selection.likelihood import Candidate
 from drnmf.selection.walk import on_host
 
 BLOCKS = 50
-"""Groups of neighbouring columns, or rows, whose means are compared, at most."""
-
-COARSEST = 12
-"""Groups below which neighbouring ones are not joined to see whether they are alike."""
+"""Groups of neighbouring columns whose means are compared, at most."""
 
 TRIM = 0.1
 """Share of the blocks left out at each end of a mean, so that no heavy column rules."""
@@ -41,7 +38,7 @@ _TILE = 1 << 20
 
 @dataclass(frozen=True)
 class Scores:
-    """Sums over the held-out entries of blocks of columns, and of blocks of rows.
+    """Sums over the held-out entries of blocks of columns.
 
     Attributes
     ----------
@@ -49,24 +46,14 @@ class Scores:
     counts : (blocks,), entries
     half_log : float, the sum of 1/2 log v(x) over all of them
     effective : how many count in a likelihood
-    loss : the sum of d(x | v)
-    row_sums, row_counts : as `sums` and `counts`, by blocks of rows; None where only columns were looked at
+    losses : (blocks,), of d(x | v); None where nobody asked
     """
 
     sums: Vector
     counts: Vector
     half_log: float
     effective: float = 0.0
-    loss: float = 0.0
-    row_sums: Vector | None = None
-    row_counts: Vector | None = None
-
-    @property
-    def by_rows(self) -> Scores:
-        """The same with blocks of rows in the place of blocks of columns."""
-        assert self.row_sums is not None
-        assert self.row_counts is not None
-        return replace(self, sums=self.row_sums, counts=self.row_counts)
+    losses: Vector | None = None
 
 
 @dataclass(frozen=True)
@@ -98,25 +85,20 @@ class Split:
         W, H = on_host(data, (run.W, run.H))
         W, H = blended(W, H, blend) if blend else (W, H)
         phi = self.dispersion(data, candidate, run)
-        ends = [np.linspace(0, size, blocks_of(size) + 1).astype(int) for size in self.X.shape]
-        found = [np.zeros((3, end.size - 1)) for end in ends]
+        ends = np.linspace(0, self.X.shape[1], blocks_of(self.X.shape[1]) + 1).astype(int)
+        sums = np.zeros((3, ends.size - 1))
         effective, half_log = 0.0, 0.0
         for columns, tile in tiles(self.X):
             rows, inside, weight = self._held(columns, tile)
-            x = tile[rows, inside]
+            x, block = tile[rows, inside], np.searchsorted(ends, columns.start + inside, side="right") - 1
             fitted = np.maximum(W.astype(np.float64) @ H[:, columns].astype(np.float64), np.finfo(np.float64).tiny)
             loss = weight * candidate.loss.terms(x, fitted[rows, inside])
             shared = entry_levels(candidate, phi, x, self.facts)
-            for sums, end, place in zip(found, ends, (rows, columns.start + inside), strict=True):
-                block = np.searchsorted(end, place, side="right") - 1
-                for row, values in zip(sums, (shared.sum(axis=0) + loss / phi, np.ones_like(x), loss), strict=True):
-                    row += np.bincount(block, values, minlength=row.size)
+            for row, values in zip(sums, (shared.sum(axis=0) + loss / phi, np.ones_like(x), loss), strict=True):
+                row += np.bincount(block, values, minlength=row.size)
             effective += x.size if self.facts.unit is not None else int((x > 0).sum())
             half_log += float(shared[1].sum())
-        by_rows, by_columns = found
-        return Scores(
-            by_columns[0], by_columns[1], half_log, effective, float(by_columns[2].sum()), by_rows[0], by_rows[1]
-        )
+        return Scores(sums[0], sums[1], half_log, effective, sums[2])
 
     def _held(self, columns: slice, tile: Vector) -> tuple[Any, Any, Vector]:
         """Rows, columns (within the tile) and weights of the observed entries of a tile that are held out."""
@@ -183,7 +165,7 @@ def blended(W: Vector, H: Vector, part: float) -> tuple[Vector, Vector]:
 
 
 def blocks_of(n: int) -> int:
-    """Number of blocks of columns or rows: at most one for each."""
+    """Number of blocks of columns: at most one for each column."""
     return min(n, BLOCKS)
 
 
@@ -217,16 +199,8 @@ class Compared:
     scores: list[Scores]
 
     def among(self, some: list[int]) -> list[int]:
-        """Return positions in `some`, which are in order, that cannot be told from the best of them.
-
-        Those around the best that are within one standard error of it, by blocks of columns or by blocks of rows.
-        """
-        scores = [self.scores[k] for k in some]
-        best = compare(scores).best
-        near = np.any([within_error(view, best) for view in (scores, [score.by_rows for score in scores])], axis=0)
-        apart = np.flatnonzero(~near)
-        low, high = apart[apart < best], apart[apart > best]
-        return list(range(int(low.max(initial=-1)) + 1, int(high.min(initial=len(some)))))
+        """Return positions in `some` of those within one standard error of the best of them."""
+        return [i for i, near in enumerate(compare([self.scores[k] for k in some]).within) if near]
 
     @property
     def within(self) -> list[bool]:
@@ -240,7 +214,7 @@ def joined(scores: list[Scores]) -> Scores:
     def added(name: str) -> Any:
         return np.sum([getattr(one, name) for one in scores], axis=0)
 
-    names = ("sums", "counts", "half_log", "effective", "loss", "row_sums", "row_counts")
+    names = ("sums", "counts", "half_log", "effective", "losses")
     return Scores(**{name: added(name) for name in names})
 
 
@@ -264,31 +238,6 @@ def compare(scores: list[Scores]) -> Compared:
         best = better
     pairs = [trimmed(row - means[best]) for row in means]
     return Compared(best, np.array([mean for mean, _ in pairs]), np.array([error for _, error in pairs]), scores)
-
-
-def within_error(scores: list[Scores], best: int) -> Vector:
-    """Tell which are within one standard error of the best, where neighbouring blocks may be alike.
-
-    Blocks are joined, two and two, as long as there are enough of them, and the largest error is taken (Flyvbjerg and
-    Petersen 1989): of blocks that are alike each is less than one observation.
-
-    Examples
-    --------
-    >>> waves = Scores(np.repeat([0.0, 1.0], 24) - 0.38, np.ones(48), 0.0)
-    >>> flat = Scores(np.zeros(48), np.ones(48), 0.0)
-    >>> within_error([waves, flat], 1).tolist(), compare([flat, waves]).within
-    ([True, True], [True, False])
-    """
-    sums, counts = (np.array([getattr(score, name) for score in scores]) for name in ("sums", "counts"))
-    found = list[list[tuple[float, float]]]()
-    while not found or sums.shape[1] >= COARSEST:
-        used = counts[0] > 0
-        means = sums[:, used] / counts[:, used]
-        found.append([trimmed(row - means[best]) for row in means])
-        pairs = sums.shape[1] // 2
-        sums, counts = (part[:, : 2 * pairs].reshape(len(part), pairs, 2).sum(axis=2) for part in (sums, counts))
-    differences, errors = np.moveaxis(np.array(found), 2, 0)
-    return np.asarray(differences[0] <= errors.max(axis=0))
 
 
 def trimmed(values: Vector) -> tuple[float, float]:

@@ -32,7 +32,7 @@ from drnmf.losses.names import as_losses
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.selection.counts import negative_binomial
 from drnmf.selection.entries import Facts, counted, facts_of, mostly_zero, sampled, weighs_one
-from drnmf.selection.held_out import Compared, Split, check_fraction, compare, mask_seed, too_few_to_hold_out
+from drnmf.selection.held_out import Compared, Scores, Split, check_fraction, compare, mask_seed, too_few_to_hold_out
 from drnmf.selection.likelihood import Candidate, half_log_sums
 from drnmf.selection.slope import residual_slope
 from drnmf.selection.walk import Walk, grown
@@ -242,18 +242,25 @@ def _held_out(
             runs[candidate.loss] = walk.near(candidate.loss, (near.W, near.H))
     compared = compare([split.score(walk.data, candidate, runs[candidate.loss]) for candidate in listed])
     best = listed[compared.best]
-    structure = _structure(split, walk, best, runs[best.loss], compared.scores[compared.best].loss, mask_seed(seed))
+    structure = _structure(split, walk, best, runs[best.loss], compared.scores[compared.best], mask_seed(seed))
     return Held(compared, structure), ()
 
 
-def _structure(split: Split, walk: Walk, candidate: Candidate, run: Result, loss: float, seed: int) -> float:
-    """Compute the share of the held-out loss that twice the components explain; 0 where X is too small for them."""
+def _structure(split: Split, walk: Walk, candidate: Candidate, run: Result, scores: Scores, seed: int) -> float:
+    """Compute the share of the held-out loss that twice the components explain; 0 where X is too small for them.
+
+    The median over blocks of columns: no heavy column rules.
+    """
     (m, n), rank = walk.data.shape, run.H.shape[0]
     most = [k for k in range(rank + 1, min(2 * rank, m, n) + 1) if 2 * k * (m + n - k) <= walk.data.count]
-    if not most or not loss > 0:
+    if not most:
         return 0.0
     start = grown(walk.data, (run.W, run.H), most[-1], np.random.RandomState(seed))
-    return 1.0 - split.score(walk.data, candidate, walk.near(candidate.loss, start)).loss / loss
+    more = split.score(walk.data, candidate, walk.near(candidate.loss, start))
+    assert scores.losses is not None
+    assert more.losses is not None
+    used = scores.losses > 0
+    return 1.0 - float(np.median(more.losses[used] / scores.losses[used])) if used.any() else 0.0
 
 
 def losses_to_try(betas: Any, facts: Facts) -> Omega:
