@@ -259,7 +259,7 @@ class Volume(_OfShapes):
 
     Parameters
     ----------
-    alpha : number >= 0, or "auto": the largest that costs at most 5 % of the fit
+    alpha : number >= 0, or "auto": the largest under which the loss is at most 5 % above that without
     on : "H", its rows, or "W", its columns
     delta : number > 0; directions in which components differ by less cost nearly nothing
     normalized : divide every component by its sum; False where the other factor sums to one, which settles the scale

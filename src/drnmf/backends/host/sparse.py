@@ -54,7 +54,8 @@ class SparseMatrix(HostMatrix):
         rows.sum_duplicates()
         rows.eliminate_zeros()
         own = float(rows.data.sum(dtype=np.float64)) / (rows.shape[0] * rows.shape[1]) if mean is None else mean
-        squared_norm = float(np.square(rows.data, dtype=np.float64).sum())
+        with np.errstate(over="ignore"):  # in a unit where it is too large, `scaled` finds it in another
+            squared_norm = float(np.square(rows.data, dtype=np.float64).sum())
         return cls(sp.csc_array(rows), sp.csc_array(rows.T), own, squared_norm)
 
     @property

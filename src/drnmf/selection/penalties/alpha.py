@@ -1,8 +1,7 @@
 """How much a penalty should count: alpha from the data.
 
-`Volume`: the largest alpha at which the model still explains 95 % of what it explains without, where what is explained
-is the loss of the constant model, WH = mean(X), less that of the fit. `Sparsity`: the largest alpha whose prediction of
-held-out entries is within one standard error of the best.
+`Volume`: the largest alpha under which the loss is at most 5 % above that without. `Sparsity`: the largest alpha whose
+prediction of held-out entries is within one standard error of the best.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from drnmf.backends.base import Data
 from drnmf.backends.observed import weigh
 from drnmf.fit.continued import Runs, smallest
 from drnmf.fit.method import Budget, Method
-from drnmf.fit.penalised import objective_of
 from drnmf.fit.references import compute_references
 from drnmf.losses.base import Omega
 from drnmf.numerics import Vector
@@ -30,7 +28,7 @@ from drnmf.selection.held_out import Split, compare, mask_seed, too_few_to_hold_
 from drnmf.selection.likelihood import Candidate
 
 LOSS_OF_FIT = 0.05
-"""Share of what the model explains that a volume penalty may cost."""
+"""How much larger than without it the loss may be under a volume penalty."""
 
 HELD_OUT = 0.1
 """Share of the entries that is held out to choose a sparsity."""
@@ -127,9 +125,7 @@ class Choice:
             tried[alpha] = float(fit.scaled_losses.max())
             return tried[alpha]
 
-        level = objective_of(self.data, self.omega, references, (with_alpha(term, 1.0),)).penalties.setting.level
-        base = loss(0.0)
-        limit = base + LOSS_OF_FIT * max(level - base, 0.0)
+        limit = (1.0 + LOSS_OF_FIT) * loss(0.0)
         found = _largest(lambda alpha: loss(alpha) <= limit)
         return _path(term, found, tried, limit)
 
