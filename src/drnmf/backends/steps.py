@@ -93,11 +93,25 @@ def quadratic_step(
     if core is None:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # such columns take the other step
             return _descend(F, N, P, Q, floor, passes, scale, gram)
+    if isinstance(scale, np.ndarray):
+        return _scaled_by_column(F, N, P, Q, floor, passes, scale, gram)
     F, N, P, Q = (np.ascontiguousarray(part) for part in (F, N, P, Q))
     out = np.empty_like(F)
     given = 0.0 if scale is None else 1.0 / scale
     core.quadratic_step(F, N, P, Q, gram, floor, power_ceiling(F.dtype), given, passes, out)
     return out
+
+
+def _scaled_by_column(
+    F: Array, N: Array, P: Array, Q: Array, floor: float, passes: int, scale: Vector, gram: Any
+) -> Array:
+    """The compiled step where every column has a scale of its own: the slope is divided by it."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        inverse = 1.0 / scale
+        good = (inverse > 0) & (inverse < power_ceiling(F.dtype))
+        by = np.where(good, inverse, 1.0).astype(F.dtype)
+        step = quadratic_step(F, N * by, P * by, Q, floor, passes, 1.0, gram)
+        return step if good.all() else np.where(good, step, np.clip(F * usable(N / P, P), floor, None))
 
 
 def _descend(F: Array, N: Array, P: Array, Q: Array, floor: float, passes: int, given: Any, gram: Any) -> Array:

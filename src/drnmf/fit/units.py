@@ -126,7 +126,7 @@ class Units:
             sides = ("W", "H") if getattr(term, "on", None) == "both" and self.left != self.right else (None,)
             for side in sides:
                 one: Any = term if side is None else replace(term, on=side)  # type: ignore[type-var]
-                found.append(one.in_units(self.left if one.on == "W" else self.right, whole))
+                found.append(one.in_units(self.left if getattr(one, "on", None) == "W" else self.right, whole))
         return tuple(found)
 
     def penalties(self, given: Penalties, omega: Omega) -> Penalties:
