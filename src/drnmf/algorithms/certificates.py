@@ -87,7 +87,7 @@ class Residual:
 
 def _column_blocks(F: Array) -> Iterator[slice]:
     """Blocks of columns of at most _BLOCK entries; on a GPU one block, since each is waited for."""
-    width = max(1, _BLOCK // F.shape[0]) if isinstance(F, np.ndarray) else F.shape[1]
+    width = max(1, _BLOCK // max(F.shape[0], 1)) if isinstance(F, np.ndarray) else F.shape[1]
     return (slice(at, at + width) for at in range(0, F.shape[1], width))
 
 
