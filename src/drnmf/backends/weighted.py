@@ -51,7 +51,7 @@ def tally_tiles(data: Tiled, observed: Observed) -> Tally:
     found = Tally(0.0, 0.0, 0.0, 0, 0)
     for J in tiles_of(data):
         X, M = (as_float64(part) for part in observed_tile(data, J, observed))
-        with np.errstate(over="ignore"):  # squares too large in the unit of the caller are made again in that of the fit
+        with np.errstate(over="ignore"):  # too large in this unit: made again in that of the fit
             total, squares, weight = (float(part.sum()) for part in (M * X, M * X * X, M))
         found = found + Tally(total, squares, weight, int(((X == 0) & (M > 0)).sum()), int((M > 0).sum()))
     return found
