@@ -77,11 +77,9 @@ def main() -> None:
     warnings.simplefilter("ignore")  # runs that end at max_iter
     rows, jobs = [], []
     if "samson" in sys.argv:
-        jobs += [("samson", f"seed {s}", lambda s=s: samson(Volume("auto", normalized=False), s)) for s in range(5)]
+        jobs += [("samson", f"seed {s}", lambda s=s: samson(Volume("auto"), s)) for s in range(5)]
     if "raman" in sys.argv:
-        jobs += [
-            ("raman", noise, lambda noise=noise: raman(Volume("auto", normalized=False), noise, 0)) for noise in NOISES
-        ]
+        jobs += [("raman", noise, lambda noise=noise: raman(Volume("auto"), noise, 0)) for noise in NOISES]
     for name, what, job in jobs:
         began = time.process_time()
         found = job()

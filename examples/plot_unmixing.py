@@ -33,8 +33,8 @@ def matched(W, H):
 ways = {
     "no constraint": {},
     "sum to one": {"sum_to_one": "W"},
-    "and least volume": {"sum_to_one": "W", "penalties": [Volume(0.003, normalized=False)]},
-    "and one known": {"sum_to_one": "W", "penalties": [Volume(0.003, normalized=False)], "fixed": spectra[:1]},
+    "and least volume": {"sum_to_one": "W", "penalties": [Volume(0.003)]},
+    "and one known": {"sum_to_one": "W", "penalties": [Volume(0.003)], "fixed": spectra[:1]},
 }
 found = {}
 for name, given in ways.items():

@@ -16,7 +16,7 @@ from drnmf.algorithms.updates.base import Rule
 from drnmf.inputs.check import check_choice, check_integer, check_number
 from drnmf.inputs.weights import Reading
 from drnmf.objective.constraints import Constraints, as_constraints
-from drnmf.objective.penalties import as_penalties
+from drnmf.objective.penalties import as_penalties, settled
 from drnmf.objective.penalty import Penalty, without_zeros
 
 
@@ -72,7 +72,7 @@ class Parameters:
         ----------
         automatic : whether alphas may be left to the data
         """
-        terms = without_zeros(as_penalties(self.penalties))
+        terms = settled(without_zeros(as_penalties(self.penalties)), self.sum_to_one)
         if not automatic and any(term.alpha == "auto" for term in terms):
             raise ValueError(
                 "penalties: alpha='auto' is chosen by an estimator (BetaNMF, MultiObjectiveNMF, DRNMF): fit one, and "

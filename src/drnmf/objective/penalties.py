@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -235,10 +235,16 @@ class _OfShapes(_Named):
 
     @property
     def _normalized(self) -> bool:
-        raise NotImplementedError
+        return getattr(self, "normalized", None) is not False
 
     def couples(self, side: str) -> bool:
         return side == self._side
+
+    def beside(self, sum_to_one: str | None) -> Self:
+        """Return the penalty where a factor sums to one: the other's scale is settled then, and means something."""
+        if sum_to_one in (None, self._side) or getattr(self, "normalized", None) is not None:
+            return self
+        return replace(self, normalized=False)  # type: ignore[call-arg]
 
     def _weight(self, rank: int, setting: Setting) -> float:
         return float(self.alpha) * setting.level / rank
@@ -262,7 +268,8 @@ class Volume(_OfShapes):
     alpha : number >= 0, or "auto": the largest under which the loss is at most 5 % above that without
     on : "H", its rows, or "W", its columns
     delta : number > 0; directions in which components differ by less cost nearly nothing
-    normalized : divide every component by its sum; False where the other factor sums to one, which settles the scale
+    normalized : divide every component by its sum; None does so unless the other factor sums to one, which settles the
+        scale
 
     Examples
     --------
@@ -272,7 +279,7 @@ class Volume(_OfShapes):
 
     on: str = "H"
     delta: float = 0.1
-    normalized: bool = True
+    normalized: bool | None = None
 
     word: ClassVar[str] = "volume"
     automatic: ClassVar[bool] = True
@@ -290,10 +297,6 @@ class Volume(_OfShapes):
     @property
     def _side(self) -> str:
         return self.on
-
-    @property
-    def _normalized(self) -> bool:
-        return self.normalized
 
     def measure(self, F: Array, side: str) -> Vector:
         """The sum of every component, then F F' row by row."""
@@ -320,7 +323,7 @@ class Volume(_OfShapes):
         rank, sums, spread = self._spread(own, setting)
         weight, inverse = 2.0 * self._weight(rank, setting), np.linalg.inv(spread)
         bend = weight * setting.size(side) / self.delta * inverse / (sums[:, None] * sums)
-        if not self.normalized:
+        if not self._normalized:
             return Bound(curvature=bend)
         rising, falling = weight * np.diagonal(inverse) / sums, weight / sums
         return Bound(None, bend, per_component(rising, F), per_component(falling, F))
@@ -346,7 +349,7 @@ class Smooth(_OfShapes):
     """
 
     axis: int = 1
-    normalized: bool = True
+    normalized: bool | None = None
 
     word: ClassVar[str] = "smooth"
     places: ClassVar[tuple[int, ...]] = (0, 1)
@@ -360,12 +363,8 @@ class Smooth(_OfShapes):
         return SIDES[self.axis]
 
     @property
-    def _normalized(self) -> bool:
-        return self.normalized
-
-    @property
     def certain(self) -> bool:
-        return not self.normalized  # a rougher component that shrinks may be above the bound
+        return not self._normalized  # a rougher component that shrinks may be above the bound
 
     def pieces(self, side: str) -> bool:
         return side != self._side
@@ -394,7 +393,7 @@ class Smooth(_OfShapes):
         join = namespace(F).concatenate
         before, after = join((F[:, :1], F[:, :-1]), axis=1), join((F[:, 1:], F[:, -1:]), axis=1)
         linear = per_component(-2.0 * weight, F) * (2.0 * F + before + after)
-        falling = per_component(2.0 * weight * own[rank:] / sums, F) if self.normalized else None
+        falling = per_component(2.0 * weight * own[rank:] / sums, F) if self._normalized else None
         return Bound(linear, np.diag(8.0 * weight), None, falling)
 
 
@@ -439,7 +438,7 @@ def from_text(text: str) -> Penalty:
 
 def _read(value: str, like: Any) -> Any:
     """An option in the kind of its default."""
-    if isinstance(like, bool):
+    if like is None or isinstance(like, bool):
         return {"true": True, "false": False}.get(value.lower(), value)
     return _number(value) if isinstance(like, int | float) else value
 
@@ -469,6 +468,15 @@ def as_penalty(value: Any) -> Penalty:
     raise ValueError(f"penalties: {value!r} is no penalty; give for example drnmf.Sparsity(0.1) or 'sparsity:0.1'.")
 
 
+def settled(terms: tuple[Penalty, ...], sum_to_one: str | None) -> tuple[Penalty, ...]:
+    """Return penalties as they are meant where every row of W, or column of H, sums to one.
+
+    >>> settled((Volume(0.1), Sparsity(0.1)), "W")[0].key
+    'volume:0.1:normalized=False'
+    """
+    return tuple(term.beside(sum_to_one) if isinstance(term, _OfShapes) else term for term in terms)
+
+
 def as_penalties(values: Any) -> tuple[Penalty, ...]:
     """Turn what a user wrote for `penalties` into penalties: None, one of them, or a list.
 
@@ -481,4 +489,4 @@ def as_penalties(values: Any) -> tuple[Penalty, ...]:
     return tuple(as_penalty(value) for value in ((values,) if single else values))
 
 
-__all__ = ["L1", "L2", "Smooth", "Sparsity", "Volume", "as_penalties", "as_penalty", "from_text"]
+__all__ = ["L1", "L2", "Smooth", "Sparsity", "Volume", "as_penalties", "as_penalty", "from_text", "settled"]
