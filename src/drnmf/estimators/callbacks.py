@@ -18,6 +18,7 @@ from drnmf.backends.base import Data
 from drnmf.estimators.scoring import dispersions
 from drnmf.fit.method import Budget
 from drnmf.fit.units import mean_of
+from drnmf.objective.penalty import Penalties
 
 try:
     import sklearn.callback as _callbacks
@@ -114,6 +115,7 @@ class Tasks:
             "weights_": progress.weights,
             "references_": references,
             "mean_": mean_of(self.data),
+            "penalties_": Penalties(),  # scores are of the losses
             "mean_row_": np.zeros(H.shape[0]),  # of rows without entries: W is not looked at here
             "dispersions_": dispersions(self.data, progress.losses, progress.omega, H.shape[0]),
         }

@@ -48,7 +48,13 @@ RUNS = {
 
 @pytest.mark.usefixtures("_on_torch")
 @pytest.mark.parametrize(
-    "settings", [{"betas": (0, 1)}, {"betas": (1, 2), "policy": "minimax"}, {"betas": (2,)}], ids=str
+    "settings",
+    [
+        {"betas": (0, 1), "update": "mu", "references": (200, 200)},
+        {"betas": (1, 2), "policy": "minimax"},
+        {"betas": (2,)},
+    ],
+    ids=str,
 )
 def test_penalties_are_the_same_on_tensors(settings):
     X, penalties = data(30, 20), ["sparsity:0.05", "volume:0.01:W", "smooth:0.01", "l2:0.1"]
