@@ -73,9 +73,17 @@ def raman(penalty: Volume, noise: str, seed: int) -> dict[str, Any]:
     return {"alpha": alpha, "smallest": float(close.min()), "cosines": close.round(4).tolist()}
 
 
+def kept() -> list[dict[str, Any]]:
+    """The rows of earlier runs."""
+    if not RESULTS.exists():
+        return []
+    with RESULTS.open(newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
 def main() -> None:
     warnings.simplefilter("ignore")  # runs that end at max_iter
-    rows, jobs = [], []
+    rows, jobs = [row for row in kept() if row["data"] not in sys.argv], []
     if "samson" in sys.argv:
         jobs += [("samson", f"seed {s}", lambda s=s: samson(Volume("auto"), s)) for s in range(5)]
     if "raman" in sys.argv:
@@ -87,7 +95,7 @@ def main() -> None:
         print(rows[-1], flush=True)
     fields = list(dict.fromkeys(key for row in rows for key in row))
     with RESULTS.open("w", newline="") as stream:
-        writer = csv.DictWriter(stream, fields)
+        writer = csv.DictWriter(stream, fields, restval="", lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
 

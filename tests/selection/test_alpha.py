@@ -23,13 +23,14 @@ def quiet():
         yield
 
 
-def test_volume_costs_at_most_five_percent_of_the_fit(X, tmp_path):
+@pytest.mark.parametrize("unit", [1.0, 1000.0])
+def test_volume_costs_at_most_five_percent_of_the_fit(X, unit, tmp_path):
     settings = {"beta": 1, "random_state": 0, "max_iter": 60, "tol": 1e-4}
+    X = unit * X
     model = BetaNMF(3, penalties=[Volume("auto")], **settings).fit(X)
     (path,) = model.penalty_path_
-    explained = model.penalties_.setting.level - path.values[0]
     assert path.alphas[0] == 0
-    assert path.limit == pytest.approx(path.values[0] + LOSS_OF_FIT * explained, rel=1e-9)
+    assert path.limit == pytest.approx((1 + LOSS_OF_FIT) * path.values[0], rel=1e-9)
     assert model.reconstruction_err_ <= path.limit
     assert path.values[path.alphas > path.alpha].min() > path.limit  # a larger one would cost more
     assert path.values[path.alphas == path.alpha] <= path.limit

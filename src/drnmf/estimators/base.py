@@ -157,7 +157,9 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             self.penalty_path_: tuple[AlphaPath, ...] = ()
             try:
                 if undecided(terms):
-                    choice = Choice(data, given.X, fit.starts, fit.omega, known, method, budget, self.random_state)
+                    whole = fit.units.whole(omega)
+                    asked = (given.X, fit.starts, fit.omega, known, method, budget, self.random_state, whole)
+                    choice = Choice(data, *asked)
                     method, self.penalty_path_, known = choice.decide()
                     terms = decided(terms, method.penalties)
                 if interval is not None:

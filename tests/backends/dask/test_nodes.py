@@ -32,13 +32,14 @@ from drnmf.losses.beta import FROBENIUS, IS, KL, Beta
 
 @dataclass
 class Block:
-    """A block that hands out whatever it is given, and notes the mean."""
+    """A block that hands out whatever it is given, and notes the mean and the scale."""
 
     content: Any = None
     mean: float | None = None
+    scale: float | None = None
 
-    def data(self, mean: float) -> Any:
-        self.mean = mean
+    def data(self, mean: float, scale: float) -> Any:
+        self.mean, self.scale = mean, scale
         return self.content
 
 
@@ -64,7 +65,7 @@ def test_operations_run_once_each_after_what_they_need() -> None:
     first = calls(note, "first")
     left, right = calls(note, "left", first), calls(note, "right", first)
     last = calls(note, "last", left, right)
-    _, sent = ran(plan(0.0, [(last, same), (left, same)]))
+    _, sent = ran(plan((0.0, 4.0), [(last, same), (left, same)]))
     assert sent == (5.0, 2.0)
     assert sorted(order) == ["first", "last", "left", "right"]
     assert order[0] == "first"
@@ -76,7 +77,7 @@ def test_what_stays_is_what_was_asked_to_stay() -> None:
     used = calls(lambda value: "used", always, keep="unless used")
     unused = calls(lambda value: "unused", used, keep="unless used")
     never = calls(lambda value: "never", used)
-    task = plan(0.0, [(unused, same), (never, same)])
+    task = plan((0.0, 4.0), [(unused, same), (never, same)])
     kept, sent = ran(task)
     assert task.kept == [always.node, unused.node]
     assert kept.values == ("always", "unused")
@@ -89,7 +90,7 @@ def test_a_node_that_is_stored_is_read_and_not_computed_again() -> None:
 
     node = Node(Call(fail))
     node.settle(Stored(("block 0", "block 1"), position=1))
-    task = plan(0.0, [(calls(lambda a, b: a + b, Placed(node, 0), Placed(node, 1)), same)])
+    task = plan((0.0, 4.0), [(calls(lambda a, b: a + b, Placed(node, 0), Placed(node, 1)), same)])
     assert [stored.tuples for stored in task.stored] == [("block 0", "block 1")]
     assert ran(task, (Kept(("not this", (3.0, 4.0))),))[1] == (7.0,)
     assert list(node.parents()) == []
@@ -98,7 +99,7 @@ def test_a_node_that_is_stored_is_read_and_not_computed_again() -> None:
 def test_arrays_for_all_blocks_travel_once_even_inside_of_other_arguments() -> None:
     H, other = np.ones((2, 3)), np.zeros((2, 3))
     node = calls(lambda pair, again: pair[0] + pair[1] + again, (Shared(H), Shared(other)), Shared(H))
-    task = plan(0.0, [(node, np.sum)])
+    task = plan((0.0, 4.0), [(node, np.sum)])
     assert [array is H for array in task.shared] == [True, False]
     assert task.nbytes == H.nbytes + other.nbytes
     assert ran(task)[1] == (12.0,)
@@ -106,9 +107,9 @@ def test_arrays_for_all_blocks_travel_once_even_inside_of_other_arguments() -> N
 
 def test_each_block_gets_its_own_rows_and_the_mean_of_all() -> None:
     block = Block()
-    task = plan(2.5, [(calls(lambda rows: rows.stop - rows.start, OwnRows()), same)])
+    task = plan((2.5, 4.0), [(calls(lambda rows: rows.stop - rows.start, OwnRows()), same)])
     assert ran(task, rows=slice(4, 9), block=block)[1] == (5,)
-    assert block.mean == 2.5
+    assert (block.mean, block.scale) == (2.5, 4.0)
 
 
 def test_attributes_and_elements_are_picked() -> None:
@@ -172,6 +173,6 @@ def test_rows_on_disk_come_back_and_go_with_their_files(tmp_path) -> None:
 
 def test_the_task_saves_what_stays_before_anybody_sees_it() -> None:
     saved: list[Any] = []
-    task = plan(0.0, [(calls(lambda: "kept", keep="always"), same)])
+    task = plan((0.0, 4.0), [(calls(lambda: "kept", keep="always"), same)])
     kept, _ = run_block(task.program, Block(), slice(0, 1), task.shared, (), saved.append)
     assert saved == [kept.values] == [("kept",)]

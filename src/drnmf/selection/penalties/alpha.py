@@ -69,6 +69,7 @@ class Choice:
     starts, omega, references : of the fit; references None computes them
     method, budget : how it is fitted
     seed : of the entries that are held out
+    whole : what the objective is multiplied by in the units of the fit; paths are in those of the caller
     """
 
     data: Data
@@ -79,6 +80,7 @@ class Choice:
     method: Method
     budget: Budget
     seed: Any
+    whole: float = 1.0
 
     def decide(self) -> tuple[Method, tuple[AlphaPath, ...], Vector]:
         """Choose one alpha after another; those not chosen yet are left out meanwhile.
@@ -122,7 +124,7 @@ class Choice:
         def loss(alpha: float) -> float:
             terms = (*known, *((with_alpha(term, alpha),) if alpha else ()))
             fit = self._fit(self.data, self.starts, references, terms)
-            tried[alpha] = float(fit.scaled_losses.max())
+            tried[alpha] = float(fit.scaled_losses.max()) / self.whole
             return tried[alpha]
 
         limit = (1.0 + LOSS_OF_FIT) * loss(0.0)

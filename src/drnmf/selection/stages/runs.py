@@ -259,7 +259,8 @@ def _write_run(path: Path, run: Run) -> None:
     arrays = {"H": run.H, "losses": run.losses, "references": run.references, "weights": run.weights}
     arrays |= {f"trace_{name}": getattr(run.trace, name) for name in _TRACE}
     if run.scores is not None:
-        arrays |= {f"scores_{name}": np.asarray(getattr(run.scores, name)) for name in _SCORES}
+        parts = {name: getattr(run.scores, name) for name in _SCORES}
+        arrays |= {f"scores_{name}": np.asarray(part) for name, part in parts.items() if part is not None}
     write_archive(path, arrays, {"omega": [text_of(loss) for loss in run.omega], "reason": run.reason}, FORMAT)
 
 
@@ -276,6 +277,6 @@ def _read_run(path: Path) -> Run:
 def _read_scores(arrays: Mapping[str, Any]) -> Scores | None:
     if "scores_sums" not in arrays:
         return None
-    kept = {name: arrays[f"scores_{name}"] for name in _SCORES}
+    kept = {name: arrays[f"scores_{name}"] for name in _SCORES if f"scores_{name}" in arrays}
     read: dict[str, Any] = {name: value if value.ndim else float(value) for name, value in kept.items()}
     return Scores(**read)
