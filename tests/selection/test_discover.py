@@ -178,7 +178,7 @@ def test_held_out_entries_choose_whether_heavy_rows_are_capped(found):
 @pytest.mark.parametrize(("capped", "better"), [(0.5, True), (0.95, False), (1.5, False)])
 def test_a_cap_must_predict_better_by_more_than_a_standard_error(found, capped, better):
     def runs(sums: np.ndarray) -> list[Run]:
-        scores = Scores(sums, np.ones(50), 0.0)
+        scores = Scores(sums, np.ones(50), 0.0, losses=sums)
         return [replace(found.runs[0], scores=scores)] * 2
 
     kept = np.tile([0.5, 1.5], 25)  # a mean of 1, with a standard error of 0.07
@@ -324,7 +324,7 @@ def judged(rank: int, stable: int, stability: float = 0.5) -> Tried:
 def predicted(rank: int, stable: int, score: float) -> Tried:
     """A rank whose held-out scores have a standard error of about 0.1."""
     sums = score + np.random.default_rng(rank).normal(0.0, 0.5, 50)
-    scores = Scores(sums, np.ones(50), 0.0)
+    scores = Scores(sums, np.ones(50), 0.0, losses=sums)
     return Tried(rank, 4, stable, 0.5, 0.0, 1.0, scores)
 
 
