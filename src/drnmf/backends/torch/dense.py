@@ -212,8 +212,8 @@ class TorchDense(OnTorch):
         return with_curvature(self, W, H, ask, Sweep(told(self, ask, losses), N, P))
 
     def tile(self, columns: slice) -> Tensor:
-        tile = self.X[:, columns].to(self.working)
-        return tile if self.scale == 1.0 else tile * self.scale
+        # also by one: products of a copy and of a view need not have the same bits
+        return self.X[:, columns].to(self.working) * self.scale
 
     def first_zero(self) -> tuple[int, int]:
         return first_zero(self.X)
