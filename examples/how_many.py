@@ -26,7 +26,7 @@ figure, axes = plt.subplots(1, 2, figsize=(8, 3.2), layout="constrained")
 axes[0].errorbar(
     ranks, [row["held_out"] for row in profile.table], [row["standard_error"] for row in profile.table], fmt="o-"
 )
-axes[0].set(xlabel="components", ylabel="worse than the best, per entry", yscale="symlog")
+axes[0].set(xlabel="components", ylabel="worse than the best, per entry")
 axes[0].axvline(profile.best, color="grey", lw=1)
 for name in ("bic", "aic"):
     values = np.array([row[name] for row in profile.table])
