@@ -120,7 +120,7 @@ def certify(
             F,
             sweep,
             partial(penalties.of, *measured),
-            (float(space.sum(entry_sum, F)) / (F.shape[0] * F.shape[1]), *_bound(constraints, measured[0])),
+            (float(space.sum(entry_sum, F)) / (F.shape[0] * F.shape[1]), *constraints.of(measured[0])),
         )
         for space, F, sweep, measured in zip(
             spaces, (B, A), sweeps, (("H", of_H, of_W), ("W", of_W, of_H)), strict=True
@@ -143,12 +143,6 @@ def certify(
     multipliers = np.zeros(p)
     multipliers[active] = found
     return Certificate(float(scaled.max() - weights @ scaled), value, multipliers)
-
-
-def _bound(constraints: Constraints, side: str) -> tuple[int, bool]:
-    """How many rows of a block are fixed, and whether its columns sum to one."""
-    block = constraints.block(side)
-    return 0 if block is None else len(block), constraints.sum_to_one == side
 
 
 def _smallest(residual: Callable[[Vector], float], start: Vector) -> tuple[Vector, float]:

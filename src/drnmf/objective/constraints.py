@@ -40,6 +40,11 @@ class Constraints:
         """Return what does not move of one factor, component-first: (f, n) for "H", (f, m) for "W"."""
         return self.H if side == "H" else None if self.W is None else self.W.T
 
+    def of(self, side: str) -> tuple[int, bool]:
+        """Tell how many components of one factor are fixed, and whether its entries sum to one."""
+        block = self.block(side)
+        return 0 if block is None else len(block), self.sum_to_one == side
+
     def floor(self, side: str, mean: float, rank: int) -> float:
         """Compute the smallest entry of a factor, "W" or "H".
 

@@ -37,7 +37,30 @@ class Still(Rule):
 
 
 @dataclass(frozen=True)
-class OneSide(Rule):
+class _Around(Rule):
+    """A rule that leaves its steps to another one, and so has the facts of that one."""
+
+    rule: Rule
+
+    @property
+    def separate(self) -> bool:  # type: ignore[override]
+        return self.rule.separate
+
+    @property
+    def best(self) -> bool:  # type: ignore[override]
+        return self.rule.best
+
+    @property
+    def chooses(self) -> bool:  # type: ignore[override]
+        return self.rule.chooses
+
+    @property
+    def bounded(self) -> bool:  # type: ignore[override]
+        return self.rule.bounded
+
+
+@dataclass(frozen=True)
+class OneSide(_Around):
     """A rule for a block of which some rows are fixed or the columns sum to one.
 
     Parameters
@@ -47,21 +70,8 @@ class OneSide(Rule):
     sums : whether every column sums to one
     """
 
-    rule: Rule
     fixed: int = 0
     sums: bool = False
-
-    @property
-    def separate(self) -> bool:  # type: ignore[override]
-        return self.rule.separate
-
-    @property
-    def chooses(self) -> bool:  # type: ignore[override]
-        return self.rule.chooses
-
-    @property
-    def bounded(self) -> bool:  # type: ignore[override]
-        return self.rule.bounded
 
     def certain(self, omega: Omega) -> bool:
         return self.rule.certain(omega)
@@ -157,7 +167,7 @@ def _solid(stack: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Constrained(Rule):
+class Constrained(_Around):
     """A rule for both blocks under constraints.
 
     Parameters
@@ -166,20 +176,7 @@ class Constrained(Rule):
     constraints : what both factors must satisfy
     """
 
-    rule: Rule
     constraints: Constraints
-
-    @property
-    def separate(self) -> bool:  # type: ignore[override]
-        return self.rule.separate
-
-    @property
-    def best(self) -> bool:  # type: ignore[override]
-        return self.rule.best
-
-    @property
-    def chooses(self) -> bool:  # type: ignore[override]
-        return self.rule.chooses
 
     def under(self, omega: Omega, shared: bool = True) -> Rule:
         return replace(self, rule=self.rule.under(omega, shared))
@@ -188,8 +185,7 @@ class Constrained(Rule):
         return self._side("H", rank), self._side("W", rank)
 
     def _side(self, side: str, rank: int) -> Rule:
-        block, sums = self.constraints.block(side), self.constraints.sum_to_one == side
-        fixed = 0 if block is None else len(block)
+        fixed, sums = self.constraints.of(side)
         if fixed == rank:
             return Still()
         return OneSide(self.rule, fixed, sums) if fixed or sums else self.rule
