@@ -6,7 +6,7 @@ PIP    := pip>=25.1
 NATIVE := CMakeLists.txt pyproject.toml $(wildcard src/drnmf/_native/*)
 
 .PHONY: demo test fuzz test-browser test-torch test-gpu test-oldest test-asan bench bench-scale bench-algorithms lint clean \
-        docs wheel coverage mutants
+        docs pictures wheel coverage mutants
 
 # An environment that sees the packages of $(VENV) by path, so that only drnmf itself is built again in it.
 define borrow
@@ -77,6 +77,10 @@ test-asan: $(VENV)/.installed-dev
 docs: $(VENV)/.installed-docs
 	$(BIN)/python -m sphinx -W --keep-going -q -d build/docs/doctrees docs build/docs/html
 	@echo "build/docs/html/index.html"
+
+# The pictures of reports in docs/images, from runs of the present code.
+pictures: $(VENV)/.installed-dev
+	$(BIN)/python tools/pictures.py
 
 # An sdist, a wheel built from it and repaired, and that wheel installed and tried where there is no compiler: dist/.
 WHEEL := .venv-wheel
