@@ -139,7 +139,7 @@ struct SparseBlock : Nonzeros<T, Index> {
 template <class T>
 inline size_t sparse_scratch(const SparseSweep& s) {
     size_t curvature = s.curvature.pairs ? (2 * kRun + kSparsePanel * s.r) * s.padded : 0;
-    return sizeof(T) * (3 * (kRun + kLanes<T>) + 2 * kSparsePanel * s.padded + curvature);
+    return sizeof(T) * (3 * (kLanes<T> + kRun) + 2 * kSparsePanel * s.padded + curvature);
 }
 
 }  // namespace drnmf::DRNMF_ISA_NAME
