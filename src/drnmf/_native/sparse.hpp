@@ -106,9 +106,7 @@ struct SparseBlock : Nonzeros<T, Index> {
         }
     }
 
-    T* output(void* base, int slot, size_t j) const {
-        return static_cast<T*>(base) + size_t(slot) * s.r * s.n + j;
-    }
+    T* output(void* base, int slot, size_t j) const { return static_cast<T*>(base) + size_t(slot) * s.r * s.n + j; }
 
     void write(size_t begin, size_t end) {
         size_t count = end - begin;
