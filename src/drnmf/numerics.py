@@ -34,6 +34,13 @@ REFERENCE_FLOOR = 1e-16
 REFERENCE_TOLERANCE = 3e-5
 """Where the reference fits of the default rule stop: relative decrease over the window of ten iterations."""
 
+TOLERANCE = 1e-6
+"""Where a fit stops unless it is told: relative decrease over the window of ten iterations."""
+
+HALS_TOLERANCE = 1e-4
+"""The same for coordinate descent under beta = 2 alone, whose loss falls without plateaus: the rest is below 5 % of it,
+0.1 % in the median, and takes most of the time (docs/development/frobenius.md)."""
+
 REFERENCE_MARGIN = 1e-2
 """A loss met this fraction below its reference shows that the reference fit is not the best: it is continued there."""
 

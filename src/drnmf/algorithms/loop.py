@@ -103,7 +103,7 @@ class Log:
         self.sweeps.append(sweeps)
         self.watched.append(watched)
         self.penalty.append(penalty)
-        self.lowest.append(min([watched, *self.lowest[-1:]]))
+        self.lowest.append(min([*self.lowest[-1:], watched]))
 
     def gap(self, row: int) -> float:
         return complementarity_gap(self.weights[row], self.scaled[row])
@@ -245,8 +245,7 @@ class _Run:
         watched = self.log.watched
         if watched[-1] > watched[-2] and watched[-1] > self.log.lowest[-1] * (1.0 + RESTART_RISE):
             self.point = task.restart(self.data, self.point)
-        best = self.best
-        if not task.rule.best or watched[-1] <= task.watched(self.weights, best.losses, best.penalty):
+        if not task.rule.best or watched[-1] == self.log.lowest[-1]:
             self.best = Best(self.point.A, self.point.B, losses, self.weights, self.point.penalty)
 
     def _add_row(self) -> None:
@@ -281,8 +280,9 @@ class _Run:
         before, now = self.log.lowest[-w - 1], min(watched[-w:])
         if now <= REFERENCE_FLOOR * watched[0]:
             return True  # it would fall by the same fraction for ever
-        moved = abs(self.log.gap(-w - 1) - self.log.gap(-1))
-        return before - now <= control.tol * before and moved <= control.tol * before
+        if before - now > control.tol * before:
+            return False
+        return abs(self.log.gap(-w - 1) - self.log.gap(-1)) <= control.tol * before
 
     def result(self, reason: str) -> Result:
         """The best point with its losses and its weights (those of its row), and the trace of the whole run.

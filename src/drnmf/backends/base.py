@@ -90,6 +90,7 @@ class Ask:
     curvature : (p,) coefficients of the losses in the curvature, None where it is not wanted
     observed : weights of the entries, None where every entry counts once
     held_out : the losses are those of the entries that a held-out mask leaves out
+    into : an earlier answer of the same X that nobody needs any more: a backend may write this one into its arrays
     """
 
     omega: Omega
@@ -98,8 +99,9 @@ class Ask:
     curvature: Vector | None = None
     observed: Observed | None = None
     held_out: bool = False
+    into: Sweep | None = None
 
-    @cached_property
+    @property
     def weights(self) -> Vector | None:
         """The weights of the parts, None where they are separate or not wanted."""
         return None if self.parts is None or isinstance(self.parts, str) else self.parts

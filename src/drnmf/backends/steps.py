@@ -227,9 +227,13 @@ def balanced_sizes(F: Array, P: Array, correlation: Vector) -> Array:
 
 
 def extrapolated_step(
-    F: Array, N: Array, gram: Vector, floor: float, passes: int, last: Array, pace: float
+    F: Array, N: Array, gram: Vector, floor: float, passes: int, last: Array, pace: float, overwrite: bool = False
 ) -> tuple[Array, Array]:
     """Take the same step to F+, and go on to max(F+ + pace (F+ - last), floor) in the columns where f stays below f(F).
+
+    Parameters
+    ----------
+    overwrite : F+ may take the place of `last` in memory
 
     Returns
     -------
@@ -239,7 +243,7 @@ def extrapolated_step(
     if core is None:
         stepped = _descend_elsewhere(F, N, gram, floor, passes)
         return stepped, _push(F, N, gram, floor, stepped, last, pace)
-    stepped, further = np.empty_like(F), np.empty_like(F)
+    stepped, further = last if overwrite else np.empty_like(F), np.empty_like(F)
     core.hals_step_ahead(F, N, gram, floor, _smallest(gram), passes, last, pace, stepped, further)
     return stepped, further
 

@@ -133,7 +133,7 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             return self._decided(X, y, W, H, self.reading(entry_weight, uncertainty))
         omega, interval = self._omega(), self._interval()
         policy, references = self._policy(len(omega)), self._references(len(omega))
-        control = self.control(self._inner_iter())
+        control = self.control(self._inner_iter(), omega)
         placement = place(X, self.device, self.precision)
         terms, constraints = self.terms(automatic=True), self.constraints()
         if undecided(terms) and (interval is not None or entry_weight is not None or uncertainty is not None):

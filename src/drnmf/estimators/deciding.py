@@ -36,9 +36,14 @@ def profile_for(
     return noise_profile(
         X, model.n_components, betas=betas, held_out=held_out, entry_weight=reading.entry_weight,
         uncertainty=reading.uncertainty, unstored=reading.unstored, update=model.update, max_iter=model.max_iter,
-        tol=max(model.tol, 1e-5) if model.tol else 0.0, init="random" if model.init == "custom" else model.init,
+        tol=_loose(model.tol), init="random" if model.init == "custom" else model.init,
         random_state=model.random_state, n_jobs=model.n_jobs, device=model.device, precision=model.precision,
     )  # fmt: skip
+
+
+def _loose(tol: float | None) -> float:
+    """The tolerance of fits that are only compared."""
+    return 0.0 if tol == 0 else max(tol or 0.0, 1e-5)
 
 
 def fit_decided(model: Any, profile: NoiseProfile, name: str, value: Any, starts: int, fit: Any) -> Array:

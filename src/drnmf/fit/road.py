@@ -99,7 +99,7 @@ def opened(
     plain : leave X in the units of the caller
     """
     p = parameters
-    control, rank, n_init = p.control(inner_iter), p.rank(), p.starts()
+    control, rank, n_init = p.control(inner_iter, omega), p.rank(), p.starts()
     data, constraints = placement.open_plain(given) if plain else placement.open(given), p.constraints()
     check_scale(data)
     constraints.check(data.shape, rank, {"H": "fixed", "W": "fixed_W"})

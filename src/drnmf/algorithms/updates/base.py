@@ -40,6 +40,7 @@ class Parts:
     total : what every column of the block must sum to, a number or (n,); None where its sum is free
     sizes : where the block is a part of a larger one, what the curvature of that one says of its length (see
         `updates.constrained`)
+    final : the step will not be taken back, so that arrays which the rule made for its state may be overwritten
     """
 
     N: Array
@@ -56,6 +57,7 @@ class Parts:
     tilt: Tilt | None = None
     total: Any = None
     sizes: Any = None
+    final: bool = False
 
     def weighted(self) -> tuple[Array, Array]:
         """Compute sum_b c_b N_b and sum_b c_b P_b.

@@ -70,7 +70,8 @@ class HALS(Rule):
         elif parts.gram is None:
             stepped, further = self._weighted(F, parts, passes, state.F, a)
         else:
-            stepped, further = extrapolated_step(F, *parts.shared(F), parts.floor, passes, state.F, a)
+            own = parts.final and state.steps > 0  # the first state is the start, which is not the rule's own
+            stepped, further = extrapolated_step(F, *parts.shared(F), parts.floor, passes, state.F, a, own)
         return further, Momentum(stepped, nu, state.steps + 1)
 
     def _weighted(self, F: Array, parts: Parts, passes: int, last: Array, pace: float) -> tuple[Array, Array]:
