@@ -57,7 +57,7 @@ def fit_decided(model: Any, profile: NoiseProfile, name: str, value: Any, starts
     fit : calls `fit_transform` of the estimator that it is given
     """
     n_init = max(model.n_init, starts) if model.init == AUTO else model.n_init
-    decided = clone(model).set_params(**{name: value, "n_init": n_init})
+    decided = clone(model).set_params(**{name: value, "n_init": n_init, "zeros": zeros_under(model)})
     if model.warm_start:
         vars(decided).update(_fitted(model))
     W: Array = fit(decided)
@@ -65,6 +65,12 @@ def fit_decided(model: Any, profile: NoiseProfile, name: str, value: Any, starts
     model.noise_profile_ = profile
     model.notes_ = profile.notes + model.notes_
     return W
+
+
+def zeros_under(model: Any) -> str:
+    """Choose what becomes of zeros of X under beta = 0: where X chose that beta, nobody could ask for floored zeros."""
+    asked = getattr(model, "betas", getattr(model, "beta", None))
+    return "floor" if is_auto(asked) else str(model.zeros_choice())
 
 
 def _fitted(model: Any) -> dict[str, Any]:
