@@ -246,9 +246,8 @@ def try_all(changes: list[Change], runs: Runs) -> list[tuple[Change, str]]:
         story = survives(change, runs)
         if story:
             left.append((change, story))
-        print(
-            f"{number} of {len(changes)}: {'SURVIVED' if story else 'killed'} {change.path}:{change.line}", flush=True
-        )
+        place = f"{Path(change.path).relative_to(PACKAGE)}:{change.line}"
+        print(f"{number} of {len(changes)}: {'SURVIVED' if story else 'killed'} {place}", flush=True)
     return left
 
 

@@ -9,19 +9,24 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from drnmf.algorithms.loop import Control
 from drnmf.algorithms.result import Trace
 from drnmf.backends.open import open_data
+from drnmf.fit.method import Budget, Method
+from drnmf.inputs.receive import Received
 from drnmf.losses.beta import IS, KL, Beta, beta_divergence_terms
 from drnmf.losses.interval import Interval
+from drnmf.selection.blocks import bi_cross_validation
 from drnmf.selection.entries import Facts, common_unit, facts_of, sample_shape
 from drnmf.selection.held_out import Scores, Split, blocks_of, check_fraction, compare, tiles
 from drnmf.selection.likelihood import Candidate
 from drnmf.selection.noise import BETAS, LEAST_BETA, losses_to_try
 from drnmf.selection.rank import PATIENCE, Tried, _hopeless, akaike, bayesian
 from drnmf.selection.resampling import resampled
+from drnmf.selection.stages.course import plan
 from drnmf.selection.stages.pace import Moment, Pace
 from drnmf.selection.stages.residuals import residuals
-from drnmf.selection.stages.runs import Run, Store
+from drnmf.selection.stages.runs import LARGE, Run, Store, rows_seen
 from drnmf.selection.walk import NEW_COMPONENT, grown
 from drnmf.selection.words import describe, structured
 
@@ -223,3 +228,39 @@ def test_a_run_that_was_stopped_early_is_not_kept_and_scores_read_back(tmp_path)
     np.testing.assert_array_equal(kept.scores.sums, np.arange(3.0))
     with pytest.raises(ValueError, match="another X"), Store(tmp_path, {"X": "b"}):
         pass
+
+
+def test_the_work_of_every_stage_is_planned_in_fits_times_rank():
+    assert plan((4,), 30, noise=False, heavy=False) == {"consensus": 120.0}
+    whole = plan((2, 4, 8), 30, noise=True, heavy=True)
+    assert list(whole) == ["noise", "ranks", "heavy", "consensus"]
+    assert whole["ranks"] == 10 * whole["heavy"]
+    assert plan((4,), 30, noise=False, heavy=True)["heavy"] == 2 * whole["heavy"]
+    assert plan((2, 4, 8), 1, noise=False, heavy=True)["heavy"] == 4.0
+
+
+def test_a_block_is_predicted_from_the_rest_with_the_score_of_its_noise():
+    """Gaussian noise of variance phi scores 1/2 log(phi / 2) an entry, constants left out; too small a rank more."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(1, 9, (40, 2)) @ rng.uniform(1, 9, (2, 36)) + rng.normal(0.0, 0.5, (40, 36))
+    method, budget = Method.of("auto", "auto", False), Budget(Control(max_iter=300, tol=1e-5), 8)
+    scores = [
+        bi_cross_validation(X, facts_of(X), Candidate(Beta(2.0)), rank, method, budget, np.random.RandomState(0))
+        for rank in (1, 2)
+    ]
+    assert scores[1] == pytest.approx(0.5 * math.log(0.25 / 2), abs=0.15)
+    assert scores[0] > scores[1] + 1.0
+
+
+def test_rows_of_a_large_X_are_drawn(monkeypatch):
+    assert LARGE == 2**20
+    monkeypatch.setattr("drnmf.selection.stages.runs.LARGE", 2000)
+    monkeypatch.setattr("drnmf.selection.stages.runs.LEAST_ROWS", 10)
+    assert rows_seen(Received(np.ones((100, 20))), 0) == slice(None)
+    rows = rows_seen(Received(np.ones((200, 20))), 0)
+    assert len(np.unique(rows)) == 100
+    assert (np.diff(rows) > 0).all()
+    assert len(rows_seen(Received(np.ones((4, 2000))), 0)) == 4
+    sparse = Received(sp.csr_array(np.eye(100, 200)))
+    assert rows_seen(sparse, 0, (KL,)) == slice(None)
+    assert len(rows_seen(sparse, 0, (IS,))) == 10
