@@ -10,8 +10,8 @@ A peer runs a given number of iterations; the time of ours ends when its loss is
 in one process, one seed after another; medians over seeds. `--seeds 0 1` runs those seeds, `--only "tr11 10"` only the
 rows whose "X rank peer iterations" begins so. Every run is written as soon as it ends, to results/frontier-*-runs.csv,
 and the rows of results/frontier-*.csv are the medians over all seeds found there: a table may be measured piece by
-piece. A run that never gets there within three times the peer's iterations and twice its time counts with ratio 0.
-Processor time on one thread, so that a busy machine does no harm.
+piece, `--missing` runs what is not there yet. A run that never gets there within three times the peer's iterations and
+twice its time counts with ratio 0. Processor time on one thread, so that a busy machine does no harm.
 """
 
 from __future__ import annotations
@@ -266,10 +266,13 @@ def figure() -> None:
     plt.savefig(RESULTS / "frontier.png", dpi=110)
 
 
-def measured(what: str, race: Any, seeds: list[int]) -> None:
+def measured(what: str, race: Any, seeds: list[int], missing: bool) -> None:
     """Run some seeds of a row, write each, and renew the row from all that were run so far, by whichever process."""
     runs, table = f"frontier-{what}-runs", f"frontier-{what}"
+    known = {key(one) for one in written(runs)} if missing else set()
     for seed in seeds:
+        if key({**asdict(race), "seed": seed}) in known:
+            continue
         with threadpool_limits(1):
             numbers = race.run(seed)
         run = {**asdict(race), "seed": seed} | {f"number_{k}": number for k, number in enumerate(numbers)}
@@ -298,7 +301,7 @@ def key(row: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def main(what: str, seeds: list[int], only: str) -> None:
+def main(what: str, seeds: list[int], only: str, missing: bool) -> None:
     warnings.simplefilter("ignore")
     if what == "curves":
         with threadpool_limits(1):
@@ -309,7 +312,7 @@ def main(what: str, seeds: list[int], only: str) -> None:
         fields = asdict(race)
         named = (str(fields[name]) for name in ("X", "rank", "solver", "iterations") if name in fields)
         if f"{' '.join(named)} ".startswith(f"{only} ".lstrip()):
-            measured(what, race, seeds)
+            measured(what, race, seeds, missing)
     summary(what)
 
 
@@ -333,5 +336,6 @@ if __name__ == "__main__":
     parser.add_argument("what", choices=(*KINDS, "curves"))
     parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
     parser.add_argument("--only", default="")
+    parser.add_argument("--missing", action="store_true", help="only the seeds that were not run yet")
     given = parser.parse_args()
-    main(given.what, given.seeds, given.only)
+    main(given.what, given.seeds, given.only, given.missing)
