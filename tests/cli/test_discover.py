@@ -17,7 +17,21 @@ from drnmf.cli.discover.command import parse_ranks, parse_seconds
 from drnmf.cli.discover.reference import read_reference, spelt
 
 TYPES = [f"{a}[{b}>{c}]{d}" for b, c in ("CA", "CG", "CT") for a in "ACGT" for d in "ACGT"][:24]
-FAST = ("--runs", "3", "--ranks", "2:4", "--betas", "1", "--max-iter", "150", "--tol", "1e-4", "--quiet")
+FAST = (
+    "--runs",
+    "3",
+    "--ranks",
+    "2:4",
+    "--betas",
+    "1",
+    "--max-iter",
+    "150",
+    "--tol",
+    "1e-4",
+    "--penalty",
+    "none",
+    "--quiet",
+)
 
 
 def table(path: Path) -> list[dict[str, str]]:
@@ -49,6 +63,15 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         for name, row in reversed(list(zip(TYPES, H.T.tolist(), strict=True))):
             print(name, *row, sep="\t", file=stream)
     return tmp_path
+
+
+@pytest.mark.parametrize(("penalty", "tried"), [("none", False), ("auto", True), ("sparsity:auto:W,l2:0.01", True)])
+def test_penalties_are_named_in_the_summary(here: Path, penalty: str, tried: bool) -> None:
+    run("discover", "catalog.csv", "--profiles", "rows", *FAST, "--ranks", 3, "--penalty", penalty, "--no-report")
+    summary = json.loads((here / "catalog-discover" / "summary.json").read_text())
+    assert summary["discovery"]["penalties"] == (["l2:0.01"] if "l2" in penalty else [])
+    assert ("penalty" in [stage["name"] for stage in summary["discovery"]["stages"]]) == tried
+    assert any("No sparsity of the contributions is used" in note for note in summary["notes"]) == tried
 
 
 def test_a_catalog_gives_signatures(here: Path) -> None:

@@ -89,9 +89,14 @@ def best_of(tried: Sequence[Tried]) -> Tried:
     return max(left, key=lambda one: (one.stable, one.stability, -one.rank))
 
 
+def joined_scores(runs: list[Run]) -> Scores:
+    """Put the scores of runs together, each of which held out other entries."""
+    return joined([run.scores for run in runs if run.scores is not None])
+
+
 def capped_is_better(kept: list[Run], capped: list[Run]) -> bool:
     """Tell whether runs with heavy rows scaled down predict held-out entries better, by more than a standard error."""
-    compared = compare([joined([run.scores for run in runs if run.scores is not None]) for runs in (kept, capped)])
+    compared = compare([joined_scores(runs) for runs in (kept, capped)])
     return compared.best == 1 and not compared.within[0]
 
 
