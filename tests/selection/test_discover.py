@@ -236,7 +236,7 @@ def test_contributions_are_sparse_where_held_out_entries_ask_for_it():
     (path,) = found.penalty_path
     assert found.penalties == (f"sparsity:{path.alpha}:W",)
     assert path.values[path.alphas == 0] > path.limit >= path.values[path.alphas == path.alpha]
-    assert [stage["name"] for stage in found.stages] == ["ranks", "penalty", "ranks with penalty", "consensus"]
+    assert [stage["name"] for stage in found.stages] == ["ranks", "penalty", "finer ranks", "consensus"]
     assert found.rank == 3
     assert _zeros(found) > _zeros(plain)
     given = drnmf.discover(X, **settings | {"ranks": 3, "penalties": [drnmf.Sparsity(path.alpha, on="W")]})
@@ -444,6 +444,12 @@ def test_ranks_above_one_that_predicts_clearly_worse_are_not_tried():
     assert search(range(2, 31), lambda rank: predicted(rank, rank, abs(rank - 5.0)), tried)
     assert best_of(list(tried.values())).rank == 5
     assert max(tried) <= 10
+
+
+def test_a_coarse_search_tries_the_grid_alone():
+    tried: dict[int, Tried] = {}
+    assert search(range(2, 31), lambda rank: judged(rank, rank), tried, coarse=True)
+    assert sorted(tried) == grid(range(2, 31))
 
 
 def test_a_search_without_time_keeps_what_it_has():

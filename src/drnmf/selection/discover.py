@@ -244,7 +244,7 @@ def discover(
             capped = factors if heavy == "cap" else None
             fitter = Fitter(given, placement, parameters, stages.losses, how, facts_of(counted(given)), capped)
             crew = Crew(fitter, store, pace, seeds, jobs)
-            table = stages.search(crew)
+            table = stages.search(crew, coarse=bool(auto))
             crew = stages.heavy(crew, table, factors) if judge else crew
             crew, table = stages.penalise(crew, table, auto) if auto else (crew, table)
             runs, found = stages.consensus(crew, table)

@@ -31,9 +31,9 @@ T = TypeVar("T")
 _RUNS_PER_RANK = 4
 _NOISE_FITS = 4.0
 """Work of the noise profile, in fits: one, and short ones from where their neighbour ended."""
-PENALTY, AGAIN = "penalty", "ranks with penalty"
-LEAST_PART = 0.8
-"""Part of the rank found without penalties that is tried again under them, and all that is larger."""
+PENALTY, FINER = "penalty", "finer ranks"
+LEAST_PART = 0.6
+"""Ranks below this part of the one found on the coarse grid are not tried again under penalties."""
 
 
 @dataclass
@@ -79,12 +79,12 @@ class Stages:
             alike = f"held-out entries cannot tell it from {best.name}, and it uses the sparsity of X"
             self.notes.append(f"{loss.name} is fitted: {alike}.")
 
-    def search(self, crew: Crew) -> list[Tried]:
-        """Try ranks with a few runs each."""
+    def search(self, crew: Crew, coarse: bool = False) -> list[Tried]:
+        """Try ranks with a few runs each; `coarse` is those of a grid alone, where `penalise` tries the others."""
         if len(self.ranks) == 1:
             return []
         self.notes += [note.replace("the criterion of all entries", "stability") for note in self._too_few(crew.fitter)]
-        table, finished = self._searched(crew, "ranks", self.ranks)
+        table, finished = self._searched(crew, "ranks", self.ranks, coarse)
         if not table:
             raise self._too_short(self.ranks[0])
         if not finished:
@@ -92,7 +92,9 @@ class Stages:
             self.notes.append(f"{self._why()}: only the ranks {tried} were tried.")
         return table
 
-    def _searched(self, crew: Crew, stage: str, ranks: tuple[int, ...]) -> tuple[list[Tried], bool]:
+    def _searched(
+        self, crew: Crew, stage: str, ranks: tuple[int, ...], coarse: bool = False
+    ) -> tuple[list[Tried], bool]:
         """Search among ranks, in a stage of its own."""
         before, table = self.pace.seconds, dict[int, Tried]()
         runs, hold_out = min(_RUNS_PER_RANK, self.n_runs), self._can_hold_out(crew.fitter)
@@ -104,7 +106,7 @@ class Stages:
                 return None
             return Tried.of(made, crew.agreed(made), self.threshold)
 
-        finished = bool(self._unless_interrupted(crew, lambda: search(ranks, attempt, table)))
+        finished = bool(self._unless_interrupted(crew, lambda: search(ranks, attempt, table, coarse)))
         self.pace.close(stage)
         self._ended(stage, before, finished)
         return [table[rank] for rank in sorted(table)], finished
@@ -169,7 +171,7 @@ class Stages:
         return capped if better else crew
 
     def penalise(self, crew: Crew, table: list[Tried], terms: tuple[Penalty, ...]) -> tuple[Crew, list[Tried]]:
-        """Choose the alphas that are left to the data, and under a sparsity the rank again.
+        """Choose the alphas that are left to the data, at the best rank of the grid, and then the rank.
 
         A volume is not chosen by prediction, and prediction under it says nothing of the rank.
         """
@@ -186,11 +188,12 @@ class Stages:
                 chosen = with_path(chosen, term, path)
         self.pace.close(PENALTY)
         self._ended(PENALTY, before, len(self.paths) == len(terms))
-        crew = penalised(crew, chosen) if len(chosen) > without else crew
-        if table and any(isinstance(term, Sparsity) for term in chosen[without:]):
-            return crew, self._again(crew, table, rank)
-        self.pace.close(AGAIN)
-        return crew, table
+        sparse = any(isinstance(term, Sparsity) for term in chosen[without:])
+        ranks = tuple(r for r in self.ranks if not sparse or r >= LEAST_PART * rank)
+        if table:
+            found, finished = self._finer(penalised(crew, chosen) if sparse else crew, ranks)
+            table = found if finished or not sparse else table
+        return penalised(crew, chosen) if len(chosen) > without else crew, table
 
     def _path(self, crew: Crew, rank: int, known: tuple[Penalty, ...], term: Penalty) -> AlphaPath | None:
         """Try alphas of one penalty at a rank, beside those that are known."""
@@ -207,13 +210,13 @@ class Stages:
             return path_of(term, 0.0, {}, math.nan)
         return sparsity_path(term, lambda alpha: joined_scores(made) if len(made := runs(alpha)) >= 2 else None)
 
-    def _again(self, crew: Crew, table: list[Tried], rank: int) -> list[Tried]:
-        """Search the rank under the penalties: with them more components may predict well, or a few less."""
-        found, finished = self._searched(crew, AGAIN, tuple(r for r in self.ranks if r >= LEAST_PART * rank))
+    def _finer(self, crew: Crew, ranks: tuple[int, ...]) -> tuple[list[Tried], bool]:
+        """Search beside the best rank of the grid; under a sparsity all over, for more components may predict well."""
+        found, finished = self._searched(crew, FINER, ranks)
         if not finished:
             tried = ", ".join(str(one.rank) for one in found) or "none"
-            self.notes.append(f"{self._why()}: of the ranks tried again under the penalties {tried} ended.")
-        return found if finished else table
+            self.notes.append(f"{self._why()}: of the ranks of the finer search only {tried} were tried.")
+        return found, finished
 
     def _rank(self, table: list[Tried]) -> int:
         return best_of(table).rank if table else self.ranks[0]
@@ -248,10 +251,10 @@ def plan(ranks: tuple[int, ...], n_runs: int, noise: bool, heavy: bool, penaltie
     middle = ranks[len(ranks) // 2]
     work = {"noise": _NOISE_FITS * middle} if noise else {}
     if len(ranks) > 1:
-        work["ranks"] = min(_RUNS_PER_RANK, n_runs) * (GRID + 4.0) * middle
+        work["ranks"] = min(_RUNS_PER_RANK, n_runs) * (GRID + (0.0 if penalties else 4.0)) * middle
     if heavy:
         work["heavy"] = float(min(_RUNS_PER_RANK, n_runs) * (1 if len(ranks) > 1 else 2) * middle)
     if penalties:
         work[PENALTY] = float(min(_RUNS_PER_RANK, n_runs) * (len(SPARSITIES) - 1) * penalties * middle)
-        work[AGAIN] = float(min(_RUNS_PER_RANK, n_runs) * GRID * middle) if len(ranks) > 1 else 0.0
+        work[FINER] = float(min(_RUNS_PER_RANK, n_runs) * (GRID + 2.0) * middle) if len(ranks) > 1 else 0.0
     return work | {"consensus": float(n_runs * middle)}
