@@ -32,7 +32,7 @@ def measure(data: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out"
         reference = ("--reference", str(data / "COSMIC_v3.5_SBS_GRCh37.txt"))
-        given = ("discover", str(data / "PCAWG.96.tsv"), *OPTIONS, "--penalty", "none", *reference, "--no-report")
+        given = ("discover", str(data / "PCAWG.96.tsv"), *OPTIONS, *reference, "--no-report")
         subprocess.run([sys.executable, "-m", "drnmf", *given, "--out", str(out)], check=True)
         keep(out)
 
@@ -64,6 +64,7 @@ def substitution(label: str) -> str:
 def draw() -> None:
     """Draw the largest components as profiles over the 96 mutation types, with their names."""
     import matplotlib.pyplot as plt
+    from matplotlib.patches import Rectangle
 
     rows = list(csv.DictReader(PROFILES.open()))
     names = {row["component"]: row for row in csv.DictReader(NAMES.open())}
@@ -75,7 +76,7 @@ def draw() -> None:
         heights = [100 * float(rows[i][component]) for i in order]
         axis.bar(range(len(order)), heights, color=[COLOURS[kind] for kind in kinds], width=0.8)
         _label(axis, k, names[component])
-    handles = [plt.Rectangle((0, 0), 1, 1, color=colour) for colour in COLOURS.values()]
+    handles = [Rectangle((0, 0), 1, 1, color=colour) for colour in COLOURS.values()]
     figure.supylabel("% of the mutations of a signature", fontsize=9)
     figure.tight_layout(rect=(0.01, 0.06, 1, 1))
     figure.legend(handles, COLOURS, loc="lower center", ncol=len(COLOURS), fontsize=8, frameon=False)

@@ -23,7 +23,9 @@ from drnmf.selection.stages.ranks import Tried, best_of, capped_is_better, grid,
 from drnmf.selection.stages.residuals import residuals
 from drnmf.selection.stages.runs import Fitter, Run, rows_seen, taken
 
-FAST = {"ranks": range(2, 6), "betas": 1, "n_runs": 4, "max_iter": 200, "tol": 1e-4, "penalties": None}
+FAST = {"ranks": range(2, 6), "betas": 1, "n_runs": 4, "max_iter": 200, "tol": 1e-4}
+
+SPARSE = ["sparsity:auto:W"]
 
 
 def counts(seed: int = 0, m: int = 60, n: int = 24, r: int = 3) -> np.ndarray:
@@ -232,7 +234,7 @@ def overlapping() -> np.ndarray:
 
 def test_contributions_are_sparse_where_held_out_entries_ask_for_it():
     X, settings = overlapping(), FAST | {"ranks": (3, 4)}
-    plain, found = (drnmf.discover(X, **settings | {"penalties": how}) for how in (None, "auto"))
+    plain, found = (drnmf.discover(X, **settings | {"penalties": how}) for how in (None, SPARSE))
     (path,) = found.penalty_path
     assert found.penalties == (f"sparsity:{path.alpha}:W",)
     assert path.values[path.alphas == 0] > path.limit >= path.values[path.alphas == path.alpha]
@@ -252,7 +254,7 @@ def _zeros(found) -> float:
 
 
 def test_no_penalty_is_used_where_nothing_is_predicted_better_by_it(found):
-    again = drnmf.discover(counts(), **FAST | {"penalties": "auto"})
+    again = drnmf.discover(counts(), **FAST | {"penalties": SPARSE})
     assert same(again, found)
     assert again.penalties == ()
     assert again.penalty_path[0].alpha == 0

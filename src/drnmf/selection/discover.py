@@ -37,7 +37,6 @@ from drnmf.selection.stages.course import Stages, plan
 from drnmf.selection.stages.crew import Crew, draw_seeds
 from drnmf.selection.stages.heavy import cap_factors
 from drnmf.selection.stages.pace import Moment, Pace, shown
-from drnmf.selection.stages.penalty import wanted
 from drnmf.selection.stages.ranks import Tried, rows_of
 from drnmf.selection.stages.residuals import Residuals, residuals
 from drnmf.selection.stages.runs import Fitter, Run, Store
@@ -134,14 +133,13 @@ def discover(
     checkpoint: str | os.PathLike[str] | None = None,
     callback: Callable[[Moment], Any] | None = None,
     verbose: int = 0,
-    penalties: Any = "auto",
+    penalties: Any = None,
 ) -> Discovery:
     """Find how many components X has, under which noise, and which of them come again in every run.
 
     The noise is read off the losses (`noise_profile`). Ranks are judged by entries held out of a few runs: of the best
     and smaller ones within one standard error of it the one with most stable components is taken. The components are
-    the consensus of `n_runs` runs at that rank. Where held-out entries are predicted better under a penalty that makes
-    contributions sparse, the rank is searched again under it, and everything else is found with it.
+    the consensus of `n_runs` runs at that rank.
 
     Parameters
     ----------
@@ -166,9 +164,9 @@ def discover(
     entry_weight, uncertainty : as in `BetaNMF.fit`
         With uncertainties betas="auto" is 2, whose weights they are; the noise is read off X without weights.
     max_iter, tol, zeros : as in `BetaNMF`
-    penalties : "auto", None or as in `BetaNMF`
-        "auto" is ``Sparsity("auto", on="W")``, sparse contributions where held-out entries ask for them; None is no
-        penalty. An alpha that is "auto" is chosen at the rank found without. They hold in runs and contributions.
+    penalties : as in `BetaNMF`
+        They hold in all runs and in the contributions. ``Sparsity("auto", on="W")`` makes contributions as sparse as
+        held-out entries ask for; the rank is then searched under it. None is no penalty.
     random_state : int
         Seed of everything.
     n_jobs : int or None
@@ -205,7 +203,7 @@ def discover(
     check_number("threshold", threshold, -1.0)
     check_integer("random_state", random_state, 0)
     jobs = count_jobs(n_jobs)
-    parameters = Parameters(max_iter=max_iter, tol=tol, zeros=zeros, max_time=max_time, penalties=wanted(penalties))
+    parameters = Parameters(max_iter=max_iter, tol=tol, zeros=zeros, max_time=max_time, penalties=penalties)
     parameters.control()
     terms = parameters.terms(automatic=True)
     parameters = replace(parameters, penalties=decided(terms, ()))

@@ -45,9 +45,6 @@ Resample = Annotated[
 Heavy = Annotated[
     str, typer.Option("--heavy", help="Samples far heavier than others: keep, cap at ten times the median, or auto.")
 ]
-Penalty = Annotated[
-    str, typer.Option("--penalty", help="auto (sparse contributions where held-out entries ask), none, or as for fit.")
-]
 Threshold = Annotated[float, typer.Option("--threshold", min=-1, max=1, help="Stability that a component needs.")]
 
 
@@ -56,7 +53,7 @@ def discover(
     ranks: Ranks = "2:30",
     betas: Losses = "auto",
     runs: Runs = 20,
-    penalty: Penalty = "auto",
+    penalty: options.Penalty = None,
     profiles: Profiles = "columns",
     reference: ReferenceFile = None,
     resample: Resample = "auto",
@@ -95,7 +92,7 @@ def discover(
         (zeros, options.ZEROS, "--zeros"),
     ):
         choice(value, allowed, name)
-    penalties = None if penalty == "none" else penalty if penalty == "auto" else options.parse_penalties(penalty)
+    penalties = options.parse_penalties(penalty)
     losses = betas if betas == "auto" else options.parse_omega(betas)
     seconds = None if max_time is None else parse_seconds(max_time)
     layout = options.layout_of(labels, delimiter, sheet, transpose)

@@ -1,4 +1,4 @@
-"""How much the penalties of a discovery count: alphas from the data, at the rank that was found without them.
+"""How much the penalties of a discovery count: alphas from the data, at the best rank of a coarse grid without them.
 
 Sparsity: the smallest alpha that held-out entries cannot tell from the best, so that none is used where none helps.
 Volume: the largest under which the loss is at most 5 % above that without, as in a fit.
@@ -21,15 +21,6 @@ from drnmf.selection.stages.ranks import CLEARLY
 
 SPARSITIES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1)
 """Alphas of a sparsity that are tried, in this order, until entries are predicted clearly worse."""
-
-
-def wanted(penalties: Any) -> Any:
-    """Read "auto", in any form that penalties come in: sparsity of the contributions, as much as the data ask for.
-
-    >>> wanted("auto")
-    (Sparsity(alpha='auto', on='W'),)
-    """
-    return (Sparsity("auto", on="W"),) if isinstance(penalties, str) and penalties == "auto" else penalties
 
 
 def penalised(crew: Crew, terms: tuple[Penalty, ...]) -> Crew:
