@@ -39,11 +39,11 @@ test-torch: $(TORCH)/.installed
 	PYTHONPATH=src TRITON_INTERPRET=1 $(TORCH)/bin/python -m pytest $(PARALLEL:loadfile=worksteal) tests/backends -k torch
 
 # The same rows on a CUDA GPU, from the source tree, with whatever python holds torch and triton there.
-# Most of the time goes into compiling kernels, so several processes share it.
+# Most of the time goes into compiling kernels, so several processes share it, each with one thread.
 GPU_PYTHON ?= python3
 GPU_PROCESSES ?= 16
 test-gpu:
-	seq $(GPU_PROCESSES) | PYTHONPATH=src xargs -P $(GPU_PROCESSES) -I SHARD \
+	seq $(GPU_PROCESSES) | OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONPATH=src xargs -P $(GPU_PROCESSES) -I SHARD \
 	  $(GPU_PYTHON) -m pytest -p no:cacheprovider tests/backends -k torch --shard SHARD/$(GPU_PROCESSES)
 
 # The lower bounds of pyproject.toml, exactly; the tools that only check may be new.
