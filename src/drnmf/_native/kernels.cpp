@@ -2,6 +2,7 @@
 #include "dense.hpp"
 #include "factors.hpp"
 #include "hals.hpp"
+#include "multiplier.hpp"
 #include "quadratic.hpp"
 #include "simplex.hpp"
 #include "sparse.hpp"
@@ -41,7 +42,8 @@ constexpr Kernels<T> table() {
             hals<T>,           pack_shared<T>, multiplicative<T>, gram<T>,          sparse_scratch<T>,
             sparse<T>,         stored_scratch<T>, stored<T>,      pack_items<T>,    add<T>,
             dot<T>,            moments<T>,
-            apply<T, log<T>>,  apply<T, exp<T>>, SharedPanel<T>::bytes, simplex<T>, size_t(kLanes<T>),
+            apply<T, log<T>>,  apply<T, exp<T>>, SharedPanel<T>::bytes, simplex<T>, SimplexColumn<T>::bytes,
+            multiplier<T>, size_t(kLanes<T>),
             SharedPanel<T>::width};
 }
 
