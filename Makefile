@@ -6,7 +6,7 @@ PIP    := pip>=25.1
 NATIVE := CMakeLists.txt pyproject.toml $(wildcard src/drnmf/_native/*)
 
 .PHONY: demo test fuzz test-browser test-torch test-gpu test-oldest test-asan bench bench-scale bench-algorithms lint clean \
-        docs wheel coverage mutants
+        docs pictures wheel coverage mutants
 
 # An environment that sees the packages of $(VENV) by path, so that only drnmf itself is built again in it.
 define borrow
@@ -18,8 +18,10 @@ endef
 demo: $(VENV)/.installed
 	$(BIN)/drnmf demo --out demo-result --overwrite
 
+# Files of tests are shared out among the cores, four processes at most.
+PARALLEL := -n logical --maxprocesses 4 --dist loadfile
 test: $(VENV)/.installed-dev lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PARALLEL)
 
 # Damaged files of every format that the commands read: 10,000 of each (`make test` tries 100).
 FUZZ ?= 10000
@@ -34,7 +36,7 @@ test-browser: $(VENV)/.installed-dev
 # Torch gets an environment of its own, which borrows the packages of $(VENV): `make test` needs none.
 TORCH := .venv-torch
 test-torch: $(TORCH)/.installed
-	PYTHONPATH=src TRITON_INTERPRET=1 $(TORCH)/bin/python -m pytest tests/backends -k torch
+	PYTHONPATH=src TRITON_INTERPRET=1 $(TORCH)/bin/python -m pytest $(PARALLEL:loadfile=worksteal) tests/backends -k torch
 
 # The same rows on a CUDA GPU, from the source tree, with whatever python holds torch and triton there.
 # Most of the time goes into compiling kernels, so several processes share it.
@@ -48,7 +50,7 @@ test-gpu:
 OLDEST := numpy==1.26.0 scipy==1.12.0 scikit-learn==1.6.0 threadpoolctl==3.2.0 typer==0.19.2 rich==13.0.0 matplotlib==3.8.0 soundfile==0.12.1 fast-bss-eval==0.1.4 pyarrow==15.0.0 openpyxl==3.1.2 plotly==5.24.1 dask[array]==2025.7.0 distributed==2025.7.0 zarr==3.1.0 anndata==0.12.0 pandas==2.1.1
 
 test-oldest: .venv-oldest/.installed
-	.venv-oldest/bin/python -m pytest
+	.venv-oldest/bin/python -m pytest $(PARALLEL)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -75,6 +77,10 @@ test-asan: $(VENV)/.installed-dev
 docs: $(VENV)/.installed-docs
 	$(BIN)/python -m sphinx -W --keep-going -q -d build/docs/doctrees docs build/docs/html
 	@echo "build/docs/html/index.html"
+
+# The pictures of reports in docs/images, from runs of the present code.
+pictures: $(VENV)/.installed-dev
+	$(BIN)/python tools/pictures.py
 
 # An sdist, a wheel built from it and repaired, and that wheel installed and tried where there is no compiler: dist/.
 WHEEL := .venv-wheel

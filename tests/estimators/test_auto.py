@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 import drnmf
 from drnmf import DRNMF, BetaNMF
 from drnmf.cli import app
+from drnmf.selection.entries import Facts
+from drnmf.selection.noise import everything
 from drnmf.synthetic import planted
 
 RUN = {"max_iter": 200, "random_state": 0}
@@ -47,6 +49,19 @@ def test_betas_auto_is_the_set_that_held_out_entries_cannot_tell_apart(X):
     assert model.betas_.max() == max(interval)
     with pytest.raises(ValueError, match="references"):
         DRNMF(3, betas="auto", references=(1.0,), **RUN).fit(X)
+
+
+def test_where_nothing_is_excluded_beta_0_is_not_either_though_some_entries_are_zero():
+    X, _ = planted("gamma", 30, 40, rank=4)
+    some = X.copy()
+    some[[0, 7], [1, 9]] = 0.0
+    model = DRNMF(2, betas="auto", **RUN).fit(some)  # two components are missing: what is left is structure
+    assert model.noise_profile_.structure > 0.5
+    assert (model.betas_.min(), model.betas_.max()) == (0.0, 2.0)
+    assert any("0.17 % of X is zero" in note for note in model.notes_)
+    assert any("2 zero entries of X count as" in note for note in model.notes_)
+    assert np.isfinite(model.transform(some[:1])).all()
+    assert everything([0.1, 1.0, 2.0], Facts(1000, 11, 0.0, None)) == ((0.1, 1.0, 2.0), ())
 
 
 def test_the_size_of_a_negative_binomial_is_found_and_frozen(X):

@@ -1,5 +1,5 @@
-// The multiplier of every column whose sum is given, as multiplier.py defines and searches it: sum_k max(floor, f_k t_k)
-// is the total at the root mu, where sum P_a t^a - sum N_b t^-b + mu = 0 in every entry.
+// The multiplier of every column whose sum is given, as multiplier.py defines and searches it: at the root mu the sum
+// of max(floor, f t) over a column is its total, where sum P_a t^a - sum N_b t^-b + mu = 0 in every entry.
 //
 // One column per lane. A lane that is done keeps its mu, so that a column does not depend on its neighbours.
 #pragma once

@@ -1,6 +1,6 @@
-// argmin over h >= floor, sum h = sum f of g'(h - f) + 1/2 (h - f)'M(h - f) in every column, by moves of two entries from
-// F, as simplex_steps.py defines it: the entry of the smallest slope gains, and the one loses that lowers the model most.
-// Then, where `last` is given, on from there to beyond what was found, in the columns where that is not above F.
+// argmin over h >= floor, sum h = sum f of g'(h - f) + 1/2 (h - f)'M(h - f) in every column, by moves of two entries
+// from F, as simplex_steps.py defines it: the entry of the smallest slope gains, and the one loses that lowers the
+// model most. Then, where `last` is given, on from there to beyond what was found, where that is not above F.
 //
 // A column lies in one piece and is padded to whole vectors: with zeros, which never lose, and infinite slopes, which
 // never gain.

@@ -45,7 +45,7 @@ def simplex_step(
     core = native_core() if isinstance(F, np.ndarray) else None
     if core is None:
         return _moved(F, slope, floor, moves, _Curvature(F, gram, Q, sizes))
-    out = np.empty_like(F)
+    out = np.empty(F.shape, F.dtype)  # C-contiguous, whatever the order of F: it is written in place
     blocks = [None if part is None else np.ascontiguousarray(part, dtype=F.dtype) for part in (F, slope, Q, sizes)]
     core.simplex_step(*blocks, gram, floor, PAIR_TOLERANCE, moves, out, None, None, 0.0, None)
     return out
@@ -78,7 +78,7 @@ def simplex_step_ahead(
     core = native_core() if isinstance(F, np.ndarray) else None
     if core is None:
         return _ahead(F, N, floor, moves, totals, last, pace, gram, Q)
-    stepped, further = np.empty_like(F), np.empty_like(F)
+    stepped, further = np.empty((2, *F.shape), F.dtype)
     F, N, last = (np.ascontiguousarray(part, dtype=F.dtype) for part in (F, N, last))
     Q = None if Q is None else np.ascontiguousarray(Q, dtype=F.dtype)
     sums = np.full(F.shape[1], totals, dtype=F.dtype)

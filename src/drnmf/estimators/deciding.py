@@ -36,9 +36,14 @@ def profile_for(
     return noise_profile(
         X, model.n_components, betas=betas, held_out=held_out, entry_weight=reading.entry_weight,
         uncertainty=reading.uncertainty, unstored=reading.unstored, update=model.update, max_iter=model.max_iter,
-        tol=max(model.tol, 1e-5) if model.tol else 0.0, init="random" if model.init == "custom" else model.init,
+        tol=_loose(model.tol), init="random" if model.init == "custom" else model.init,
         random_state=model.random_state, n_jobs=model.n_jobs, device=model.device, precision=model.precision,
     )  # fmt: skip
+
+
+def _loose(tol: float | None) -> float:
+    """The tolerance of fits that are only compared."""
+    return 0.0 if tol == 0 else max(tol or 0.0, 1e-5)
 
 
 def fit_decided(model: Any, profile: NoiseProfile, name: str, value: Any, starts: int, fit: Any) -> Array:
@@ -52,7 +57,7 @@ def fit_decided(model: Any, profile: NoiseProfile, name: str, value: Any, starts
     fit : calls `fit_transform` of the estimator that it is given
     """
     n_init = max(model.n_init, starts) if model.init == AUTO else model.n_init
-    decided = clone(model).set_params(**{name: value, "n_init": n_init})
+    decided = clone(model).set_params(**{name: value, "n_init": n_init, "zeros": zeros_under(model)})
     if model.warm_start:
         vars(decided).update(_fitted(model))
     W: Array = fit(decided)
@@ -60,6 +65,12 @@ def fit_decided(model: Any, profile: NoiseProfile, name: str, value: Any, starts
     model.noise_profile_ = profile
     model.notes_ = profile.notes + model.notes_
     return W
+
+
+def zeros_under(model: Any) -> str:
+    """Choose what becomes of zeros of X under beta = 0: where X chose that beta, nobody could ask for floored zeros."""
+    asked = getattr(model, "betas", getattr(model, "beta", None))
+    return "floor" if is_auto(asked) else str(model.zeros_choice())
 
 
 def _fitted(model: Any) -> dict[str, Any]:

@@ -44,6 +44,9 @@ BETAS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0)
 LEAST_BETA = 0.1
 """What stands for beta = 0 where X has zeros, under which the Itakura-Saito divergence is infinite."""
 
+RARE = 0.01
+"""Share of zeros below which they are no reason to leave beta = 0 out of a set that excludes nothing."""
+
 HELD_OUT = 0.1
 """Share of the entries that fits leave out to be scored."""
 
@@ -67,7 +70,8 @@ class NoiseProfile:
         The best beta-divergence alone.
     interval : tuple of float
         The betas that held-out entries cannot tell from the best: within one standard error of it. All of them where
-        `structure` exceeds one half: what is left is then not noise, and cannot name the loss.
+        `structure` exceeds one half: what is left is then not noise, and cannot name the loss. Beta = 0 is then among
+        them where less than 1 % of X is zero, although the comparison had 0.1 in its place.
     table : list of dict
         One row for each candidate: name, beta (NaN for the negative binomial), loss (D), criterion (C), held_out
         (difference to the best by held-out entries, per entry), standard_error (of that difference), within (whether it
@@ -323,10 +327,21 @@ def _profile(
     loss, beta = fitted[best].candidate.loss, float(table[first]["beta"])
     chosen = loss if isinstance(loss, NegativeBinomial) else float(loss.beta)
     notes += describe(facts, beta, slope, table[best]["name"]) + structured(structure, r, structure > STRUCTURE)
-    betas = [float(table[i]["beta"]) for i in single]
-    near = single if structure > STRUCTURE else [] if compared is None else [single[i] for i in compared.among(single)]
-    interval = tuple(sorted({beta, *(betas[single.index(i)] for i in near)}))
+    if structure > STRUCTURE:
+        interval, more = everything([float(table[i]["beta"]) for i in single], facts)
+        return NoiseProfile(chosen, beta, interval, table, slope, structure, notes + more, solutions)
+    near = [] if compared is None else compared.among(single)
+    interval = tuple(sorted({beta, *(float(table[single[i]]["beta"]) for i in near)}))
     return NoiseProfile(chosen, beta, interval, table, slope, structure, notes, solutions)
+
+
+def everything(betas: list[float], facts: Facts) -> tuple[tuple[float, ...], tuple[str, ...]]:
+    """Exclude no beta, 0 neither where only its zeros kept it out of the comparison and they are rare."""
+    if betas[0] != LEAST_BETA or not 0 < facts.zeros <= RARE * facts.count:
+        return tuple(betas), ()
+    share = 100.0 * facts.zeros / facts.count
+    note = f"Beta = 0 is not excluded either: only {share:.2g} % of X is zero, and a fit floors them."
+    return (0.0, *betas[1:]), (note,)
 
 
 def _table(fitted: list[Fitted], compared: Compared | None) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from drnmf.algorithms.initialize import start
+from drnmf.algorithms.initialize import Start, start
 from drnmf.algorithms.result import Result
 from drnmf.algorithms.updates.base import Rule
 from drnmf.backends.observed import weigh
@@ -105,7 +105,7 @@ def rank_profile(
     update: str | Rule = "auto",
     n_init: int = 2,
     max_iter: int = 1000,
-    tol: float = 1e-5,
+    tol: float = 3e-4,
     random_state: int | np.random.RandomState | None = 0,
     n_jobs: int | None = None,
     device: str | None = None,
@@ -125,8 +125,10 @@ def rank_profile(
     bi_cross_validate : predict blocks of rows and columns too (Owen and Perry 2009), which no neighbouring entry helps
     stability : how many runs from different starts to compare at each rank, 0 for none
     early_stop : stop once three ranks in a row are worse than the best by more than two standard errors
-    n_init : fresh starts at each rank, beside the warm one from the rank below
-    update, max_iter, tol, random_state, n_jobs, device, precision, verbose : as in `BetaNMF`
+    n_init : fresh starts at each rank, beside the warm one from the rank below; all run to ten times `tol`, the best to
+        its end
+    tol : as in `BetaNMF`. The score of an entry moves by half of it, and standard errors are some 0.005
+    update, max_iter, random_state, n_jobs, device, precision, verbose : as in `BetaNMF`
 
     Returns
     -------
@@ -235,27 +237,32 @@ class Search:
 
     def at(self, rank: int, below: list[Result] | None) -> Tried:
         """Fit one rank on every fold, from fresh starts and from the rank below, and look at what it predicts."""
-        runs = [self._runs(i, rank, None if below is None else below[i]) for i in range(len(self.folds))]
-        best = [min(group, key=lambda run: float(run.losses[0])) for group in runs]
+        best = [self._best(i, rank, None if below is None else below[i]) for i in range(len(self.folds))]
         scores = [
             fold.split.score(fold.walk.data, self.candidate, run)
             for fold, run in zip(self.folds, best, strict=True)
             if fold.split is not None
         ]
         criterion = self._criterion(best[0], scores[0] if scores else None)
-        repeats = self.ask.stability
         return Tried(
-            rank, best, criterion, joined(scores) if scores else None,
-            agreement(runs[0][:repeats]) if repeats > 1 else math.nan, self._blocks(rank),
-        )  # fmt: skip
+            rank, best, criterion, joined(scores) if scores else None, self._stability(rank), self._blocks(rank)
+        )
 
-    def _runs(self, i: int, rank: int, below: Result | None) -> list[Result]:
+    def _best(self, i: int, rank: int, below: Result | None) -> Result:
         walk, rng = self.folds[i].walk, _seed(self.parameters.random_state, rank, i)
-        fresh = max(self.parameters.starts(), self.ask.stability if i == 0 else 0)
-        runs = walk.all(self.candidate.loss, [start(walk.data, rank, "random", rng) for _ in range(fresh)])
-        if below is not None:
-            runs.append(walk.near(self.candidate.loss, grown(walk.data, (below.W, below.H), rank, rng)))
-        return runs
+        fresh = self._starts(walk, rank, rng, self.parameters.starts())
+        warm = () if below is None else (grown(walk.data, (below.W, below.H), rank, rng),)
+        return walk.first(self.candidate.loss, fresh, warm)
+
+    def _starts(self, walk: Walk, rank: int, rng: np.random.RandomState, count: int) -> list[Start]:
+        return [start(walk.data, rank, "random", rng) for _ in range(count)]
+
+    def _stability(self, rank: int) -> float:
+        """Compare the components of runs from different starts, each brought to its end."""
+        if self.ask.stability < 2:
+            return math.nan
+        walk, rng = self.folds[0].walk, _seed(self.parameters.random_state, rank, 0)
+        return agreement(walk.all(self.candidate.loss, self._starts(walk, rank, rng, self.ask.stability)))
 
     def _criterion(self, run: Result, scores: Scores | None) -> float:
         """Compute C of the entries that were fitted."""
