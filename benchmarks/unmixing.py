@@ -5,9 +5,9 @@
 Samson (156 bands, 95 x 95 pixels, three materials): every pixel is scaled to sum one, so that its spectrum is a mixture
 of spectra that sum to one whatever its brightness. Printed: the mean angle (radians) between the spectra found and the
 true ones, and the root mean square error of the fractions, for five random starts. RamanSMCR (151 mixtures of five
-spectra of 2478 channels): noise is added in three ways, each fitted under its own loss. Nearly all mixtures hold all five
-components, none is near to pure, and the spectra are lines: so the volume is that of the parts, `on="W"`, whose partner
-has the zeros (docs/penalties/volume.md).
+spectra of 2478 channels): noise is added in three ways, each fitted under its own loss. Nearly all mixtures hold all
+five components, and the spectra are lines: so the volume is that of the parts, `on="W"`, whose partner has the zeros
+(docs/penalties/volume.md).
 Printed: the cosine of every spectrum with the true one. Rows go to results/unmixing.csv.
 """
 

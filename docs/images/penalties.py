@@ -1,4 +1,4 @@
-"""Draw what each penalty does: sparsity.png, volume.png, smooth.png and l1-l2.png, one for its page in docs/penalties."""
+"""Draw what each penalty does, one picture for its page: sparsity.png, volume.png, smooth.png and l1-l2.png."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def fitted(X: Any, rank: int, penalty: Any, **options: Any) -> tuple[Any, Any]:
 def curves() -> tuple[Any, Any, Any]:
     """Counts of three overlapping curves, each active in half of the samples."""
     rng, place = np.random.default_rng(0), np.linspace(0, 1, 80)
-    shapes = np.array([np.exp(-(((place - at) / width) ** 2)) for at, width in ((0.25, 0.12), (0.5, 0.18), (0.72, 0.1))])
+    shapes = np.array(
+        [np.exp(-(((place - at) / width) ** 2)) for at, width in ((0.25, 0.12), (0.5, 0.18), (0.72, 0.1))]
+    )
     amounts = rng.gamma(2.0, 6.0, (60, 3)) * (rng.random((60, 3)) < 0.5)
     return rng.poisson(amounts @ shapes + 0.1).astype(float), amounts, shapes
 
@@ -51,7 +53,7 @@ def sparsity() -> None:
     for axis, (name, W) in zip(axes, panels.items(), strict=False):
         axis.imshow(np.sqrt(W), aspect="auto", cmap="Greys", vmax=np.sqrt(amounts.max()), interpolation="nearest")
         axis.set(title=name, xticks=[], xlabel="component", ylabel="sample" if name == "true" else "")
-    zeros = [100 * np.mean(W < 1e-3 * W.max()) for W in found]
+    zeros = [100 * np.mean(1e-3 * W.max() > W) for W in found]
     axes[3].plot(range(len(alphas)), zeros, "o-", color=BLUE)
     axes[3].axhline(100 * np.mean(amounts == 0), color=GREY, lw=3, zorder=0)
     axes[3].set(xticks=range(len(alphas)), xticklabels=alphas, xlabel="alpha", title="zeros of W (%); grey: true")

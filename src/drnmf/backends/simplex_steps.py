@@ -54,7 +54,7 @@ def simplex_step(
 def simplex_step_ahead(
     F: Array, N: Array, floor: float, moves: int, totals: Any, last: Array, pace: float, gram: Any = None, Q: Any = None
 ) -> tuple[Array, Array]:
-    """Minimise 1/2 h'Mh - N'h in every column as `simplex_step` does, and go on beyond it where it stays below that of F.
+    """Minimise 1/2 h'Mh - N'h in every column as `simplex_step` does, and go on beyond where that stays below F's.
 
     Parameters
     ----------

@@ -91,7 +91,7 @@ def _checked_alpha(penalty: Any) -> float | str:
 
 @dataclass(frozen=True)
 class _OfEntries(_Named):
-    """A penalty of every entry of one factor or of both, of a degree in them; `unit` is what W and H are in units of."""
+    """A penalty of every entry of one factor or of both, of a degree in them; `unit` is that of W and of H."""
 
     on: str = "both"
     scaled: bool = False

@@ -116,7 +116,9 @@ class _Search:
     def inside(self, mu: Array) -> Array:
         """Take the bound, once, or the middle of the bracket where a value is not in it."""
         xp, middle = self.xp, 0.5 * (self.low + self.high)
-        return xp.where((mu > self.low) & (mu < self.high), mu, xp.where(self.fresh & (mu <= self.low), self.low, middle))
+        return xp.where(
+            (mu > self.low) & (mu < self.high), mu, xp.where(self.fresh & (mu <= self.low), self.low, middle)
+        )
 
     def minimum(self) -> Array:
         """Return max(floor, F t(mu)) at the root, up to rounding; columns that are done are left alone."""
