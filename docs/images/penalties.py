@@ -24,7 +24,7 @@ def saved(figure: Any, name: str) -> None:
 
 def fitted(X: Any, rank: int, penalty: Any, **options: Any) -> tuple[Any, Any]:
     """W and H of a fit under Kullback-Leibler, or under the beta that is given."""
-    given = {"beta": 1, "max_iter": 500, "tol": 1e-6, "random_state": 0} | options
+    given = {"beta": 1, "max_iter": 1000, "tol": 1e-6, "random_state": 0} | options
     model = BetaNMF(rank, penalties=None if penalty is None else [penalty], **given)
     W = model.fit_transform(X)
     return W, model.components_
@@ -99,14 +99,14 @@ def smooth() -> None:
 
 
 def entries() -> None:
-    """The entries of W in falling order: L1 takes the same off each of them, L2 most off the large ones."""
+    """The entries of W in falling order: under L1 small ones end at zero, under L2 the large ones shrink."""
     X, _, _ = curves()
     figure, axes = plt.subplots(1, 2, figsize=(10, 3), layout="constrained", sharey=True)
-    for axis, kind, alphas in ((axes[0], L1, (0, 0.5, 2)), (axes[1], L2, (0, 0.2, 1))):
+    for axis, kind, alphas in ((axes[0], L1, (0, 30, 150)), (axes[1], L2, (0, 30, 150))):
         for alpha, colour in zip(alphas, ("0.4", BLUE, RED), strict=True):
             W, _ = fitted(X, 3, kind(alpha), beta=2)
             axis.plot(np.sort(W.ravel())[::-1], color=colour, label=f"alpha = {alpha:g}")
-        axis.set(title=f"{kind.__name__} of both factors", xlabel="entry of W, in falling order")
+        axis.set(title=f"{kind.__name__} of both factors", xlabel="entry of W, in falling order", yscale="log", ylim=(1e-3, 20))
         axis.legend(frameon=False)
     axes[0].set_ylabel("size")
     saved(figure, "l1-l2")

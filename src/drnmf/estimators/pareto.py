@@ -320,8 +320,8 @@ def pareto_front(
         paths: tuple[AlphaPath, ...] = ()
         if undecided(how.penalties):
             inside = fit.references if found is None else found.values
-            asked = (accepted.X, fit.starts, fit.omega, inside, how, budget, random_state)
-            how, paths, _ = Choice(data, *asked, fit.units.whole(omega), accepted.observed).decide()
+            known = (accepted.X, fit.starts, fit.omega, inside, how, budget, random_state)
+            how, paths, _ = Choice(data, *known, fit.units.whole(omega), accepted.observed).decide()
             terms = decided(terms, how.penalties)
         runs = Runs(data, fit.omega, how, budget, callback, "DR")
         if found is not None:
