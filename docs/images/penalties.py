@@ -106,7 +106,12 @@ def entries() -> None:
         for alpha, colour in zip(alphas, ("0.4", BLUE, RED), strict=True):
             W, _ = fitted(X, 3, kind(alpha), beta=2)
             axis.plot(np.sort(W.ravel())[::-1], color=colour, label=f"alpha = {alpha:g}")
-        axis.set(title=f"{kind.__name__} of both factors", xlabel="entry of W, in falling order", yscale="log", ylim=(1e-3, 20))
+        axis.set(
+            title=f"{kind.__name__} of both factors",
+            xlabel="entry of W, in falling order",
+            yscale="log",
+            ylim=(1e-3, 20),
+        )
         axis.legend(frameon=False)
     axes[0].set_ylabel("size")
     saved(figure, "l1-l2")
