@@ -91,6 +91,23 @@ def simplex_step(
     tolerance: float,
     moves: int,
     out: NDArray[Any],
+    last: NDArray[Any] | None,
+    totals: NDArray[Any] | None,
+    pace: float,
+    further: NDArray[Any] | None,
+) -> None: ...
+def multiplier_step(
+    F: NDArray[Any],
+    plus: NDArray[Any] | None,
+    minus: NDArray[Any] | None,
+    terms: list[NDArray[Any]],
+    exponents: list[float],
+    rising: int,
+    totals: NDArray[Any],
+    floor: float,
+    tolerance: float,
+    steps: int,
+    out: NDArray[Any],
 ) -> None: ...
 def hals_step(
     F: NDArray[Any],

@@ -95,6 +95,10 @@ SMALLEST_SCALE = 1e-3
 PAIR_TOLERANCE = 1e-3
 """Moves of pairs of entries end where the slopes of a column agree to this fraction of their first difference."""
 
+SUM_TOLERANCE = 1e-9
+"""How near to its total the sum of a column is brought by a multiplier; scaled to it then, the column is within the
+square of that of the smallest majoriser."""
+
 SIMPLEX_MOVES = 4
 """Moves of pairs of entries in a step of second order on the simplex, or a quarter of the components if those are more:
 with further ones a run needs no fewer iterations."""

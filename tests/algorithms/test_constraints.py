@@ -9,7 +9,8 @@ from drnmf import DRNMF, L1, L2, BetaNMF, MultiObjectiveNMF, Sparsity, pareto_fr
 from drnmf.algorithms.updates.base import Parts
 from drnmf.algorithms.updates.minimax import surrogates
 from drnmf.algorithms.updates.monotone import majorised
-from drnmf.backends.simplex_steps import simplex_step
+from drnmf.algorithms.updates.multiplier import multiplier_step, searched
+from drnmf.backends.simplex_steps import simplex_step, simplex_step_ahead
 from drnmf.losses.names import as_losses
 
 RULES = ("mu", "monotone", "extrapolated", "newton", "auto")
@@ -42,6 +43,33 @@ def test_the_multiplier_gives_the_minimum_of_the_majoriser(betas):
     for _ in range(20):
         other = 0.99 * stepped + 0.01 * rng.dirichlet(np.full(r, 0.4), n).T
         assert surrogates(F, other / F, parts).sum() > value
+
+
+PARTS = [
+    ((0,), (1,)), ((0,), (2,)), ((0,), (1.5,)), ((0,), (1, 2)), ((1,), (0,)), ((2,), (0,)), ((0, 1), (0, 1)),
+    ((0.5,), (0.5,)), ((0.25,), (0.75,)), ((0, 1), (1, 2)), ((0, 0.5, 1), (0, 0.5, 2)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("up", "down"), PARTS)
+def test_the_compiled_multiplier_is_the_reference(up, down):
+    rng, r, n = np.random.default_rng(4), 6, 57
+    F = np.maximum(rng.dirichlet(np.full(r, 0.2), n).T, 1e-9)
+    F[:, 3] = [1 - 5e-9, *[1e-9] * 5]
+    totals = rng.uniform(0.1, 2.0, n)
+    F *= totals / F.sum(axis=0)
+    rising, falling = ({float(k): rng.gamma(0.3, 1.0, (r, n)) + 1e-9 for k in powers} for powers in (up, down))
+    for k in falling:
+        falling[k][:, 5] = 0.0  # no root beside a pole
+    floor = 1e-17
+    compiled = multiplier_step(F, rising, falling, totals, floor)
+    np.testing.assert_allclose(compiled, searched(F, rising, falling, totals, floor), rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(compiled.sum(axis=0), totals, rtol=1e-13)
+    alone = [{k: part[:, 17:19] for k, part in powers.items()} for powers in (rising, falling)]
+    assert (multiplier_step(F[:, 17:19], *alone, totals[17:19], floor) == compiled[:, 17:19]).all()
+    single = multiplier_step(F.astype(np.float32), rising, falling, totals, floor)
+    assert single.dtype == np.float32
+    np.testing.assert_allclose(single.sum(axis=0), totals, rtol=r * 1.2e-7)
 
 
 def quadratic(seed, r=6, n=50):
@@ -83,6 +111,24 @@ def test_the_compiled_step_is_the_reference_step(monkeypatch):
     np.testing.assert_allclose(reference[:2], compiled[:2], atol=1e-12)
     values = [(0.5 * H * (G @ H) - N * H).sum() for H in (F, reference[2], compiled[2])]
     assert abs(values[1] - values[2]) < 1e-4 * (values[0] - values[1])
+
+
+@pytest.mark.parametrize("r", [3, 17])
+@pytest.mark.parametrize("kind", ["gram", "Q"])
+def test_the_compiled_step_goes_on_as_the_reference_does(monkeypatch, r, kind):
+    G, N, F = quadratic(5, r, 40)
+    packed = np.repeat(G[np.tril_indices(r)][:, None], F.shape[1], axis=1)
+    given = {"gram": G} if kind == "gram" else {"Q": packed}
+    last = np.random.default_rng(6).dirichlet(np.full(r, 0.5), F.shape[1]).T.copy()
+    asked = [(N, 1e-16, 1, 1.0, last, pace) for pace in (0.0, 0.7)]
+    compiled = [simplex_step_ahead(F, *rest, **given) for rest in asked]
+    monkeypatch.setenv("DRNMF_BACKEND", "numpy")
+    reference = [simplex_step_ahead(F, *rest, **given) for rest in asked]
+    np.testing.assert_allclose(compiled, reference, atol=1e-12)
+    assert (compiled[0][0] == compiled[0][1]).all()
+    values = [(0.5 * H * (G @ H) - N * H).sum(axis=0) for H in (F, *compiled[1])]
+    assert (values[2] <= values[0] + 1e-12).all()
+    assert 0 < (values[2] != values[1]).sum() < F.shape[1]  # some columns went on, others did not
 
 
 @pytest.mark.parametrize("side", ["W", "H"])
@@ -233,6 +279,16 @@ def test_all_components_fixed_leaves_w_alone():
     assert (model.components_ == H).all()
     assert np.abs(found.sum(axis=1) - 1.0).max() < 1e-12
     assert np.abs(found - W).mean() < 0.05
+
+
+def test_contributions_that_were_given_are_not_guessed_for_other_rows():
+    X, fractions, _ = mixed()
+    model = BetaNMF(3, beta=2, fixed_W=fractions[:, :1], random_state=0).fit(X)
+    for ask in (model.transform, model.score):
+        with pytest.raises(ValueError, match="fixed_W gave contributions for the rows of the fit"):
+            ask(X[:5])
+    again = BetaNMF(3, beta=2, fixed=model.components_, fixed_W=fractions[:5, :1]).fit_transform(X[:5])
+    np.testing.assert_array_equal(again[:, 0], fractions[:5, 0])
 
 
 def test_fixed_columns_and_sums_of_the_same_factor():

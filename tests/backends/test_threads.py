@@ -19,8 +19,10 @@ import pytest
 import scipy.sparse as sp
 import threadpoolctl
 
+from drnmf.algorithms.updates.multiplier import multiplier_step
 from drnmf.backends.base import Ask
 from drnmf.backends.open import open_data
+from drnmf.backends.simplex_steps import simplex_step_ahead
 from drnmf.losses.beta import FROBENIUS, IS, KL, Beta
 from tests.backends.problems import entries, factors
 
@@ -53,6 +55,23 @@ def _problem(shape, dtype, layout, r=9):
 
 def _same(a, b):
     return all(np.array_equal(getattr(a, name), getattr(b, name)) for name in ("losses", "N", "P", "Q"))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_steps_on_the_simplex_are_the_same_for_any_number_of_threads(dtype):
+    rng, r, n = np.random.default_rng(0), 20, 3001
+    A = rng.gamma(0.5, 1.0, (50, r))
+    F, last = (rng.dirichlet(np.full(r, 0.3), n).T.astype(dtype) + dtype(1e-9) for _ in range(2))
+    N, P = rng.gamma(1.0, 1.0, (2, r, n)).astype(dtype)
+
+    def steps(threads):
+        set_num_threads(threads)
+        first = multiplier_step(F, {0.0: P}, {1.0: N}, 1.0, 1e-12)
+        return first, *simplex_step_ahead(F, 10 * N, 1e-12, 5, 1.0, last, 0.5, gram=A.T @ A)
+
+    alone = steps(1)
+    for threads in (2, 5):
+        assert all(np.array_equal(a, b) for a, b in zip(alone, steps(threads), strict=True))
 
 
 @pytest.mark.parametrize(("shape", "omega", "dtype", "layout"), CASES)

@@ -85,9 +85,9 @@ def test_scaling_components_changes_nothing(penalty, factors):
     "penalty", [p for p in TABLE if getattr(p, "normalized", True)], ids=lambda penalty: penalty.key
 )
 def test_a_penalty_is_the_same_in_other_units(penalty, factors):
-    root, whole = 8.0, 0.3
-    there = Setting(SETTING.shape, SETTING.mean * root**2, SETTING.level * whole)
-    other, (W, H) = penalty.in_units(root, whole), (root * factors["W"], root * factors["H"])
+    left, right, whole = 2.0, 32.0, 0.3
+    there = Setting(SETTING.shape, SETTING.mean * left * right, SETTING.level * whole)
+    other, (W, H) = penalty.in_units(left, right, whole), (left * factors["W"], right * factors["H"])
     found = other.value(other.measure(W, "W"), other.measure(H, "H"), there)
     assert found == pytest.approx(whole * value(penalty, **factors), rel=1e-12)
 

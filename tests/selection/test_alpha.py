@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 
+import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from drnmf import DRNMF, BetaNMF, HeldOut, Interval, Sparsity, Volume, load, pareto_front
+from drnmf.cli import app
 from drnmf.selection.penalties.alpha import LOSS_OF_FIT
+
+SHORT = {"max_iter": 40, "tol": 1e-4, "random_state": 0}
 
 
 @pytest.fixture
@@ -59,10 +65,56 @@ def test_too_few_entries_choose_nothing(rng):
     assert model.penalty_ == 0
 
 
-def test_what_cannot_choose_says_so(X):
-    with pytest.raises(ValueError, match="chosen by an estimator"):
-        pareto_front(X + 1, 2, betas=(0, 1), penalties=["volume:auto"])
-    with pytest.raises(ValueError, match="give a number for alpha"):
-        DRNMF(2, betas=Interval(0, 1), penalties=["volume:auto"]).fit(X + 1)
-    with pytest.raises(ValueError, match="give a number for alpha"):
-        BetaNMF(2, penalties=["sparsity:auto"]).fit(X, entry_weight=HeldOut(0.1, 0))
+@pytest.mark.parametrize("penalty", [Volume("auto"), Sparsity("auto", on="W")], ids=lambda penalty: penalty.key)
+def test_entries_that_are_not_observed_have_no_say(X, penalty):
+    seen = np.random.default_rng(1).random(X.shape) < 0.8
+    paths = []
+    for hidden in (X, np.where(seen, X, 1e3)):
+        model = BetaNMF(3, beta=1, penalties=[penalty], **SHORT).fit(hidden, entry_weight=seen.astype(float))
+        paths.append(model.penalty_path_[0])
+    assert paths[0].alpha > 0
+    assert paths[0].alpha == paths[1].alpha
+    np.testing.assert_allclose(paths[0].values, paths[1].values, rtol=1e-10)
+    gaps = BetaNMF(3, beta=1, penalties=[penalty], **SHORT).fit(np.where(seen, X, np.nan)).penalty_path_[0]
+    assert gaps.alpha == paths[0].alpha
+
+
+def test_the_loss_under_weights_is_what_the_volume_may_raise(X):
+    given = {"uncertainty": np.sqrt(X + 1)}
+    plain = BetaNMF(3, beta=2, **SHORT).fit(X, **given)
+    model = BetaNMF(3, beta=2, penalties=[Volume("auto")], **SHORT).fit(X, **given)
+    (path,) = model.penalty_path_
+    assert path.limit == pytest.approx(1.05 * plain.reconstruction_err_, rel=0.01)
+    assert plain.reconstruction_err_ < model.reconstruction_err_ <= 1.01 * path.limit
+
+
+def test_an_interval_and_entries_held_out_by_the_caller(X):
+    model = DRNMF(3, betas=Interval(1, 2), penalties=[Volume("auto")], **SHORT).fit(X + 1, entry_weight=HeldOut(0.1))
+    (path,) = model.penalty_path_
+    assert path.alpha > 0
+    assert model.penalties_.terms[0].alpha == path.alpha
+    assert model.penalty_ > 0
+
+
+def test_a_front_chooses_once_for_all_points(X):
+    front = pareto_front(X + 1, 3, betas=(1, 2), weights=3, penalties=[Volume("auto")], return_factors=True, **SHORT)
+    (path,), (term,) = front.penalty_path, front.penalties
+    assert term.alpha == path.alpha > 0
+    at = path.alphas.tolist().index(path.alpha)
+    assert path.values[at] <= path.limit == pytest.approx(1.05 * path.values[0])
+    given = pareto_front(X + 1, 3, betas=(1, 2), weights=3, penalties=[term], references=front.references, **SHORT)
+    assert given.dr.penalty == pytest.approx(front.dr.penalty, rel=0.1)
+
+
+def test_the_summary_lists_alphas(X, tmp_path):
+    np.save(tmp_path / "X.npy", X)
+    out = tmp_path / "out"
+    asked = ["fit", tmp_path / "X.npy", "-r", 3, "--betas", 1, "--penalty", "volume:auto,l2:0.1", "--max-iter", 20]
+    result = CliRunner().invoke(app, [*map(str, [*asked, "--tol", 0, "--out", out])])
+    assert result.exit_code == 0, result.output
+    given, chosen = json.loads((out / "summary.json").read_text())["penalties"]
+    assert given == {"penalty": "l2:0.1", "alpha": 0.1, "alphas": None, "values": None, "limit": None}
+    assert chosen["penalty"] == f"volume:{chosen['alpha']!r}"
+    assert chosen["alpha"] in chosen["alphas"]
+    assert len(chosen["alphas"]) == len(chosen["values"])
+    assert f"{chosen['penalty']}: alpha = " in result.output

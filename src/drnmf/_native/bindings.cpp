@@ -6,6 +6,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -271,9 +272,9 @@ void hals_ahead(Input F, Input N, SquareInput gram, double floor, double smalles
     run_hals(q, F, N, gram, smallest, stepped);
 }
 
-// simplex_steps.py's step from block F (r x n) with the slopes there, written to out.
+// simplex_steps.py's step from block F (r x n) with the slopes there, written to out, and on from last to further.
 void simplex(Input F, Input slope, Input Q, Input sizes, SquareInput gram, double floor, double tolerance, int moves,
-             Output out) {
+             Output out, Input last, Input totals, double pace, Output further) {
     require(F.ndim() == 2 && F.shape(0) > 0, "F must have two axes");
     std::size_t r = F.shape(0), n = F.shape(1);
     auto fits = [&](const auto& a, std::size_t rows) {
@@ -285,23 +286,51 @@ void simplex(Input F, Input slope, Input Q, Input sizes, SquareInput gram, doubl
     require(!gram.is_valid() || (gram.shape(0) == r && gram.shape(1) == r), "the shared curvature has the wrong shape");
     bool single = F.dtype() == nb::dtype<float>();
     require(single || F.dtype() == nb::dtype<double>(), "blocks must be float32 or float64");
-    Simplex q{r,
-              n,
-              F.data(),
-              slope.data(),
-              Q.is_valid() ? Q.data() : nullptr,
-              sizes.is_valid() ? sizes.data() : nullptr,
-              nullptr,
-              floor,
-              tolerance,
-              moves,
-              out.data(),
-              nullptr};
+    Simplex q{};
+    q.r = r, q.n = n, q.F = F.data(), q.slope = slope.data(), q.out = out.data();
+    q.Q = Q.is_valid() ? Q.data() : nullptr, q.sizes = sizes.is_valid() ? sizes.data() : nullptr;
+    q.floor = floor, q.tolerance = tolerance, q.moves = moves, q.pace = pace;
+    if (last.is_valid()) {
+        require(fits(last, r) && further.is_valid() && fits(further, r), "last and further do not fit");
+        require(totals.is_valid() && totals.ndim() == 1 && totals.shape(0) == n && totals.dtype() == F.dtype(),
+                "there must be one total for every column");
+        q.last = last.data(), q.totals = totals.data(), q.further = further.data();
+    }
     const double* shared = gram.is_valid() ? gram.data() : nullptr;
     bool done;
     {
         nb::gil_scoped_release release;
         done = single ? simplex_step<float>(q, shared) : simplex_step<double>(q, shared);
+    }
+    finish(done);
+}
+
+// multiplier.py's step from block F (r x n) with the parts before every power of t, written to out.
+void multiplier(Input F, Input plus, Input minus, const std::vector<Input>& terms, const std::vector<double>& exponents,
+                int rising, Input totals, double floor, double tolerance, int steps, Output out) {
+    require(F.ndim() == 2 && F.shape(0) > 0, "F must have two axes");
+    std::size_t r = F.shape(0), n = F.shape(1);
+    auto fits = [&](const auto& a) {
+        return a.ndim() == 2 && a.shape(0) == r && a.shape(1) == n && contiguous(a) && a.dtype() == F.dtype();
+    };
+    require(fits(F) && fits(out), "blocks must be C-contiguous, of one dtype and shape");
+    require((!plus.is_valid() || fits(plus)) && (!minus.is_valid() || fits(minus)), "parts must be like F");
+    require(std::all_of(terms.begin(), terms.end(), fits), "parts must be like F");
+    require(terms.size() == exponents.size() && !terms.empty() && rising >= 0 && std::size_t(rising) <= terms.size(),
+            "every part needs an exponent");
+    require(totals.ndim() == 1 && totals.shape(0) == n && contiguous(totals) && totals.dtype() == F.dtype(),
+            "there must be one total for every column");
+    bool single = F.dtype() == nb::dtype<float>();
+    require(single || F.dtype() == nb::dtype<double>(), "blocks must be float32 or float64");
+    std::vector<const void*> parts;
+    for (const Input& term : terms) parts.push_back(term.data());
+    Multiplier q{r, n, F.data(), plus.is_valid() ? plus.data() : nullptr, minus.is_valid() ? minus.data() : nullptr,
+                 parts.data(), exponents.data(), rising, int(terms.size()) - rising, totals.data(), floor, tolerance,
+                 steps, out.data(), nullptr};
+    bool done;
+    {
+        nb::gil_scoped_release release;
+        done = single ? multiplier_step<float>(q) : multiplier_step<double>(q);
     }
     finish(done);
 }
@@ -406,7 +435,11 @@ NB_MODULE(_core, module) {
                nb::arg("gram").none(), nb::arg("floor"), nb::arg("largest"), nb::arg("scale"), nb::arg("passes"),
                nb::arg("out"));
     module.def("simplex_step", &simplex, nb::arg("F"), nb::arg("slope"), nb::arg("Q").none(), nb::arg("sizes").none(),
-               nb::arg("gram").none(), nb::arg("floor"), nb::arg("tolerance"), nb::arg("moves"), nb::arg("out"));
+               nb::arg("gram").none(), nb::arg("floor"), nb::arg("tolerance"), nb::arg("moves"), nb::arg("out"),
+               nb::arg("last").none(), nb::arg("totals").none(), nb::arg("pace"), nb::arg("further").none());
+    module.def("multiplier_step", &multiplier, nb::arg("F"), nb::arg("plus").none(), nb::arg("minus").none(),
+               nb::arg("terms"), nb::arg("exponents"), nb::arg("rising"), nb::arg("totals"), nb::arg("floor"),
+               nb::arg("tolerance"), nb::arg("steps"), nb::arg("out"));
     module.def("hals_step", &hals);
     module.def("hals_step_ahead", &hals_ahead);
     module.def("multiplicative_step", &multiplicative);

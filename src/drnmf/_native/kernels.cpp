@@ -2,6 +2,7 @@
 #include "dense.hpp"
 #include "factors.hpp"
 #include "hals.hpp"
+#include "multiplier.hpp"
 #include "quadratic.hpp"
 #include "simplex.hpp"
 #include "sparse.hpp"
@@ -58,6 +59,8 @@ constexpr Kernels<T> table() {
             apply<T, exp<T>>,
             SharedPanel<T>::bytes,
             simplex<T>,
+            SimplexColumn<T>::bytes,
+            multiplier<T>,
             size_t(kLanes<T>),
             SharedPanel<T>::width};
 }

@@ -154,14 +154,33 @@ struct Hals {
 };
 
 // min over h >= floor, sum h = sum f of slope'(h - f) + 1/2 (h - f)'M(h - f) in every column, by moves of two entries,
-// M = diag(sizes) (shared + Q) diag(sizes); what is null is left out.
+// M = diag(sizes) (shared + Q) diag(sizes); what is null is left out. Where `last` is given the model is
+// 1/2 h'Mh - slope'h, the columns are scaled to their totals and go on from last to beyond what was found.
 struct Simplex {
     size_t r, n;
     const void *F, *slope, *Q, *sizes;  // (r, n), (r, n), packed, (r, n)
     const void* shared;                 // (r, r), working dtype
     double floor, tolerance;            // a column ends where its slopes agree to this fraction of the first difference
     int moves;
-    void* out;  // (r, n)
+    void* out;                   // (r, n)
+    const void *last, *totals;  // (r, n) and (n,)
+    double pace;                // how far beyond, as a fraction of the way from last
+    void* further;              // (r, n)
+    bool (*stopped)(void*);
+};
+
+// max(floor, F t) of columns with given sums: sum P_a t^a - sum N_b t^-b + plus - minus + mu = 0, one mu a column.
+struct Multiplier {
+    size_t r, n;
+    const void* F;             // (r, n), as are the parts
+    const void *plus, *minus;  // what stands before t^0; null: nothing
+    const void* const* terms;  // `rising` P_a, then `falling` N_b
+    const double* exponents;   // a and b, > 0
+    int rising, falling;
+    const void* totals;       // (n,)
+    double floor, tolerance;  // a column ends where its sum is this near to the total, and is scaled to it
+    int steps;
+    void* out;
     bool (*stopped)(void*);
 };
 
@@ -203,6 +222,8 @@ struct Kernels {
     void (*exp)(const T* x, T* out, size_t count);
     size_t (*hals_scratch)(const Hals& q);
     void (*simplex)(const Simplex& q, size_t begin, size_t end, char* scratch);
+    size_t (*simplex_scratch)(const Simplex& q);
+    void (*multiplier)(const Multiplier& q, size_t begin, size_t end, char* scratch);
     size_t lanes, group;  // columns of a vector, and of a group of hals
 };
 

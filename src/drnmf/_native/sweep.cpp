@@ -409,8 +409,20 @@ bool simplex_step(Simplex q, const double* gram) {
     q.shared = gram ? shared.data() : nullptr;
     q.stopped = stopped;
     std::size_t slices = std::clamp<std::size_t>(std::min(q.n, q.r * q.r * q.n / kSmall), 1, kBlocks);
-    return run_blocks(slices, sizeof(T) * q.r * (q.r + 2), [&](std::size_t b, char* scratch) {
+    return run_blocks(slices, k.simplex_scratch(q), [&](std::size_t b, char* scratch) {
         k.simplex(q, q.n * b / slices, q.n * (b + 1) / slices, scratch);
+    });
+}
+
+template <class T>
+bool multiplier_step(Multiplier q) {
+    const Kernels<T>& k = kernels<T>(instruction_set());
+    q.stopped = stopped;
+    std::size_t vectors = (q.n + k.lanes - 1) / k.lanes;
+    std::size_t slices = std::clamp<std::size_t>(std::min(vectors, 16 * q.r * q.n / kSmall), 1, kBlocks);
+    std::size_t bytes = sizeof(T) * k.lanes * q.r * std::size_t(4 + q.rising + q.falling);
+    return run_blocks(slices, bytes, [&](std::size_t b, char* scratch) {
+        k.multiplier(q, vectors * b / slices * k.lanes, std::min(vectors * (b + 1) / slices * k.lanes, q.n), scratch);
     });
 }
 
@@ -458,6 +470,8 @@ template bool hals_step<float>(Hals, const double*, double);
 template bool hals_step<double>(Hals, const double*, double);
 template bool simplex_step<float>(Simplex, const double*);
 template bool simplex_step<double>(Simplex, const double*);
+template bool multiplier_step<float>(Multiplier);
+template bool multiplier_step<double>(Multiplier);
 template bool multiplicative_step<float>(const Multiplicative&);
 template bool multiplicative_step<double>(const Multiplicative&);
 template Moments moments<float>(const float*, std::size_t, std::size_t, std::ptrdiff_t, double);

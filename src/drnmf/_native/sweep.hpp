@@ -51,6 +51,8 @@ bool hals_step(Hals q, const double* gram, double smallest);
 template <class T>
 bool simplex_step(Simplex q, const double* gram);  // null: none
 template <class T>
+bool multiplier_step(Multiplier q);
+template <class T>
 bool multiplicative_step(const Multiplicative& q);
 
 template <class T>

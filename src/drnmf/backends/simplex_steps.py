@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from drnmf.backends.host.core import native_core
-from drnmf.backends.steps import triangle_rows
+from drnmf.backends.steps import packed_product, triangle_rows
 from drnmf.numerics import PAIR_TOLERANCE, Array, Vector, beside, namespace
+from drnmf.objective.constraints import normalised
 
 
 def simplex_step(
@@ -46,8 +47,63 @@ def simplex_step(
         return _moved(F, slope, floor, moves, _Curvature(F, gram, Q, sizes))
     out = np.empty(F.shape, F.dtype)  # C-contiguous, whatever the order of F: it is written in place
     blocks = [None if part is None else np.ascontiguousarray(part, dtype=F.dtype) for part in (F, slope, Q, sizes)]
-    core.simplex_step(*blocks, gram, floor, PAIR_TOLERANCE, moves, out)
+    core.simplex_step(*blocks, gram, floor, PAIR_TOLERANCE, moves, out, None, None, 0.0, None)
     return out
+
+
+def simplex_step_ahead(
+    F: Array, N: Array, floor: float, moves: int, totals: Any, last: Array, pace: float, gram: Any = None, Q: Any = None
+) -> tuple[Array, Array]:
+    """Minimise 1/2 h'Mh - N'h in every column as `simplex_step` does, and go on beyond where that stays below F's.
+
+    Parameters
+    ----------
+    F, floor, moves, gram, Q : as there, M = gram + Q
+    N : (r, n)
+    totals : what every column sums to, a number or (n,)
+    last : (r, n) what the step before found
+    pace : how far to go on, as a fraction of the way from there
+
+    Returns
+    -------
+    stepped, further : what was found, and where the columns went
+
+    Examples
+    --------
+    >>> F, N = np.full((2, 1), 0.5), np.array([[3.0], [1.0]])
+    >>> found = simplex_step_ahead(F, N, 0.0, 2, 1.0, F, 0.5, gram=4.0 * np.eye(2))
+    >>> [part.tolist() for part in found]
+    [[[0.75], [0.25]], [[0.875], [0.125]]]
+    """
+    core = native_core() if isinstance(F, np.ndarray) else None
+    if core is None:
+        return _ahead(F, N, floor, moves, totals, last, pace, gram, Q)
+    stepped, further = np.empty((2, *F.shape), F.dtype)
+    F, N, last = (np.ascontiguousarray(part, dtype=F.dtype) for part in (F, N, last))
+    Q = None if Q is None else np.ascontiguousarray(Q, dtype=F.dtype)
+    sums = np.full(F.shape[1], totals, dtype=F.dtype)
+    core.simplex_step(F, N, Q, None, gram, floor, PAIR_TOLERANCE, moves, stepped, last, sums, pace, further)
+    return stepped, further
+
+
+def model_slope(F: Array, N: Array, gram: Any, Q: Any) -> Array:
+    """Compute (gram + Q) F - N, the gradient of 1/2 h'(gram + Q)h - N'h in every column."""
+    found = -N
+    if gram is not None:
+        found = found + namespace(F).asarray(beside(gram, F), dtype=F.dtype) @ F
+    return found if Q is None else found + packed_product(Q, F)
+
+
+def _ahead(
+    F: Array, N: Array, floor: float, moves: int, totals: Any, last: Array, pace: float, gram: Any, Q: Any
+) -> tuple[Array, Array]:
+    """`simplex_step_ahead` in the array library of F: the reference of the compiled one."""
+    stepped = normalised(simplex_step(F, model_slope(F, N, gram, Q), floor, moves, gram, Q), totals, floor)
+    if pace == 0.0:
+        return stepped, stepped
+    further = normalised(stepped + pace * (stepped - last), totals, floor)
+    rise = model_slope(0.5 * (F + further), N, gram, Q)  # f(further) - f(F) = (further - F)'rise
+    return stepped, namespace(F).where(((further - F) * rise).sum(0) <= 0, further, stepped)
 
 
 class _Curvature:
@@ -100,8 +156,9 @@ def _moved(F: Array, slope: Array, floor: float, moves: int, M: _Curvature) -> A
         high = xp.argmax(gap * (gap / xp.where(bend > 0, bend, math.inf)), 0)
         room = _taken(xp, H, high[None])[0]
         change = (_taken(xp, gap, high[None]) / xp.clip(_taken(xp, bend, high[None]), _TINY, None))[0]
-        change = xp.where(wide > PAIR_TOLERANCE * first, xp.where(change < room - floor, change, room - floor), 0.0)
-        _put(xp, H, high, room - change)
+        going, inside = wide > PAIR_TOLERANCE * first, change < room - floor
+        change = xp.where(going, xp.where(inside, change, room - floor), 0.0)
+        _put(xp, H, high, xp.where(going & ~inside, floor + 0.0 * room, room - change))
         _put(xp, H, low, _taken(xp, H, low[None])[0] + change)
         slope = slope + change * (towards - M.column(high))
     return H

@@ -125,6 +125,8 @@ def fit(
         _show(model)
     if model.coverage_ is not None:
         say(f"For every beta of {betas}: at most {100 * (model.coverage_.bound - 1):.2f} % above its best found.")
+    for path in model.penalty_path_:
+        say(f"{path.penalty}: alpha = {path.alpha:.3g} was chosen from {path.alphas.size} that were tried.")
     say(f"{model.n_iter_} iterations, {seconds:.1f} s; results in {folder}")
 
 

@@ -124,6 +124,7 @@ def pareto(
                 "losses": write.per_loss(omega, front.dr.losses),
                 "scaled_losses": write.per_loss(omega, front.dr.scaled_losses),
             },
+            "penalties": write.penalised(front.penalties, front.penalty_path),
             "notes": [*map(in_options, (*matrix.notes, *front.notes)), *warned],
         }
         write.write_summary(temporary, summary | write.computed_by(matrix.X, device, precision))

@@ -136,11 +136,7 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         policy, references = self._policy(len(omega)), self._references(len(omega))
         control = self.control(self._inner_iter(), omega)
         placement = place(X, self.device, self.precision)
-        terms, constraints = self.terms(automatic=True), self.constraints()
-        if undecided(terms) and (interval is not None or entry_weight is not None or uncertainty is not None):
-            raise ValueError(
-                "alpha='auto' does not go with an Interval, entry_weight or uncertainty: give a number for alpha."
-            )
+        terms, constraints = self.terms(), self.constraints()
         rescale, fixed = constraints.free and not terms, constraints.fixed
         method = Method.of(self.update, policy, placement.gpu, terms, constraints)
         given = placement.receive(self, X, True, self.reading(entry_weight, uncertainty))
@@ -159,7 +155,9 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             try:
                 if undecided(terms):
                     whole = fit.units.whole(omega)
-                    asked = (given.X, fit.starts, fit.omega, known, method, budget, self.random_state, whole)
+                    asked = (
+                        given.X, fit.starts, fit.omega, known, method, budget, self.random_state, whole, given.observed
+                    )  # fmt: skip
                     choice = Choice(data, *asked)
                     method, self.penalty_path_, known = choice.decide()
                     terms = decided(terms, method.penalties)
@@ -264,6 +262,11 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         -------
         W : array of shape (rows of X, r); a row without any observed entry gets the mean row of the fit's W. A Dask
             array gives a Dask array: nothing is computed, and nothing is checked, before somebody asks for it.
+
+        Raises
+        ------
+        ValueError
+            After a fit with `fixed_W`, whose contributions are those of the rows of that fit.
         """
         placement, given, encoder = self._received(X, entry_weight, uncertainty)
         _say_what_couples_rows(self.penalties_)
@@ -276,6 +279,7 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def _received(self, X: Any, entry_weight: Any, uncertainty: Any) -> tuple[Placement, Received, Encoder]:
         """Check new rows; say where they are computed and what finds their W."""
         check_is_fitted(self)
+        _refuse_fixed_contributions(self.fixed_W)
         placement = place(X, self.device, self.precision)
         given = placement.receive(self, X, False, self.reading(entry_weight, uncertainty))
         sparse = is_sparse(given.X) and not isinstance(given.observed, Stored)
@@ -347,6 +351,15 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         """
         check_is_fitted(self)
         saving.save(self, path)
+
+
+def _refuse_fixed_contributions(fixed_W: Any) -> None:
+    """Columns of W that were given for the rows of the fit say nothing of other rows, nor may they be guessed."""
+    if fixed_W is not None:
+        raise ValueError(
+            "fixed_W gave contributions for the rows of the fit, and other rows have none. fit_transform returns W of "
+            "the fit; for new rows fit a model with fixed=model.components_ and fixed_W= their own contributions."
+        )
 
 
 def _say_what_couples_rows(penalties: Penalties) -> None:

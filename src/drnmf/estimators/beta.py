@@ -57,7 +57,7 @@ class BetaNMF(NMF):
     checkpoint, checkpoint_every : a folder where the fit is kept, and the seconds between two snapshots; a fit that
         was stopped, by kill -9 too, is resumed when it is called again with the same X and parameters
     penalties : what the objective holds beside the loss: None, or a list of `Sparsity`, `L1`, `L2` or of texts such as
-        "sparsity:0.1" (docs/penalties.md)
+        "sparsity:0.1" (docs/penalties/index.md)
     device : where to fit: None - where X is (the GPU of a CUDA tensor, else this machine), "auto" - a GPU
         where there is one, "cpu", "cuda", "cuda:1", or "cuda-blocks" - a GPU, with X kept in host memory and streamed
     precision : of products on a GPU, for X in float32 or half precision: "float32", or "tf32", which is faster

@@ -31,7 +31,9 @@ from drnmf.losses.base import Loss, Omega, betas_of
 from drnmf.losses.names import as_losses
 from drnmf.numerics import REFERENCE_MARGIN, REFERENCE_ROUNDS, Array, Vector
 from drnmf.objective.objective import Objective
+from drnmf.objective.penalty import Penalty
 from drnmf.objective.simplex import check_weights, vertex
+from drnmf.selection.penalties.alpha import AlphaPath, Choice, decided, undecided
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,10 @@ class ParetoPoint:
 
 @dataclass(frozen=True)
 class ParetoFront:
-    """The points in the order of their weights, and `dr`, the point whose largest scaled loss is smallest."""
+    """The points in the order of their weights, and `dr`, the point whose largest scaled loss is smallest.
+
+    `penalties` are those of all points; `penalty_path` holds, for every alpha="auto", what was tried at the DR point.
+    """
 
     omega: Omega
     references: Vector
@@ -63,6 +68,8 @@ class ParetoFront:
     dr: ParetoPoint
     method: str = "weighted"
     notes: tuple[str, ...] = ()
+    penalties: tuple[Penalty, ...] = ()
+    penalty_path: tuple[AlphaPath, ...] = ()
 
     @property
     def betas(self) -> tuple[float, ...]:
@@ -263,7 +270,8 @@ def pareto_front(
     callback : as in `DRNMF`, called in every run but the single-objective ones; returning True ends that run
     return_factors : keep W and H of every point
     checkpoint, checkpoint_every : as in `DRNMF`; the folder keeps every run of the front
-    penalties : as in `DRNMF`, beside the losses of every point and of the DR point
+    penalties : as in `DRNMF`, beside the losses of every point and of the DR point; alpha="auto" is chosen at the DR
+        point, once for all of them
     n_jobs : as in `DRNMF`; the points go side by side too, unless they start from one another
     sum_to_one, fixed, fixed_W : constraints on the factors of every point, as in `DRNMF`
 
@@ -300,26 +308,34 @@ def pareto_front(
         n_jobs=n_jobs, penalties=penalties, sum_to_one=sum_to_one, fixed=fixed, fixed_W=fixed_W,
     )  # fmt: skip
     placement = place(X, device, precision)
-    how = fit_method.Method.of(update, policy, placement.gpu, parameters.terms(), parameters.constraints())
+    terms = parameters.terms()
+    how = fit_method.Method.of(update, policy, placement.gpu, terms, parameters.constraints())
     accepted = placement.accept(X, "pareto_front", parameters.reading(entry_weight, uncertainty))
     control, starts = parameters.control(), parameters.starts()
     count = starts * (len(points) + 1 + (p if given is None else 0))
     identity = {"estimator": "pareto_front", **asked}
     with opened(accepted, placement, parameters, omega, count, identity, W, H, references=given) as fit:
         data, budget, notes, how = fit.data, fit.budget, fit.notes, how.inside(fit.units, omega)
+        found = None if fit.references is not None else compute_references(data, fit.starts, fit.omega, how, budget)
+        paths: tuple[AlphaPath, ...] = ()
+        if undecided(how.penalties):
+            inside = fit.references if found is None else found.values
+            known = (accepted.X, fit.starts, fit.omega, inside, how, budget, random_state)
+            how, paths, _ = Choice(data, *known, fit.units.whole(omega), accepted.observed).decide()
+            terms = decided(terms, how.penalties)
         runs = Runs(data, fit.omega, how, budget, callback, "DR")
-        if fit.references is None:
-            found = compute_references(data, fit.starts, fit.omega, how, budget)
+        if found is not None:
             notes += found.notes
             results, dr, inside = _solve_front(runs, fit.starts, points, method, warm_start, found)
         else:
+            assert fit.references is not None
             inside = fit.references
             results = _solve_points(runs, fit.starts, points, inside, method, warm_start, {})
             dr = smallest(runs.begin(fit.starts, inside))
         kept = [_point(fit, result, return_factors, placement) for result in (*results, dr)]
     warn_unconverged([*results, dr], control, "pareto_front")
     used = fit.units.losses(inside, omega) if given is None else given
-    return ParetoFront(omega, used, tuple(kept[:-1]), kept[-1], method, notes)
+    return ParetoFront(omega, used, tuple(kept[:-1]), kept[-1], method, notes, terms, paths)
 
 
 def _solve_front(

@@ -67,20 +67,9 @@ class Parameters:
         """Check the number of components."""
         return check_integer("n_components", self.n_components, 1)
 
-    def terms(self, automatic: bool = False) -> tuple[Penalty, ...]:
-        """Check the penalties; those with alpha = 0 are left out.
-
-        Parameters
-        ----------
-        automatic : whether alphas may be left to the data
-        """
-        terms = settled(without_zeros(as_penalties(self.penalties)), self.sum_to_one)
-        if not automatic and any(term.alpha == "auto" for term in terms):
-            raise ValueError(
-                "penalties: alpha='auto' is chosen by an estimator (BetaNMF, MultiObjectiveNMF, DRNMF) or by discover: "
-                "use one, and give the alpha that its penalty_path names here."
-            )
-        return terms
+    def terms(self) -> tuple[Penalty, ...]:
+        """Check the penalties; those with alpha = 0 are left out."""
+        return settled(without_zeros(as_penalties(self.penalties)), self.sum_to_one)
 
     def starts(self) -> int:
         """Check the number of starts."""
@@ -125,4 +114,4 @@ class Parameters:
     def _default_tol(self, omega: Omega) -> float:
         """Return where a fit stops that was not told: earlier where it takes plain steps of coordinate descent."""
         steps = self.update in ("auto", "hals") and [loss.free_part for loss in omega] == ["gram"]
-        return HALS_TOLERANCE if steps and not self.terms(automatic=True) and self.constraints().free else TOLERANCE
+        return HALS_TOLERANCE if steps and not self.terms() and self.constraints().free else TOLERANCE

@@ -121,13 +121,7 @@ class Units:
         whole = self.whole(omega)
         if self.scale == 1.0 and whole == 1.0:
             return terms
-        found: list[Penalty] = []
-        for term in terms:
-            sides = ("W", "H") if getattr(term, "on", None) == "both" and self.left != self.right else (None,)
-            for side in sides:
-                one: Any = term if side is None else replace(term, on=side)  # type: ignore[type-var]
-                found.append(one.in_units(self.left if getattr(one, "on", None) == "W" else self.right, whole))
-        return tuple(found)
+        return tuple(term.in_units(self.left, self.right, whole) for term in terms)
 
     def penalties(self, given: Penalties, omega: Omega) -> Penalties:
         """The penalties of the caller, with their setting, in the units of the fit."""

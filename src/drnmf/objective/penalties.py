@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -47,7 +47,7 @@ class _Named:
 
     @property
     def key(self) -> str:
-        given = [f for f in fields(self)[1:] if getattr(self, f.name) != f.default]
+        given = [f for f in fields(self)[1:] if f.repr and getattr(self, f.name) != f.default]
         first = _place(type(self))
         options = [_written(getattr(self, f.name)) if f.name == first else f"{f.name}={_written(getattr(self, f.name))}"
                    for f in given]  # fmt: skip
@@ -60,7 +60,7 @@ class _Named:
     def pieces(self, side: str) -> bool:
         return True
 
-    def in_units(self, root: float, whole: float) -> Any:
+    def in_units(self, left: float, right: float, whole: float) -> Any:
         return self
 
 
@@ -91,12 +91,14 @@ def _checked_alpha(penalty: Any) -> float | str:
 
 @dataclass(frozen=True)
 class _OfEntries(_Named):
-    """A penalty of every entry of one factor or of both."""
+    """A penalty of every entry of one factor or of both, of a degree in them; `unit` is that of W and of H."""
 
     on: str = "both"
     scaled: bool = False
+    unit: tuple[float, float] = field(default=(1.0, 1.0), repr=False)
 
     places: ClassVar[tuple[str, ...]] = ("W", "H", "both")
+    degree: ClassVar[int] = 1
 
     @property
     def name(self) -> str:
@@ -109,7 +111,12 @@ class _OfEntries(_Named):
         """Alpha of a factor; zero where it is not penalised."""
         if self.on not in (side, "both"):
             return 0.0
-        return float(self.alpha) * (setting.size(_other(side)) if self.scaled else 1)
+        alpha = float(self.alpha) / self.unit[SIDES.index(side)] ** self.degree
+        return alpha * (setting.size(_other(side)) if self.scaled else 1)
+
+    def in_units(self, left: float, right: float, whole: float) -> Self:
+        unit = (self.unit[0] * left, self.unit[1] * right)
+        return replace(self, alpha=float(self.alpha) * whole, unit=unit)
 
     def value(self, W: Vector, H: Vector, setting: Setting) -> float:
         return self.weight("W", setting) * float(W[0]) + self.weight("H", setting) * float(H[0])
@@ -132,9 +139,6 @@ class L1(_OfEntries):
     """
 
     word: ClassVar[str] = "l1"
-
-    def in_units(self, root: float, whole: float) -> L1:
-        return replace(self, alpha=float(self.alpha) * whole / root)
 
     def measure(self, F: Array, side: str) -> Vector:
         return _host(as_float64(F).sum())
@@ -161,9 +165,7 @@ class L2(_OfEntries):
     """
 
     word: ClassVar[str] = "l2"
-
-    def in_units(self, root: float, whole: float) -> L2:
-        return replace(self, alpha=float(self.alpha) * whole / root**2)
+    degree: ClassVar[int] = 2
 
     def measure(self, F: Array, side: str) -> Vector:
         F = as_float64(F)
@@ -421,7 +423,7 @@ def from_text(text: str) -> Penalty:
             f"{', '.join(PENALTIES)}."
         )
     kind = PENALTIES[word.lower()]
-    known = {f.name: f for f in fields(kind)}
+    known = {f.name: f for f in fields(kind) if f.repr}
     options: dict[str, Any] = {}
     for at, option in enumerate(rest[1:]):
         name, equals, value = option.partition("=")

@@ -161,12 +161,12 @@ class Penalty(Protocol):
     @property
     def certain(self) -> bool: ...
 
-    def in_units(self, root: float, whole: float) -> Penalty:
+    def in_units(self, left: float, right: float, whole: float) -> Penalty:
         """Return the penalty that is the same in other units.
 
         Parameters
         ----------
-        root : what W and H are multiplied by there, the square root of what X is multiplied by
+        left, right : what W and H are multiplied by there
         whole : what the objective is multiplied by
 
         Returns

@@ -187,6 +187,16 @@ class Solution(TypedDict):
     scaled_losses: PerLoss
 
 
+class Penalised(TypedDict):
+    """A penalty of the run; the last three are null where its alpha was given. `alpha` 0 was chosen as none at all."""
+
+    penalty: str
+    alpha: float
+    alphas: list[float] | None
+    values: list[float] | None
+    limit: float | None
+
+
 class Summary(TypedDict, total=False):
     """summary.json. `files` lists what the run wrote: nothing else is ever replaced.
 
@@ -211,6 +221,7 @@ class Summary(TypedDict, total=False):
     scaled_losses: PerLoss
     weights: PerLoss
     penalty: float | None
+    penalties: list[Penalised]
     gap: float
     stationarity: float
     bound: float | None

@@ -113,11 +113,26 @@ def summary_of(kind: schema.Kind, model: Any, seconds: float, notes: list[str]) 
         "scaled_losses": per_loss(omega, model.scaled_losses_),
         "weights": per_loss(omega, model.weights_),
         "penalty": model.penalty_ if model.penalties_ else None,
+        "penalties": penalised(model.penalties_.terms, model.penalty_path_),
         "gap": model.gap_,
         "stationarity": model.stationarity_,
         "bound": None if model.coverage_ is None else model.coverage_.bound,
         "notes": notes,
     }
+
+
+def penalised(terms: Iterable[Any], paths: Iterable[Any]) -> list[schema.Penalised]:
+    """List the penalties of a run with their alphas, and what was tried where the data chose one."""
+    chosen = {path.penalty: path for path in paths}
+    given = {term.key: float(term.alpha) for term in terms if term.key not in chosen}
+    found: list[schema.Penalised] = [
+        {"penalty": key, "alpha": alpha, "alphas": None, "values": None, "limit": None} for key, alpha in given.items()
+    ]
+    return found + [
+        {"penalty": key, "alpha": path.alpha, "alphas": path.alphas.tolist(), "values": path.values.tolist(),
+         "limit": path.limit}
+        for key, path in chosen.items()
+    ]  # fmt: skip
 
 
 def listed(folder: Path) -> list[str]:

@@ -205,7 +205,7 @@ def discover(
     jobs = count_jobs(n_jobs)
     parameters = Parameters(max_iter=max_iter, tol=tol, zeros=zeros, max_time=max_time, penalties=penalties)
     parameters.control()
-    terms = parameters.terms(automatic=True)
+    terms = parameters.terms()
     parameters = replace(parameters, penalties=decided(terms, ()))
     losses = None if isinstance(betas, str) and betas == "auto" else as_interval(betas) or as_losses(betas)
     placement = place(X, None, "float32")

@@ -5,20 +5,22 @@ With a multiplier mu for every column the minimum of the separable majoriser ove
 .. math:: \sum_k \max(floor, \tilde h_k t_k(\mu)) = total, \qquad
           \sum_\beta c_\beta [P_\beta t^{a_\beta} - N_\beta t^{-b_\beta}] + \mu = 0
 
-(Leplat, Gillis and Idier 2021). Every t_k falls with mu, so one number per column is looked for, between the smallest
-and the largest N - P of its entries: there all t_k are above or below one. Where no loss has beta > 1 the left side has
-a pole at mu = -P_k, for the smallest P_k with N_k > 0.
+(Leplat, Gillis and Idier 2021). Every t_k falls with mu, so one number per column is looked for. It is at least the mu
+at which one entry alone is as large as the total, and at most the one at which every entry is at most an r-th of it.
+Where no loss has beta > 1 the left side has a pole at mu = -P_k, for the smallest P_k with N_k > 0.
 """
 
 from __future__ import annotations
 
 import math
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from drnmf.algorithms.updates.roots import positive_root, total
-from drnmf.numerics import Array, namespace, unit_roundoff
+from drnmf.backends.host.core import native_core
+from drnmf.numerics import SUM_TOLERANCE, Array, namespace, unit_roundoff
 from drnmf.objective.constraints import normalised
 from drnmf.objective.penalty import Powers
 
@@ -26,7 +28,7 @@ _STEPS = 60
 
 
 def multiplier_step(F: Array, rising: Powers, falling: Powers, sums: Any, floor: Any) -> Array:
-    """Minimise the majoriser over columns that sum to `sums`.
+    """Minimise the majoriser over columns that sum to `sums`: compiled for NumPy arrays, in F's library elsewhere.
 
     Parameters
     ----------
@@ -45,6 +47,30 @@ def multiplier_step(F: Array, rising: Powers, falling: Powers, sums: Any, floor:
     >>> multiplier_step(F, {0.0: one}, {1.0: np.array([[3.0], [1.0]])}, 1.0, 0.0).tolist()
     [[0.75], [0.25]]
     """
+    core = native_core() if isinstance(F, np.ndarray) and np.ndim(floor) == 0 else None
+    if core is None:
+        return searched(F, rising, falling, sums, floor)
+    parts = [{k: _like(powers[k], F) for k in sorted(powers)} for powers in (rising, falling)]
+    plus, minus = (part.pop(0.0, None) for part in parts)
+    terms, exponents = ([*chain(*pairs)] for pairs in ((p.values() for p in parts), parts))
+    totals, out = np.full(F.shape[1], sums, dtype=F.dtype), np.empty(F.shape, F.dtype)
+    F = np.ascontiguousarray(F)
+    core.multiplier_step(F, plus, minus, terms, exponents, len(parts[0]), totals, floor, tolerance(F), _STEPS, out)
+    return out
+
+
+def _like(part: Array, F: Array) -> Array:
+    """The numbers of a part for every entry of F, in one piece."""
+    return np.ascontiguousarray(np.broadcast_to(part, F.shape), dtype=F.dtype)
+
+
+def tolerance(F: Array) -> float:
+    """Return how far the sum of a column may be from its total before it is scaled to it."""
+    return max(SUM_TOLERANCE, 8.0 * F.shape[0] * unit_roundoff(F))
+
+
+def searched(F: Array, rising: Powers, falling: Powers, sums: Any, floor: Any) -> Array:
+    """`multiplier_step` in the array library of F: the reference of the compiled one."""
     xp = namespace(F)
     rising, falling = ({k: part + xp.zeros_like(F) for k, part in powers.items()} for powers in (rising, falling))
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -59,33 +85,44 @@ class _Search:
     def __init__(self, F: Array, rising: Powers, falling: Powers, sums: Any, floor: Any) -> None:
         xp: Any = namespace(F)
         nothing = xp.zeros_like(F)
-        self.xp, self.floor = xp, floor
+        self.xp, self.floor, self.F, self.sums = xp, floor, F, sums + 0.0 * F[0]
         constant = rising.get(0.0, nothing) - falling.get(0.0, nothing)
         self.rising = {a: P for a, P in rising.items() if a != 0.0}
         self.falling = {b: N for b, N in falling.items() if b != 0.0}
         self.pole = not self.rising
         slope = total(falling) - total(rising)  # of the majoriser at t = 1, downwards
         bend = total({a: a * P for a, P in rising.items()}) + total({b: b * N for b, N in falling.items()})
-        self.moves = total(self.falling) > 0 if self.pole else bend > 0
+        self.moves = (bend > 0) & (F > 0)
         self.known = self.moves.any(0)
         # mu is counted from the pole: beside it the digits of P + mu would be lost
         shift = xp.amin(xp.where(self.moves, constant if self.pole else -slope, math.inf), axis=0)
         shift = xp.where(self.known, shift, 0.0)
-        self.constant, slope = constant - shift, xp.where(self.moves, slope + shift, 0.0)
-        self.F, self.sums = F, sums + 0.0 * F[0]
-        self.low, self.high = xp.zeros_like(shift), xp.amax(slope, axis=0)
-        if not self.pole:
-            self.low, self.high = xp.amin(xp.where(self.moves, slope, math.inf), axis=0), xp.zeros_like(shift)
+        self.constant = constant - shift
+        self.low, self.high = self._alone(self.sums / F), self._alone(self.sums / (F.shape[0] * F))
+        if self.pole:
+            self.low = xp.clip(self.low, _TINY, None)
         weight = xp.where(self.moves, F / xp.where(self.moves, bend, 1.0), 0.0)
-        self.mu = self.inside((weight * slope).sum(0) / weight.sum(0))
+        first = (weight * (slope + shift)).sum(0) / weight.sum(0)
+        self.fresh = self.known  # columns of which only the bound `low` is known, and nothing was tried below the root
+        self.mu = xp.where((first > self.low) & (first < self.high), first, self.low)
+
+    def _alone(self, t: Array) -> Array:
+        """The largest mu at which an entry is t times what it was: minus the slope there."""
+        falls = [N / _power(t, b) for b, N in self.falling.items()]
+        rises = [-P * _power(t, a) for a, P in self.rising.items()]
+        found = sum([*falls, *rises], -self.constant)
+        return self.xp.amax(self.xp.where(self.moves & (found == found), found, -math.inf), axis=0)
 
     def inside(self, mu: Array) -> Array:
-        """Take the middle of the bracket where a value is not in it."""
-        return self.xp.where((mu > self.low) & (mu < self.high), mu, 0.5 * (self.low + self.high))
+        """Take the bound, once, or the middle of the bracket where a value is not in it."""
+        xp, middle = self.xp, 0.5 * (self.low + self.high)
+        return xp.where(
+            (mu > self.low) & (mu < self.high), mu, xp.where(self.fresh & (mu <= self.low), self.low, middle)
+        )
 
     def minimum(self) -> Array:
         """Return max(floor, F t(mu)) at the root, up to rounding; columns that are done are left alone."""
-        xp, found, near = self.xp, 1.0 * self.F, 8.0 * self.F.shape[0] * unit_roundoff(self.F)
+        xp, found, near = self.xp, 1.0 * self.F, tolerance(self.F)
         here = xp.where(self.known)[0]
         t: Array | None = None
         self._keep(here)
@@ -94,15 +131,10 @@ class _Search:
             H = xp.clip(self.F * t, self.floor, None)
             reached = H.sum(0) / self.sums
             found[:, here] = H
-            before, self.low = self.mu, xp.where(reached > 1.0, self.mu, self.low)
-            self.high = xp.where(reached > 1.0, self.high, self.mu)
-            rate = self.falls(t, H) / self.sums
-            if self.pole:  # beside it the sum to the power -b is all but straight
-                b = max(self.falling)
-                step = (_power(reached, b) - 1.0) * reached / (b * rate)
-            else:
-                step = (reached - 1.0) / rate
-            self.mu = self.inside(self.mu + step)
+            above, before = reached > 1.0, self.mu
+            self.low, self.high = xp.where(above, self.mu, self.low), xp.where(above, self.high, self.mu)
+            self.fresh = self.fresh & ~above
+            self.mu = self.inside(self.mu + self.step(reached, self.falls(t, H) / self.sums))
             left = (abs(reached - 1.0) > near) & (self.mu != before)
             if not bool(left.any()):
                 break
@@ -112,11 +144,16 @@ class _Search:
                 self._keep(some)
         return found
 
+    def step(self, reached: Array, rate: Array) -> Array:
+        """Newton's step for reached^q = 1, with the q that makes the left side all but straight in mu."""
+        q = -max(self.falling) if self.pole else max(self.rising) if not self.falling else 1.0
+        return (reached - _power(reached, 1.0 - q)) / (q * rate)
+
     def _keep(self, some: Any) -> None:
         """Go on with some columns alone."""
         for name in ("F", "constant", "moves"):
             setattr(self, name, getattr(self, name)[:, some])
-        for name in ("sums", "low", "high", "mu"):
+        for name in ("sums", "low", "high", "mu", "fresh"):
             setattr(self, name, getattr(self, name)[some])
         self.rising = {a: P[:, some] for a, P in self.rising.items()}
         self.falling = {b: N[:, some] for b, N in self.falling.items()}
@@ -129,11 +166,13 @@ class _Search:
             return xp.where(self.moves, t, 0.0)
         if not self.falling and len(self.rising) == 1:  # beta >= 2 alone: P t^a = N - mu
             ((a, P),) = self.rising.items()
-            return xp.where(self.moves, (xp.clip(-constant, 0.0, None) / P) ** (1.0 / a), 1.0)
-        rising = self.rising | {0.0: xp.clip(constant, 0.0, None)}
-        falling = self.falling | {0.0: xp.clip(-constant, 0.0, None)}
-        t = positive_root(rising, falling, xp.ones_like(constant) if near is None else near)
-        return xp.where(t == t, t, 0.0)
+            t = (xp.clip(-constant, 0.0, None) / P) ** (1.0 / a)
+        else:
+            rising = self.rising | {0.0: xp.clip(constant, 0.0, None)}
+            falling = self.falling | {0.0: xp.clip(-constant, 0.0, None)}
+            t = positive_root(rising, falling, xp.ones_like(constant) if near is None else near)
+            t = xp.where(t == t, t, 0.0)
+        return xp.where(self.moves, t, 1.0)
 
     def falls(self, t: Array, H: Array) -> Array:
         """Compute by how much the sum of a column falls with mu: sum of H / (t g'(t)) over what is above the floor."""
@@ -153,3 +192,6 @@ class _Search:
 def _power(t: Array, exponent: float) -> Array:
     """t to a power, without the cost of a general one where there is a shorter way."""
     return t if exponent == 1.0 else t * t if exponent == 2.0 else t**exponent
+
+
+_TINY = 1e-37

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from drnmf.algorithms.updates.base import Parts
-from drnmf.backends.simplex_steps import simplex_step
+from drnmf.backends.simplex_steps import model_slope, simplex_step, simplex_step_ahead
 from drnmf.backends.steps import balanced_sizes, packed, packed_product
 from drnmf.numerics import SIMPLEX_MOVES, Array, namespace, power_ceiling, precision_of
-from drnmf.objective.constraints import normalised
 from drnmf.objective.penalty import in_kind
 
 
 def model_minimum(F: Array, parts: Parts) -> Array:
     """Minimise the quadratic model of every column on the simplex, as `newton.Newton` does without a sum."""
-    moves = max(SIMPLEX_MOVES, len(F) // 4)
+    moves = _moves(F)
     if parts.Q is None and parts.correlation is None:  # beta = 2 alone: the model is the loss
-        model = _Model.of(F, parts)
-        return simplex_step(F, model.slope(F), parts.floor, moves, model.gram)
+        N, gram, _ = _model(F, parts)
+        return simplex_step(F, model_slope(F, N, gram, None), parts.floor, moves, gram)
     xp, ceiling = namespace(F), power_ceiling(precision_of(F))
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         if parts.correlation is not None:
@@ -54,28 +52,12 @@ def _length(F: Array, parts: Parts) -> Any:
     return (F * parts.weighted()[1]).sum(0) / (F * packed_product(_whole(F, parts), F)).sum(0)
 
 
-@dataclass(frozen=True)
-class _Model:
-    """1/2 h'Gh - N'h for beta = 2 alone, penalties included: G is one matrix for all columns, or Q one for each."""
-
-    N: Array
-    gram: Any
-    Q: Any
-
-    @classmethod
-    def of(cls, F: Array, parts: Parts) -> _Model:
-        if parts.gram is not None:
-            N, gram = parts.shared(F)
-            return cls(N, gram, None)
-        bound = parts.bound(F)
-        return cls(parts.N[0] - bound.slope(), bound.curvature, parts.Q)
-
-    def slope(self, F: Array) -> Array:
-        """Compute the gradient at F."""
-        found = -self.N
-        if self.gram is not None:
-            found = found + in_kind(self.gram, F) @ F
-        return found if self.Q is None else found + packed_product(self.Q, F)
+def _model(F: Array, parts: Parts) -> tuple[Array, Any, Any]:
+    """N, gram and Q of 1/2 h'(gram + Q)h - N'h, the loss of beta = 2 alone with its penalties."""
+    if parts.gram is not None:
+        return *parts.shared(F), None
+    bound = parts.bound(F)
+    return parts.N[0] - bound.slope(), bound.curvature, parts.Q
 
 
 def ahead_on_simplex(F: Array, parts: Parts, last: Array, pace: float) -> tuple[Array, Array]:
@@ -90,12 +72,9 @@ def ahead_on_simplex(F: Array, parts: Parts, last: Array, pace: float) -> tuple[
     -------
     stepped, further : what was found, and where the columns went
     """
-    xp, model = namespace(F), _Model.of(F, parts)
-    slope = model.slope(F)
-    stepped = simplex_step(F, slope, parts.floor, max(SIMPLEX_MOVES, len(F) // 4), model.gram, model.Q)
-    stepped = normalised(stepped, parts.total, parts.floor)
-    if pace == 0.0:
-        return stepped, stepped
-    further = normalised(stepped + pace * (stepped - last), parts.total, parts.floor)
-    rise = model.slope(0.5 * (F + further))  # f(further) - f(F) = (further - F)'rise
-    return stepped, xp.where(((further - F) * rise).sum(0) <= 0, further, stepped)
+    N, gram, Q = _model(F, parts)
+    return simplex_step_ahead(F, N, parts.floor, _moves(F), parts.total, last, pace, gram, Q)
+
+
+def _moves(F: Array) -> int:
+    return max(SIMPLEX_MOVES, len(F) // 4)

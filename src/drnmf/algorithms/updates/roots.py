@@ -33,8 +33,8 @@ def positive_root(rising: Powers, falling: Powers, near: Array | None = None) ->
     if set(rising) | set(falling) == {0.0, 1.0} and 1.0 in rising:  # P1 t^2 + (P0 - N0) t - N1 = 0, as for {1, 2}
         none: Any = 0.0
         A, B, C = rising[1.0], rising.get(0.0, none) - falling.get(0.0, none), falling.get(1.0, none)
-        root = xp.sqrt(B * B + 4.0 * A * C)  # no cancellation for either sign of B
-        return xp.where(B > 0, 2.0 * C / xp.where(B > 0, B + root, 1.0), (root - B) / (2.0 * A))
+        above, reach = B > 0, abs(B) + xp.sqrt(B * B + 4.0 * A * C)  # no cancellation for either sign of B
+        return xp.where(above, 2.0 * C, reach) / xp.where(above, reach, 2.0 * A)
     return _newton_root(rising, falling, xp, near)
 
 

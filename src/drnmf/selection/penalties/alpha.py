@@ -14,16 +14,17 @@ import numpy as np
 
 from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.result import Result
-from drnmf.backends.base import Data
-from drnmf.backends.observed import weigh
+from drnmf.backends.base import Data, Observed
+from drnmf.backends.observed import HeldOut, weigh
 from drnmf.fit.continued import Runs, smallest
 from drnmf.fit.method import Budget, Method
 from drnmf.fit.references import compute_references
+from drnmf.inputs.receive import Received
 from drnmf.losses.base import Omega
 from drnmf.numerics import Vector
 from drnmf.objective.penalties import Sparsity
 from drnmf.objective.penalty import Penalty
-from drnmf.selection.entries import facts_of
+from drnmf.selection.entries import counted, facts_of
 from drnmf.selection.held_out import Split, compare, mask_seed, too_few_to_hold_out
 from drnmf.selection.likelihood import Candidate
 
@@ -65,11 +66,12 @@ class Choice:
 
     Attributes
     ----------
-    data, X : in its backend, and as it was received
+    data, X : in its backend, with the weights of its entries, and as it was received
     starts, omega, references : of the fit; references None computes them
     method, budget : how it is fitted
     seed : of the entries that are held out
     whole : what the objective is multiplied by in the units of the fit; paths are in those of the caller
+    observed : the weights of the entries of X, None where each counts once: held-out entries are among the observed
     """
 
     data: Data
@@ -81,6 +83,7 @@ class Choice:
     budget: Budget
     seed: Any
     whole: float = 1.0
+    observed: Observed | HeldOut | None = None
 
     def decide(self) -> tuple[Method, tuple[AlphaPath, ...], Vector]:
         """Choose one alpha after another; those not chosen yet are left out meanwhile.
@@ -106,6 +109,11 @@ class Choice:
         if self.references is not None:
             return self.references
         return compute_references(data, self.starts, self.omega, self.method, self.budget).values
+
+    def _weights(self) -> Observed | None:
+        if isinstance(self.observed, HeldOut):
+            return self.observed.bind(self.data.shape, self.data.grouped)
+        return self.observed
 
     def _fit(
         self, data: Data, starts: list[Start], references: Vector, terms: tuple[Penalty, ...], near: bool = False
@@ -133,10 +141,11 @@ class Choice:
 
     def _sparsity(self, term: Penalty, known: tuple[Penalty, ...], references: Vector) -> AlphaPath:
         """Fit without some entries, each alpha from where the smaller one ended, and compare their prediction."""
-        facts, rank = facts_of(self.X), self.starts[0][1].shape[0]
+        weights, rank = self._weights(), self.starts[0][1].shape[0]
+        facts = facts_of(counted(Received(self.X, weights)))
         if too_few_to_hold_out(facts, self.data.shape, rank, HELD_OUT):
             return AlphaPath(with_alpha(term, 0.0).key, 0.0, np.empty(0), np.empty(0), np.nan)
-        split = Split.of(self.X, facts, self.data, HELD_OUT, mask_seed(self.seed))
+        split = Split.of(self.X, facts, self.data, HELD_OUT, mask_seed(self.seed), weights)
         data, starts, scores = weigh(self.data, split.mask.others), self.starts, []
         e = references * (data.count / self.data.count)  # as many entries as there are to fit
         for alpha in _SPARSITIES:
