@@ -8,10 +8,10 @@
 
 A peer runs a given number of iterations; the time of ours ends when its loss is not above the peer's. Peers take turns
 in one process, one seed after another; medians over seeds. `--seeds 0 1` runs those seeds, `--only "tr11 10"` only the
-rows whose "X rank peer" begins so. Every run is written as soon as it ends, to results/frontier-*-runs.csv, and the
-rows of results/frontier-*.csv are the medians over all seeds found there: a table may be measured piece by piece. A run
-that never gets there within three times the peer's iterations counts with ratio 0. Processor time on one thread, so
-that a busy machine does no harm.
+rows whose "X rank peer iterations" begins so. Every run is written as soon as it ends, to results/frontier-*-runs.csv,
+and the rows of results/frontier-*.csv are the medians over all seeds found there: a table may be measured piece by
+piece, `--missing` runs what is not there yet. A run that never gets there within three times the peer's iterations and
+twice its time counts with ratio 0. Processor time on one thread, so that a busy machine does no harm.
 """
 
 from __future__ import annotations
@@ -79,15 +79,17 @@ def torch_run(X: Any, rank: int, seed: int, iterations: int, solver: str) -> tup
     return time.process_time() - begun, loss(X, np.ascontiguousarray(W), np.ascontiguousarray(H), 2.0)
 
 
-def our_run(X: Any, rank: int, seed: int, beta: float, iterations: int, target: float) -> tuple[float, float, int]:
-    """Processor seconds until the loss is at most the target (inf: never), the best loss, and the sweeps spent."""
+def our_run(
+    X: Any, rank: int, seed: int, beta: float, iterations: int, target: float, most: float
+) -> tuple[float, float, int]:
+    """Processor seconds until the loss is at most the target (inf: never in `most`), the best loss, and the sweeps."""
     W, H = start(X, rank, seed)
     reached: list[float] = []
 
     def until(progress: Progress) -> bool:
         if float(progress.losses[0]) <= target:
             reached.append(time.process_time() - begun)
-        return bool(reached)
+        return bool(reached) or time.process_time() - begun > most
 
     begun = time.process_time()
     model = BetaNMF(rank, beta=beta, init="custom", max_iter=iterations, tol=0, callback=until).fit(X, W=W, H=H)
@@ -144,7 +146,7 @@ class Race:
         else:
             options = {"solver": "cd"} if self.solver == "cd" else {"solver": "mu", "beta_loss": self.beta}
             seconds, value = peer_run(X, self.rank, seed, self.iterations, **options)
-        ours, best, sweeps = our_run(X, self.rank, seed, self.beta, 3 * self.iterations, value)
+        ours, best, sweeps = our_run(X, self.rank, seed, self.beta, 3 * self.iterations, value, 2 * seconds)
         return seconds / ours, best / value, seconds, ours, sweeps
 
     def row(self, runs: list[tuple[float, ...]]) -> dict[str, Any]:
@@ -264,10 +266,13 @@ def figure() -> None:
     plt.savefig(RESULTS / "frontier.png", dpi=110)
 
 
-def measured(what: str, race: Any, seeds: list[int]) -> None:
+def measured(what: str, race: Any, seeds: list[int], missing: bool) -> None:
     """Run some seeds of a row, write each, and renew the row from all that were run so far, by whichever process."""
     runs, table = f"frontier-{what}-runs", f"frontier-{what}"
+    known = {key(one) for one in written(runs)} if missing else set()
     for seed in seeds:
+        if key({**asdict(race), "seed": seed}) in known:
+            continue
         with threadpool_limits(1):
             numbers = race.run(seed)
         run = {**asdict(race), "seed": seed} | {f"number_{k}": number for k, number in enumerate(numbers)}
@@ -296,7 +301,7 @@ def key(row: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def main(what: str, seeds: list[int], only: str) -> None:
+def main(what: str, seeds: list[int], only: str, missing: bool) -> None:
     warnings.simplefilter("ignore")
     if what == "curves":
         with threadpool_limits(1):
@@ -304,8 +309,10 @@ def main(what: str, seeds: list[int], only: str) -> None:
         figure()
         return
     for race in KINDS[what]():
-        if f"{race.X} {race.rank} {getattr(race, 'solver', '')} ".startswith(f"{only} ".lstrip()):
-            measured(what, race, seeds)
+        fields = asdict(race)
+        named = (str(fields[name]) for name in ("X", "rank", "solver", "iterations") if name in fields)
+        if f"{' '.join(named)} ".startswith(f"{only} ".lstrip()):
+            measured(what, race, seeds, missing)
     summary(what)
 
 
@@ -329,5 +336,6 @@ if __name__ == "__main__":
     parser.add_argument("what", choices=(*KINDS, "curves"))
     parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
     parser.add_argument("--only", default="")
+    parser.add_argument("--missing", action="store_true", help="only the seeds that were not run yet")
     given = parser.parse_args()
-    main(given.what, given.seeds, given.only)
+    main(given.what, given.seeds, given.only, given.missing)

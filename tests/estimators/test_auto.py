@@ -71,6 +71,15 @@ def test_the_size_of_a_negative_binomial_is_found_and_frozen(X):
     assert 15 < size < 45
     given = BetaNMF(3, beta=drnmf.NegativeBinomial(size), **RUN).fit(counts)
     np.testing.assert_array_equal(one.components_, given.components_)
+    unsized = drnmf.NegativeBinomial("auto")
+    assert repr(unsized) == "NegativeBinomial(size='auto')"
+    np.testing.assert_array_equal(BetaNMF(3, beta=unsized, **RUN).fit(counts).components_, one.components_)
+    named = [row["name"] for row in drnmf.noise_profile(counts, 3, betas=(1, unsized), held_out=0, **RUN).table]
+    assert named == ["KL", "Poisson", f"NB({size:g})"]
+    with pytest.raises(ValueError, match="does not hold counts"):
+        drnmf.noise_profile(X, 3, betas=unsized, **RUN)
+    with pytest.raises(ValueError, match="name a size here"):
+        drnmf.rank_profile(counts, 3, betas=unsized)
     several = DRNMF(3, betas=(1, "nb:auto"), **RUN).fit(counts)
     assert several.loss_names_ == ["KL", f"NB({size:g})"]
     assert several.betas == (1, "nb:auto")

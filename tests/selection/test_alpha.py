@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from drnmf import DRNMF, BetaNMF, HeldOut, Interval, Sparsity, Volume, discover, load, pareto_front
+from drnmf import DRNMF, BetaNMF, HeldOut, Interval, Sparsity, Volume, load, pareto_front
 from drnmf.cli import app
 from drnmf.selection.penalties.alpha import LOSS_OF_FIT
 
@@ -118,8 +118,3 @@ def test_the_summary_lists_alphas(X, tmp_path):
     assert chosen["alpha"] in chosen["alphas"]
     assert len(chosen["alphas"]) == len(chosen["values"])
     assert f"{chosen['penalty']}: alpha = " in result.output
-
-
-def test_what_cannot_choose_says_so(X):
-    with pytest.raises(ValueError, match="chosen by an estimator"):
-        discover(X, ranks=2, betas=1, penalties=["volume:auto"])

@@ -23,7 +23,7 @@ from drnmf.algorithms.result import Result
 from drnmf.algorithms.updates.base import Parts, Rule
 from drnmf.algorithms.weights import Policy
 from drnmf.backends.base import Ask, Data, Sweep
-from drnmf.backends.batch import Batch, Index, batch_of, batchable
+from drnmf.backends.batch import Batch, Index, batch_kind, batch_of
 from drnmf.losses.base import Omega
 from drnmf.numerics import MAX_HALVINGS, Array, Vector, of_each_run, rise_tolerance
 from drnmf.objective.objective import Objective
@@ -58,10 +58,10 @@ class Call:
         own_curvature = rule.curves(1 << 30, rank) and not quadratic
         if self.control.keeper is not None or objective.penalties or own_curvature:
             return None
-        if not (rule.batched and batchable(self.data)):
+        data = batch_kind(self.data)
+        if data is None or not rule.batched:
             return None
-        data, inner = self.data, self.control.inner_iter
-        return data.shape, str(data.dtype), str(data.space), rank, objective.omega, rule, self.task.fixed, inner
+        return data, rank, objective.omega, rule, self.task.fixed, self.control.inner_iter
 
 
 def solve_batch(calls: Sequence[Call]) -> list[Result | BaseException]:

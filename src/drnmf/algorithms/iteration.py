@@ -147,7 +147,7 @@ class _Half:
             self.task.rule.floor(self.side, self.data.mean, F.shape[0]),
             objective.scaled(before.losses) if rule.chooses else None, objective.references, before.Q, before.gram,
             self.Q_scale, self.correlation(F, G) if self.correlated else None, self._tilt(own, other),
-            final=self.certain,
+            final=self.certain and not self.data.space.deferred,
         )  # fmt: skip
         moved, after = self.data.T.space.map(rule.step, F, parts, state, count=2)
         sweep = self.sweep(moved, G, self.look or not self.certain)

@@ -60,7 +60,8 @@ class Control:
     """When to stop, whom to tell, and who keeps the state.
 
     tol : 0 runs exactly max_iter iterations; else stop when neither the maximum nor the gap has moved by
-        more than this (relative to the maximum) over `window` iterations, or when X is fitted exactly
+        more than this (relative to the maximum, or to tol^2 of its first value) over `window` iterations, or when X is
+        fitted exactly
     inner_iter : updates of (W, H) per move of lambda; one trace row per move (Algorithm 2 with many)
     margin : stop as soon as a scaled loss is this much below one, with reason "reference" and the point where that
         happened: the reference is not the best, and whoever asked can improve it from there
@@ -289,9 +290,9 @@ class Run:
         before, now = self.log.lowest[-w - 1], min(watched[-w:])
         if now <= REFERENCE_FLOOR * watched[0]:
             return True  # it would fall by the same fraction for ever
-        if before - now > control.tol * before:
-            return False
-        return abs(self.log.gap(-w - 1) - self.log.gap(-1)) <= control.tol * before
+        # what is left of a nearly exact fit would fall by the same fraction for as long: its size counts too
+        least = control.tol * max(before, control.tol**2 * watched[0])
+        return before - now <= least and abs(self.log.gap(-w - 1) - self.log.gap(-1)) <= least
 
     def result(self, reason: str) -> Result:
         """The best point with its losses and its weights (those of its row), and the trace of the whole run.

@@ -7,7 +7,7 @@ shorter than what it costs to begin one on a GPU; begun once for all runs it cos
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -89,17 +89,22 @@ def largest_batch(entries: int) -> int:
     return 1 if entries > LARGEST else min(MOST_RUNS, MOST_ENTRIES // max(1, entries))
 
 
-def batchable(data: Data) -> bool:
-    """Tell whether runs of X can be made at once: X dense, small and whole, on a device of torch."""
+def batch_kind(data: Data) -> Hashable:
+    """Say what matrices must have in common for their runs to be made at once.
+
+    None where they cannot be: X must be dense, small and without gaps, on a device of torch.
+    """
     if "torch" not in sys.modules:
-        return False
+        return None
     from drnmf.backends.torch.dense import TorchDense
 
-    return isinstance(data, TorchDense) and data.observed is None and largest_batch(data.X.numel()) > 1
+    if not isinstance(data, TorchDense) or data.observed is not None or largest_batch(data.X.numel()) == 1:
+        return None
+    return data.shape, data.working, data.device, data.fused, data.fast
 
 
 def batch_of(data: Sequence[Data], omega: Omega) -> Batch:
-    """Return the matrices of several runs, all `batchable` and of one shape, dtype and device, as one.
+    """Return the matrices of several runs, all of one `batch_kind`, as one.
 
     Parameters
     ----------

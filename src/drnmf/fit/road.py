@@ -20,7 +20,7 @@ from drnmf.algorithms.initialize import Start, starts
 from drnmf.algorithms.loop import Callback, Control, with_notes
 from drnmf.algorithms.result import Result
 from drnmf.backends.base import Data, losses_of
-from drnmf.backends.batch import batchable, largest_batch
+from drnmf.backends.batch import batch_kind, largest_batch
 from drnmf.backends.host.single_blas import single_blas
 from drnmf.backends.observed import Stored
 from drnmf.fit.canonical import canonical
@@ -124,7 +124,7 @@ def opened(
 
     kept = keeper_of(p.checkpoint, p.checkpoint_seconds(), data, identity, W, H)
     # a cluster and a GPU take one run at a time, or the starts of a small X at once; a checkpoint keeps runs in order
-    batch = min(n_init, largest_batch(data.count)) if data.space.deferred and batchable(data) else 1
+    batch = min(n_init, largest_batch(data.count)) if data.space.deferred and batch_kind(data) is not None else 1
     jobs = 1 if p.checkpoint is not None else batch if data.space.deferred else p.jobs()
     with single_blas(), progress_bar(p.verbose, data.status, runs, p.max_time, jobs) as watch, kept as keeper:
         made = make() if keeper is None else keeper.starts(make)

@@ -22,16 +22,16 @@ from drnmf.fit.parameters import Parameters
 from drnmf.fit.references import reference_floors
 from drnmf.fit.road import Opened, opened
 from drnmf.inputs.check import check_choice
-from drnmf.inputs.device import is_sparse, place
+from drnmf.inputs.device import place
 from drnmf.inputs.receive import Received
 from drnmf.inputs.weights import Reading
 from drnmf.losses.base import Omega
 from drnmf.losses.beta import KL, Beta
 from drnmf.losses.interval import Interval, as_interval
-from drnmf.losses.names import as_losses
+from drnmf.losses.names import as_losses, lacks_size
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.selection.counts import negative_binomial
-from drnmf.selection.entries import Facts, counted, facts_of, mostly_zero, sampled, weighs_one
+from drnmf.selection.entries import Facts, bound, counted, facts_of, mostly_zero, sampled, weighs_one
 from drnmf.selection.held_out import Compared, Scores, Split, check_fraction, compare, mask_seed, too_few_to_hold_out
 from drnmf.selection.likelihood import Candidate, half_log_sums
 from drnmf.selection.slope import residual_slope
@@ -152,7 +152,8 @@ def noise_profile(
     ----------
     X : as in `BetaNMF.fit`
     n_components : r, the number of components
-    betas : numbers >= 0, or an Interval (nine betas of it); None is 0, 0.25, ..., 2, without 0 where X has zeros
+    betas : numbers >= 0, or an Interval (nine betas of it); None is 0, 0.25, ..., 2, without 0 where X has zeros.
+        ``NegativeBinomial("auto")`` among them is `count_models`, and asks for counts
     count_models : where X holds counts, compare Poisson with its variance fixed and the negative binomial too
     held_out : share of the entries that are left out of a second round of fits and scored; 0 skips that round, which
         costs as much as the first, and the interval is the best beta alone
@@ -191,6 +192,10 @@ def noise_profile(
     )), parameters)  # fmt: skip
     entries = counted(given)
     facts = facts_of(entries)
+    betas, sized = _without_size(betas)
+    count_models = count_models or sized
+    if sized and (facts.unit is None or not weighs_one(given)):
+        raise ValueError("betas asks for the size of a negative binomial, but X does not hold counts of weight one.")
     omega = losses_to_try(betas, facts)
     fraction = check_fraction(held_out)
     method = Method.of(update, "auto", placement.gpu)
@@ -209,8 +214,7 @@ def noise_profile(
 
 def _looked_at(given: Received, parameters: Parameters) -> tuple[Received, tuple[str, ...]]:
     """Take some rows and columns of a large X, and say so."""
-    if isinstance(given.observed, HeldOut):
-        given = replace(given, observed=given.observed.bind(given.X.shape, is_sparse(given.X)))
+    given = bound(given)
     some = sampled(given, parameters.rank(), mask_seed(parameters.random_state))
     if some.X.shape == given.X.shape:
         return given, ()
@@ -265,6 +269,14 @@ def _structure(split: Split, walk: Walk, candidate: Candidate, run: Result, scor
     assert more.losses is not None
     used = scores.losses > 0
     return 1.0 - float(np.median(more.losses[used] / scores.losses[used])) if used.any() else 0.0
+
+
+def _without_size(betas: Any) -> tuple[Any, bool]:
+    """Take the negative binomial of a size yet to be found out of the betas, and say whether it was among them."""
+    if not lacks_size(betas):
+        return betas, False
+    several = betas if isinstance(betas, Iterable) and not isinstance(betas, str) else (betas,)
+    return tuple(loss for loss in several if not lacks_size(loss)) or (1.0,), True
 
 
 def losses_to_try(betas: Any, facts: Facts) -> Omega:

@@ -20,18 +20,18 @@ from sklearn.utils import check_random_state
 from drnmf.algorithms.initialize import Start, start
 from drnmf.algorithms.result import Result
 from drnmf.algorithms.updates.base import Rule
-from drnmf.backends.observed import weigh
+from drnmf.backends.observed import HeldOut, weigh
 from drnmf.fit.method import Method
 from drnmf.fit.parameters import Parameters
 from drnmf.fit.road import Opened, opened
-from drnmf.inputs.check import check_integer
+from drnmf.inputs.check import check_choice, check_integer
 from drnmf.inputs.device import place
 from drnmf.inputs.receive import Received
 from drnmf.inputs.weights import Reading
 from drnmf.losses.base import Loss
 from drnmf.losses.names import as_loss
 from drnmf.selection.blocks import bi_cross_validation
-from drnmf.selection.entries import Facts, facts_of
+from drnmf.selection.entries import Facts, bound, counted, facts_of
 from drnmf.selection.held_out import (
     Compared,
     Scores,
@@ -111,6 +111,9 @@ def rank_profile(
     device: str | None = None,
     precision: str = "float32",
     verbose: int = 0,
+    entry_weight: Any = None,
+    uncertainty: Any = None,
+    unstored: str = "zero",
 ) -> RankProfile:
     """Compare numbers of components by how well they predict entries that were left out.
 
@@ -128,7 +131,8 @@ def rank_profile(
     n_init : fresh starts at each rank, beside the warm one from the rank below; all run to ten times `tol`, the best to
         its end
     tol : as in `BetaNMF`. The score of an entry moves by half of it, and standard errors are some 0.005
-    update, max_iter, random_state, n_jobs, device, precision, verbose : as in `BetaNMF`
+    update, max_iter, random_state, n_jobs, device, precision, verbose, unstored : as in `BetaNMF`
+    entry_weight, uncertainty : as in `BetaNMF.fit`; a weight divides the variance of its entry
 
     Returns
     -------
@@ -147,9 +151,11 @@ def rank_profile(
     2
     """
     placement = place(X, device, precision)
-    given = placement.accept(X, "rank_profile", Reading())
-    X = given.X
-    listed, fraction, facts = check_ranks(ranks, X.shape), check_fraction(held_out), facts_of(X)
+    stored = check_choice("unstored", unstored, ("zero", "missing"))
+    given = bound(placement.accept(X, "rank_profile", Reading("raise", stored, entry_weight, uncertainty)))
+    if bi_cross_validate and given.observed is not None:
+        raise ValueError("bi_cross_validate=True needs every entry to count once: leave it out, or the weights.")
+    listed, fraction, facts = check_ranks(ranks, given.X.shape), check_fraction(held_out), facts_of(counted(given))
     parameters = Parameters(
         n_components=listed[-1], update=update, max_iter=max_iter, tol=tol, random_state=random_state, n_init=n_init,
         verbose=verbose, device=device, precision=precision, n_jobs=n_jobs,
@@ -158,14 +164,15 @@ def rank_profile(
     def noise(rank: int) -> NoiseProfile:
         return noise_profile(
             X, rank, held_out=0.0, count_models=False, update=update, max_iter=max_iter, tol=tol, n_jobs=n_jobs,
-            random_state=random_state, device=device, precision=precision,
+            random_state=random_state, device=device, precision=precision, entry_weight=entry_weight,
+            uncertainty=uncertainty, unstored=unstored,
         )  # fmt: skip
 
     auto = isinstance(betas, str) and betas.strip().lower() == "auto"
-    profile = noise(_rank_for_noise(listed, facts, X.shape)) if auto else None
+    profile = noise(_rank_for_noise(listed, facts, given.X.shape)) if auto else None
     masks, repeats = check_integer("n_masks", n_masks, 1), check_integer("stability", stability, 0)
     ask = Question(listed, fraction, masks, bi_cross_validate, repeats, early_stop)
-    search = partial(_search, X, facts, parameters, placement, ask)
+    search = partial(_search, given, facts, parameters, placement, ask)
     found = search(as_loss(betas) if profile is None else as_loss(profile.beta))
     if profile is not None and found.best != listed[-1]:
         again = noise(found.best)
@@ -277,15 +284,15 @@ class Search:
         return bi_cross_validation(self.X, self.facts, self.candidate, rank, self.method, self.fit.budget, rng)
 
 
-def _search(X: Any, facts: Facts, p: Parameters, placement: Any, ask: Question, loss: Loss) -> RankProfile:
+def _search(given: Received, facts: Facts, p: Parameters, placement: Any, ask: Question, loss: Loss) -> RankProfile:
     """Walk up the ranks under one loss."""
     method, candidate = Method.of(p.update, "auto", placement.gpu), Candidate(loss)
     runs = len(ask.ranks) * ask.masks * (p.starts() + 1 + ask.stability)
-    with opened(Received(X), placement, p, (loss,), runs, {}, plain=True) as fit:
+    with opened(given, placement, p, (loss,), runs, {}, plain=True) as fit:
         too_few = too_few_to_hold_out(facts, fit.data.shape, ask.ranks[0], ask.fraction) if ask.fraction else ()
-        folds = _folds(X, facts, fit, method, p, ask if not too_few else replace(ask, fraction=0.0))
-        half_log = float(half_log_sums(X, facts, [candidate])[0])
-        search = Search(X, facts, p, ask, fit, method, candidate, folds, half_log)
+        folds = _folds(given, facts, fit, method, p, ask if not too_few else replace(ask, fraction=0.0))
+        half_log = float(half_log_sums(counted(given), facts, [candidate])[0])
+        search = Search(given.X, facts, p, ask, fit, method, candidate, folds, half_log)
         tried = list[Tried]()
         for rank in ask.ranks:
             tried.append(search.at(rank, tried[-1].runs if tried else None))
@@ -294,15 +301,16 @@ def _search(X: Any, facts: Facts, p: Parameters, placement: Any, ask: Question, 
     notes = fit.notes + too_few
     if len(tried) < len(ask.ranks):
         notes += (f"The search stopped at rank {tried[-1].rank}: {PATIENCE} ranks in a row were clearly worse.",)
-    return _rank_profile(tried, loss, X.shape, notes)
+    return _rank_profile(tried, loss, given.X.shape, notes)
 
 
-def _folds(X: Any, facts: Facts, fit: Opened, method: Method, p: Parameters, ask: Question) -> list[Fold]:
+def _folds(given: Received, facts: Facts, fit: Opened, method: Method, p: Parameters, ask: Question) -> list[Fold]:
     """X under every mask, or as it is where nothing is held out."""
     if not ask.fraction:
         return [Fold(Walk(fit.data, method, fit.budget), None)]
     seed = mask_seed(p.random_state)
-    splits = [Split.of(X, facts, fit.data, ask.fraction, seed + i) for i in range(ask.masks)]
+    assert not isinstance(given.observed, HeldOut)
+    splits = [Split.of(given.X, facts, fit.data, ask.fraction, seed + i, given.observed) for i in range(ask.masks)]
     return [Fold(Walk(weigh(fit.data, split.mask.others), method, fit.budget), split) for split in splits]
 
 

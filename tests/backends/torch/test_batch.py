@@ -15,12 +15,17 @@ from drnmf.algorithms.batch import Call, solve_batch
 from drnmf.algorithms.loop import Control, solve
 from drnmf.algorithms.updates.table import GPU_RULES, RULES
 from drnmf.algorithms.weights import Fixed, FrankWolfe, Reactive
+from drnmf.backends.base import Ask, Sweep
+from drnmf.backends.batch import batch_of
+from drnmf.backends.steps import extrapolated_step
 from drnmf.backends.torch.dense import TorchDense
 from drnmf.fit import side_by_side
 from drnmf.inputs import device as placement
 from drnmf.losses.names import as_losses
+from drnmf.numerics import of_each_run
 from drnmf.objective.objective import Objective
-from tests.backends.table import DEVICE, GPU
+from tests.backends.problems import oracle
+from tests.backends.table import DEVICE, FLOAT32, FUSED, GPU, KERNELS, assert_close
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
@@ -70,14 +75,19 @@ RUNS = {
 
 @pytest.fixture
 def _deferred(monkeypatch):
-    """Sweeps that return before they are done, as on a GPU: a rejected step of H costs one of W."""
+    """Sweeps that return before they are done, as on a GPU: a rejected step of H costs one of W.
+
+    The steps are those of torch, where the kernel would be interpreted: whole runs take thousands of them.
+    """
+    monkeypatch.setattr("drnmf.backends.torch.dense.fused_available", lambda kind: GPU)
     monkeypatch.setattr("drnmf.backends.torch.space.TorchSpace.deferred", True)
     monkeypatch.setattr("drnmf.backends.torch.space.TorchSpace.numbers", lambda space, values: space.put(values))
 
 
 @pytest.mark.usefixtures("_deferred")
-@pytest.mark.parametrize("name", RUNS)
-@pytest.mark.parametrize("common", [True, False], ids=["one X", "an X for each"])
+@pytest.mark.parametrize(
+    ("name", "common"), [*((name, False) for name in RUNS), ("default", True), ("default, Frobenius", True)]
+)
 def test_a_run_of_a_batch_is_the_run_alone(name, common):
     """With different ends: the others go on without those that have ended."""
     omega, rule, policy = RUNS[name]
@@ -100,6 +110,44 @@ def test_steps_that_rise_are_among_what_is_compared():
     data = [TorchDense.of(torch.as_tensor(matrix(), device=DEVICE))] * 4
     made = calls(omega, rule, policy, data, [Control(max_iter=50, tol=0.0)] * 4)
     assert len({int(run.trace.sweeps[-1]) for run in solve_batch(made)}) > 1
+
+
+@pytest.mark.skipif(not FUSED, reason="the Triton kernels need a CUDA GPU or TRITON_INTERPRET=1")
+@pytest.mark.parametrize("omega", [(0.5,), (2, 1, 0)], ids=str)
+@pytest.mark.parametrize("common", [True, False], ids=["one X", "an X for each"])
+def test_kernels_sweep_all_runs(omega, common):
+    """Against the oracle, both sides, weights of all runs or of each; X as it is stored is transposed for W."""
+    shape, rank, runs, rng = (70, 21), 5, 2, np.random.default_rng(0)
+    X = [matrix(0 if common else seed, shape).astype(np.float32) for seed in range(runs)]
+    data = [TorchDense.of(torch.as_tensor(one, device=DEVICE), fused=True) for one in X]
+    A, B = (rng.random((runs, rank, k)).astype(np.float32) + 0.1 for k in shape)
+    batch = batch_of(data[:1] * runs if common else data, as_losses(omega))
+    weights = rng.random((len(omega), runs))
+    for parts in ("separate", weights[:, 0], weights):
+        for side, other, own in ((batch, A, B), (batch.T, B, A)):
+            put = [torch.as_tensor(F, device=DEVICE) for F in (other, own)]
+            ask = Ask(as_losses(omega), parts)
+            got = side.sweep(put[0].mT, put[1], ask)
+            for i in range(runs):
+                each = parts if isinstance(parts, str) or parts.ndim == 1 else parts[:, i]
+                Y = X[i] if side is batch else X[i].T
+                wanted = oracle(Y, other[i].T, own[i], replace(ask, parts=each), data[i].mean)
+                one = Sweep(got.losses[i].cpu().numpy(), got.N[i].cpu().numpy(), got.P[i].cpu().numpy())
+                assert_close(one, wanted, ask, FLOAT32, KERNELS[FLOAT32], f"run {i}")
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_descent_of_all_runs_is_that_of_each(dtype):
+    rng, shape = np.random.default_rng(0), (3, 5, 37)
+    F, N, W = (rng.gamma(1.0, size=size).astype(dtype) for size in (shape, shape, (3, 9, 5)))
+    W[1, :, 2] = 0.0  # vanished in one run alone
+    F, N, gram, last = (torch.as_tensor(part, device=DEVICE) for part in (F, N, W.swapaxes(1, 2) @ W, 0.9 * F))
+    floors, pace = np.array([1e-9, 1e-3, 0.1]), np.array([0.0, 0.3, 0.6])
+    found = extrapolated_step(F, N, gram, of_each_run(floors, F), 2, last, pace)
+    for i in range(3):
+        wanted = extrapolated_step(F[i], N[i], gram[i], float(floors[i]), 2, last[i], float(pace[i]))
+        for one, other in zip(found, wanted, strict=True):
+            torch.testing.assert_close(one[i], other, rtol=1e-4 if dtype == np.float32 else 1e-12, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +197,7 @@ def test_starts_are_made_at_once(sizes, monkeypatch):
     settings |= {"betas": (1, 2)}
     found = DRNMF(3, **settings).fit(X)
     assert sizes == [5, 5, 5]  # the references of two losses, and the fit
-    monkeypatch.setattr("drnmf.fit.road.batchable", lambda data: False)
+    monkeypatch.setattr("drnmf.fit.road.batch_kind", lambda data: None)
     wanted = DRNMF(3, **settings).fit(X)
     assert sizes == [5, 5, 5]
     np.testing.assert_allclose(found.components_, wanted.components_, rtol=1e-6, atol=1e-9)

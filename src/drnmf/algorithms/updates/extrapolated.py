@@ -57,7 +57,7 @@ class Extrapolated(Rule):
         """Compute (a_k, nu_k) of the step that begins at `state`."""
         if state.steps < self.delay:
             return 0.0, 1.0
-        nu = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * state.nu**2))
+        nu = _plain(0.5 * (1.0 + np.sqrt(1.0 + 4.0 * state.nu**2)))
         return (state.nu - 1.0) / nu, nu
 
     def push(self, stepped: Array, last: Array, a: Any) -> Array:
@@ -73,9 +73,14 @@ class Extrapolated(Rule):
 
     def retry(self, F: Array, tried: Array, attempt: int, state: Momentum) -> tuple[Array, Momentum]:
         if attempt == 1 and tried is not state.F:
-            return state.F, replace(state, nu=np.maximum(1.0, 0.5 * state.nu))
+            return state.F, replace(state, nu=_plain(np.maximum(1.0, 0.5 * state.nu)))
         halved = halve(F, tried)
         return halved, replace(state, F=halved, nu=1.0)
 
     def restart(self, state: Momentum) -> Momentum:
         return replace(state, nu=1.0)
+
+
+def _plain(number: Any) -> Any:
+    """One number as Python's own, which leaves the dtype of arrays alone; a vector stays."""
+    return float(number) if np.ndim(number) == 0 else number
