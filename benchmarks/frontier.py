@@ -7,23 +7,21 @@
     DRNMF_DATA=... OMP_NUM_THREADS=1 python benchmarks/frontier.py curves      # loss over time, then the figure
 
 A peer runs a given number of iterations; the time of ours ends when its loss is not above the peer's. Peers take turns
-in one process, one seed after another; medians over seeds. `frobenius 5 8` runs 5 seeds in 8 processes, for a machine
-with cores to spare; `frobenius 3 1 tr11` runs only the rows whose "X rank peer" holds the text. Every row is written
-when its last seed has run; rows of an earlier run stay until they are run again. A run that never gets there
-within three times the peer's iterations counts with ratio 0. Processor time on one thread, so that a busy machine does
-no harm. Results go to results/frontier-*.csv.
+in one process, one seed after another; medians over seeds. `--seeds 0 1` runs those seeds, `--only "tr11 10"` only the
+rows whose "X rank peer iterations" begins so. Every run is written as soon as it ends, to results/frontier-*-runs.csv,
+and the rows of results/frontier-*.csv are the medians over all seeds found there: a table may be measured piece by
+piece, `--missing` runs what is not there yet. A run that never gets there within three times the peer's iterations and
+twice its time counts with ratio 0. Processor time on one thread, so that a busy machine does no harm.
 """
 
 from __future__ import annotations
 
+import argparse
 import csv
-import multiprocessing
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
 
@@ -39,8 +37,7 @@ from threadpoolctl import threadpool_limits
 from drnmf import BetaNMF
 from drnmf.algorithms.result import Progress
 
-SEEDS = 5
-LOOSE = 1e-4  # the tolerance of scikit-learn, for ours
+SEEDS = range(5)
 
 
 def start(X: Any, rank: int, seed: int) -> tuple[Any, Any]:
@@ -82,15 +79,17 @@ def torch_run(X: Any, rank: int, seed: int, iterations: int, solver: str) -> tup
     return time.process_time() - begun, loss(X, np.ascontiguousarray(W), np.ascontiguousarray(H), 2.0)
 
 
-def our_run(X: Any, rank: int, seed: int, beta: float, iterations: int, target: float) -> tuple[float, float, int]:
-    """Processor seconds until the loss is at most the target (inf: never), the best loss, and the sweeps spent."""
+def our_run(
+    X: Any, rank: int, seed: int, beta: float, iterations: int, target: float, most: float
+) -> tuple[float, float, int]:
+    """Processor seconds until the loss is at most the target (inf: never in `most`), the best loss, and the sweeps."""
     W, H = start(X, rank, seed)
     reached: list[float] = []
 
     def until(progress: Progress) -> bool:
         if float(progress.losses[0]) <= target:
             reached.append(time.process_time() - begun)
-        return bool(reached)
+        return bool(reached) or time.process_time() - begun > most
 
     begun = time.process_time()
     model = BetaNMF(rank, beta=beta, init="custom", max_iter=iterations, tol=0, callback=until).fit(X, W=W, H=H)
@@ -147,7 +146,7 @@ class Race:
         else:
             options = {"solver": "cd"} if self.solver == "cd" else {"solver": "mu", "beta_loss": self.beta}
             seconds, value = peer_run(X, self.rank, seed, self.iterations, **options)
-        ours, best, sweeps = our_run(X, self.rank, seed, self.beta, 3 * self.iterations, value)
+        ours, best, sweeps = our_run(X, self.rank, seed, self.beta, 3 * self.iterations, value, 2 * seconds)
         return seconds / ours, best / value, seconds, ours, sweeps
 
     def row(self, runs: list[tuple[float, ...]]) -> dict[str, Any]:
@@ -170,7 +169,7 @@ class Defaults:
     rank: int
 
     def run(self, seed: int) -> tuple[float, ...]:
-        """Both times, ours to the peer's value and at the looser tolerance, and the ratios of the losses."""
+        """Both times, ours to the peer's value, and the ratio of the losses."""
         X = matrix(self.X)
         begun = time.process_time()
         peer = NMF(self.rank, solver="cd", random_state=seed)
@@ -186,26 +185,16 @@ class Defaults:
         best = float(BetaNMF(self.rank, beta=2, random_state=seed, callback=note).fit(X).losses_[0])
         ours = time.process_time() - begun
         reached = next((seconds for seconds, at in points if at <= value), float("inf"))
-        loose, loose_loss = stopped(points, LOOSE)
-        return theirs, ours, reached, loose, *((at / value if value else float(at > 0)) for at in (best, loose_loss))
+        return theirs, ours, reached, best / value if value else float(best > 0)
 
     def row(self, runs: list[tuple[float, ...]]) -> dict[str, Any]:
         """Medians over seeds."""
-        theirs, ours, reached, loose, relative, loose_relative = np.median(np.array(runs), axis=0).tolist()
+        theirs, ours, reached, relative = np.median(np.array(runs), axis=0).tolist()
         m, n = matrix(self.X).shape
         return {
             "X": self.X, "shape": f"{m} x {n}", "rank": self.rank, "ratio": theirs / ours, "loss_ratio": relative,
-            "ratio_to_value": theirs / reached, "loose_ratio": theirs / loose, "loose_loss_ratio": loose_relative,
-            "peer_seconds": theirs, "our_seconds": ours,
+            "ratio_to_value": theirs / reached, "peer_seconds": theirs, "our_seconds": ours,
         }  # fmt: skip
-
-
-def stopped(points: list[tuple[float, float]], tol: float) -> tuple[float, float]:
-    """Seconds and loss where a run with this `tol` would have stopped: it fell by less over ten iterations."""
-    for before, point in zip(points[10:], points[20:], strict=False):
-        if before[1] - point[1] <= tol * before[1]:
-            return point
-    return points[-1]
 
 
 def frobenius() -> list[Race]:
@@ -277,31 +266,22 @@ def figure() -> None:
     plt.savefig(RESULTS / "frontier.png", dpi=110)
 
 
-def one(task: tuple[Any, int]) -> tuple[float, ...]:
-    """One seed of one row, on one thread."""
-    warnings.simplefilter("ignore")
-    with threadpool_limits(1):
-        return task[0].run(task[1])
-
-
-def table(races: list[Any], seeds: int, jobs: int) -> Iterator[dict[str, Any]]:
-    """Run every seed of every row, and yield a row as soon as its last seed has run."""
-    tasks = [(race, seed) for race in races for seed in range(seeds)]
-    with multiprocessing.get_context("spawn").Pool(jobs) if jobs > 1 else nullcontext() as pool:
-        runs = map(one, tasks) if pool is None else pool.imap(one, tasks)
-        for race in races:
-            yield race.row([next(runs) for _ in range(seeds)]) | {"seeds": seeds}
-
-
-def renewed(name: str, rows: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Write every new row to results/NAME.csv at once; rows of the file that are not run again stay, in their order."""
-    new = []
-    for row in rows:
-        known = {key(one): one for one in written(name)} | {key(row): row}  # another process may have added some
-        write_csv(name, list(known.values()))
+def measured(what: str, race: Any, seeds: list[int], missing: bool) -> None:
+    """Run some seeds of a row, write each, and renew the row from all that were run so far, by whichever process."""
+    runs, table = f"frontier-{what}-runs", f"frontier-{what}"
+    known = {key(one) for one in written(runs)} if missing else set()
+    for seed in seeds:
+        if key({**asdict(race), "seed": seed}) in known:
+            continue
+        with threadpool_limits(1):
+            numbers = race.run(seed)
+        run = {**asdict(race), "seed": seed} | {f"number_{k}": number for k, number in enumerate(numbers)}
+        write_csv(runs, list(({key(one): one for one in written(runs)} | {key(run): run}).values()))
+        mine = [one for one in written(runs) if all(one[name] == str(value) for name, value in asdict(race).items())]
+        row = race.row([tuple(float(one[f"number_{k}"]) for k in range(len(numbers))) for one in mine])
+        row |= {"seeds": len(mine)}
+        write_csv(table, list(({key(one): one for one in written(table)} | {key(row): row}).values()))
         print_table([row])
-        new.append(row)
-    return new
 
 
 def written(name: str) -> list[dict[str, Any]]:
@@ -315,39 +295,47 @@ def written(name: str) -> list[dict[str, Any]]:
 
 def key(row: Mapping[str, Any]) -> tuple[str, ...]:
     """What makes a row the same as another one."""
-    return tuple(str(row.get(column)) for column in ("X", "rank", "beta", "peer", "peer_iterations"))
+    return tuple(
+        str(row.get(column))
+        for column in ("X", "rank", "beta", "peer", "peer_iterations", "solver", "iterations", "seed")
+    )
 
 
-def main(what: str, seeds: int, jobs: int, only: str) -> None:
+def main(what: str, seeds: list[int], only: str, missing: bool) -> None:
     warnings.simplefilter("ignore")
     if what == "curves":
         with threadpool_limits(1):
             print("written:", write_csv("frontier-curves", list(curves())))
         figure()
         return
-    kinds: dict[str, Callable[[], list[Any]]] = {
-        "frobenius": frobenius, "divergences": divergences, "defaults": defaults, "torch": torch_peers
-    }  # fmt: skip
-    races = [race for race in kinds[what]() if only in f"{race.X} {race.rank} {getattr(race, 'solver', '')}"]
-    rows = renewed(f"frontier-{what}", table(races, seeds, jobs))
-    if rows:
-        summary(what)
+    for race in KINDS[what]():
+        fields = asdict(race)
+        named = (str(fields[name]) for name in ("X", "rank", "solver", "iterations") if name in fields)
+        if f"{' '.join(named)} ".startswith(f"{only} ".lstrip()):
+            measured(what, race, seeds, missing)
+    summary(what)
 
 
 def summary(what: str) -> None:
     """Print what the whole file says, this run's rows and the others."""
     rows = written(f"frontier-{what}")
-    for column in ("ratio", "ratio_to_value", "loose_ratio"):
+    for column in ("ratio", "ratio_to_value"):
         if column in rows[0]:
             numbers = np.array([float(row[column]) for row in rows])
             print(f"{column}: median {np.median(numbers):.2f}, smallest {numbers.min():.2f}")
-    for column in ("loss_ratio", "loose_loss_ratio"):
-        if column in rows[0]:
-            below = np.mean([float(row[column]) <= 1.01 for row in rows])
-            print(f"{column}: within 1 % of the peer's or better in {below:.0%} of {len(rows)} rows")
+    below = np.mean([float(row["loss_ratio"]) <= 1.01 for row in rows])
+    print(f"loss_ratio: within 1 % of the peer's or better in {below:.0%} of {len(rows)} rows")
 
+
+KINDS: dict[str, Callable[[], list[Any]]] = {
+    "frobenius": frobenius, "divergences": divergences, "defaults": defaults, "torch": torch_peers
+}  # fmt: skip
 
 if __name__ == "__main__":
-    what, *others = sys.argv[1:]
-    numbers = [int(other) for other in others if other.isdigit()]
-    main(what, *(numbers + [SEEDS, 1][len(numbers) :]), only=" ".join(o for o in others if not o.isdigit()))
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("what", choices=(*KINDS, "curves"))
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
+    parser.add_argument("--only", default="")
+    parser.add_argument("--missing", action="store_true", help="only the seeds that were not run yet")
+    given = parser.parse_args()
+    main(given.what, given.seeds, given.only, given.missing)

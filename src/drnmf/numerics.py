@@ -34,6 +34,13 @@ REFERENCE_FLOOR = 1e-16
 REFERENCE_TOLERANCE = 3e-5
 """Where the reference fits of the default rule stop: relative decrease over the window of ten iterations."""
 
+TOLERANCE = 1e-6
+"""Where a fit stops unless it is told: relative decrease over the window of ten iterations."""
+
+HALS_TOLERANCE = 1e-3
+"""The same for coordinate descent under beta = 2 alone, 1e-4 an iteration as in scikit-learn: what a longer run would
+gain is less than 0.1 % in the median and takes most of its time (docs/development/frobenius.md)."""
+
 REFERENCE_MARGIN = 1e-2
 """A loss met this fraction below its reference shows that the reference fit is not the best: it is continued there."""
 
@@ -228,6 +235,17 @@ def unit_roundoff(array: Any) -> float:
 def as_vector(values: ArrayLike) -> Vector:
     """A float64 vector, copied: what weights, losses and references are held in."""
     return np.array(values, dtype=np.float64, ndmin=1, copy=True)
+
+
+def of_each_run(value: Any, F: Any) -> Any:
+    """Return numbers, one for every run of a batch, so that they multiply the blocks F (runs, r, n); one number stays.
+
+    >>> of_each_run(np.array([1.0, 2.0]), np.ones((2, 3, 4))).shape, of_each_run(3.0, np.ones((3, 4)))
+    ((2, 1, 1), 3.0)
+    """
+    if np.ndim(value) == 0:
+        return float(value)
+    return beside(np.asarray(value, dtype=precision_of(F)).reshape(-1, 1, 1), F)
 
 
 def beside(values: ArrayLike, array: Any) -> Any:

@@ -14,6 +14,8 @@ import scipy.sparse as sp
 from drnmf import BetaNMF
 from drnmf.backends.host.threads import get_num_threads, set_num_threads
 from drnmf.backends.steps import _descend_shared, _push, extrapolated_step, shared_step
+from drnmf.losses.names import as_loss
+from drnmf.numerics import HALS_TOLERANCE, TOLERANCE
 from tests.peak import SOURCE
 
 FLOOR = 1e-9
@@ -54,6 +56,36 @@ def test_the_compiled_step_is_the_reference(shape, dtype):
             assert further.min() >= dtype(FLOOR)
             below = value(F, N, G)
             assert (value(further, N, G) <= below + (1e-12 if dtype is np.float64 else 1e-5) * np.abs(below)).all()
+
+
+def test_a_step_may_take_the_place_of_the_block_before_it():
+    F, N, G, last = problem(23, 130, np.float64)
+    expected, place = extrapolated_step(F, N, G, FLOOR, 3, last, 0.4), last.copy()
+    stepped, further = extrapolated_step(F, N, G, FLOOR, 3, place, 0.4, overwrite=True)
+    assert np.array_equal(stepped, expected[0])
+    assert np.array_equal(further, expected[1])
+
+
+def test_neither_the_start_nor_what_a_callback_kept_is_overwritten():
+    X, kept = np.random.default_rng(0).random((30, 40)), []
+    W, H = np.full((30, 3), 0.5), np.random.default_rng(1).random((3, 40))
+    given = H.copy()
+    model = BetaNMF(3, beta=2, init="custom", tol=0, max_iter=12, callback=lambda at: kept.append(at.components()))
+    model.fit(X, W=W, H=H)
+    copies = []
+    model.set_params(callback=lambda at: copies.append(at.components().copy())).fit(X, W=W, H=H)
+    assert np.array_equal(H, given)
+    assert all(np.array_equal(one, copy) for one, copy in zip(kept, copies, strict=True))
+
+
+def test_a_plain_fit_under_beta_2_stops_earlier_than_the_others():
+    loss = (as_loss(2),)
+    assert BetaNMF(3, beta=2).control(omega=loss).tol == HALS_TOLERANCE
+    for other in (BetaNMF(3, update="mu"), BetaNMF(3, penalties=["l1:0.1"]), BetaNMF(3, sum_to_one="W")):
+        assert other.control(omega=loss).tol == TOLERANCE
+    assert BetaNMF(3).control(omega=(as_loss(1),)).tol == TOLERANCE
+    assert BetaNMF(3).control().tol == TOLERANCE  # `transform` moves one factor alone
+    assert BetaNMF(3, tol=1e-9).control(omega=loss).tol == 1e-9
 
 
 def test_columns_that_would_rise_stay_with_their_minimum():

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from drnmf.algorithms.loop import Control, solve
+from drnmf.algorithms.loop import Control, Log, _Run, solve
 from drnmf.algorithms.updates.minimax import Minimax
 from drnmf.algorithms.updates.table import RULES
 from drnmf.algorithms.weights import POLICIES, ByRule
@@ -150,3 +151,15 @@ def test_a_finished_run_is_not_run_again():
     first = solve(data, W, H, objective, RULES["mu"], POLICIES["fixed"], Control(max_iter=3))
     again = solve(data, W, H, objective, RULES["mu"], POLICIES["fixed"], Control(keeper=Memory(-1, first)))
     assert again is first
+
+
+def test_a_nearly_exact_fit_stops_though_it_would_fall_by_the_same_fraction_for_ever():
+    def stalled(least, tol):
+        values = [0.9**k for k in range(300) if 0.9**k >= least]
+        ones = [np.ones(1)] * len(values)
+        log = Log(scaled=[value * np.ones(1) for value in values], weights=ones, watched=values)
+        return _Run._stalled(SimpleNamespace(log=log), Control(tol=tol))
+
+    assert not stalled(1e-8, tol=1e-3)
+    assert stalled(1e-10, tol=1e-3)
+    assert not stalled(1e-12, tol=1e-6)

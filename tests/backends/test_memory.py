@@ -6,9 +6,14 @@ import os
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from drnmf.backends.base import Ask
+from drnmf.backends.open import open_data
+from drnmf.losses.beta import Beta
 from tests.peak import SOURCE
 
 pytest.importorskip("drnmf._core", reason="the compiled extension was not built")
@@ -76,3 +81,18 @@ def test_sweeps_use_the_memory_of_the_sweep_before(sparse):
     """
     share = float(_printed(textwrap.dedent(code), MALLOC_TRIM_THRESHOLD_="65536", OMP_NUM_THREADS="1"))
     assert share < 0.1
+
+
+def test_an_answer_is_written_into_an_earlier_one_that_is_given():
+    rng, one = np.random.default_rng(0), np.ones(1)
+    data, (A, B), (C, D) = open_data(rng.random((30, 50))), *((rng.random((4, 30)), rng.random((4, 50))) for _ in "12")
+    for beta in (2.0, 0.5):
+        ask = Ask((Beta(beta),), one, curvature=one)
+        earlier, expected = data.sweep(A.T, B, ask), data.sweep(C.T, D, ask)
+        found = data.sweep(C.T, D, replace(ask, into=earlier))
+        assert found.N is earlier.N
+        assert np.array_equal(found.N, expected.N)
+        assert found.losses is not earlier.losses
+        if beta != 2.0:
+            assert found.Q is earlier.Q
+            assert np.array_equal(found.Q, expected.Q)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize, minimize_scalar
@@ -62,20 +61,20 @@ class Residual:
     tilt: Tilt | None = None
 
     def __call__(self, F: Array, N: Array, P: Array) -> Vector:
-        xp = namespace(F)
-        N, P = _weighed(self.coefficients, N), _weighed(self.coefficients, P)
-        if self.tilt is not None:
-            down, up = self.tilt.bound(F).parts(F)
-            N, P = N + down, P + up
-        F, N, P = F[self.fixed :], N[self.fixed :], P[self.fixed :]
-        told = P > 0  # where powers of V underflow the parts say nothing, and the entry counts as it stands
+        c, tilt = self.coefficients, self.tilt
+        if tilt is not None:
+            down, up = tilt.bound(F).parts(F)
+            N, P, c = (_weighed(c, N) + down)[None], (_weighed(c, P) + up)[None], np.ones(1)
+        F, N, P = F[self.fixed :], N[:, self.fixed :], P[:, self.fixed :]
         found = np.zeros(2)
         for at in _column_blocks(F):  # what is made on the way is as large as F each time
-            found += self._violation(xp, F[:, at], N[:, at], P[:, at], told[:, at])
+            found += self._violation(F[:, at], _weighed(c, N[..., at]), _weighed(c, P[..., at]))
         return found
 
-    def _violation(self, xp: Any, F: Array, N: Array, P: Array, told: Any) -> Vector:
+    def _violation(self, F: Array, N: Array, P: Array) -> Vector:
         """Both sums over some columns."""
+        xp = namespace(F)
+        told = P > 0  # where powers of V underflow the parts say nothing, and the entry counts as it stands
         step = xp.where(told, xp.clip(F, self.mean, None) / xp.where(told, P, 1.0), 0.0)
         slope = P - N
         if self.sums and F.shape[0]:

@@ -14,10 +14,10 @@ from typing import Any
 
 from drnmf.algorithms.correlation import correlation, row_sums
 from drnmf.algorithms.updates.base import Parts, Rule, halve_state
-from drnmf.backends.base import Ask, Data, Sweep
+from drnmf.backends.base import Ask, Data, Space, Sweep
 from drnmf.numerics import MAX_HALVINGS, Array, Vector, rise_tolerance
 from drnmf.objective.objective import Objective
-from drnmf.objective.penalty import Measures
+from drnmf.objective.penalty import Measures, Tilt
 
 
 @dataclass(frozen=True)
@@ -74,16 +74,20 @@ class Task:
         H, W = penalties.measure(data.space, B, "H"), penalties.measure(data.T.space, A, "W")
         return (H, W), penalties.value(W, H)
 
-    def ask(self, rule: Rule, coefficients: Vector, early: bool, curved: bool, losses: bool = True) -> Ask:
+    def ask(
+        self, rule: Rule, coefficients: Vector, early: bool, curved: bool, losses: bool = True,
+        into: Sweep | None = None,
+    ) -> Ask:  # fmt: skip
         """Ask for weighted sums where lambda is known when the sweep is made, for every part on its own elsewhere.
 
         Parameters
         ----------
         rule : of the block whose parts are asked for
+        into : an earlier answer that is not needed any more
         """
         known = early or len(self.objective.omega) == 1  # lambda of one loss is one
         parts: Any = coefficients if known and not rule.separate else "separate"
-        return Ask(self.objective.omega, parts, losses, coefficients if curved else None)
+        return Ask(self.objective.omega, parts, losses, coefficients if curved else None, into=into)
 
     def restart(self, data: Data, point: Point) -> Point:
         """Restart both states of the rule."""
@@ -102,6 +106,7 @@ class _Half:
     Q_scale : how much larger the coefficients are than when the curvature of F was made
     correlated : the step of F wants the correlation of the components of G
     side : "H" or "W", which of them F is
+    into : an earlier sweep of `data` that is not needed any more
     """
 
     task: Task
@@ -114,6 +119,7 @@ class _Half:
     look: bool
     Q_scale: float = 1.0
     correlated: bool = False
+    into: Sweep | None = None
 
     @property
     def rule(self) -> Rule:
@@ -125,7 +131,8 @@ class _Half:
 
     def sweep(self, F: Array, G: Array, losses: bool = True) -> Sweep:
         other = self.task.rules["WH".index(self.side)]
-        return self.data.sweep(F.T, G, self.task.ask(other, self.coefficients, self.early, self.curved, losses))
+        ask = self.task.ask(other, self.coefficients, self.early, self.curved, losses, self.into)
+        return self.data.sweep(F.T, G, ask)
 
     def attempt(self, F: Array, G: Array, before: Sweep, state: Any, own: Measures, other: Measures) -> _Tried:
         """Step from the parts of F in `before`, which stands at (F, G), and sweep for G at the new point.
@@ -139,16 +146,25 @@ class _Half:
             before.N, before.P, self.coefficients, objective.omega,
             self.task.rule.floor(self.side, self.data.mean, F.shape[0]),
             objective.scaled(before.losses) if rule.chooses else None, objective.references, before.Q, before.gram,
-            self.Q_scale, self.correlation(F, G) if self.correlated else None,
-            objective.penalties.of(self.side, own, other, objective.factor(self.weights)),
+            self.Q_scale, self.correlation(F, G) if self.correlated else None, self._tilt(own, other),
+            final=self.certain and not self.data.space.deferred,
         )  # fmt: skip
         moved, after = self.data.T.space.map(rule.step, F, parts, state, count=2)
         sweep = self.sweep(moved, G, self.look or not self.certain)
         return _Tried(moved, sweep, after, 1, *self._measure(moved, other))
 
+    def _tilt(self, own: Measures, other: Measures) -> Tilt | None:
+        """What the step sees of the penalties."""
+        objective = self.task.objective
+        if not objective.penalties:
+            return None
+        return objective.penalties.of(self.side, own, other, objective.factor(self.weights))
+
     def _measure(self, F: Array, other: Measures) -> tuple[Measures, float]:
         """Measure the new block for the penalties, and add them up."""
         penalties = self.task.objective.penalties
+        if not penalties:
+            return (), 0.0
         own = penalties.measure(self.data.T.space, F, self.side)
         return own, penalties.value(other, own) if self.side == "H" else penalties.value(own, other)
 
@@ -198,6 +214,11 @@ class _Tried:
     measures: Measures
     penalty: float
 
+    def read(self, space: Space) -> _Tried:
+        """Wait for the sweep."""
+        (sweep,) = space.read(self.sweep)
+        return self if sweep is self.sweep else replace(self, sweep=sweep)
+
 
 def iterate(task: Task, data: Data, point: Point, weights: Vector, early: bool) -> Point:
     """Update H, then W, with lambda fixed (steps 3 and 4 of Algorithm 3).
@@ -209,31 +230,32 @@ def iterate(task: Task, data: Data, point: Point, weights: Vector, early: bool) 
     c = task.objective.coefficients(weights)
     step, rank = point.steps, point.B.shape[0]
     rule_H, rule_W = task.rules
-    omega, Q_scale = task.objective.omega, _moved(task, point, c) if rule_H.curves(step, rank) else 1.0
+    omega, moved = task.objective.omega, point.weights is not weights and rule_H.curves(step, rank)
     half_H = _Half(
         task, data.T, "H", weights, c, early=True, curved=rule_W.curves(step, rank), look=not task.certain(1),
-        Q_scale=Q_scale, correlated=rule_H.correlates(step, rank, omega),
+        Q_scale=_moved(task, point, c) if moved else 1.0, correlated=rule_H.correlates(step, rank, omega),
     )  # fmt: skip
     half_W = _Half(
         task, data, "W", weights, c, early=early, curved=rule_H.curves(step + 1, rank), look=True,
         correlated=rule_W.correlates(step, rank, omega),
+        into=None if data.space.deferred or data.observed is not None else point.sweep,
     )  # fmt: skip
     (state_H, state_W), (of_H, of_W) = point.states, point.measures
     start = _Tried(point.B, point.sweep, state_H, 0, of_H, point.penalty)
     first = half_H.attempt(point.B, point.A, point.sweep, state_H, of_H, of_W)
-    second, wasted, read = None, 0, data.space.read
+    second, wasted = None, 0
     if data.space.deferred and not task.rule.chooses:
         second = half_W.attempt(point.A, first.F, first.sweep, state_W, of_W, first.measures)
-        sweeps = read(first.sweep, second.sweep)
+        sweeps = data.space.read(first.sweep, second.sweep)
         first, second = replace(first, sweep=sweeps[0]), replace(second, sweep=sweeps[1])
     else:
-        first = replace(first, sweep=read(first.sweep)[0])
+        first = first.read(data.space)
     accepted = half_H.settle(point.B, point.A, start, state_H, first, of_W)
     if second is None or accepted is not first:
         wasted = 0 if second is None else second.count
         second = half_W.attempt(point.A, accepted.F, accepted.sweep, state_W, of_W, accepted.measures)
-        second = replace(second, sweep=read(second.sweep)[0])
-    between = replace(accepted, F=point.A, state=state_W, measures=of_W)
+        second = second.read(data.space)
+    between = _Tried(point.A, accepted.sweep, state_W, 0, of_W, accepted.penalty)
     last = half_W.settle(point.A, accepted.F, between, state_W, second, accepted.measures)
     return Point(
         last.F, accepted.F, last.sweep, (accepted.state, last.state),

@@ -43,7 +43,7 @@ def fit(
     update: options.UpdateName = None,
     init: options.InitName = None,
     max_iter: options.MaxIter = 10_000,
-    tol: options.Tol = 1e-6,
+    tol: options.FitTol = None,
     n_init: options.Starts = 1,
     jobs: options.Jobs = None,
     max_time: options.MaxTime = None,

@@ -73,6 +73,10 @@ UpdateName = Annotated[str | None, typer.Option("--update", help=f"Update rule: 
 InitName = Annotated[str | None, typer.Option("--init", help=f"Start: {_one_of(STARTS)}.")]
 MaxIter = Annotated[int, typer.Option("--max-iter", min=1, help="Most iterations of a run.")]
 Tol = Annotated[float, typer.Option("--tol", min=0.0, help="Stop when little changes; 0 runs all iterations.")]
+FitTol = Annotated[
+    float | None,
+    typer.Option("--tol", min=0.0, help="Stop when little changes (1e-6; for --betas 2 1e-3); 0 runs all iterations."),
+]
 Zeros = Annotated[str, typer.Option("--zeros", help="Zeros under beta 0: raise (refuse) or floor (a tiny value).")]
 Negatives = Annotated[
     str, typer.Option("--negatives", help="Negative entries: raise (refuse), clip (to 0) or missing (not observed).")

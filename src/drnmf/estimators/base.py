@@ -22,6 +22,7 @@ from drnmf.backends.open import is_dask
 from drnmf.backends.weighted import held_out_losses
 from drnmf.estimators import saving
 from drnmf.estimators.callbacks import Support, Tasks, managed
+from drnmf.estimators.deciding import zeros_under
 from drnmf.estimators.scoring import dispersions, mean_log_likelihood, predicted_losses
 from drnmf.fit.encode import Encoder
 from drnmf.fit.exchange import fit_interval
@@ -133,7 +134,7 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             return self._decided(X, y, W, H, self.reading(entry_weight, uncertainty))
         omega, interval = self._omega(), self._interval()
         policy, references = self._policy(len(omega)), self._references(len(omega))
-        control = self.control(self._inner_iter())
+        control = self.control(self._inner_iter(), omega)
         placement = place(X, self.device, self.precision)
         terms, constraints = self.terms(automatic=True), self.constraints()
         if undecided(terms) and (interval is not None or entry_weight is not None or uncertainty is not None):
@@ -287,7 +288,7 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         if isinstance(observed, HeldOut):
             observed = observed.bind(given.X.shape, is_sparse(given.X))
         return Encoder(
-            as_numpy(self.components_), objective, self.weights_, control.max_iter, control.tol, self.zeros_choice(),
+            as_numpy(self.components_), objective, self.weights_, control.max_iter, control.tol, zeros_under(self),
             type(self).__name__, self.mean_row_, observed, self.sum_to_one == "W",
         )  # fmt: skip
 

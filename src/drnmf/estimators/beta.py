@@ -15,14 +15,13 @@ from drnmf.estimators.deciding import (
     STARTS,
     fit_decided,
     is_auto,
-    lacks_size,
     profile_for,
     size_profile_for,
     with_size,
 )
 from drnmf.inputs.weights import Reading
 from drnmf.losses.base import Loss, Omega
-from drnmf.losses.names import as_loss
+from drnmf.losses.names import as_loss, lacks_size
 from drnmf.numerics import Array, Vector
 
 
@@ -44,7 +43,8 @@ class BetaNMF(NMF):
         very large), "random", "spa", "nndsvdar", or "custom" (W and H given to `fit`)
     references : what the loss is divided by in `scaled_losses_`, one number; None leaves it as it is
     max_iter, tol : tol=0 runs exactly max_iter iterations; else the fit stops when the loss has not
-        fallen by more than tol (relative) over ten iterations
+        fallen by more than tol (relative) over ten iterations. None is 1e-6, and for beta = 2 alone, without penalties
+        or constraints, 1e-3
     zeros : "raise" or "floor", what to do with zeros of X when beta = 0
     random_state, n_init : seed, and the number of starts of which the best is kept
     max_time : seconds after which the fit stops

@@ -15,6 +15,8 @@ from drnmf.algorithms.loop import Callback, Control
 from drnmf.algorithms.updates.base import Rule
 from drnmf.inputs.check import check_choice, check_integer, check_number
 from drnmf.inputs.weights import Reading
+from drnmf.losses.base import Omega
+from drnmf.numerics import HALS_TOLERANCE, TOLERANCE
 from drnmf.objective.constraints import Constraints, as_constraints
 from drnmf.objective.penalties import as_penalties, settled
 from drnmf.objective.penalty import Penalty, without_zeros
@@ -38,7 +40,7 @@ class Parameters:
     init: str = "auto"
     references: ArrayLike | None = None
     max_iter: int = 10_000
-    tol: float = 1e-6
+    tol: float | None = None
     zeros: str = "raise"
     negatives: str = "raise"
     unstored: str = "zero"
@@ -105,11 +107,22 @@ class Parameters:
         """Check the seconds between two checkpoints."""
         return check_number("checkpoint_every", self.checkpoint_every, 0.0)
 
-    def control(self, inner_iter: int = 1) -> Control:
-        """Check when to stop."""
+    def control(self, inner_iter: int = 1, omega: Omega = ()) -> Control:
+        """Check when to stop.
+
+        Parameters
+        ----------
+        inner_iter : updates of (W, H) per move of lambda
+        omega : the losses of the fit; without them nothing is minimised but one factor
+        """
         return Control(
             max_iter=check_integer("max_iter", self.max_iter, 1),
-            tol=check_number("tol", self.tol, 0.0),
+            tol=self._default_tol(omega) if self.tol is None else check_number("tol", self.tol, 0.0),
             max_time=None if self.max_time is None else check_number("max_time", self.max_time, 0.0, strict=True),
             inner_iter=check_integer("inner_iter", inner_iter, 1),
         )
+
+    def _default_tol(self, omega: Omega) -> float:
+        """Return where a fit stops that was not told: earlier where it takes plain steps of coordinate descent."""
+        steps = self.update in ("auto", "hals") and [loss.free_part for loss in omega] == ["gram"]
+        return HALS_TOLERANCE if steps and not self.terms(automatic=True) and self.constraints().free else TOLERANCE

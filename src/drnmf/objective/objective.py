@@ -61,11 +61,9 @@ class Objective:
         return math.ldexp(1.0, min(self._exponent(weights), 1000))
 
     def _exponent(self, weights: Vector) -> int:
-        c = weights / self.references
-        used = np.flatnonzero(c)
-        degrees = np.array([self.omega[b].degree for b in used])
-        sizes = np.log2(c[used]) + (degrees - 1.0) * math.log2(positive_scale(self.mean))
-        return -round(float(sizes.max()))
+        unit, c = math.log2(positive_scale(self.mean)), (weights / self.references).tolist()
+        sizes = [math.log2(one) + (loss.degree - 1.0) * unit for one, loss in zip(c, self.omega, strict=True) if one]
+        return -round(max(sizes))
 
 
 def complementarity_gap(weights: Vector, scaled_losses: Vector) -> float:

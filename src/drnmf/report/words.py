@@ -57,7 +57,7 @@ def unconverged(summary: Mapping[str, Any], front: Sequence[Mapping[str, str]]) 
     'The fit had not converged after 50 iterations: a larger --max-iter would bring it further.'
     """
     parameters = summary.get("parameters") or {}
-    if not parameters.get("tol", 0.0):
+    if parameters.get("tol", 0.0) == 0.0:
         return ""
     further = ": a larger --max-iter would bring"
     if summary.get("reason") == "max_iter":

@@ -40,6 +40,7 @@ class Parts:
     total : what every column of the block must sum to, a number or (n,); None where its sum is free
     sizes : where the block is a part of a larger one, what the curvature of that one says of its length (see
         `updates.constrained`)
+    final : the step will not be taken back, so that arrays which the rule made for its state may be overwritten
     """
 
     N: Array
@@ -56,6 +57,7 @@ class Parts:
     tilt: Tilt | None = None
     total: Any = None
     sizes: Any = None
+    final: bool = False
 
     def weighted(self) -> tuple[Array, Array]:
         """Compute sum_b c_b N_b and sum_b c_b P_b.
@@ -171,12 +173,14 @@ class Rule(Protocol):
     best : the run returns the best point met, not the last
     chooses : it finds lambda together with its step, in its state; the maximum is watched
     bounded : where it is certain, it is so under penalties too, whose separable bounds it takes as they are
+    batched : its functions also take blocks (runs, r, n) of several runs without penalties (`algorithms.batch`)
     """
 
     separate: ClassVar[bool] = False
     best: ClassVar[bool] = True
     chooses: ClassVar[bool] = False
     bounded: ClassVar[bool] = False
+    batched: ClassVar[bool] = False
 
     def under(self, omega: Omega, shared: bool = True) -> Rule:
         """Return the rule that a run under these losses takes: itself, unless it knows a better one for them.

@@ -22,7 +22,7 @@ from drnmf.fit.exchange import fit_interval
 from drnmf.fit.method import Method
 from drnmf.fit.parameters import Parameters
 from drnmf.fit.road import fit_factors, opened
-from drnmf.inputs.device import Placement, as_numpy
+from drnmf.inputs.device import Placement, as_numpy, runs_at_once
 from drnmf.inputs.receive import Received
 from drnmf.losses.base import Loss, Omega, need_nonzeros_only
 from drnmf.losses.beta import Beta
@@ -102,6 +102,11 @@ class Fitter:
     resample: str | None
     facts: Facts
     factors: Vector | None = None
+
+    @property
+    def batch(self) -> int:
+        """How many runs to make at once, on a GPU; one elsewhere."""
+        return 1 if self.placement.blocks else runs_at_once(self.given.X, self.placement.device)
 
     def run(
         self, rank: int, seed: int, max_time: float | None, callback: Callback | None, hold_out: bool = False
