@@ -63,8 +63,8 @@ class BetaNMF(NMF):
     precision : of products on a GPU, for X in float32 or half precision: "float32", or "tf32", which is faster
         (docs/gpu.md says what it costs)
     n_jobs : how many runs (starts, reference fits) go side by side, each on one core; None is one, with all cores for
-        it, -1 as many as there are cores. Results do not depend on it. A fit on a GPU or on Dask, or with a checkpoint,
-        takes its runs one after another
+        it, -1 as many as there are cores. Results do not depend on it. A fit on Dask or with a checkpoint takes its
+        runs one after another, and so does one on a GPU unless X is small (docs/gpu.md)
     sum_to_one : "W" - every row of W sums to one (fractions of components); "H" - every column of H does; exact after
         every step. None: neither (docs/constraints.md)
     fixed : (f, n), components that do not move: the first f rows of H

@@ -12,7 +12,7 @@ import torch
 
 from drnmf import DRNMF, BetaNMF, ConsensusNMF
 from drnmf.algorithms.batch import Call, solve_batch
-from drnmf.algorithms.loop import Control, solve
+from drnmf.algorithms.loop import Control, Run, solve
 from drnmf.algorithms.updates.table import GPU_RULES, RULES
 from drnmf.algorithms.weights import Fixed, FrankWolfe, Reactive
 from drnmf.backends.base import Ask, Sweep
@@ -68,6 +68,7 @@ RUNS = {
     "default": ((0.5,), GPU_RULES["auto"], Fixed()),
     "default, Frobenius": ((2,), GPU_RULES["auto"], Fixed()),
     "default, two losses": ((1, 2), GPU_RULES["auto"], Reactive()),
+    "extrapolated, restarted": ((0, 1), RULES["extrapolated"], FrankWolfe()),
     "mu, two losses": ((0, 1), RULES["mu"], FrankWolfe()),
     "mu, two losses, fixed": ((0, 1), RULES["mu"], Fixed((0.3, 0.7))),
 }
@@ -88,8 +89,11 @@ def _deferred(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "common"), [*((name, False) for name in RUNS), ("default", True), ("default, Frobenius", True)]
 )
-def test_a_run_of_a_batch_is_the_run_alone(name, common):
+def test_a_run_of_a_batch_is_the_run_alone(name, common, monkeypatch):
     """With different ends: the others go on without those that have ended."""
+    if "restarted" in name:
+        note = Run.note  # some runs, now and then
+        monkeypatch.setattr(Run, "note", lambda run: note(run) or (run.iterations + int(run.log.watched[0])) % 7 == 0)
     omega, rule, policy = RUNS[name]
     shared = TorchDense.of(torch.as_tensor(matrix(), device=DEVICE))
     data = [shared if common else TorchDense.of(torch.as_tensor(matrix(seed), device=DEVICE)) for seed in range(4)]
