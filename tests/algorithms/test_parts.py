@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from drnmf import L1, L2
+from drnmf.algorithms.certificates import Residual
 from drnmf.algorithms.updates.base import Parts
 from drnmf.algorithms.updates.minimax import surrogates
 from drnmf.algorithms.updates.on_simplex import _Model
@@ -85,3 +86,17 @@ def test_surrogates_touch_the_losses_have_their_slope_and_lie_above(rng, omega):
         assert (bound >= change - 1e-12).all()
         if spread < 1e-4:
             np.testing.assert_allclose(bound, change, rtol=1e-3)
+
+
+def test_the_residual_on_the_simplex_vanishes_where_the_slopes_of_a_column_agree():
+    F = np.array([[0.25], [0.75]])
+    for N, vanishes in (([[1.0], [1.0]], True), ([[1.0], [2.0]], False)):
+        P = np.full((1, 2, 1), 3.0)
+        violation, scale = Residual(np.ones(1), F.mean(), sums=True)(F, np.array([N]), P)
+        assert (violation < 1e-12) == vanishes
+        assert scale == (F * (3.0 + np.array(N))).sum()
+    slope = np.array([[2.0], [1.0]])
+    free = slope - (F * slope).sum()
+    step = np.maximum(F, F.mean()) / 3.0
+    expected = (3.0 * abs(F - np.maximum(F - step * free, 0.0))).sum()
+    np.testing.assert_allclose(violation, expected)

@@ -288,3 +288,11 @@ def test_fits_go_from_the_middle_outwards_each_from_its_neighbour():
     runs = walk.along(tuple(Beta(beta) for beta in (0.0, 0.5, 1.25, 2.0, 3.0)), [])
     assert walk.begun == [(1.25, None), (2.0, 1.25), (3.0, 2.0), (0.5, 1.25), (0.0, 0.5)]
     assert [run.W for run in runs] == [0.0, 0.5, 1.25, 2.0, 3.0]
+
+
+def test_entries_that_are_missing_or_weigh_nothing_are_not_held_out():
+    tile, weights = np.array([[1.0, np.nan, 3.0], [4.0, 5.0, 6.0]]), np.array([[1.0, 1.0, 0.0], [2.0, 1.0, 1.0]])
+    hidden = np.array([[1, 1, 1], [1, 1, 0]])
+    split = Split(tile, Facts(6, 0, 0.0, None), *(SimpleNamespace(tile=lambda _, M=M: M) for M in (hidden, weights)))
+    rows, columns, weight = split._held(slice(0, 3), tile)
+    assert list(zip(rows.tolist(), columns.tolist(), weight.tolist(), strict=True)) == [(0, 0, 1), (1, 0, 2), (1, 1, 1)]
