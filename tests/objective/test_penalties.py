@@ -115,6 +115,11 @@ def test_volume_and_roughness_are_small_for_what_they_want():
     assert value(Smooth(1.0), flat, flat) == 0 < value(Smooth(1.0), flat, spread)
 
 
+def test_only_roughness_looks_at_neighbours_and_only_along_its_axis():
+    assert [Smooth(0.1, axis=axis).pieces(side) for axis in (0, 1) for side in "WH"] == [False, True, True, False]
+    assert all(penalty.pieces(side) for penalty in TABLE if not isinstance(penalty, Smooth) for side in "WH")
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [

@@ -78,3 +78,8 @@ def test_what_cannot_be_matched_is_refused(arguments, message):
 def test_a_label_that_stands_twice_is_named():
     with pytest.raises(ValueError, match="the label 'a' twice"):
         positions(["a"], ["a", "a"])
+
+
+def test_a_pair_at_the_least_similarity_is_allowed():
+    assert assign(np.array([[0.5, 0.25]]), 0.5).tolist() == [0]
+    assert assign(np.array([[0.5, 0.25]]), 0.51).tolist() == [-1]

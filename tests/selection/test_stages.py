@@ -27,7 +27,7 @@ from drnmf.selection.stages.course import plan
 from drnmf.selection.stages.pace import Moment, Pace
 from drnmf.selection.stages.residuals import residuals
 from drnmf.selection.stages.runs import LARGE, Run, Store, rows_seen
-from drnmf.selection.walk import NEW_COMPONENT, grown
+from drnmf.selection.walk import NEW_COMPONENT, Walk, grown
 from drnmf.selection.words import describe, structured
 
 
@@ -264,3 +264,35 @@ def test_rows_of_a_large_X_are_drawn(monkeypatch):
     sparse = Received(sp.csr_array(np.eye(100, 200)))
     assert rows_seen(sparse, 0, (KL,)) == slice(None)
     assert len(rows_seen(sparse, 0, (IS,))) == 10
+
+
+class Neighbours(Walk):
+    """Fits that only note where they began: the beta of each stands for its factors."""
+
+    def __init__(self) -> None:
+        self.begun: list[tuple[float, float | None]] = []
+
+    def first(self, loss, starts):
+        return self._noted(loss, None)
+
+    def near(self, loss, start):
+        return self._noted(loss, start[0])
+
+    def _noted(self, loss, begun):
+        self.begun.append((loss.beta, begun))
+        return SimpleNamespace(W=loss.beta, H=loss.beta)
+
+
+def test_fits_go_from_the_middle_outwards_each_from_its_neighbour():
+    walk = Neighbours()
+    runs = walk.along(tuple(Beta(beta) for beta in (0.0, 0.5, 1.25, 2.0, 3.0)), [])
+    assert walk.begun == [(1.25, None), (2.0, 1.25), (3.0, 2.0), (0.5, 1.25), (0.0, 0.5)]
+    assert [run.W for run in runs] == [0.0, 0.5, 1.25, 2.0, 3.0]
+
+
+def test_entries_that_are_missing_or_weigh_nothing_are_not_held_out():
+    tile, weights = np.array([[1.0, np.nan, 3.0], [4.0, 5.0, 6.0]]), np.array([[1.0, 1.0, 0.0], [2.0, 1.0, 1.0]])
+    hidden = np.array([[1, 1, 1], [1, 1, 0]])
+    split = Split(tile, Facts(6, 0, 0.0, None), *(SimpleNamespace(tile=lambda _, M=M: M) for M in (hidden, weights)))
+    rows, columns, weight = split._held(slice(0, 3), tile)
+    assert list(zip(rows.tolist(), columns.tolist(), weight.tolist(), strict=True)) == [(0, 0, 1), (1, 0, 2), (1, 1, 1)]
