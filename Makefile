@@ -6,7 +6,7 @@ PIP    := pip>=25.1
 NATIVE := CMakeLists.txt pyproject.toml $(wildcard src/drnmf/_native/*)
 
 .PHONY: demo test fuzz test-browser test-torch test-gpu test-oldest test-asan bench bench-scale bench-algorithms lint clean \
-        docs wheel coverage mutants
+        docs pictures wheel coverage mutants
 
 # An environment that sees the packages of $(VENV) by path, so that only drnmf itself is built again in it.
 define borrow
@@ -18,8 +18,10 @@ endef
 demo: $(VENV)/.installed
 	$(BIN)/drnmf demo --out demo-result --overwrite
 
+# Files of tests are shared out among the cores, four processes at most.
+PARALLEL := -n logical --maxprocesses 4 --dist loadfile
 test: $(VENV)/.installed-dev lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PARALLEL)
 
 # Damaged files of every format that the commands read: 10,000 of each (`make test` tries 100).
 FUZZ ?= 10000
@@ -34,21 +36,21 @@ test-browser: $(VENV)/.installed-dev
 # Torch gets an environment of its own, which borrows the packages of $(VENV): `make test` needs none.
 TORCH := .venv-torch
 test-torch: $(TORCH)/.installed
-	PYTHONPATH=src TRITON_INTERPRET=1 $(TORCH)/bin/python -m pytest tests/backends -k torch
+	PYTHONPATH=src TRITON_INTERPRET=1 $(TORCH)/bin/python -m pytest $(PARALLEL:loadfile=worksteal) tests/backends -k torch
 
 # The same rows on a CUDA GPU, from the source tree, with whatever python holds torch and triton there.
-# Most of the time goes into compiling kernels, so several processes share it.
+# Most of the time goes into compiling kernels, so several processes share it, each with one thread.
 GPU_PYTHON ?= python3
 GPU_PROCESSES ?= 16
 test-gpu:
-	seq $(GPU_PROCESSES) | PYTHONPATH=src xargs -P $(GPU_PROCESSES) -I SHARD \
+	seq $(GPU_PROCESSES) | OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONPATH=src xargs -P $(GPU_PROCESSES) -I SHARD \
 	  $(GPU_PYTHON) -m pytest -p no:cacheprovider tests/backends -k torch --shard SHARD/$(GPU_PROCESSES)
 
 # The lower bounds of pyproject.toml, exactly; the tools that only check may be new.
 OLDEST := numpy==1.26.0 scipy==1.12.0 scikit-learn==1.6.0 threadpoolctl==3.2.0 typer==0.19.2 rich==13.0.0 matplotlib==3.8.0 soundfile==0.12.1 fast-bss-eval==0.1.4 pyarrow==15.0.0 openpyxl==3.1.2 plotly==5.24.1 dask[array]==2025.7.0 distributed==2025.7.0 zarr==3.1.0 anndata==0.12.0 pandas==2.1.1
 
 test-oldest: .venv-oldest/.installed
-	.venv-oldest/bin/python -m pytest
+	.venv-oldest/bin/python -m pytest $(PARALLEL)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -66,7 +68,8 @@ test-asan: $(VENV)/.installed-dev
 	$(ASAN)/bin/python -m pip install --quiet --no-deps --force-reinstall . \
 	  -C build-dir=build/asan -C cmake.build-type=RelWithDebInfo -C cmake.define.DRNMF_SANITIZE=ON
 	for isa in $$($(BIN)/python -c "from drnmf import _core; print(*_core.supported_instruction_sets())"); do \
-	  DRNMF_ISA=$$isa $(ASAN_RUN) tests/backends/test_conformance.py tests/backends/test_losses.py -k "not numpy and not dask" || exit 1; \
+	  DRNMF_ISA=$$isa $(ASAN_RUN) tests/backends/test_conformance.py tests/backends/test_losses.py \
+	    tests/backends/test_curvature.py tests/backends/test_simplex_step.py tests/backends/test_scale.py -k "not numpy and not dask" || exit 1; \
 	done
 	$(ASAN_RUN) tests/backends/test_threads.py -k "bits or python_threads or forked or ctrl"
 
@@ -75,6 +78,10 @@ test-asan: $(VENV)/.installed-dev
 docs: $(VENV)/.installed-docs
 	$(BIN)/python -m sphinx -W --keep-going -q -d build/docs/doctrees docs build/docs/html
 	@echo "build/docs/html/index.html"
+
+# The pictures of reports in docs/images, from runs of the present code.
+pictures: $(VENV)/.installed-dev
+	$(BIN)/python tools/pictures.py
 
 # An sdist, a wheel built from it and repaired, and that wheel installed and tried where there is no compiler: dist/.
 WHEEL := .venv-wheel
@@ -100,18 +107,21 @@ coverage: $(VENV)/.installed-dev
 	$(COVERAGE)/bin/python -m pytest -p no:cacheprovider $(TESTS) --cov=drnmf --cov-report=term:skip-covered --cov-report=xml:build/coverage.xml
 	$(COVERAGE)/bin/gcovr --root . --filter src/drnmf/_native --object-directory build/coverage build/coverage
 
-# How many of a seeded sample of changes to the code the tests notice: `make mutants`, or of one file with
-# `make mutants MODULES=losses/beta.py MUTANTS=20 MUTANT_TESTS=tests/losses`. The files changed are a copy in build/.
-MODULES      ?= losses objective algorithms
+# How many of a seeded sample of changes to the code the unit tests notice: `make mutants`, or of one file with
+# `make mutants MODULES=losses/beta.py MUTANTS=20 MUTANT_TESTS=tests/losses`. The files changed are an installed copy.
+# `make mutants AGAIN=--again` tries only what survived the last time.
+MODULES      ?= losses objective algorithms selection
 MUTANTS      ?= 300
-MUTANT_TESTS ?= tests/losses tests/objective tests/algorithms tests/fit
+MUTANT_TESTS ?= tests/losses tests/objective tests/algorithms tests/fit tests/selection \
+                tests/backends/test_losses.py tests/backends/test_curvature.py tests/test_docs.py::test_docstring_examples
+AGAIN        ?=
 MUTATION     := .venv-mutants
 mutants: $(VENV)/.installed-dev
 	$(call borrow,$(MUTATION))
 	$(MUTATION)/bin/python -m pip install --quiet --upgrade '$(PIP)'
 	$(MUTATION)/bin/python -m pip install --quiet --group mutants
 	$(MUTATION)/bin/python -m pip install --quiet --no-deps --force-reinstall .
-	$(MUTATION)/bin/python tools/mutants.py --count $(MUTANTS) --modules $(MODULES) --tests $(MUTANT_TESTS)
+	$(MUTATION)/bin/python tools/mutants.py --count $(MUTANTS) --modules $(MODULES) --tests $(MUTANT_TESTS) $(AGAIN)
 
 # Tables and figures of docs/performance.md and docs/checkpoints.md; sparse rows need DRNMF_DATA, the folder of data sets.
 bench: $(VENV)/.installed-dev

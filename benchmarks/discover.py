@@ -59,11 +59,11 @@ def composite(components: Any, truth: Any) -> dict[str, float]:
     return {"ppv": ppv, "tpr": tpr, "cosine": cosine, "composite": ppv + tpr + cosine}
 
 
-def measure(data: Path, name: str, seed: int, jobs: int = 2) -> dict[str, Any]:
+def measure(data: Path, name: str, seed: int, jobs: int = 2, penalties: list[str] | None = None) -> dict[str, Any]:
     """Discover the signatures of one set from one seed."""
     X, truth = (np.asarray(read_matrix(data / f"{name}.{kind}.csv").X, dtype=float).T for kind in ("catalog", "sigs"))
     before = time.process_time()
-    found = drnmf.discover(np.ascontiguousarray(X), random_state=seed, n_jobs=jobs, verbose=1)
+    found = drnmf.discover(np.ascontiguousarray(X), random_state=seed, n_jobs=jobs, verbose=1, penalties=penalties)
     row: dict[str, Any] = {"set": name, "seed": seed, "true": len(truth), "rank": found.rank}
     row |= {"stable": int(found.stable.sum()), "loss": found.losses[0].key, **composite(_stable(found), truth)}
     return row | {"seconds": round(found.seconds, 1), "cpu_seconds": round(time.process_time() - before, 1)}
@@ -107,15 +107,16 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--penalty", nargs="+", help="sparsity:auto:W, kept in results/discover-penalty.csv")
     parser.add_argument("--draw", action="store_true")
     given = parser.parse_args()
     if given.draw:
         draw()
         return
-    path = RESULTS / "discover.csv"
+    path = RESULTS / ("discover-penalty.csv" if given.penalty else "discover.csv")
     for name in given.sets:
         for seed in range(given.first_seed, given.first_seed + given.seeds):
-            row = measure(Path(os.environ["DRNMF_DATA"]) / "signatures", name, seed, given.jobs)
+            row = measure(Path(os.environ["DRNMF_DATA"]) / "signatures", name, seed, given.jobs, given.penalty)
             print(row, flush=True)
             new = not path.exists()
             with path.open("a", newline="") as stream:

@@ -1,6 +1,6 @@
 """The fused sweep on a CUDA card against its floor and its peers, and whole fits.
 
-    python benchmarks/gpu.py [sweep peers errors fits values compile small sparse streamed] [--out FOLDER]
+    python benchmarks/gpu.py [sweep peers errors fits values compile small batch sparse streamed] [--out FOLDER]
 
 The floor of a sweep is one read of X at the rate of a large device-to-device copy, measured here first. Every section
 writes one CSV, with the date and the versions in each row.
@@ -26,7 +26,7 @@ import scipy.sparse as sp
 import torch
 import triton
 
-from drnmf import DRNMF
+from drnmf import DRNMF, BetaNMF
 from drnmf.backends.base import Ask
 from drnmf.backends.open import open_data
 from drnmf.backends.torch.dense import TorchDense
@@ -325,6 +325,37 @@ def small_rows(rate: float) -> list[dict[str, Any]]:
     return rows
 
 
+def batch_rows(rate: float) -> list[dict[str, Any]]:
+    """Starts of a small X, 96 x 540, r = 23, beta = 0.5: one after another, and all of them at once."""
+    rows, rng = [], np.random.default_rng(0)
+    level = 20 * rng.gamma(0.5, 1.0, (96, 23)) @ rng.gamma(0.5, 1.0, (23, 540))
+    counts = rng.poisson(level) + 1e-2
+    for dtype in (torch.float32, torch.float64):
+        X = torch.as_tensor(counts, device=CARD).to(dtype)
+        for tol, most in ((0.0, 200), (1e-6, 1000)):
+            common: dict[str, Any] = {"beta": 0.5, "init": "random", "max_iter": most, "tol": tol, "random_state": 0}
+            for starts in (1, 20, 100):
+                done: list[int] = []
+
+                def count(progress: Any, done: list[int] = done) -> None:
+                    done.append(progress.iteration)
+
+                model = BetaNMF(23, n_init=starts, callback=count, **common)
+                BetaNMF(23, n_init=starts, **{**common, "max_iter": 40}).fit(X)  # compiled, and warm
+                torch.cuda.synchronize()
+                began = time.perf_counter()
+                model.fit(X)
+                torch.cuda.synchronize()
+                seconds = time.perf_counter() - began
+                rows.append(
+                    {"X": str(dtype).removeprefix("torch."), "tol": tol, "starts": starts, "seconds": round(seconds, 3),
+                     "iterations": len(done), "iterations_a_second": round(len(done) / seconds)}
+                )  # fmt: skip
+            for row in rows[-3:]:
+                row["over_one_by_one"] = round(row["iterations_a_second"] / rows[-3]["iterations_a_second"], 1)
+    return rows
+
+
 def sparse_rows(rate: float) -> list[dict[str, Any]]:
     """newsgroups20_bydate stacked 20 times, r = 20, KL and Frobenius with both losses."""
     folder = os.environ.get("DRNMF_DATA")
@@ -395,6 +426,7 @@ SECTIONS: dict[str, Callable[[float], list[dict[str, Any]]]] = {
     "values": value_rows,
     "compile": compile_rows,
     "small": small_rows,
+    "batch": batch_rows,
     "sparse": sparse_rows,
     "streamed": streamed_rows,
 }

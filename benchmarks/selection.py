@@ -1,9 +1,10 @@
 """How often the noise and the rank are found, on data whose truth is known.
 
-    DRNMF_DATA=... python benchmarks/selection.py noise rank signatures samson cost [--matrices 20]
+    DRNMF_DATA=... python benchmarks/selection.py noise rank signatures samson cost [--matrices 20] [--again]
 
-Each question writes benchmarks/results/selection-QUESTION.csv and prints a summary. `noise` needs no data: `planted` is
-its generator.
+Each question writes benchmarks/results/selection-QUESTION.csv and prints a summary. Rows that the file holds already
+are kept, so that a run can be interrupted; --again measures them anew. `noise` needs no data (see `planted`).
+Seconds are those of the processor.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import csv
 import os
 import time
 import warnings
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,8 @@ from drnmf.synthetic import planted
 RESULTS = Path(__file__).parent / "results"
 NOISES = ("gaussian", "poisson", "gamma", "negative binomial")
 Row = dict[str, Any]
+Case = tuple[Row, Callable[[], Row]]
+"""What names a row, and what computes the rest of it."""
 
 
 def data(*parts: str) -> Path:
@@ -34,27 +39,38 @@ def data(*parts: str) -> Path:
     return Path(os.environ["DRNMF_DATA"]).joinpath(*parts)
 
 
-def noise(matrices: int) -> Iterator[Row]:
+def noise(matrices: int) -> Iterator[Case]:
     """Beta of planted data, of X and of 1000 X."""
     for m, n in ((60, 80), (500, 300)):
         for kind in NOISES:
             for seed in range(matrices):
-                X, truth = planted(kind, m, n, seed)
-                found = [noise_profile(c * X, 5, held_out=0.0, random_state=0) for c in (1.0, 1000.0)]
-                row = {"shape": f"{m}x{n}", "noise": kind, "seed": seed, "truth": round(truth, 3)}
-                row |= {"beta": found[0].beta, "beta_1000": found[1].beta, "slope": round(found[0].slope, 3)}
-                yield row | {"good": abs(found[0].beta - truth) <= 0.25, "same": found[0].beta == found[1].beta}
+                yield {"shape": f"{m}x{n}", "noise": kind, "seed": seed}, partial(_noise_of, kind, m, n, seed)
 
 
-def rank(matrices: int) -> Iterator[Row]:
+def _noise_of(kind: str, m: int, n: int, seed: int) -> Row:
+    X, truth = planted(kind, m, n, seed)
+    began = time.process_time()
+    found = [noise_profile(c * X, 5, held_out=0.0, random_state=0) for c in (1.0, 1000.0)]
+    row: Row = {"truth": round(truth, 3), "beta": found[0].beta, "beta_1000": found[1].beta}
+    row |= {"slope": round(found[0].slope, 3), "good": abs(found[0].beta - truth) <= 0.25}
+    return row | {"same": found[0].beta == found[1].beta, "seconds": round((time.process_time() - began) / 2, 2)}
+
+
+def rank(matrices: int) -> Iterator[Case]:
     """Rank and beta of the matrices of rank 5."""
-    for kind in ("poisson", "negative_binomial_10"):
-        for i, X in enumerate(np.load(data("rank5", f"{kind}.npz"))["X"][:matrices]):
-            began = time.perf_counter()
-            found = rank_profile(X.astype(np.float64), range(2, 9))
-            by = {key: min(found.table, key=lambda row: row[key])["rank"] for key in ("held_out", "bic", "aic")}
-            row = {"noise": kind, "matrix": i, "rank": found.best, "beta": found.loss.beta, **by}
-            yield row | {"good": found.best == 5, "seconds": round(time.perf_counter() - began, 1)}
+    kinds = ("poisson", "negative_binomial_10")
+    stored = {kind: np.load(data("rank5", f"{kind}.npz"))["X"].astype(np.float64) for kind in kinds}
+    for i in range(min(matrices, 100)):
+        for kind in kinds:
+            yield {"noise": kind, "matrix": i}, partial(_rank_of, stored[kind][i])
+
+
+def _rank_of(X: Any) -> Row:
+    began = time.process_time()
+    found = rank_profile(X, range(2, 9))
+    by = {key: min(found.table, key=lambda row: row[key])["rank"] for key in ("held_out", "bic", "aic")}
+    row = {"rank": found.best, "beta": found.loss.beta, **by, "good": found.best == 5}
+    return row | {"seconds": round(time.process_time() - began, 1)}
 
 
 def table_of(name: str, labels: int) -> Any:
@@ -63,16 +79,19 @@ def table_of(name: str, labels: int) -> Any:
     return np.array([[float(value) for value in row[labels:]] for row in rows])
 
 
-def signatures(matrices: int) -> Iterator[Row]:
+def signatures(matrices: int) -> Iterator[Case]:
     """SBS_set1 Realistic, rank 23 given: mean cosine of the true signatures with those found."""
-    X = table_of("SBS_set1.Realistic.catalog.csv", 2)
-    truth = table_of("SBS_set1.Realistic.sigs.csv", 2)
     for seed in range(min(matrices, 5)):
         for beta in ("auto", 1):
-            model = BetaNMF(23, beta=beta, random_state=seed)  # type: ignore[arg-type]
-            cosine = mean_cosine(model.fit_transform(X), truth)
-            good = beta == 1 or 0.25 <= model.beta_ <= 0.6  # the cosine is judged by its mean over the seeds
-            yield {"seed": seed, "asked": beta, "beta": model.beta_, "cosine": round(cosine, 4), "good": good}
+            yield {"seed": seed, "asked": beta}, partial(_signatures_of, seed, beta)
+
+
+def _signatures_of(seed: int, beta: Any) -> Row:
+    X = table_of("SBS_set1.Realistic.catalog.csv", 2)
+    model = BetaNMF(23, beta=beta, random_state=seed)
+    cosine = mean_cosine(model.fit_transform(X), table_of("SBS_set1.Realistic.sigs.csv", 2))
+    good = beta == 1 or 0.25 <= model.beta_ <= 0.6  # the cosine is judged by its mean over the seeds
+    return {"beta": model.beta_, "cosine": round(cosine, 4), "good": good}
 
 
 def mean_cosine(found: Any, truth: Any) -> float:
@@ -82,53 +101,90 @@ def mean_cosine(found: Any, truth: Any) -> float:
     return float(cosines[linear_sum_assignment(-cosines)].mean())
 
 
-def samson(matrices: int) -> Iterator[Row]:
+def samson(matrices: int) -> Iterator[Case]:
     """Samson, rank 3 given, losses chosen by the data: mean spectral angle."""
+    for seed in range(min(matrices, 5)):
+        yield {"seed": seed}, partial(_samson_of, seed)
+
+
+def _samson_of(seed: int) -> Row:
     stored = scipy.io.loadmat(data("hyperspectral", "Samson.mat"))
     Y, truth = np.maximum(stored["Y"].astype(float), 0.0), stored["GT"].T.astype(float)
-    for seed in range(min(matrices, 5)):
-        model = DRNMF(3, betas="auto", init="random", random_state=seed)  # NNDSVD ends at 0.44 under every loss
-        W = model.fit_transform(Y)
-        unit, true = (F / np.linalg.norm(F, axis=0) for F in (W, truth))
-        angles = np.arccos(np.clip(true.T @ unit, -1.0, 1.0))
-        angle = float(angles[linear_sum_assignment(angles)].mean())
-        betas = " ".join(f"{beta:.3g}" for beta in model.noise_profile_.interval)
-        yield {"seed": seed, "betas": betas, "angle": round(angle, 4), "good": angle <= 0.115}
+    began = time.process_time()
+    model = DRNMF(3, betas="auto", init="random", random_state=seed)  # NNDSVD ends at 0.44 under every loss
+    W = model.fit_transform(Y)
+    seconds = time.process_time() - began
+    unit, true = (F / np.linalg.norm(F, axis=0) for F in (W, truth))
+    angles = np.arccos(np.clip(true.T @ unit, -1.0, 1.0))
+    angle = float(angles[linear_sum_assignment(angles)].mean())
+    betas = " ".join(f"{beta:.3g}" for beta in model.noise_profile_.interval)
+    # the angle is judged by its mean over the seeds
+    return {"betas": betas, "angle": round(angle, 4), "good": angle <= 0.115, "seconds": round(seconds, 1)}
 
 
-def cost(matrices: int) -> Iterator[Row]:
-    """What C over nine betas costs in passes over X's time, beside one fit with the same tolerance."""
-    X = table_of("SBS_set1.Realistic.catalog.csv", 2)
+def cost(matrices: int) -> Iterator[Case]:
+    """What C over nine betas costs, beside one fit with the same tolerance."""
     for seed in range(min(matrices, 3)):
-        began = time.perf_counter()
-        BetaNMF(23, beta=0.5, random_state=seed).fit(X)
-        middle = time.perf_counter()
-        noise_profile(X, 23, held_out=0.0, count_models=False, random_state=seed)
-        fit, profile = middle - began, time.perf_counter() - middle
-        yield {"seed": seed, "fit": round(fit, 2), "profile": round(profile, 2), "good": profile <= 4 * fit}
+        yield {"seed": seed}, partial(_cost_of, seed)
+
+
+def _cost_of(seed: int) -> Row:
+    X = table_of("SBS_set1.Realistic.catalog.csv", 2)
+    began = time.process_time()
+    BetaNMF(23, beta=0.5, random_state=seed).fit(X)
+    middle = time.process_time()
+    noise_profile(X, 23, held_out=0.0, count_models=False, random_state=seed)
+    fit, profile = middle - began, time.process_time() - middle
+    return {"fit": round(fit, 2), "profile": round(profile, 2), "good": profile <= 4 * fit}
 
 
 QUESTIONS = {"noise": noise, "rank": rank, "signatures": signatures, "samson": samson, "cost": cost}
+
+
+def measured(question: str, matrices: int, again: bool) -> list[Row]:
+    """Measure every case of a question that its file does not hold, and write each as soon as it is there."""
+    path = RESULTS / f"selection-{question}.csv"
+    rows = list(csv.DictReader(path.open(encoding="utf-8"))) if path.is_file() and not again else []
+    known: list[Row] = list(rows)
+    for key, compute in QUESTIONS[question](matrices):
+        if any(all(row[name] == str(value) for name, value in key.items()) for row in rows):
+            continue
+        row = key | compute()
+        print(question, *(f"{name}={value}" for name, value in row.items()), flush=True)
+        known.append(row)
+        written(path, known)
+    return known
+
+
+def written(path: Path, rows: list[Row]) -> None:
+    """Write all rows to a new file that takes the place of the old one."""
+    fresh = path.with_suffix(".new")
+    with fresh.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[-1]), restval="")
+        writer.writeheader()
+        writer.writerows(rows)
+    fresh.replace(path)
+
+
+def summary(question: str, rows: list[Row]) -> None:
+    """Print how many rows of each kind are good."""
+    groups = defaultdict[str, list[bool]](list)
+    for row in rows:
+        name = " ".join(str(row[key]) for key in ("shape", "noise", "asked") if key in row)
+        groups[name].append(str(row["good"]) == "True")
+    for name, good in groups.items():
+        print(f"{question} {name}: {sum(good)} of {len(good)} good")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("questions", nargs="+", choices=list(QUESTIONS))
     parser.add_argument("--matrices", type=int, default=100)
+    parser.add_argument("--again", action="store_true", help="measure rows again that the file holds already")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     for question in given.questions:
-        rows = list[Row]()
-        with (RESULTS / f"selection-{question}.csv").open("w", newline="", encoding="utf-8") as file:
-            for row in QUESTIONS[question](given.matrices):
-                writer = csv.DictWriter(file, list(row))
-                if not rows:
-                    writer.writeheader()
-                writer.writerow(row)
-                file.flush()
-                rows.append(row)
-                print(question, *(f"{key}={value}" for key, value in row.items()), flush=True)
-        print(f"{question}: {sum(row['good'] for row in rows)} of {len(rows)} good")
+        summary(question, measured(question, given.matrices, given.again))
 
 
 if __name__ == "__main__":

@@ -237,6 +237,17 @@ def as_vector(values: ArrayLike) -> Vector:
     return np.array(values, dtype=np.float64, ndmin=1, copy=True)
 
 
+def of_each_run(value: Any, F: Any) -> Any:
+    """Return numbers, one for every run of a batch, so that they multiply the blocks F (runs, r, n); one number stays.
+
+    >>> of_each_run(np.array([1.0, 2.0]), np.ones((2, 3, 4))).shape, of_each_run(3.0, np.ones((3, 4)))
+    ((2, 1, 1), 3.0)
+    """
+    if np.ndim(value) == 0:
+        return float(value)
+    return beside(np.asarray(value, dtype=precision_of(F)).reshape(-1, 1, 1), F)
+
+
 def beside(values: ArrayLike, array: Any) -> Any:
     """Return numbers of the host as an array of the kind of another one, where that is."""
     return (

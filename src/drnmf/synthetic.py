@@ -55,7 +55,7 @@ def synthetic(
     noise: float = 0.2,
     random_state: int | RandomState | None = None,
 ) -> Synthetic:
-    r"""A rank-r matrix with uniform factors under the noises that `betas` stand for (section 5.1).
+    r"""Draw a rank-r matrix with uniform factors under the noises that `betas` stand for (section 5.1).
 
     .. math:: X = \max(0, \tilde X + N), \quad N = \epsilon \|\tilde X\|_F \tilde N / \|\tilde N\|_F, \quad
               \tilde N = \sum_{\beta \in \Omega} N_\beta / \|N_\beta\|_F

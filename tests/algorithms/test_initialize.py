@@ -6,8 +6,17 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.optimize import nnls
+from sklearn.decomposition._nmf import _initialize_nmf
 
-from drnmf.algorithms.initialize import nonnegative_least_squares, start, successive_projection
+from drnmf.algorithms.initialize import (
+    lifted,
+    nndsvdar_start,
+    nonnegative_least_squares,
+    spa_factors,
+    start,
+    starts,
+    successive_projection,
+)  # fmt: skip
 from drnmf.backends.open import open_data
 
 
@@ -60,3 +69,64 @@ def test_nndsvd_is_a_better_start_than_random(rng):
         W, H = start(open_data(X), 5, init, np.random.RandomState(0))
         errors[init] = np.linalg.norm(X - W @ H)
     assert errors["nndsvdar"] < 0.8 * errors["random"]
+
+
+def test_nndsvd_is_that_of_scikit_learn_but_for_its_zeros(rng):
+    """Where their factors are zero, ours are at most 1/100 of a typical entry."""
+    X = rng.gamma(1.0, 1.0, (30, 20))
+    W, H = nndsvdar_start(open_data(X), 4, np.random.RandomState(0))
+    theirs = _initialize_nmf(X, 4, init="nndsvd", random_state=0, eps=0.0)
+    small = np.sqrt(X.mean() / 4) / 100
+    for ours, other in zip((W, H), theirs, strict=True):
+        used = other > 0
+        np.testing.assert_allclose(ours[used], other[used], rtol=1e-6)
+        assert (ours[~used] <= small).all()
+        assert (ours[~used] > 0.5 * small).any()
+
+
+def test_lifted_factors_are_raised_by_a_fraction_of_their_mean(rng):
+    W, H = rng.uniform(size=(5, 2)), rng.uniform(size=(2, 7))
+    for raised, given in zip(lifted(W, H, 0.1), (W, H), strict=True):
+        np.testing.assert_allclose(raised - given, 0.1 * given.mean())
+    assert lifted(W, np.zeros((2, 7)), 0.1)[1].min() > 0
+
+
+def test_columns_that_spa_cannot_pick_have_the_size_of_X():
+    W, H = spa_factors(open_data(np.outer([1.0, 2.0], [1.0, 1.0, 3.0]) * 10), 2, np.random.RandomState(0))
+    assert W[:, 0].tolist() == [30.0, 60.0]
+    assert 0 < W[:, 1].max() <= 2 * 25.0
+    np.testing.assert_allclose(W @ H, np.outer([10.0, 20.0], [1.0, 1.0, 3.0]), rtol=1e-6)
+
+
+def test_auto_is_nndsvd_where_it_says_something_of_every_component(rng):
+    X = rng.gamma(1.0, 1.0, (6, 9))
+    for rank, init in ((6, "nndsvdar"), (7, "random")):
+        chosen, named = (start(open_data(X), rank, name, np.random.RandomState(0)) for name in ("auto", init))
+        np.testing.assert_array_equal(chosen[0], named[0])
+    first, second, third = starts(open_data(X), 3, "auto", np.random.RandomState(0), 3)
+    assert not np.array_equal(second[0], third[0])
+    np.testing.assert_array_equal(first[0], start(open_data(X), 3, "nndsvdar", np.random.RandomState(0))[0])
+
+
+@pytest.mark.parametrize(
+    ("init", "given", "message"),
+    [
+        ("best", {}, "is not known"),
+        ("random", {"H": np.ones((2, 4))}, "only used with init='custom'"),
+        ("custom", {"W": np.ones((3, 2))}, "needs both W and H"),
+        ("custom", {"W": np.ones((3, 1)), "H": np.ones((2, 4))}, "W has shape"),
+        ("custom", {"W": np.ones((3, 2)), "H": np.full((2, 4), np.nan)}, "H holds NaN"),
+        ("custom", {"W": np.ones((3, 2)) - 2 * np.eye(3, 2), "H": np.ones((2, 4))}, r"W\[0, 0\] = -1 is negative"),
+        ("custom", {"W": "text", "H": np.ones((2, 4))}, "W cannot be read"),
+    ],
+)
+def test_starts_that_cannot_be_meant_are_refused(init, given, message):
+    with pytest.raises(ValueError, match=message):
+        start(open_data(np.ones((3, 4))), 2, init, np.random.RandomState(0), **given)
+
+
+def test_given_starts_are_in_their_units_and_above_the_floor():
+    W, H = start(open_data(np.ones((3, 4))), 2, "custom", None, np.eye(3, 2), np.ones((2, 4)), units=(2.0, 0.5))
+    assert W.max() == 2.0
+    assert 0 < W.min() < 1e-6
+    assert (H == 0.5).all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from drnmf.algorithms.loop import Control, solve
 from drnmf.algorithms.updates.base import Rule
 from drnmf.algorithms.updates.extrapolated import Extrapolated, Momentum
-from drnmf.algorithms.weights import Advance, Fixed, Policy, Reactive
+from drnmf.algorithms.weights import Advance, Fixed, FrankWolfe, Mirror, Policy, Reactive, Subgradient, as_policy
 from drnmf.backends.open import open_data
 from drnmf.losses.beta import IS, KL
 from drnmf.objective.objective import Objective
@@ -114,3 +115,59 @@ def test_the_sequence_of_nesterov_and_its_delay() -> None:
     a, nu = rule.pace(Momentum(np.ones(1), 2.0, 2))
     assert nu == pytest.approx((1 + 17**0.5) / 2)
     assert a == pytest.approx(1 / nu)
+
+
+@pytest.mark.parametrize("a", [1.0, 2.0])
+def test_frank_wolfe_moves_to_the_largest_loss_by_a_over_k_plus_a(a: float) -> None:
+    weights, state = FrankWolfe(a).init(2)
+    for k in (1, 2, 3):
+        gamma = a / (k + a)
+        expected = (1 - gamma) * weights + gamma * np.array([1.0, 0.0])
+        weights, state = FrankWolfe(a).step(weights, np.array(HIGH), state)
+        np.testing.assert_allclose(weights, expected)
+    assert state == 4
+
+
+def test_subgradient_steps_are_projected() -> None:
+    weights, state = Subgradient().step(uniform(2), np.array([1.0, 0.6]), 1)
+    np.testing.assert_allclose(weights, [0.6, 0.4])  # (1, 0.8) less 0.4
+    slower, _ = Subgradient().step(uniform(2), np.array([1.0, 0.6]), state)
+    np.testing.assert_allclose(slower, [0.5 + 0.2 / 3, 0.5 - 0.2 / 3])
+
+
+def test_mirror_steps_fall_with_the_root_of_k_and_leave_every_weight_above_zero() -> None:
+    for k in (1, 4):
+        weights, state = Mirror().step(uniform(2), np.array(HIGH), k)
+        assert math.log(weights[0] / weights[1]) == pytest.approx(2.0 / math.sqrt(k) * 0.5)
+        assert state == k + 1
+    assert Mirror().step(np.array([1.0, 1e-300]), np.array(HIGH), 1)[0][1] > 1e-12
+    np.testing.assert_allclose(Mirror().step(uniform(2), np.zeros(2), 1)[0], uniform(2))
+
+
+def test_the_reactive_policy_begins_with_frank_wolfe_and_caps_its_moves() -> None:
+    policy = Reactive(delay=2)
+    weights, state = policy.init(2)
+    for k in (1, 2):
+        expected = FrankWolfe().step(weights, np.array(HIGH), k)[0]
+        weights, state = policy.step(weights, np.array(HIGH), state)
+        np.testing.assert_allclose(weights, expected)
+    assert (state.k, state.eta, state.advantage) == (3, policy.eta, None)
+    calm = Advance(1, 2.0, np.array([-0.25, 0.25]))
+    moved, after = Reactive().step(uniform(2), np.array(HIGH), calm)  # the direction is far above the largest move
+    assert math.log(moved[0] / moved[1]) == pytest.approx(6.0)
+    np.testing.assert_allclose(after.advantage, [0.25, -0.25])
+
+
+def test_policies_by_name() -> None:
+    assert as_policy("frank-wolfe-2") == FrankWolfe(2.0)
+    assert as_policy(Mirror()) == Mirror()
+    for given, message in (("best", "is not known"), (Mirror, "needs methods"), (3, "needs methods")):
+        with pytest.raises(ValueError, match=message):
+            as_policy(given)
+
+
+def test_extrapolation_by_hand() -> None:
+    stepped, last = np.array([[2.0, 1.0, 40.0]]), np.array([[1.0, 3.0, 1.0]])
+    np.testing.assert_allclose(Extrapolated().push(stepped, last, 0.5), [[2.5, 1.0, 59.5]])
+    np.testing.assert_allclose(Extrapolated(geometric=True).push(stepped, last, 0.5), [[2 * 2**0.5, 1.0, 40 * 10**0.5]])
+    assert Extrapolated().restart(Momentum(stepped, 5.0, 7)) == Momentum(stepped, 1.0, 7)

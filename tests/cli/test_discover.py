@@ -51,6 +51,15 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def test_penalties_are_named_in_the_summary(here: Path) -> None:
+    asked = (*FAST, "--ranks", 3, "--penalty", "sparsity:auto:W,l2:0.01", "--no-report")
+    run("discover", "catalog.csv", "--profiles", "rows", *asked)
+    summary = json.loads((here / "catalog-discover" / "summary.json").read_text())
+    assert summary["discovery"]["penalties"] == ["l2:0.01"]
+    assert "penalty" in [stage["name"] for stage in summary["discovery"]["stages"]]
+    assert any("No sparsity of the contributions is used" in note for note in summary["notes"])
+
+
 def test_a_catalog_gives_signatures(here: Path) -> None:
     said = run("discover", "catalog.csv", "--profiles", "rows", "--reference", "known.txt", *FAST, "--no-report")
     assert "3 stable components of 3, under KL." in said

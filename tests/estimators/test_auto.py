@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 import drnmf
 from drnmf import DRNMF, BetaNMF
 from drnmf.cli import app
+from drnmf.selection.entries import Facts
+from drnmf.selection.noise import everything
 from drnmf.synthetic import planted
 
 RUN = {"max_iter": 200, "random_state": 0}
@@ -49,6 +51,19 @@ def test_betas_auto_is_the_set_that_held_out_entries_cannot_tell_apart(X):
         DRNMF(3, betas="auto", references=(1.0,), **RUN).fit(X)
 
 
+def test_where_nothing_is_excluded_beta_0_is_not_either_though_some_entries_are_zero():
+    X, _ = planted("gamma", 30, 40, rank=4)
+    some = X.copy()
+    some[[0, 7], [1, 9]] = 0.0
+    model = DRNMF(2, betas="auto", **RUN).fit(some)  # two components are missing: what is left is structure
+    assert model.noise_profile_.structure > 0.5
+    assert (model.betas_.min(), model.betas_.max()) == (0.0, 2.0)
+    assert any("0.17 % of X is zero" in note for note in model.notes_)
+    assert any("2 zero entries of X count as" in note for note in model.notes_)
+    assert np.isfinite(model.transform(some[:1])).all()
+    assert everything([0.1, 1.0, 2.0], Facts(1000, 11, 0.0, None)) == ((0.1, 1.0, 2.0), ())
+
+
 def test_the_size_of_a_negative_binomial_is_found_and_frozen(X):
     counts, _ = planted("negative binomial", 40, 50, rank=3)
     one = BetaNMF(3, beta="nb:auto", **RUN).fit(counts)
@@ -56,6 +71,15 @@ def test_the_size_of_a_negative_binomial_is_found_and_frozen(X):
     assert 15 < size < 45
     given = BetaNMF(3, beta=drnmf.NegativeBinomial(size), **RUN).fit(counts)
     np.testing.assert_array_equal(one.components_, given.components_)
+    unsized = drnmf.NegativeBinomial("auto")
+    assert repr(unsized) == "NegativeBinomial(size='auto')"
+    np.testing.assert_array_equal(BetaNMF(3, beta=unsized, **RUN).fit(counts).components_, one.components_)
+    named = [row["name"] for row in drnmf.noise_profile(counts, 3, betas=(1, unsized), held_out=0, **RUN).table]
+    assert named == ["KL", "Poisson", f"NB({size:g})"]
+    with pytest.raises(ValueError, match="does not hold counts"):
+        drnmf.noise_profile(X, 3, betas=unsized, **RUN)
+    with pytest.raises(ValueError, match="name a size here"):
+        drnmf.rank_profile(counts, 3, betas=unsized)
     several = DRNMF(3, betas=(1, "nb:auto"), **RUN).fit(counts)
     assert several.loss_names_ == ["KL", f"NB({size:g})"]
     assert several.betas == (1, "nb:auto")

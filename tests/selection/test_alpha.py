@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-from drnmf import DRNMF, BetaNMF, HeldOut, Interval, Sparsity, Volume, discover, load, pareto_front
+from drnmf import DRNMF, BetaNMF, HeldOut, Interval, Sparsity, Volume, load, pareto_front
 from drnmf.selection.penalties.alpha import LOSS_OF_FIT
 
 
@@ -62,8 +62,6 @@ def test_too_few_entries_choose_nothing(rng):
 def test_what_cannot_choose_says_so(X):
     with pytest.raises(ValueError, match="chosen by an estimator"):
         pareto_front(X + 1, 2, betas=(0, 1), penalties=["volume:auto"])
-    with pytest.raises(ValueError, match="chosen by an estimator"):
-        discover(X, ranks=2, betas=1, penalties=["volume:auto"])
     with pytest.raises(ValueError, match="give a number for alpha"):
         DRNMF(2, betas=Interval(0, 1), penalties=["volume:auto"]).fit(X + 1)
     with pytest.raises(ValueError, match="give a number for alpha"):

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 import drnmf
 from drnmf.backends.observed import Ones
+from drnmf.inputs.device import Placement
 from drnmf.inputs.receive import Received
 from drnmf.losses.beta import KL
 from drnmf.selection.discover import check_ranks
@@ -17,11 +18,14 @@ from drnmf.selection.held_out import Scores
 from drnmf.selection.noise import NoiseProfile
 from drnmf.selection.stages.crew import Crew
 from drnmf.selection.stages.pace import Pace
+from drnmf.selection.stages.penalty import sparsity_path
 from drnmf.selection.stages.ranks import Tried, best_of, capped_is_better, grid, rows_of, search
 from drnmf.selection.stages.residuals import residuals
 from drnmf.selection.stages.runs import Fitter, Run, rows_seen, taken
 
 FAST = {"ranks": range(2, 6), "betas": 1, "n_runs": 4, "max_iter": 200, "tol": 1e-4}
+
+SPARSE = ["sparsity:auto:W"]
 
 
 def counts(seed: int = 0, m: int = 60, n: int = 24, r: int = 3) -> np.ndarray:
@@ -199,6 +203,87 @@ def test_missing_entries_and_weights():
         drnmf.discover(counts(), **FAST, uncertainty=U, resample="bootstrap")
 
 
+@pytest.mark.parametrize("hidden", [False, True])
+def test_held_out_entries_judge_ranks_of_weighted_data_as_of_others(found, hidden):
+    """A common weight changes nothing, and entries without weight may be anything."""
+    X, weights = counts(), np.full((60, 24), 2.0)
+    if hidden:
+        weights[::7, ::5] = 0.0
+        X[::7, ::5] = 1e4
+    weighted = drnmf.discover(X, **FAST, entry_weight=weights)
+    given, plain = ([row["held_out"] for row in one.ranks] for one in (weighted, found))
+    assert weighted.rank == 3
+    assert given[1] == 0.0
+    np.testing.assert_allclose(given, plain, rtol=0.6 if hidden else 1e-3)
+
+
+def test_a_held_out_run_opens_X_once(monkeypatch):
+    opened = []
+    plain = Placement.open_plain
+    monkeypatch.setattr(Placement, "open_plain", lambda self, *given: opened.append(given) or plain(self, *given))
+    drnmf.discover(counts(), **FAST | {"ranks": (2, 3), "n_runs": 2, "max_iter": 5})
+    assert len(opened) == 1 + 2 * 2 + 2  # the discovery, two runs of two ranks, two runs of the consensus
+
+
+def overlapping() -> np.ndarray:
+    """Counts of three profiles that overlap, each in about half of the rows."""
+    rng = np.random.default_rng(3)
+    W = rng.gamma(1.0, 40.0, (60, 3)) * (rng.random((60, 3)) < 0.5)
+    return rng.poisson(W @ (rng.dirichlet(np.full(20, 0.7), 3) + 0.02)).astype(float)
+
+
+def test_contributions_are_sparse_where_held_out_entries_ask_for_it():
+    X, settings = overlapping(), FAST | {"ranks": (3, 4)}
+    plain, found = (drnmf.discover(X, **settings | {"penalties": how}) for how in (None, SPARSE))
+    (path,) = found.penalty_path
+    assert found.penalties == (f"sparsity:{path.alpha}:W",)
+    assert path.values[path.alphas == 0] > path.limit >= path.values[path.alphas == path.alpha]
+    assert [stage["name"] for stage in found.stages] == ["ranks", "penalty", "finer ranks", "consensus"]
+    assert found.rank == 3
+    assert _zeros(found) > _zeros(plain)
+    given = drnmf.discover(X, **settings | {"ranks": 3, "penalties": [drnmf.Sparsity(path.alpha, on="W")]})
+    assert same(given, found)
+    np.testing.assert_array_equal(given.contributions, found.contributions)
+    model = drnmf.BetaNMF(3, beta=1, penalties=given.penalties, max_iter=5000, tol=1e-9, fixed=found.components)
+    W = model.fit_transform(X)
+    np.testing.assert_allclose(found.contributions, W, atol=5e-3 * W.max())
+
+
+def _zeros(found) -> float:
+    return float((found.contributions < 1e-3 * found.contributions.max()).mean())
+
+
+def test_no_penalty_is_used_where_nothing_is_predicted_better_by_it(found):
+    again = drnmf.discover(counts(), **FAST | {"penalties": SPARSE})
+    assert same(again, found)
+    assert again.penalties == ()
+    assert again.penalty_path[0].alpha == 0
+    assert "No sparsity of the contributions is used" in again.notes[-1]
+
+
+def test_a_volume_is_chosen_by_the_loss_of_fit():
+    found = drnmf.discover(counts(), **FAST | {"ranks": 3, "penalties": "volume:auto", "n_runs": 2, "max_iter": 60})
+    (path,) = found.penalty_path
+    assert found.penalties == (f"volume:{path.alpha!r}",)
+    assert path.values[path.alphas == path.alpha] <= path.limit < path.values[path.alphas > path.alpha].min()
+
+
+def test_the_smallest_alpha_that_predicts_as_well_as_the_best_is_chosen():
+    term, asked = drnmf.Sparsity("auto", on="W"), []
+    noise = np.random.default_rng(0).normal(0.0, 0.01, (6, 50))
+
+    def scores(alpha: float) -> Scores:
+        asked.append(alpha)
+        level = {0.0: 1.0, 0.001: 0.5, 0.003: 0.001, 0.01: 0.0, 0.03: 3.0}[alpha]
+        sums = level + noise[len(asked)]
+        return Scores(sums, np.ones(50), 0.0, losses=sums)
+
+    assert sparsity_path(term, scores).alpha == 0.003
+    assert asked[-1] == 0.03  # clearly worse: no larger one is tried
+    asked.clear()
+    assert sparsity_path(term, lambda alpha: scores(alpha) if alpha < 0.001 else None) is None
+
+
 def test_names_come_from_the_reference():
     truth = np.repeat(np.eye(3), 8, axis=1)
     found = drnmf.discover(counts(), **FAST | {"ranks": 3}, reference=truth, reference_names=["a", "b", "c"])
@@ -361,6 +446,12 @@ def test_ranks_above_one_that_predicts_clearly_worse_are_not_tried():
     assert search(range(2, 31), lambda rank: predicted(rank, rank, abs(rank - 5.0)), tried)
     assert best_of(list(tried.values())).rank == 5
     assert max(tried) <= 10
+
+
+def test_a_coarse_search_tries_the_grid_alone():
+    tried: dict[int, Tried] = {}
+    assert search(range(2, 31), lambda rank: judged(rank, rank), tried, coarse=True)
+    assert sorted(tried) == grid(range(2, 31))
 
 
 def test_a_search_without_time_keeps_what_it_has():

@@ -52,6 +52,26 @@ def test_the_loss_is_chosen_too():
     assert any("Gamma" in note for note in found.notes)
 
 
+def test_entries_without_weight_do_not_count_and_uncertainties_do(X):
+    hidden = np.random.default_rng(0).random(X.shape) < 0.1
+    given = {"betas": 1, **QUICK}
+    gaps = rank_profile(np.where(hidden, np.nan, X), range(2, 5), **given)
+    weights = np.where(hidden, 0.0, 1.0)
+    same = rank_profile(np.where(hidden, 1e6, X), range(2, 5), entry_weight=weights, **given)
+    assert gaps.best == same.best == 3
+    np.testing.assert_allclose(*([row["held_out"] for row in found.table] for found in (gaps, same)), atol=2e-3)
+    # noise of the size that the uncertainties say: unweighted, the loud rows hide the third component
+    rng = np.random.default_rng(3)
+    V = rng.gamma(0.5, size=(40, 3)) @ rng.gamma(0.5, size=(3, 50))
+    U = np.where(np.arange(40)[:, None] < 10, 20.0, 0.02) * np.ones_like(V)
+    loud = np.maximum(V + U * rng.normal(size=V.shape), 0.0)
+    found = rank_profile(loud, range(1, 5), uncertainty=U, betas=2, **QUICK)
+    assert found.best == 3
+    assert rank_profile(loud, range(1, 5), betas=2, **QUICK).best != 3
+    with pytest.raises(ValueError, match="bi_cross_validate"):
+        rank_profile(X, 3, betas=1, bi_cross_validate=True, entry_weight=weights, **QUICK)
+
+
 def test_small_data_fall_back_on_bic():
     found = rank_profile(planted("poisson", 8, 9, rank=2)[0], 3, betas=1, **QUICK)
     assert any("too few entries" in note for note in found.notes)

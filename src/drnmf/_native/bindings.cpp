@@ -1,4 +1,5 @@
-// The Python side of the compiled extension. Checks what could crash; backends/host/native.py sees to shapes and dtypes.
+// The Python side of the compiled extension. Checks what could crash; backends/host/native.py sees to shapes and
+// dtypes.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
@@ -124,9 +125,30 @@ Request request(std::size_t m, std::size_t n, const Matrix& x, const Input& left
     require(ask.weights.empty() || ask.weights.size() == count, "one weight per loss is needed");
     require(ask.curvature.empty() || ask.curvature.size() == count, "one coefficient per loss is needed");
     std::size_t r = left.shape(0);
-    Request q{m, n, r, x, left.data(), right.data(), losses_of(ask), ask.weights, ask.parts, ask.losses,
-              ask.scale, ask.zero, ask.floor, ask.ceiling, ask.squared_norm, ask.identity_limit, N.data(), P.data(),
-              totals.data(), ask.curvature, Q.data(), gram.data(), &memory, observed};
+    Request q{m,
+              n,
+              r,
+              x,
+              left.data(),
+              right.data(),
+              losses_of(ask),
+              ask.weights,
+              ask.parts,
+              ask.losses,
+              ask.scale,
+              ask.zero,
+              ask.floor,
+              ask.ceiling,
+              ask.squared_norm,
+              ask.identity_limit,
+              N.data(),
+              P.data(),
+              totals.data(),
+              ask.curvature,
+              Q.data(),
+              gram.data(),
+              &memory,
+              observed};
     std::size_t slots = ask.parts ? (ask.weights.empty() ? count : 1) : 0, side = q.makes_gram() ? r : 0;
     auto is_block = [&](const Output& a, std::size_t count) {
         return a.ndim() == 3 && a.shape(0) == count && a.shape(1) == r && a.shape(2) == n;
@@ -197,7 +219,8 @@ void quadratic(Input F, Input N, Input P, Input Q, SquareInput gram, double floo
     require(out.ndim() == 2 && out.shape(0) == r && out.shape(1) == n && out.dtype() == F.dtype(), "out does not fit");
     bool single = F.dtype() == nb::dtype<float>();
     require(single || F.dtype() == nb::dtype<double>(), "blocks must be float32 or float64");
-    Quadratic q{r, n, F.data(), N.data(), P.data(), Q.data(), nullptr, floor, largest, scale, passes, out.data(), nullptr};
+    Quadratic q{r,     n,       F.data(), N.data(), P.data(),   Q.data(), nullptr,
+                floor, largest, scale,    passes,   out.data(), nullptr};
     const double* shared = gram.is_valid() ? gram.data() : nullptr;
     bool done;
     {
@@ -262,8 +285,18 @@ void simplex(Input F, Input slope, Input Q, Input sizes, SquareInput gram, doubl
     require(!gram.is_valid() || (gram.shape(0) == r && gram.shape(1) == r), "the shared curvature has the wrong shape");
     bool single = F.dtype() == nb::dtype<float>();
     require(single || F.dtype() == nb::dtype<double>(), "blocks must be float32 or float64");
-    Simplex q{r, n, F.data(), slope.data(), Q.is_valid() ? Q.data() : nullptr, sizes.is_valid() ? sizes.data() : nullptr,
-              nullptr, floor, tolerance, moves, out.data(), nullptr};
+    Simplex q{r,
+              n,
+              F.data(),
+              slope.data(),
+              Q.is_valid() ? Q.data() : nullptr,
+              sizes.is_valid() ? sizes.data() : nullptr,
+              nullptr,
+              floor,
+              tolerance,
+              moves,
+              out.data(),
+              nullptr};
     const double* shared = gram.is_valid() ? gram.data() : nullptr;
     bool done;
     {
@@ -284,7 +317,8 @@ void multiplicative(Input F, Input N, Input P, const std::vector<double>& coeffi
             "out does not fit");
     bool single = F.dtype() == nb::dtype<float>();
     require(single || F.dtype() == nb::dtype<double>(), "blocks must be float32 or float64");
-    Multiplicative q{F.size(), coefficients.size(), F.data(), N.data(), P.data(), coefficients.data(), floor, out.data()};
+    Multiplicative q{F.size(), coefficients.size(), F.data(), N.data(),
+                     P.data(), coefficients.data(), floor,    out.data()};
     bool done;
     {
         nb::gil_scoped_release release;
@@ -350,8 +384,8 @@ NB_MODULE(_core, module) {
         .def(nb::init<std::vector<std::pair<int, double>>, std::vector<double>, bool, bool, double, double, double,
                       double, double, double, std::vector<double>>(),
              nb::arg("omega"), nb::arg("weights"), nb::arg("parts"), nb::arg("losses"), nb::arg("scale"),
-             nb::arg("zero"), nb::arg("floor"), nb::arg("ceiling"), nb::arg("squared_norm"),
-             nb::arg("identity_limit"), nb::arg("curvature"));
+             nb::arg("zero"), nb::arg("floor"), nb::arg("ceiling"), nb::arg("squared_norm"), nb::arg("identity_limit"),
+             nb::arg("curvature"));
     nb::class_<Workspace>(module, "Workspace")
         .def(nb::init<>())
         // Nothing in it is worth keeping: a copy, here or in another process, begins empty.

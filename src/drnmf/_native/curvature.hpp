@@ -1,6 +1,6 @@
-// The curvature of an entry, sum_b bend_b d''_b(x, v), as Loss.curvature defines it: for beta the second derivative where
-// d_b is convex in v (beta in [1, 2]), v^(b-2) elsewhere. The part of beta = 2 is the same in every column, and is not in it
-// unless entries have weights.
+// The curvature of an entry, sum_b bend_b d''_b(x, v), as Loss.curvature defines it: for beta the second derivative
+// where d_b is convex in v (beta in [1, 2]), v^(b-2) elsewhere. The part of beta = 2 is the same in every column, and
+// is not in it unless entries have weights.
 #pragma once
 
 #include "negative_binomial.hpp"

@@ -20,7 +20,8 @@ namespace {
 std::vector<const InstructionSet*> supported() {
     std::vector<const InstructionSet*> sets = {&isa_baseline};
 #if defined(DRNMF_X86)
-#if defined(_WIN32)  // clang's own test needs a library that is not linked there; no constant covers every part of AVX-512
+#if defined(_WIN32)  // clang's own test needs a library that is not linked there; no constant covers every part of
+                     // AVX-512
     if (IsProcessorFeaturePresent(PF_AVX2_INSTRUCTIONS_AVAILABLE)) sets.push_back(&isa_avx2);
 #else
     __builtin_cpu_init();

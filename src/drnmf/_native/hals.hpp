@@ -3,8 +3,8 @@
 //
 // Components are taken in blocks of the registers' height: the slopes of a block are one small product G h over a group
 // of columns, kept in registers, and inside the block every component that moved corrects the slopes of those after it.
-// That is coordinate descent in the given order, at the speed of a matrix product. Slopes kept from one component to the
-// next would need a load and a store for every multiplication.
+// That is coordinate descent in the given order, at the speed of a matrix product. Slopes kept from one component to
+// the next would need a load and a store for every multiplication.
 #pragma once
 
 #include "kernels.hpp"
@@ -91,9 +91,8 @@ struct SharedPanel {
         });
         for (Vec<T>& sum : rise) sum = Vec<T>{};
         each_component_block(q.r, [&](size_t k, size_t rows) { rows_of<kRowsInRegisters, false>(k, rows); });
-        each_vector([&](size_t, size_t at, int v) {
-            store(last + at, rise[v] <= T(0) ? load(last + at) : load(H + at));
-        });
+        each_vector(
+            [&](size_t, size_t at, int v) { store(last + at, rise[v] <= T(0) ? load(last + at) : load(H + at)); });
     }
 
     // f(component, entry of the group, vector).
@@ -122,7 +121,8 @@ struct SharedPanel {
     void write(const T* from, size_t begin, size_t count, void* base) const {
         for (size_t k = 0; k < q.r; ++k) {
             T* to = static_cast<T*>(base) + k * q.n + begin;
-            each_piece(k, count, [&](size_t at, size_t c, size_t some) { memcpy(to + c, from + at, some * sizeof(T)); });
+            each_piece(k, count,
+                       [&](size_t at, size_t c, size_t some) { memcpy(to + c, from + at, some * sizeof(T)); });
         }
     }
 

@@ -37,11 +37,28 @@ size_t stored_scratch(const Sweep& s) {
 
 template <class T>
 constexpr Kernels<T> table() {
-    return {Scratch<T>::bytes, dense<T>,       pack_left<T>,      pack_pairs<T>,    quadratic<T>,
-            hals<T>,           pack_shared<T>, multiplicative<T>, gram<T>,          sparse_scratch<T>,
-            sparse<T>,         stored_scratch<T>, stored<T>,      pack_items<T>,    add<T>,
-            dot<T>,            moments<T>,
-            apply<T, log<T>>,  apply<T, exp<T>>, SharedPanel<T>::bytes, simplex<T>, size_t(kLanes<T>),
+    return {Scratch<T>::bytes,
+            dense<T>,
+            pack_left<T>,
+            pack_pairs<T>,
+            quadratic<T>,
+            hals<T>,
+            pack_shared<T>,
+            multiplicative<T>,
+            gram<T>,
+            sparse_scratch<T>,
+            sparse<T>,
+            stored_scratch<T>,
+            stored<T>,
+            pack_items<T>,
+            add<T>,
+            dot<T>,
+            moments<T>,
+            apply<T, log<T>>,
+            apply<T, exp<T>>,
+            SharedPanel<T>::bytes,
+            simplex<T>,
+            size_t(kLanes<T>),
             SharedPanel<T>::width};
 }
 
@@ -51,7 +68,7 @@ constexpr Kernels<T> table() {
 }  // namespace DRNMF_ISA_NAME
 
 extern const InstructionSet DRNMF_JOIN(isa_, DRNMF_ISA_NAME);
-const InstructionSet DRNMF_JOIN(isa_, DRNMF_ISA_NAME) = {
-    DRNMF_TEXT(DRNMF_ISA_NAME), DRNMF_ISA_NAME::table<float>(), DRNMF_ISA_NAME::table<double>()};
+const InstructionSet DRNMF_JOIN(isa_, DRNMF_ISA_NAME) = {DRNMF_TEXT(DRNMF_ISA_NAME), DRNMF_ISA_NAME::table<float>(),
+                                                         DRNMF_ISA_NAME::table<double>()};
 
 }  // namespace drnmf

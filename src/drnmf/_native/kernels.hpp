@@ -25,9 +25,9 @@ struct Matrix {
     bool wide;                            // 64-bit starts and indices
 };
 
-// Weights of the entries of X, M = values * rows columns' * mask, in the working dtype; null stands for ones. Entries of X
-// that are not finite weigh nothing. `mask`: by classes, an entry is held out where its codes add up to 0 modulo their
-// number; else where the mixed exclusive or of its codes is below the threshold (backends/observed.py).
+// Weights of the entries of X, M = values * rows columns' * mask, in the working dtype; null stands for ones. Entries
+// of X that are not finite weigh nothing. `mask`: by classes, an entry is held out where its codes add up to 0 modulo
+// their number; else where the mixed exclusive or of its codes is below the threshold (backends/observed.py).
 struct Weights {
     bool given;                           // false: every entry counts once
     const void* values;                   // dense X: m x n
@@ -59,8 +59,8 @@ struct Other {
     double bend;  // its coefficient in the curvature
 };
 
-// The curvature of the columns, sum_i w_i w_i' sum_b bend_b d''_b(x, v), without beta = 2 where entries have no weights:
-// that part is W'W in every column then and is returned once.
+// The curvature of the columns, sum_i w_i w_i' sum_b bend_b d''_b(x, v), without beta = 2 where entries have no
+// weights: that part is W'W in every column then and is returned once.
 struct Curvature {
     double bend[3];    // of beta 0, 1 and 2
     size_t pairs;      // r (r + 1) / 2 where it is wanted, else 0
@@ -97,7 +97,8 @@ struct Sweep {
     // shapes alone, never on the number of threads.
     size_t panel, chunks, blocks;
     size_t loss_count;  // 3 + others
-    // Where the stored entries alone are swept: left and right are item-first (see SparseSweep), and blocks are columns.
+    // Where the stored entries alone are swept: left and right are item-first (see SparseSweep), and blocks are
+    // columns.
     size_t padded;
     const size_t* bounds;
     bool (*stopped)(void*);
@@ -164,7 +165,8 @@ struct Simplex {
     bool (*stopped)(void*);
 };
 
-// max(F * sum_b c_b N_b / sum_b c_b P_b, floor), as updates.py defines it; N and P hold `count` blocks of `size` entries.
+// max(F * sum_b c_b N_b / sum_b c_b P_b, floor), as updates.py defines it; N and P hold `count` blocks of `size`
+// entries.
 struct Multiplicative {
     size_t size, count;
     const void *F, *N, *P;
@@ -180,7 +182,7 @@ struct Moments {
 
 template <class T>
 struct Kernels {
-    size_t (*scratch)(const Sweep&);                             // bytes a thread needs
+    size_t (*scratch)(const Sweep&);  // bytes a thread needs
     void (*dense)(const Sweep&, size_t block, char* scratch, double* losses);
     void (*pack_left)(const T* left, size_t m, size_t r, size_t tile, T* out);
     void (*pack_pairs)(const T* left, size_t m, size_t r, size_t tile, T* out);
@@ -213,8 +215,12 @@ struct InstructionSet {
 template <class T>
 const Kernels<T>& kernels(const InstructionSet& isa);
 template <>
-inline const Kernels<float>& kernels(const InstructionSet& isa) { return isa.f32; }
+inline const Kernels<float>& kernels(const InstructionSet& isa) {
+    return isa.f32;
+}
 template <>
-inline const Kernels<double>& kernels(const InstructionSet& isa) { return isa.f64; }
+inline const Kernels<double>& kernels(const InstructionSet& isa) {
+    return isa.f64;
+}
 
 }  // namespace drnmf

@@ -24,9 +24,9 @@ inline void negative_binomial_terms(const Sweep& s, const Tile<T>& t, double siz
         }
 }
 
-// d = x log(1 + s) - a log(1 + f), s = a (x - v) / (v (x + a)), f = (x - v) / (v + a), always in float64. With g the gap
-// of a logarithm, x s - a f = a s f, so where both are small d = a s f - x g_s + a g_f, without a cancellation.
-// A zero of X has a finite logarithm here, so that x log(1 + s) is 0.
+// d = x log(1 + s) - a log(1 + f), s = a (x - v) / (v (x + a)), f = (x - v) / (v + a), always in float64. With g the
+// gap of a logarithm, x s - a f = a s f, so where both are small d = a s f - x g_s + a g_f, without a cancellation. A
+// zero of X has a finite logarithm here, so that x log(1 + s) is 0.
 template <class T>
 inline double negative_binomial_loss(const Sweep& s, const Tile<T>& t, double a) {
     constexpr int L = kLanes<double>, ld = kTileColumns<T>;

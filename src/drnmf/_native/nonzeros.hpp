@@ -9,8 +9,8 @@
 
 namespace drnmf::DRNMF_ISA_NAME {
 
-constexpr size_t kRun = 128;        // non-zeros per run: their rows of W stay in the first cache levels
-constexpr size_t kSparsePanel = 64; // columns written together
+constexpr size_t kRun = 128;         // non-zeros per run: their rows of W stay in the first cache levels
+constexpr size_t kSparsePanel = 64;  // columns written together
 
 // rows[0][l] = sum of the lanes of rows[l].
 template <class T, int Distance = kLanes<T> / 2>

@@ -1,4 +1,5 @@
-// The weights of a tile, and X where they are zero: x = v there, so that every term of it is finite and every loss nought.
+// The weights of a tile, and X where they are zero: x = v there, so that every term of it is finite and every loss
+// nought.
 #pragma once
 
 #include "terms.hpp"
@@ -18,7 +19,8 @@ DRNMF_INLINE bool is_kept(const Weights& w, uint32_t row, uint32_t column) {
     return held_out == w.inverted;
 }
 
-// to[c] *= whether an entry of this row is kept. Hashing and choosing are loops of their own, so that both become vectors.
+// to[c] *= whether an entry of this row is kept. Hashing and choosing are loops of their own, so that both become
+// vectors.
 template <class T>
 inline void times_mask(const Weights& w, uint32_t row, const uint32_t* columns, T* to) {
     constexpr int TN = kTileColumns<T>;
@@ -78,8 +80,8 @@ struct Observer {
 
     void copy_values(Tile<T>& t, size_t row, size_t column, size_t count) {
         const Weights& w = s.weights;
-        const T* corner = static_cast<const T*>(w.values) + ptrdiff_t(row) * w.row_stride +
-                          ptrdiff_t(column) * w.column_stride;
+        const T* corner =
+            static_cast<const T*>(w.values) + ptrdiff_t(row) * w.row_stride + ptrdiff_t(column) * w.column_stride;
         if (w.column_stride == 1) {
             for (int i = 0; i < t.rows; ++i) memcpy(t.M + i * TN, corner + i * w.row_stride, count * sizeof(T));
         } else if (w.row_stride == 1) {

@@ -24,8 +24,8 @@ namespace drnmf {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr auto kSpin = std::chrono::microseconds(50);        // before an idle worker sleeps
-constexpr auto kCheck = std::chrono::milliseconds(50);       // between two looks at Ctrl-C
+constexpr auto kSpin = std::chrono::microseconds(50);   // before an idle worker sleeps
+constexpr auto kCheck = std::chrono::milliseconds(50);  // between two looks at Ctrl-C
 
 inline void pause_cpu() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -61,8 +61,8 @@ struct Job {
 };
 
 std::atomic<bool (*)()> interrupt_check{nullptr};
-thread_local Job* current = nullptr;          // the job this thread works on
-thread_local bool is_caller = false;          // only the calling thread may look at signals
+thread_local Job* current = nullptr;  // the job this thread works on
+thread_local bool is_caller = false;  // only the calling thread may look at signals
 thread_local Clock::time_point last_check;
 
 struct Pool {

@@ -111,7 +111,8 @@ DRNMF_INLINE Vec<T> square_root(Vec<T> v) {
     if constexpr (sizeof(T) == 4) return (Vec<T>)_mm256_sqrt_ps((__m256)v);
     else return (Vec<T>)_mm256_sqrt_pd((__m256d)v);
 #else
-    for (int l = 0; l < kLanes<T>; ++l) v[l] = sizeof(T) == 4 ? T(__builtin_sqrtf(float(v[l]))) : T(__builtin_sqrt(v[l]));
+    for (int l = 0; l < kLanes<T>; ++l)
+        v[l] = sizeof(T) == 4 ? T(__builtin_sqrtf(float(v[l]))) : T(__builtin_sqrt(v[l]));
     return v;
 #endif
 }
@@ -152,8 +153,7 @@ DRNMF_INLINE V exchange(V a, V b) {
     constexpr int n = sizeof...(Lane);
     if constexpr (!Second)
         return __builtin_shufflevector(a, b, ((Lane & Distance) == 0 ? Lane : n + Lane - Distance)...);
-    else
-        return __builtin_shufflevector(a, b, ((Lane & Distance) == 0 ? Lane + Distance : n + Lane)...);
+    else return __builtin_shufflevector(a, b, ((Lane & Distance) == 0 ? Lane + Distance : n + Lane)...);
 }
 
 template <int Distance, bool Second, class V>
@@ -161,12 +161,9 @@ DRNMF_INLINE V exchange_lanes(V a, V b) {
     constexpr int n = sizeof(V) / sizeof(a[0]);
     if constexpr (n == 16)
         return exchange<Distance, Second, V, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15>(a, b);
-    else if constexpr (n == 8)
-        return exchange<Distance, Second, V, 0, 1, 2, 3, 4, 5, 6, 7>(a, b);
-    else if constexpr (n == 4)
-        return exchange<Distance, Second, V, 0, 1, 2, 3>(a, b);
-    else
-        return exchange<Distance, Second, V, 0, 1>(a, b);
+    else if constexpr (n == 8) return exchange<Distance, Second, V, 0, 1, 2, 3, 4, 5, 6, 7>(a, b);
+    else if constexpr (n == 4) return exchange<Distance, Second, V, 0, 1, 2, 3>(a, b);
+    else return exchange<Distance, Second, V, 0, 1>(a, b);
 }
 
 template <class T, int Distance>

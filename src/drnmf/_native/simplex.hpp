@@ -1,5 +1,6 @@
-// argmin over h >= floor, sum h = sum f of g'(h - f) + 1/2 (h - f)'M(h - f) in every column, by moves of two entries from
-// F, as simplex_steps.py defines it: the entry of the smallest slope gains, and the one loses that lowers the model most.
+// argmin over h >= floor, sum h = sum f of g'(h - f) + 1/2 (h - f)'M(h - f) in every column, by moves of two entries
+// from F, as simplex_steps.py defines it: the entry of the smallest slope gains, and the one loses that lowers the
+// model most.
 #pragma once
 
 #include "kernels.hpp"

@@ -12,7 +12,7 @@ namespace drnmf::DRNMF_ISA_NAME {
 template <class T>
 struct Prefetch {
     const T* p = nullptr;
-    ptrdiff_t skip = 0;                        // from the end of a strip to the next
+    ptrdiff_t skip = 0;                              // from the end of a strip to the next
     int left = 0, line = 0, lines = 0, portion = 0;  // strips left; lines done and in all of a strip; lines at once
     bool far = false;                                // into the second cache level only
     DRNMF_INLINE void operator()() {
@@ -64,7 +64,7 @@ struct Source {
     }
 
     void tile(size_t row, size_t column, size_t count, Tile<T>& t) {
-        const T *corner = values + ptrdiff_t(row) * s.x.row_stride + ptrdiff_t(column) * s.x.column_stride;
+        const T* corner = values + ptrdiff_t(row) * s.x.row_stride + ptrdiff_t(column) * s.x.column_stride;
         const T scale = T(s.scale);
         const int rows = t.rows;
         if (in_place(s, count)) {

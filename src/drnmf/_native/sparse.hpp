@@ -106,9 +106,7 @@ struct SparseBlock : Nonzeros<T, Index> {
         }
     }
 
-    T* output(void* base, int slot, size_t j) const {
-        return static_cast<T*>(base) + size_t(slot) * s.r * s.n + j;
-    }
+    T* output(void* base, int slot, size_t j) const { return static_cast<T*>(base) + size_t(slot) * s.r * s.n + j; }
 
     void write(size_t begin, size_t end) {
         size_t count = end - begin;
@@ -139,7 +137,7 @@ struct SparseBlock : Nonzeros<T, Index> {
 template <class T>
 inline size_t sparse_scratch(const SparseSweep& s) {
     size_t curvature = s.curvature.pairs ? (2 * kRun + kSparsePanel * s.r) * s.padded : 0;
-    return sizeof(T) * (3 * (kRun + kLanes<T>) + 2 * kSparsePanel * s.padded + curvature);
+    return sizeof(T) * (3 * (kLanes<T> + kRun) + 2 * kSparsePanel * s.padded + curvature);
 }
 
 }  // namespace drnmf::DRNMF_ISA_NAME

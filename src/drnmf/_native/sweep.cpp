@@ -11,13 +11,13 @@
 namespace drnmf {
 namespace {
 
-constexpr std::size_t kBlocks = 64;            // enough to keep many threads busy, whatever their number
-constexpr std::size_t kStrip = 3;              // tiles side by side: pieces of rows long enough for the memory system
-constexpr std::size_t kPanelBytes = 384 << 10; // factors and sums of a panel stay in the second cache level
+constexpr std::size_t kBlocks = 64;             // enough to keep many threads busy, whatever their number
+constexpr std::size_t kStrip = 3;               // tiles side by side: pieces of rows long enough for the memory system
+constexpr std::size_t kPanelBytes = 384 << 10;  // factors and sums of a panel stay in the second cache level
 // Products of W with X that is not scaled yet stay far from the ends of the dtype as long as the scale is within these.
 template <class T>
 constexpr double kLargestScale = sizeof(T) == 4 ? 0x1p20 : 0x1p300;
-constexpr std::size_t kSmall = 1 << 15;        // entries below which waking a thread costs more than it brings
+constexpr std::size_t kSmall = 1 << 15;  // entries below which waking a thread costs more than it brings
 
 // Every block on its own thread's turn, or all on this one when there is little to do.
 bool run(bool small, std::size_t blocks, const std::function<void(std::size_t, char*)>& task) {
@@ -174,7 +174,8 @@ bool add_chunks(const Sweep& s, std::size_t size, const T* partial, T* out) {
 }  // namespace
 
 bool Request::makes_gram() const {
-    return !curvature.empty() && !observed.given && std::any_of(omega.begin(), omega.end(), [](const Loss& loss) { return loss.is(2.0); });
+    return !curvature.empty() && !observed.given &&
+           std::any_of(omega.begin(), omega.end(), [](const Loss& loss) { return loss.is(2.0); });
 }
 
 namespace {
@@ -185,9 +186,8 @@ void name_terms(const Request& q, const std::vector<Other>& others, Sweep& s) {
     s.weights = q.observed;
     s.others = int(others.size());
     s.other = others.data();
-    s.logs = std::any_of(others.begin(), others.end(), [](const Other& o) {
-        return o.loss.family == Family::beta && !half_way(o.loss.parameter);
-    });
+    s.logs = std::any_of(others.begin(), others.end(),
+                         [](const Other& o) { return o.loss.family == Family::beta && !half_way(o.loss.parameter); });
     s.scale = q.scale;
     s.zero = q.zero;
     s.slots = q.parts ? (q.weights.empty() ? q.omega.size() : 1) : 0;
@@ -219,8 +219,7 @@ bool dense_sweep(const Request& q) {
     std::size_t row_tiles = (q.m + kTileRows - 1) / kTileRows;
     T* left = memory->left.reserve<T>(row_tiles * kTileRows * q.r);
     const T* factor = static_cast<const T*>(q.left);
-    bool ok = run(q.m * q.r < kSmall, row_tiles,
-                  [&](std::size_t b, char*) { k.pack_left(factor, q.m, q.r, b, left); });
+    bool ok = run(q.m * q.r < kSmall, row_tiles, [&](std::size_t b, char*) { k.pack_left(factor, q.m, q.r, b, left); });
     s.left = left;
     s.right = q.right;
     Gram gram;
@@ -249,8 +248,8 @@ bool dense_sweep(const Request& q) {
     s.curvature.Q = s.chunks > 1 ? curvature : q.Q;
     std::vector<double> losses(s.blocks * s.loss_count, 0.0);
     ok = ok && run_blocks(s.blocks, k.scratch(s), [&](std::size_t b, char* scratch) {
-        k.dense(s, b, scratch, losses.data() + b * s.loss_count);
-    });
+             k.dense(s, b, scratch, losses.data() + b * s.loss_count);
+         });
     if (!ok) return false;
     if (partial) {
         ok = add_chunks(s, size, parts, static_cast<T*>(q.N)) &&
@@ -315,15 +314,14 @@ bool sparse_sweep(const Request& q) {
     s.N = q.N, s.P = q.P;
     name_curvature(q, gram.products, s);
     s.curvature.Q = q.Q;
-    std::vector<std::size_t> bounds = q.x.wide
-                                          ? split_columns(static_cast<const std::int64_t*>(q.x.starts), q.n)
-                                          : split_columns(static_cast<const std::int32_t*>(q.x.starts), q.n);
+    std::vector<std::size_t> bounds = q.x.wide ? split_columns(static_cast<const std::int64_t*>(q.x.starts), q.n)
+                                               : split_columns(static_cast<const std::int32_t*>(q.x.starts), q.n);
     s.bounds = bounds.data();
     std::size_t blocks = bounds.size() - 1;
     std::vector<double> sums(blocks * kSparseSums, 0.0);
     ok = ok && run_blocks(blocks, k.sparse_scratch(s), [&](std::size_t b, char* scratch) {
-        k.sparse(s, b, scratch, sums.data() + b * kSparseSums);
-    });
+             k.sparse(s, b, scratch, sums.data() + b * kSparseSums);
+         });
     if (!ok || !q.losses) return ok;
     if (by_identity(q)) {
         if (frobenius_identity<T>(q, gram)) return true;
@@ -363,15 +361,14 @@ bool stored_sweep(const Request& q) {
     s.N = q.N, s.P = q.P;
     name_curvature(q, {}, s);
     s.curvature.Q = q.Q;
-    std::vector<std::size_t> bounds = q.x.wide
-                                          ? split_columns(static_cast<const std::int64_t*>(q.x.starts), q.n)
-                                          : split_columns(static_cast<const std::int32_t*>(q.x.starts), q.n);
+    std::vector<std::size_t> bounds = q.x.wide ? split_columns(static_cast<const std::int64_t*>(q.x.starts), q.n)
+                                               : split_columns(static_cast<const std::int32_t*>(q.x.starts), q.n);
     s.bounds = bounds.data();
     std::size_t blocks = bounds.size() - 1;
     std::vector<double> losses(blocks * s.loss_count, 0.0);
     ok = ok && run_blocks(blocks, k.stored_scratch(s), [&](std::size_t b, char* scratch) {
-        k.stored(s, b, scratch, losses.data() + b * s.loss_count);
-    });
+             k.stored(s, b, scratch, losses.data() + b * s.loss_count);
+         });
     if (ok && q.losses) add_losses(q, s, blocks, losses);
     return ok;
 }
@@ -421,9 +418,8 @@ template <class T>
 bool multiplicative_step(const Multiplicative& q) {
     const Kernels<T>& k = kernels<T>(instruction_set());
     std::size_t slices = std::clamp<std::size_t>(q.size / 4096, 1, kBlocks);
-    return run(q.size < kSmall, slices, [&](std::size_t b, char*) {
-        k.multiplicative(q, q.size * b / slices, q.size * (b + 1) / slices);
-    });
+    return run(q.size < kSmall, slices,
+               [&](std::size_t b, char*) { k.multiplicative(q, q.size * b / slices, q.size * (b + 1) / slices); });
 }
 
 template <class T>

@@ -12,9 +12,9 @@ namespace drnmf {
 struct Request {
     std::size_t m, n, r;
     Matrix x;
-    const void *left, *right;       // W' (r x m) and H (r x n), component-first
+    const void *left, *right;  // W' (r x m) and H (r x n), component-first
     std::vector<Loss> omega;
-    std::vector<double> weights;    // empty: every part on its own; else one weight per loss
+    std::vector<double> weights;  // empty: every part on its own; else one weight per loss
     bool parts, losses;
     double scale;                   // what dense X is multiplied by as it is read
     double zero, floor, ceiling;    // numerics.py's
@@ -26,7 +26,7 @@ struct Request {
     void* Q;                        // (r (r + 1) / 2, n): the curvature without what all columns share
     double* gram;                   // (r, r): the part of beta = 2, which all columns share
     Workspace* memory;
-    Weights observed;               // weights of the entries: nothing is shared under them
+    Weights observed;  // weights of the entries: nothing is shared under them
 
     bool beta2_alone() const { return omega.size() == 1 && omega[0].is(2.0) && !observed.given; }
     // What is made of beta = 2 alone where the curvature is wanted: P = gram H needs no room, and Q is zero.

@@ -35,7 +35,8 @@ struct Entries {
 
     Entries(const Sweep& s, const Tile<T>& tile)
         : t(tile), scale(broadcast(tile.scale)), floor(broadcast(T(s.floor))), ceiling(broadcast(T(s.ceiling))),
-          zero(broadcast(T(s.zero))), replace(s.zero > 0.0), w0(T(s.weight[0])), w1(T(s.weight[1])), w2(T(s.weight[2])) {}
+          zero(broadcast(T(s.zero))), replace(s.zero > 0.0), w0(T(s.weight[0])), w1(T(s.weight[1])),
+          w2(T(s.weight[2])) {}
 
     // U vectors of row i from column c on.
     template <int U>

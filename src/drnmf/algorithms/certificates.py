@@ -73,10 +73,8 @@ class Residual:
 
     def _violation(self, F: Array, N: Array, P: Array) -> Vector:
         """Both sums over some columns."""
-        xp, told = (
-            namespace(F),
-            P > 0,
-        )  # where powers of V underflow the parts say nothing
+        xp = namespace(F)
+        told = P > 0  # where powers of V underflow the parts say nothing, and the entry counts as it stands
         step = xp.where(told, xp.clip(F, self.mean, None) / xp.where(told, P, 1.0), 0.0)
         slope = P - N
         if self.sums and F.shape[0]:

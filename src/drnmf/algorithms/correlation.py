@@ -13,12 +13,13 @@ as the curvature of beta-divergences has it (a symmetric Sinkhorn scaling). C co
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from drnmf.backends.base import Space
 from drnmf.losses.base import Omega
-from drnmf.numerics import EPS, Array, Vector, as_float64, beside, namespace
+from drnmf.numerics import EPS, Array, Vector, as_float64, beside, namespace, of_each_run
 
 
 def correlation(space: Space, G: Array, mean: Vector, omega: Omega, coefficients: Vector) -> Vector:
@@ -36,23 +37,49 @@ def correlation(space: Space, G: Array, mean: Vector, omega: Omega, coefficients
     C : (r, r) float64 with a diagonal of ones
     """
     rank = mean.size
-    B = space.sum(partial(_weighted_gram, mean=mean, omega=omega, coefficients=coefficients), G).reshape(rank, rank)
-    size = np.sqrt(np.diagonal(B))
-    size = np.where(size > 0, size, 1.0)
-    C = B / (size[:, None] * size)
-    np.fill_diagonal(C, 1.0)
-    return C
+    found = partial(_flat_gram, mean=mean, omega=omega, coefficients=coefficients)
+    return _normalised(space.sum(found, G).reshape(rank, rank))
 
 
-def shrunk(C: Vector, damping: float) -> Vector:
+def batched_correlation(F: Array, G: Array, omega: Omega, coefficients: Any) -> Any:
+    """Compute C for every run of a batch, where the factors live.
+
+    Parameters
+    ----------
+    F : (runs, r, n), the blocks that move
+    G : (runs, r, m), the blocks that stand
+    omega : the losses
+    coefficients : for every loss c_beta, one for all runs or (runs, 1, 1) in the kind of G
+
+    Returns
+    -------
+    C : (runs, r, r) float64
+    """
+    mean = as_float64(F).sum(-1)[:, None, :] / F.shape[-1]
+    return _normalised(_weighted_gram(as_float64(G), mean, omega, coefficients))
+
+
+def _normalised(B: Any) -> Any:
+    """B with a diagonal of ones; the last two axes are those of the matrix."""
+    xp = namespace(B)
+    size = xp.diagonal(B, 0, -2, -1) ** 0.5
+    size = xp.where(size > 0, size, 1.0)
+    return _with_unit_diagonal(B / (size[..., :, None] * size[..., None, :]))
+
+
+def _with_unit_diagonal(C: Any) -> Any:
+    return namespace(C).where(beside(np.eye(C.shape[-1], dtype=bool), C), 1.0, C)
+
+
+def shrunk(C: Vector, damping: Any) -> Vector:
     """Shrink a correlation towards the identity, for columns whose components overlap otherwise than the mean's.
 
     D is found after this, so Q h = P holds for every damping; with damping = 1 the step is the multiplicative one.
 
     Parameters
     ----------
-    C : (r, r) with a diagonal of ones
-    damping : 0 to 1
+    C : (r, r) with a diagonal of ones, or (runs, r, r)
+    damping : 0 to 1, or one for every run
 
     Returns
     -------
@@ -63,20 +90,22 @@ def shrunk(C: Vector, damping: float) -> Vector:
     >>> shrunk(np.array([[1.0, 0.8], [0.8, 1.0]]), 0.5).tolist()
     [[1.0, 0.4], [0.4, 1.0]]
     """
-    if damping == 0.0:
-        return C
-    C = (1.0 - damping) * C
-    np.fill_diagonal(C, 1.0)
-    return C
+    return _with_unit_diagonal((1.0 - of_each_run(damping, C)) * C) if np.any(damping) else C
 
 
-def _weighted_gram(G: Array, mean: Vector, omega: Omega, coefficients: Vector) -> Vector:
+def _flat_gram(G: Array, mean: Vector, omega: Omega, coefficients: Vector) -> Vector:
     """G diag(c(u)) G' of one piece of G, flat."""
-    G = as_float64(G)
+    numbers = [float(c) for c in coefficients]
+    return np.array(_weighted_gram(as_float64(G), mean, omega, numbers).reshape(-1).tolist())
+
+
+def _weighted_gram(G: Array, mean: Any, omega: Omega, coefficients: Any) -> Array:
+    """G diag(c(u)) G' with u = mean' G, for G (r, m) or one for every run."""
+    xp = namespace(G)
     u = beside(mean, G) @ G
-    u = namespace(G).clip(u, EPS * float(u.max()) + np.finfo(np.float64).tiny, None)
-    bend = sum(float(c) * loss.curvature(u, u) for c, loss in zip(coefficients, omega, strict=True))
-    return np.array(((G * bend) @ G.T).reshape(-1).tolist())
+    u = xp.clip(u, EPS * xp.amax(u, axis=-1, keepdims=True) + np.finfo(np.float64).tiny, None)
+    bend = sum(c * loss.curvature(u, u) for c, loss in zip(coefficients, omega, strict=True))
+    return (G * bend) @ G.swapaxes(-1, -2)
 
 
 def row_sums(F: Array) -> Vector:

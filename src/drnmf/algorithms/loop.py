@@ -165,7 +165,7 @@ def solve(data: Data, W: Array, H: Array, objective: Objective, rule: Rule, poli
         )
     _refuse_pieces(objective, data)
     task = Task.of(objective, rule, getattr(policy, "constant", False), H.shape[0])
-    run = _Run.begin(task, data, policy, W, H) if known is None else _Run.resume(task, data, policy, known)
+    run = Run.begin(task, data, policy, W, H) if known is None else Run.resume(task, data, policy, known)
     reason = run.reason(control)
     try:
         while reason is None:
@@ -184,7 +184,7 @@ def solve(data: Data, W: Array, H: Array, objective: Objective, rule: Rule, poli
 
 
 @dataclass
-class _Run:
+class Run:
     """A run between two iterations."""
 
     task: Task
@@ -198,21 +198,27 @@ class _Run:
     started: float
 
     @classmethod
-    def begin(cls, task: Task, data: Data, policy: Policy, W: Array, H: Array) -> _Run:
+    def begin(cls, task: Task, data: Data, policy: Policy, W: Array, H: Array) -> Run:
         started = time.perf_counter()
         weights, policy_state = policy.init(len(task.objective.omega))
         A, B = data.T.space.put(W.T), data.space.put(H)
         rule_H, rule_W = task.rules
         states = data.space.map(rule_H.init, B), data.T.space.map(rule_W.init, A)
         point = _swept(task, data, A, B, weights, states, 1, 0)
+        return cls.at(task, data, policy, point, policy_state, started)
+
+    @classmethod
+    def at(cls, task: Task, data: Data, policy: Policy, point: Point, policy_state: Any, started: float) -> Run:
+        """Begin at a point that was swept under the first weights."""
+        weights = point.weights
         _require_finite(point.sweep.losses, data)
-        best = Best(A, B, point.sweep.losses, weights, point.penalty)
+        best = Best(point.A, point.B, point.sweep.losses, weights, point.penalty)
         run = cls(task, data, policy, point, weights, policy_state, best, Log(), started)
         run._add_row()
         return run
 
     @classmethod
-    def resume(cls, task: Task, data: Data, policy: Policy, at: Snapshot) -> _Run:
+    def resume(cls, task: Task, data: Data, policy: Policy, at: Snapshot) -> Run:
         """From a snapshot; the sweep at its point is made anew and not counted: the run itself made it already."""
         point = _swept(task, data, at.A, at.B, at.swept, at.states, at.sweeps, at.steps)
         started = time.perf_counter() - at.log.seconds[-1]
@@ -230,12 +236,16 @@ class _Run:
         return len(self.log.seconds) - 1
 
     def iteration(self, inner_iter: int) -> None:
-        """Update (W, H), move lambda, write the row, and remember the best."""
-        task = self.task
+        """Update (W, H), and note where they are."""
         for inner in range(inner_iter):
-            early = task.fixed or inner + 1 < inner_iter
-            self.point = iterate(task, self.data, self.point, self.weights, early)
-        losses = self.point.sweep.losses
+            early = self.task.fixed or inner + 1 < inner_iter
+            self.point = iterate(self.task, self.data, self.point, self.weights, early)
+        if self.note():
+            self.point = self.task.restart(self.data, self.point)
+
+    def note(self) -> bool:
+        """Move lambda, write the row, remember the best, and tell whether the states of the rule are to restart."""
+        task, losses = self.task, self.point.sweep.losses
         if task.rule.chooses:
             # both blocks chose, the last one last; one of which nothing is free chooses nothing
             self.weights = next(state for state in reversed(self.point.states) if state is not None)
@@ -244,10 +254,9 @@ class _Run:
             self.weights, self.policy_state = self.policy.step(self.weights, scaled, self.policy_state)
         self._add_row()
         watched = self.log.watched
-        if watched[-1] > watched[-2] and watched[-1] > self.log.lowest[-1] * (1.0 + RESTART_RISE):
-            self.point = task.restart(self.data, self.point)
         if not task.rule.best or watched[-1] == self.log.lowest[-1]:
             self.best = Best(self.point.A, self.point.B, losses, self.weights, self.point.penalty)
+        return watched[-1] > watched[-2] and watched[-1] > self.log.lowest[-1] * (1.0 + RESTART_RISE)
 
     def _add_row(self) -> None:
         losses, penalty, task = self.point.sweep.losses, self.point.penalty, self.task

@@ -88,6 +88,7 @@ class Ask:
         known when the sweep is made; None - no parts
     losses : False skips the losses (they come back as NaN) where nobody will look
     curvature : (p,) coefficients of the losses in the curvature, None where it is not wanted
+        (in a batch of runs these and the weights of the parts may be (p, runs), see `backends.batch`)
     observed : weights of the entries, None where every entry counts once
     held_out : the losses are those of the entries that a held-out mask leaves out
     into : an earlier answer of the same X that nobody needs any more: a backend may write this one into its arrays
@@ -112,13 +113,11 @@ class Ask:
         return 0 if self.parts is None else len(self.omega) if self.weights is None else 1
 
     @cached_property
-    def shared(self) -> float | None:
+    def shared(self) -> Any:
         """The coefficient of the curvature that all columns share; None where there is none (entries have weights)."""
         if self.curvature is None or self.observed is not None:
             return None
-        return next(
-            (float(c) for c, loss in zip(self.curvature, self.omega, strict=True) if loss.free_part == "gram"), None
-        )
+        return next((c for c, loss in zip(self.curvature, self.omega, strict=True) if loss.free_part == "gram"), None)
 
     @property
     def shared_alone(self) -> bool:

@@ -44,7 +44,7 @@ def simplex_step(
     core = native_core() if isinstance(F, np.ndarray) else None
     if core is None:
         return _moved(F, slope, floor, moves, _Curvature(F, gram, Q, sizes))
-    out = np.empty_like(F)
+    out = np.empty(F.shape, F.dtype)  # C-contiguous, whatever the order of F: it is written in place
     blocks = [None if part is None else np.ascontiguousarray(part, dtype=F.dtype) for part in (F, slope, Q, sizes)]
     core.simplex_step(*blocks, gram, floor, PAIR_TOLERANCE, moves, out)
     return out

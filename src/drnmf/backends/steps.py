@@ -16,6 +16,7 @@ from drnmf.numerics import (
     Vector,
     beside,
     namespace,
+    of_each_run,
     power_ceiling,
     precision_of,
 )
@@ -164,7 +165,7 @@ def packed_product(Q: Array, F: Array) -> Array:
     return product
 
 
-def shared_step(F: Array, N: Array, gram: Vector, floor: float, passes: int) -> Array:
+def shared_step(F: Array, N: Array, gram: Vector, floor: Any, passes: int) -> Array:
     """Take `passes` of coordinate descent over h >= floor on 1/2 h'Gh - N'h, in every column from F.
 
     A component of the other block that is all floor (`numerics.VANISHED`) says nothing: its entries stay. They would
@@ -182,14 +183,14 @@ def shared_step(F: Array, N: Array, gram: Vector, floor: float, passes: int) -> 
 
 
 def correlated_step(
-    F: Array, N: Array, P: Array, correlation: Vector, floor: float, passes: int, sizes: Any = None
+    F: Array, N: Array, P: Array, correlation: Any, floor: Any, passes: int, sizes: Any = None
 ) -> Array:
     """Minimise the quadratic model of every column whose curvature is D C D, D diagonal with D C D f = P.
 
     Parameters
     ----------
-    F, N, P : (r, n)
-    correlation : C, (r, r) with a diagonal of ones
+    F, N, P : (r, n), or (runs, r, n) of several runs
+    correlation : C, (r, r) with a diagonal of ones, or one for every run
     sizes : (r, n) D f; None finds it
 
     Returns
@@ -210,24 +211,24 @@ def correlated_step(
         # where V is all but zero under a positive x the model is too flat by orders of magnitude, and so for a column
         # in which one component would become larger than the whole of it
         whole = xp.where(N > P, N, P) * F
-        good = (P * step <= LARGEST_PART * whole.sum(0)).all(0)
+        good = (P * step <= LARGEST_PART * whole.sum(-2, keepdims=True)).all(-2, keepdims=True)
         return xp.where(good, step, xp.clip(F * usable(N / P, P), floor, None))
 
 
-def balanced_sizes(F: Array, P: Array, correlation: Vector) -> Array:
+def balanced_sizes(F: Array, P: Array, correlation: Any) -> Array:
     """Find y = D f with y (C y) = P f in every column, by a symmetric Sinkhorn scaling."""
     C = namespace(F).asarray(beside(correlation, F), dtype=F.dtype)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         slope_free = P * F
         y: Array = slope_free**0.5
-        y = y * (slope_free.sum(0) / (y * (C @ y)).sum(0)) ** 0.5
+        y = y * (slope_free.sum(-2, keepdims=True) / (y * (C @ y)).sum(-2, keepdims=True)) ** 0.5
         for _ in range(BALANCE_STEPS):
             y = (y * slope_free / (C @ y)) ** 0.5
         return y
 
 
 def extrapolated_step(
-    F: Array, N: Array, gram: Vector, floor: float, passes: int, last: Array, pace: float, overwrite: bool = False
+    F: Array, N: Array, gram: Any, floor: Any, passes: int, last: Array, pace: Any, overwrite: bool = False
 ) -> tuple[Array, Array]:
     """Take the same step to F+, and go on to max(F+ + pace (F+ - last), floor) in the columns where f stays below f(F).
 
@@ -253,7 +254,14 @@ def _smallest(gram: Any) -> float:
     return VANISHED**2 * float(gram.diagonal().max())
 
 
-def _descend_elsewhere(F: Any, N: Any, gram: Any, floor: float, passes: int) -> Any:
+def _moving(gram: Any, F: Array) -> Array:
+    """(r, 1), or one for every run: the components that have not vanished."""
+    xp = namespace(gram)
+    square = xp.diagonal(gram, 0, -2, -1)
+    return beside(square > VANISHED**2 * xp.amax(square, axis=-1, keepdims=True), F)[..., None]
+
+
+def _descend_elsewhere(F: Any, N: Any, gram: Any, floor: Any, passes: int) -> Any:
     """`shared_step` without the compiled extension: one kernel on a GPU, the array library of F elsewhere."""
     if namespace(F) is not np:
         from drnmf.backends.torch.dense import fused_available
@@ -263,10 +271,14 @@ def _descend_elsewhere(F: Any, N: Any, gram: Any, floor: float, passes: int) -> 
             from drnmf.backends.torch.triton_descent import descend
 
             return descend(F, N, gram, floor, passes)
+    if F.ndim > 2:
+        floors = namespace(F).zeros_like(F[:, 0, 0]) + (floor if isinstance(floor, float) else floor[:, 0, 0])
+        runs = zip(F, N, gram, floors, strict=True)
+        return namespace(F).stack([_descend_shared(f, n, g, low, passes) for f, n, g, low in runs])
     return _descend_shared(F, N, gram, floor, passes)
 
 
-def _descend_shared(F: Array, N: Array, gram: Any, floor: float, passes: int) -> Array:
+def _descend_shared(F: Array, N: Array, gram: Any, floor: Any, passes: int) -> Array:
     """`shared_step` in the array library of F: the reference of the compiled one."""
     xp, square, smallest = namespace(F), gram.diagonal(), _smallest(gram)
     G, H = xp.asarray(beside(gram, F), dtype=F.dtype), 1.0 * F
@@ -277,11 +289,11 @@ def _descend_shared(F: Array, N: Array, gram: Any, floor: float, passes: int) ->
     return H
 
 
-def _push(F: Array, N: Array, gram: Any, floor: float, stepped: Array, last: Array, pace: float) -> Array:
+def _push(F: Array, N: Array, gram: Any, floor: Any, stepped: Array, last: Array, pace: Any) -> Array:
     """The extrapolation of `extrapolated_step` in the array library of F."""
     xp = namespace(F)
-    moves = beside(gram.diagonal() > _smallest(gram), F)[:, None]  # what did not move is not carried on
-    further = xp.clip(stepped + xp.where(moves, pace * (stepped - last), 0.0), floor, None)
+    ahead = of_each_run(pace, F) * (stepped - last)
+    further = xp.clip(stepped + xp.where(_moving(gram, F), ahead, 0.0), floor, None)  # what did not move stays
     G = xp.asarray(beside(gram, F), dtype=F.dtype)
     slope = G @ (0.5 * (F + further)) - N  # f(further) - f(F) = (further - F)'slope
-    return xp.where(((further - F) * slope).sum(0) <= 0, further, stepped)
+    return xp.where(((further - F) * slope).sum(-2, keepdims=True) <= 0, further, stepped)

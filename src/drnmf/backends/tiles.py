@@ -10,7 +10,7 @@ import numpy as np
 
 from drnmf.backends.base import Ask, Data, Observed, Sweep, zero_of
 from drnmf.losses.base import Omega
-from drnmf.numerics import Array, as_float64, model_floor, namespace, power_ceiling, precision_of
+from drnmf.numerics import Array, as_float64, model_floor, namespace, of_each_run, power_ceiling, precision_of
 
 
 class Tiled(Data, Protocol):
@@ -35,7 +35,7 @@ def sweep_tiles(data: Tiled, W: Array, H: Array, ask: Ask) -> Sweep:
             X, M = (data.tile(J), None) if ask.observed is None else observed_tile(data, J, ask.observed)
             if zero:
                 X = xp.where(X == 0, zero, X)
-            found.append(_sweep_tile(X, M, W, H[:, J], ask))
+            found.append(sweep_tile(X, M, W, H[:, J], ask))
     losses = sum(tile.losses for tile in found)
     N, P = (xp.concatenate([getattr(tile, name) for tile in found], 2) for name in "NP")
     Q = None if found[0].Q is None else xp.concatenate([tile.Q for tile in found], 1)
@@ -47,7 +47,7 @@ def shared_curvature(W: Array, ask: Ask) -> Any:
     if ask.shared is None:
         return None
     rows = as_float64(W)
-    return ask.shared * (rows.T @ rows)
+    return of_each_run(ask.shared, rows) * (rows.swapaxes(-1, -2) @ rows)
 
 
 def tiles_of(data: Tiled) -> list[slice]:
@@ -76,8 +76,11 @@ def entry_losses(data: Data, X: Array, M: Array, V: Array, omega: Omega) -> list
     return [M * loss.terms(X, V) for loss in omega]
 
 
-def _sweep_tile(X: Array, M: Array | None, W: Array, H: Array, ask: Ask) -> Sweep:
-    """The formulas of section 3 on one dense tile X = X(:, J), H = H(:, J), with weights M of the entries."""
+def sweep_tile(X: Array, M: Array | None, W: Array, H: Array, ask: Ask) -> Sweep:
+    """Apply the formulas of section 3 to one dense tile X = X(:, J), H = H(:, J), with weights M of the entries.
+
+    In a batch W and H have an axis of runs in front: so have losses, and N and P between the slots and (r, n).
+    """
     xp, precision = namespace(H), precision_of(H)
     V = xp.clip(W @ H, model_floor(precision), None)
     if M is not None:
@@ -98,13 +101,14 @@ def _zeros(xp: Any, shape: tuple[int, ...], like: Any) -> Any:
 
 def _sums(X: Array, M: Array | None, V: Array, omega: Omega) -> Any:
     terms = (loss.terms(X, V) for loss in omega)
-    return namespace(V).stack([(term if M is None else M * term).sum() for term in terms])
+    weighted = [term if M is None else M * term for term in terms]
+    return namespace(V).stack([term.sum() if V.ndim == 2 else term.sum((-2, -1)) for term in weighted], -1)
 
 
 def _parts(X: Array, M: Array | None, W: Array, V: Array, ask: Ask) -> tuple[Array, Array]:
     """N and P, every loss in a slot of its own or all of them weighted in one."""
     xp, ceiling = namespace(V), power_ceiling(precision_of(V))
-    shape = (ask.slots, W.shape[1], V.shape[1])
+    shape = (ask.slots, *V.shape[:-2], W.shape[-1], V.shape[-1])
     N, P = (_zeros(xp, shape, V) for _ in range(2))
     if ask.parts is None:
         return N, P
@@ -112,10 +116,10 @@ def _parts(X: Array, M: Array | None, W: Array, V: Array, ask: Ask) -> tuple[Arr
         negative, positive = loss.parts(X, V, ceiling)
         if M is not None:
             negative, positive = M * negative, M * positive
-        weight = 1.0 if ask.weights is None else float(ask.weights[b])
+        weight = 1.0 if ask.weights is None else of_each_run(ask.weights[b], V)
         slot = b if ask.weights is None else 0
-        N[slot] += weight * (W.T @ negative)
-        P[slot] += weight * (W.T @ positive)
+        N[slot] += weight * (W.swapaxes(-1, -2) @ negative)
+        P[slot] += weight * (W.swapaxes(-1, -2) @ positive)
     return N, P
 
 

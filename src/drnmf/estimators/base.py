@@ -22,6 +22,7 @@ from drnmf.backends.open import is_dask
 from drnmf.backends.weighted import held_out_losses
 from drnmf.estimators import saving
 from drnmf.estimators.callbacks import Support, Tasks, managed
+from drnmf.estimators.deciding import zeros_under
 from drnmf.estimators.scoring import dispersions, mean_log_likelihood, predicted_losses
 from drnmf.fit.encode import Encoder
 from drnmf.fit.exchange import fit_interval
@@ -287,7 +288,7 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         if isinstance(observed, HeldOut):
             observed = observed.bind(given.X.shape, is_sparse(given.X))
         return Encoder(
-            as_numpy(self.components_), objective, self.weights_, control.max_iter, control.tol, self.zeros_choice(),
+            as_numpy(self.components_), objective, self.weights_, control.max_iter, control.tol, zeros_under(self),
             type(self).__name__, self.mean_row_, observed, self.sum_to_one == "W",
         )  # fmt: skip
 

@@ -15,14 +15,13 @@ from drnmf.estimators.deciding import (
     STARTS,
     fit_decided,
     is_auto,
-    lacks_size,
     profile_for,
     size_profile_for,
     with_size,
 )
 from drnmf.inputs.weights import Reading
 from drnmf.losses.base import Loss, Omega
-from drnmf.losses.names import as_loss
+from drnmf.losses.names import as_loss, lacks_size
 from drnmf.numerics import Array, Vector
 
 

@@ -19,6 +19,7 @@ from drnmf.estimators.beta import BetaNMF
 from drnmf.fit.parameters import count_jobs
 from drnmf.fit.side_by_side import run_all
 from drnmf.inputs.check import check_choice, check_integer, check_matrix, check_number
+from drnmf.inputs.device import runs_at_once
 from drnmf.inputs.receive import received
 from drnmf.inputs.weights import Reading
 from drnmf.numerics import Array, Vector
@@ -156,8 +157,10 @@ class ConsensusNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         base = BetaNMF() if self.estimator is None else self.estimator
         stop = threading.Event()
         # BLAS is limited around all runs: a run that ends must not lift the limit of those that have not
+        batch = runs_at_once(X, base.get_params(deep=False).get("device"))
+        tasks = [partial(self._fit, base, X, seed, stop, ended, i) for i, seed in enumerate(seeds)]
         with single_blas(), warnings.catch_warnings():
-            run_all([partial(self._fit, base, X, seed, stop, ended, i) for i, seed in enumerate(seeds)], jobs, stop)
+            run_all(tasks, batch if batch > 1 else jobs, stop, batched=batch > 1)
 
     def _fit(self, base: Any, X: Any, seed: int, stop: threading.Event, ended: dict[int, Any], place: int) -> None:
         """Fit a clone from a seed; where it takes a callback it ends once another run has failed or at Ctrl-C."""

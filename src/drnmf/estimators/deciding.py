@@ -8,13 +8,12 @@ from typing import Any
 from sklearn.base import clone
 
 from drnmf.inputs.weights import Reading
-from drnmf.losses.names import as_loss
+from drnmf.losses.names import as_loss, lacks_size
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Array
 from drnmf.selection.noise import NoiseProfile, noise_profile
 
 AUTO = "auto"
-SIZED = "nb:auto"
 
 STARTS = 4
 """Starts of a fit under the one beta that was found, where the start is left to the library too: one costs no more than
@@ -57,7 +56,7 @@ def fit_decided(model: Any, profile: NoiseProfile, name: str, value: Any, starts
     fit : calls `fit_transform` of the estimator that it is given
     """
     n_init = max(model.n_init, starts) if model.init == AUTO else model.n_init
-    decided = clone(model).set_params(**{name: value, "n_init": n_init})
+    decided = clone(model).set_params(**{name: value, "n_init": n_init, "zeros": zeros_under(model)})
     if model.warm_start:
         vars(decided).update(_fitted(model))
     W: Array = fit(decided)
@@ -67,23 +66,22 @@ def fit_decided(model: Any, profile: NoiseProfile, name: str, value: Any, starts
     return W
 
 
+def zeros_under(model: Any) -> str:
+    """Choose what becomes of zeros of X under beta = 0: where X chose that beta, nobody could ask for floored zeros."""
+    asked = getattr(model, "betas", getattr(model, "beta", None))
+    return "floor" if is_auto(asked) else str(model.zeros_choice())
+
+
 def _fitted(model: Any) -> dict[str, Any]:
     """Collect what a fit left."""
     return {key: kept for key, kept in vars(model).items() if key.endswith("_") and key[0] != "_"}
 
 
-def lacks_size(value: Any) -> bool:
-    """Tell whether a loss, or one of several, is the negative binomial of a size that X has to name."""
-    if isinstance(value, str):
-        return value.strip().lower() == SIZED
-    return isinstance(value, Iterable) and any(isinstance(loss, str) and lacks_size(loss) for loss in value)
-
-
 def with_size(value: Any, profile: NoiseProfile) -> Any:
     """Put the size that a profile found into "nb:auto", alone or among other losses."""
-    if isinstance(value, str):
-        return likely_negative_binomial(profile) if lacks_size(value) else value
-    return [with_size(loss, profile) if isinstance(loss, str) else loss for loss in value]
+    if isinstance(value, list | tuple | set | frozenset):
+        return [with_size(loss, profile) for loss in value]
+    return likely_negative_binomial(profile) if lacks_size(value) else value
 
 
 def likely_negative_binomial(profile: NoiseProfile) -> NegativeBinomial:

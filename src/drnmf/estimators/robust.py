@@ -12,7 +12,6 @@ from drnmf.estimators.deciding import (
     ROBUST_STARTS,
     fit_decided,
     is_auto,
-    lacks_size,
     profile_for,
     size_profile_for,
     with_size,
@@ -21,7 +20,7 @@ from drnmf.inputs.weights import Reading
 from drnmf.losses.base import Loss, Omega
 from drnmf.losses.beta import Beta
 from drnmf.losses.interval import Interval, as_interval
-from drnmf.losses.names import as_losses
+from drnmf.losses.names import as_losses, lacks_size
 from drnmf.numerics import Array, Vector
 from drnmf.selection.noise import HELD_OUT
 

@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drnmf.algorithms.initialize import Start
-from drnmf.algorithms.loop import Callback, solve
+from drnmf.algorithms.loop import Callback
 from drnmf.algorithms.result import Progress, Result
 from drnmf.backends.base import Data, losses_of
 from drnmf.fit.method import Budget, Method
 from drnmf.fit.penalised import objective_of
 from drnmf.fit.references import References, single_objective
+from drnmf.fit.side_by_side import solve
 from drnmf.losses.base import Omega
 from drnmf.numerics import REFERENCE_FLOOR, REFERENCE_MARGIN, REFERENCE_ROUNDS, ROUNDING, Vector
 from drnmf.objective.objective import Objective

@@ -41,6 +41,7 @@ class Budget:
     watch : hands out what watches a stage
     units : callbacks are told in those of the caller
     jobs : how many run at a time
+    batched : those that are alike are made at once, on a GPU
     """
 
     control: Control
@@ -48,6 +49,7 @@ class Budget:
     watch: Callable[[str], Callback | None] = lambda stage: None
     jobs: int = 1
     units: Units = field(default_factory=partial(Units, 1.0))
+    batched: bool = False
     started: float = field(default_factory=time.perf_counter)
     _stop: threading.Event = field(default_factory=threading.Event, repr=False)
     _alone: Any = field(default_factory=threading.RLock, repr=False)
@@ -67,7 +69,7 @@ class Budget:
 
     def run_all(self, tasks: Sequence[Task]) -> list[Result]:
         """Run tasks that do not depend on one another, and return their results in order."""
-        return run_all(tasks, self.jobs, self._stop)
+        return run_all(tasks, self.jobs, self._stop, self.batched)
 
     def _watched(self, callback: Callback | None) -> Callback:
         """Callbacks one at a time, and an end to every run once one has failed."""

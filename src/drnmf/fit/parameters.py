@@ -77,8 +77,8 @@ class Parameters:
         terms = settled(without_zeros(as_penalties(self.penalties)), self.sum_to_one)
         if not automatic and any(term.alpha == "auto" for term in terms):
             raise ValueError(
-                "penalties: alpha='auto' is chosen by an estimator (BetaNMF, MultiObjectiveNMF, DRNMF): fit one, and "
-                "give the alpha that its penalty_path_ names here."
+                "penalties: alpha='auto' is chosen by an estimator (BetaNMF, MultiObjectiveNMF, DRNMF) or by discover: "
+                "use one, and give the alpha that its penalty_path names here."
             )
         return terms
 

@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from drnmf.algorithms.initialize import Start
-from drnmf.algorithms.loop import Control, solve
+from drnmf.algorithms.loop import Control
 from drnmf.algorithms.result import Result
 from drnmf.algorithms.updates.base import Rule
 from drnmf.algorithms.weights import Fixed
 from drnmf.backends.base import Data, losses_of
 from drnmf.fit.method import Budget, Method
+from drnmf.fit.side_by_side import solve
 from drnmf.fit.units import Units
 from drnmf.losses.base import Loss, Omega
 from drnmf.numerics import REFERENCE_FLOOR, Vector, as_vector, positive_scale

@@ -1,25 +1,122 @@
-"""Runs side by side: one thread for each, each on one core.
+"""Runs side by side: one thread for each, each on one core, or all of them in batches on a GPU.
 
 A sweep over a small X is too short to be divided among cores; runs that do not depend on one another are not. Results
 of sweeps do not depend on the number of threads, so a fit has the same bits for every `n_jobs`.
+
+On a GPU a sweep over a small X is too short even to be begun for each run. There the threads only prepare their runs
+and wait: once every thread waits, runs that are alike are made at once (`algorithms.batch`).
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TypeVar
 
+from drnmf.algorithms.batch import Call, solve_batch
+from drnmf.algorithms.loop import Control
+from drnmf.algorithms.loop import solve as solve_alone
 from drnmf.algorithms.result import Interrupted, Result
+from drnmf.algorithms.updates.base import Rule
+from drnmf.algorithms.weights import Policy
+from drnmf.backends.base import Data
 from drnmf.backends.host.core import native_core
+from drnmf.numerics import Array
+from drnmf.objective.objective import Objective
 
 Task = Callable[[], Result]
 T = TypeVar("T")
 
 
-def run_all(tasks: Sequence[Callable[[], T]], jobs: int, stop: threading.Event) -> list[T]:
+Waiting = tuple[Call, "Future[Result]"]
+
+
+class Batcher:
+    """Where the runs of several threads wait for one another, to be made at once.
+
+    Parameters
+    ----------
+    threads : how many take part
+    tasks : how many tasks they have together
+    """
+
+    def __init__(self, threads: int, tasks: int) -> None:
+        self._threads, self._tasks = threads, tasks
+        self._waiting: list[Waiting] = []
+        self._lock = threading.Lock()
+
+    def solve(self, call: Call) -> Result:
+        """Make a run together with those of the other threads; this thread makes all of them if it comes last."""
+        future: Future[Result] = Future()
+        self._arrive((call, future))
+        return future.result()
+
+    def leave(self) -> None:
+        """Say that a task has ended: its thread takes another one or none."""
+        with self._lock:
+            self._tasks -= 1
+            self._threads = min(self._threads, self._tasks)
+        self._arrive()
+
+    def close(self) -> None:
+        """Wait for nobody any more: tasks that have not begun never will."""
+        with self._lock:
+            self._threads = self._tasks = 0
+        self._arrive()
+
+    def _arrive(self, *calls: Waiting) -> None:
+        with self._lock:
+            self._waiting += calls
+            ready = self._waiting if len(self._waiting) >= self._threads else []
+            self._waiting = [] if ready else self._waiting
+        kinds: dict[Hashable, list[Waiting]] = {}
+        for call, future in ready:
+            kinds.setdefault(call.kind, []).append((call, future))
+        for kind, alike in kinds.items():
+            _answer(alike, kind is not None and len(alike) > 1)
+
+
+def _answer(waiting: list[Waiting], at_once: bool) -> None:
+    """Make runs, and hand out what became of each."""
+    calls = [call for call, _ in waiting]
+    try:
+        found = solve_batch(calls) if at_once else [_made(call) for call in calls]
+    except BaseException as error:  # no thread may wait for ever
+        found = [error] * len(calls)
+    for (_, future), result in zip(waiting, found, strict=True):
+        if isinstance(result, BaseException):
+            future.set_exception(result)
+        else:
+            future.set_result(result)
+
+
+def _made(call: Call) -> Result | BaseException:
+    """Make one run by itself; what it waited for others counts."""
+    control, waited = call.control, time.perf_counter() - call.asked
+    if control.max_time is not None:
+        control = replace(control, max_time=max(control.max_time - waited, 0.0))
+    try:
+        return solve_alone(call.data, call.W, call.H, call.objective, call.rule, call.policy, control)
+    except Exception as error:
+        return error
+
+
+_local = threading.local()  # the Batcher of a thread, for the runs that its task comes to
+
+
+def solve(data: Data, W: Array, H: Array, objective: Objective, rule: Rule, policy: Policy, control: Control) -> Result:
+    """Make a run (`algorithms.loop.solve`), in a batch with those of other threads where `run_all` said so."""
+    batcher: Batcher | None = getattr(_local, "batcher", None)
+    if batcher is None:
+        return solve_alone(data, W, H, objective, rule, policy, control)
+    return batcher.solve(Call(data, W, H, objective, rule, policy, control))
+
+
+def run_all(tasks: Sequence[Callable[[], T]], jobs: int, stop: threading.Event, batched: bool = False) -> list[T]:
     """Run every task, `jobs` at a time, and return their results in order.
 
     Parameters
@@ -27,20 +124,28 @@ def run_all(tasks: Sequence[Callable[[], T]], jobs: int, stop: threading.Event) 
     tasks : runs that do not depend on one another
     jobs : at most this many threads
     stop : set when a run failed or the user interrupts; the runs look at it after every iteration
+    batched : the threads wait for one another, and runs that are alike are made at once
 
     Raises
     ------
     Interrupted
         After Ctrl-C, with the first result that there is; a KeyboardInterrupt where there is none.
     """
-    if min(jobs, len(tasks)) <= 1:
-        return [task() for task in tasks]
+    if min(jobs, len(tasks)) <= 1 or getattr(_local, "batcher", None) is not None:
+        return [task() for task in tasks]  # in a batch already: others wait for the runs of this thread
     ended: list[T] = []
+    batcher = Batcher(min(jobs, len(tasks)), len(tasks)) if batched else None
     ready = threading.Event()  # nothing runs before every run is known: Ctrl-C in between would lose some
 
     def run(task: Callable[[], T]) -> T:
         ready.wait()
-        result = task()
+        _local.batcher = batcher
+        try:
+            result = task()
+        finally:
+            _local.batcher = None
+            if batcher is not None:
+                batcher.leave()
         ended.append(result)
         return result
 
@@ -53,7 +158,7 @@ def run_all(tasks: Sequence[Callable[[], T]], jobs: int, stop: threading.Event) 
         except BaseException as error:  # Ctrl-C, or what a command makes of a signal
             stop.set()
             ready.set()
-            pool.shutdown(cancel_futures=True)  # waits for the last iteration of every run
+            _give_up(pool, batcher)  # waits for the last iteration of every run
             first = ended[0] if ended else None
             if isinstance(error, KeyboardInterrupt) and isinstance(first, Result):
                 raise Interrupted(first) from None
@@ -61,9 +166,17 @@ def run_all(tasks: Sequence[Callable[[], T]], jobs: int, stop: threading.Event) 
         failed = [future for future in futures if future.done() and future.exception() is not None]
         if failed:
             stop.set()
-            pool.shutdown(cancel_futures=True)
+            _give_up(pool, batcher)
             failed[0].result()
         return [future.result() for future in futures]
+
+
+def _give_up(pool: ThreadPoolExecutor, batcher: Batcher | None) -> None:
+    """Begin no further task, and wait for those that have begun."""
+    pool.shutdown(wait=False, cancel_futures=True)
+    if batcher is not None:
+        batcher.close()
+    pool.shutdown()
 
 
 def _wait(futures: list[Future[T]]) -> None:

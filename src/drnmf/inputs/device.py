@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from drnmf.backends.base import Data, in_unit
+from drnmf.backends.batch import largest_batch
 from drnmf.backends.observed import weigh
 from drnmf.backends.open import is_dask, open_blocks, open_data, open_tensor
 from drnmf.inputs.check import as_matrix, check_choice, check_features, check_matrix, check_tensor
@@ -161,6 +162,13 @@ def missing_gpu(device: str) -> str | None:
     if index and int(index) >= torch.cuda.device_count():
         return f"there are {torch.cuda.device_count()} CUDA GPUs, numbered from 0."
     return None
+
+
+def runs_at_once(X: Any, device: Any) -> int:
+    """Say how many runs to make at once where each opens X on a device for itself; one elsewhere than on a GPU."""
+    if device in (None, "cpu", BLOCKS) or is_sparse(X) or not is_device(device) or missing_gpu(device) is not None:
+        return 1
+    return largest_batch(int(np.prod(X.shape)))
 
 
 def as_numpy(value: Any) -> Any:

@@ -38,6 +38,11 @@ def as_loss(value: Any) -> Loss:
     >>> as_loss("KL"), as_loss("beta=0.5"), as_loss("NB(30)")
     (Beta(beta=1.0), Beta(beta=0.5), NegativeBinomial(size=30.0))
     """
+    if lacks_size(value):
+        raise ValueError(
+            f"{value!r} asks X for the size of a negative binomial, which BetaNMF, DRNMF and noise_profile do: name a "
+            "size here, nb:30."
+        )
     if isinstance(value, Beta):
         return Beta(as_beta(value.beta))
     if _is_loss(value):
@@ -52,6 +57,19 @@ def as_loss(value: Any) -> Loss:
     if hasattr(value, "terms"):
         raise ValueError(f"beta={value!r} is no loss: {_what_is_wrong(value)} (docs/extending.md shows a whole one).")
     return Beta(as_beta(value))
+
+
+def lacks_size(value: Any) -> bool:
+    """Tell whether a loss, or one of several, is the negative binomial of a size that X has to name.
+
+    >>> lacks_size("nb:auto"), lacks_size((1, NegativeBinomial("auto"))), lacks_size((1, "nb:30"))
+    (True, True, False)
+    """
+    if isinstance(value, str):
+        return value.strip().lower() == "nb:auto"
+    if isinstance(value, NegativeBinomial):
+        return value.unsized
+    return isinstance(value, list | tuple | set | frozenset) and any(lacks_size(loss) for loss in value)
 
 
 def _from_printed(name: str) -> str | float:
@@ -109,7 +127,7 @@ def text_of(loss: Loss) -> str:
     (True, 'nb:30.0')
     """
     if isinstance(loss, NegativeBinomial):
-        return f"nb:{loss.size!r}"
+        return loss.key if loss.unsized else f"nb:{loss.size!r}"
     if isinstance(loss, Beta):
         return repr(loss.beta)
     raise ValueError(f"the loss {loss.name!r} has no text form: only the losses of the package have one.")
@@ -131,4 +149,4 @@ def from_text(text: str) -> Loss:
     return as_loss(text if text.startswith("nb:") else float(text))
 
 
-__all__ = ["NAMES", "as_loss", "as_losses", "as_written", "from_text", "text_of"]
+__all__ = ["NAMES", "as_loss", "as_losses", "as_written", "from_text", "lacks_size", "text_of"]

@@ -24,7 +24,8 @@ class NegativeBinomial:
 
     Parameters
     ----------
-    size : number > 0, in the units of X; the variance of a count with mean v is v + v^2 / size
+    size : number > 0, in the units of X; the variance of a count with mean v is v + v^2 / size. Or "auto", for
+        `BetaNMF` and `DRNMF`: found by likelihood in turn with the factors, then frozen (`unsized`)
     scale : what X is multiplied by where the loss is computed, and so the size (`scaled`)
 
     Examples
@@ -43,21 +44,33 @@ class NegativeBinomial:
     homogeneous: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        if isinstance(self.size, str) and self.size.strip().lower() == "auto":
+            object.__setattr__(self, "size", math.nan)
+            return
         try:
             size = float(self.size)
         except (TypeError, ValueError):
             size = math.nan
         if not (math.isfinite(size) and size > 0):
-            raise ValueError(f"NegativeBinomial(size={self.size!r}): the size must be a finite number > 0.")
+            raise ValueError(f'NegativeBinomial(size={self.size!r}): the size must be a finite number > 0, or "auto".')
         object.__setattr__(self, "size", size)
+
+    def __repr__(self) -> str:
+        shown = repr("auto") if self.unsized else f"{self.size!r}"
+        return f"NegativeBinomial(size={shown})"
+
+    @property
+    def unsized(self) -> bool:
+        """Whether the size is yet to be found."""
+        return math.isnan(self.size)
 
     @property
     def name(self) -> str:
-        return f"NB({self.size:g})"
+        return "NB(auto)" if self.unsized else f"NB({self.size:g})"
 
     @property
     def key(self) -> str:
-        return f"nb:{self.size:g}"
+        return "nb:auto" if self.unsized else f"nb:{self.size:g}"
 
     @property
     def beta(self) -> float:

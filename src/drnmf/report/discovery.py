@@ -84,8 +84,7 @@ def what_noise(run: Run) -> Section:
         parts["noise"] = _chart([line], "beta", "above the most likely")
         best = min(rows, key=lambda row: float(row["criterion"]))["name"]
         note = f"The most likely loss is {best}: beta 2 is Gaussian noise, 1 Poisson, 0 Gamma. Lower is more likely."
-    level, square = _column(variance, "fitted"), _column(variance, "squared_residual")
-    parts["variance"] = _variance(level, square, None if not rows else found["beta"])
+    parts["variance"] = _variance(*(_column(variance, name) for name in ("fitted", "squared_residual", "expected")))
     note += " Squared residuals against fitted values show the same: the line is what the loss expects."
     places = "".join(
         place(name, caption)
@@ -95,22 +94,19 @@ def what_noise(run: Run) -> Section:
     return section("What noise", note, f'<div class="pair">{places}</div>'), parts
 
 
-def _variance(level: list[float], square: list[float], beta: float | None) -> Chart:
-    """Draw mean squared residuals over fitted values, and a line of slope 2 - beta through their middle."""
-    used = [(v, s) for v, s in zip(level, square, strict=True) if v > 0 and s > 0]
+def _variance(level: list[float], square: list[float], expected: list[float]) -> Chart:
+    """Draw mean squared residuals over fitted values, and what the loss expects."""
+    used = [at for at in zip(level, square, expected, strict=True) if min(at) > 0]
     if not used:
         return _chart([], "fitted value", "squared residual")
-    v, s = (np.array(values) for values in zip(*used, strict=True))
+    v, seen, line = (list(values) for values in zip(*used, strict=True))
     data: list[dict[str, Any]] = [
         {
-            "type": "scatter", "mode": "markers", "name": "residuals", "x": numbers(v), "y": numbers(s),
+            "type": "scatter", "mode": "markers", "name": "residuals", "x": numbers(v), "y": numbers(seen),
             "marker": {"color": "var(--kl)", "size": 8},
-        }
+        },
+        _line(v, line, "expected"),
     ]  # fmt: skip
-    if beta is not None:
-        power = 2.0 - beta
-        height = float(np.mean(np.log(s) - power * np.log(v)))
-        data.append(_line(v.tolist(), np.exp(height + power * np.log(v)).tolist(), f"slope {power:.3g}"))
     chart = _chart(data, "fitted value", "squared residual")
     for axis in ("xaxis", "yaxis"):
         chart["layout"][axis] |= {"type": "log", "exponentformat": "power", "dtick": 1}

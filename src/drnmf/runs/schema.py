@@ -174,6 +174,7 @@ class Discovered(TypedDict):
     beta: float | None
     slope: float | None
     profiles: str
+    penalties: list[str]
     finding: str
     stages: list[dict[str, Any]]
 

@@ -12,9 +12,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from drnmf.backends.base import Data
+from drnmf.backends.observed import HeldOut
 from drnmf.fit.encode import Encoder
 from drnmf.fit.parameters import Parameters, count_jobs
-from drnmf.fit.units import mean_of
+from drnmf.fit.penalised import objective_of
+from drnmf.fit.units import Units, mean_of
 from drnmf.inputs.check import check_choice, check_integer, check_number
 from drnmf.inputs.device import place
 from drnmf.inputs.receive import Received
@@ -24,10 +26,12 @@ from drnmf.losses.interval import Interval, as_interval
 from drnmf.losses.names import as_losses, text_of
 from drnmf.numerics import Array, Vector
 from drnmf.objective.objective import Objective
+from drnmf.objective.penalty import Penalty
 from drnmf.selection.consensus import Consensus
-from drnmf.selection.entries import facts_of
+from drnmf.selection.entries import counted, facts_of
 from drnmf.selection.matching import Matching, match
 from drnmf.selection.noise import NoiseProfile
+from drnmf.selection.penalties.alpha import AlphaPath, decided
 from drnmf.selection.resampling import RESAMPLINGS
 from drnmf.selection.stages.course import Stages, plan
 from drnmf.selection.stages.crew import Crew, draw_seeds
@@ -65,6 +69,8 @@ class Discovery:
     interrupted : whether Ctrl-C ended it: it then holds what the runs so far agree on
     seconds : float
     notes : tuple of str
+    penalties : tuple of str, those of the runs and the contributions ("sparsity:0.003:W")
+    penalty_path : tuple of AlphaPath, what was tried for alphas that the data chose
     """
 
     components: Vector
@@ -84,6 +90,8 @@ class Discovery:
     interrupted: bool
     seconds: float
     notes: tuple[str, ...]
+    penalties: tuple[str, ...] = ()
+    penalty_path: tuple[AlphaPath, ...] = ()
 
     @property
     def sizes(self) -> Vector:
@@ -155,7 +163,10 @@ def discover(
     reference_names : iterable of str, optional
     entry_weight, uncertainty : as in `BetaNMF.fit`
         With uncertainties betas="auto" is 2, whose weights they are; the noise is read off X without weights.
-    max_iter, tol, zeros, penalties : as in `BetaNMF`; penalties hold in every run, not in the contributions
+    max_iter, tol, zeros : as in `BetaNMF`
+    penalties : as in `BetaNMF`
+        They hold in all runs and in the contributions. ``Sparsity("auto", on="W")`` makes contributions as sparse as
+        held-out entries ask for; the rank is then searched under it. None is no penalty.
     random_state : int
         Seed of everything.
     n_jobs : int or None
@@ -194,9 +205,13 @@ def discover(
     jobs = count_jobs(n_jobs)
     parameters = Parameters(max_iter=max_iter, tol=tol, zeros=zeros, max_time=max_time, penalties=penalties)
     parameters.control()
+    terms = parameters.terms(automatic=True)
+    parameters = replace(parameters, penalties=decided(terms, ()))
     losses = None if isinstance(betas, str) and betas == "auto" else as_interval(betas) or as_losses(betas)
     placement = place(X, None, "float32")
     given = placement.accept(X, "discover", Reading(entry_weight=entry_weight, uncertainty=uncertainty))
+    if isinstance(given.observed, HeldOut):
+        given = replace(given, observed=given.observed.bind(given.X.shape, sp.issparse(given.X)))
     X = given.X
     if losses is None and uncertainty is not None:
         losses = as_losses(2)
@@ -210,25 +225,28 @@ def discover(
         "ranks": list(tried), "betas": "auto" if losses is None else _texts(losses), "resample": how, "heavy": heavy,
         "max_iter": max_iter, "tol": tol, "zeros": zeros, "random_state": random_state, "threshold": threshold,
     }  # fmt: skip
-    if terms := parameters.terms():
+    if terms:
         settings["penalties"] = [term.key for term in terms]
     seeds = draw_seeds(random_state, n_runs)
     with shown(verbose) as show, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of single runs: what matters is in the notes
         factors = None if heavy == "keep" else cap_factors(X)
         judge = heavy == "auto" and factors is not None and given.observed is None
-        pace = Pace(plan(tried, n_runs, losses is None, judge), max_time, _both(show, callback))
+        auto = tuple(term for term in terms if term.alpha == "auto")
+        pace = Pace(plan(tried, n_runs, losses is None, judge, len(auto)), max_time, _both(show, callback))
         data = placement.open(given)
         identity = {"X": data.digest(), **settings}
         with Store(checkpoint, identity) as store:
             stages = Stages(X, losses, tried, n_runs, threshold, pace, [])
             noise = stages.noise(random_state)
             capped = factors if heavy == "cap" else None
-            fitter = Fitter(given, placement, parameters, stages.losses, how, facts_of(X), capped)
+            fitter = Fitter(given, placement, parameters, stages.losses, how, facts_of(counted(given)), capped)
             crew = Crew(fitter, store, pace, seeds, jobs)
-            table = stages.search(crew)
+            table = stages.search(crew, coarse=bool(auto))
             crew = stages.heavy(crew, table, factors) if judge else crew
+            crew, table = stages.penalise(crew, table, auto) if auto else (crew, table)
             runs, found = stages.consensus(crew, table)
+    parameters = crew.fitter.parameters
     return _assembled(X, data, stages, noise, table, runs, found, parameters, reference, _listed(reference_names))
 
 
@@ -282,15 +300,24 @@ def _both(first: Callable[[Moment], Any] | None, second: Callable[[Moment], Any]
     return call
 
 
+def _objective(data: Data, run: Run, terms: tuple[Penalty, ...]) -> Objective:
+    """What the contributions minimise, in the units of the caller."""
+    units = Units(data.scale, run.references)
+    omega, references = units.omega(run.omega), units.references(run.omega)
+    assert references is not None
+    setting = objective_of(data, omega, references, units.terms(terms, run.omega)).penalties.setting
+    return Objective(run.omega, run.references, mean_of(data), units.penalties_out(terms, setting, run.omega))
+
+
 def _assembled(
     X: Any, data: Data, stages: Stages, noise: NoiseProfile | None, table: list[Tried], runs: list[Run],
     found: Consensus, parameters: Parameters, reference: Any, names: list[str] | None,
 ) -> Discovery:  # fmt: skip
-    """W under the losses of the best run, components in the order of their size, partners, residuals."""
+    """W under the losses of the best run and the penalties, components by size, partners, residuals."""
     best = min(runs, key=lambda run: run.error)
     control = parameters.control()
     encoder = Encoder(
-        found.components.astype(best.H.dtype), Objective(best.omega, best.references, mean_of(data)), best.weights,
+        found.components.astype(best.H.dtype), _objective(data, best, parameters.terms()), best.weights,
         control.max_iter, control.tol, parameters.zeros_choice(), "discover", np.zeros(len(found.stability)),
     )  # fmt: skip
     W = encoder.rows(data)
@@ -306,5 +333,5 @@ def _assembled(
         len(found.stability), best.omega, noise, rows_of(table) if table else [],
         None if reference is None else match(found.components, reference, names=names),
         residuals(X, W, found.components, worst), sorted(runs, key=lambda run: run.error), stages.done,
-        stages.interrupted, stages.pace.seconds, notes,
+        stages.interrupted, stages.pace.seconds, notes, tuple(term.key for term in parameters.terms()), stages.paths,
     )  # fmt: skip

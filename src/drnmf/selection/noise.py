@@ -22,16 +22,16 @@ from drnmf.fit.parameters import Parameters
 from drnmf.fit.references import reference_floors
 from drnmf.fit.road import Opened, opened
 from drnmf.inputs.check import check_choice
-from drnmf.inputs.device import is_sparse, place
+from drnmf.inputs.device import place
 from drnmf.inputs.receive import Received
 from drnmf.inputs.weights import Reading
 from drnmf.losses.base import Omega
 from drnmf.losses.beta import KL, Beta
 from drnmf.losses.interval import Interval, as_interval
-from drnmf.losses.names import as_losses
+from drnmf.losses.names import as_losses, lacks_size
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.selection.counts import negative_binomial
-from drnmf.selection.entries import Facts, counted, facts_of, mostly_zero, sampled, weighs_one
+from drnmf.selection.entries import Facts, bound, counted, facts_of, mostly_zero, sampled, weighs_one
 from drnmf.selection.held_out import Compared, Scores, Split, check_fraction, compare, mask_seed, too_few_to_hold_out
 from drnmf.selection.likelihood import Candidate, half_log_sums
 from drnmf.selection.slope import residual_slope
@@ -43,6 +43,9 @@ BETAS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0)
 
 LEAST_BETA = 0.1
 """What stands for beta = 0 where X has zeros, under which the Itakura-Saito divergence is infinite."""
+
+RARE = 0.01
+"""Share of zeros below which they are no reason to leave beta = 0 out of a set that excludes nothing."""
 
 HELD_OUT = 0.1
 """Share of the entries that fits leave out to be scored."""
@@ -67,7 +70,8 @@ class NoiseProfile:
         The best beta-divergence alone.
     interval : tuple of float
         The betas that held-out entries cannot tell from the best: within one standard error of it. All of them where
-        `structure` exceeds one half: what is left is then not noise, and cannot name the loss.
+        `structure` exceeds one half: what is left is then not noise, and cannot name the loss. Beta = 0 is then among
+        them where less than 1 % of X is zero, although the comparison had 0.1 in its place.
     table : list of dict
         One row for each candidate: name, beta (NaN for the negative binomial), loss (D), criterion (C), held_out
         (difference to the best by held-out entries, per entry), standard_error (of that difference), within (whether it
@@ -148,7 +152,8 @@ def noise_profile(
     ----------
     X : as in `BetaNMF.fit`
     n_components : r, the number of components
-    betas : numbers >= 0, or an Interval (nine betas of it); None is 0, 0.25, ..., 2, without 0 where X has zeros
+    betas : numbers >= 0, or an Interval (nine betas of it); None is 0, 0.25, ..., 2, without 0 where X has zeros.
+        ``NegativeBinomial("auto")`` among them is `count_models`, and asks for counts
     count_models : where X holds counts, compare Poisson with its variance fixed and the negative binomial too
     held_out : share of the entries that are left out of a second round of fits and scored; 0 skips that round, which
         costs as much as the first, and the interval is the best beta alone
@@ -187,6 +192,10 @@ def noise_profile(
     )), parameters)  # fmt: skip
     entries = counted(given)
     facts = facts_of(entries)
+    betas, sized = _without_size(betas)
+    count_models = count_models or sized
+    if sized and (facts.unit is None or not weighs_one(given)):
+        raise ValueError("betas asks for the size of a negative binomial, but X does not hold counts of weight one.")
     omega = losses_to_try(betas, facts)
     fraction = check_fraction(held_out)
     method = Method.of(update, "auto", placement.gpu)
@@ -205,8 +214,7 @@ def noise_profile(
 
 def _looked_at(given: Received, parameters: Parameters) -> tuple[Received, tuple[str, ...]]:
     """Take some rows and columns of a large X, and say so."""
-    if isinstance(given.observed, HeldOut):
-        given = replace(given, observed=given.observed.bind(given.X.shape, is_sparse(given.X)))
+    given = bound(given)
     some = sampled(given, parameters.rank(), mask_seed(parameters.random_state))
     if some.X.shape == given.X.shape:
         return given, ()
@@ -261,6 +269,14 @@ def _structure(split: Split, walk: Walk, candidate: Candidate, run: Result, scor
     assert more.losses is not None
     used = scores.losses > 0
     return 1.0 - float(np.median(more.losses[used] / scores.losses[used])) if used.any() else 0.0
+
+
+def _without_size(betas: Any) -> tuple[Any, bool]:
+    """Take the negative binomial of a size yet to be found out of the betas, and say whether it was among them."""
+    if not lacks_size(betas):
+        return betas, False
+    several = betas if isinstance(betas, Iterable) and not isinstance(betas, str) else (betas,)
+    return tuple(loss for loss in several if not lacks_size(loss)) or (1.0,), True
 
 
 def losses_to_try(betas: Any, facts: Facts) -> Omega:
@@ -323,10 +339,21 @@ def _profile(
     loss, beta = fitted[best].candidate.loss, float(table[first]["beta"])
     chosen = loss if isinstance(loss, NegativeBinomial) else float(loss.beta)
     notes += describe(facts, beta, slope, table[best]["name"]) + structured(structure, r, structure > STRUCTURE)
-    betas = [float(table[i]["beta"]) for i in single]
-    near = single if structure > STRUCTURE else [] if compared is None else [single[i] for i in compared.among(single)]
-    interval = tuple(sorted({beta, *(betas[single.index(i)] for i in near)}))
+    if structure > STRUCTURE:
+        interval, more = everything([float(table[i]["beta"]) for i in single], facts)
+        return NoiseProfile(chosen, beta, interval, table, slope, structure, notes + more, solutions)
+    near = [] if compared is None else compared.among(single)
+    interval = tuple(sorted({beta, *(float(table[single[i]]["beta"]) for i in near)}))
     return NoiseProfile(chosen, beta, interval, table, slope, structure, notes, solutions)
+
+
+def everything(betas: list[float], facts: Facts) -> tuple[tuple[float, ...], tuple[str, ...]]:
+    """Exclude no beta, 0 neither where only its zeros kept it out of the comparison and they are rare."""
+    if betas[0] != LEAST_BETA or not 0 < facts.zeros <= RARE * facts.count:
+        return tuple(betas), ()
+    share = 100.0 * facts.zeros / facts.count
+    note = f"Beta = 0 is not excluded either: only {share:.2g} % of X is zero, and a fit floors them."
+    return (0.0, *betas[1:]), (note,)
 
 
 def _table(fitted: list[Fitted], compared: Compared | None) -> list[dict[str, Any]]:

@@ -17,21 +17,21 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from drnmf.algorithms.initialize import start
+from drnmf.algorithms.initialize import Start, start
 from drnmf.algorithms.result import Result
 from drnmf.algorithms.updates.base import Rule
-from drnmf.backends.observed import weigh
+from drnmf.backends.observed import HeldOut, weigh
 from drnmf.fit.method import Method
 from drnmf.fit.parameters import Parameters
 from drnmf.fit.road import Opened, opened
-from drnmf.inputs.check import check_integer
+from drnmf.inputs.check import check_choice, check_integer
 from drnmf.inputs.device import place
 from drnmf.inputs.receive import Received
 from drnmf.inputs.weights import Reading
 from drnmf.losses.base import Loss
 from drnmf.losses.names import as_loss
 from drnmf.selection.blocks import bi_cross_validation
-from drnmf.selection.entries import Facts, facts_of
+from drnmf.selection.entries import Facts, bound, counted, facts_of
 from drnmf.selection.held_out import (
     Compared,
     Scores,
@@ -105,12 +105,15 @@ def rank_profile(
     update: str | Rule = "auto",
     n_init: int = 2,
     max_iter: int = 1000,
-    tol: float = 1e-5,
+    tol: float = 3e-4,
     random_state: int | np.random.RandomState | None = 0,
     n_jobs: int | None = None,
     device: str | None = None,
     precision: str = "float32",
     verbose: int = 0,
+    entry_weight: Any = None,
+    uncertainty: Any = None,
+    unstored: str = "zero",
 ) -> RankProfile:
     """Compare numbers of components by how well they predict entries that were left out.
 
@@ -125,8 +128,11 @@ def rank_profile(
     bi_cross_validate : predict blocks of rows and columns too (Owen and Perry 2009), which no neighbouring entry helps
     stability : how many runs from different starts to compare at each rank, 0 for none
     early_stop : stop once three ranks in a row are worse than the best by more than two standard errors
-    n_init : fresh starts at each rank, beside the warm one from the rank below
-    update, max_iter, tol, random_state, n_jobs, device, precision, verbose : as in `BetaNMF`
+    n_init : fresh starts at each rank, beside the warm one from the rank below; all run to ten times `tol`, the best to
+        its end
+    tol : as in `BetaNMF`. The score of an entry moves by half of it, and standard errors are some 0.005
+    update, max_iter, random_state, n_jobs, device, precision, verbose, unstored : as in `BetaNMF`
+    entry_weight, uncertainty : as in `BetaNMF.fit`; a weight divides the variance of its entry
 
     Returns
     -------
@@ -145,9 +151,11 @@ def rank_profile(
     2
     """
     placement = place(X, device, precision)
-    given = placement.accept(X, "rank_profile", Reading())
-    X = given.X
-    listed, fraction, facts = check_ranks(ranks, X.shape), check_fraction(held_out), facts_of(X)
+    stored = check_choice("unstored", unstored, ("zero", "missing"))
+    given = bound(placement.accept(X, "rank_profile", Reading("raise", stored, entry_weight, uncertainty)))
+    if bi_cross_validate and given.observed is not None:
+        raise ValueError("bi_cross_validate=True needs every entry to count once: leave it out, or the weights.")
+    listed, fraction, facts = check_ranks(ranks, given.X.shape), check_fraction(held_out), facts_of(counted(given))
     parameters = Parameters(
         n_components=listed[-1], update=update, max_iter=max_iter, tol=tol, random_state=random_state, n_init=n_init,
         verbose=verbose, device=device, precision=precision, n_jobs=n_jobs,
@@ -156,14 +164,15 @@ def rank_profile(
     def noise(rank: int) -> NoiseProfile:
         return noise_profile(
             X, rank, held_out=0.0, count_models=False, update=update, max_iter=max_iter, tol=tol, n_jobs=n_jobs,
-            random_state=random_state, device=device, precision=precision,
+            random_state=random_state, device=device, precision=precision, entry_weight=entry_weight,
+            uncertainty=uncertainty, unstored=unstored,
         )  # fmt: skip
 
     auto = isinstance(betas, str) and betas.strip().lower() == "auto"
-    profile = noise(_rank_for_noise(listed, facts, X.shape)) if auto else None
+    profile = noise(_rank_for_noise(listed, facts, given.X.shape)) if auto else None
     masks, repeats = check_integer("n_masks", n_masks, 1), check_integer("stability", stability, 0)
     ask = Question(listed, fraction, masks, bi_cross_validate, repeats, early_stop)
-    search = partial(_search, X, facts, parameters, placement, ask)
+    search = partial(_search, given, facts, parameters, placement, ask)
     found = search(as_loss(betas) if profile is None else as_loss(profile.beta))
     if profile is not None and found.best != listed[-1]:
         again = noise(found.best)
@@ -235,27 +244,32 @@ class Search:
 
     def at(self, rank: int, below: list[Result] | None) -> Tried:
         """Fit one rank on every fold, from fresh starts and from the rank below, and look at what it predicts."""
-        runs = [self._runs(i, rank, None if below is None else below[i]) for i in range(len(self.folds))]
-        best = [min(group, key=lambda run: float(run.losses[0])) for group in runs]
+        best = [self._best(i, rank, None if below is None else below[i]) for i in range(len(self.folds))]
         scores = [
             fold.split.score(fold.walk.data, self.candidate, run)
             for fold, run in zip(self.folds, best, strict=True)
             if fold.split is not None
         ]
         criterion = self._criterion(best[0], scores[0] if scores else None)
-        repeats = self.ask.stability
         return Tried(
-            rank, best, criterion, joined(scores) if scores else None,
-            agreement(runs[0][:repeats]) if repeats > 1 else math.nan, self._blocks(rank),
-        )  # fmt: skip
+            rank, best, criterion, joined(scores) if scores else None, self._stability(rank), self._blocks(rank)
+        )
 
-    def _runs(self, i: int, rank: int, below: Result | None) -> list[Result]:
+    def _best(self, i: int, rank: int, below: Result | None) -> Result:
         walk, rng = self.folds[i].walk, _seed(self.parameters.random_state, rank, i)
-        fresh = max(self.parameters.starts(), self.ask.stability if i == 0 else 0)
-        runs = walk.all(self.candidate.loss, [start(walk.data, rank, "random", rng) for _ in range(fresh)])
-        if below is not None:
-            runs.append(walk.near(self.candidate.loss, grown(walk.data, (below.W, below.H), rank, rng)))
-        return runs
+        fresh = self._starts(walk, rank, rng, self.parameters.starts())
+        warm = () if below is None else (grown(walk.data, (below.W, below.H), rank, rng),)
+        return walk.first(self.candidate.loss, fresh, warm)
+
+    def _starts(self, walk: Walk, rank: int, rng: np.random.RandomState, count: int) -> list[Start]:
+        return [start(walk.data, rank, "random", rng) for _ in range(count)]
+
+    def _stability(self, rank: int) -> float:
+        """Compare the components of runs from different starts, each brought to its end."""
+        if self.ask.stability < 2:
+            return math.nan
+        walk, rng = self.folds[0].walk, _seed(self.parameters.random_state, rank, 0)
+        return agreement(walk.all(self.candidate.loss, self._starts(walk, rank, rng, self.ask.stability)))
 
     def _criterion(self, run: Result, scores: Scores | None) -> float:
         """Compute C of the entries that were fitted."""
@@ -270,15 +284,15 @@ class Search:
         return bi_cross_validation(self.X, self.facts, self.candidate, rank, self.method, self.fit.budget, rng)
 
 
-def _search(X: Any, facts: Facts, p: Parameters, placement: Any, ask: Question, loss: Loss) -> RankProfile:
+def _search(given: Received, facts: Facts, p: Parameters, placement: Any, ask: Question, loss: Loss) -> RankProfile:
     """Walk up the ranks under one loss."""
     method, candidate = Method.of(p.update, "auto", placement.gpu), Candidate(loss)
     runs = len(ask.ranks) * ask.masks * (p.starts() + 1 + ask.stability)
-    with opened(Received(X), placement, p, (loss,), runs, {}, plain=True) as fit:
+    with opened(given, placement, p, (loss,), runs, {}, plain=True) as fit:
         too_few = too_few_to_hold_out(facts, fit.data.shape, ask.ranks[0], ask.fraction) if ask.fraction else ()
-        folds = _folds(X, facts, fit, method, p, ask if not too_few else replace(ask, fraction=0.0))
-        half_log = float(half_log_sums(X, facts, [candidate])[0])
-        search = Search(X, facts, p, ask, fit, method, candidate, folds, half_log)
+        folds = _folds(given, facts, fit, method, p, ask if not too_few else replace(ask, fraction=0.0))
+        half_log = float(half_log_sums(counted(given), facts, [candidate])[0])
+        search = Search(given.X, facts, p, ask, fit, method, candidate, folds, half_log)
         tried = list[Tried]()
         for rank in ask.ranks:
             tried.append(search.at(rank, tried[-1].runs if tried else None))
@@ -287,15 +301,16 @@ def _search(X: Any, facts: Facts, p: Parameters, placement: Any, ask: Question, 
     notes = fit.notes + too_few
     if len(tried) < len(ask.ranks):
         notes += (f"The search stopped at rank {tried[-1].rank}: {PATIENCE} ranks in a row were clearly worse.",)
-    return _rank_profile(tried, loss, X.shape, notes)
+    return _rank_profile(tried, loss, given.X.shape, notes)
 
 
-def _folds(X: Any, facts: Facts, fit: Opened, method: Method, p: Parameters, ask: Question) -> list[Fold]:
+def _folds(given: Received, facts: Facts, fit: Opened, method: Method, p: Parameters, ask: Question) -> list[Fold]:
     """X under every mask, or as it is where nothing is held out."""
     if not ask.fraction:
         return [Fold(Walk(fit.data, method, fit.budget), None)]
     seed = mask_seed(p.random_state)
-    splits = [Split.of(X, facts, fit.data, ask.fraction, seed + i) for i in range(ask.masks)]
+    assert not isinstance(given.observed, HeldOut)
+    splits = [Split.of(given.X, facts, fit.data, ask.fraction, seed + i, given.observed) for i in range(ask.masks)]
     return [Fold(Walk(weigh(fit.data, split.mask.others), method, fit.budget), split) for split in splits]
 
 

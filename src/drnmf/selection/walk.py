@@ -21,6 +21,9 @@ from drnmf.inputs.device import as_numpy
 from drnmf.losses.base import Loss, Omega
 from drnmf.numerics import factor_floor, positive_scale
 
+RACE = 10.0
+"""Tolerance of the starts that compete, in that of the fit: only the best of them is brought to its end."""
+
 NEW_COMPONENT = 0.1
 """Share of the mean of X that new components start with, beside those of a smaller rank."""
 
@@ -40,9 +43,24 @@ class Walk:
         self._method, self._budget = method, budget
         self._control: Callable[[str], Control] = method.reference_control(budget)
 
-    def first(self, loss: Loss, starts: list[Start]) -> Result:
-        """Fit from every start, and return the run with the smallest loss."""
-        return min(self.all(loss, starts), key=lambda run: float(run.losses[0]))
+    def first(self, loss: Loss, starts: list[Start], warm: tuple[Start, ...] = ()) -> Result:
+        """Fit from every start, coarsely where there are several, and return the best, fitted to its end.
+
+        Parameters
+        ----------
+        loss : what to fit
+        starts : fresh ones
+        warm : others, where another fit ended
+        """
+        if len(starts) + len(warm) == 1 or self._budget.control.tol <= 0:
+            runs = [*self.all(loss, starts), *(self.near(loss, start) for start in warm)]
+            return min(runs, key=_smallest)
+        near, fresh = self._method.near().reference_rule, self._method.reference_rule
+        tasks = [partial(self._fit, loss, fresh, start, RACE) for start in starts]
+        tasks += [partial(self._fit, loss, near, start, RACE) for start in warm]
+        self._budget.expect(1)
+        best = min(self._budget.run_all(tasks), key=_smallest)
+        return self.near(loss, (best.W, best.H)) if best.reason == "tol" else best
 
     def all(self, loss: Loss, starts: list[Start]) -> list[Result]:
         """Fit from every start."""
@@ -62,7 +80,7 @@ class Walk:
             runs[i] = self.near(omega[i], (neighbour.W, neighbour.H))
         return [runs[i] for i in range(len(omega))]
 
-    def _fit(self, loss: Loss, rule: Rule, start: Start) -> Result:
+    def _fit(self, loss: Loss, rule: Rule, start: Start, coarser: float = 1.0) -> Result:
         data, units = self._inside, Units(self._inside.scale / self.data.scale, np.ones(1))
         A, B = data.T.space.put(start[0].T), data.space.put(start[1])
         begin = (
@@ -70,8 +88,12 @@ class Walk:
             data.space.map(partial(divided, by=1.0 / units.right), B),
         )
         control = self._control(f"{loss.name} alone")
-        control = replace(control, callback=units.watched(control.callback))
+        control = replace(control, tol=coarser * control.tol, callback=units.watched(control.callback))
         return units.result(data, single_objective(data, begin, loss.scaled(units.scale), rule, control))
+
+
+def _smallest(run: Result) -> float:
+    return float(run.losses[0])
 
 
 def on_host(data: Data, factors: Start) -> Start:

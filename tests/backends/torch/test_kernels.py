@@ -95,7 +95,9 @@ def test_many_components(r):
     """Not in the conformance table, where every set of losses would compile the largest kernels."""
     X = entries((90, 70), np.float32, zeros=0.1)
     W, H = factors(90, 70, r, np.float32)
-    check(TorchDense.of(tensor(X), fused=True), X, W, H, Ask((IS, KL)), KERNELS[FLOAT32])
+    data, flipped = TorchDense.of(tensor(X), fused=True), np.ascontiguousarray(W.T)
+    check(data, X, W, H, Ask((IS, KL)), KERNELS[FLOAT32])
+    check(data.T, X.T, H.T, flipped, Ask((IS, KL), np.array([0.3, 0.7])), KERNELS[FLOAT32])
 
 
 @kernels_only

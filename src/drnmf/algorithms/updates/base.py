@@ -173,12 +173,14 @@ class Rule(Protocol):
     best : the run returns the best point met, not the last
     chooses : it finds lambda together with its step, in its state; the maximum is watched
     bounded : where it is certain, it is so under penalties too, whose separable bounds it takes as they are
+    batched : its functions also take blocks (runs, r, n) of several runs without penalties (`algorithms.batch`)
     """
 
     separate: ClassVar[bool] = False
     best: ClassVar[bool] = True
     chooses: ClassVar[bool] = False
     bounded: ClassVar[bool] = False
+    batched: ClassVar[bool] = False
 
     def under(self, omega: Omega, shared: bool = True) -> Rule:
         """Return the rule that a run under these losses takes: itself, unless it knows a better one for them.

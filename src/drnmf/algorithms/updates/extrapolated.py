@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
 
 from drnmf.algorithms.updates.base import Parts, Rule, halve
-from drnmf.numerics import Array, namespace
+from drnmf.numerics import Array, namespace, of_each_run
 
 
 @dataclass(frozen=True)
 class Momentum:
-    """State of `Extrapolated`: the last block before extrapolation, nu of Nesterov's sequence, steps taken."""
+    """State of `Extrapolated`: the last block before extrapolation, nu of Nesterov's sequence, steps taken.
+
+    In a batch of runs nu may be a vector, one for every run.
+    """
 
     F: Array
-    nu: float
+    nu: Any
     steps: int = 0
 
 
@@ -34,6 +39,8 @@ class Extrapolated(Rule):
         the paper's algorithm while that happens.
     """
 
+    batched: ClassVar[bool] = True
+
     geometric: bool = False
     delay: int = 0
 
@@ -43,17 +50,17 @@ class Extrapolated(Rule):
     def step(self, F: Array, parts: Parts, state: Momentum) -> tuple[Array, Momentum]:
         stepped = parts.multiplicative(F)
         a, nu = self.pace(state)
-        further = stepped if a == 0.0 else self.push(stepped, state.F, a)
+        further = self.push(stepped, state.F, of_each_run(a, stepped)) if np.any(a) else stepped
         return further, Momentum(stepped, nu, state.steps + 1)
 
-    def pace(self, state: Momentum) -> tuple[float, float]:
+    def pace(self, state: Momentum) -> tuple[Any, Any]:
         """Compute (a_k, nu_k) of the step that begins at `state`."""
         if state.steps < self.delay:
             return 0.0, 1.0
-        nu = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * state.nu**2))
+        nu = _plain(0.5 * (1.0 + np.sqrt(1.0 + 4.0 * state.nu**2)))
         return (state.nu - 1.0) / nu, nu
 
-    def push(self, stepped: Array, last: Array, a: float) -> Array:
+    def push(self, stepped: Array, last: Array, a: Any) -> Array:
         """Extrapolate; a = 0 leaves the point at F_k."""
         xp = namespace(stepped)
         if self.geometric:
@@ -66,9 +73,14 @@ class Extrapolated(Rule):
 
     def retry(self, F: Array, tried: Array, attempt: int, state: Momentum) -> tuple[Array, Momentum]:
         if attempt == 1 and tried is not state.F:
-            return state.F, replace(state, nu=max(1.0, 0.5 * state.nu))
+            return state.F, replace(state, nu=_plain(np.maximum(1.0, 0.5 * state.nu)))
         halved = halve(F, tried)
         return halved, replace(state, F=halved, nu=1.0)
 
     def restart(self, state: Momentum) -> Momentum:
         return replace(state, nu=1.0)
+
+
+def _plain(number: Any) -> Any:
+    """One number as Python's own, which leaves the dtype of arrays alone; a vector stays."""
+    return float(number) if np.ndim(number) == 0 else number

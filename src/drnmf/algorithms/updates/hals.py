@@ -14,6 +14,7 @@ is there, so a column that would end above where it began stays with its minimum
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 from drnmf.algorithms.updates.base import Parts, Rule, halve
 from drnmf.algorithms.updates.extrapolated import Extrapolated, Momentum
@@ -47,6 +48,8 @@ class HALS(Rule):
     array([[3.]])
     """
 
+    batched: ClassVar[bool] = True
+
     passes: int = HALS_PASSES
     delay: int = HALS_DELAY
 
@@ -74,7 +77,7 @@ class HALS(Rule):
             stepped, further = extrapolated_step(F, *parts.shared(F), parts.floor, passes, state.F, a, own)
         return further, Momentum(stepped, nu, state.steps + 1)
 
-    def _weighted(self, F: Array, parts: Parts, passes: int, last: Array, pace: float) -> tuple[Array, Array]:
+    def _weighted(self, F: Array, parts: Parts, passes: int, last: Array, pace: Any) -> tuple[Array, Array]:
         """The same where the entries of X have weights, and with them every column a curvature of its own."""
         xp, N, P, Q = namespace(F), parts.N[0], parts.P[0], parts.Q
         assert Q is not None

@@ -22,6 +22,7 @@ class Multiplicative(Rule):
 
     best: ClassVar[bool] = False
     bounded: ClassVar[bool] = True
+    batched: ClassVar[bool] = True
 
     def certain(self, omega: Omega) -> bool:
         return is_monotone(omega)

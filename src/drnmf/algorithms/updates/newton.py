@@ -12,7 +12,7 @@ model with Q replaced by diag(P / h~): it leaves out that components overlap, an
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -41,10 +41,10 @@ from drnmf.objective.penalty import Bound, in_kind
 class Guarded(Momentum):
     """The state after a second-order step; F is the multiplicative step from the same point.
 
-    damping : how far the correlation of the next step is shrunk towards the identity
+    damping : how far the correlation of the next step is shrunk towards the identity; in a batch one for every run
     """
 
-    damping: float = 0.0
+    damping: Any = 0.0
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,8 @@ class Newton(Rule):
     passes : of coordinate descent over the model
     alone : the rule for beta = 2 alone, whose model is the loss itself and the same for all columns; None: this one
     """
+
+    batched: ClassVar[bool] = True
 
     delay: int = NEWTON_DELAY
     largest_rank: int | None = None
@@ -117,7 +119,7 @@ class Newton(Rule):
         if not isinstance(state, Guarded):
             return self.first.retry(F, tried, attempt, state)
         if attempt == 1:  # the components overlap less, or otherwise, in columns that are unlike the mean
-            state = replace(state, damping=min(1.0, max(LEAST_DAMPING, 2.0 * state.damping)))
+            state = replace(state, damping=np.clip(2.0 * state.damping, LEAST_DAMPING, 1.0))
         return (state.F if attempt == NEWTON_HALVINGS + 1 else halve(F, tried)), state
 
     def restart(self, state: Momentum) -> Momentum:

@@ -247,13 +247,14 @@ def _rows_times(X: Tensor, B: Tensor) -> Tensor:
 def add_free_parts(P: Tensor, W: Tensor, H: Tensor, omega: Omega, weights: Tensor | None) -> Tensor:
     """Add to P what needs no pass over X: W'1 (every column alike) and (W'W) H.
 
-    P holds the weighted sum in its one slot, or a slot for every loss.
+    P holds the weighted sum in its one slot, or a slot for every loss; in a batch W, H and each slot have an axis of
+    runs in front, and a weight may be one for every run.
     """
     for b, loss in enumerate(omega):
         if loss.free_part is None:
             continue
         if loss.free_part == "sums":
-            part = W.sum(0, dtype=torch.float64).to(H.dtype)[:, None]
+            part = W.sum(-2, dtype=torch.float64).to(H.dtype)[..., None]
         else:
             with full_precision():
                 part = gram(W).to(H.dtype) @ H
@@ -267,4 +268,4 @@ def add_free_parts(P: Tensor, W: Tensor, H: Tensor, omega: Omega, weights: Tenso
 def gram(W: Tensor) -> Tensor:
     """W'W in float64."""
     rows = W.double()
-    return rows.T @ rows
+    return rows.mT @ rows

@@ -92,13 +92,16 @@ def interleaved(X: Tensor) -> int:
 
 
 def _pieces(F: Tensor, R: int, shift: int) -> tuple[Tensor, int]:
-    """A factor (r, L) as bfloat16 pieces, (3 * padded, R), which begin at row `shift`, and the padded length."""
-    r, L = F.shape
+    """A factor (r, L) as bfloat16 pieces, (3 * padded, R), which begin at row `shift`, and the padded length.
+
+    Factors (runs, r, L) of several runs one after another.
+    """
+    (r, L), runs = F.shape[-2:], F.shape[:-2].numel()
     padded = triton.cdiv(shift + L, 128) * 128
-    pieces = torch.empty((3 * padded, R), dtype=torch.bfloat16, device=F.device)
+    pieces = torch.empty((runs * 3 * padded, R), dtype=torch.bfloat16, device=F.device)
     block = min(128, max(16, 4096 // R))  # divides the padding
-    split_factor[(padded // block,)](
-        F, F.stride(0), pieces, L, r, shift, padded, HARDWARE=not INTERPRETED, R=R, B=block
+    split_factor[(padded // block, runs)](
+        F, F.stride(-2), pieces, L, r, shift, padded, HARDWARE=not INTERPRETED, R=R, B=block
     )
     return pieces, padded
 
@@ -175,6 +178,22 @@ def _run(X: Tensor, other: Tensor, own: Tensor, call: Call) -> Found:
     return totals.sum(1), N.sum(0), P.sum(0)
 
 
+def sweep_runs(X: Tensor, other: Tensor, own: Tensor, call: Call) -> Found:
+    """Losses (runs, p) float64, N and P (runs, slots, r, O) of several runs, at V = other' own for each.
+
+    Parameters
+    ----------
+    X : (runs, L, O), or (1, L, O) where all runs see the same
+    other, own : (runs, r, L) and (runs, r, O), contiguous
+    call : with weights (runs, p), or none
+    """
+    launch = _launch(X, other, own, call)
+    dense_sweep[launch.grid](*launch.arguments, **launch.options)
+    totals, N, P = launch.found
+    losses = totals.view(len(call.kernels), len(own), -1).sum(-1).T
+    return losses, N.sum(1), P.sum(1)
+
+
 def prepared(X: Tensor, rank: int, call: Call) -> Launch:
     """The launch of a pass over X, or over one class of its rows, with factors that hold nothing."""
     step = interleaved(X)
@@ -198,43 +217,47 @@ class Launch(NamedTuple):
 
 
 def _launch(X: Tensor, other: Tensor, own: Tensor, call: Call) -> Launch:
-    """Choose shapes and splits of one pass over X."""
-    (L, width), r, device, kernels, weights = X.shape, own.shape[0], X.device, call.kernels, call.weights
+    """Choose shapes and splits of one pass over X, or of one for each of several runs, which have an axis in front."""
+    (L, width), r, device, kernels, weights = X.shape[-2:], own.shape[-2], X.device, call.kernels, call.weights
+    lead = tuple(own.shape[:-2])
+    runs = math.prod(lead)
     R = max(16, triton.next_power_of_2(r))
     shape = BLOCKS[R]
     block_own, block_other, components = shape.own, shape.other, shape.components
-    own_first = X.stride(1) <= X.stride(0)
-    described = _described(X, own_first, block_own, block_other)
+    own_first = X.stride(-1) <= X.stride(-2)
+    described = None if lead else _described(X, own_first, block_own, block_other)
     tma = described is not None
     matrix, shift = (X, 0) if described is None else described
     before, ahead = (shift, 0) if own_first else (0, shift)  # of the own side, and of the other
     length = ahead + L
     blocks, tiles = triton.cdiv(before + width, block_own), triton.cdiv(length, block_other)
     chunks = triton.cdiv(r, components)
-    splits = max(1, min(tiles // 2, WAVES * 2 * processors(device) // (blocks * chunks)))
+    splits = max(1, min(tiles // 2, WAVES * 2 * processors(device) // (blocks * chunks * runs)))
     chunk = triton.cdiv(tiles, splits) * block_other
     slots = 1 if weights is not None else len(kernels)
-    N = torch.empty((splits, slots, r, width), dtype=torch.float32, device=device)
+    N = torch.empty((*lead, splits, slots, r, width), dtype=torch.float32, device=device)
     P = torch.empty_like(N)
-    totals = torch.empty((len(kernels), blocks * splits), dtype=torch.float64, device=device)
+    totals = torch.empty((len(kernels), runs * blocks * splits), dtype=torch.float64, device=device)
     pieces, padded = _pieces(other, R, ahead)
     accurate = not call.fast or L < SHORT
     ids, parameters = zip(*kernels, *[(0.0, 0.0)] * (GROUP - len(kernels)), strict=True)
     ceiling = power_ceiling("float32")
     known = all(b in {1.0, 2.0} for b, _ in kernels)  # their P needs no pass over X
     arguments = (
-        matrix, shift, X.stride(1), X.stride(0), own, own.stride(0),
+        matrix, shift, X.stride(-1), X.stride(-2), own, own.stride(-2),
         TensorDescriptor.from_tensor(pieces, [block_other, R]) if tma else pieces,
         TensorDescriptor.from_tensor(pieces, [block_other, components]) if tma else pieces,
-        padded, totals if weights is None else weights, N, P, totals, width, length, r, r * width, chunk,
+        padded, totals if weights is None else weights, N, P, totals, width, length, r, r * width,
+        blocks, X.stride(0) if lead and len(X) > 1 else 0, len(kernels) if lead and weights is not None else 0, chunk,
         1.0, model_floor("float32"), ceiling, call.scale, call.zero, *(min(a, ceiling) for a in parameters),
     )  # fmt: skip
     options = {
         "B0": ids[0], "B1": ids[1], "B2": ids[2], "COUNT": len(kernels),
         "WEIGHTED": weights is not None, "POSITIVE": not known, "LOSSES": call.losses,
-        "ZEROS": call.zero != 0.0, "MASK": length % block_other != 0 or ahead > 0, "SMALL": X.numel() < SMALL,
+        "ZEROS": call.zero != 0.0, "MASK": length % block_other != 0 or ahead > 0, "SMALL": L * width < SMALL,
         "EXACT": accurate, "ACCURATE": accurate, "HARDWARE": not INTERPRETED, "TMA": tma, "OWN_FIRST": own_first,
+        "RUNS": bool(lead),
         "R": R, "RC": components, "BO": block_own, "BL": block_other, "STAGES": shape.stages,
         "num_warps": shape.warps, "num_stages": shape.stages, "maxnreg": shape.registers,
     }  # fmt: skip
-    return Launch((blocks, splits, chunks), arguments, options, (totals, N, P))
+    return Launch((runs * blocks, splits, chunks), arguments, options, (totals, N, P))

@@ -30,7 +30,13 @@ def piece_of(f, HARDWARE: tl.constexpr):
 
 @triton.jit(do_not_specialize=["stride", "L", "r", "shift"])
 def split_factor(F, stride, pieces, L, r, shift, padded, HARDWARE: tl.constexpr, R: tl.constexpr, B: tl.constexpr):
-    """A factor (r, L) as its three bfloat16 pieces, (3, padded, R), from row `shift` on; all else is zero."""
+    """A factor (r, L) as its three bfloat16 pieces, (3, padded, R), from row `shift` on; all else is zero.
+
+    grid : (blocks of rows, runs), each run with a factor of its own behind the one before
+    """
+    run = tl.program_id(1).to(tl.int64)
+    F += run * r * stride
+    pieces += run * 3 * padded * R
     at, k = tl.program_id(0) * B + tl.arange(0, B), tl.arange(0, R)
     l = at - shift
     inside = (l[:, None] >= 0) & (l[:, None] < L) & (k[None, :] < r)
@@ -103,14 +109,15 @@ def add_loss(
     return total + tl.sum(term, axis=1).to(tl.float64)
 
 
-@triton.jit(do_not_specialize=["shift", "O", "L", "r", "plane"])  # another shape of X is not another kernel
+# another shape of X is not another kernel
+@triton.jit(do_not_specialize=["shift", "O", "L", "r", "plane", "blocks", "x_plane", "weight_stride"])
 def dense_sweep(
     X, shift, stride_o, stride_l, own, own_stride, pieces, pieces_out, padded, weights, N, P, losses, O, L, r, plane,
-    chunk, one, floor, ceiling, scale, zero, a0, a1, a2,
+    blocks, x_plane, weight_stride, chunk, one, floor, ceiling, scale, zero, a0, a1, a2,
     B0: tl.constexpr, B1: tl.constexpr, B2: tl.constexpr, COUNT: tl.constexpr,
     WEIGHTED: tl.constexpr, POSITIVE: tl.constexpr, LOSSES: tl.constexpr,
     ZEROS: tl.constexpr, MASK: tl.constexpr, SMALL: tl.constexpr, EXACT: tl.constexpr, ACCURATE: tl.constexpr,
-    HARDWARE: tl.constexpr, TMA: tl.constexpr, OWN_FIRST: tl.constexpr,
+    HARDWARE: tl.constexpr, TMA: tl.constexpr, OWN_FIRST: tl.constexpr, RUNS: tl.constexpr,
     R: tl.constexpr, RC: tl.constexpr, BO: tl.constexpr, BL: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """Partial N and P (splits, slots, r, O) and losses (COUNT, programs) of up to three losses.
@@ -120,8 +127,20 @@ def dense_sweep(
     shift : where X begins along the contiguous side of its descriptor; along L it is counted in L and in the pieces
     WEIGHTED : one slot, the sum of the parts under `weights`; POSITIVE : P needs a product (not beta 1, 2 alone)
     B0, B1, B2 : beta, or the id of another family (kernels.py), whose parameter is a0, a1, a2
+    RUNS : several runs, whose blocks follow one another: factors, parts and losses have an axis of runs in front, and
+        so have X where x_plane is not zero, and the weights where weight_stride is not
     """
     block, split, part = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    row = split  # of the parts and losses of this program
+    if RUNS:
+        run = (block // blocks).to(tl.int64)
+        block = block % blocks
+        row = run * tl.num_programs(1) + split
+        X += run * x_plane
+        own += run * r * own_stride
+        pieces += run * 3 * padded * R
+        pieces_out += run * 3 * padded * R
+        weights += run * weight_stride
     o = block * BO + tl.arange(0, BO)
     if OWN_FIRST:
         o -= shift
@@ -237,7 +256,7 @@ def dense_sweep(
     keep = owned[:, None] & (kc[None, :] < r)
     at = kc[None, :].to(tl.int64) * O + o[:, None]
     SLOTS: tl.constexpr = 1 if WEIGHTED else COUNT
-    at += split.to(tl.int64) * SLOTS * plane
+    at += row.to(tl.int64) * SLOTS * plane
     tl.store(N + at, n0, mask=keep)
     tl.store(P + at, p0, mask=keep)
     if SLOTS > 1:
@@ -247,7 +266,7 @@ def dense_sweep(
         tl.store(N + at + 2 * plane, n2, mask=keep)
         tl.store(P + at + 2 * plane, p2, mask=keep)
     if LOSSES and part == 0:
-        program = split * tl.num_programs(0) + block
+        program = row * blocks + block
         programs = tl.num_programs(0) * tl.num_programs(1)
         tl.store(losses + program, tl.sum(tl.where(owned, loss0, 0.0), axis=0))
         if COUNT > 1:

@@ -45,9 +45,10 @@ def write_discovery(folder: Path, found: Discovery, profiles: Sequence[str], sam
     if found.ranks:
         write.write_table(folder / schema.RANKS, found.ranks)
     write.write_table(folder / schema.RESIDUALS, _residuals(found, profiles, samples))
-    variance = zip(found.residuals.levels.tolist(), found.residuals.squares.tolist(), strict=True)
-    rows = [{"fitted": level, "squared_residual": square} for level, square in variance]
-    write.write_table(folder / schema.VARIANCE, rows)
+    levels = (found.residuals.levels, found.residuals.squares, found.residuals.expected)
+    heads = ("fitted", "squared_residual", "expected")
+    variance = zip(*(values.tolist() for values in levels), strict=True)
+    write.write_table(folder / schema.VARIANCE, [dict(zip(heads, row, strict=True)) for row in variance])
     best = found.runs[0]
     write.write_table(folder / schema.TRACE, write.trace_rows(best.omega, best.trace))
 

@@ -21,6 +21,7 @@ from drnmf.paper.experiment import Experiment
 from drnmf.paper.fits import Options
 from drnmf.paper.store import Lookup, Plan, Results, Saved, Unit, Watch
 from drnmf.paper.tables import Row, markdown, number, show, write_csv
+from drnmf.report.figures import COLOURS, figure, log_axis
 
 NAME = "choice"
 SINGLE = {"IS": 0.0, "beta=0.5": 0.5, "KL": 1.0, "beta=1.5": 1.5, "Frobenius": 2.0}
@@ -28,6 +29,8 @@ METHODS = (*SINGLE, "beta auto", "DR {0, 1, 2}", "DR {1, 2}", "DR auto")
 SHOWN = ("IS", "KL", "Frobenius", "beta auto", "DR {0, 1, 2}", "DR {1, 2}", "DR auto", "hindsight")
 COLUMNS = ("problem", "measure", "seeds", "method", "distance", "deviation", "losses", "seconds")
 QUICK_ITERATIONS = 300
+MARKS = {"KL": ("s", "KL"), "beta auto": ("o", "ours"), "DR {0, 1, 2}": ("D", "DR"), "DR auto": ("^", "DR")}
+"""Methods of the figure, with their marks and colours."""
 
 
 def model_of(method: str, rank: int, seed: int, quick: bool) -> Any:
@@ -49,7 +52,8 @@ def _unit(problem: Problem, method: str, seed: int, options: Options) -> Unit:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             W = model.fit_transform(task.X)
-        values = {"distance": task.distance(np.asarray(W, dtype=np.float64)), "seconds": time.perf_counter() - began}
+        factors = (np.asarray(F, dtype=np.float64) for F in (W, model.components_))
+        values = {"distance": task.distance(*factors), "seconds": time.perf_counter() - began}
         return Saved(values | {"losses": " ".join(model.loss_names_)})
 
     cost = 10.0 if method == "DR auto" else 3.0 if method.startswith("DR") else 1.0
@@ -87,8 +91,31 @@ def rows_of(results: Results) -> list[dict[str, Any]]:
 
 
 def draw(results: Results, folder: Path) -> None:
-    """Write the table."""
-    write_csv(folder / f"{NAME}.csv", COLUMNS, rows_of(results))
+    """Write the table and its figure."""
+    rows = rows_of(results)
+    write_csv(folder / f"{NAME}.csv", COLUMNS, rows)
+    draw_distances(rows, folder)
+
+
+def draw_distances(rows: list[dict[str, Any]], folder: Path) -> None:
+    """Draw every distance over that of the best single beta in hindsight."""
+    names = list(dict.fromkeys(row["problem"] for row in rows))
+    of = {(row["problem"], row["method"]): float(row["distance"]) for row in rows}
+    with figure(folder, NAME, 1, 1, size=(7.5, 1.6 + 0.3 * len(names))) as ((axis,),):
+        y = np.arange(len(names))[::-1]
+        for method, (mark, colour) in MARKS.items():
+            ratios = [_ratio(of[name, method], of[name, "hindsight"]) for name in names]
+            axis.plot(ratios, y, mark, color=COLOURS[colour], mfc="none" if colour != "ours" else None, label=method)
+        axis.axvline(1.0, color="0.6", lw=1, zorder=0)
+        axis.set_xscale("log")
+        log_axis(axis.xaxis)
+        axis.set_yticks(y, names)
+        axis.set_xlabel("distance to the truth, over that of the best single beta in hindsight")
+        axis.legend(loc="upper center", bbox_to_anchor=(0.4, -0.1), ncols=len(MARKS))
+
+
+def _ratio(distance: float, least: float) -> float:
+    return distance / least if least > 0 else (1.0 if distance <= 0 else np.nan)
 
 
 def section(rows: list[Row], facts: dict[str, Any], folder: Path) -> str:
@@ -114,4 +141,4 @@ def section(rows: list[Row], facts: dict[str, Any], folder: Path) -> str:
     return text
 
 
-EXPERIMENT = Experiment(NAME, "Which loss finds the truth?", plan, draw, section, ())
+EXPERIMENT = Experiment(NAME, "Which loss finds the truth?", plan, draw, section, (NAME,))

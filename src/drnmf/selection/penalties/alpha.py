@@ -128,8 +128,8 @@ class Choice:
             return tried[alpha]
 
         limit = (1.0 + LOSS_OF_FIT) * loss(0.0)
-        found = _largest(lambda alpha: loss(alpha) <= limit)
-        return _path(term, found, tried, limit)
+        found = largest(lambda alpha: loss(alpha) <= limit)
+        return path_of(term, found, tried, limit)
 
     def _sparsity(self, term: Penalty, known: tuple[Penalty, ...], references: Vector) -> AlphaPath:
         """Fit without some entries, each alpha from where the smaller one ended, and compare their prediction."""
@@ -147,7 +147,7 @@ class Choice:
         compared = compare(scores)
         found = max(alpha for alpha, near in zip(_SPARSITIES, compared.within, strict=True) if near)
         limit = float(compared.errors[_SPARSITIES.index(found)])
-        return _path(term, found, dict(zip(_SPARSITIES, compared.differences.tolist(), strict=True)), limit)
+        return path_of(term, found, dict(zip(_SPARSITIES, compared.differences.tolist(), strict=True)), limit)
 
 
 def with_alpha(penalty: Penalty, alpha: float) -> Penalty:
@@ -155,7 +155,7 @@ def with_alpha(penalty: Penalty, alpha: float) -> Penalty:
     return replace(penalty, alpha=alpha)  # type: ignore[type-var]
 
 
-def _largest(holds: Callable[[float], bool]) -> float:
+def largest(holds: Callable[[float], bool]) -> float:
     """Find about the largest alpha that holds: by steps of a factor, then by halves of the last step."""
     low, high = 0.0, _FIRST
     while high <= _LARGEST and holds(high):
@@ -168,7 +168,8 @@ def _largest(holds: Callable[[float], bool]) -> float:
     return low
 
 
-def _path(term: Penalty, found: float, tried: dict[float, float], limit: float) -> AlphaPath:
+def path_of(term: Penalty, found: float, tried: dict[float, float], limit: float) -> AlphaPath:
+    """Return what was tried for a penalty, in rising order of alpha."""
     alphas = sorted(tried)
     return AlphaPath(
         with_alpha(term, found).key, found, np.array(alphas), np.array([tried[alpha] for alpha in alphas]), limit

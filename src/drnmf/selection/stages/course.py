@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import scipy.sparse as sp
@@ -11,20 +13,27 @@ import scipy.sparse as sp
 from drnmf.losses.base import need_nonzeros_only
 from drnmf.losses.names import as_loss
 from drnmf.numerics import Vector
+from drnmf.objective.penalties import Sparsity
+from drnmf.objective.penalty import Penalty
 from drnmf.selection.consensus import Consensus
 from drnmf.selection.entries import facts_of, mostly_zero
 from drnmf.selection.held_out import too_few_to_hold_out
 from drnmf.selection.noise import HELD_OUT, NoiseProfile, noise_profile
+from drnmf.selection.penalties.alpha import AlphaPath, path_of, with_alpha
 from drnmf.selection.stages.crew import Crew
 from drnmf.selection.stages.heavy import HEAVY
 from drnmf.selection.stages.pace import Pace
-from drnmf.selection.stages.ranks import GRID, Tried, best_of, capped_is_better, search
+from drnmf.selection.stages.penalty import SPARSITIES, penalised, said, sparsity_path, volume_path, with_path
+from drnmf.selection.stages.ranks import GRID, Tried, best_of, capped_is_better, joined_scores, search
 from drnmf.selection.stages.runs import EARLY, Fitter, Run
 
 T = TypeVar("T")
 _RUNS_PER_RANK = 4
 _NOISE_FITS = 4.0
 """Work of the noise profile, in fits: one, and short ones from where their neighbour ended."""
+PENALTY, FINER = "penalty", "finer ranks"
+LEAST_PART = 0.6
+"""Ranks below this part of the one found on the coarse grid are not tried again under penalties."""
 
 
 @dataclass
@@ -40,6 +49,7 @@ class Stages:
     done: list[dict[str, Any]]
     notes: list[str] = field(default_factory=list)
     interrupted: bool = False
+    paths: tuple[AlphaPath, ...] = ()
 
     def noise(self, seed: int) -> NoiseProfile | None:
         """Read the losses off the noise, at a rank in the middle of those to be tried; nothing where they are given."""
@@ -69,37 +79,44 @@ class Stages:
             alike = f"held-out entries cannot tell it from {best.name}, and it uses the sparsity of X"
             self.notes.append(f"{loss.name} is fitted: {alike}.")
 
-    def search(self, crew: Crew) -> list[Tried]:
-        """Try ranks with a few runs each."""
-        before = self.pace.seconds
+    def search(self, crew: Crew, coarse: bool = False) -> list[Tried]:
+        """Try ranks with a few runs each; `coarse` is those of a grid alone, where `penalise` tries the others."""
+        if len(self.ranks) == 1:
+            return []
+        self.notes += [note.replace("the criterion of all entries", "stability") for note in self._too_few(crew.fitter)]
+        table, finished = self._searched(crew, "ranks", self.ranks, coarse)
+        if not table:
+            raise self._too_short(self.ranks[0])
+        if not finished:
+            tried = ", ".join(str(one.rank) for one in table)
+            self.notes.append(f"{self._why()}: only the ranks {tried} were tried.")
+        return table
+
+    def _searched(
+        self, crew: Crew, stage: str, ranks: tuple[int, ...], coarse: bool = False
+    ) -> tuple[list[Tried], bool]:
+        """Search among ranks, in a stage of its own."""
+        before, table = self.pace.seconds, dict[int, Tried]()
         runs, hold_out = min(_RUNS_PER_RANK, self.n_runs), self._can_hold_out(crew.fitter)
 
         def attempt(rank: int) -> Tried | None:
-            made = crew.runs("ranks", rank, runs, hold_out)
+            made = crew.runs(stage, rank, runs, hold_out)
             whole = [run for run in made if run.reason not in EARLY]
             if len(made) < 2 or (len(whole) < 2 and rank != self.ranks[0]):
                 return None
             return Tried.of(made, crew.agreed(made), self.threshold)
 
-        if len(self.ranks) == 1:
-            return []
-        self.notes += [note.replace("the criterion of all entries", "stability") for note in self._too_few(crew.fitter)]
-        table: dict[int, Tried] = {}
-        finished = self._unless_interrupted(crew, lambda: search(self.ranks, attempt, table))
-        if not table:
-            raise self._too_short(self.ranks[0])
-        if not finished:
-            self.notes.append(f"{self._why()}: only the ranks {', '.join(map(str, sorted(table)))} were tried.")
-        self.pace.close("ranks")
-        self._ended("ranks", before, bool(finished))
-        return [table[rank] for rank in sorted(table)]
+        finished = bool(self._unless_interrupted(crew, lambda: search(ranks, attempt, table, coarse)))
+        self.pace.close(stage)
+        self._ended(stage, before, finished)
+        return [table[rank] for rank in sorted(table)], finished
 
     def _too_few(self, fitter: Fitter) -> tuple[str, ...]:
         return too_few_to_hold_out(fitter.facts, self.X.shape, self.ranks[0], HELD_OUT)
 
     def _can_hold_out(self, fitter: Fitter) -> bool:
-        """Tell whether held-out entries can judge: X is large enough, and each of its entries counts once."""
-        return not self._too_few(fitter) and fitter.given.observed is None
+        """Tell whether held-out entries can judge: X is large enough."""
+        return not self._too_few(fitter)
 
     def consensus(self, crew: Crew, table: list[Tried]) -> tuple[list[Run], Consensus]:
         """Make all runs at the rank that was chosen."""
@@ -153,6 +170,54 @@ class Stages:
         self.notes.append(f"{rows}: they are {'scaled down' if better else 'kept as they are'}, entries are {held}.")
         return capped if better else crew
 
+    def penalise(self, crew: Crew, table: list[Tried], terms: tuple[Penalty, ...]) -> tuple[Crew, list[Tried]]:
+        """Choose the alphas that are left to the data, at the best rank of the grid, and then the rank.
+
+        A volume is not chosen by prediction, and prediction under it says nothing of the rank.
+        """
+        before, rank = self.pace.seconds, self._rank(table)
+        chosen = crew.fitter.parameters.terms()
+        without = len(chosen)
+        for term in terms:
+            path = self._unless_interrupted(crew, partial(self._path, crew, rank, chosen, term))
+            if path is None:
+                self.notes.append(f"{self._why()}: no alpha was chosen for the {term.name}, which is left out.")
+            else:
+                self.paths += (path,)
+                self.notes.append(said(path, term))
+                chosen = with_path(chosen, term, path)
+        self.pace.close(PENALTY)
+        self._ended(PENALTY, before, len(self.paths) == len(terms))
+        sparse = any(isinstance(term, Sparsity) for term in chosen[without:])
+        ranks = tuple(r for r in self.ranks if not sparse or r >= LEAST_PART * rank)
+        if table:
+            found, finished = self._finer(penalised(crew, chosen) if sparse else crew, ranks)
+            table = found if finished or not sparse else table
+        return penalised(crew, chosen) if len(chosen) > without else crew, table
+
+    def _path(self, crew: Crew, rank: int, known: tuple[Penalty, ...], term: Penalty) -> AlphaPath | None:
+        """Try alphas of one penalty at a rank, beside those that are known."""
+        count, hold_out = min(_RUNS_PER_RANK, self.n_runs), isinstance(term, Sparsity)
+
+        def runs(alpha: float) -> list[Run]:
+            one = penalised(crew, (*known, with_alpha(term, alpha))) if alpha else crew
+            made = one.runs(PENALTY, rank, count if hold_out else 1, hold_out)
+            return [run for run in made if run.reason not in EARLY]
+
+        if not hold_out:
+            return volume_path(term, lambda alpha: min((run.error for run in runs(alpha)), default=math.inf))
+        if not self._can_hold_out(crew.fitter):
+            return path_of(term, 0.0, {}, math.nan)
+        return sparsity_path(term, lambda alpha: joined_scores(made) if len(made := runs(alpha)) >= 2 else None)
+
+    def _finer(self, crew: Crew, ranks: tuple[int, ...]) -> tuple[list[Tried], bool]:
+        """Search beside the best rank of the grid; under a sparsity all over, for more components may predict well."""
+        found, finished = self._searched(crew, FINER, ranks)
+        if not finished:
+            tried = ", ".join(str(one.rank) for one in found) or "none"
+            self.notes.append(f"{self._why()}: of the ranks of the finer search only {tried} were tried.")
+        return found, finished
+
     def _rank(self, table: list[Tried]) -> int:
         return best_of(table).rank if table else self.ranks[0]
 
@@ -181,12 +246,15 @@ class Stages:
         self.done.append({"name": name, "seconds": round(self.pace.seconds - before, 3), "finished": finished})
 
 
-def plan(ranks: tuple[int, ...], n_runs: int, noise: bool, heavy: bool) -> dict[str, float]:
+def plan(ranks: tuple[int, ...], n_runs: int, noise: bool, heavy: bool, penalties: int = 0) -> dict[str, float]:
     """Guess the work of every stage, in fits times rank."""
     middle = ranks[len(ranks) // 2]
     work = {"noise": _NOISE_FITS * middle} if noise else {}
     if len(ranks) > 1:
-        work["ranks"] = min(_RUNS_PER_RANK, n_runs) * (GRID + 4.0) * middle
+        work["ranks"] = min(_RUNS_PER_RANK, n_runs) * (GRID + (0.0 if penalties else 4.0)) * middle
     if heavy:
         work["heavy"] = float(min(_RUNS_PER_RANK, n_runs) * (1 if len(ranks) > 1 else 2) * middle)
+    if penalties:
+        work[PENALTY] = float(min(_RUNS_PER_RANK, n_runs) * (len(SPARSITIES) - 1) * penalties * middle)
+        work[FINER] = float(min(_RUNS_PER_RANK, n_runs) * (GRID + 2.0) * middle) if len(ranks) > 1 else 0.0
     return work | {"consensus": float(n_runs * middle)}

@@ -48,8 +48,9 @@ class Crew:
         until = None if allowed is None else time.perf_counter() + allowed
         ended: dict[int, Run] = {}
         tasks = [partial(self._run, stage, rank, i, count, until, ended, hold_out) for i in range(count)]
+        batch = 1 if hold_out else self.fitter.batch
         with single_blas():  # around all runs: one that ends must not lift the limit of the others
-            run_all(tasks, self.jobs, self._stop)
+            run_all(tasks, max(batch, self.jobs), self._stop, batched=batch > 1)
         whole = [ended[i] for i in sorted(ended) if ended[i].reason not in EARLY]
         return whole if len(whole) >= 2 else [ended[i] for i in sorted(ended)]
 

@@ -22,7 +22,7 @@ def cap_factors(X: Any) -> Vector | None:
     """
     sums = np.asarray(X.sum(axis=1) if sp.issparse(X) else np.nansum(X, axis=1), dtype=np.float64).ravel()
     limit = HEAVY * float(np.median(sums[sums > 0]))
-    factors = np.minimum(1.0, limit / np.maximum(sums, np.finfo(np.float64).tiny))
+    factors = limit / np.maximum(sums, limit)
     return factors if bool((factors < 1.0).any()) else None
 
 

@@ -89,9 +89,14 @@ def best_of(tried: Sequence[Tried]) -> Tried:
     return max(left, key=lambda one: (one.stable, one.stability, -one.rank))
 
 
+def joined_scores(runs: list[Run]) -> Scores:
+    """Put the scores of runs together, each of which held out other entries."""
+    return joined([run.scores for run in runs if run.scores is not None])
+
+
 def capped_is_better(kept: list[Run], capped: list[Run]) -> bool:
     """Tell whether runs with heavy rows scaled down predict held-out entries better, by more than a standard error."""
-    compared = compare([joined([run.scores for run in runs if run.scores is not None]) for runs in (kept, capped)])
+    compared = compare([joined_scores(runs) for runs in (kept, capped)])
     return compared.best == 1 and not compared.within[0]
 
 
@@ -115,7 +120,9 @@ def grid(ranks: Sequence[int], count: int = GRID) -> list[int]:
     return sorted({min(ranks, key=lambda rank: abs(rank - goal)) for goal in wanted.tolist()})
 
 
-def search(ranks: Sequence[int], attempt: Callable[[int], Tried | None], tried: dict[int, Tried]) -> bool:
+def search(
+    ranks: Sequence[int], attempt: Callable[[int], Tried | None], tried: dict[int, Tried], coarse: bool = False
+) -> bool:
     """Try ranks from a coarse grid inwards, halving the gaps beside the best until they are a tenth of it.
 
     Parameters
@@ -123,6 +130,7 @@ def search(ranks: Sequence[int], attempt: Callable[[int], Tried | None], tried: 
     ranks : what may be tried
     attempt : tries a rank; None where no time is left, which ends the search
     tried : what was found, by rank; filled here, so that an interruption keeps it
+    coarse : whether the grid alone is tried
 
     Returns
     -------
@@ -137,6 +145,8 @@ def search(ranks: Sequence[int], attempt: Callable[[int], Tried | None], tried: 
             if found is None:
                 return False
             tried[rank] = found
+        if coarse:
+            break
         known = {rank for rank in ranks if rank in tried or too_large(list(tried.values()), rank)}
         waiting = _beside(best_of(list(tried.values())).rank, sorted(ranks), known)
     return True

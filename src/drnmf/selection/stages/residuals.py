@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from drnmf.backends.digest import row_blocks
 from drnmf.losses.base import Loss
 from drnmf.numerics import EPS, Array, Vector
+from drnmf.selection.likelihood import Candidate
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class Residuals:
     rows, columns : (m,) and (n,), mean loss of an entry of the row or column
     row_sums, column_sums : (m,) and (n,), sums of X
     levels, squares : fitted values in groups of equal size, and the mean squared residual of each group
+    expected : the variance that the loss expects at each level, scaled to lie among `squares`
     """
 
     rows: Vector
@@ -30,6 +32,7 @@ class Residuals:
     column_sums: Vector
     levels: Vector
     squares: Vector
+    expected: Vector
 
 
 GROUPS = 20
@@ -53,7 +56,8 @@ def residuals(X: Any, W: Array, H: Array, loss: Loss) -> Residuals:
         widths += x.sum(axis=0)
         fitted.append(v.ravel()[::step])
         squared.append(((x - v) ** 2).ravel()[::step])
-    return Residuals(rows, columns / m, heights, widths, *_grouped(np.concatenate(fitted), np.concatenate(squared)))
+    levels, squares = _grouped(np.concatenate(fitted), np.concatenate(squared))
+    return Residuals(rows, columns / m, heights, widths, levels, squares, _expected(levels, squares, loss))
 
 
 def _grouped(fitted: Vector, squared: Vector) -> tuple[Vector, Vector]:
@@ -61,3 +65,15 @@ def _grouped(fitted: Vector, squared: Vector) -> tuple[Vector, Vector]:
     groups = np.array_split(np.argsort(fitted, kind="stable"), GROUPS)
     used = [group for group in groups if group.size]
     return np.array([fitted[group].mean() for group in used]), np.array([squared[group].mean() for group in used])
+
+
+def _expected(levels: Vector, squares: Vector, loss: Loss) -> Vector:
+    """Variances of the loss at the levels, times the geometric mean of what is seen over them.
+
+    >>> from drnmf.losses.beta import Beta
+    >>> _expected(np.array([1.0, 2.0, 4.0]), np.array([3.0, 6.0, 12.0]), Beta(1.0)).round(6).tolist()
+    [3.0, 6.0, 12.0]
+    """
+    logs = 2.0 * Candidate(loss).half_log_variance(levels)
+    seen = squares > 0
+    return np.exp(logs + (np.log(squares[seen]) - logs[seen]).mean()) if seen.any() else np.zeros_like(levels)

@@ -16,13 +16,13 @@ import scipy.sparse as sp
 from drnmf.algorithms.loop import Callback
 from drnmf.algorithms.result import Result, Trace
 from drnmf.backends.base import Data, losses_of
-from drnmf.backends.observed import weigh
+from drnmf.backends.observed import HeldOut, weigh
 from drnmf.files import left_over
 from drnmf.fit.exchange import fit_interval
 from drnmf.fit.method import Method
 from drnmf.fit.parameters import Parameters
 from drnmf.fit.road import fit_factors, opened
-from drnmf.inputs.device import Placement, as_numpy
+from drnmf.inputs.device import Placement, as_numpy, runs_at_once
 from drnmf.inputs.receive import Received
 from drnmf.losses.base import Loss, Omega, need_nonzeros_only
 from drnmf.losses.beta import Beta
@@ -103,6 +103,11 @@ class Fitter:
     facts: Facts
     factors: Vector | None = None
 
+    @property
+    def batch(self) -> int:
+        """How many runs to make at once, on a GPU; one elsewhere."""
+        return 1 if self.placement.blocks else runs_at_once(self.given.X, self.placement.device)
+
     def run(
         self, rank: int, seed: int, max_time: float | None, callback: Callback | None, hold_out: bool = False
     ) -> Run:
@@ -123,7 +128,7 @@ class Fitter:
         references, runs = (np.ones(1), 1) if single else (None, 1 + len(omega))
         with opened(given, self.placement, parameters, omega, runs, {}, references=references) as fit:
             shared = (method.inside(fit.units, omega), fit.budget, callback, "run")
-            split = Split.of(whole.X, self.facts, fit.data, HELD_OUT, seed) if hold_out else None
+            split = self._split(whole, fit.data, seed) if hold_out else None
             data = fit.data if split is None else weigh(fit.data, split.mask.others)
             if isinstance(self.losses, Interval):
                 result = fit_interval(data, fit.starts, self.losses, *shared)
@@ -132,13 +137,18 @@ class Fitter:
             result = fit.units.result(data, result)
         if split is None:
             return _kept(result, None)
-        return _kept(result, self._scores(split, *self._seen(whole, split, factors, result)))
+        if factors is not None:
+            data, result = self._seen(whole, split, factors, result)
+        return _kept(result, self._scores(split, data, result))
 
-    def _seen(self, whole: Received, split: Split, factors: Vector | None, result: Result) -> tuple[Data, Result]:
-        """X itself without the held-out entries, and what the fit, to rows times factors, says of it."""
+    def _split(self, whole: Received, data: Data, seed: int) -> Split:
+        """The entries that a run does not see; they count in its score as they do in a fit."""
+        assert not isinstance(whole.observed, HeldOut)
+        return Split.of(whole.X, self.facts, data, HELD_OUT, seed, whole.observed)
+
+    def _seen(self, whole: Received, split: Split, factors: Vector, result: Result) -> tuple[Data, Result]:
+        """X itself without the held-out entries, and what a fit to rows times factors says of it."""
         data = weigh(self.placement.open_plain(whole), split.mask.others)
-        if factors is None:
-            return data, result
         W = (as_numpy(result.W) / factors[:, None]).astype(data.dtype)
         return data, replace(result, W=W, losses=losses_of(data, W, result.H, result.omega))
 

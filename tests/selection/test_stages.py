@@ -1,0 +1,266 @@
+"""Pieces of a discovery on their own: criteria, held-out scores by hand, time, residuals, notes, what is kept."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from drnmf.algorithms.loop import Control
+from drnmf.algorithms.result import Trace
+from drnmf.backends.open import open_data
+from drnmf.fit.method import Budget, Method
+from drnmf.inputs.receive import Received
+from drnmf.losses.beta import IS, KL, Beta, beta_divergence_terms
+from drnmf.losses.interval import Interval
+from drnmf.selection.blocks import bi_cross_validation
+from drnmf.selection.entries import Facts, common_unit, facts_of, sample_shape
+from drnmf.selection.held_out import Scores, Split, blocks_of, check_fraction, compare, tiles
+from drnmf.selection.likelihood import Candidate
+from drnmf.selection.noise import BETAS, LEAST_BETA, losses_to_try
+from drnmf.selection.rank import PATIENCE, Tried, _hopeless, akaike, bayesian
+from drnmf.selection.resampling import resampled
+from drnmf.selection.stages.course import plan
+from drnmf.selection.stages.pace import Moment, Pace
+from drnmf.selection.stages.residuals import residuals
+from drnmf.selection.stages.runs import LARGE, Run, Store, rows_seen
+from drnmf.selection.walk import NEW_COMPONENT, grown
+from drnmf.selection.words import describe, structured
+
+
+def test_criteria_count_their_parameters():
+    """BIC: r m log n + r n log m - r^2 log min(m, n); AIC: 2 r (m + n - r)."""
+    expected = 2 * 7.0 + 3 * 20 * math.log(30) + 3 * 30 * math.log(20) - 9 * math.log(20)
+    assert bayesian(7.0, 3, (20, 30)) == pytest.approx(expected)
+    assert akaike(7.0, 3, (20, 30)) == pytest.approx(14.0 + 6 * 47)
+
+
+def scored(level: float, spread: float = 0.0) -> Scores:
+    return Scores(np.full(10, level) + spread * np.arange(10), np.ones(10), 0.0)
+
+
+def hopeless(*levels: float) -> bool:
+    return _hopeless([Tried(rank, [], 0.0, scored(level), 0.0, 0.0) for rank, level in enumerate(levels, 1)])
+
+
+def test_ranks_that_are_clearly_worse_in_a_row_end_the_search():
+    worse = [2.0] * PATIENCE
+    assert hopeless(1.0, *worse)
+    assert not hopeless(*worse)
+    assert not hopeless(1.0, *worse[1:])
+    assert not hopeless(1.0, *worse[1:], 1.0)
+
+
+def test_scores_of_held_out_entries_by_hand(rng):
+    X = rng.gamma(2.0, 3.0, (12, 70))
+    X[2, 5] = 0.0
+    W, H = rng.uniform(1.0, 2.0, (12, 2)), rng.uniform(1.0, 2.0, (2, 70))
+    weights = rng.uniform(0.5, 2.0, X.shape)
+    hidden = rng.uniform(size=X.shape) < 0.3
+    mask = SimpleNamespace(tile=lambda columns: hidden[:, columns])
+    observed = SimpleNamespace(tile=lambda columns: weights[:, columns])
+    run = SimpleNamespace(W=W, H=H, losses=np.array([5.0]))
+    split = Split(X, Facts(840, 1, 0.0, None), mask, observed)
+    found = split.score(open_data(X), Candidate(KL), run)
+    phi = 10.0 / (839 - 2 * 80)
+    loss = weights * beta_divergence_terms(X, W @ H, 1.0)
+    score = np.where(X > 0, 0.5 * math.log(phi) + 0.5 * np.log(np.where(X > 0, X, 1.0)), 0.0) + loss / phi
+    block = np.searchsorted(np.linspace(0, 70, 51).astype(int), np.arange(70), side="right") - 1
+    for got, entries in ((found.sums, score), (found.counts, np.ones_like(X)), (found.losses, loss)):
+        np.testing.assert_allclose(got, np.bincount(block, (entries * hidden).sum(axis=0), minlength=50))
+    assert found.effective == (hidden & (X > 0)).sum()
+    assert found.half_log == pytest.approx(0.5 * np.log(X[hidden & (X > 0)]).sum())
+
+
+def test_blocks_and_tiles_cover_all_columns(monkeypatch, rng):
+    monkeypatch.setattr("drnmf.selection.held_out._TILE", 50)
+    X = rng.uniform(size=(20, 7))
+    for form in (np.asarray, sp.csr_array):
+        pieces = list(tiles(form(X)))
+        assert [(c.start, c.stop) for c, _ in pieces] == [(0, 2), (2, 4), (4, 6), (6, 7)]
+        np.testing.assert_array_equal(np.concatenate([tile for _, tile in pieces], axis=1), X)
+    assert [blocks_of(n) for n in (3, 50, 51)] == [3, 50, 50]
+
+
+def test_half_of_the_entries_at_most_are_held_out():
+    assert [check_fraction(value) for value in (0, 0.5)] == [0.0, 0.5]
+    for value in (0.51, -0.1):
+        with pytest.raises(ValueError, match="held_out"):
+            check_fraction(value)
+
+
+def test_blocks_without_entries_do_not_count_in_a_comparison():
+    counts = np.array([1.0, 2.0, 0.0])
+    found = compare([Scores(np.array([1.0, 2.0, 9.0]), counts, 0.0), Scores(np.array([2.0, 6.0, 0.0]), counts, 0.0)])
+    assert (found.best, found.within) == (0, [True, False])
+    np.testing.assert_allclose(found.differences, [0.0, 1.5])
+    np.testing.assert_allclose(found.errors, [0.0, np.std([1.0, 2.0], ddof=1) / math.sqrt(2)])
+
+
+def test_losses_to_try():
+    zeros, none = Facts(9, 1, 0.0, None), Facts(9, 0, 0.0, None)
+    assert [loss.beta for loss in losses_to_try(None, none)] == list(BETAS)
+    assert losses_to_try(None, zeros)[0].beta == LEAST_BETA > 0
+    spread = [loss.beta for loss in losses_to_try(Interval(1, 2), zeros)]
+    np.testing.assert_allclose(spread, np.linspace(1, 2, len(BETAS)))
+    assert [loss.beta for loss in losses_to_try((2, 0.5), zeros)] == [0.5, 2.0]
+    with pytest.raises(ValueError, match="betas names NB"):
+        losses_to_try(("nb:3", 1), none)
+
+
+def test_what_is_said_of_the_noise():
+    counts, others, full = Facts(10, 4, 0.0, 2.0), Facts(10, 4, 0.0, None), Facts(10, 0, 0.0, None)
+    said = describe(counts, 1.0, 1.25, "NB(3)")
+    assert said[0] == "The variance grows like mu^1: Poisson."
+    assert "NB(3) is the most likely" in said[1]
+    assert said[2:3] == ("Squared residuals grow like mu^1.25.",)
+    assert "multiples of 2" in said[3]
+    assert "probability mass" in describe(others, 2.0, math.nan, "Fro")[1]
+    assert "90 % of X is zero" in describe(Facts(10, 9, 0.0, None), 2.0, math.nan, "Fro")[1]
+    assert describe(full, 0.5, math.nan, "IS") == ("The variance grows like mu^1.5: between Poisson and Gamma.",)
+    assert structured(0.4, 3, False) == ()
+    assert structured(0.4, 3, True)[0].startswith("40 % of what rank 3 leaves")
+
+
+def test_units_of_counts_and_sizes_of_samples():
+    assert common_unit(np.array([6.0, 10.0, 15.0])) == 1.0
+    assert common_unit(np.array([6.0, 10.0])) == 2.0
+    assert common_unit(np.array([1.0, 1e9 + 0.5])) == math.inf
+    assert facts_of(np.array([[np.nan, 2.0], [0.0, 8.0]])) == Facts(3, 1, pytest.approx(math.log(16.0)), 2.0)
+    assert sample_shape((400, 500), 3) == (400, 500)
+    assert sample_shape((401, 500), 3) == (401, 498)
+    assert sample_shape((500, 401), 3) == (498, 401)
+    assert sample_shape((5000, 5000), 60) == (600, 600)
+
+
+def test_new_components_have_a_tenth_of_the_mean(rng):
+    X = np.full((200, 300), 8.0)
+    W, H = grown(open_data(X), (np.ones((200, 2)), np.ones((2, 300))), 5, np.random.RandomState(0))
+    assert (W[:, :2] == 1).all()
+    assert (H[:2] == 1).all()
+    assert W.shape == (200, 5)
+    assert (W[:, 2:] @ H[2:]).mean() == pytest.approx(NEW_COMPONENT * 8.0, rel=0.1)
+    floored = grown(open_data(X), (np.zeros((200, 2)), np.ones((2, 300))), 2, np.random.RandomState(0))
+    assert floored[0].min() > 0
+
+
+@pytest.mark.parametrize("loss", [KL, IS, Beta(2.0)])
+def test_residuals_are_means_along_both_sides(rng, loss):
+    X, W, H = rng.gamma(1.0, 1.0, (7, 5)), rng.uniform(1, 2, (7, 2)), rng.uniform(1, 2, (2, 5))
+    X[0, 0], X[3, 3] = 0.0, np.nan
+    found = residuals(X, W, H, loss)
+    V = W @ H
+    seen = np.where(np.isnan(X), V, X)
+    floor = np.finfo(float).eps * np.nanmean(X)
+    terms = loss.terms(np.maximum(seen, floor) if loss == IS else seen, V)
+    rough = 0.2 if loss == IS else 1e-9  # the floor is another there
+    np.testing.assert_allclose(found.rows, terms.mean(axis=1), rtol=rough)
+    np.testing.assert_allclose(found.columns, terms.mean(axis=0), rtol=rough)
+    np.testing.assert_allclose(found.row_sums, seen.sum(axis=1))
+    np.testing.assert_allclose(found.column_sums, seen.sum(axis=0))
+    order = np.array_split(np.argsort(V.ravel(), kind="stable"), 20)
+    np.testing.assert_allclose(found.levels, [V.ravel()[group].mean() for group in order])
+    np.testing.assert_allclose(found.squares, [((seen - V) ** 2).ravel()[group].mean() for group in order])
+
+
+def test_time_left_is_work_left_at_the_pace_of_fresh_work(monkeypatch):
+    now, told = [100.0], list[Moment]()
+    monkeypatch.setattr("drnmf.selection.stages.pace.time.perf_counter", lambda: now[0])
+    pace = Pace({"noise": 10.0, "ranks": 20.0, "runs": 10.0}, None, told.append)
+    now[0] = 104.0
+    pace.advance("noise", 6.0, "kept", fresh=False)
+    pace.advance("noise", 2.0, "KL")
+    assert [moment.left for moment in told] == [0.0, pytest.approx(4.0 / 2.0 * 32.0)]
+    assert told[-1].share == pytest.approx(8 / 40)
+    assert (told[-1].number, told[-1].stages, told[-1].seconds) == (1, 3, 4.0)
+    pace.close("noise")
+    pace.expect("ranks", 5.0)
+    assert (pace.planned("noise"), pace.planned("ranks")) == (8.0, 5.0)
+    pace.advance("ranks", 7.0, "more than planned")
+    assert pace.planned("ranks") == 7.0
+    assert pace.limit == math.inf
+    assert pace.allowance("ranks") is None
+
+
+def test_a_stage_has_its_part_of_the_time_that_is_left(monkeypatch):
+    now, told = [0.0], list[Moment]()
+    monkeypatch.setattr("drnmf.selection.stages.pace.time.perf_counter", lambda: now[0])
+    pace = Pace({"noise": 10.0, "ranks": 20.0, "runs": 10.0}, 80.0, told.append)
+    assert pace.allowance("noise") == pytest.approx(20.0)
+    now[0] = 40.0
+    pace.advance("noise", 10.0, "all")
+    assert pace.allowance("ranks") == pytest.approx(40.0 * 2 / 3)
+    assert pace.allowance("runs") == pytest.approx(40.0)
+    assert told[-1].left == pytest.approx(40.0)  # 120 at the pace so far
+    now[0] = 90.0
+    assert pace.allowance("runs") == 0.0
+
+
+def test_drawn_counts_have_their_means_and_gaps_stay(rng):
+    X = np.full((300, 40), 9.0)
+    X[0, 0] = np.nan
+    drawn = resampled(X, "poisson", 1)
+    assert np.isnan(drawn[0, 0])
+    assert np.nanmean(drawn) == pytest.approx(9.0, rel=0.02)
+    assert np.nanvar(drawn) == pytest.approx(9.0, rel=0.05)
+    rows = resampled(np.arange(50.0)[:, None], "bootstrap", 1)
+    assert 20 < len(np.unique(rows)) < 45
+    stored = resampled(sp.csr_array(X[1:]), "poisson", 3).toarray()
+    np.testing.assert_array_equal(stored, resampled(X[1:], "poisson", 3))
+
+
+def test_a_run_that_was_stopped_early_is_not_kept_and_scores_read_back(tmp_path):
+    def run(reason: str) -> Run:
+        trace = Trace(*(np.ones((2, 1)) for _ in range(3)), *(np.ones(2) for _ in range(3)))
+        scores = Scores(np.arange(3.0), np.ones(3), 0.5, 2.0, np.ones(3))
+        return Run(np.eye(2), (KL,), np.array([6.0]), np.array([2.0]), np.ones(1), trace, reason, scores)
+
+    with Store(tmp_path, {"X": "a"}) as store:
+        assert store.run("early", lambda: run("max_time")).error == 3.0
+        store.run("whole", lambda: run("tol"))
+        assert [store.has(name) for name in ("early", "whole", "never")] == [False, True, False]
+    with Store(tmp_path, {"X": "a"}) as store:
+        kept = store.run("whole", lambda: run("never made"))
+    assert (kept.reason, kept.omega, kept.error, kept.scores.half_log) == ("tol", (KL,), 3.0, 0.5)
+    np.testing.assert_array_equal(kept.scores.sums, np.arange(3.0))
+    with pytest.raises(ValueError, match="another X"), Store(tmp_path, {"X": "b"}):
+        pass
+
+
+def test_the_work_of_every_stage_is_planned_in_fits_times_rank():
+    assert plan((4,), 30, noise=False, heavy=False) == {"consensus": 120.0}
+    whole = plan((2, 4, 8), 30, noise=True, heavy=True)
+    assert list(whole) == ["noise", "ranks", "heavy", "consensus"]
+    assert whole["ranks"] == 10 * whole["heavy"]
+    assert plan((4,), 30, noise=False, heavy=True)["heavy"] == 2 * whole["heavy"]
+    assert plan((2, 4, 8), 1, noise=False, heavy=True)["heavy"] == 4.0
+
+
+def test_a_block_is_predicted_from_the_rest_with_the_score_of_its_noise():
+    """Gaussian noise of variance phi scores 1/2 log(phi / 2) an entry, constants left out; too small a rank more."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(1, 9, (40, 2)) @ rng.uniform(1, 9, (2, 36)) + rng.normal(0.0, 0.5, (40, 36))
+    method, budget = Method.of("auto", "auto", False), Budget(Control(max_iter=300, tol=1e-5), 8)
+    scores = [
+        bi_cross_validation(X, facts_of(X), Candidate(Beta(2.0)), rank, method, budget, np.random.RandomState(0))
+        for rank in (1, 2)
+    ]
+    assert scores[1] == pytest.approx(0.5 * math.log(0.25 / 2), abs=0.15)
+    assert scores[0] > scores[1] + 1.0
+
+
+def test_rows_of_a_large_X_are_drawn(monkeypatch):
+    assert LARGE == 2**20
+    monkeypatch.setattr("drnmf.selection.stages.runs.LARGE", 2000)
+    monkeypatch.setattr("drnmf.selection.stages.runs.LEAST_ROWS", 10)
+    assert rows_seen(Received(np.ones((100, 20))), 0) == slice(None)
+    rows = rows_seen(Received(np.ones((200, 20))), 0)
+    assert len(np.unique(rows)) == 100
+    assert (np.diff(rows) > 0).all()
+    assert len(rows_seen(Received(np.ones((4, 2000))), 0)) == 4
+    sparse = Received(sp.csr_array(np.eye(100, 200)))
+    assert rows_seen(sparse, 0, (KL,)) == slice(None)
+    assert len(rows_seen(sparse, 0, (IS,))) == 10
