@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from drnmf.algorithms.loop import Control, Log, _Run, solve
+from drnmf.algorithms.loop import Control, Log, Run, solve
 from drnmf.algorithms.updates.minimax import Minimax
 from drnmf.algorithms.updates.table import RULES
 from drnmf.algorithms.weights import POLICIES, ByRule
@@ -158,7 +158,7 @@ def test_a_nearly_exact_fit_stops_though_it_would_fall_by_the_same_fraction_for_
         values = [0.9**k for k in range(300) if 0.9**k >= least]
         ones = [np.ones(1)] * len(values)
         log = Log(scaled=[value * np.ones(1) for value in values], weights=ones, watched=values)
-        return _Run._stalled(SimpleNamespace(log=log), Control(tol=tol))
+        return Run._stalled(SimpleNamespace(log=log), Control(tol=tol))
 
     assert not stalled(1e-8, tol=1e-3)
     assert stalled(1e-10, tol=1e-3)
