@@ -7,7 +7,7 @@ import pytest
 
 from drnmf.paper import EXPERIMENTS, STUDIES, runner
 from drnmf.paper.choice import study
-from drnmf.paper.choice.problems import PROBLEMS, matched_angle, matched_cosine
+from drnmf.paper.choice.problems import PROBLEMS, matched_angle, matched_cosine, unforeseen
 from drnmf.paper.fits import Options
 from drnmf.runs.read import read_table
 
@@ -37,3 +37,11 @@ def test_distances_do_not_depend_on_order_or_scale():
     for distance in (matched_cosine, matched_angle):
         assert distance(3.0 * W[:, ::-1], W) == pytest.approx(0.0, abs=1e-6)
         assert distance(np.ones((20, 3)), W) > 0.05
+
+
+def test_what_is_foreseen_is_judged_where_it_was_not_seen():
+    W, H = np.ones((4, 1)), np.ones((1, 3))
+    X, hidden = np.ones((4, 3)), np.zeros((4, 3), bool)
+    X[0, 0], hidden[1] = 50.0, True
+    assert unforeseen(W, H, X, hidden) == 0.0
+    assert unforeseen(W, H, X) > 1.0

@@ -79,7 +79,7 @@ def unforeseen(W: Vector, H: Vector, X: Vector, where: Any = True) -> float:
     Whatever the noise, its expectation is smallest at the noise-free mean, and the rest is a constant of the noise:
     differences between methods are differences of their distances to that mean.
 
-    >>> unforeseen(np.eye(2), np.eye(2), np.eye(2))
+    >>> unforeseen(np.ones((2, 1)), np.ones((1, 2)), np.ones((2, 2)))
     0.0
     """
     seen = np.broadcast_to(where, X.shape)

@@ -126,7 +126,7 @@ def section(rows: list[Row], facts: dict[str, Any], folder: Path) -> str:
         values = {method: number(of[method]["distance"]) or 0.0 for method in SHOWN}
         least = min(value for method, value in values.items() if method != "hindsight")
         cells = [
-            f"**{show(value, 3)}**" if value <= least and method != "hindsight" else show(value, 3)
+            f"**{show(value, 4)}**" if value <= least and method != "hindsight" else show(value, 4)
             for method, value in values.items()
         ]
         lines.append([problem, measure, *cells])
