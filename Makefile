@@ -94,7 +94,8 @@ wheel: $(WHEEL)/.installed
 	time env -u CC -u CXX PATH="$(abspath build/wheel-test)/bin" build/wheel-test/bin/python -m pip install --quiet dist/*.whl
 	cd build/wheel-test && env -u PYTHONPATH PATH="$(abspath build/wheel-test)/bin" bin/python ../../tools/check_wheel.py
 
-# Lines that the tests run, of Python and of C++: `make coverage`, or `make coverage TESTS=tests/losses` for a part.
+# Lines that the tests run, of Python and of C++ (one line, however many types and instruction sets it is compiled for):
+# `make coverage`, or `make coverage TESTS=tests/losses` for a part. Headers of the build environment are gone by then.
 TESTS    ?= tests
 COVERAGE := .venv-coverage
 coverage: $(VENV)/.installed-dev
@@ -105,7 +106,8 @@ coverage: $(VENV)/.installed-dev
 	$(COVERAGE)/bin/python -m pip install --quiet --no-deps --force-reinstall . \
 	  -C build-dir=build/coverage -C cmake.build-type=RelWithDebInfo -C cmake.define.DRNMF_COVERAGE=ON
 	$(COVERAGE)/bin/python -m pytest -p no:cacheprovider $(TESTS) --cov=drnmf --cov-report=term:skip-covered --cov-report=xml:build/coverage.xml
-	$(COVERAGE)/bin/gcovr --root . --filter src/drnmf/_native --object-directory build/coverage build/coverage
+	$(COVERAGE)/bin/gcovr --root . --filter src/drnmf/_native --object-directory build/coverage --merge-lines \
+	  --gcov-ignore-errors=all build/coverage
 
 # How many of a seeded sample of changes to the code the unit tests notice: `make mutants`, or of one file with
 # `make mutants MODULES=losses/beta.py MUTANTS=20 MUTANT_TESTS=tests/losses`. The files changed are an installed copy.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from drnmf.algorithms.updates import roots
-from drnmf.algorithms.updates.multiplier import multiplier_step
+from drnmf.algorithms.updates.multiplier import _power, multiplier_step
 from drnmf.algorithms.updates.roots import joined_slots, positive_root
 
 SLOTS = [
@@ -74,3 +74,9 @@ def test_a_column_that_nothing_is_known_of_is_uniform():
     P, N = np.ones((2, 2)), np.array([[3.0, 0.0], [1.0, 0.0]])
     H = multiplier_step(F, {0.0: P}, {1.0: N}, 1.0, 0.0)
     np.testing.assert_allclose(H, [[0.5, 0.5], [0.5, 0.5]])
+
+
+@pytest.mark.parametrize("exponent", [0.5, 1.0, 2.0, 3.0])
+def test_shorter_ways_to_a_power(exponent):
+    t = np.array([0.3, 2.0])
+    np.testing.assert_allclose(_power(t, exponent), t**exponent)

@@ -98,6 +98,10 @@ def test_a_penalty_reads_back_from_its_text(penalty):
     assert as_penalties([penalty.key, penalty]) == (penalty, penalty)
 
 
+def test_a_penalty_names_what_it_is_on():
+    assert [L1(0.1, on=on).name for on in ("both", "W", "H")] == ["L1 of W and H", "L1 of W", "L1 of H"]
+
+
 def test_every_penalty_is_in_the_table():
     assert {type(penalty) for penalty in TABLE} == set(PENALTIES.values())
 
