@@ -31,15 +31,18 @@ MAX_HALVINGS = 30
 REFERENCE_FLOOR = 1e-16
 """e_beta is at least this times D_beta(X, mean(X)), so that exact rank-r data has a finite scale."""
 
+NEARLY_EXACT = 1e-12
+"""A loss this small relative to that of the start counts as exact when it comes to what another iteration gains."""
+
 REFERENCE_TOLERANCE = 3e-5
 """Where the reference fits of the default rule stop: relative decrease over the window of ten iterations."""
 
 TOLERANCE = 1e-6
 """Where a fit stops unless it is told: relative decrease over the window of ten iterations."""
 
-HALS_TOLERANCE = 1e-3
-"""The same for coordinate descent under beta = 2 alone, 1e-4 an iteration as in scikit-learn: what a longer run would
-gain is less than 0.1 % in the median and takes most of its time (docs/development/frobenius.md)."""
+HALS_TOLERANCE, HALS_WINDOW = 3e-3, 0.3
+"""The same for coordinate descent under beta = 2 alone: relative decrease over this fraction of all iterations. What a
+longer run would gain is 0.02 % in the median and takes most of its time (docs/development/frobenius.md)."""
 
 REFERENCE_MARGIN = 1e-2
 """A loss met this fraction below its reference shows that the reference fit is not the best: it is continued there."""

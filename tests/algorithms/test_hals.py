@@ -15,7 +15,7 @@ from drnmf import BetaNMF
 from drnmf.backends.host.threads import get_num_threads, set_num_threads
 from drnmf.backends.steps import _descend_shared, _push, extrapolated_step, shared_step
 from drnmf.losses.names import as_loss
-from drnmf.numerics import HALS_TOLERANCE, TOLERANCE
+from drnmf.numerics import HALS_TOLERANCE, HALS_WINDOW, TOLERANCE
 from tests.peak import SOURCE
 
 FLOOR = 1e-9
@@ -80,9 +80,10 @@ def test_neither_the_start_nor_what_a_callback_kept_is_overwritten():
 
 def test_a_plain_fit_under_beta_2_stops_earlier_than_the_others():
     loss = (as_loss(2),)
-    assert BetaNMF(3, beta=2).control(omega=loss).tol == HALS_TOLERANCE
+    plain = BetaNMF(3, beta=2).control(omega=loss)
+    assert (plain.tol, plain.fraction) == (HALS_TOLERANCE, HALS_WINDOW)
     for other in (BetaNMF(3, update="mu"), BetaNMF(3, penalties=["l1:0.1"]), BetaNMF(3, sum_to_one="W")):
-        assert other.control(omega=loss).tol == TOLERANCE
+        assert (other.control(omega=loss).tol, other.control(omega=loss).fraction) == (TOLERANCE, 0.0)
     assert BetaNMF(3).control(omega=(as_loss(1),)).tol == TOLERANCE
     assert BetaNMF(3).control().tol == TOLERANCE  # `transform` moves one factor alone
     assert BetaNMF(3, tol=1e-9).control(omega=loss).tol == 1e-9

@@ -154,12 +154,25 @@ def test_a_finished_run_is_not_run_again():
 
 
 def test_a_nearly_exact_fit_stops_though_it_would_fall_by_the_same_fraction_for_ever():
-    def stalled(least, tol):
-        values = [0.9**k for k in range(300) if 0.9**k >= least]
-        ones = [np.ones(1)] * len(values)
-        log = Log(scaled=[value * np.ones(1) for value in values], weights=ones, watched=values)
-        return Run._stalled(SimpleNamespace(log=log), Control(tol=tol))
+    def reached(least, tol):
+        return stalled([0.9**k for k in range(400) if 0.9**k >= least], Control(tol=tol))
 
-    assert not stalled(1e-8, tol=1e-3)
-    assert stalled(1e-10, tol=1e-3)
-    assert not stalled(1e-12, tol=1e-6)
+    assert not reached(1e-14, tol=1e-3)
+    assert reached(3e-16, tol=1e-3)
+    assert not reached(3e-16, tol=1e-6)
+    assert reached(0.9e-16, tol=1e-6)
+
+
+def test_a_window_that_grows_with_the_run_sees_slow_decrease():
+    slow = [1.0 + 100.0 / (100.0 + k) for k in range(200)]  # falls by less than 1e-3 in two iterations, not in sixty
+    assert stalled(slow, Control(tol=2e-2))
+    assert not stalled(slow, Control(tol=2e-2, fraction=0.3))
+    ended = [*slow, *[slow[-1]] * 100]
+    assert stalled(ended, Control(tol=2e-2, fraction=0.3))
+
+
+def stalled(values, control):
+    """What a run says that watched these values."""
+    ones = [np.ones(1)] * len(values)
+    log = Log(scaled=[value * np.ones(1) for value in values], weights=ones, watched=values)
+    return Run._stalled(SimpleNamespace(log=log, iterations=len(values) - 1), control)

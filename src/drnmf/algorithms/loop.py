@@ -22,7 +22,7 @@ from drnmf.algorithms.weights import Policy
 from drnmf.backends.base import Data
 from drnmf.backends.weighted import shares_curvature
 from drnmf.losses.base import Omega
-from drnmf.numerics import NEWTON_RANK, REFERENCE_FLOOR, RESTART_RISE, Array, Vector
+from drnmf.numerics import NEARLY_EXACT, NEWTON_RANK, REFERENCE_FLOOR, RESTART_RISE, Array, Vector
 from drnmf.objective.objective import Objective, complementarity_gap
 
 Callback = Callable[[Progress], Any]
@@ -60,9 +60,9 @@ class Control:
     """When to stop, whom to tell, and who keeps the state.
 
     tol : 0 runs exactly max_iter iterations; else stop when neither the maximum nor the gap has moved by
-        more than this (relative to the maximum, or to tol^2 of its first value) over `window` iterations, or when X is
-        fitted exactly
+        more than this (relative to the maximum) over the window, or when X is fitted exactly
     inner_iter : updates of (W, H) per move of lambda; one trace row per move (Algorithm 2 with many)
+    window, fraction : the window has `window` iterations, or this fraction of all so far where that is more
     margin : stop as soon as a scaled loss is this much below one, with reason "reference" and the point where that
         happened: the reference is not the best, and whoever asked can improve it from there
     """
@@ -73,6 +73,7 @@ class Control:
     callback: Callback | None = None
     inner_iter: int = 1
     window: int = 10
+    fraction: float = 0.0
     margin: float | None = None
     keeper: Keeper | None = None
 
@@ -284,14 +285,15 @@ class Run:
 
     def _stalled(self, control: Control) -> bool:
         """Neither what is minimised nor the gap moved by more than tol over the window, or the fit is exact."""
-        w, watched = control.window, self.log.watched
+        watched, lowest = self.log.watched, self.log.lowest
+        w = max(control.window, int(control.fraction * self.iterations))
         if control.tol <= 0 or len(watched) <= 2 * w:
             return False
-        before, now = self.log.lowest[-w - 1], min(watched[-w:])
+        before, now = lowest[-w - 1], lowest[-1]
         if now <= REFERENCE_FLOOR * watched[0]:
             return True  # it would fall by the same fraction for ever
         # what is left of a nearly exact fit would fall by the same fraction for as long: its size counts too
-        least = control.tol * max(before, control.tol**2 * watched[0])
+        least = control.tol * max(before, NEARLY_EXACT * watched[0])
         return before - now <= least and abs(self.log.gap(-w - 1) - self.log.gap(-1)) <= least
 
     def result(self, reason: str) -> Result:

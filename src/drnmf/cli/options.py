@@ -75,7 +75,11 @@ MaxIter = Annotated[int, typer.Option("--max-iter", min=1, help="Most iterations
 Tol = Annotated[float, typer.Option("--tol", min=0.0, help="Stop when little changes; 0 runs all iterations.")]
 FitTol = Annotated[
     float | None,
-    typer.Option("--tol", min=0.0, help="Stop when little changes (1e-6; for --betas 2 1e-3); 0 runs all iterations."),
+    typer.Option(
+        "--tol",
+        min=0.0,
+        help="Stop when less than this changes over ten iterations (1e-6; --betas 2 stops earlier); 0 runs all.",
+    ),
 ]
 Zeros = Annotated[str, typer.Option("--zeros", help="Zeros under beta 0: raise (refuse) or floor (a tiny value).")]
 Negatives = Annotated[

@@ -43,8 +43,8 @@ class BetaNMF(NMF):
         very large), "random", "spa", "nndsvdar", or "custom" (W and H given to `fit`)
     references : what the loss is divided by in `scaled_losses_`, one number; None leaves it as it is
     max_iter, tol : tol=0 runs exactly max_iter iterations; else the fit stops when the loss has not
-        fallen by more than tol (relative) over ten iterations. None is 1e-6, and for beta = 2 alone, without penalties
-        or constraints, 1e-3
+        fallen by more than tol (relative) over ten iterations. None is 1e-6; for beta = 2 alone, without penalties or
+        constraints, the fit stops when it has fallen by less than 0.3 % over the last 30 % of its iterations
     zeros : "raise" or "floor", what to do with zeros of X when beta = 0
     random_state, n_init : seed, and the number of starts of which the best is kept
     max_time : seconds after which the fit stops

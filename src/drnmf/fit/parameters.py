@@ -16,7 +16,7 @@ from drnmf.algorithms.updates.base import Rule
 from drnmf.inputs.check import check_choice, check_integer, check_number
 from drnmf.inputs.weights import Reading
 from drnmf.losses.base import Omega
-from drnmf.numerics import HALS_TOLERANCE, TOLERANCE
+from drnmf.numerics import HALS_TOLERANCE, HALS_WINDOW, TOLERANCE
 from drnmf.objective.constraints import Constraints, as_constraints
 from drnmf.objective.penalties import as_penalties, settled
 from drnmf.objective.penalty import Penalty, without_zeros
@@ -104,14 +104,17 @@ class Parameters:
         inner_iter : updates of (W, H) per move of lambda
         omega : the losses of the fit; without them nothing is minimised but one factor
         """
+        early = self.tol is None and self._may_stop_early(omega)
+        tol = (HALS_TOLERANCE if early else TOLERANCE) if self.tol is None else check_number("tol", self.tol, 0.0)
         return Control(
             max_iter=check_integer("max_iter", self.max_iter, 1),
-            tol=self._default_tol(omega) if self.tol is None else check_number("tol", self.tol, 0.0),
+            tol=tol,
+            fraction=HALS_WINDOW if early else 0.0,
             max_time=None if self.max_time is None else check_number("max_time", self.max_time, 0.0, strict=True),
             inner_iter=check_integer("inner_iter", inner_iter, 1),
         )
 
-    def _default_tol(self, omega: Omega) -> float:
-        """Return where a fit stops that was not told: earlier where it takes plain steps of coordinate descent."""
+    def _may_stop_early(self, omega: Omega) -> bool:
+        """Tell whether a fit takes plain steps of coordinate descent, of which long runs gain little."""
         steps = self.update in ("auto", "hals") and [loss.free_part for loss in omega] == ["gram"]
-        return HALS_TOLERANCE if steps and not self.terms() and self.constraints().free else TOLERANCE
+        return steps and not self.terms() and self.constraints().free
