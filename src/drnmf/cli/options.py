@@ -76,9 +76,7 @@ Tol = Annotated[float, typer.Option("--tol", min=0.0, help="Stop when little cha
 FitTol = Annotated[
     float | None,
     typer.Option(
-        "--tol",
-        min=0.0,
-        help="Stop when less than this changes over ten iterations (1e-6; --betas 2 stops earlier); 0 runs all.",
+        "--tol", min=0.0, help="Stop when less changes (1e-6; --betas 2 stops earlier); 0 runs all iterations."
     ),
 ]
 Zeros = Annotated[str, typer.Option("--zeros", help="Zeros under beta 0: raise (refuse) or floor (a tiny value).")]
