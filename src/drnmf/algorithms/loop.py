@@ -22,7 +22,7 @@ from drnmf.algorithms.weights import Policy
 from drnmf.backends.base import Data
 from drnmf.backends.weighted import shares_curvature
 from drnmf.losses.base import Omega
-from drnmf.numerics import NEARLY_EXACT, NEWTON_RANK, REFERENCE_FLOOR, RESTART_RISE, Array, Vector
+from drnmf.numerics import ALL_BUT_EXACT, NEWTON_RANK, REFERENCE_FLOOR, RESTART_RISE, Array, Vector
 from drnmf.objective.objective import Objective, complementarity_gap
 
 Callback = Callable[[Progress], Any]
@@ -293,7 +293,7 @@ class Run:
         if now <= REFERENCE_FLOOR * watched[0]:
             return True  # it would fall by the same fraction for ever
         # what is left of a nearly exact fit would fall by the same fraction for as long: its size counts too
-        least = control.tol * max(before, NEARLY_EXACT * watched[0])
+        least = control.tol * max(before, ALL_BUT_EXACT * watched[0])
         return before - now <= least and abs(self.log.gap(-w - 1) - self.log.gap(-1)) <= least
 
     def result(self, reason: str) -> Result:
