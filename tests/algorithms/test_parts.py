@@ -9,10 +9,11 @@ from drnmf import L1, L2
 from drnmf.algorithms.certificates import Residual
 from drnmf.algorithms.updates.base import Parts
 from drnmf.algorithms.updates.minimax import surrogates
-from drnmf.algorithms.updates.on_simplex import _Model
+from drnmf.algorithms.updates.on_simplex import _model
 from drnmf.backends.base import Ask
 from drnmf.backends.host.space import HOST
 from drnmf.backends.open import open_data
+from drnmf.backends.simplex_steps import model_slope
 from drnmf.backends.steps import packed
 from drnmf.losses.beta import FROBENIUS, KL, Beta
 from drnmf.objective.penalty import Bound, Penalties, Setting, Tilt
@@ -60,7 +61,7 @@ def test_the_quadratic_model_on_the_simplex_has_the_slope_of_loss_and_penalties(
     shared = parts(rng, (FROBENIUS,), tilt, gram=A.T @ A)
     for given in (own, shared):
         expected = A.T @ A @ F - given.N[0] + bound.slope() + bound.curvature @ F
-        np.testing.assert_allclose(_Model.of(F, given).slope(F), expected)
+        np.testing.assert_allclose(model_slope(F, *_model(F, given)), expected)
 
 
 @pytest.mark.parametrize("omega", [(KL, FROBENIUS), (Beta(0.0), Beta(1.5))])

@@ -165,6 +165,7 @@ def test_what_a_lost_worker_replays_is_bounded(cluster):
 
     def run(every):
         seen = []
+        gc.collect()  # what earlier tests left for the scheduler to remember
         with dask.config.set({"drnmf.save-every": every}):
             fitted(D, betas=(0, 1), **SHORT | {"max_iter": 30}, callback=lambda _: seen.append(known_tasks(cluster)))
         return seen
