@@ -31,7 +31,7 @@ MAX_HALVINGS = 30
 REFERENCE_FLOOR = 1e-16
 """e_beta is at least this times D_beta(X, mean(X)), so that exact rank-r data has a finite scale."""
 
-ALL_BUT_EXACT = 1e-12
+ALL_BUT_EXACT = 1e-8
 """A loss this small relative to that of the start counts as exact when it comes to what another iteration gains."""
 
 REFERENCE_TOLERANCE = 3e-5

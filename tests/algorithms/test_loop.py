@@ -157,10 +157,10 @@ def test_a_nearly_exact_fit_stops_though_it_would_fall_by_the_same_fraction_for_
     def reached(least, tol):
         return stalled([0.9**k for k in range(400) if 0.9**k >= least], Control(tol=tol))
 
-    assert not reached(1e-14, tol=1e-3)
-    assert reached(3e-16, tol=1e-3)
-    assert not reached(3e-16, tol=1e-6)
-    assert reached(0.9e-16, tol=1e-6)
+    assert not reached(1e-10, tol=1e-3)
+    assert reached(3e-12, tol=1e-3)
+    assert not reached(3e-12, tol=1e-6)
+    assert reached(3e-15, tol=1e-6)
 
 
 def test_a_window_that_grows_with_the_run_sees_slow_decrease():
