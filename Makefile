@@ -105,7 +105,7 @@ coverage: $(VENV)/.installed-dev
 	rm -rf build/coverage
 	$(COVERAGE)/bin/python -m pip install --quiet --no-deps --force-reinstall . \
 	  -C build-dir=build/coverage -C cmake.build-type=RelWithDebInfo -C cmake.define.DRNMF_COVERAGE=ON
-	$(COVERAGE)/bin/python -m pytest -p no:cacheprovider $(TESTS) --cov=drnmf --cov-report=term:skip-covered --cov-report=xml:build/coverage.xml
+	$(COVERAGE)/bin/python -m pytest $(PARALLEL) -p no:cacheprovider $(TESTS) --cov=drnmf --cov-report=term:skip-covered --cov-report=xml:build/coverage.xml
 	$(COVERAGE)/bin/gcovr --root . --filter src/drnmf/_native --object-directory build/coverage --merge-lines \
 	  --gcov-ignore-errors=all build/coverage
 
