@@ -19,10 +19,22 @@ from drnmf.interrupts import uninterrupted
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "killpg"), reason="the keys of a terminal reach a group of processes")
 
-CODE = (
-    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-    "from drnmf.cli import app; print('ready', flush=True); app()"
-)
+CODE = """
+import contextlib, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from drnmf.cli import app, endings
+
+plain = endings.stoppable
+
+@contextlib.contextmanager
+def stoppable():
+    with plain():
+        print("ready", flush=True)  # from here on a signal is the command's business
+        yield
+
+endings.stoppable = stoppable
+app()
+"""
 ENDINGS = {
     signal.SIGINT: (130, "Interrupted; nothing was written."),
     signal.SIGTERM: (143, "Terminated; nothing was written."),
