@@ -155,7 +155,9 @@ def test_descent_of_all_runs_is_that_of_each(dtype):
 
 
 @pytest.mark.parametrize(
-    ("rule", "keeper"), [(RULES["monotone"], None), (RULES["newton"], None), (RULES["mu"], object())], ids=str
+    ("rule", "keeper"),
+    [(RULES["monotone"], None), (RULES["newton"], None), (RULES["mu"], object())],
+    ids=["monotone", "newton", "kept"],
 )
 def test_what_cannot_be_in_a_batch(rule, keeper):
     data = [TorchDense.of(torch.as_tensor(matrix(), device=DEVICE))]
