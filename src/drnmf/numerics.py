@@ -37,6 +37,9 @@ ALL_BUT_EXACT = 1e-8
 REFERENCE_TOLERANCE = 3e-5
 """Where the reference fits of the default rule stop: relative decrease over the window of ten iterations."""
 
+LEVEL_TOLERANCE = 1e-4
+"""The same for references whose whole iterations are extrapolated: they are as near to their end as others at 3e-5."""
+
 TOLERANCE = 1e-6
 """Where a fit stops unless it is told: relative decrease over the window of ten iterations."""
 
@@ -85,6 +88,12 @@ NEWTON_HALVINGS = 1
 
 NEWTON_PASSES = 4
 """Passes of coordinate descent over the quadratic model of a Newton step."""
+
+EXTRAPOLATE_EVERY = 2
+"""Iterations of Newton steps between two trials of a point further along their direction."""
+
+FIRST_LENGTH, LEAST_LENGTH = 2.0, 0.5
+"""How far along that direction the first trial is, and the nearest, in multiples of the way since the last trial."""
 
 HALS_PASSES = 8
 """Passes of coordinate descent over all components for every sweep under beta = 2 alone."""

@@ -8,6 +8,7 @@ from dataclasses import is_dataclass
 import numpy as np
 import pytest
 
+from drnmf.algorithms.acceleration import Direction
 from drnmf.algorithms.loop import Best, Control, Log, Snapshot, solve
 from drnmf.algorithms.result import Result, Trace
 from drnmf.algorithms.updates.extrapolated import Momentum
@@ -107,16 +108,20 @@ class AwayData:
 
 def test_factors_that_live_elsewhere_are_fetched_once_and_put_back(rng):
     data = AwayData((4, 7), [])
-    A, B, last = (Handle(rng.random((2, k))) for k in (4, 7, 7))
+    A, B, last, far = (Handle(rng.random((2, k))) for k in (4, 7, 7, 7))
     best = Best(A, B, np.ones(2), np.ones(2))
     log = Log([np.ones(2)], [np.ones(2)], [0.5], [3], [1.0])
     states = (Momentum(last, 1.5, 3), np.array([0.4, 0.6]))
-    record = snapshot_record(Snapshot(A, B, states, 3, np.ones(2), 2, np.ones(2), 7, best, log), 1, data)
-    assert len(data.fetched) == 3
+    record = snapshot_record(
+        Snapshot(A, B, states, 3, np.ones(2), 2, np.ones(2), 7, best, log, Direction(A, far, 2)), 1, data
+    )
+    assert len(data.fetched) == 4
     tree, arrays = pack(record)
     back = snapshot_of(unpack(json.loads(json.dumps(tree)), arrays, TYPES, strict=True), data)
     assert back.A is back.best.A
     assert back.B is back.best.B
+    assert back.direction.A is back.A
+    exactly(back.direction.B.array, far.array)
     exactly([back.A.array, back.B.array, back.states[0].F.array], [A.array, B.array, last.array])
     exactly(back.states[1], states[1])
     trace = Trace(np.ones((1, 2)), np.ones((1, 2)), np.ones((1, 2)), np.zeros(1), np.zeros(1), np.zeros(1, int))

@@ -220,6 +220,24 @@ class _Tried:
         return self if sweep is self.sweep else replace(self, sweep=sweep)
 
 
+def swept(
+    task: Task, data: Data, A: Array, B: Array, weights: Vector, states: tuple[Any, Any], sweeps: int, steps: int
+) -> Point:
+    """Sweep at (A, B) for what an iteration begins from.
+
+    Parameters
+    ----------
+    states : of the rule, for (H, W)
+    sweeps : spent so far, this one included
+    steps : taken by each block
+    """
+    c = task.objective.coefficients(weights)
+    rule = task.rules[0]
+    ask = task.ask(rule, c, early=task.fixed, curved=rule.curves(steps, B.shape[0]))
+    (sweep,) = data.space.read(data.sweep(A.T, B, ask))
+    return Point(A, B, sweep, states, sweeps, weights, steps, *task.measure(data, A, B))
+
+
 def iterate(task: Task, data: Data, point: Point, weights: Vector, early: bool) -> Point:
     """Update H, then W, with lambda fixed (steps 3 and 4 of Algorithm 3).
 

@@ -14,8 +14,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from drnmf.algorithms.acceleration import Direction, accelerated
 from drnmf.algorithms.certificates import entry_sum
-from drnmf.algorithms.iteration import Point, Task, iterate
+from drnmf.algorithms.iteration import Point, Task, iterate, swept
 from drnmf.algorithms.result import Interrupted, Progress, Result, Trace
 from drnmf.algorithms.updates.base import Rule
 from drnmf.algorithms.weights import Policy
@@ -147,6 +148,7 @@ class Snapshot:
     policy_state: Any
     best: Best
     log: Log
+    direction: Direction | None = None
 
 
 def solve(data: Data, W: Array, H: Array, objective: Objective, rule: Rule, policy: Policy, control: Control) -> Result:
@@ -197,6 +199,7 @@ class Run:
     best: Best
     log: Log
     started: float
+    direction: Direction | None = None
 
     @classmethod
     def begin(cls, task: Task, data: Data, policy: Policy, W: Array, H: Array) -> Run:
@@ -205,7 +208,7 @@ class Run:
         A, B = data.T.space.put(W.T), data.space.put(H)
         rule_H, rule_W = task.rules
         states = data.space.map(rule_H.init, B), data.T.space.map(rule_W.init, A)
-        point = _swept(task, data, A, B, weights, states, 1, 0)
+        point = swept(task, data, A, B, weights, states, 1, 0)
         return cls.at(task, data, policy, point, policy_state, started)
 
     @classmethod
@@ -221,15 +224,15 @@ class Run:
     @classmethod
     def resume(cls, task: Task, data: Data, policy: Policy, at: Snapshot) -> Run:
         """From a snapshot; the sweep at its point is made anew and not counted: the run itself made it already."""
-        point = _swept(task, data, at.A, at.B, at.swept, at.states, at.sweeps, at.steps)
+        point = swept(task, data, at.A, at.B, at.swept, at.states, at.sweeps, at.steps)
         started = time.perf_counter() - at.log.seconds[-1]
-        return cls(task, data, policy, point, at.weights, at.policy_state, at.best, at.log, started)
+        return cls(task, data, policy, point, at.weights, at.policy_state, at.best, at.log, started, at.direction)
 
     def snapshot(self) -> Snapshot:
         point = self.point
         return Snapshot(
             point.A, point.B, point.states, point.sweeps, point.weights, point.steps,
-            self.weights, self.policy_state, self.best, self.log,
+            self.weights, self.policy_state, self.best, self.log, self.direction,
         )  # fmt: skip
 
     @property
@@ -241,6 +244,7 @@ class Run:
         for inner in range(inner_iter):
             early = self.task.fixed or inner + 1 < inner_iter
             self.point = iterate(self.task, self.data, self.point, self.weights, early)
+        self.point, self.direction = accelerated(self.task, self.data, self.point, self.weights, self.direction)
         if self.note():
             self.point = self.task.restart(self.data, self.point)
 
@@ -325,17 +329,6 @@ class Run:
             reason=reason,
             penalty=best.penalty,
         )
-
-
-def _swept(
-    task: Task, data: Data, A: Array, B: Array, weights: Vector, states: tuple[Any, Any], sweeps: int, steps: int
-) -> Point:
-    """The point (A, B) with the sweep that an iteration begins from."""
-    c = task.objective.coefficients(weights)
-    rule = task.rules[0]
-    ask = task.ask(rule, c, early=task.fixed, curved=rule.curves(steps, B.shape[0]))
-    (sweep,) = data.space.read(data.sweep(A.T, B, ask))
-    return Point(A, B, sweep, states, sweeps, weights, steps, *task.measure(data, A, B))
 
 
 def _refuse_pieces(objective: Objective, data: Data) -> None:

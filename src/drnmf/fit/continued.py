@@ -159,7 +159,7 @@ def improved(runs: Runs, found: References, done: Sequence[Result]) -> Reference
 
     def fit(b: int) -> Result:
         loss, origin = runs.omega[b], points[int(np.argmin(losses[:, b]))]
-        control = control_of(f"{loss.name} alone")
+        control = near.coarse(control_of(f"{loss.name} alone"), loss, origin.H.shape[0])
         return single_objective(runs.data, (origin.W, origin.H), loss, near.reference_rule, control)
 
     runs.budget.expect(beaten.size)

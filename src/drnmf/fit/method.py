@@ -21,8 +21,8 @@ from drnmf.algorithms.updates.table import as_rule
 from drnmf.algorithms.weights import ByRule, Policy, Reactive, as_policy
 from drnmf.fit.side_by_side import Task, run_all
 from drnmf.fit.units import Units
-from drnmf.losses.base import Omega
-from drnmf.numerics import REFERENCE_TOLERANCE
+from drnmf.losses.base import Loss, Omega
+from drnmf.numerics import LEVEL_TOLERANCE, REFERENCE_TOLERANCE
 from drnmf.objective.constraints import UNCONSTRAINED, Constraints
 from drnmf.objective.penalty import Penalty
 
@@ -171,6 +171,14 @@ class Method:
             return replace(control, tol=max(control.tol, self.reference_tol) if control.tol > 0 else 0.0)
 
         return take
+
+    def coarse(self, control: Control, loss: Loss, rank: int) -> Control:
+        """The control of a fit of one loss that only has to give its level.
+
+        Where whole iterations are extrapolated, one that falls as slowly is nearer to its end.
+        """
+        accelerates = self.reference_tol > 0 and self.reference_rule.under((loss,)).accelerates(control.max_iter, rank)
+        return replace(control, tol=max(control.tol, LEVEL_TOLERANCE)) if accelerates and control.tol > 0 else control
 
 
 def _at_once(how: Any) -> Any:

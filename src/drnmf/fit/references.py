@@ -76,7 +76,8 @@ def compute_references(data: Data, starts: list[Start], omega: Omega, method: Me
     floors = reference_floors(data, omega)  # first: a backend learns which losses are to come
 
     def fit(loss: Loss, start: Start) -> Result:
-        return single_objective(data, start, loss, method.reference_rule, control_of(f"{loss.name} alone"))
+        control = method.coarse(control_of(f"{loss.name} alone"), loss, start[1].shape[0])
+        return single_objective(data, start, loss, method.reference_rule, control)
 
     runs = budget.run_all([partial(fit, loss, start) for loss in omega for start in starts])
     groups = [runs[i : i + len(starts)] for i in range(0, len(runs), len(starts))]

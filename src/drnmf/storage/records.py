@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from drnmf.algorithms.acceleration import Direction
 from drnmf.algorithms.certificates import Certificate
 from drnmf.algorithms.loop import Best, Log, Snapshot
 from drnmf.algorithms.result import Result, Trace
@@ -39,6 +40,7 @@ TYPES: dict[str, type] = {
         Guarded,
         Advance,
         Best,
+        Direction,
         Result,
         Trace,
         Certificate,
@@ -81,12 +83,14 @@ def refuse_unstorable(snapshot: Snapshot) -> None:
 def snapshot_record(snapshot: Snapshot, rows: int, data: Data) -> Record:
     """Describe a snapshot, with its log as arrays of `rows` rows: the log itself keeps growing."""
     get_A, get_B = (_once(partial(on_host, space=side.space)) for side in (data.T, data))
-    best, log, sides = snapshot.best, snapshot.log, (data.space, data.T.space)
+    best, direction, log = snapshot.best, snapshot.direction, snapshot.log
+    sides = (data.space, data.T.space)
     return {field.name: getattr(snapshot, field.name) for field in fields(Snapshot)} | {
         "A": get_A(snapshot.A),
         "B": get_B(snapshot.B),
         "states": tuple(space.join(state) for space, state in zip(sides, snapshot.states, strict=True)),
         "best": replace(best, A=get_A(best.A), B=get_B(best.B)),
+        "direction": direction and replace(direction, A=get_A(direction.A), B=get_B(direction.B)),
         "log": {field.name: np.array(getattr(log, field.name)[:rows]) for field in fields(Log)},
     }
 
@@ -94,7 +98,8 @@ def snapshot_record(snapshot: Snapshot, rows: int, data: Data) -> Record:
 def snapshot_of(record: Record, data: Data) -> Snapshot:
     """Invert `snapshot_record`."""
     put_A, put_B = _once(data.T.space.put), _once(data.space.put)
-    A, B, best = record["A"], record["B"], record["best"]
+    record = {"direction": None, **record}  # records from before it existed
+    A, B, best, direction = (record[name] for name in ("A", "B", "best", "direction"))
     (m, n), sides = data.shape, (data.space, data.T.space)
     if A.shape[1:] != (m,) or B.shape[1:] != (n,) or not isinstance(best, Best):
         raise ValueError(f"its blocks {A.shape} and {B.shape} do not fit X of shape {data.shape}")
@@ -104,6 +109,7 @@ def snapshot_of(record: Record, data: Data) -> Snapshot:
         "B": put_B(B),
         "states": tuple(space.split(state) for space, state in zip(sides, record["states"], strict=True)),
         "best": replace(best, A=put_A(best.A), B=put_B(best.B)),
+        "direction": direction and replace(direction, A=put_A(direction.A), B=put_B(direction.B)),
         "log": log,
     }
     return Snapshot(**({field.name: record[field.name] for field in fields(Snapshot)} | moved))

@@ -267,6 +267,20 @@ class Rule(Protocol):
         """
         return False
 
+    def accelerates(self, step: int, rank: int) -> bool:
+        """Tell whether whole iterations may be extrapolated after `step` steps (`algorithms.acceleration`).
+
+        Parameters
+        ----------
+        step : steps taken by the block
+        rank : r
+
+        Returns
+        -------
+        accelerates : bool
+        """
+        return False
+
     def init(self, F: Array) -> Any:
         """Return the state before the first step.
 

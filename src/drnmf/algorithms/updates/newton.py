@@ -80,6 +80,9 @@ class Newton(Rule):
     def curves(self, step: int, rank: int) -> bool:
         return step >= self.delay and (self.largest_rank is None or rank <= self.largest_rank)
 
+    def accelerates(self, step: int, rank: int) -> bool:
+        return step > self.delay and self.curves(step, rank)
+
     def correlates(self, step: int, rank: int, omega: Omega) -> bool:
         own = self.largest_rank is None or rank <= self.largest_rank
         return step >= self.delay and not own and all(loss.homogeneous for loss in omega)
