@@ -50,6 +50,7 @@ def sweep_dense(
     losses: NDArray[Any],
     memory: Workspace,
     observed: Observed | None,
+    spare: NDArray[Any] | None,
 ) -> None: ...
 def sweep_sparse(
     values: NDArray[Any],
@@ -67,6 +68,7 @@ def sweep_sparse(
     losses: NDArray[Any],
     memory: Workspace,
     observed: Observed | None,
+    spare: NDArray[Any] | None,
     stored_alone: bool,
 ) -> None: ...
 def quadratic_step(

@@ -12,10 +12,18 @@ import pytest
 import scipy.sparse as sp
 
 from drnmf import BetaNMF
+from drnmf.algorithms.loop import Control, solve
+from drnmf.algorithms.result import Interrupted
+from drnmf.algorithms.updates.hals import HALS
+from drnmf.algorithms.weights import Fixed
+from drnmf.backends.base import losses_of
 from drnmf.backends.host.threads import get_num_threads, set_num_threads
+from drnmf.backends.open import open_data
 from drnmf.backends.steps import _descend_shared, _push, extrapolated_step, shared_step
+from drnmf.losses.beta import FROBENIUS
 from drnmf.losses.names import as_loss
 from drnmf.numerics import HALS_TOLERANCE, HALS_WINDOW, TOLERANCE
+from drnmf.objective.objective import Objective
 from tests.peak import SOURCE
 
 FLOOR = 1e-9
@@ -60,10 +68,60 @@ def test_the_compiled_step_is_the_reference(shape, dtype):
 
 def test_a_step_may_take_the_place_of_the_block_before_it():
     F, N, G, last = problem(23, 130, np.float64)
-    expected, place = extrapolated_step(F, N, G, FLOOR, 3, last, 0.4), last.copy()
-    stepped, further = extrapolated_step(F, N, G, FLOOR, 3, place, 0.4, overwrite=True)
-    assert np.array_equal(stepped, expected[0])
-    assert np.array_equal(further, expected[1])
+    for before in (last, F):
+        expected, place = extrapolated_step(F, N, G, FLOOR, 3, before, 0.4), F.copy()
+        own = place if before is F else last.copy()
+        stepped, further = extrapolated_step(place, N, G, FLOOR, 3, own, 0.4, overwrite=True)
+        assert np.array_equal(stepped, expected[0])
+        assert np.array_equal(further, expected[1])
+        assert further is place
+
+
+def alone(data, W, H, **control):
+    rule, objective = HALS(), Objective((FROBENIUS,), np.ones(1), data.mean)
+    return solve(data, W, H, objective, rule, Fixed(), Control(tol=0, max_iter=12, **control))
+
+
+@pytest.mark.parametrize("layout", ["dense", "sparse"])
+def test_a_run_in_place_has_the_bits_of_one_that_keeps_its_points(layout):
+    class Kept:
+        seconds = 0.0
+        recall = offer = done = lambda *_: None
+
+    X = word_counts(70, 90)
+    data, rng = open_data(X if layout == "dense" else sp.csr_matrix(X)), np.random.default_rng(1)
+    W, H = np.asfortranarray(rng.random((70, 8))), rng.random((8, 90))
+    given, expected = (W.copy(), H.copy()), alone(data, W, H, keeper=Kept())
+    found = alone(data, W, H)
+    assert np.array_equal(W, given[0])
+    assert np.array_equal(H, given[1])
+    over = alone(data, W, H, overwrite=True)
+    assert np.shares_memory(over.H, H)
+    assert np.shares_memory(over.W, W)
+    for run in (found, over):
+        assert np.array_equal(run.W, expected.W)
+        assert np.array_equal(run.H, expected.H)
+        assert np.array_equal(run.trace.losses, expected.trace.losses)
+
+
+@pytest.mark.parametrize("call", [5, 6])
+def test_ctrl_c_between_the_steps_of_an_iteration_leaves_factors_with_their_own_loss(call, monkeypatch):
+    calls, step = [], HALS.step
+
+    def interrupted(self, F, parts, state):
+        calls.append(F)
+        moved = step(self, F, parts, state)
+        if len(calls) == call:
+            raise KeyboardInterrupt
+        return moved
+
+    monkeypatch.setattr(HALS, "step", interrupted)
+    data, rng = open_data(word_counts(70, 90)), np.random.default_rng(1)
+    with pytest.raises(Interrupted) as stop:
+        alone(data, rng.random((70, 8)), rng.random((8, 90)))
+    found = stop.value.result
+    assert np.array_equal(found.losses, losses_of(data, found.W, found.H, found.omega))
+    assert found.losses[0] < found.trace.losses[-1, 0]
 
 
 def test_neither_the_start_nor_what_a_callback_kept_is_overwritten():

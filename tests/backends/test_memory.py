@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from drnmf.backends.base import Ask
 from drnmf.backends.open import open_data
@@ -96,3 +97,19 @@ def test_an_answer_is_written_into_an_earlier_one_that_is_given():
         if beta != 2.0:
             assert found.Q is earlier.Q
             assert np.array_equal(found.Q, expected.Q)
+
+
+@pytest.mark.parametrize("rank", [3, 8])
+@pytest.mark.parametrize("layout", ["dense", "sparse"])
+def test_a_sweep_that_works_in_an_answer_of_no_more_use_has_the_same_bits(layout, rank):
+    rng = np.random.default_rng(0)
+    X = rng.poisson(0.7, size=(150, 70)).astype(float)
+    data = open_data(X if layout == "dense" else sp.csr_matrix(X))
+    W, H = rng.random((rank, 150)).T, rng.random((rank, 70))
+    ask = Ask((Beta(2.0),), curvature=np.ones(1))
+    expected, used = data.sweep(W, H, ask), data.T.sweep(H.T, W.T, ask)
+    before = used.N.copy()
+    found = data.sweep(W, H, replace(ask, used=used))
+    assert np.array_equal(found.N, expected.N)
+    assert np.array_equal(found.losses, expected.losses)
+    assert layout == "sparse" or not np.array_equal(used.N, before)

@@ -113,7 +113,7 @@ std::vector<Loss> losses_of(const Ask& ask) {
 
 Request request(std::size_t m, std::size_t n, const Matrix& x, const Input& left, const Input& right, const Ask& ask,
                 const Output& N, const Output& P, const Output& Q, const Square& gram, const Losses& totals,
-                Workspace& memory, const Weights& observed, nb::dlpack::dtype dtype) {
+                Workspace& memory, const Output& spare, const Weights& observed, nb::dlpack::dtype dtype) {
     require(left.ndim() == 2 && right.ndim() == 2 && contiguous(left) && contiguous(right),
             "factors must be C-contiguous, component-first");
     require(left.shape(1) == m && right.shape(1) == n && left.shape(0) == right.shape(0) && left.shape(0) > 0,
@@ -149,12 +149,15 @@ Request request(std::size_t m, std::size_t n, const Matrix& x, const Input& left
               Q.data(),
               gram.data(),
               &memory,
+              spare.is_valid() ? spare.data() : nullptr,
               observed};
     std::size_t slots = ask.parts ? (ask.weights.empty() ? count : 1) : 0, side = q.makes_gram() ? r : 0;
     auto is_block = [&](const Output& a, std::size_t count) {
         return a.ndim() == 3 && a.shape(0) == count && a.shape(1) == r && a.shape(2) == n;
     };
     require(is_block(N, slots) && is_block(P, q.makes_P() ? slots : 0), "outputs have the wrong shape");
+    require(!spare.is_valid() || (spare.size() == m * r && contiguous(spare) && spare.dtype() == dtype),
+            "the array to work in does not fit W");
     require(Q.ndim() == 2 && Q.shape(0) == (q.makes_Q() ? pair_count(r) : 0) && Q.shape(1) == n && Q.dtype() == dtype,
             "the curvature has the wrong shape");
     require(gram.shape(0) == side && gram.shape(1) == side, "the shared curvature has the wrong shape");
@@ -171,11 +174,11 @@ bool signal_arrived() {
 }
 
 void sweep_dense(Input X, Input left, Input right, const Ask& ask, Output N, Output P, Output Q, Square gram,
-                 Losses totals, Workspace& memory, const Observed* observed) {
+                 Losses totals, Workspace& memory, const Observed* observed, Output spare) {
     require(X.ndim() == 2, "X must have two axes");
     std::size_t m = X.shape(0), n = X.shape(1);
     Request q = request(m, n, dense_matrix(X), left, right, ask, N, P, Q, gram, totals, memory,
-                        weights_of(observed, m, n, 0, X.dtype()), X.dtype());
+                        spare, weights_of(observed, m, n, 0, X.dtype()), X.dtype());
     bool single = X.dtype() == nb::dtype<float>();
     require(single || X.dtype() == nb::dtype<double>(), "X must be float32 or float64");
     bool done;
@@ -188,11 +191,11 @@ void sweep_dense(Input X, Input left, Input right, const Ask& ask, Output N, Out
 
 void sweep_sparse(Input values, Input starts, Input indices, std::size_t m, std::size_t n, Input left, Input right,
                   const Ask& ask, Output N, Output P, Output Q, Square gram, Losses totals, Workspace& memory,
-                  const Observed* observed, bool stored_alone) {
+                  const Observed* observed, Output spare, bool stored_alone) {
     Matrix x = compressed_matrix(values, starts, indices, n);
     require(observed || !stored_alone, "stored entries alone are swept under weights");
     Request q = request(m, n, x, left, right, ask, N, P, Q, gram, totals, memory,
-                        weights_of(observed, m, n, values.shape(0), values.dtype()), values.dtype());
+                        spare, weights_of(observed, m, n, values.shape(0), values.dtype()), values.dtype());
     bool single = values.dtype() == nb::dtype<float>();
     require(single || values.dtype() == nb::dtype<double>(), "X must be float32 or float64");
     bool at_nonzeros = !observed;
@@ -426,11 +429,11 @@ NB_MODULE(_core, module) {
              nb::arg("inverted"));
     module.def("sweep_dense", &sweep_dense, nb::arg("X"), nb::arg("left"), nb::arg("right"), nb::arg("ask"),
                nb::arg("N"), nb::arg("P"), nb::arg("Q"), nb::arg("gram"), nb::arg("losses"), nb::arg("memory"),
-               nb::arg("observed").none());
+               nb::arg("observed").none(), nb::arg("spare").none());
     module.def("sweep_sparse", &sweep_sparse, nb::arg("values"), nb::arg("starts"), nb::arg("indices"), nb::arg("m"),
                nb::arg("n"), nb::arg("left"), nb::arg("right"), nb::arg("ask"), nb::arg("N"), nb::arg("P"),
                nb::arg("Q"), nb::arg("gram"), nb::arg("losses"), nb::arg("memory"), nb::arg("observed").none(),
-               nb::arg("stored_alone"));
+               nb::arg("spare").none(), nb::arg("stored_alone"));
     module.def("quadratic_step", &quadratic, nb::arg("F"), nb::arg("N"), nb::arg("P"), nb::arg("Q"),
                nb::arg("gram").none(), nb::arg("floor"), nb::arg("largest"), nb::arg("scale"), nb::arg("passes"),
                nb::arg("out"));

@@ -122,7 +122,9 @@ struct DenseBlock {
     int vectors(size_t j) const { return int((columns(j) + L - 1) / L); }
     T* sums(size_t j, size_t product) const { return b.sums + (j * all_products + product) * right_size; }
     Operand<T> left(size_t i, bool transposed) const {
-        const T* p = static_cast<const T*>(s.left) + i / TM * TM * s.r;  // r x TM
+        size_t tile = i / TM;
+        const T* p = tile < s.whole ? static_cast<const T*>(s.left) + tile * TM * s.r  // r x TM
+                                    : static_cast<const T*>(s.rest) + (tile - s.whole) * TM * s.r;
         return transposed ? Operand<T>{p, TM, 1} : Operand<T>{p, 1, TM};
     }
     Operand<T> left_pairs(size_t i) const {

@@ -11,7 +11,7 @@ template <class T>
 inline void pack_left(const T* left, size_t m, size_t r, size_t tile, T* out) {
     size_t begin = tile * kTileRows, rows = least(size_t(kTileRows), m - begin);
     for (size_t k = 0; k < r; ++k) {
-        T* to = out + (tile * r + k) * kTileRows;
+        T* to = out + k * kTileRows;
         memcpy(to, left + k * m + begin, rows * sizeof(T));
         for (size_t i = rows; i < size_t(kTileRows); ++i) to[i] = T(0);
     }

@@ -74,7 +74,9 @@ struct Sweep {
     size_t m, n, r;
     Matrix x;
     Weights weights;
-    const void* left;   // packed, see pack_left
+    const void* left;   // packed, see pack_left: `whole` tiles of rows
+    const void* rest;   // the tiles after them
+    size_t whole;
     const void* right;  // r x n, component-first
     int mask;
     Mode mode;

@@ -216,11 +216,14 @@ bool dense_sweep(const Request& q) {
     name_terms(q, others, s);
 
     Borrowed memory(*q.memory);
-    std::size_t row_tiles = (q.m + kTileRows - 1) / kTileRows;
-    T* left = memory->left.reserve<T>(row_tiles * kTileRows * q.r);
+    std::size_t row_tiles = (q.m + kTileRows - 1) / kTileRows, tile_size = kTileRows * q.r;
+    s.whole = q.spare ? q.m / kTileRows : 0;
+    T *left = static_cast<T*>(q.spare), *rest = memory->left.reserve<T>((row_tiles - s.whole) * tile_size);
     const T* factor = static_cast<const T*>(q.left);
-    bool ok = run(q.m * q.r < kSmall, row_tiles, [&](std::size_t b, char*) { k.pack_left(factor, q.m, q.r, b, left); });
-    s.left = left;
+    bool ok = run(q.m * q.r < kSmall, row_tiles, [&](std::size_t b, char*) {
+        k.pack_left(factor, q.m, q.r, b, b < s.whole ? left + b * tile_size : rest + (b - s.whole) * tile_size);
+    });
+    s.left = left, s.rest = rest;
     s.right = q.right;
     Gram gram;
     if (!q.observed.given && (s.mask & (kKL | kFro))) gram = gram_of(factor, q.m, q.r, s.mask & kFro);
@@ -302,7 +305,9 @@ bool sparse_sweep(const Request& q) {
     Borrowed memory(*q.memory);
     const T *W = static_cast<const T*>(q.left), *H = static_cast<const T*>(q.right);
     bool needs_H = (s.mask & kKL) || s.losses || s.positive || s.mode == Mode::weighted;
-    T *left = memory->left.reserve<T>(q.m * s.padded), *right = memory->right.reserve<T>(needs_H ? q.n * s.padded : 0);
+    bool spared = q.spare && s.padded == q.r;
+    T* left = spared ? static_cast<T*>(q.spare) : memory->left.reserve<T>(q.m * s.padded);
+    T* right = memory->right.reserve<T>(needs_H ? q.n * s.padded : 0);
     bool ok = pack_items(W, q.m, q.r, s.padded, left) && (!needs_H || pack_items(H, q.n, q.r, s.padded, right));
     s.left = left, s.right = right;
     Gram gram = gram_of(W, q.m, q.r, s.mask & kFro);

@@ -26,6 +26,7 @@ struct Request {
     void* Q;                        // (r (r + 1) / 2, n): the curvature without what all columns share
     double* gram;                   // (r, r): the part of beta = 2, which all columns share
     Workspace* memory;
+    void* spare;       // null, or (r x m) to work in
     Weights observed;  // weights of the entries: nothing is shared under them
 
     bool beta2_alone() const { return omega.size() == 1 && omega[0].is(2.0) && !observed.given; }

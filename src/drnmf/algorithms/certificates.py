@@ -3,13 +3,13 @@ r"""How far a point is from optimal, in numbers that do not change with the scal
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 from scipy.optimize import minimize, minimize_scalar
 
-from drnmf.backends.base import Ask, Data
+from drnmf.backends.base import Ask, Data, Sweep
 from drnmf.numerics import ACTIVE_TOLERANCE, Array, Vector, namespace
 from drnmf.objective import simplex
 from drnmf.objective.constraints import UNCONSTRAINED, Constraints
@@ -17,7 +17,7 @@ from drnmf.objective.objective import Objective
 from drnmf.objective.penalty import Tilt
 
 _TRIALS = 60
-_BLOCK = 1 << 18  # entries of a factor that are looked at together
+_BLOCK = 1 << 16  # entries of a factor that are looked at together
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,31 @@ def _weighed(c: Vector, parts: Array) -> Array:
     return sum(float(w) * part for w, part in zip(c, parts, strict=True))
 
 
+@dataclass(frozen=True)
+class _Side:
+    """One block F and what its residual needs: the side of X whose sweeps hold its parts, and the other block G.
+
+    tilt : the penalties, by the factor of the coefficients
+    bound : how many rows are fixed, and whether columns sum to one
+    swept : the sweep at (F, G), where it was made already
+    """
+
+    data: Data
+    F: Array
+    G: Array
+    tilt: Callable[[float], Tilt | None]
+    bound: tuple[int, bool]
+    swept: Sweep | None = None
+
+    def sweep(self, ask: Ask) -> Sweep:
+        return self.data.sweep(self.G.T, self.F, ask)
+
+    def residual(self, coefficients: Vector, factor: float, sweep: Sweep) -> Vector:
+        F, space = self.F, self.data.space
+        mean = float(space.sum(entry_sum, F)) / (F.shape[0] * F.shape[1])
+        return space.sum(Residual(coefficients, mean, *self.bound, self.tilt(factor)), F, sweep.N, sweep.P)
+
+
 def certify(
     data: Data, W: Array, H: Array, objective: Objective, weights: Vector, losses: Vector,
     constraints: Constraints = UNCONSTRAINED,
@@ -110,31 +135,27 @@ def certify(
     p, scaled = len(objective.omega), objective.scaled(losses)
     A, B = data.T.space.put(W.T), data.space.put(H)
     ask = Ask(objective.omega, losses=False)
-    sweeps = data.space.read(data.sweep(A.T, B, ask), data.T.sweep(B.T, A, ask))
     penalties, spaces = objective.penalties, (data.space, data.T.space)
     of_H, of_W = (penalties.measure(space, F, side) for space, F, side in zip(spaces, (B, A), "HW", strict=True))
-    sides = tuple(
-        (
-            space,
-            F,
-            sweep,
-            partial(penalties.of, *measured),
-            (float(space.sum(entry_sum, F)) / (F.shape[0] * F.shape[1]), *constraints.of(measured[0])),
-        )
-        for space, F, sweep, measured in zip(
-            spaces, (B, A), sweeps, (("H", of_H, of_W), ("W", of_W, of_H)), strict=True
-        )
-    )
+    sides = [
+        _Side(data, B, A, partial(penalties.of, "H", of_H, of_W), constraints.of("H")),
+        _Side(data.T, A, B, partial(penalties.of, "W", of_W, of_H), constraints.of("W")),
+    ]
     active = np.flatnonzero(scaled >= scaled.max() * (1.0 - ACTIVE_TOLERANCE))
+    if active.size > 1 or data.space.deferred:  # looked at many times, or better waited for together
+        sweeps = data.space.read(*(side.sweep(ask) for side in sides))
+        sides = [replace(side, swept=sweep) for side, sweep in zip(sides, sweeps, strict=True)]
+    sides.sort(key=lambda side: -side.F.shape[1])  # the sweep for the smaller block then works in the larger parts
 
     def residual(multipliers: Vector) -> float:
         c = np.zeros(p)
         c[active] = simplex.project(multipliers)
         factor, c = objective.factor(c), objective.coefficients(c)
-        found = [
-            space.sum(Residual(c, *given, tilt(factor)), F, sweep.N, sweep.P) for space, F, sweep, tilt, given in sides
-        ]
-        violation, scale = np.sum(found, axis=0)
+        found, used = np.zeros(2), None
+        for side in sides:
+            used = side.sweep(replace(ask, used=used)) if side.swept is None else side.swept
+            found += side.residual(c, factor, used)
+        violation, scale = found
         return float(violation / scale) if scale > 0 else 0.0
 
     inner = weights[active] if weights[active].sum() > 0 else simplex.uniform(active.size)

@@ -193,7 +193,8 @@ def start(
     else:
         W0, H0 = check_factor("W", W, (m, rank)) * units[0], check_factor("H", H, (rank, n)) * units[1]
     floor = factor_floor(data.mean, rank)
-    return np.maximum(W0, floor).astype(data.dtype), np.maximum(H0, floor).astype(data.dtype)
+    W0, H0 = np.maximum(W0, floor), np.maximum(H0, floor)
+    return np.asfortranarray(W0, data.dtype), H0.astype(data.dtype, copy=False)  # component-first, as in a `Space`
 
 
 def starts(

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from drnmf.algorithms.correlation import correlation, row_sums
 from drnmf.algorithms.updates.base import Parts, Rule, halve_state
 from drnmf.backends.base import Ask, Data, Space, Sweep
@@ -43,16 +45,19 @@ class Task:
     rule: Rule
     fixed: bool  # lambda never moves
     rules: tuple[Rule, Rule]  # of (H, W): the rule itself, unless a block is constrained
+    in_place: bool = False  # steps may be written over the blocks: none is taken back, and nobody keeps an earlier one
 
     @classmethod
-    def of(cls, objective: Objective, rule: Rule, constant: bool, rank: int) -> Task:
+    def of(cls, objective: Objective, rule: Rule, constant: bool, rank: int, in_place: bool = False) -> Task:
         """Choose the rules of both blocks for so many components.
 
         Parameters
         ----------
         constant : the policy never moves lambda
+        in_place : blocks may be overwritten where no step of the rule is taken back
         """
-        return cls(objective, rule, constant and not rule.chooses, rule.of_rank(rank))
+        task = cls(objective, rule, constant and not rule.chooses, rule.of_rank(rank))
+        return replace(task, in_place=in_place and rule.overwrites and task.certain(0) and task.certain(1))
 
     def certain(self, side: int) -> bool:
         """Tell whether steps of H (0) or W (1) cannot raise the objective, so that nobody needs to look."""
@@ -76,18 +81,18 @@ class Task:
 
     def ask(
         self, rule: Rule, coefficients: Vector, early: bool, curved: bool, losses: bool = True,
-        into: Sweep | None = None,
+        into: Sweep | None = None, used: Sweep | None = None,
     ) -> Ask:  # fmt: skip
         """Ask for weighted sums where lambda is known when the sweep is made, for every part on its own elsewhere.
 
         Parameters
         ----------
         rule : of the block whose parts are asked for
-        into : an earlier answer that is not needed any more
+        into, used : earlier answers of X and of its transpose that are not needed any more
         """
         known = early or len(self.objective.omega) == 1  # lambda of one loss is one
         parts: Any = coefficients if known and not rule.separate else "separate"
-        return Ask(self.objective.omega, parts, losses, coefficients if curved else None, into=into)
+        return Ask(self.objective.omega, parts, losses, coefficients if curved else None, into=into, used=used)
 
     def restart(self, data: Data, point: Point) -> Point:
         """Restart both states of the rule."""
@@ -129,9 +134,9 @@ class _Half:
     def certain(self) -> bool:
         return self.task.certain("HW".index(self.side))
 
-    def sweep(self, F: Array, G: Array, losses: bool = True) -> Sweep:
+    def sweep(self, F: Array, G: Array, losses: bool = True, used: Sweep | None = None) -> Sweep:
         other = self.task.rules["WH".index(self.side)]
-        ask = self.task.ask(other, self.coefficients, self.early, self.curved, losses, self.into)
+        ask = self.task.ask(other, self.coefficients, self.early, self.curved, losses, self.into, used)
         return self.data.sweep(F.T, G, ask)
 
     def attempt(self, F: Array, G: Array, before: Sweep, state: Any, own: Measures, other: Measures) -> _Tried:
@@ -147,10 +152,10 @@ class _Half:
             self.task.rule.floor(self.side, self.data.mean, F.shape[0]),
             objective.scaled(before.losses) if rule.chooses else None, objective.references, before.Q, before.gram,
             self.Q_scale, self.correlation(F, G) if self.correlated else None, self._tilt(own, other),
-            final=self.certain and not self.data.space.deferred,
+            final=self.task.in_place,
         )  # fmt: skip
         moved, after = self.data.T.space.map(rule.step, F, parts, state, count=2)
-        sweep = self.sweep(moved, G, self.look or not self.certain)
+        sweep = self.sweep(moved, G, self.look or not self.certain, before if self.task.in_place else None)
         return _Tried(moved, sweep, after, 1, *self._measure(moved, other))
 
     def _tilt(self, own: Measures, other: Measures) -> Tilt | None:
@@ -233,7 +238,8 @@ def swept(
     """
     c = task.objective.coefficients(weights)
     rule = task.rules[0]
-    ask = task.ask(rule, c, early=task.fixed, curved=rule.curves(steps, B.shape[0]))
+    used = Sweep(c, np.empty_like(A), A) if task.in_place else None  # or the backend would keep as much for itself
+    ask = task.ask(rule, c, early=task.fixed, curved=rule.curves(steps, B.shape[0]), used=used)
     (sweep,) = data.space.read(data.sweep(A.T, B, ask))
     return Point(A, B, sweep, states, sweeps, weights, steps, *task.measure(data, A, B))
 

@@ -20,7 +20,7 @@ from drnmf.algorithms.iteration import Point, Task, iterate, swept
 from drnmf.algorithms.result import Interrupted, Progress, Result, Trace
 from drnmf.algorithms.updates.base import Rule
 from drnmf.algorithms.weights import Policy
-from drnmf.backends.base import Data
+from drnmf.backends.base import Data, losses_of
 from drnmf.backends.weighted import shares_curvature
 from drnmf.losses.base import Omega
 from drnmf.numerics import ALL_BUT_EXACT, NEWTON_RANK, REFERENCE_FLOOR, RESTART_RISE, Array, Vector
@@ -64,6 +64,7 @@ class Control:
         more than this (relative to the maximum) over the window, or when X is fitted exactly
     inner_iter : updates of (W, H) per move of lambda; one trace row per move (Algorithm 2 with many)
     window, fraction : the window has `window` iterations, or this fraction of all so far where that is more
+    overwrite : the run may write over the W and H that it begins from
     margin : stop as soon as a scaled loss is this much below one, with reason "reference" and the point where that
         happened: the reference is not the best, and whoever asked can improve it from there
     """
@@ -75,6 +76,7 @@ class Control:
     inner_iter: int = 1
     window: int = 10
     fraction: float = 0.0
+    overwrite: bool = False
     margin: float | None = None
     keeper: Keeper | None = None
 
@@ -154,7 +156,7 @@ class Snapshot:
 def solve(data: Data, W: Array, H: Array, objective: Objective, rule: Rule, policy: Policy, control: Control) -> Result:
     """Minimise the weighted (fixed policy) or the largest (moving policy) scaled loss from (W, H).
 
-    W : (m, r), H : (r, n), strictly positive; neither is changed.
+    W : (m, r), H : (r, n), strictly positive; neither is changed unless the control allows it.
     """
     rule = rule.under(objective.omega, shares_curvature(data) or H.shape[0] <= NEWTON_RANK)
     owners = (rule, getattr(rule, "rule", rule), policy)
@@ -167,8 +169,9 @@ def solve(data: Data, W: Array, H: Array, objective: Objective, rule: Rule, poli
             "Dask array are never in one place: use another policy, for example policy='auto'."
         )
     _refuse_pieces(objective, data)
-    task = Task.of(objective, rule, getattr(policy, "constant", False), H.shape[0])
-    run = Run.begin(task, data, policy, W, H) if known is None else Run.resume(task, data, policy, known)
+    in_place = control.keeper is None and not data.space.deferred  # a keeper keeps the last iteration whole
+    task = Task.of(objective, rule, getattr(policy, "constant", False), H.shape[0], in_place)
+    run = Run.begin(task, data, policy, W, H, control) if known is None else Run.resume(task, data, policy, known)
     reason = run.reason(control)
     try:
         while reason is None:
@@ -202,10 +205,12 @@ class Run:
     direction: Direction | None = None
 
     @classmethod
-    def begin(cls, task: Task, data: Data, policy: Policy, W: Array, H: Array) -> Run:
+    def begin(cls, task: Task, data: Data, policy: Policy, W: Array, H: Array, control: Control) -> Run:
         started = time.perf_counter()
         weights, policy_state = policy.init(len(task.objective.omega))
         A, B = data.T.space.put(W.T), data.space.put(H)
+        if task.in_place and not control.overwrite:
+            A, B = _apart(A, W), _apart(B, H)
         rule_H, rule_W = task.rules
         states = data.space.map(rule_H.init, B), data.T.space.map(rule_W.init, A)
         point = swept(task, data, A, B, weights, states, 1, 0)
@@ -259,7 +264,7 @@ class Run:
             self.weights, self.policy_state = self.policy.step(self.weights, scaled, self.policy_state)
         self._add_row()
         watched = self.log.watched
-        if not task.rule.best or watched[-1] == self.log.lowest[-1]:
+        if not task.rule.best or task.in_place or watched[-1] == self.log.lowest[-1]:
             self.best = Best(self.point.A, self.point.B, losses, self.weights, self.point.penalty)
         return watched[-1] > watched[-2] and watched[-1] > self.log.lowest[-1] * (1.0 + RESTART_RISE)
 
@@ -271,11 +276,14 @@ class Run:
 
     def progress(self, max_iter: int) -> Progress:
         log, objective = self.log, self.task.objective
-        losses, components = self.point.sweep.losses, partial(self.data.space.get, self.point.B)
+        losses, components = self.point.sweep.losses, partial(self._components, self.point.B)
         return Progress(
             self.iterations, losses, log.scaled[-1], self.weights, log.seconds[-1], max_iter, objective.omega,
             components,
         )  # fmt: skip
+
+    def _components(self, B: Array) -> Array:
+        return self.data.space.get(1.0 * B if self.task.in_place else B)  # the next step may overwrite it
 
     def reason(self, control: Control) -> str | None:
         """Why the run is over, or None."""
@@ -313,6 +321,8 @@ class Run:
         best, objective = self.best, self.task.objective
         if reason == "reference":
             best = Best(self.point.A, self.point.B, self.point.sweep.losses, self.weights, self.point.penalty)
+        if reason == "interrupted" and self.task.in_place:  # during a step, which lowers the loss column by column
+            best = replace(best, losses=losses_of(self.data, best.A.T, best.B, objective.omega))
         sums = self.data.T.space.sum(entry_sum, best.A), self.data.space.sum(entry_sum, best.B)
         _require_finite(np.append(best.losses, sums), self.data)
         return Result(
@@ -329,6 +339,11 @@ class Run:
             reason=reason,
             penalty=best.penalty,
         )
+
+
+def _apart(F: Array, given: Array) -> Array:
+    """F in memory of its own."""
+    return F.copy() if np.may_share_memory(F, given) else F
 
 
 def _refuse_pieces(objective: Objective, data: Data) -> None:

@@ -92,6 +92,7 @@ class Ask:
     observed : weights of the entries, None where every entry counts once
     held_out : the losses are those of the entries that a held-out mask leaves out
     into : an earlier answer of the same X that nobody needs any more: a backend may write this one into its arrays
+    used : one of X transposed: a backend may use its arrays, which are as large as W, as it likes
     """
 
     omega: Omega
@@ -101,6 +102,7 @@ class Ask:
     observed: Observed | None = None
     held_out: bool = False
     into: Sweep | None = None
+    used: Sweep | None = None
 
     @property
     def weights(self) -> Vector | None:

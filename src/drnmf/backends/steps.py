@@ -234,7 +234,7 @@ def extrapolated_step(
 
     Parameters
     ----------
-    overwrite : F+ may take the place of `last` in memory
+    overwrite : F+ may take the place of `last` in memory, and where the columns went that of F
 
     Returns
     -------
@@ -244,7 +244,8 @@ def extrapolated_step(
     if core is None:
         stepped = _descend_elsewhere(F, N, gram, floor, passes)
         return stepped, _push(F, N, gram, floor, stepped, last, pace)
-    stepped, further = last if overwrite else np.empty_like(F), np.empty_like(F)
+    apart = overwrite and not np.may_share_memory(F, last)  # before the first step both are the start
+    stepped, further = last if apart else np.empty_like(F), F if overwrite else np.empty_like(F)
     core.hals_step_ahead(F, N, gram, floor, _smallest(gram), passes, last, pace, stepped, further)
     return stepped, further
 

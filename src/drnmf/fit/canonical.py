@@ -39,6 +39,8 @@ def canonical(data: Data, W: Any, H: Any, rescale: bool = True, fixed: int = 0) 
 
 def squared_norms(F: Array) -> Vector:
     """Compute the squared Euclidean norm of every row of a factor (r, n), in float64."""
+    if isinstance(F, np.ndarray):  # row by row: a float32 factor is twice as large in float64
+        return np.array([(row * row).sum() for row in map(as_float64, F)])
     F = as_float64(F)
     return np.array((F * F).sum(1).tolist())
 
@@ -49,14 +51,13 @@ def multiplied(F: Any, scale: Vector, order: Any) -> Any:
     >>> multiplied(np.array([[1.0], [2.0]]), np.array([10.0, 1.0]), [1, 0]).tolist()
     [[2.0], [10.0]]
     """
-    return _in_dtype((F * beside(scale[:, None], F))[order], F)
+    moved = F[order]
+    moved *= beside(scale[order][:, None], F)
+    return moved
 
 
 def divided(F: Any, scale: Vector, order: Any) -> Any:
     """Divide row k by scale_k, then put the rows in the order given."""
-    return _in_dtype((F / beside(scale[:, None], F))[order], F)
-
-
-def _in_dtype(F: Any, like: Any) -> Any:
-    """F, contiguous, in the dtype of `like`."""
-    return np.ascontiguousarray(F, dtype=like.dtype) if isinstance(F, np.ndarray) else F.to(like.dtype).contiguous()
+    moved = F[order]
+    moved /= beside(scale[order][:, None], F)
+    return moved

@@ -48,19 +48,22 @@ class Runs:
         return objective_of(self.data, self.omega, references, self.method.penalties)
 
     def begin(
-        self, starts: list[Start], references: Vector, margin: float | None = None, max_iter: int | None = None
-    ) -> list[Result]:
+        self, starts: list[Start], references: Vector, margin: float | None = None, max_iter: int | None = None,
+        overwrite: bool = False,
+    ) -> list[Result]:  # fmt: skip
         """Run from every start; with a margin only until a reference is beaten by that much.
 
         Parameters
         ----------
         max_iter : None is that of the budget
+        overwrite : the starts may be overwritten
         """
         objective = self._objective(references)
         most = self.budget.control.max_iter if max_iter is None else max_iter
 
         def run(start: Start) -> Result:
-            control = replace(self.budget.take(self.stage, self.callback), max_iter=most, margin=margin)
+            control = self.budget.take(self.stage, self.callback)
+            control = replace(control, max_iter=most, margin=margin, overwrite=overwrite)
             return solve(self.data, *start, objective, self.method.rule, self.method.policy, control)
 
         return self.budget.run_all([partial(run, start) for start in starts])

@@ -147,12 +147,15 @@ def fit_factors(
 
     Parameters
     ----------
+    starts : given up where the references are given: a run may overwrite its start, and the list is emptied
     references : e_beta; None computes them, one single-objective fit per loss and start, and improves those that a
         run beats where the method says so
     """
     runs = Runs(data, omega, method, budget, callback, stage)
     if references is not None:
-        best = smallest(runs.begin(starts, references))
+        given_up = starts.copy()
+        starts.clear()
+        best = smallest(runs.begin(given_up, references, overwrite=True))
         return _finished(data, best, method)
     found = compute_references(data, starts, omega, method, budget)
     if method.improves and len(omega) > 1:

@@ -40,7 +40,7 @@ class Parts:
     total : what every column of the block must sum to, a number or (n,); None where its sum is free
     sizes : where the block is a part of a larger one, what the curvature of that one says of its length (see
         `updates.constrained`)
-    final : the step will not be taken back, so that arrays which the rule made for its state may be overwritten
+    final : the step will not be taken back, so that the block and the arrays of the state may be overwritten
     """
 
     N: Array
@@ -174,6 +174,8 @@ class Rule(Protocol):
     chooses : it finds lambda together with its step, in its state; the maximum is watched
     bounded : where it is certain, it is so under penalties too, whose separable bounds it takes as they are
     batched : its functions also take blocks (runs, r, n) of several runs without penalties (`algorithms.batch`)
+    overwrites : it writes its steps over the block and its state where `Parts.final` says so; the run then returns the
+        last point
     """
 
     separate: ClassVar[bool] = False
@@ -181,6 +183,7 @@ class Rule(Protocol):
     chooses: ClassVar[bool] = False
     bounded: ClassVar[bool] = False
     batched: ClassVar[bool] = False
+    overwrites: ClassVar[bool] = False
 
     def under(self, omega: Omega, shared: bool = True) -> Rule:
         """Return the rule that a run under these losses takes: itself, unless it knows a better one for them.

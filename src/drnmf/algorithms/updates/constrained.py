@@ -58,6 +58,10 @@ class _Around(Rule):
     def bounded(self) -> bool:  # type: ignore[override]
         return self.rule.bounded
 
+    @property
+    def overwrites(self) -> bool:  # type: ignore[override]
+        return self.rule.overwrites
+
 
 @dataclass(frozen=True)
 class OneSide(_Around):

@@ -49,6 +49,7 @@ class HALS(Rule):
     """
 
     batched: ClassVar[bool] = True
+    overwrites: ClassVar[bool] = True
 
     passes: int = HALS_PASSES
     delay: int = HALS_DELAY
@@ -73,8 +74,8 @@ class HALS(Rule):
         elif parts.gram is None:
             stepped, further = self._weighted(F, parts, passes, state.F, a)
         else:
-            own = parts.final and state.steps > 0  # the first state is the start, which is not the rule's own
-            stepped, further = extrapolated_step(F, *parts.shared(F), parts.floor, passes, state.F, a, own)
+            N, G = parts.shared(F)
+            stepped, further = extrapolated_step(F, N, G, parts.floor, passes, state.F, a, parts.final)
         return further, Momentum(stepped, nu, state.steps + 1)
 
     def _weighted(self, F: Array, parts: Parts, passes: int, last: Array, pace: Any) -> tuple[Array, Array]:

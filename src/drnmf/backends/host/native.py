@@ -85,6 +85,12 @@ def _room(into: Sweep | None, name: str, shape: tuple[int, ...], dtype: Any) -> 
     return old if old is not None and old.shape == shape and old.dtype == dtype else np.empty(shape, dtype)
 
 
+def _spare(ask: Ask, W: Array) -> Array | None:
+    """Memory of the size of W that a sweep may work in, where an answer is of no more use."""
+    old = None if ask.used is None else ask.used.N
+    return old if old is not None and old.size == W.size and old.dtype == W.dtype else None
+
+
 def _sweep(data: Any, W: Array, H: Array, ask: Ask, run: Callable[..., None], scale: float = 1.0) -> Sweep:
     """Make the arguments ready, allocate the outputs, and let the compiled extension pass over X."""
     check_shapes(data.shape, W, H, ask)
@@ -138,10 +144,12 @@ class NativeDense(DenseMatrix):
         ask = self.asked(ask)
         if not takes(ask):
             return sweep_tiles(self, W, H, ask)
-        return _sweep(self, W, H, ask, partial(self.run, _weights(ask, self.dtype)), self.scale)
+        return _sweep(self, W, H, ask, partial(self.run, _weights(ask, self.dtype), _spare(ask, W)), self.scale)
 
-    def run(self, weights: Any, left: Array, right: Array, ask: Any, outputs: Outputs, losses: Vector) -> None:
-        _core.sweep_dense(self.X, left, right, ask, *outputs, losses, self.memory, weights)
+    def run(
+        self, weights: Any, spare: Array | None, left: Array, right: Array, ask: Any, outputs: Outputs, losses: Vector
+    ) -> None:
+        _core.sweep_dense(self.X, left, right, ask, *outputs, losses, self.memory, weights, spare)
 
 
 @dataclass(frozen=True)
@@ -154,23 +162,26 @@ class NativeSparse(SparseMatrix):
     memory: _core.Workspace = field(default_factory=_core.Workspace, compare=False, repr=False)
 
     def sweep_all(self, W: Array, H: Array, ask: Ask) -> Sweep:
-        return _sweep(self, W, H, ask, partial(self.run, None, False)) if takes(ask) else super().sweep_all(W, H, ask)
+        if not takes(ask):
+            return super().sweep_all(W, H, ask)
+        return _sweep(self, W, H, ask, partial(self.run, None, _spare(ask, W), False))
 
     def sweep_dense(self, W: Array, H: Array, ask: Ask) -> Sweep:
         if not takes(ask):
             return super().sweep_dense(W, H, ask)
-        return _sweep(self, W, H, ask, partial(self.run, _weights(ask, self.dtype), False))
+        return _sweep(self, W, H, ask, partial(self.run, _weights(ask, self.dtype), None, False))
 
     def sweep_stored(self, W: Array, H: Array, ask: Ask, parts: Pieces) -> Sweep:
         if not takes(ask):
             return super().sweep_stored(W, H, ask, parts)
         weights = _weights(ask, self.dtype, None if self.only is None else self.only.by_column)
-        return _sweep(self, W, H, ask, partial(self.run, weights, True))
+        return _sweep(self, W, H, ask, partial(self.run, weights, None, True))
 
     def run(
-        self, weights: Any, stored: bool, left: Array, right: Array, ask: Any, outputs: Outputs, losses: Vector
-    ) -> None:
+        self, weights: Any, spare: Array | None, stored: bool, left: Array, right: Array, ask: Any, outputs: Outputs,
+        losses: Vector,
+    ) -> None:  # fmt: skip
         X, shape = self.by_column, self.shape
         _core.sweep_sparse(
-            X.data, X.indptr, X.indices, *shape, left, right, ask, *outputs, losses, self.memory, weights, stored
+            X.data, X.indptr, X.indices, *shape, left, right, ask, *outputs, losses, self.memory, weights, spare, stored
         )

@@ -53,4 +53,7 @@ def draw_uniform(
     m, n = shape
     W, H = rng.uniform(size=(m, rank)), rng.uniform(size=(rank, n))
     root = scale(float(W.sum(axis=0) @ H.sum(axis=1)) / (m * n))
-    return np.maximum(W * root, floor).astype(dtype), np.maximum(H * root, floor).astype(dtype)
+    for F in (W, H):
+        F *= root
+        np.maximum(F, floor, out=F)
+    return np.asfortranarray(W, dtype), H.astype(dtype, copy=False)  # component-first, as `put` wants W' and H
