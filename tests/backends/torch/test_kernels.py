@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+import triton
+import triton.language as tl
 
 from drnmf import BetaNMF
 from drnmf.backends.base import Ask
@@ -16,6 +18,7 @@ from drnmf.backends.torch import fused
 from drnmf.backends.torch.dense import TorchDense
 from drnmf.backends.torch.sparse import TorchSparse
 from drnmf.backends.torch.stream import TorchStreamed
+from drnmf.backends.torch.triton_dense import two_pieces
 from drnmf.losses.beta import FROBENIUS, IS, KL, Beta
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import zero_floor
@@ -44,6 +47,26 @@ def check(data, X, W, H, ask, bound):
     """One sweep against the oracle."""
     wanted = oracle(X, W, H, ask, data.mean)
     assert_close(answer(data, W, H, ask), wanted, ask, data.dtype, bound, "")
+
+
+@triton.jit
+def split_in_two(F, hi, mid, B: tl.constexpr, HARDWARE: tl.constexpr):
+    at = tl.arange(0, B)
+    first, second = two_pieces(tl.load(F + at), HARDWARE)
+    tl.store(hi + at, first.to(tl.float32))
+    tl.store(mid + at, second.to(tl.float32))
+
+
+@kernels_only
+def test_two_pieces_are_rounded_to_nearest():
+    """Two entries share a register, and neither may see the other: both pieces are those of one number alone."""
+    F = tensor(np.exp(np.random.default_rng(0).uniform(-60.0, 60.0, 1024)).astype(np.float32))
+    F[:4] = torch.tensor([1.0 + 2.0**-8, 1.0 + 3 * 2.0**-8, 1.0 + 2.0**-9, 0.0])  # halfway, halfway, not halfway
+    hi, mid = torch.empty_like(F), torch.empty_like(F)
+    split_in_two[(1,)](F, hi, mid, B=1024, HARDWARE=not fused.INTERPRETED)
+    assert torch.equal(hi, F.bfloat16().float())
+    assert torch.equal(mid, (F - hi).bfloat16().float())
+    assert ((F - hi - mid).abs() <= F * 2.0**-17).all()
 
 
 @kernels_only
@@ -107,9 +130,9 @@ def test_half_precision_storage(dtype):
     X = tensor(entries((70, 136), np.float32, zeros=0.0)).to(dtype)
     held = X.double().cpu().numpy()
     W, H = factors(70, 136, 9, np.float32)
-    for triton, bound in ((True, KERNELS[FLOAT32]), (False, PLAIN[FLOAT32])):
+    for fused_too, bound in ((True, KERNELS[FLOAT32]), (False, PLAIN[FLOAT32])):
         for omega in ((IS, KL), (NegativeBinomial(30),)):
-            data = TorchDense.of(X, fused=triton)
+            data = TorchDense.of(X, fused=fused_too)
             assert data.dtype == np.float32
             check(data, held, W, H, Ask(omega, curvature=np.ones(len(omega))), bound)
 

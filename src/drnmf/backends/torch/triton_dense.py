@@ -28,6 +28,31 @@ def piece_of(f, HARDWARE: tl.constexpr):
     return bits.to(tl.float32, bitcast=True).to(tl.bfloat16)
 
 
+# Two entries at a time: one at a time the conversions would go to the unit of reciprocals and logarithms.
+TWO_PIECES = tl.constexpr("""{
+    .reg .b32 low, high;
+    .reg .f32 a, b;
+    cvt.rn.bf16x2.f32 $0, $3, $2;
+    shl.b32 low, $0, 16;
+    and.b32 high, $0, 0xffff0000;
+    mov.b32 a, low;
+    mov.b32 b, high;
+    sub.f32 a, $2, a;
+    sub.f32 b, $3, b;
+    cvt.rn.bf16x2.f32 $1, b, a;
+}""")
+
+
+@triton.jit
+def two_pieces(f, HARDWARE: tl.constexpr):
+    """f as the first two of its bfloat16 pieces."""
+    if HARDWARE:
+        kinds: tl.constexpr = (tl.bfloat16, tl.bfloat16)
+        return tl.inline_asm_elementwise(TWO_PIECES, "=&r,=r,f,f", [f], dtype=kinds, is_pure=True, pack=2)
+    hi = piece_of(f, HARDWARE)
+    return hi, piece_of(f - hi.to(tl.float32), HARDWARE)
+
+
 @triton.jit(do_not_specialize=["stride", "L", "r", "shift"])
 def split_factor(F, stride, pieces, L, r, shift, padded, HARDWARE: tl.constexpr, R: tl.constexpr, B: tl.constexpr):
     """A factor (r, L) as its three bfloat16 pieces, (3, padded, R), from row `shift` on; all else is zero.
@@ -61,14 +86,14 @@ def tile_product(
     E, hi, mid, RC: tl.constexpr, EXACT: tl.constexpr, SMALL: tl.constexpr, HARDWARE: tl.constexpr
 ):  # fmt: skip
     """E F_L of one tile: one bfloat16 product, or three (four where X is small)."""
-    e_hi = piece_of(E, HARDWARE)
     total = tl.zeros((E.shape[0], RC), tl.float32)
-    if EXACT:
-        e_mid = piece_of(E - e_hi.to(tl.float32), HARDWARE)
-        if SMALL:
-            total = product(e_mid, mid, total, HARDWARE)
-        total = product(e_mid, hi, total, HARDWARE)
-        total = product(e_hi, mid, total, HARDWARE)
+    if not EXACT:
+        return product(piece_of(E, HARDWARE), hi, total, HARDWARE)
+    e_hi, e_mid = two_pieces(E, HARDWARE)
+    if SMALL:
+        total = product(e_mid, mid, total, HARDWARE)
+    total = product(e_mid, hi, total, HARDWARE)
+    total = product(e_hi, mid, total, HARDWARE)
     return product(e_hi, hi, total, HARDWARE)
 
 
