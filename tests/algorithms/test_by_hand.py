@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import math
 from dataclasses import FrozenInstanceError, dataclass, replace
 from types import SimpleNamespace
 
@@ -13,8 +15,10 @@ from drnmf.algorithms import certificates
 from drnmf.algorithms.batch import _Group, _put, _take
 from drnmf.algorithms.initialize import auto_start, nndsvdar_start, random_start
 from drnmf.algorithms.loop import Control, Log, _require_finite, solve
-from drnmf.algorithms.updates.base import Parts, Rule
+from drnmf.algorithms.result import Trace
+from drnmf.algorithms.updates.base import Parts, Rule, halve
 from drnmf.algorithms.updates.constrained import free_bound, free_parts
+from drnmf.algorithms.updates.extrapolated import Extrapolated, Momentum
 from drnmf.algorithms.updates.hals import HALS
 from drnmf.algorithms.updates.minimax import _ascend, _bisect, solve_dual, surrogates
 from drnmf.algorithms.updates.multiplier import _Search, searched
@@ -283,12 +287,11 @@ class Rises(Rule):
         return state + 100
 
 
-def run(rule: Rule, max_iter: int = 1):
-    X = np.full((3, 4), 1.0)
+def run(rule: Rule, max_iter: int = 1, keeper=None):
     objective = Objective((FROBENIUS,), np.ones(1), 1.0)
-    seen = []
-    control = Control(max_iter=max_iter, tol=0.0, callback=lambda progress: seen.append(progress.iteration))
-    return solve(open_data(X), np.ones((3, 1)), np.ones((1, 4)), objective, rule, Fixed((1.0,)), control)
+    control = Control(max_iter=max_iter, tol=0.0, keeper=keeper)
+    X, W, H = np.full((3, 4), 1.0), np.ones((3, 1)), np.ones((1, 4))
+    return solve(open_data(X), W, H, objective, rule, Fixed((1.0,)), control)
 
 
 def test_a_step_that_rises_is_retried_so_often_and_then_left():
@@ -302,6 +305,7 @@ def test_a_step_that_rises_is_retried_so_often_and_then_left():
 class Told(Rises):
     """Steps that are not looked at: the loss rises or stays, and the states say whether they were restarted."""
 
+    factors: tuple = ()
     seen: tuple = ()
 
     def certain(self, omega):
@@ -309,14 +313,123 @@ class Told(Rises):
 
     def step(self, F, parts, state):
         self.seen[0].append(state)
-        return self.factor * F, state + 1
+        return self.factors[state % 100] * F, state + 1
 
 
-@pytest.mark.parametrize(("factor", "states"), [(1.0, [0, 0, 1, 1, 2, 2]), (2.0, [0, 0, 101, 101, 202, 202])])
-def test_states_restart_where_the_objective_rose_and_only_there(factor, states):
+@pytest.mark.parametrize(
+    ("factors", "states"),
+    [
+        ((1.0, 1.0, 1.0, 1.0), [0, 1, 2, 3]),
+        ((2.0, 2.0, 2.0, 2.0), [0, 101, 202, 303]),
+        ((3.0, 0.9, 0.9, 0.9), [0, 101, 102, 103]),  # above the best, but on the way down
+        ((3.0, 0.9, 1.1, 0.9), [0, 101, 102, 203]),
+    ],
+)
+def test_states_restart_where_the_objective_rose_and_only_there(factors, states):
     seen = []
-    run(Told(factor, (seen,)), 3)
-    assert seen == states
+    run(Told(factors=factors, seen=(seen,)), 4)
+    assert seen == [state for state in states for _ in "HW"]
+
+
+@dataclass(frozen=True)
+class Last(Told):
+    """The same, where the last point counts and not the best."""
+
+    best = False
+
+
+@pytest.mark.parametrize(("kind", "found"), [(Told, 1.0), (Last, 2.0)])
+def test_a_run_returns_its_best_point_or_its_last(kind, found):
+    """X is one, and WH is 1, 1/4 and then 4."""
+    result = run(kind(factors=(0.5, 4.0), seen=([],)), 2)
+    np.testing.assert_allclose(result.trace.losses.ravel(), [0.0, 6 * 0.75**2, 6 * 3.0**2])
+    np.testing.assert_array_equal(result.H, found)
+
+
+class Recalls:
+    """A keeper with a snapshot of a run that had taken some time."""
+
+    seconds = 0.0
+
+    def __init__(self, known=None) -> None:
+        self.known, self.taken, self.ended = known, [], []
+
+    def recall(self, omega, *owners):
+        return self.known
+
+    def offer(self, snapshot):
+        taken = snapshot()
+        self.taken.append(replace(taken, log=copy.deepcopy(taken.log)))  # which goes on growing
+
+    def done(self, result):
+        self.ended.append(result)
+
+
+def test_the_time_of_a_resumed_run_counts_on():
+    keeper = Recalls()
+    run(HALS(), 3, keeper)
+    assert len(keeper.taken) == 2
+    snapshot = keeper.taken[0]
+    snapshot.log.seconds[-1] = 100.0
+    resumed = run(HALS(), 3, Recalls(snapshot))
+    assert resumed.n_iter == 3
+    assert 100.0 <= resumed.trace.seconds[2] <= resumed.trace.seconds[3] < 1000.0
+    assert run(HALS(), 3, Recalls(resumed)) is resumed
+
+
+def trace(losses, weights) -> Trace:
+    losses, weights = np.array(losses), np.array(weights)
+    rows = np.arange(len(losses))
+    return Trace(losses, losses, weights, 1.0 * rows, 0.0 * rows, 2 * rows + 1)
+
+
+def test_a_trace_under_other_references():
+    found = trace([[2.0, 6.0], [4.0, np.nan]], [[0.25, 0.75], [1.0, 0.0]]).under(np.array([1.0, 2.0]))
+    np.testing.assert_allclose(found.scaled_losses, [[2.0, 3.0], [4.0, np.nan]])
+    np.testing.assert_allclose(found.gap, [3.0 - 2.75, 0.0])
+    np.testing.assert_allclose(found.maximum, [3.0, 4.0])
+    np.testing.assert_allclose(replace(found, penalty=np.array([1.0, 2.0])).objective, [4.0, 6.0])
+
+
+def test_a_trace_that_continues_another():
+    first, second = trace([[3.0], [2.0]], [[1.0], [1.0]]), trace([[2.0], [1.5], [1.0]], 3 * [[1.0]])
+    both = first.then(second)
+    assert both.losses.ravel().tolist() == [3.0, 2.0, 1.5, 1.0]
+    assert both.seconds.tolist() == [0.0, 1.0, 2.0, 3.0]
+    assert both.sweeps.tolist() == [1, 4, 6, 8]
+    assert both.penalty.tolist() == [0.0, 0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("geometric", [False, True])
+def test_an_extrapolated_step_goes_beyond_the_multiplicative_one(rng, geometric):
+    F, last = rng.uniform(1, 2, (2, 3, 5))
+    given, rule = parts(rng, (KL,)), Extrapolated(geometric=geometric)
+    plain = given.multiplicative(F)
+    nu = (1 + math.sqrt(1 + 4 * 9.0)) / 2
+    a = (3.0 - 1) / nu
+    further, state = rule.step(F, given, Momentum(last, 3.0, 7))
+    expected = plain * np.clip(plain / last, 1, 10) ** a if geometric else plain + a * np.maximum(plain - last, 0)
+    np.testing.assert_allclose(further, expected)
+    np.testing.assert_array_equal(state.F, plain)
+    assert (state.nu, state.steps) == (pytest.approx(nu), 8)
+    np.testing.assert_array_equal(rule.step(F, given, Momentum(last, 1.0, 7))[0], plain)
+    slow, state = replace(rule, delay=8).step(F, given, Momentum(last, 3.0, 7))
+    np.testing.assert_array_equal(slow, plain)
+    assert state.nu == 1.0
+
+
+@pytest.mark.parametrize(("rule", "nu"), [(Extrapolated(), 1.5), (HALS(), 1.0)])
+def test_a_point_too_far_ahead_is_replaced_by_the_step_and_then_halved(rng, rule, nu):
+    F, stepped, ahead = rng.uniform(1, 2, (3, 3, 5))
+    state = Momentum(stepped, 3.0, 7)
+    first, after = rule.retry(F, ahead, 1, state)
+    assert first is stepped
+    assert (after.F is stepped, after.nu, after.steps) == (True, nu, 7)
+    for tried, attempt in ((stepped, 1), (ahead, 2)):
+        second, after = rule.retry(F, tried, attempt, state)
+        np.testing.assert_allclose(second, halve(F, tried))
+        assert (after.F is second, after.nu) == (True, 1.0)
+    assert rule.restart(state).nu == 1.0
 
 
 @pytest.mark.parametrize(
