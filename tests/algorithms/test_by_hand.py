@@ -13,7 +13,7 @@ import pytest
 from drnmf import L1, L2
 from drnmf.algorithms import certificates
 from drnmf.algorithms.batch import _Group, _put, _take
-from drnmf.algorithms.initialize import auto_start, nndsvdar_start, random_start
+from drnmf.algorithms.initialize import auto_start, nndsvdar_start, nonnegative_least_squares, random_start
 from drnmf.algorithms.loop import Control, Log, _require_finite, solve
 from drnmf.algorithms.result import Trace
 from drnmf.algorithms.updates.base import Parts, Rule, halve
@@ -21,6 +21,8 @@ from drnmf.algorithms.updates.constrained import free_bound, free_parts
 from drnmf.algorithms.updates.extrapolated import Extrapolated, Momentum
 from drnmf.algorithms.updates.hals import HALS
 from drnmf.algorithms.updates.minimax import _ascend, _bisect, solve_dual, surrogates
+from drnmf.algorithms.updates.monotone import Monotone
+from drnmf.algorithms.updates.multiplicative import Multiplicative
 from drnmf.algorithms.updates.multiplier import _Search, searched
 from drnmf.algorithms.updates.newton import Newton, tilted_step
 from drnmf.algorithms.weights import Fixed
@@ -438,3 +440,30 @@ def test_a_point_too_far_ahead_is_replaced_by_the_step_and_then_halved(rng, rule
 def test_rules_policies_and_settings_cannot_be_changed(value):
     with pytest.raises(FrozenInstanceError):
         value.max_iter = 3
+
+
+@pytest.mark.parametrize(
+    ("rule", "certain"),
+    [
+        (Monotone(), (True, True, True)),
+        (Multiplicative(), (False, True, True)),
+        (Extrapolated(), (False, False, False)),
+        (Newton(), (False, False, False)),
+    ],
+)
+def test_rules_whose_steps_need_no_check(rule, certain):
+    """The multiplicative step is that of the majoriser for one loss with 1 <= beta <= 2."""
+    assert tuple(rule.certain(omega) for omega in ((IS,), (KL,), (FROBENIUS,))) == certain
+
+
+def test_nonnegative_least_squares_meets_its_conditions(rng):
+    """No slope where an entry is positive, none downwards where it is zero; whatever the unit."""
+    W, X = rng.uniform(size=(9, 3)), rng.normal(size=(9, 6))
+    for unit in (1e-3, 1.0, 1e3):
+        gram, target = unit**2 * W.T @ W, unit**2 * W.T @ X
+        H = nonnegative_least_squares(gram, target)
+        slope = (gram @ H - target) / unit**2
+        assert H.min() == 0 < H.max()
+        np.testing.assert_allclose(slope[H > 0], 0.0, atol=1e-5)
+        assert slope[H == 0].min() > -1e-5
+    assert (nonnegative_least_squares(np.eye(2), -np.ones((2, 3))) == 0).all()

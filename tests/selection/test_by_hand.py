@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from drnmf import Sparsity, Volume, discover, noise_profile, rank_profile
 from drnmf.algorithms.loop import Control
@@ -17,7 +18,7 @@ from drnmf.fit.method import Budget, Method
 from drnmf.losses.beta import IS, KL, Beta
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.selection import counts, noise, rank, walk
-from drnmf.selection.entries import Facts
+from drnmf.selection.entries import Facts, total
 from drnmf.selection.held_out import Scores, too_few_to_hold_out
 from drnmf.selection.likelihood import CONSTANT, Candidate
 from drnmf.selection.noise import LEAST_BETA, RARE, STRUCTURE, Fitted, Held, _profile, _structure, everything
@@ -433,3 +434,12 @@ def test_the_threshold_of_a_discovery_is_a_cosine():
 def test_candidates_and_scores_are_values():
     assert Scores(np.ones(2), np.ones(2), 1.0).effective == 0.0
     assert len({Candidate(KL), Candidate(KL), Candidate(IS), Candidate(KL, 1.0), Candidate(NegativeBinomial(2.0))}) == 4
+
+
+def test_entries_are_read_in_pieces_whatever_holds_them():
+    dask = pytest.importorskip("dask.array")
+    X = np.array([[1.0, 0.0, 3.0], [0.0, 5.0, 6.0]])
+    for form in (X, sp.csr_array(X), dask.from_array(X, chunks=(1, 2))):
+        found = total(form, lambda x: np.array([x.sum(), x.size]), None)
+        assert found.tolist() == [15.0, 4.0]
+        assert total(form, lambda x: np.array([x.sum(), x.size]), 0.5).tolist() == [16.0, 6.0]
