@@ -98,6 +98,23 @@ def test_more_losses_are_weighed_by_ascent():
     np.testing.assert_allclose(tried[-1], b / b.sum(), atol=1e-3)
 
 
+def test_weights_are_looked_for_from_near_those_of_the_last_step(monkeypatch, rng):
+    """Inside the simplex, where every loss has a say."""
+    begun = []
+
+    def evaluated_once(evaluate, start):
+        begun.append(start)
+        evaluate(start)
+
+    monkeypatch.setattr("drnmf.algorithms.updates.minimax._ascend", evaluated_once)
+    N, P = rng.uniform(1, 2, (2, 4, 3, 5))
+    ones = np.ones(4)
+    given = Parts(N, P, ones, (IS, KL, FROBENIUS, Beta(3.0)), 0.0, scaled_losses=ones, references=ones)
+    for guess in (None, np.array([1.0, 0.0, 0.0, 0.0])):
+        solve_dual(np.ones((3, 5)), given, guess)
+    np.testing.assert_allclose(begun, [[0.25] * 4, [0.9925, 0.0025, 0.0025, 0.0025]])
+
+
 @pytest.mark.parametrize("kind", ["pole", "rising"])
 def test_newtons_step_for_the_multiplier_is_exact_where_one_entry_is_free(rng, kind):
     """Then a power of the sum is a straight line in mu: one step ends at the root."""

@@ -22,10 +22,12 @@ from drnmf.selection.entries import Facts, total
 from drnmf.selection.held_out import Scores, too_few_to_hold_out
 from drnmf.selection.likelihood import CONSTANT, Candidate
 from drnmf.selection.noise import LEAST_BETA, RARE, STRUCTURE, Fitted, Held, _profile, _structure, everything
+from drnmf.selection.penalties import alpha
 from drnmf.selection.penalties.alpha import largest
 from drnmf.selection.rank import PATIENCE, Search, Tried, _rank_for_noise, _rank_profile
 from drnmf.selection.stages import course
 from drnmf.selection.stages.course import LEAST_PART, Stages, plan
+from drnmf.selection.stages.crew import Crew, draw_seeds
 from drnmf.selection.stages.penalty import SPARSITIES, said, sparsity_path, volume_path, with_path
 from drnmf.selection.stages.runs import Store
 from drnmf.selection.walk import RACE, Walk
@@ -443,3 +445,85 @@ def test_entries_are_read_in_pieces_whatever_holds_them():
         found = total(form, lambda x: np.array([x.sum(), x.size]), None)
         assert found.tolist() == [15.0, 4.0]
         assert total(form, lambda x: np.array([x.sum(), x.size]), 0.5).tolist() == [16.0, 6.0]
+
+
+@pytest.mark.parametrize(("tol", "used"), [(0.0, 0.0), (1e-7, 1e-5), (1e-3, 1e-3)])
+def test_fits_that_compare_alphas_need_not_be_fine(monkeypatch, tol, used):
+    asked = []
+
+    class Fits:
+        def __init__(self, data, omega, method, budget, *rest):
+            asked.append((budget.control.tol, method.penalties))
+
+        def begin(self, starts, references):
+            return starts
+
+    monkeypatch.setattr(alpha, "Runs", Fits)
+    monkeypatch.setattr(alpha, "smallest", lambda runs: runs)
+    method, budget = Method.of("auto", "auto", False), Budget(Control(tol=tol), 3)
+    choice = alpha.Choice(None, None, [], (KL,), None, method, budget, 0)
+    for near in (False, True):
+        assert choice._fit(None, ["start"], np.ones(1), (Volume(0.1),), near) == ["start"]
+    assert asked == 2 * [(used, (Volume(0.1),))]
+
+
+class Fitter:
+    """Fits that note how long they may take, and take a second of a clock each."""
+
+    batch = 1
+
+    def __init__(self, clock, reasons) -> None:
+        self.clock, self.reasons, self.asked = clock, iter(reasons), []
+
+    def run(self, rank_, seed, left, watch, hold_out):
+        self.asked.append((rank_, seed, left, hold_out))
+        self.clock.now += 1.0
+        return SimpleNamespace(reason=next(self.reasons))
+
+
+@pytest.fixture
+def crewed(monkeypatch):
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr("drnmf.selection.stages.crew.time", SimpleNamespace(perf_counter=lambda: clock.now))
+
+    def make(allowed, reasons, jobs=1):
+        told = []
+        pace = SimpleNamespace(allowance=lambda stage: allowed, advance=lambda *given: told.append(given))
+        fitter = Fitter(clock, reasons)
+        return Crew(fitter, Store(None, {}), pace, [7, 8, 9, 10], jobs), fitter, told
+
+    return make
+
+
+def test_the_first_of_several_runs_takes_half_of_the_time_at_most(crewed):
+    """Two runs can be compared, one cannot; what is left when the time is up is not begun."""
+    crew, fitter, told = crewed(2.5, 4 * ["tol"])
+    assert len(crew.runs("ranks", 3, 4)) == 3
+    assert fitter.asked == [(3, 7, 1.25, False), (3, 8, 1.5, False), (3, 9, 0.5, False)]
+    assert told == [("ranks", 3, f"rank 3, run {i} of 4", True) for i in (1, 2, 3)]
+    assert len(crew.runs("ranks", 3, 2)) == 2
+    assert len(fitter.asked) == 3  # they were there already
+    assert told[-1][-1] is False
+
+
+def test_runs_that_were_stopped_count_where_fewer_than_two_came_to_their_end(crewed):
+    for reasons, count in ((["tol", "max_time", "tol"], 2), (["tol", "max_time", "max_time"], 3)):
+        crew, _, _ = crewed(None, reasons)
+        assert len(crew.runs("ranks", 3, 3)) == count
+
+
+def test_after_a_halt_no_run_is_begun(crewed):
+    crew, fitter, told = crewed(None, 4 * ["tol"])
+    crew.runs("ranks", 3, 2, True)
+    crew.halt()
+    assert len(crew.runs("ranks", 3, 4, True)) == 2
+    assert crew.runs("ranks", 4, 2) == []
+    assert [asked[:2] for asked in fitter.asked] == [(3, 7), (3, 8)]
+    assert len(told) == 2
+
+
+def test_seeds_of_fewer_runs_are_the_first_of_more():
+    assert draw_seeds(5, 3) == draw_seeds(5, 6)[:3]
+    assert len(set(draw_seeds(5, 100))) == 100
+    assert draw_seeds(6, 3) != draw_seeds(5, 3)
+    assert 0 <= min(draw_seeds(5, 100)) <= max(draw_seeds(5, 100)) < 2**31
