@@ -111,9 +111,10 @@ coverage: $(VENV)/.installed-dev
 
 # How many of a seeded sample of changes to the code the unit tests notice: `make mutants`, or of one file with
 # `make mutants MODULES=losses/beta.py MUTANTS=20 MUTANT_TESTS=tests/losses`. The files changed are an installed copy.
-# `make mutants AGAIN=--again` tries only what survived the last time.
+# `make mutants AGAIN=--again` tries only what survived the last time, and SEED=1 another sample.
 MODULES      ?= losses objective algorithms selection
 MUTANTS      ?= 300
+SEED         ?= 0
 MUTANT_TESTS ?= tests/losses tests/objective tests/algorithms tests/fit tests/selection \
                 tests/backends/test_losses.py tests/backends/test_curvature.py tests/test_docs.py::test_docstring_examples
 AGAIN        ?=
@@ -123,7 +124,7 @@ mutants: $(VENV)/.installed-dev
 	$(MUTATION)/bin/python -m pip install --quiet --upgrade '$(PIP)'
 	$(MUTATION)/bin/python -m pip install --quiet --group mutants
 	$(MUTATION)/bin/python -m pip install --quiet --no-deps --force-reinstall .
-	$(MUTATION)/bin/python tools/mutants.py --count $(MUTANTS) --modules $(MODULES) --tests $(MUTANT_TESTS) $(AGAIN)
+	$(MUTATION)/bin/python tools/mutants.py --count $(MUTANTS) --seed $(SEED) --modules $(MODULES) --tests $(MUTANT_TESTS) $(AGAIN)
 
 # Tables and figures of docs/performance.md and docs/checkpoints.md; sparse rows need DRNMF_DATA, the folder of data sets.
 bench: $(VENV)/.installed-dev

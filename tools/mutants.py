@@ -244,10 +244,11 @@ def try_all(changes: list[Change], runs: Runs) -> list[tuple[Change, str]]:
     left = []
     for number, change in enumerate(changes, 1):
         story = survives(change, runs)
-        if story:
-            left.append((change, story))
         place = f"{Path(change.path).relative_to(PACKAGE)}:{change.line}"
         print(f"{number} of {len(changes)}: {'SURVIVED' if story else 'killed'} {place}", flush=True)
+        if story:
+            left.append((change, story))
+            print(story, flush=True)
     return left
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import drnmf
-from drnmf.selection.matching import assign, positions
+from drnmf.selection.matching import _LISTED, assign, positions
 
 
 def test_the_partners_of_a_permuted_and_scaled_copy_are_its_rows():
@@ -83,3 +83,14 @@ def test_a_label_that_stands_twice_is_named():
 def test_a_pair_at_the_least_similarity_is_allowed():
     assert assign(np.array([[0.5, 0.25]]), 0.5).tolist() == [0]
     assert assign(np.array([[0.5, 0.25]]), 0.51).tolist() == [-1]
+
+
+def test_labels_are_found_and_those_that_are_missing_listed():
+    assert positions(["b", "a"], ["a", "c", "b"]) == [2, 0]
+    with pytest.raises(ValueError, match="the label 'c' twice"):
+        positions(["a"], ["a", "b", "c", "c"])
+    for count in range(1, 8):
+        with pytest.raises(ValueError, match=f"lacks {count} of {count} labels") as refused:
+            positions([f"x{i}" for i in range(count)], ["a"])
+        assert refused.value.args[0].count("'x") == min(count, _LISTED)
+        assert (", ..." in refused.value.args[0]) == (count > _LISTED)

@@ -1,0 +1,529 @@
+"""Decisions of profiles, walks and discoveries against numbers worked out by hand, without fits."""
+
+from __future__ import annotations
+
+import math
+from contextlib import contextmanager
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from drnmf import Sparsity, Volume, discover, noise_profile, rank_profile
+from drnmf.algorithms.loop import Control
+from drnmf.backends.open import open_data
+from drnmf.fit.method import Budget, Method
+from drnmf.losses.beta import IS, KL, Beta
+from drnmf.losses.negative_binomial import NegativeBinomial
+from drnmf.selection import counts, noise, rank, walk
+from drnmf.selection.entries import Facts, total
+from drnmf.selection.held_out import Scores, too_few_to_hold_out
+from drnmf.selection.likelihood import CONSTANT, Candidate
+from drnmf.selection.noise import LEAST_BETA, RARE, STRUCTURE, Fitted, Held, _profile, _structure, everything
+from drnmf.selection.penalties import alpha
+from drnmf.selection.penalties.alpha import largest
+from drnmf.selection.rank import PATIENCE, Search, Tried, _rank_for_noise, _rank_profile
+from drnmf.selection.stages import course
+from drnmf.selection.stages.course import LEAST_PART, Stages, plan
+from drnmf.selection.stages.crew import Crew, draw_seeds
+from drnmf.selection.stages.penalty import SPARSITIES, said, sparsity_path, volume_path, with_path
+from drnmf.selection.stages.runs import Store
+from drnmf.selection.walk import RACE, Walk
+from drnmf.synthetic import planted
+
+
+def test_the_noise_is_looked_at_where_half_of_the_entries_are_left():
+    """2 r (m + n - r) of 20 x 30: 98, 192, 282, 368."""
+    for effective, expected in ((97, 1), (98, 1), (191, 1), (192, 2), (281.5, 2), (282, 3), (1e6, 4)):
+        assert _rank_for_noise([1, 2, 3, 4], SimpleNamespace(effective=effective), (20, 30)) == expected
+
+
+def test_twice_the_components_are_tried_where_x_is_large_enough(monkeypatch):
+    """2 k (m + n - k) entries of 20 x 30 for k components; the share is the median over blocks that hold a loss."""
+    asked = []
+    monkeypatch.setattr(noise, "grown", lambda data, start, k, rng: asked.append(k))
+    more = Scores(np.ones(4), np.ones(4), 0.0, losses=np.array([1.0, 1.0, 2.0, 9.0]))
+    before = replace(more, losses=np.array([2.0, 4.0, 4.0, 0.0]))
+    split = SimpleNamespace(score=lambda data, candidate, run: more)
+    run = SimpleNamespace(W=np.ones((20, 2)), H=np.ones((2, 30)))
+
+    def share(count: int, scores: Scores = before) -> float:
+        data = SimpleNamespace(shape=(20, 30), count=count)
+        fits = SimpleNamespace(data=data, near=lambda loss, start: run)
+        return _structure(split, fits, Candidate(KL), run, scores, 0)
+
+    assert [share(count) for count in (281, 282, 367, 368, 10**6)] == [0.0, 0.5, 0.5, 0.5, 0.5]
+    assert asked == [3, 3, 4, 4]
+    assert share(10**6, replace(before, losses=np.zeros(4))) == 0.0
+
+
+def fitted(beta: float, criterion: float, exact: bool = False, dispersion: float | None = None) -> Fitted:
+    run = SimpleNamespace(W=np.ones((20, 2)), H=np.ones((2, 30)))
+    return Fitted(Candidate(Beta(beta), dispersion), run, 1.0, criterion, exact)
+
+
+MANY = Facts(600, 0, 0.0, None)
+THREE = [fitted(0.0, 3.0), fitted(1.0, 1.0), fitted(2.0, 2.0)]
+
+
+def held(structure: float, *levels: float) -> Held:
+    shifts = 0.1 * np.arange(10)
+    scores = [Scores(level + (1 + i) * shifts, np.ones(10), 0.0) for i, level in enumerate(levels)]
+    return Held(noise.compare(scores), structure)
+
+
+def test_the_best_loss_has_the_smallest_criterion():
+    found = _profile(MANY, THREE, 1.0, None, ("first",))
+    assert (found.best, found.beta, found.interval) == (1.0, 1.0, (1.0,))
+    assert found.notes[0] == "first"
+    assert math.isnan(found.structure)
+    assert [row["criterion"] for row in found.table] == [3.0, 1.0, 2.0]
+    assert sorted(found.solutions) == ["Fro", "IS", "KL"]
+
+
+@pytest.mark.parametrize(
+    ("facts", "fits", "exact"),
+    [
+        (MANY, [*THREE[:2], fitted(2.0, 0.5, exact=True)], True),
+        (Facts(96, 0, 0.0, None), THREE, True),  # r (m + n - r) = 96 parameters
+        (Facts(97, 0, 0.0, None), THREE, False),
+    ],
+)
+def test_nothing_is_said_of_noise_where_a_fit_is_exact(facts, fits, exact):
+    found = _profile(facts, fits, 1.0, None, ())
+    assert any("The fit is exact" in note for note in found.notes) == exact
+    assert found.best == 1.0
+
+
+def test_losses_that_held_out_entries_cannot_tell_apart():
+    near, far = held(0.1, 1.0, 1.0, 9.0), held(STRUCTURE + 0.1, 1.0, 1.0, 9.0)
+    assert _profile(MANY, THREE, 1.0, near, ()).interval == (0.0, 1.0)
+    assert _profile(MANY, THREE, 1.0, far, ()).interval == (0.0, 1.0, 2.0)
+    assert _profile(MANY, THREE, 1.0, far, ()).structure == far.structure
+    row = _profile(MANY, THREE, 1.0, near, ()).table[2]
+    assert row["held_out"] > row["standard_error"] > 0
+    assert not row["within"]
+
+
+def test_rare_zeros_do_not_exclude_itakura_saito():
+    few, betas = round(RARE * 1000), [LEAST_BETA, 1.0]
+    for zeros, expected in ((0, LEAST_BETA), (1, 0.0), (few, 0.0), (few + 1, LEAST_BETA)):
+        found, said_so = everything(betas, Facts(1000, zeros, 0.0, None))
+        assert found == (expected, 1.0)
+        assert bool(said_so) == (expected == 0.0)
+    assert everything([0.5, 1.0], Facts(1000, 1, 0.0, None)) == ((0.5, 1.0), ())
+    assert "0.5 %" in everything(betas, Facts(1000, 5, 0.0, None))[1][0]
+
+
+def test_entries_are_held_out_where_enough_are_left_to_fit():
+    """At least 50 of them, and more to fit than r (m + n - r) parameters."""
+    for effective, rank_, fraction, enough in (
+        (1000, 19, 0.1, True), (1000, 20, 0.1, False), (500, 1, 0.1, True), (499, 1, 0.1, False), (499, 1, 0.2, True),
+    ):  # fmt: skip
+        said_so = too_few_to_hold_out(SimpleNamespace(effective=float(effective)), (40, 25), rank_, fraction)
+        assert (said_so == ()) == enough
+    (said_so,) = too_few_to_hold_out(SimpleNamespace(effective=9.0), (40, 25), 1, 0.1)
+    assert said_so.startswith("X of 40 x 25 has too few entries to hold some out at rank 1")
+
+
+@pytest.mark.parametrize("place", [-5.0, 0.0, 0.31, 0.7, 1.0, 7.0])
+def test_the_size_of_a_negative_binomial_is_found_on_two_grids(monkeypatch, place):
+    """Fifteen sizes over the range, then fifteen between the neighbours of the best."""
+    low, high = (math.log(2.0 * end) for end in counts.SIZES)
+    target, asked = low + place * (high - low), []
+
+    def criteria(X, data, facts, run, sizes):
+        asked.append(sizes)
+        return (np.log(sizes) - target) ** 2
+
+    monkeypatch.setattr(counts, "_criteria", criteria)
+    found = counts.likely_size(None, SimpleNamespace(mean=2.0), None, None)
+    assert [sizes.size for sizes in asked] == [15, 15]
+    assert abs(math.log(found) - min(max(target, low), high)) <= (high - low) / 14 / 14 + 1e-9
+    assert asked[1][-1] / asked[1][0] <= asked[0][2] / asked[0][0] * (1 + 1e-9)
+
+
+def test_the_criterion_of_a_rank_is_that_of_the_entries_that_were_fitted():
+    """C = N (log(2 D / N) / 2 - constant) + N / 2 + sum of 1/2 log v."""
+    search = SimpleNamespace(facts=SimpleNamespace(effective=100.0), half_log=7.0, candidate=Candidate(KL))
+    run = SimpleNamespace(losses=np.array([8.0]))
+    scores = Scores(np.ones(2), np.ones(2), 3.0, 20.0)
+    for given, count, half_log in ((None, 100.0, 7.0), (scores, 80.0, 4.0)):
+        expected = count * (0.5 * math.log(16.0 / count) - CONSTANT) + count / 2 + half_log
+        assert Search._criterion(search, run, given) == pytest.approx(expected)
+
+
+def tried(rank_: int, level: float | None, criterion: float = 0.0, spread: float = 0.0) -> Tried:
+    sums = None if level is None else level + spread * np.arange(10)
+    return Tried(rank_, [], criterion, None if level is None else Scores(sums, np.ones(10), 0.0), math.nan, math.nan)
+
+
+def test_the_smallest_rank_within_one_standard_error_is_taken():
+    ranks = [tried(1, 5.0), tried(2, 1.0, spread=0.1), tried(3, 1.0), tried(4, 3.0)]
+    found = _rank_profile(ranks, KL, (20, 30), ())
+    assert (found.best, [row["within"] for row in found.table]) == (3, [False, False, True, False])
+    noisy = _rank_profile([tried(1, 5.0), tried(2, 0.96, spread=0.01), tried(3, 1.0)], KL, (20, 30), ("kept",))
+    assert noisy.best == 2
+    assert noisy.notes[0] == "kept"
+    by_bic = _rank_profile([tried(1, None, 1000.0), tried(2, None, 300.0), tried(3, None, 299.0)], KL, (20, 30), ())
+    assert by_bic.best == 2
+    assert by_bic.notes == ("BIC is smallest at rank 2.",)
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """How many runs were announced: what a progress bar divides by."""
+    seen = []
+
+    def recorded(module):
+        plain = module.opened
+
+        @contextmanager
+        def recording(given, placement, parameters, omega, runs, *rest, **named):
+            seen.append(runs)
+            with plain(given, placement, parameters, omega, runs, *rest, **named) as fit:
+                yield fit
+
+        monkeypatch.setattr(module, "opened", recording)
+
+    recorded(rank)
+    recorded(noise)
+    return seen
+
+
+SMALL = {"max_iter": 3, "random_state": 0}
+
+
+def test_a_search_that_ends_early_says_so(monkeypatch, opened):
+    X = planted("poisson", 40, 50, seed=1, rank=2)[0]
+    whole = rank_profile(X, range(1, 4), betas=1, n_init=3, n_masks=2, stability=2, **SMALL)
+    assert not any("stopped" in note for note in whole.notes)
+    assert opened == [3 * 2 * (3 + 1 + 2)]
+    monkeypatch.setattr(rank, "_hopeless", lambda tried: len(tried) == 2)
+    early = rank_profile(X, range(1, 4), betas=1, n_masks=1, **SMALL)
+    assert [row["rank"] for row in early.table] == [1, 2]
+    assert any(f"stopped at rank 2: {PATIENCE} ranks" in note for note in early.notes)
+    assert len(rank_profile(X, range(1, 4), betas=1, n_masks=1, early_stop=False, **SMALL).table) == 3
+
+
+def test_every_mask_holds_out_other_entries(monkeypatch):
+    seeds = []
+    monkeypatch.setattr(rank.Split, "of", lambda X, facts, data, fraction, seed, observed: seeds.append(seed))
+    monkeypatch.setattr(rank, "weigh", lambda data, mask: data)
+    monkeypatch.setattr(rank, "Fold", lambda walk, split: None)
+    monkeypatch.setattr(rank, "Walk", lambda data, method, budget: None)
+    monkeypatch.setattr("drnmf.selection.rank.Split.of", lambda *given: seeds.append(given[4]) or HIDDEN)
+    fit = SimpleNamespace(data=None, budget=None)
+    ask = SimpleNamespace(fraction=0.1, masks=3)
+    rank._folds(SimpleNamespace(X=None, observed=None), None, fit, None, SimpleNamespace(random_state=5), ask)
+    assert seeds == [5, 6, 7]
+
+
+HIDDEN = SimpleNamespace(mask=SimpleNamespace(others=None))
+
+
+def test_a_negative_binomial_without_a_size_is_a_model_of_counts(opened):
+    X = planted("negative binomial", 30, 40, seed=0, rank=2)[0]
+    found = noise_profile(X, 2, betas="nb:auto", count_models=False, held_out=0.0, **SMALL)
+    assert [row["name"].partition("(")[0] for row in found.table] == ["KL", "Poisson", "NB"]
+    plain = noise_profile(X, 2, betas=(0.5, 1), count_models=False, held_out=0.1, n_init=2, **SMALL)
+    assert [row["beta"] for row in plain.table] == [0.5, 1.0]
+    assert opened == [1 + 1 + 2, 2 * (2 + 2 + 2)]
+    with pytest.raises(ValueError, match="size of a negative binomial"):
+        noise_profile(np.sqrt(X + 1.0), 2, betas="nb:auto", **SMALL)
+
+
+class Recorded:
+    """The tolerance and the start of every fit of a walk; a fit ends with the loss that its start names."""
+
+    def __init__(self, monkeypatch, tol: float = 1e-4) -> None:
+        self.tolerances: list[float] = []
+        monkeypatch.setattr(walk, "single_objective", self.fit)
+        data = open_data(np.ones((3, 4)))
+        self.walk = Walk(data, Method.of("auto", "auto", False), Budget(Control(tol=tol), 9))
+
+    def fit(self, data, begin, loss, rule, control):
+        self.tolerances.append(control.tol)
+        return SimpleNamespace(W=begin[0], H=begin[1], losses=begin[1][:1, 0], reason="tol")
+
+
+@pytest.fixture
+def units(monkeypatch):
+    monkeypatch.setattr(walk.Units, "result", lambda self, data, result: result)
+
+
+def begin(level: float):
+    return np.ones((3, 1)), np.full((1, 4), level)
+
+
+@pytest.mark.parametrize(("fresh", "warm"), [(2, 0), (1, 1), (2, 3), (0, 2)])
+def test_starts_compete_coarsely_and_the_best_is_brought_to_its_end(monkeypatch, units, fresh, warm):
+    record = Recorded(monkeypatch)
+    levels = [5.0 - i for i in range(fresh + warm)]
+    starts = [begin(level) for level in levels]
+    found = record.walk.first(KL, starts[:fresh], tuple(starts[fresh:]))
+    np.testing.assert_allclose(record.tolerances, [*(fresh + warm) * [RACE * 1e-4], 1e-4])
+    assert found.losses == pytest.approx(min(levels))
+
+
+@pytest.mark.parametrize(("fresh", "warm", "tol"), [(1, 0, 1e-4), (0, 1, 1e-4), (2, 1, 0.0)])
+def test_one_start_and_fits_of_given_length_are_not_made_twice(monkeypatch, units, fresh, warm, tol):
+    record = Recorded(monkeypatch, tol)
+    starts = [begin(2.0 + i) for i in range(fresh + warm)]
+    assert record.walk.first(KL, starts[:fresh], tuple(starts[fresh:])).losses == pytest.approx(2.0)
+    assert record.tolerances == (fresh + warm) * [tol]
+
+
+def test_the_largest_alpha_that_holds():
+    """Steps of a factor of four from a thousandth, then three halvings of the last step."""
+    asked = []
+
+    def below(limit):
+        def holds(alpha):
+            asked.append(alpha)
+            return alpha <= limit
+
+        return holds
+
+    assert largest(below(0.0)) == 0.0
+    np.testing.assert_allclose(asked, 1e-3 * 0.25 ** np.arange(4))
+    asked.clear()
+    found = largest(below(0.1))
+    np.testing.assert_allclose(asked[:5], 1e-3 * 4.0 ** np.arange(5))
+    assert len(asked) == 8
+    assert 0.1 / 4 ** (1 / 8) <= found <= 0.1
+    assert largest(below(1e9)) == pytest.approx(1e-3 * 4.0**6)
+    assert largest(below(16.0)) <= 16.0
+
+
+def test_a_volume_may_cost_five_percent():
+    path = volume_path(Volume("auto"), lambda alpha: 2.0 * (1.0 + alpha))
+    assert path.limit == pytest.approx(2.1)
+    assert path.values[path.alphas == path.alpha] <= path.limit < path.values[path.alphas > path.alpha].min()
+    assert "at most 5 %" in said(path, Volume("auto"))
+    assert volume_path(Volume("auto"), lambda alpha: math.inf).alpha == 0.0
+
+
+def test_sparsities_are_tried_until_entries_are_predicted_clearly_worse():
+    spread = 0.01 * np.arange(10)
+
+    def scores(levels):
+        given = dict(zip(SPARSITIES, levels, strict=False))
+        return lambda alpha: None if alpha not in given else Scores(given[alpha] + alpha * spread, np.ones(10), 0.0)
+
+    path = sparsity_path(Sparsity("auto"), scores([3.0, 2.0, 1.0, 9.0, 0.0]))
+    assert path.alpha == SPARSITIES[2]
+    assert path.alphas.tolist() == list(SPARSITIES[:4])
+    assert with_path((), Sparsity("auto"), path) == (Sparsity(SPARSITIES[2]),)
+    assert sparsity_path(Sparsity("auto"), scores([1.0])) is None
+    assert sparsity_path(Sparsity("auto"), scores([1.0, 1.0])).alpha == 0.0
+
+
+def test_the_work_of_a_discovery_is_planned():
+    """In fits times rank: four fits of the noise, four runs at each of so many ranks, and the consensus."""
+    grid, alphas = course.GRID, len(SPARSITIES) - 1
+    ranks = (2, 3, 4)
+    assert plan(ranks, 10, True, False) == {"noise": 12.0, "ranks": 4 * (grid + 4) * 3, "consensus": 30.0}
+    assert plan(ranks, 10, False, True) == {"ranks": 4 * (grid + 4) * 3, "heavy": 12.0, "consensus": 30.0}
+    assert plan((5,), 3, False, True) == {"heavy": 30.0, "consensus": 15.0}
+    both = plan(ranks, 3, False, False, 2)
+    assert both["ranks"] == 3 * grid * 3
+    assert both["penalty"] == 3 * alphas * 2 * 3
+    assert both["finer ranks"] == 3 * (grid + 2) * 3
+    assert plan((5,), 3, False, False, 1)["finer ranks"] == 0.0
+
+
+def stages(ranks=(2, 3, 4, 5, 6)) -> Stages:
+    pace = SimpleNamespace(seconds=1.0, close=lambda name: None)
+    return Stages(None, None, ranks, 10, 0.5, pace, [])
+
+
+@pytest.mark.parametrize(("term", "expected"), [(Sparsity("auto"), (3, 4, 5, 6)), (Volume("auto"), (2, 3, 4, 5, 6))])
+def test_under_a_sparsity_small_ranks_are_not_tried_again(monkeypatch, term, expected):
+    """The best rank of the grid is 5: ranks below 60 % of it are left out, unless no sparsity was chosen."""
+    made, asked = stages(), []
+    path = SimpleNamespace(alpha=0.1, alphas=np.ones(1))
+    crew = SimpleNamespace(fitter=SimpleNamespace(parameters=SimpleNamespace(terms=tuple)))
+    monkeypatch.setattr(course, "penalised", lambda crew, terms: ("penalised", terms))
+    monkeypatch.setattr(Stages, "_path", lambda *given: path)
+    monkeypatch.setattr(Stages, "_rank", lambda self, table: 5)
+    monkeypatch.setattr(Stages, "_finer", lambda self, crew, ranks: asked.append((crew, ranks)) or (["finer"], True))
+    kept, table = made.penalise(crew, ["coarse"], (term,))
+    ((used, ranks),) = asked
+    assert ranks == expected
+    assert min(ranks) >= LEAST_PART * 5 or term.word == "volume"
+    assert (used is crew) == isinstance(term, Volume)
+    assert kept == ("penalised", (replace(term, alpha=0.1),))
+    assert (table, made.done[0]["finished"]) == (["finer"], True)
+
+
+def test_an_interrupted_search_of_alphas_leaves_the_penalty_out(monkeypatch):
+    made, halted = stages(), []
+    parameters = SimpleNamespace(terms=tuple)
+    crew = SimpleNamespace(fitter=SimpleNamespace(parameters=parameters), halt=lambda: halted.append(True))
+
+    def interrupted(*given):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Stages, "_path", interrupted)
+    monkeypatch.setattr(Stages, "_rank", lambda self, table: 5)
+    assert made.penalise(crew, [], (Sparsity("auto"),)) == (crew, [])
+    assert halted == [True]
+    assert made.notes[0].startswith("Interrupted: no alpha was chosen for the ")
+    assert not made.done[0]["finished"]
+
+
+def runs(*reasons: str):
+    return [SimpleNamespace(reason=reason) for reason in reasons]
+
+
+@pytest.mark.parametrize(
+    ("made", "judged"),
+    [
+        ([runs("tol", "tol"), runs("tol", "tol")], True),
+        ([runs("tol", "tol"), runs("tol", "max_time")], False),
+        ([runs("tol"), runs("tol", "tol")], False),
+        (None, False),
+    ],
+)
+@pytest.mark.parametrize("better", [True, False])
+def test_heavy_rows_are_scaled_down_where_two_runs_of_each_kind_say_so(monkeypatch, made, judged, better):
+    stage, given = stages(), iter(made or [])
+
+    def work(*asked):
+        if made is None:
+            raise KeyboardInterrupt
+        return next(given)
+
+    crew = SimpleNamespace(fitter=SimpleNamespace(factors=None), runs=work, halt=lambda: None)
+    monkeypatch.setattr(course, "replace", lambda one, **new: SimpleNamespace(**{**vars(one), **new}))
+    monkeypatch.setattr(course, "capped_is_better", lambda *runs: better)
+    monkeypatch.setattr(Stages, "_can_hold_out", lambda self, fitter: True)
+    monkeypatch.setattr(Stages, "_rank", lambda self, table: 5)
+    found = stage.heavy(crew, [], np.array([1.0, 0.5, 1.0, 0.2]))
+    assert (found is not crew) == (judged and better)
+    assert stage.notes[0].partition(":")[0 if judged else 2].strip().startswith("2 rows weigh more")
+    assert ("was not judged" in stage.notes[0]) != judged
+    assert stage.done[0]["finished"] == judged
+
+
+def test_a_folder_of_another_discovery_is_refused(tmp_path):
+    with Store(tmp_path / "kept", {"X": "aa", "ranks": [1, 2]}):
+        pass
+    with Store(tmp_path / "kept", {"X": "aa", "ranks": [1, 2]}):
+        pass
+    for identity, said_so in (
+        ({"X": "bb", "ranks": [1, 2]}, "another X"),
+        ({"X": "aa", "ranks": [1]}, r"ranks=\[1, 2\], not \[1\]"),
+    ):
+        with pytest.raises(ValueError, match=said_so), Store(tmp_path / "kept", identity):
+            pass
+
+
+def test_the_threshold_of_a_discovery_is_a_cosine():
+    with pytest.raises(ValueError, match="threshold"):
+        discover(np.ones((4, 5)), threshold=-1.5)
+    with pytest.raises(ValueError, match="random_state"):
+        discover(np.ones((4, 5)), threshold=-0.5, random_state=-1)
+    with pytest.raises(TypeError, match="positional"):
+        rank_profile(np.ones((4, 5)), 2, 1)
+    with pytest.raises(TypeError, match="positional"):
+        noise_profile(np.ones((4, 5)), 2, 1)
+
+
+def test_candidates_and_scores_are_values():
+    assert Scores(np.ones(2), np.ones(2), 1.0).effective == 0.0
+    assert len({Candidate(KL), Candidate(KL), Candidate(IS), Candidate(KL, 1.0), Candidate(NegativeBinomial(2.0))}) == 4
+
+
+def test_entries_are_read_in_pieces_whatever_holds_them():
+    dask = pytest.importorskip("dask.array")
+    X = np.array([[1.0, 0.0, 3.0], [0.0, 5.0, 6.0]])
+    for form in (X, sp.csr_array(X), dask.from_array(X, chunks=(1, 2))):
+        found = total(form, lambda x: np.array([x.sum(), x.size]), None)
+        assert found.tolist() == [15.0, 4.0]
+        assert total(form, lambda x: np.array([x.sum(), x.size]), 0.5).tolist() == [16.0, 6.0]
+
+
+@pytest.mark.parametrize(("tol", "used"), [(0.0, 0.0), (1e-7, 1e-5), (1e-3, 1e-3)])
+def test_fits_that_compare_alphas_need_not_be_fine(monkeypatch, tol, used):
+    asked = []
+
+    class Fits:
+        def __init__(self, data, omega, method, budget, *rest):
+            asked.append((budget.control.tol, method.penalties))
+
+        def begin(self, starts, references):
+            return starts
+
+    monkeypatch.setattr(alpha, "Runs", Fits)
+    monkeypatch.setattr(alpha, "smallest", lambda runs: runs)
+    method, budget = Method.of("auto", "auto", False), Budget(Control(tol=tol), 3)
+    choice = alpha.Choice(None, None, [], (KL,), None, method, budget, 0)
+    for near in (False, True):
+        assert choice._fit(None, ["start"], np.ones(1), (Volume(0.1),), near) == ["start"]
+    assert asked == 2 * [(used, (Volume(0.1),))]
+
+
+class Fitter:
+    """Fits that note how long they may take, and take a second of a clock each."""
+
+    batch = 1
+
+    def __init__(self, clock, reasons) -> None:
+        self.clock, self.reasons, self.asked = clock, iter(reasons), []
+
+    def run(self, rank_, seed, left, watch, hold_out):
+        self.asked.append((rank_, seed, left, hold_out))
+        self.clock.now += 1.0
+        return SimpleNamespace(reason=next(self.reasons))
+
+
+@pytest.fixture
+def crewed(monkeypatch):
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr("drnmf.selection.stages.crew.time", SimpleNamespace(perf_counter=lambda: clock.now))
+
+    def make(allowed, reasons, jobs=1):
+        told = []
+        pace = SimpleNamespace(allowance=lambda stage: allowed, advance=lambda *given: told.append(given))
+        fitter = Fitter(clock, reasons)
+        return Crew(fitter, Store(None, {}), pace, [7, 8, 9, 10], jobs), fitter, told
+
+    return make
+
+
+def test_the_first_of_several_runs_takes_half_of_the_time_at_most(crewed):
+    """Two runs can be compared, one cannot; what is left when the time is up is not begun."""
+    crew, fitter, told = crewed(2.5, 4 * ["tol"])
+    assert len(crew.runs("ranks", 3, 4)) == 3
+    assert fitter.asked == [(3, 7, 1.25, False), (3, 8, 1.5, False), (3, 9, 0.5, False)]
+    assert told == [("ranks", 3, f"rank 3, run {i} of 4", True) for i in (1, 2, 3)]
+    assert len(crew.runs("ranks", 3, 2)) == 2
+    assert len(fitter.asked) == 3  # they were there already
+    assert told[-1][-1] is False
+
+
+def test_runs_that_were_stopped_count_where_fewer_than_two_came_to_their_end(crewed):
+    for reasons, count in ((["tol", "max_time", "tol"], 2), (["tol", "max_time", "max_time"], 3)):
+        crew, _, _ = crewed(None, reasons)
+        assert len(crew.runs("ranks", 3, 3)) == count
+
+
+def test_after_a_halt_no_run_is_begun(crewed):
+    crew, fitter, told = crewed(None, 4 * ["tol"])
+    crew.runs("ranks", 3, 2, True)
+    crew.halt()
+    assert len(crew.runs("ranks", 3, 4, True)) == 2
+    assert crew.runs("ranks", 4, 2) == []
+    assert [asked[:2] for asked in fitter.asked] == [(3, 7), (3, 8)]
+    assert len(told) == 2
+
+
+def test_seeds_of_fewer_runs_are_the_first_of_more():
+    assert draw_seeds(5, 3) == draw_seeds(5, 6)[:3]
+    assert len(set(draw_seeds(5, 100))) == 100
+    assert draw_seeds(6, 3) != draw_seeds(5, 3)
+    assert 0 <= min(draw_seeds(5, 100)) <= max(draw_seeds(5, 100)) < 2**31
