@@ -86,6 +86,12 @@ NEWTON_HALVINGS = 1
 NEWTON_PASSES = 4
 """Passes of coordinate descent over the quadratic model of a Newton step."""
 
+NEWTON_REFRESH = 3
+"""Newton steps that one curvature of every column serves: it costs several sweeps, and changes slowly."""
+
+LARGEST_KEPT = 1 << 22
+"""Most numbers of a curvature that is kept for further steps: it stays in memory, and is in every checkpoint."""
+
 HALS_PASSES = 8
 """Passes of coordinate descent over all components for every sweep under beta = 2 alone."""
 
