@@ -59,3 +59,4 @@ def test_a_curvature_is_kept_where_it_is_small_and_its_length_can_be_found_again
     assert rule.keeping(losses, 5, most) == replace(rule, keeps=True)
     assert rule.keeping(losses, 5, most + 1) == rule
     assert rule.keeping((*losses, NegativeBinomial(3.0)), 5, most) == rule
+    assert rule.keeping((Beta(2.0),), 5, most) == rule

@@ -78,13 +78,12 @@ class Newton(Rule):
     keeps: bool = False
 
     def under(self, omega: Omega, shared: bool = True) -> Rule:
-        quadratic = shared and [loss.free_part for loss in omega] == ["gram"]
-        return self.alone if quadratic and self.alone is not None else self
+        return self.alone if shared and _quadratic(omega) and self.alone is not None else self
 
     def keeping(self, omega: Omega, rank: int, columns: int) -> Rule:
         # the length of a curvature that is not of the current point is found again by F'QF = F'P, which needs P = Q F
-        small = rank * (rank + 1) // 2 * columns <= LARGEST_KEPT
-        return replace(self, keeps=True) if small and all(loss.homogeneous for loss in omega) else self
+        fits = all(loss.homogeneous for loss in omega) and rank * (rank + 1) // 2 * columns <= LARGEST_KEPT
+        return replace(self, keeps=True) if fits and not _quadratic(omega) else self
 
     @property
     def first(self) -> Extrapolated:
@@ -148,6 +147,11 @@ class Newton(Rule):
 
     def restart(self, state: Momentum) -> Momentum:
         return replace(state, nu=1.0)
+
+
+def _quadratic(omega: Omega) -> bool:
+    """Whether the loss is beta = 2 alone, whose curvature costs next to nothing."""
+    return [loss.free_part for loss in omega] == ["gram"]
 
 
 def tilted_step(
