@@ -95,6 +95,12 @@ EXTRAPOLATE_EVERY = 2
 FIRST_LENGTH, LEAST_LENGTH = 2.0, 0.5
 """How far along that direction the first trial is, and the nearest, in multiples of the way since the last trial."""
 
+NEWTON_REFRESH = 3
+"""Newton steps that one curvature of every column serves: it costs several sweeps, and changes slowly."""
+
+LARGEST_KEPT = 1 << 22
+"""Most numbers of a curvature that is kept for further steps: it stays in memory, and is in every checkpoint."""
+
 HALS_PASSES = 8
 """Passes of coordinate descent over all components for every sweep under beta = 2 alone."""
 

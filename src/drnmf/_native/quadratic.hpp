@@ -12,13 +12,14 @@ struct ColumnBlock {
     static constexpr size_t L = kLanes<T>;
     const Quadratic& q;
     size_t begin, count;
-    T *Q, *slope, *H, *F, *multiplicative;
+    T *Q, *slope, *H, *F, *multiplicative, *change;
 
     ColumnBlock(const Quadratic& quadratic, size_t first, size_t end, char* scratch) : q(quadratic), begin(first) {
         count = least(L, end - first);
         T* p = reinterpret_cast<T*>(scratch);
-        // the driver makes room for pair_count(r) + 4 r vectors
+        // the driver makes room for pair_count(r) + 5 r vectors
         Q = p, slope = Q + pair_count(q.r) * L, H = slope + q.r * L, F = H + q.r * L, multiplicative = F + q.r * L;
+        change = multiplicative + q.r * L;
     }
 
     Vec<T> row(const void* base, size_t k) const {
@@ -28,7 +29,23 @@ struct ColumnBlock {
         for (size_t l = 0; l < L; ++l) lanes[l] = l < count ? from[l] : T(1);
         return load(lanes);
     }
-    const T* pair(size_t k, size_t l) const { return Q + (k >= l ? k * (k + 1) / 2 + l : l * (l + 1) / 2 + k) * L; }
+
+    // Row k of Q times the first `count` entries of x; four sums, so that none waits for the one before it.
+    Vec<T> product(size_t k, const T* x, size_t count) const {
+        Vec<T> sum[4] = {};
+        const T* row = Q + k * (k + 1) / 2 * L;
+        size_t before = least(count, k + 1), l = 0;
+        for (; l + 4 <= before; l += 4)
+            each<4>([&](int i) { sum[i] += load(row + (l + size_t(i)) * L) * load(x + (l + size_t(i)) * L); });
+        for (; l < before; ++l) sum[0] += load(row + l * L) * load(x + l * L);
+        const T* below = Q + (l * (l + 1) / 2 + k) * L;  // of row l > k, which is as long as l + 1
+        for (; l + 2 <= count; l += 2) {
+            sum[1] += load(below) * load(x + l * L), below += (l + 1) * L;
+            sum[2] += load(below) * load(x + (l + 1) * L), below += (l + 2) * L;
+        }
+        if (l < count) sum[3] += load(below) * load(x + l * L);
+        return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    }
 
     void run() {
         const Vec<T> floor = broadcast(T(q.floor)), largest = broadcast(T(__builtin_inf()));
@@ -46,16 +63,12 @@ struct ColumnBlock {
             store(multiplicative + k * L, larger<T>(f * factor, floor));
             wanted += f * p;
         }
-        for (size_t k = 0; k < q.r; ++k) {
-            Vec<T> product{};
-            for (size_t l = 0; l < q.r; ++l) product += load(pair(k, l)) * load(F + l * L);
-            model += load(F + k * L) * product;
-        }
+        for (size_t k = 0; k < q.r; ++k) model += load(F + k * L) * product(k, F, q.r);
         // lambda may have moved since the sweep that made Q: F'QF = F'P holds again after this, where it ever does
         Vec<T> scale = q.scale > 0 ? broadcast(T(q.scale)) : model / wanted;
         for (size_t k = 0; k < q.r; ++k) store(slope + k * L, load(slope + k * L) * scale);
         for (int pass = 0; pass < q.passes; ++pass)
-            for (size_t k = 0; k < q.r; ++k) descend(k, floor);
+            for (size_t k = 0; k < q.r; ++k) descend(k, pass ? q.r : k, floor);
         auto good = (scale > T(0)) & (scale < T(q.largest));
         for (size_t k = 0; k < q.r; ++k) {
             Vec<T> h = load(H + k * L), step = good ? h : load(multiplicative + k * L);
@@ -63,13 +76,13 @@ struct ColumnBlock {
         }
     }
 
-    void descend(size_t k, Vec<T> floor) {
-        Vec<T> bend = load(pair(k, k)), h = load(H + k * L);
-        Vec<T> moved = larger<T>(h - load(slope + k * L) / bend, floor);
+    // The slope of component k at H is made anew, from that at F and what has changed since, of which the first
+    // `count` entries are not zero: kept up to date, the slopes of all components would be stored again for each.
+    void descend(size_t k, size_t count, Vec<T> floor) {
+        Vec<T> bend = load(Q + (k * (k + 1) / 2 + k) * L), h = load(H + k * L);
+        Vec<T> moved = larger<T>(h - (load(slope + k * L) + product(k, change, count)) / bend, floor);
         moved = bend > T(0) ? moved : h;
-        Vec<T> change = moved - h;
-        store(H + k * L, moved);
-        for (size_t l = 0; l < q.r; ++l) store(slope + l * L, load(slope + l * L) + load(pair(k, l)) * change);
+        store(H + k * L, moved), store(change + k * L, moved - load(F + k * L));
     }
 
     void write(size_t k, Vec<T> value) {

@@ -387,7 +387,7 @@ bool quadratic_step(Quadratic q, const double* gram) {
     q.shared = gram ? packed.data() : nullptr;
     q.stopped = stopped;
     std::size_t vectors = (q.n + k.lanes - 1) / k.lanes, slices = std::clamp<std::size_t>(vectors / 8, 1, kBlocks);
-    std::size_t bytes = sizeof(T) * k.lanes * (pair_count(q.r) + 4 * q.r);
+    std::size_t bytes = sizeof(T) * k.lanes * (pair_count(q.r) + 5 * q.r);
     return run_blocks(slices, bytes, [&](std::size_t b, char* scratch) {
         k.quadratic(q, vectors * b / slices * k.lanes, std::min(vectors * (b + 1) / slices * k.lanes, q.n), scratch);
     });

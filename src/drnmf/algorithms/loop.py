@@ -159,6 +159,7 @@ def solve(data: Data, W: Array, H: Array, objective: Objective, rule: Rule, poli
     W : (m, r), H : (r, n), strictly positive; neither is changed unless the control allows it.
     """
     rule = rule.under(objective.omega, shares_curvature(data) or H.shape[0] <= NEWTON_RANK)
+    rule = rule.keeping(objective.omega, H.shape[0], sum(data.shape))
     owners = (rule, getattr(rule, "rule", rule), policy)
     known = None if control.keeper is None else control.keeper.recall(objective.omega, *owners)
     if isinstance(known, Result):

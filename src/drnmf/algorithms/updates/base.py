@@ -200,6 +200,21 @@ class Rule(Protocol):
         """
         return self
 
+    def keeping(self, omega: Omega, rank: int, columns: int) -> Rule:
+        """Return the rule of a run in which a state may keep what a sweep made: itself, unless that helps it.
+
+        Parameters
+        ----------
+        omega : the losses
+        rank : r
+        columns : of both blocks, m + n
+
+        Returns
+        -------
+        rule : Rule
+        """
+        return self
+
     def of_rank(self, rank: int) -> tuple[Rule, Rule]:
         """Return the rules of H and of W: itself for both, unless one of them is constrained.
 

@@ -24,10 +24,12 @@ from drnmf.backends.steps import correlated_step, packed, packed_product, quadra
 from drnmf.losses.base import Omega
 from drnmf.numerics import (
     DAMPING_DECAY,
+    LARGEST_KEPT,
     LEAST_DAMPING,
     NEWTON_DELAY,
     NEWTON_HALVINGS,
     NEWTON_PASSES,
+    NEWTON_REFRESH,
     RULE_DELAY,
     Array,
     namespace,
@@ -42,9 +44,11 @@ class Guarded(Momentum):
     """The state after a second-order step; F is the multiplicative step from the same point.
 
     damping : how far the correlation of the next step is shrunk towards the identity; in a batch one for every run
+    Q : the whole curvature, where the next step takes it again
     """
 
     damping: Any = 0.0
+    Q: Any = None
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,8 @@ class Newton(Rule):
         it all columns have one, scaled (`algorithms.correlation`)
     passes : of coordinate descent over the model
     alone : the rule for beta = 2 alone, whose model is the loss itself and the same for all columns; None: this one
+    refresh : steps that one curvature of every column serves, where it may be kept
+    keeps : whether it may: set by `keeping`
     """
 
     batched: ClassVar[bool] = True
@@ -68,29 +74,41 @@ class Newton(Rule):
     largest_rank: int | None = None
     passes: int = NEWTON_PASSES
     alone: Rule | None = None
+    refresh: int = NEWTON_REFRESH
+    keeps: bool = False
 
     def under(self, omega: Omega, shared: bool = True) -> Rule:
-        quadratic = shared and [loss.free_part for loss in omega] == ["gram"]
-        return self.alone if quadratic and self.alone is not None else self
+        return self.alone if shared and _quadratic(omega) and self.alone is not None else self
+
+    def keeping(self, omega: Omega, rank: int, columns: int) -> Rule:
+        # the length of a curvature that is not of the current point is found again by F'QF = F'P, which needs P = Q F
+        fits = all(loss.homogeneous for loss in omega) and rank * (rank + 1) // 2 * columns <= LARGEST_KEPT
+        return replace(self, keeps=True) if fits and not _quadratic(omega) else self
 
     @property
     def first(self) -> Extrapolated:
         return Extrapolated(geometric=True, delay=RULE_DELAY)
 
     def curves(self, step: int, rank: int) -> bool:
-        return step >= self.delay and (self.largest_rank is None or rank <= self.largest_rank)
+        due = step >= self.delay and (not self.keeps or (step - self.delay) % self.refresh == 0)
+        return due and self._own(rank)
 
     def accelerates(self, step: int, rank: int) -> bool:
-        return step > self.delay and self.curves(step, rank)
+        return step > self.delay and self._own(rank)
 
     def correlates(self, step: int, rank: int, omega: Omega) -> bool:
-        own = self.largest_rank is None or rank <= self.largest_rank
-        return step >= self.delay and not own and all(loss.homogeneous for loss in omega)
+        return step >= self.delay and not self._own(rank) and all(loss.homogeneous for loss in omega)
+
+    def _own(self, rank: int) -> bool:
+        """Whether every column has a curvature of its own."""
+        return self.largest_rank is None or rank <= self.largest_rank
 
     def init(self, F: Array) -> Momentum:
         return self.first.init(F)
 
     def step(self, F: Array, parts: Parts, state: Momentum) -> tuple[Array, Momentum]:
+        if parts.Q is None and isinstance(state, Guarded) and state.Q is not None:
+            parts = replace(parts, Q=state.Q)
         if state.steps < self.delay or (parts.Q is None and parts.gram is None and parts.correlation is None):
             return self.first.step(F, parts, state)
         damping = getattr(state, "damping", 0.0)
@@ -99,7 +117,15 @@ class Newton(Rule):
         stepped = self._minimum(F, parts)
         if parts.Q is None and parts.correlation is None:  # the model is the loss itself, and P was not made
             return stepped, Momentum(stepped, 1.0, state.steps + 1)
-        return stepped, Guarded(parts.multiplicative(F), 1.0, state.steps + 1, DAMPING_DECAY * damping)
+        return stepped, Guarded(
+            parts.multiplicative(F), 1.0, state.steps + 1, DAMPING_DECAY * damping, self._kept(F, parts, state)
+        )  # fmt: skip
+
+    def _kept(self, F: Array, parts: Parts, state: Momentum) -> Any:
+        """The curvature for the next step, None where that one brings its own."""
+        if parts.Q is None or not self.keeps or self.curves(state.steps + 1, F.shape[0]):
+            return None
+        return parts.Q if parts.gram is None else parts.Q + packed(parts.gram, F)
 
     def _minimum(self, F: Array, parts: Parts) -> Array:
         """The minimum of the model: with one curvature for all columns, scaled or not, or one for each."""
@@ -127,6 +153,11 @@ class Newton(Rule):
 
     def restart(self, state: Momentum) -> Momentum:
         return replace(state, nu=1.0)
+
+
+def _quadratic(omega: Omega) -> bool:
+    """Whether the loss is beta = 2 alone, whose curvature costs next to nothing."""
+    return [loss.free_part for loss in omega] == ["gram"]
 
 
 def tilted_step(

@@ -1,0 +1,62 @@
+"""Newton steps that take the curvature of an earlier point again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from drnmf.algorithms.loop import Control, solve
+from drnmf.algorithms.updates.newton import Newton
+from drnmf.algorithms.weights import Fixed
+from drnmf.backends.host.dense import DenseMatrix
+from drnmf.losses.beta import Beta
+from drnmf.losses.negative_binomial import NegativeBinomial
+from drnmf.numerics import LARGEST_KEPT
+from drnmf.objective.objective import Objective
+
+SHAPE, RANK = (40, 60), 4
+
+
+def run(beta, refresh, max_iter, tol=0.0):
+    rng = np.random.default_rng(0)
+    X = rng.poisson(20.0 * rng.gamma(1.0, size=(SHAPE[0], 4)) @ rng.gamma(1.0, size=(4, SHAPE[1]))) + 1.0
+    data = DenseMatrix.of(X)
+    objective = Objective((Beta(beta),), np.ones(1), data.mean)
+    start = rng.random((SHAPE[0], RANK)), rng.random((RANK, SHAPE[1]))
+    rule = Newton(delay=6, refresh=refresh)
+    return solve(data, *start, objective, rule, Fixed(), Control(max_iter=max_iter, tol=tol))
+
+
+def test_one_curvature_serves_three_steps_of_either_block(monkeypatch):
+    asked, sweep = [], DenseMatrix.sweep
+
+    def noted(self, W, H, ask):
+        side = "HW"[self.shape != SHAPE]
+        if not asked or asked[-1][0] != side:  # not a retry
+            asked.append((side, ask.curvature is not None))
+        return sweep(self, W, H, ask)
+
+    monkeypatch.setattr(DenseMatrix, "sweep", noted)
+    run(1.0, 3, 15)
+    turns = [False] * 6 + [True, False, False] * 3
+    assert [curved for side, curved in asked if side == "W"] == turns
+    assert [curved for side, curved in asked if side == "H"] == [*turns, True]
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5, 1.0])
+def test_the_same_minimum_is_reached(beta):
+    often, seldom = run(beta, 1, 400, 1e-9), run(beta, 3, 400, 1e-9)
+    assert seldom.losses == pytest.approx(often.losses, rel=1e-5)
+    assert (np.diff(seldom.trace.losses[:, 0]) <= 1e-12 * seldom.trace.losses[0, 0]).all()
+    assert not np.array_equal(seldom.trace.losses[-1], often.trace.losses[-1])
+
+
+def test_a_curvature_is_kept_where_it_is_small_and_its_length_can_be_found_again():
+    rule, losses = Newton(), (Beta(1.0),)
+    most = LARGEST_KEPT // 15
+    assert rule.keeping(losses, 5, most) == replace(rule, keeps=True)
+    assert rule.keeping(losses, 5, most + 1) == rule
+    assert rule.keeping((*losses, NegativeBinomial(3.0)), 5, most) == rule
+    assert rule.keeping((Beta(2.0),), 5, most) == rule
