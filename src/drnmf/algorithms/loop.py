@@ -344,7 +344,7 @@ class Run:
 
 def _apart(F: Array, given: Array) -> Array:
     """F in memory of its own."""
-    return F.copy() if np.may_share_memory(F, given) else F
+    return 1.0 * F if np.may_share_memory(F, given) else F
 
 
 def _refuse_pieces(objective: Objective, data: Data) -> None:
