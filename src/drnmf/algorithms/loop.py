@@ -159,7 +159,9 @@ def solve(data: Data, W: Array, H: Array, objective: Objective, rule: Rule, poli
     W : (m, r), H : (r, n), strictly positive; neither is changed unless the control allows it.
     """
     rule = rule.under(objective.omega, shares_curvature(data) or H.shape[0] <= NEWTON_RANK)
-    rule = rule.keeping(objective.omega, H.shape[0], sum(data.shape))
+    constant = getattr(policy, "constant", False)
+    if constant:  # where lambda moves, an earlier curvature is that of another mixture
+        rule = rule.keeping(objective.omega, H.shape[0], sum(data.shape))
     owners = (rule, getattr(rule, "rule", rule), policy)
     known = None if control.keeper is None else control.keeper.recall(objective.omega, *owners)
     if isinstance(known, Result):
@@ -171,7 +173,7 @@ def solve(data: Data, W: Array, H: Array, objective: Objective, rule: Rule, poli
         )
     _refuse_pieces(objective, data)
     in_place = control.keeper is None and not data.space.deferred  # a keeper keeps the last iteration whole
-    task = Task.of(objective, rule, getattr(policy, "constant", False), H.shape[0], in_place)
+    task = Task.of(objective, rule, constant, H.shape[0], in_place)
     run = Run.begin(task, data, policy, W, H, control) if known is None else Run.resume(task, data, policy, known)
     reason = run.reason(control)
     try:
