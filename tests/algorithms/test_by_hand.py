@@ -378,7 +378,7 @@ class Recalls:
 
     def offer(self, snapshot):
         taken = snapshot()
-        self.taken.append(replace(taken, log=copy.deepcopy(taken.log)))  # which goes on growing
+        self.taken.append(replace(taken, log=copy.deepcopy(taken.log)))  # which keeps growing
 
     def done(self, result):
         self.ended.append(result)

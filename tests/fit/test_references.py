@@ -11,6 +11,7 @@ from drnmf.algorithms.updates.table import as_rule
 from drnmf.algorithms.weights import as_policy
 from drnmf.backends.base import losses_of
 from drnmf.backends.open import open_data
+from drnmf.fit.method import Method
 from drnmf.losses.names import as_losses
 from drnmf.objective.objective import Objective
 
@@ -142,3 +143,19 @@ def test_runs_of_a_consensus_start_at_random():
     """With the default start all of them would be the same run, and every component would look stable."""
     model = ConsensusNMF(BetaNMF(3, beta=1, max_iter=3, tol=0), n_runs=3, random_state=0).fit(WINE)
     assert [run.init for run in model.models_] == ["random"] * 3
+
+
+@pytest.mark.parametrize(
+    ("update", "beta", "rank", "tol", "expected"),
+    [
+        ("auto", 1, 5, 3e-5, 1e-4),
+        ("auto", 1, 5, 1e-3, 1e-3),  # the user's own, if that is larger
+        ("auto", 1, 5, 0.0, 0.0),
+        ("auto", 2, 5, 3e-5, 3e-5),  # coordinate descent
+        ("auto", 1, 30, 3e-5, 3e-5),  # one curvature for all
+        ("newton", 1, 5, 1e-6, 1e-6),
+    ],
+)
+def test_references_stop_earlier_where_whole_iterations_are_extrapolated(update, beta, rank, tol, expected):
+    (loss,) = as_losses(beta)
+    assert Method.of(update, "auto").coarse(Control(tol=tol), loss, rank).tol == expected

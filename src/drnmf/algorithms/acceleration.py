@@ -7,7 +7,7 @@ iterations before, the run tries
 .. math:: \max(F + s (F - \tilde F), floor)
 
 for both blocks at once, at the cost of one sweep, which is the one that the next iteration begins from. A point that is
-lower is taken and s doubles; elsewhere the run goes on from where it stands and s halves.
+lower is taken and s doubles; elsewhere the run continues from where it stands and s halves.
 """
 
 from __future__ import annotations
