@@ -14,9 +14,10 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.result import Interrupted, Result, Trace
 from drnmf.algorithms.weights import Policy
-from drnmf.backends.base import Data, losses_of
+from drnmf.backends.base import losses_of
 from drnmf.backends.observed import HeldOut, Stored
 from drnmf.backends.open import is_dask
 from drnmf.backends.weighted import held_out_losses
@@ -26,11 +27,11 @@ from drnmf.estimators.deciding import zeros_under
 from drnmf.estimators.scoring import dispersions, mean_log_likelihood, predicted_losses
 from drnmf.fit.encode import Encoder
 from drnmf.fit.exchange import fit_interval
-from drnmf.fit.method import Method
 from drnmf.fit.parameters import Parameters
-from drnmf.fit.penalised import objective_of
+from drnmf.fit.pipeline import fit_factors, running, settle, warn_unconverged
+from drnmf.fit.problem import Problem, objective_of
 from drnmf.fit.references import check_references
-from drnmf.fit.road import Opened, balanced, fit_factors, opened, settle, warn_unconverged
+from drnmf.fit.runner import Runner
 from drnmf.fit.units import mean_of
 from drnmf.fit.unobserved import mean_row
 from drnmf.inputs.check import warn_dense_tiles
@@ -44,7 +45,7 @@ from drnmf.objective.objective import Objective
 from drnmf.objective.penalty import Penalties, Penalty
 from drnmf.objective.simplex import vertex
 from drnmf.selection.entries import counted
-from drnmf.selection.penalties.alpha import AlphaPath, Choice, decided, undecided
+from drnmf.selection.penalties.alpha import AlphaPath, choose_alphas, decided, undecided
 from drnmf.selection.walk import grown
 
 
@@ -132,48 +133,40 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         self.rank()
         if self._undecided():
             return self._decided(X, y, W, H, self.reading(entry_weight, uncertainty))
-        omega, interval = self._omega(), self._interval()
-        policy, references = self._policy(len(omega)), self._references(len(omega))
-        control = self.control(self._inner_iter(), omega)
-        placement = place(X, self.device, self.precision)
-        terms, constraints = self.terms(), self.constraints()
-        rescale, fixed = constraints.free and not terms, constraints.fixed
-        method = Method.of(self.update, policy, placement.gpu, terms, constraints)
+        omega, interval, name = self._omega(), self._interval(), type(self).__name__
+        references, terms = self._references(len(omega)), self.terms()
+        control, placement = self.control(self._inner_iter(), omega), place(X, self.device, self.precision)
+        runner = Runner.of(self.update, self._policy(len(omega)), placement.gpu)
+        runner = replace(runner, callback=self.callback, stage=name)
         given = placement.receive(self, X, True, self.reading(entry_weight, uncertainty))
-        runs = self.starts() * (1 if references is not None else 1 + len(omega))
-        name = type(self).__name__
-        identity = {"estimator": name, **self.get_params(deep=False)}
         continues = self._continues(given, W, H)
-        with opened(given, placement, self, omega, runs, identity, W, H, control.inner_iter, references) as fit:
-            method, known = method.inside(fit.units, omega), fit.references
+        problem = Problem.of(
+            given, placement, self.rank(), omega, references=references, penalties=terms,
+            constraints=self.constraints(), zeros=self.zeros_choice(),
+        )  # fmt: skip
+        runs = self.starts() * (1 if references is not None else 1 + len(omega))
+        identity, inner = {"estimator": name, **self.get_params(deep=False)}, control.inner_iter
+        with running(problem, runner, self, runs, identity=identity, W=W, H=H, inner_iter=inner) as runner:
             if continues:
-                fit, method = self._warm(fit, given), method.near() if self.starts() == 1 else method
-            data = fit.data
-            tasks = Tasks.begin(self, given.X, y, data)
-            budget = tasks.budget(fit.budget)
+                runner.starts[0] = self._warm(problem)
+                runner = runner.near() if self.starts() == 1 else runner
+            tasks = Tasks.begin(self, given.X, y, problem.data)
+            runner = replace(runner, budget=tasks.budget(runner.budget))
             self.penalty_path_: tuple[AlphaPath, ...] = ()
             try:
                 if undecided(terms):
-                    whole = fit.units.whole(omega)
-                    asked = (
-                        given.X, fit.starts, fit.omega, known, method, budget, self.random_state, whole, given.observed
-                    )  # fmt: skip
-                    choice = Choice(data, *asked)
-                    method, self.penalty_path_, known = choice.decide()
-                    terms = decided(terms, method.penalties)
+                    problem, self.penalty_path_ = choose_alphas(problem, runner, self.random_state)
+                    terms = decided(terms, problem.penalties)
                 if interval is not None:
-                    result = fit_interval(data, fit.starts, interval, method, budget, self.callback, name)
+                    result = fit_interval(problem, interval, runner)
                 else:
-                    result = fit_factors(data, fit.starts, fit.omega, known, method, budget, self.callback, name)
+                    result = fit_factors(problem, runner)
             except Interrupted as stop:
-                partly = _complete(stop.result, data, fit.omega)
-                partly = balanced(data, partly, self.normalize, rescale, fixed)
-                terms = decided(terms, ())
-                self._adopt(partly, fit, placement, isinstance(entry_weight, HeldOut), terms)
+                partly = problem.canonical(_complete(stop.result, problem), self.normalize)
+                self._adopt(partly, problem, decided(terms, ()), isinstance(entry_weight, HeldOut))
                 raise
-            result = balanced(data, fit.unobserved.cleared(data, result), self.normalize, rescale, fixed)
-            result = settle(data, result, control, not rescale)
-        factors = self._adopt(result, fit, placement, isinstance(entry_weight, HeldOut), terms)
+            result = settle(problem, problem.canonical(result, self.normalize), control)
+        factors = self._adopt(result, problem, terms, isinstance(entry_weight, HeldOut))
         tasks.end()
         warn_unconverged([result], control, name)
         return factors
@@ -192,12 +185,12 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             )
         return True
 
-    def _warm(self, fit: Opened, given: Received) -> Opened:
-        """Put the components of the last fit, and the W that X has under them, in the place of the first start."""
-        rank, H = self.rank(), as_numpy(self.components_)[: self.rank()]
-        W, units = self._encoder(given).rows(fit.data)[:, :rank], fit.units
-        last = grown(fit.data, (W * units.left, H * units.right), rank, check_random_state(self.random_state))
-        return replace(fit, starts=[fit.unobserved.clear(fit.data, *last), *fit.starts[1:]])
+    def _warm(self, problem: Problem) -> Start:
+        """Start from the components of the last fit, and the W that X has under them."""
+        rank, H, units = self.rank(), as_numpy(self.components_)[: self.rank()], problem.units
+        W = self._encoder(problem.given).rows(problem.data)[:, :rank]
+        last = grown(problem.data, (W * units.left, H * units.right), rank, check_random_state(self.random_state))
+        return problem.unobserved.clear(problem.data, *last)
 
     def _decided(self, X: Any, y: Any, W: ArrayLike | None, H: ArrayLike | None, reading: Reading) -> Array:
         """Let the observed entries of X choose the losses, and fit."""
@@ -212,13 +205,11 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
         return self._decide(given.X, reading, fit)
 
-    def _adopt(
-        self, result: Result, fit: Opened, placement: Placement, held_out: bool, terms: tuple[Penalty, ...] = ()
-    ) -> Array:  # fmt: skip
+    def _adopt(self, result: Result, problem: Problem, terms: tuple[Penalty, ...], held_out: bool) -> Array:
         """Set the fitted attributes from a result; returns W in the same form as `components_`."""
-        data = fit.data
-        inside = fit.completed(result)
-        result = fit.units.result(data, inside)
+        data, units, placement = problem.data, problem.units, problem.placement
+        inside = problem.completed(result)
+        result = problem.back(inside)
         self.components_ = placement.hand_back(result.H)
         self.n_components_ = result.H.shape[0]
         self.omega_ = result.omega
@@ -230,14 +221,14 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         self.dispersions_ = dispersions(data, result.losses, result.omega, result.H.shape[0])
         self.scaled_losses_ = result.scaled_losses
         setting = objective_of(data, inside.omega, inside.references, terms).penalties.setting
-        self.penalties_ = fit.units.penalties_out(terms, setting, result.omega)
+        self.penalties_ = units.penalties_out(terms, setting, result.omega)
         self.penalty_ = result.penalty
         self.reconstruction_err_ = float(result.scaled_losses.max())
         self.n_iter_ = result.n_iter
         self.converged_ = result.converged
         self.reason_ = result.reason
         self.trace_ = result.trace
-        self.notes_ = fit.notes + result.notes
+        self.notes_ = problem.notes + result.notes
         self.single_losses_ = result.single_losses
         self.gap_ = float("nan") if result.certificate is None else result.certificate.gap
         self.stationarity_ = float("nan") if result.certificate is None else result.certificate.stationarity
@@ -247,7 +238,7 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         self.held_out_losses_ = None
         if held_out:
             found = held_out_losses(data, inside.W, inside.H, inside.omega)
-            self.held_out_losses_ = fit.units.losses(found, inside.omega)
+            self.held_out_losses_ = units.losses(found, inside.omega)
         return placement.hand_back(data.T.space.deliver(data.T.space.put(result.W.T)))
 
     def transform(self, X: Any, entry_weight: Any = None, uncertainty: Any = None) -> Array:
@@ -373,8 +364,9 @@ def _say_what_couples_rows(penalties: Penalties) -> None:
         )
 
 
-def _complete(result: Result, data: Data, omega: Omega) -> Result:
+def _complete(result: Result, problem: Problem) -> Result:
     """Complete an interrupted run; one in a reference fit speaks for all losses at its point."""
+    data, omega = problem.data, problem.omega
     if len(result.omega) > 1 or result.omega == omega:
         return result
     losses = losses_of(data, result.W, result.H, omega)

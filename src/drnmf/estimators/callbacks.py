@@ -16,7 +16,7 @@ from drnmf.algorithms.loop import Callback
 from drnmf.algorithms.result import Progress
 from drnmf.backends.base import Data
 from drnmf.estimators.scoring import dispersions
-from drnmf.fit.method import Budget
+from drnmf.fit.runner import Budget
 from drnmf.fit.units import mean_of
 from drnmf.objective.penalty import Penalties
 

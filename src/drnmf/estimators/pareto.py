@@ -13,27 +13,28 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from drnmf.algorithms.initialize import Start
-from drnmf.algorithms.loop import Callback, Control, solve
+from drnmf.algorithms.loop import Callback
 from drnmf.algorithms.result import Result
 from drnmf.algorithms.updates.base import Rule
-from drnmf.algorithms.weights import Fixed, Policy
-from drnmf.backends.base import Data, losses_of
-from drnmf.fit import method as fit_method
-from drnmf.fit.canonical import canonical
-from drnmf.fit.continued import Runs, improved, lowered, run_continued, smallest
+from drnmf.algorithms.weights import Policy
+from drnmf.backends.base import losses_of
+from drnmf.fit.continued import improved, lowered, resume, run_continued, run_near
 from drnmf.fit.parameters import Parameters
-from drnmf.fit.penalised import objective_of
-from drnmf.fit.references import References, check_references, compute_references, single_objective
-from drnmf.fit.road import Opened, opened, warn_unconverged
+from drnmf.fit.pipeline import running, warn_unconverged
+from drnmf.fit.problem import Problem
+from drnmf.fit.references import References, check_references, compute_references
+from drnmf.fit.runner import Runner
+from drnmf.fit.side_by_side import run_all
+from drnmf.fit.solve import smallest, solve
 from drnmf.inputs.check import check_choice, check_integer
-from drnmf.inputs.device import Placement, place
+from drnmf.inputs.device import place
 from drnmf.losses.base import Loss, Omega, betas_of
 from drnmf.losses.names import as_losses
 from drnmf.numerics import REFERENCE_MARGIN, REFERENCE_ROUNDS, Array, Vector
 from drnmf.objective.objective import Objective
 from drnmf.objective.penalty import Penalty
 from drnmf.objective.simplex import check_weights, vertex
-from drnmf.selection.penalties.alpha import AlphaPath, Choice, decided, undecided
+from drnmf.selection.penalties.alpha import AlphaPath, choose_alphas, decided, undecided
 
 
 @dataclass(frozen=True)
@@ -150,38 +151,26 @@ def check_points(weights: int | ArrayLike, p: int) -> Vector:
     return np.array([check_weights(row, p) for row in rows])
 
 
-@dataclass(frozen=True)
-class Problem:
-    """What every point of a front shares."""
-
-    data: Data
-    objective: Objective
-    how: fit_method.Method
-    control: Callable[[str], Control]  # of the next run, by the name of its stage
-    quiet: Callable[[str], Control]  # the same without the caller's callback
+Method = Callable[[Problem, Runner, Vector], Result]
 
 
-Method = Callable[[Problem, Start, Vector], Result]
-
-
-def weighted(problem: Problem, begin: Start, weights: Vector) -> Result:
+def weighted(problem: Problem, runner: Runner, weights: Vector) -> Result:
     """Minimise sum_b lambda_b Dbar_b (MO-NMF). Reaches the convex parts of the front."""
-    policy = Fixed(tuple(weights.tolist()))
-    return solve(
-        problem.data, *begin, problem.objective, problem.how.reference_rule, policy, problem.control(_stage(weights))
-    )
+    return solve([problem], runner.weighted(tuple(weights.tolist()), _stage(weights)))[0]
 
 
-def tchebycheff(problem: Problem, begin: Start, weights: Vector) -> Result:
+def tchebycheff(problem: Problem, runner: Runner, weights: Vector) -> Result:
     """Minimise max_b lambda_b Dbar_b: DR-NMF with e_b / lambda_b as references. Reaches every part of the front."""
-    used = np.flatnonzero(weights)
-    whole = problem.objective
+    used, whole = np.flatnonzero(weights), _objective(problem)
     omega = tuple(whole.omega[b] for b in used)
-    objective = objective_of(problem.data, omega, whole.references[used] / weights[used], whole.penalties.terms)
-    result = solve(
-        problem.data, *begin, objective, problem.how.rule, problem.how.policy, problem.control(_stage(weights))
-    )
-    return _among_all(problem.data, result, whole, weights)
+    some = problem.under(omega, whole.references[used] / weights[used])
+    result = solve([some], replace(runner, stage=_stage(weights)))[0]
+    return _among_all(problem, result, weights)
+
+
+def _objective(problem: Problem) -> Objective:
+    assert problem.objective is not None
+    return problem.objective
 
 
 def _weighted_value(result: Result, weights: Vector) -> float:
@@ -307,39 +296,38 @@ def pareto_front(
         verbose=verbose, checkpoint=checkpoint, checkpoint_every=checkpoint_every, device=device, precision=precision,
         n_jobs=n_jobs, penalties=penalties, sum_to_one=sum_to_one, fixed=fixed, fixed_W=fixed_W,
     )  # fmt: skip
-    placement = place(X, device, precision)
-    terms = parameters.terms()
-    how = fit_method.Method.of(update, policy, placement.gpu, terms, parameters.constraints())
+    placement, terms = place(X, device, precision), parameters.terms()
+    runner = replace(Runner.of(update, policy, placement.gpu), callback=callback, stage="DR")
     accepted = placement.accept(X, "pareto_front", parameters.reading(entry_weight, uncertainty))
     control, starts = parameters.control(), parameters.starts()
+    problem = Problem.of(
+        accepted, placement, parameters.rank(), omega, references=given, penalties=terms,
+        constraints=parameters.constraints(), zeros=parameters.zeros_choice(),
+    )  # fmt: skip
     count = starts * (len(points) + 1 + (p if given is None else 0))
     identity = {"estimator": "pareto_front", **asked}
-    with opened(accepted, placement, parameters, omega, count, identity, W, H, references=given) as fit:
-        data, budget, notes, how = fit.data, fit.budget, fit.notes, how.inside(fit.units, omega)
-        found = None if fit.references is not None else compute_references(data, fit.starts, fit.omega, how, budget)
-        paths: tuple[AlphaPath, ...] = ()
-        if undecided(how.penalties):
-            inside = fit.references if found is None else found.values
-            known = (accepted.X, fit.starts, fit.omega, inside, how, budget, random_state)
-            how, paths, _ = Choice(data, *known, fit.units.whole(omega), accepted.observed).decide()
-            terms = decided(terms, how.penalties)
-        runs = Runs(data, fit.omega, how, budget, callback, "DR")
+    with running(problem, runner, parameters, count, identity=identity, W=W, H=H) as runner:
+        found = None if problem.objective is not None else compute_references(problem, runner.starts, runner)
+        notes, paths = problem.notes, tuple[AlphaPath, ...]()
+        if undecided(problem.penalties):
+            known = problem if found is None else problem.over(found.values)
+            problem, paths = choose_alphas(known, runner, random_state)
+            terms = decided(terms, problem.penalties)
         if found is not None:
             notes += found.notes
-            results, dr, inside = _solve_front(runs, fit.starts, points, method, warm_start, found)
+            results, dr, inside = _solve_front(problem, runner, points, method, warm_start, found)
         else:
-            assert fit.references is not None
-            inside = fit.references
-            results = _solve_points(runs, fit.starts, points, inside, method, warm_start, {})
-            dr = smallest(runs.begin(fit.starts, inside))
-        kept = [_point(fit, result, return_factors, placement) for result in (*results, dr)]
+            inside = _objective(problem).references
+            results = _solve_points(problem, runner, runner.starts, points, method, warm_start, {})
+            dr = smallest(solve([problem.begun(start) for start in runner.starts], runner))
+        kept = [_point(problem, result, return_factors) for result in (*results, dr)]
     warn_unconverged([*results, dr], control, "pareto_front")
-    used = fit.units.losses(inside, omega) if given is None else given
+    used = problem.units.losses(inside, omega) if given is None else given
     return ParetoFront(omega, used, tuple(kept[:-1]), kept[-1], method, notes, terms, paths)
 
 
 def _solve_front(
-    runs: Runs, starts: list[Start], points: Vector, method: str, warm_start: bool, found: References
+    problem: Problem, runner: Runner, points: Vector, method: str, warm_start: bool, found: References
 ) -> tuple[list[Result], Result, Vector]:
     """Solve the DR point and all others under references that none of them is below.
 
@@ -347,22 +335,26 @@ def _solve_front(
     after that, it is improved, and the points are solved again from where they stand (`fit.continued`); and where
     another point in hand is better for a lambda than its own, from there.
     """
-    if not runs.method.improves:
-        results = _solve_points(runs, starts, points, found.values, method, warm_start, _ends(found))
-        return results, smallest(runs.begin(starts, found.values)), found.values
-    done, found = run_continued(runs, starts, found)
-    results = _solve_points(runs, starts, points, found.values, method, warm_start, _ends(found))
-    dr = smallest(done)
+    starts = runner.starts
+
+    def all_points() -> list[Result]:
+        return _solve_points(problem.over(found.values), runner, starts, points, method, warm_start, _ends(found))
+
+    if not runner.improves:
+        results, scaled = all_points(), problem.over(found.values)
+        return results, smallest(solve([scaled.begun(start) for start in starts], runner)), found.values
+    done, found = run_continued(problem, starts, found, runner)
+    results, dr = all_points(), smallest(done)
     for _ in range(REFERENCE_ROUNDS):
-        better = improved(runs, found, [*results, dr])
+        better = improved(problem, found, [*results, dr], runner)
         changed, found = better is not found, better
         known = [point.under(found.values) for point in (*results, dr)]
-        results = [_again(runs, row, at, known, found, method, changed) for at, row in enumerate(points)]
+        results = [_again(problem, runner, row, at, known, found, method, changed) for at, row in enumerate(points)]
         ahead = smallest(known)
         if ahead is not known[-1]:
-            (dr,) = runs.begin_near((ahead.W, ahead.H), found.values)
+            dr = run_near(problem, (ahead.W, ahead.H), found.values, runner)
         else:
-            dr = runs.resume(dr, found.values) if changed else known[-1]
+            dr = resume(problem, [dr], found.values, runner)[0] if changed else known[-1]
         if all(now is before for now, before in zip([*results, dr], known, strict=True)):
             break
     references = lowered(found, [*results, dr]).values
@@ -371,8 +363,9 @@ def _solve_front(
 
 
 def _again(
-    runs: Runs, row: Vector, at: int, known: list[Result], found: References, method: str, changed: bool
-) -> Result:
+    problem: Problem, runner: Runner, row: Vector, at: int, known: list[Result], found: References, method: str,
+    changed: bool,
+) -> Result:  # fmt: skip
     """Solve point number `at` again where its references have changed or another point in hand is better for it.
 
     Which local minimum a run ends in depends on its start, so the best start for a lambda may be another's solution.
@@ -381,8 +374,9 @@ def _again(
     ahead = min(known, key=lambda point: value(point, row))
     if not changed and value(ahead, row) >= (1.0 - REFERENCE_MARGIN) * value(own, row):
         return own
-    runs.budget.expect(1)
-    points = _solve_points(runs, [(ahead.W, ahead.H)], row[None], found.values, method, False, _ends(found), near=True)
+    runner.budget.expect(1)
+    near, start = runner.near(), [(ahead.W, ahead.H)]
+    points = _solve_points(problem.over(found.values), near, start, row[None], method, False, _ends(found))
     return min(own, *points, key=lambda point: value(point, row))
 
 
@@ -402,28 +396,24 @@ def _corner(result: Result, known: list[Result]) -> Result:
 
 
 def _solve_points(
-    runs: Runs, starts: list[Start], points: Vector, references: Vector, method: str, warm_start: bool,
-    ends: dict[int, Result], near: bool = False,
+    problem: Problem, runner: Runner, starts: list[Start], points: Vector, method: str, warm_start: bool,
+    ends: dict[int, Result],
 ) -> list[Result]:  # fmt: skip
     """Solve the point of every lambda under common references.
 
     Parameters
     ----------
     ends : single-objective fits in hand, by the index of their loss
-    near : the starts are near the solutions already
     """
-    budget, callback = runs.budget, runs.callback
-    how = runs.method.near() if near else runs.method
-    objective = objective_of(runs.data, runs.omega, references, how.penalties)
-    problem = Problem(runs.data, objective, how, lambda stage: budget.take(stage, callback), budget.take)
+    budget = runner.budget
     if not warm_start:
-        point = partial(_solve_point, problem, starts, starts, method=method, ends=ends)
-        return budget.run_all([partial(point, row) for row in points])
+        point = partial(_solve_point, problem, runner, starts, starts, method=method, ends=ends)
+        return run_all([partial(point, row) for row in points], budget.jobs, budget.stop, budget.batched)
     results: list[Result] = []
     for row in points:
         known = _nearest(row, results, ends)
         origins = starts if known is None else [(known.W, known.H)]
-        results.append(_solve_point(problem, starts, origins, row, method, ends))
+        results.append(_solve_point(problem, runner, starts, origins, row, method, ends))
     return results
 
 
@@ -435,41 +425,38 @@ def _nearest(weights: Vector, solved: list[Result], ends: dict[int, Result]) -> 
 
 
 def _solve_point(
-    problem: Problem, starts: list[Start], origins: list[Start], weights: Vector, method: str, ends: dict[int, Result]
-) -> Result:
+    problem: Problem, runner: Runner, starts: list[Start], origins: list[Start], weights: Vector, method: str,
+    ends: dict[int, Result],
+) -> Result:  # fmt: skip
     """Find the point of one lambda. With all weight on one loss it is that loss's own fit, solved once."""
     (used,) = np.nonzero(weights)
-    if used.size > 1 or problem.objective.penalties:  # a fit alone has no penalties
+    if used.size > 1 or problem.penalties:  # a fit alone has no penalties
         solve_one, value = METHODS[method]
-        if origins is not starts:
-            problem = replace(problem, how=problem.how.near())
-        return min((solve_one(problem, origin, weights) for origin in origins), key=lambda run: value(run, weights))
-    b, objective = int(used[0]), problem.objective
+        how = runner if origins is starts else runner.near()
+        return min((solve_one(problem.begun(o), how, weights) for o in origins), key=lambda run: value(run, weights))
+    b = int(used[0])
     if b not in ends:
-        loss, rule = objective.omega[b], problem.how.reference_rule
-        alone = (single_objective(problem.data, s, loss, rule, problem.quiet(f"{loss.name} alone")) for s in starts)
-        ends[b] = min(alone, key=lambda run: float(run.losses[0]))
-    return _among_all(problem.data, ends[b], objective, weights)
+        alone, how = problem.alone(problem.omega[b]), replace(runner.alone(), reference_tol=0.0)
+        ends[b] = smallest([solve([alone.begun(start)], how)[0] for start in starts])
+    return _among_all(problem, ends[b], weights)
 
 
-def _among_all(data: Data, single: Result, objective: Objective, weights: Vector) -> Result:
+def _among_all(problem: Problem, single: Result, weights: Vector) -> Result:
     """Add the losses of every beta at its point to a single-objective result; the trace stays its own."""
-    losses = losses_of(data, single.W, single.H, objective.omega)
+    objective = _objective(problem)
+    losses = losses_of(problem.data, single.W, single.H, objective.omega)
     return replace(
         single, omega=objective.omega, references=objective.references, losses=losses,
         scaled_losses=objective.scaled(losses), weights=weights,
     )  # fmt: skip
 
 
-def _point(fit: Opened, result: Result, factors: bool, placement: Placement) -> ParetoPoint:
-    data, W, H, losses = fit.data, None, None, fit.units.losses(result.losses, result.omega)
+def _point(problem: Problem, result: Result, factors: bool) -> ParetoPoint:
+    data, W, H, losses = problem.data, None, None, problem.units.losses(result.losses, result.omega)
     if factors:
-        rescale = result.penalty == 0 and fit.constraints.free
-        W, H = canonical(data, *fit.unobserved.clear(data, result.W, result.H), rescale, fit.constraints.fixed)
-        found = fit.units.result(data, fit.completed(replace(result, W=W, H=H)))
-        W, H = found.W, found.H
-        W = placement.hand_back(data.T.space.deliver(W.T))
-        H = placement.hand_back(H)
+        found = problem.back(problem.completed(problem.canonical(result)))
+        W = problem.placement.hand_back(data.T.space.deliver(found.W.T))
+        H = problem.placement.hand_back(found.H)
     return ParetoPoint(
         result.weights, losses, result.scaled_losses, result.n_iter, result.converged, W, H, result.penalty
     )

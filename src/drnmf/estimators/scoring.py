@@ -10,7 +10,7 @@ import numpy as np
 from drnmf.backends.base import Data
 from drnmf.backends.host.single_blas import single_blas
 from drnmf.fit.encode import Encoder
-from drnmf.fit.references import floors_at
+from drnmf.fit.problem import floors_at
 from drnmf.fit.units import losses_at
 from drnmf.losses.base import Omega
 from drnmf.losses.negative_binomial import NegativeBinomial

@@ -8,104 +8,47 @@ one that is beaten by more than REFERENCE_MARGIN is improved by a fit under beta
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drnmf.algorithms.initialize import Start
-from drnmf.algorithms.loop import Callback
-from drnmf.algorithms.result import Progress, Result
-from drnmf.backends.base import Data, losses_of
-from drnmf.fit.method import Budget, Method
-from drnmf.fit.penalised import objective_of
-from drnmf.fit.references import References, single_objective
-from drnmf.fit.side_by_side import solve
-from drnmf.losses.base import Omega
+from drnmf.algorithms.result import Result
+from drnmf.backends.base import losses_of
+from drnmf.fit.problem import Problem
+from drnmf.fit.references import References
+from drnmf.fit.runner import Runner
+from drnmf.fit.solve import smallest, solve
 from drnmf.numerics import REFERENCE_FLOOR, REFERENCE_MARGIN, REFERENCE_ROUNDS, ROUNDING, Vector
-from drnmf.objective.objective import Objective
 
 
-@dataclass(frozen=True)
-class Runs:
-    """How the runs of one fit are made: on which data, under which losses, with what budget.
-
-    Attributes
-    ----------
-    callback : the user's
-    stage : what progress calls them
-    """
-
-    data: Data
-    omega: Omega
-    method: Method
-    budget: Budget
-    callback: Callback | None
-    stage: str
-
-    def _objective(self, references: Vector) -> Objective:
-        return objective_of(self.data, self.omega, references, self.method.penalties)
-
-    def begin(
-        self, starts: list[Start], references: Vector, margin: float | None = None, max_iter: int | None = None,
-        overwrite: bool = False,
-    ) -> list[Result]:  # fmt: skip
-        """Run from every start; with a margin only until a reference is beaten by that much.
-
-        Parameters
-        ----------
-        max_iter : None is that of the budget
-        overwrite : the starts may be overwritten
-        """
-        objective = self._objective(references)
-        most = self.budget.control.max_iter if max_iter is None else max_iter
-
-        def run(start: Start) -> Result:
-            control = self.budget.take(self.stage, self.callback)
-            control = replace(control, max_iter=most, margin=margin, overwrite=overwrite)
-            return solve(self.data, *start, objective, self.method.rule, self.method.policy, control)
-
-        return self.budget.run_all([partial(run, start) for start in starts])
-
-    def begin_near(self, point: Start, references: Vector, margin: float | None = None) -> list[Result]:
-        """Run from a point that is near a solution, beside the runs that the budget knows of."""
-        self.budget.expect(1)
-        return replace(self, method=self.method.near()).begin([point], references, margin)
-
-    def resume(self, run: Result, references: Vector, margin: float | None = None) -> Result:
-        """Continue a run from its point under other references, with the iterations it has left."""
-        left = self.budget.control.max_iter - run.n_iter
-        if left <= 0 or run.reason in ("callback", "max_time"):
-            reason = "max_iter" if run.reason == "reference" else run.reason
-            return replace(run.under(references), reason=reason)
-        near = self.method.near()
-        control = self.budget.take(self.stage, _counted_from(run.n_iter, self.callback))
-        objective = self._objective(references)
-        later = solve(
-            self.data, run.W, run.H, objective, near.rule, near.policy, replace(control, max_iter=left, margin=margin)
-        )
-        return run.then(later)
+def run_near(problem: Problem, point: Start, references: Vector, runner: Runner, margin: float | None = None) -> Result:
+    """Run from a point that is near a solution, beside the runs that the budget knows of."""
+    runner.budget.expect(1)
+    return solve([problem.over(references).begun(point)], runner.near(), margin=margin)[0]
 
 
-def smallest(done: Sequence[Result]) -> Result:
-    """Choose the run with the smallest maximum, penalties included."""
-    return min(done, key=lambda run: run.objective)
+def resume(
+    problem: Problem, done: Sequence[Result], references: Vector, runner: Runner, margin: float | None = None
+) -> list[Result]:
+    """Continue runs from their points under other references, with the iterations that each has left."""
+    most = runner.budget.control.max_iter
+    left = [run for run in done if run.n_iter < most and run.reason not in ("callback", "max_time")]
+    problem = problem.over(references)
+    later = solve([problem.resumed(run) for run in left], runner.near(), margin=margin)
+    continued = {id(run): run.then(after) for run, after in zip(left, later, strict=True)}
+    return [continued.get(id(run)) or _as_it_is(run, references) for run in done]
 
 
-def _counted_from(before: int, callback: Callback | None) -> Callback | None:
-    """A callback that is told the iterations of the whole run."""
-    if callback is None:
-        return None
-
-    def call(progress: Progress) -> object:
-        iteration, most = progress.iteration + before, progress.max_iter + before
-        return callback(replace(progress, iteration=iteration, max_iter=most))
-
-    return call
+def _as_it_is(run: Result, references: Vector) -> Result:
+    """A run that may not continue, under other references."""
+    return replace(run.under(references), reason="max_iter" if run.reason == "reference" else run.reason)
 
 
-def run_continued(runs: Runs, starts: list[Start], found: References) -> tuple[list[Result], References]:
+def run_continued(
+    problem: Problem, starts: list[Start], found: References, runner: Runner
+) -> tuple[list[Result], References]:
     """Run from every start, improve the references that are beaten, and continue all runs under the new ones.
 
     Where a fit under one loss alone has a smaller maximum than every run, one more run begins there.
@@ -115,22 +58,23 @@ def run_continued(runs: Runs, starts: list[Start], found: References) -> tuple[l
     runs : results under the references returned
     found : references that no loss met on the way is below
     """
-    found = improved(runs, found, ())
-    done, budget = runs.begin(starts, found.values, _margin(found)), runs.budget
+    found = improved(problem, found, (), runner)
+    scaled = problem.over(found.values)
+    done = solve([scaled.begun(start) for start in starts], runner, margin=_margin(found))
     for turn in range(REFERENCE_ROUNDS):
-        better = improved(runs, found, done)
+        better = improved(problem, found, done, runner)
         margin = _margin(better) if turn + 1 < REFERENCE_ROUNDS else None
         if better is not found:
             found = better
-            budget.expect(len(done))
-            done = budget.run_all([partial(runs.resume, run, found.values, margin) for run in done])
+            runner.budget.expect(len(done))
+            done = resume(problem, done, found.values, runner, margin)
             continue
-        if runs.method.penalties:  # fits alone are made without: their points are no better starts
+        if problem.penalties:  # fits alone are made without: their points are no better starts
             break
         alone = min(zip(found.losses, found.solutions, strict=True), key=lambda pair: np.max(pair[0] / found.values))
         if _exact(found).any() or np.max(alone[0] / found.values) >= smallest(done).scaled_losses.max():
             break
-        done += runs.begin_near((alone[1].W, alone[1].H), found.values, margin)
+        done.append(run_near(problem, (alone[1].W, alone[1].H), found.values, runner, margin))
     found = lowered(found, done)
     return [run.under(found.values) for run in done], found
 
@@ -145,7 +89,7 @@ def _exact(found: References) -> NDArray[np.bool_]:
     return found.values <= ROUNDING / REFERENCE_FLOOR * found.floors
 
 
-def improved(runs: Runs, found: References, done: Sequence[Result]) -> References:
+def improved(problem: Problem, found: References, done: Sequence[Result], runner: Runner) -> References:
     """Fit every loss alone again that a point in hand has well below its reference, from that point.
 
     Returns
@@ -154,20 +98,15 @@ def improved(runs: Runs, found: References, done: Sequence[Result]) -> Reference
     """
     points, losses = [*found.solutions, *done], np.array([*found.losses, *(run.losses for run in done)])
     least = np.maximum(losses.min(axis=0), found.floors)
-    beaten = np.flatnonzero((least < (1.0 - REFERENCE_MARGIN) * found.values) & ~_exact(found))
-    if not beaten.size:
+    beaten = np.flatnonzero((least < (1.0 - REFERENCE_MARGIN) * found.values) & ~_exact(found)).tolist()
+    if not beaten:
         return found
-    near, solutions, table = runs.method.near(), list(found.solutions), found.losses.copy()
-    control_of = near.reference_control(runs.budget)
-
-    def fit(b: int) -> Result:
-        loss, origin = runs.omega[b], points[int(np.argmin(losses[:, b]))]
-        control = near.coarse(control_of(f"{loss.name} alone"), loss, origin.H.shape[0])
-        return single_objective(runs.data, (origin.W, origin.H), loss, near.reference_rule, control)
-
-    runs.budget.expect(beaten.size)
-    for b, again in zip(beaten, runs.budget.run_all([partial(fit, int(b)) for b in beaten]), strict=True):
-        solutions[b], table[b] = again, losses_of(runs.data, again.W, again.H, runs.omega)
+    solutions, table, omega = list(found.solutions), found.losses.copy(), problem.omega
+    origins = [points[int(np.argmin(losses[:, b]))] for b in beaten]
+    runner.budget.expect(len(beaten))
+    alone = [problem.alone(omega[b]).begun((point.W, point.H)) for b, point in zip(beaten, origins, strict=True)]
+    for b, again in zip(beaten, solve(alone, runner.near().alone(level=True)), strict=True):
+        solutions[b], table[b] = again, losses_of(problem.data, again.W, again.H, omega)
     return lowered(replace(found, solutions=tuple(solutions), losses=table), done)
 
 

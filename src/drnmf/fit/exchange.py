@@ -10,28 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drnmf.algorithms.initialize import Start
-from drnmf.algorithms.loop import Callback, with_notes
+from drnmf.algorithms.loop import with_notes
 from drnmf.algorithms.result import Result, Trace
 from drnmf.backends.base import Data, losses_of
-from drnmf.fit.continued import Runs, smallest
-from drnmf.fit.method import Budget, Method
 from drnmf.fit.penalised import certified, refuse_empty, remarks
-from drnmf.fit.references import compute_references, reference_floors
+from drnmf.fit.problem import Problem, reference_floors
+from drnmf.fit.references import compute_references
+from drnmf.fit.runner import Runner
+from drnmf.fit.solve import smallest, solve
 from drnmf.losses.base import Omega
 from drnmf.losses.beta import Beta
 from drnmf.losses.interval import Coverage, Interval, coverage
 from drnmf.numerics import REFERENCE_MARGIN, REFERENCE_ROUNDS, Vector
 
 
-def fit_interval(
-    data: Data,
-    starts: list[Start],
-    interval: Interval,
-    method: Method,
-    budget: Budget,
-    callback: Callback | None = None,
-    stage: str = "fit",
-) -> Result:
+def fit_interval(problem: Problem, interval: Interval, runner: Runner) -> Result:
     """Solve on the knots, add the worst beta of the interval, and repeat from where the factors stand.
 
     e(beta) is the smallest D_beta among all reference solutions in hand, at knots and between them alike, and where the
@@ -39,20 +32,21 @@ def fit_interval(
     iterations of the fit.
     """
     knots, grid = list(interval.first_knots()), interval.betas()
-    solutions = list(compute_references(data, starts, _losses(knots), method, budget).solutions)
+    data, starts, most_iter = problem.data, runner.starts, runner.budget.control.max_iter
+    solutions = _alone(problem, starts, _losses(knots), runner)
     rounds: list[tuple[tuple[float, ...], Result]] = []
-    left, done, improvements = budget.control.max_iter, False, 0
+    left, done, improvements = most_iter, False, 0
     while True:
         references, along = _smallest_losses(data, solutions, knots, grid)
-        runs = Runs(data, _losses(knots), method, budget, callback, stage)
-        most = left if budget.control.tol > 0 or done or len(knots) >= interval.max_knots else _half(left)
-        margin = REFERENCE_MARGIN if method.improves and improvements < REFERENCE_ROUNDS else None
-        best = smallest(runs.begin(starts, references, margin, most))
+        now = problem.under(_losses(knots), references)
+        most = left if runner.budget.control.tol > 0 or done or len(knots) >= interval.max_knots else _half(left)
+        margin = REFERENCE_MARGIN if runner.improves and improvements < REFERENCE_ROUNDS else None
+        best = smallest(solve([now.begun(start) for start in starts], runner, margin=margin, max_iter=most))
         rounds.append((tuple(knots), best))
         left -= best.n_iter
-        if method.improves:
+        if runner.improves:
             improvements += 1
-            solutions += [best, *_improved(data, best, method, budget)]
+            solutions += [best, *_improved(problem, best, runner)]
             references, along = _smallest_losses(data, solutions, knots, grid)
             best = best.under(references)
         seen = coverage(
@@ -62,14 +56,19 @@ def fit_interval(
         done = not excess or len(knots) >= interval.max_knots or min(abs(seen.worst - k) for k in knots) == 0
         if left <= 0 or best.reason in ("callback", "max_time") or (done and best.reason == "tol"):
             break
-        starts, method = [(best.W, best.H)], method.near()
+        starts, runner = [(best.W, best.H)], runner.near()
         if done or best.reason == "reference":  # the iterations that are left go to the knots as they are
             continue
         knots.append(seen.worst)
-        solutions.extend(compute_references(data, starts, _losses([seen.worst]), method, budget).solutions)
+        solutions += _alone(problem, starts, _losses([seen.worst]), runner)
     result = _join_rounds([*rounds[:-1], (rounds[-1][0], best)], seen)
-    refuse_empty(data, result, method.penalties)
-    return with_notes(certified(data, result, method.penalties, method.constraints), *remarks(method.penalties))
+    refuse_empty(problem, result)
+    return with_notes(certified(problem, result), *remarks(problem.penalties))
+
+
+def _alone(problem: Problem, starts: list[Start], omega: Omega, runner: Runner) -> list[Result]:
+    """Fit losses alone."""
+    return list(compute_references(replace(problem, omega=omega), starts, runner).solutions)
 
 
 def _smallest_losses(
@@ -82,12 +81,12 @@ def _smallest_losses(
     return least[: len(knots)], least[len(knots) :]
 
 
-def _improved(data: Data, best: Result, method: Method, budget: Budget) -> tuple[Result, ...]:
+def _improved(problem: Problem, best: Result, runner: Runner) -> list[Result]:
     """Fit the losses alone again that a run has well below their references, from its point."""
     beaten = best.scaled_losses < 1.0 - REFERENCE_MARGIN
     omega = tuple(loss for loss, below in zip(best.omega, beaten, strict=True) if below)
-    budget.expect(len(omega))
-    return compute_references(data, [(best.W, best.H)], omega, method.near(), budget).solutions if omega else ()
+    runner.budget.expect(len(omega))
+    return _alone(problem, [(best.W, best.H)], omega, runner.near()) if omega else []
 
 
 def _half(left: int) -> int:

@@ -1,4 +1,4 @@
-"""Penalties in a fit: the objective that they stand in, and what is said of them."""
+"""What is said of a result: its certificate, and what its penalties did."""
 
 from __future__ import annotations
 
@@ -9,33 +9,17 @@ import numpy as np
 from drnmf.algorithms.certificates import certify
 from drnmf.algorithms.correlation import row_sums
 from drnmf.algorithms.result import Result
-from drnmf.backends.base import Data
-from drnmf.fit.references import constant_model_losses
-from drnmf.losses.base import Omega
-from drnmf.numerics import EMPTY_MODEL, Vector, positive_scale
-from drnmf.objective.constraints import UNCONSTRAINED, Constraints
-from drnmf.objective.objective import Objective
+from drnmf.fit.problem import Problem, objective_of
+from drnmf.numerics import EMPTY_MODEL, positive_scale
 from drnmf.objective.penalties import L1, L2
-from drnmf.objective.penalty import Penalties, Penalty, Setting
+from drnmf.objective.penalty import Penalty
 
 
-def objective_of(data: Data, omega: Omega, references: Vector, terms: tuple[Penalty, ...] = ()) -> Objective:
-    """Return the objective of a fit: the scaled losses, and the penalties in units that X gives.
-
-    The unit is the loss of the constant model, WH = mean(X), which needs no fit and is the same for every start.
-    """
-    if not terms:
-        return Objective(omega, references, data.mean)
-    level = float((constant_model_losses(data, omega) / references).max())
-    return Objective(omega, references, data.mean, Penalties(terms, Setting(data.shape, data.mean, level)))
-
-
-def certified(
-    data: Data, result: Result, terms: tuple[Penalty, ...] = (), constraints: Constraints = UNCONSTRAINED
-) -> Result:
+def certified(problem: Problem, result: Result) -> Result:
     """Add its certificate to a result."""
-    objective = objective_of(data, result.omega, result.references, terms)
-    found = certify(data, result.W, result.H, objective, result.weights, result.losses, constraints)
+    data = problem.data
+    objective = objective_of(data, result.omega, result.references, problem.penalties)
+    found = certify(data, result.W, result.H, objective, result.weights, result.losses, problem.constraints)
     return replace(result, certificate=found)
 
 
@@ -53,7 +37,7 @@ def remarks(terms: tuple[Penalty, ...]) -> tuple[str, ...]:
     )
 
 
-def refuse_empty(data: Data, result: Result, terms: tuple[Penalty, ...]) -> Result:
+def refuse_empty(problem: Problem, result: Result) -> Result:
     """Refuse a fit whose penalties left nothing of WH.
 
     Raises
@@ -61,25 +45,27 @@ def refuse_empty(data: Data, result: Result, terms: tuple[Penalty, ...]) -> Resu
     ValueError
         With the alpha from which a penalty alone outweighs the loss of the constant model.
     """
+    data, terms = problem.data, problem.penalties
     if not terms:
         return result
     A, B = data.T.space.put(result.W.T), data.space.put(result.H)
     total = float(data.T.space.sum(row_sums, A) @ data.space.sum(row_sums, B))
     if total > EMPTY_MODEL * positive_scale(data.mean) * data.shape[0] * data.shape[1]:
         return result
-    level, names = _constant(data, result, terms), " and ".join(term.name for term in terms)
+    level, names = _constant(problem, result), " and ".join(term.name for term in terms)
     raise ValueError(
         f"The penalties ({names}) leave nothing of the model: alpha is too large. A constant model costs as much by "
         f"its penalties as by its loss from {level:.2g} times these alphas on: stay well below."
     )
 
 
-def _constant(data: Data, result: Result, terms: tuple[Penalty, ...]) -> float:
+def _constant(problem: Problem, result: Result) -> float:
     """How many times the penalties of the balanced constant model go into its loss."""
-    (m, n), r = data.shape, result.H.shape[0]
-    root = np.sqrt(positive_scale(data.mean) / r)
-    penalties = objective_of(data, result.omega, result.references, terms).penalties
+    (m, n), r = problem.data.shape, result.H.shape[0]
+    root = np.sqrt(positive_scale(problem.data.mean) / r)
+    penalties = objective_of(problem.data, result.omega, result.references, problem.penalties).penalties
     W, H = (
-        tuple(term.measure(np.full((r, size), root), side) for term in terms) for side, size in (("W", m), ("H", n))
+        tuple(term.measure(np.full((r, size), root), side) for term in penalties.terms)
+        for side, size in (("W", m), ("H", n))
     )
     return penalties.setting.level / max(penalties.value(W, H), np.finfo(np.float64).tiny)

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from drnmf.algorithms.initialize import Start
-from drnmf.algorithms.loop import Control
 from drnmf.algorithms.result import Result
-from drnmf.algorithms.updates.base import Rule
-from drnmf.algorithms.weights import Fixed
-from drnmf.backends.base import Data, losses_of
-from drnmf.fit.method import Budget, Method
-from drnmf.fit.side_by_side import solve
+from drnmf.backends.base import losses_of
+from drnmf.fit.problem import Problem, reference_floors
+from drnmf.fit.runner import Runner
+from drnmf.fit.solve import smallest, solve
 from drnmf.fit.units import Units
-from drnmf.losses.base import Loss, Omega
-from drnmf.numerics import REFERENCE_FLOOR, Vector, as_vector, positive_scale
-from drnmf.objective.objective import Objective
+from drnmf.numerics import Vector, as_vector
 
 
 @dataclass(frozen=True)
@@ -42,46 +37,17 @@ class References:
     notes: tuple[str, ...] = ()
 
 
-def constant_model_losses(data: Data, omega: Omega) -> Vector:
-    """Compute D_beta(X, mean(X)): what the simplest model costs, the yardstick of the floor under e_beta."""
-    m, n = data.shape
-    root = np.sqrt(positive_scale(data.mean))
-    return losses_of(data, np.full((m, 1), root, dtype=data.dtype), np.full((1, n), root, dtype=data.dtype), omega)
-
-
-def reference_floors(data: Data, omega: Omega) -> Vector:
-    """Compute the smallest e_beta that is used: 1e-16 of the constant model's loss."""
-    return np.maximum(REFERENCE_FLOOR * constant_model_losses(data, omega), np.finfo(np.float64).tiny)
-
-
-def floors_at(data: Data, omega: Omega) -> Vector:
-    """Compute the smallest e_beta that is used, in the units of the caller."""
-    units = Units(data.scale)
-    return np.maximum(units.losses(reference_floors(data, units.omega(omega)), omega), np.finfo(np.float64).tiny)
-
-
-def single_objective(data: Data, start: Start, loss: Loss, rule: Rule, control: Control) -> Result:
-    """Fit NMF under one loss: the same loop with e = 1 and nothing to weigh."""
-    objective = Objective((loss,), np.ones(1), data.mean)
-    return solve(data, *start, objective, rule, Fixed(), control)
-
-
-def compute_references(data: Data, starts: list[Start], omega: Omega, method: Method, budget: Budget) -> References:
+def compute_references(problem: Problem, starts: list[Start], runner: Runner) -> References:
     """e_beta = D_beta at the single-objective solution from the same start with the same budget.
 
     With several starts the smallest counts. Data of exact rank r has e_beta = 0: there the floor
     1e-16 D_beta(X, mean(X)) takes its place, and a note says so.
     """
-    control_of = method.reference_control(budget)
+    data, omega = problem.data, problem.omega
     floors = reference_floors(data, omega)  # first: a backend learns which losses are to come
-
-    def fit(loss: Loss, start: Start) -> Result:
-        control = method.coarse(control_of(f"{loss.name} alone"), loss, start[1].shape[0])
-        return single_objective(data, start, loss, method.reference_rule, control)
-
-    runs = budget.run_all([partial(fit, loss, start) for loss in omega for start in starts])
+    runs = solve([problem.alone(loss).begun(start) for loss in omega for start in starts], runner.alone(level=True))
     groups = [runs[i : i + len(starts)] for i in range(0, len(runs), len(starts))]
-    best = [min(group, key=lambda run: float(run.losses[0])) for group in groups]
+    best = [smallest(group) for group in groups]
     found = np.array([run.losses[0] for run in best])
     told = zip(*(Units(data.scale).losses(losses, omega) for losses in (found, floors)), strict=True)
     notes = tuple(

@@ -108,7 +108,7 @@ def _made(call: Call) -> Result | BaseException:
 _local = threading.local()  # the Batcher of a thread, for the runs that its task comes to
 
 
-def solve(data: Data, W: Array, H: Array, objective: Objective, rule: Rule, policy: Policy, control: Control) -> Result:
+def run(data: Data, W: Array, H: Array, objective: Objective, rule: Rule, policy: Policy, control: Control) -> Result:
     """Make a run (`algorithms.loop.solve`), in a batch with those of other threads where `run_all` said so."""
     batcher: Batcher | None = getattr(_local, "batcher", None)
     if batcher is None:

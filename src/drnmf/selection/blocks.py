@@ -11,9 +11,11 @@ from drnmf.algorithms.initialize import start
 from drnmf.backends.base import Data, in_unit
 from drnmf.backends.open import open_data
 from drnmf.fit.encode import encode
-from drnmf.fit.method import Budget, Method
+from drnmf.fit.problem import Problem
+from drnmf.fit.runner import Runner
 from drnmf.fit.units import Units, losses_at
-from drnmf.inputs.device import as_numpy, is_tensor
+from drnmf.inputs.device import Placement, as_numpy, is_tensor
+from drnmf.inputs.receive import Received
 from drnmf.numerics import Vector
 from drnmf.objective.objective import Objective
 from drnmf.selection.entries import Facts, total
@@ -28,9 +30,8 @@ ENCODE_ITERATIONS = 300
 
 
 def bi_cross_validation(
-    X: Any, facts: Facts, candidate: Candidate, rank: int, method: Method, budget: Budget,
-    rng: np.random.RandomState,
-) -> float:  # fmt: skip
+    X: Any, facts: Facts, candidate: Candidate, rank: int, runner: Runner, rng: np.random.RandomState
+) -> float:
     """Compute the mean score of the entries of X, each block predicted from the rows and columns outside of it.
 
     Parameters
@@ -38,25 +39,26 @@ def bi_cross_validation(
     X : on the host: an array, a sparse matrix or a tensor
     facts : what is known of its entries
     candidate : the loss
-    rank, method, budget : of the fits
+    rank, runner : of the fits
     rng : draws the parts and the starts
     """
     X = as_numpy(X) if is_tensor(X) else X.compute() if hasattr(X, "compute") else X
     X = sp.csr_array(X) if sp.issparse(X) else X
     rows, columns = (np.array_split(rng.permutation(size), PARTS) for size in X.shape)
-    scores = [_block(X, facts, candidate, rank, method, budget, rng, I, J) for I in rows for J in columns]
+    scores = [_block(X, facts, candidate, rank, runner, rng, I, J) for I in rows for J in columns]
     return float(np.sum(scores)) / facts.count
 
 
 def _block(
-    X: Any, facts: Facts, candidate: Candidate, rank: int, method: Method, budget: Budget, rng: np.random.RandomState,
-    rows: Vector, columns: Vector,
+    X: Any, facts: Facts, candidate: Candidate, rank: int, runner: Runner, rng: np.random.RandomState, rows: Vector,
+    columns: Vector,
 ) -> float:  # fmt: skip
     """Sum the scores of one block."""
     other_rows, other_columns = (np.setdiff1d(np.arange(s), k) for s, k in zip(X.shape, (rows, columns), strict=True))
-    kept = open_data(_part(X, other_rows, other_columns))
-    rank = min(rank, *kept.shape)
-    walk = Walk(kept, method, budget)
+    part = _part(X, other_rows, other_columns)
+    rank = min(rank, *part.shape)
+    walk = Walk(Problem.of(Received(part), Placement(None, "float32"), rank, (candidate.loss,)), runner)
+    kept = walk.data
     run = walk.first(candidate.loss, [start(kept, rank, "random", rng)])
     W = _encoded(in_unit(open_data(_part(X, rows, other_columns), mean=kept.mean)), run.H, candidate)
     H = _encoded(in_unit(open_data(_part(X, other_rows, columns), mean=kept.mean)).T, run.W.T, candidate).T

@@ -15,7 +15,7 @@ from drnmf.backends.base import Data
 from drnmf.backends.observed import HeldOut
 from drnmf.fit.encode import Encoder
 from drnmf.fit.parameters import Parameters, count_jobs
-from drnmf.fit.penalised import objective_of
+from drnmf.fit.problem import objective_of
 from drnmf.fit.units import Units, mean_of
 from drnmf.inputs.check import check_choice, check_integer, check_number
 from drnmf.inputs.device import place

@@ -16,11 +16,10 @@ import numpy as np
 from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.result import Result
 from drnmf.algorithms.updates.base import Rule
-from drnmf.backends.observed import HeldOut, weigh
-from drnmf.fit.method import Method
 from drnmf.fit.parameters import Parameters
-from drnmf.fit.references import reference_floors
-from drnmf.fit.road import Opened, opened
+from drnmf.fit.pipeline import running
+from drnmf.fit.problem import Problem, reference_floors
+from drnmf.fit.runner import Runner
 from drnmf.inputs.check import check_choice
 from drnmf.inputs.device import place
 from drnmf.inputs.receive import Received
@@ -198,17 +197,18 @@ def noise_profile(
         raise ValueError("betas asks for the size of a negative binomial, but X does not hold counts of weight one.")
     omega = losses_to_try(betas, facts)
     fraction = check_fraction(held_out)
-    method = Method.of(update, "auto", placement.gpu)
     runs = (parameters.starts() + len(omega) + 2) * (2 if fraction else 1)
-    with opened(given, placement, parameters, omega, runs, {}, plain=True) as fit:
-        walk = Walk(fit.data, method, fit.budget)
-        fits = [(Candidate(loss), run) for loss, run in zip(omega, walk.along(omega, fit.starts), strict=True)]
+    problem = Problem.of(given, placement, parameters.rank(), omega)
+    with running(problem, Runner.of(update, "auto", placement.gpu), parameters, runs) as runner:
+        walk, starts = Walk(problem, runner), [problem.outside(start) for start in runner.starts]
+        fits = [(Candidate(loss), run) for loss, run in zip(omega, walk.along(omega, starts), strict=True)]
         if count_models and facts.unit is not None and weighs_one(given):
             fits += _count_models(entries, walk, facts, fits)
         fitted = judged(entries, walk, facts, fits)
-        slope = residual_slope(fit.data, _best(fitted).run)
-        held, remarks = _held_out(given, facts, fit, method, [one.candidate for one in fitted], fraction, random_state)
-    profile = _profile(facts, fitted, slope, held, (*fit.notes, *remark, *remarks))
+        slope = residual_slope(walk.data, _best(fitted).run)
+        listed = [one.candidate for one in fitted]
+        held, remarks = _held_out(problem, facts, starts, runner, listed, fraction, random_state)
+    profile = _profile(facts, fitted, slope, held, (*problem.notes, *remark, *remarks))
     return replace(profile, unfinished=tuple(f.candidate.name for f in fitted if f.run.reason == "max_time"))
 
 
@@ -231,19 +231,19 @@ class Held:
 
 
 def _held_out(
-    given: Received, facts: Facts, fit: Opened, method: Method, listed: list[Candidate], fraction: float, seed: Any
-) -> tuple[Held | None, tuple[str, ...]]:
+    problem: Problem, facts: Facts, starts: list[Start], runner: Runner, listed: list[Candidate], fraction: float,
+    seed: Any,
+) -> tuple[Held | None, tuple[str, ...]]:  # fmt: skip
     """Fit every candidate without some entries and compare the scores of those."""
     if not fraction:
         return None, ()
-    too_few = too_few_to_hold_out(facts, fit.data.shape, fit.starts[0][1].shape[0], fraction)
+    too_few = too_few_to_hold_out(facts, problem.data.shape, problem.rank, fraction)
     if too_few:
         return None, too_few
-    assert not isinstance(given.observed, HeldOut)
-    split = Split.of(given.X, facts, fit.data, fraction, mask_seed(seed), given.observed)
-    walk = Walk(weigh(fit.data, split.mask.others), method, fit.budget)
+    split = Split.of(problem.given.X, facts, problem.data, fraction, mask_seed(seed), problem.observed)
+    walk = Walk(problem.without(split.mask.others), runner)
     omega = tuple(candidate.loss for candidate in listed if candidate.dispersion is None)
-    runs = dict(zip(omega, walk.along(omega, fit.starts), strict=True))
+    runs = dict(zip(omega, walk.along(omega, starts), strict=True))
     for candidate in listed:
         if candidate.loss not in runs:
             near = runs[min(runs, key=lambda loss: abs(loss.beta - 1.0))]

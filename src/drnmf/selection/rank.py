@@ -20,10 +20,10 @@ from sklearn.utils import check_random_state
 from drnmf.algorithms.initialize import Start, start
 from drnmf.algorithms.result import Result
 from drnmf.algorithms.updates.base import Rule
-from drnmf.backends.observed import HeldOut, weigh
-from drnmf.fit.method import Method
 from drnmf.fit.parameters import Parameters
-from drnmf.fit.road import Opened, opened
+from drnmf.fit.pipeline import running
+from drnmf.fit.problem import Problem
+from drnmf.fit.runner import Runner
 from drnmf.inputs.check import check_choice, check_integer
 from drnmf.inputs.device import place
 from drnmf.inputs.receive import Received
@@ -236,8 +236,7 @@ class Search:
     facts: Facts
     parameters: Parameters
     ask: Question
-    fit: Opened
-    method: Method
+    runner: Runner
     candidate: Candidate
     folds: list[Fold]
     half_log: float
@@ -281,37 +280,36 @@ class Search:
         if not self.ask.bi_cross_validate:
             return math.nan
         rng = _seed(self.parameters.random_state, 0, 0)  # the same parts at every rank
-        return bi_cross_validation(self.X, self.facts, self.candidate, rank, self.method, self.fit.budget, rng)
+        return bi_cross_validation(self.X, self.facts, self.candidate, rank, self.runner, rng)
 
 
 def _search(given: Received, facts: Facts, p: Parameters, placement: Any, ask: Question, loss: Loss) -> RankProfile:
     """Walk up the ranks under one loss."""
-    method, candidate = Method.of(p.update, "auto", placement.gpu), Candidate(loss)
+    candidate, problem = Candidate(loss), Problem.of(given, placement, p.rank(), (loss,), zeros=p.zeros_choice())
     runs = len(ask.ranks) * ask.masks * (p.starts() + 1 + ask.stability)
-    with opened(given, placement, p, (loss,), runs, {}, plain=True) as fit:
-        too_few = too_few_to_hold_out(facts, fit.data.shape, ask.ranks[0], ask.fraction) if ask.fraction else ()
-        folds = _folds(given, facts, fit, method, p, ask if not too_few else replace(ask, fraction=0.0))
+    with running(problem, Runner.of(p.update, "auto", placement.gpu), p, runs) as runner:
+        too_few = too_few_to_hold_out(facts, problem.data.shape, ask.ranks[0], ask.fraction) if ask.fraction else ()
+        folds = _folds(problem, facts, runner, p, ask if not too_few else replace(ask, fraction=0.0))
         half_log = float(half_log_sums(counted(given), facts, [candidate])[0])
-        search = Search(given.X, facts, p, ask, fit, method, candidate, folds, half_log)
+        search = Search(given.X, facts, p, ask, runner, candidate, folds, half_log)
         tried = list[Tried]()
         for rank in ask.ranks:
             tried.append(search.at(rank, tried[-1].runs if tried else None))
             if ask.early_stop and _hopeless(tried):
                 break
-    notes = fit.notes + too_few
+    notes = problem.notes + too_few
     if len(tried) < len(ask.ranks):
         notes += (f"The search stopped at rank {tried[-1].rank}: {PATIENCE} ranks in a row were clearly worse.",)
     return _rank_profile(tried, loss, given.X.shape, notes)
 
 
-def _folds(given: Received, facts: Facts, fit: Opened, method: Method, p: Parameters, ask: Question) -> list[Fold]:
+def _folds(problem: Problem, facts: Facts, runner: Runner, p: Parameters, ask: Question) -> list[Fold]:
     """X under every mask, or as it is where nothing is held out."""
     if not ask.fraction:
-        return [Fold(Walk(fit.data, method, fit.budget), None)]
-    seed = mask_seed(p.random_state)
-    assert not isinstance(given.observed, HeldOut)
-    splits = [Split.of(given.X, facts, fit.data, ask.fraction, seed + i, given.observed) for i in range(ask.masks)]
-    return [Fold(Walk(weigh(fit.data, split.mask.others), method, fit.budget), split) for split in splits]
+        return [Fold(Walk(problem, runner), None)]
+    X, data, seed = problem.given.X, problem.data, mask_seed(p.random_state)
+    splits = [Split.of(X, facts, data, ask.fraction, seed + i, problem.observed) for i in range(ask.masks)]
+    return [Fold(Walk(problem.without(split.mask.others), runner), split) for split in splits]
 
 
 def _seed(random_state: Any, rank: int, fold: int) -> np.random.RandomState:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from drnmf.algorithms.initialize import Start
-from drnmf.algorithms.loop import Control
 from drnmf.algorithms.result import Result
-from drnmf.algorithms.updates.base import Rule
-from drnmf.backends.base import Data, in_unit
-from drnmf.fit.method import Budget, Method
-from drnmf.fit.references import single_objective
-from drnmf.fit.units import Units, divided
+from drnmf.backends.base import Data
+from drnmf.fit.problem import Problem
+from drnmf.fit.runner import Runner
+from drnmf.fit.side_by_side import run_all
+from drnmf.fit.solve import smallest, solve
 from drnmf.inputs.device import as_numpy
 from drnmf.losses.base import Loss, Omega
 from drnmf.numerics import factor_floor, positive_scale
@@ -29,19 +27,17 @@ NEW_COMPONENT = 0.1
 
 
 class Walk:
-    """Fits of single losses on one X, made in a unit of its own; starts and results are in that of X.
+    """Fits of single losses on one X; starts and results are in its unit.
 
     Parameters
     ----------
-    data : X
-    method : how to fit
-    budget : hands out the controls of the fits
+    problem : X
+    runner : how to fit
     """
 
-    def __init__(self, data: Data, method: Method, budget: Budget) -> None:
-        self.data, self._inside = data, in_unit(data)
-        self._method, self._budget = method, budget
-        self._control: Callable[[str], Control] = method.reference_control(budget)
+    def __init__(self, problem: Problem, runner: Runner) -> None:
+        self._problem, self._runner = problem, runner.alone()
+        self.data = problem.data.scaled(1.0 / problem.data.scale)
 
     def first(self, loss: Loss, starts: list[Start], warm: tuple[Start, ...] = ()) -> Result:
         """Fit from every start, coarsely where there are several, and return the best, fitted to its end.
@@ -52,24 +48,23 @@ class Walk:
         starts : fresh ones
         warm : others, where another fit ended
         """
-        if len(starts) + len(warm) == 1 or self._budget.control.tol <= 0:
-            runs = [*self.all(loss, starts), *(self.near(loss, start) for start in warm)]
-            return min(runs, key=_smallest)
-        near, fresh = self._method.near().reference_rule, self._method.reference_rule
-        tasks = [partial(self._fit, loss, fresh, start, RACE) for start in starts]
-        tasks += [partial(self._fit, loss, near, start, RACE) for start in warm]
-        self._budget.expect(1)
-        best = min(self._budget.run_all(tasks), key=_smallest)
+        budget = self._runner.budget
+        if len(starts) + len(warm) == 1 or budget.control.tol <= 0:
+            return smallest([*self.all(loss, starts), *(self.near(loss, start) for start in warm)])
+        fresh = replace(self._runner, coarser=RACE)
+        budget.expect(1)
+        asked = [(fresh, start) for start in starts] + [(fresh.near(), start) for start in warm]
+        tasks = [partial(self._fit, loss, [start], runner) for runner, start in asked]
+        best = smallest([found[0] for found in run_all(tasks, budget.jobs, budget.stop, budget.batched)])
         return self.near(loss, (best.W, best.H)) if best.reason == "tol" else best
 
     def all(self, loss: Loss, starts: list[Start]) -> list[Result]:
         """Fit from every start."""
-        fit = partial(self._fit, loss, self._method.reference_rule)
-        return self._budget.run_all([partial(fit, start) for start in starts])
+        return self._fit(loss, starts, self._runner)
 
     def near(self, loss: Loss, start: Start) -> Result:
         """Fit from where another fit ended."""
-        return self._fit(loss, self._method.near().reference_rule, start)
+        return self._fit(loss, [start], self._runner.near())[0]
 
     def along(self, omega: Omega, starts: list[Start]) -> list[Result]:
         """Fit losses that are in the order of their betas, from the one nearest to Kullback-Leibler outwards."""
@@ -80,20 +75,10 @@ class Walk:
             runs[i] = self.near(omega[i], (neighbour.W, neighbour.H))
         return [runs[i] for i in range(len(omega))]
 
-    def _fit(self, loss: Loss, rule: Rule, start: Start, coarser: float = 1.0) -> Result:
-        data, units = self._inside, Units(self._inside.scale / self.data.scale, np.ones(1))
-        A, B = data.T.space.put(start[0].T), data.space.put(start[1])
-        begin = (
-            data.T.space.map(partial(divided, by=1.0 / units.left), A).T,
-            data.space.map(partial(divided, by=1.0 / units.right), B),
-        )
-        control = self._control(f"{loss.name} alone")
-        control = replace(control, tol=coarser * control.tol, callback=units.watched(control.callback))
-        return units.result(data, single_objective(data, begin, loss.scaled(units.scale), rule, control))
-
-
-def _smallest(run: Result) -> float:
-    return float(run.losses[0])
+    def _fit(self, loss: Loss, starts: list[Start], runner: Runner) -> list[Result]:
+        problem = self._problem.alone(loss.scaled(self._problem.units.scale))
+        found = solve([problem.begun(problem.inside(start)) for start in starts], runner)
+        return [problem.back(result) for result in found]
 
 
 def on_host(data: Data, factors: Start) -> Start:

@@ -14,13 +14,11 @@ import numpy as np
 
 from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.result import Result
-from drnmf.backends.base import Data, Observed
-from drnmf.backends.observed import HeldOut, weigh
-from drnmf.fit.continued import Runs, smallest
-from drnmf.fit.method import Budget, Method
+from drnmf.fit.problem import Problem
 from drnmf.fit.references import compute_references
+from drnmf.fit.runner import Runner
+from drnmf.fit.solve import smallest, solve
 from drnmf.inputs.receive import Received
-from drnmf.losses.base import Omega
 from drnmf.numerics import Vector
 from drnmf.objective.penalties import Sparsity
 from drnmf.objective.penalty import Penalty
@@ -60,103 +58,82 @@ class AlphaPath:
     limit: float
 
 
-@dataclass(frozen=True)
-class Choice:
-    """A fit that leaves alphas to the data.
+def choose_alphas(problem: Problem, runner: Runner, seed: Any) -> tuple[Problem, tuple[AlphaPath, ...]]:
+    """Choose the alphas that are left to the data, one after another; those not chosen yet are left out meanwhile.
 
-    Attributes
+    Parameters
     ----------
-    data, X : in its backend, with the weights of its entries, and as it was received
-    starts, omega, references : of the fit; references None computes them
-    method, budget : how it is fitted
+    problem : with alpha="auto" among its penalties
+    runner : how it is fitted
     seed : of the entries that are held out
-    whole : what the objective is multiplied by in the units of the fit; paths are in those of the caller
-    observed : the weights of the entries of X, None where each counts once: held-out entries are among the observed
+
+    Returns
+    -------
+    problem : with numbers for every alpha and with references, which the fit need not compute again; penalties with
+        alpha = 0 are left out
+    paths : what was tried
     """
+    known = tuple(term for term in problem.penalties if term.alpha != "auto")
+    if problem.objective is None:
+        references = compute_references(problem, runner.starts, runner).values
+    else:
+        references = problem.objective.references
+    paths = []
+    for term in problem.penalties:
+        if term.alpha == "auto":
+            base = problem.penalised(known).over(references)
+            path = _sparsity(base, runner, term, seed) if isinstance(term, Sparsity) else _volume(base, runner, term)
+            paths.append(path)
+            known += (with_alpha(term, path.alpha),) if path.alpha > 0 else ()
+    return problem.penalised(known).over(references), tuple(paths)
 
-    data: Data
-    X: Any
-    starts: list[Start]
-    omega: Omega
-    references: Vector | None
-    method: Method
-    budget: Budget
-    seed: Any
-    whole: float = 1.0
-    observed: Observed | HeldOut | None = None
 
-    def decide(self) -> tuple[Method, tuple[AlphaPath, ...], Vector]:
-        """Choose one alpha after another; those not chosen yet are left out meanwhile.
+def _fit(problem: Problem, term: Penalty, alpha: float, runner: Runner, starts: list[Start]) -> Result:
+    """The best run from the starts with one more penalty, to a tolerance that is enough to compare alphas."""
+    assert problem.objective is not None
+    tol, budget = runner.budget.control.tol, runner.budget
+    budget = replace(budget, control=replace(budget.control, tol=max(tol, _TOLERANCE) if tol else 0.0))
+    budget.expect(len(starts))
+    terms = (*problem.penalties, *((with_alpha(term, alpha),) if alpha else ()))
+    tried = problem.penalised(terms).over(problem.objective.references)
+    quiet = replace(runner, budget=budget, callback=None, stage="alpha")
+    return smallest(solve([tried.begun(start) for start in starts], quiet))
 
-        Returns
-        -------
-        method : with numbers for every alpha; penalties with alpha = 0 are left out
-        paths : what was tried
-        references : e_beta, which the fit need not compute again
-        """
-        known = tuple(term for term in self.method.penalties if term.alpha != "auto")
-        references = self._references(self.data)
-        paths = []
-        for term in self.method.penalties:
-            if term.alpha == "auto":
-                search = self._sparsity if isinstance(term, Sparsity) else self._volume
-                path = search(term, known, references)
-                paths.append(path)
-                known += (replace(term, alpha=path.alpha),) if path.alpha > 0 else ()  # type: ignore[type-var]
-        return replace(self.method, penalties=known), tuple(paths), references
 
-    def _references(self, data: Data) -> Vector:
-        if self.references is not None:
-            return self.references
-        return compute_references(data, self.starts, self.omega, self.method, self.budget).values
+def _volume(problem: Problem, runner: Runner, term: Penalty) -> AlphaPath:
+    """Raise alpha until the fit suffers, then halve the last step."""
+    tried: dict[float, float] = {}
+    whole = problem.units.whole(problem.omega)  # paths are in the unit of the caller
 
-    def _weights(self) -> Observed | None:
-        if isinstance(self.observed, HeldOut):
-            return self.observed.bind(self.data.shape, self.data.grouped)
-        return self.observed
+    def loss(alpha: float) -> float:
+        tried[alpha] = float(_fit(problem, term, alpha, runner, runner.starts).scaled_losses.max()) / whole
+        return tried[alpha]
 
-    def _fit(
-        self, data: Data, starts: list[Start], references: Vector, terms: tuple[Penalty, ...], near: bool = False
-    ) -> Result:
-        """The best run from the starts, to a tolerance that is enough to compare alphas."""
-        tol = self.budget.control.tol
-        budget = replace(self.budget, control=replace(self.budget.control, tol=max(tol, _TOLERANCE) if tol else 0.0))
-        budget.expect(len(starts))
-        method = replace(self.method.near() if near else self.method, penalties=terms)
-        return smallest(Runs(data, self.omega, method, budget, None, "alpha").begin(starts, references))
+    limit = (1.0 + LOSS_OF_FIT) * loss(0.0)
+    found = largest(lambda alpha: loss(alpha) <= limit)
+    return path_of(term, found, tried, limit)
 
-    def _volume(self, term: Penalty, known: tuple[Penalty, ...], references: Vector) -> AlphaPath:
-        """Raise alpha until the fit suffers, then halve the last step."""
-        tried: dict[float, float] = {}
 
-        def loss(alpha: float) -> float:
-            terms = (*known, *((with_alpha(term, alpha),) if alpha else ()))
-            fit = self._fit(self.data, self.starts, references, terms)
-            tried[alpha] = float(fit.scaled_losses.max()) / self.whole
-            return tried[alpha]
-
-        limit = (1.0 + LOSS_OF_FIT) * loss(0.0)
-        found = largest(lambda alpha: loss(alpha) <= limit)
-        return path_of(term, found, tried, limit)
-
-    def _sparsity(self, term: Penalty, known: tuple[Penalty, ...], references: Vector) -> AlphaPath:
-        """Fit without some entries, each alpha from where the smaller one ended, and compare their prediction."""
-        weights, rank = self._weights(), self.starts[0][1].shape[0]
-        facts = facts_of(counted(Received(self.X, weights)))
-        if too_few_to_hold_out(facts, self.data.shape, rank, HELD_OUT):
-            return AlphaPath(with_alpha(term, 0.0).key, 0.0, np.empty(0), np.empty(0), np.nan)
-        split = Split.of(self.X, facts, self.data, HELD_OUT, mask_seed(self.seed), weights)
-        data, starts, scores = weigh(self.data, split.mask.others), self.starts, []
-        e = references * (data.count / self.data.count)  # as many entries as there are to fit
-        for alpha in _SPARSITIES:
-            run = self._fit(data, starts, e, (*known, *((with_alpha(term, alpha),) if alpha else ())), alpha > 0)
-            starts, b = [(run.W, run.H)], int(np.argmax(run.weights))
-            alone = replace(run, omega=run.omega[b : b + 1], losses=run.losses[b : b + 1])
-            scores.append(split.score(data, Candidate(run.omega[b]), alone))
-        compared = compare(scores)
-        found = max(alpha for alpha, near in zip(_SPARSITIES, compared.within, strict=True) if near)
-        limit = float(compared.errors[_SPARSITIES.index(found)])
-        return path_of(term, found, dict(zip(_SPARSITIES, compared.differences.tolist(), strict=True)), limit)
+def _sparsity(problem: Problem, runner: Runner, term: Penalty, seed: Any) -> AlphaPath:
+    """Fit without some entries, each alpha from where the smaller one ended, and compare their prediction."""
+    weights, X, starts, scores = problem.observed, problem.given.X, runner.starts, []
+    facts = facts_of(counted(Received(X, weights)))
+    if too_few_to_hold_out(facts, problem.data.shape, problem.rank, HELD_OUT):
+        return AlphaPath(with_alpha(term, 0.0).key, 0.0, np.empty(0), np.empty(0), np.nan)
+    split = Split.of(X, facts, problem.data, HELD_OUT, mask_seed(seed), weights)
+    seen = problem.without(split.mask.others)
+    assert problem.objective is not None
+    # as many entries as there are to fit
+    seen = seen.over(problem.objective.references * (seen.data.count / problem.data.count))
+    for alpha in _SPARSITIES:
+        run = _fit(seen, term, alpha, runner.near() if alpha else runner, starts)
+        starts, b, told = [(run.W, run.H)], int(np.argmax(run.weights)), seen.back(run)
+        alone = replace(told, omega=told.omega[b : b + 1], losses=told.losses[b : b + 1])
+        scores.append(split.score(seen.data, Candidate(told.omega[b]), alone))
+    compared = compare(scores)
+    found = max(alpha for alpha, near in zip(_SPARSITIES, compared.within, strict=True) if near)
+    limit = float(compared.errors[_SPARSITIES.index(found)])
+    return path_of(term, found, dict(zip(_SPARSITIES, compared.differences.tolist(), strict=True)), limit)
 
 
 def with_alpha(penalty: Penalty, alpha: float) -> Penalty:
@@ -196,7 +173,7 @@ def decided(terms: tuple[Penalty, ...], found: tuple[Penalty, ...]) -> tuple[Pen
     Parameters
     ----------
     terms : in the units of the caller
-    found : what `Choice.decide` left; an alpha that it chose means the same in all units
+    found : what `choose_alphas` left; an alpha that it chose means the same in all units
 
     Returns
     -------

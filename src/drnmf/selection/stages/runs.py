@@ -19,9 +19,10 @@ from drnmf.backends.base import Data, losses_of
 from drnmf.backends.observed import HeldOut, weigh
 from drnmf.files import left_over
 from drnmf.fit.exchange import fit_interval
-from drnmf.fit.method import Method
 from drnmf.fit.parameters import Parameters
-from drnmf.fit.road import fit_factors, opened
+from drnmf.fit.pipeline import fit_factors, running
+from drnmf.fit.problem import Problem
+from drnmf.fit.runner import Runner
 from drnmf.inputs.device import Placement, as_numpy, runs_at_once
 from drnmf.inputs.receive import Received
 from drnmf.losses.base import Loss, Omega, need_nonzeros_only
@@ -121,22 +122,25 @@ class Fitter:
         given = whole if factors is None else replace(whole, X=scaled_rows(whole.X, factors))
         if self.resample is not None and not hold_out:
             given = replace(given, X=resampled(given.X, self.resample, seed))
-        parameters = replace(self.parameters, n_components=rank, random_state=seed, max_time=max_time)
-        omega = self.omega
+        p, omega = replace(self.parameters, n_components=rank, random_state=seed, max_time=max_time), self.omega
         single = isinstance(self.losses, tuple) and len(omega) == 1
-        method = Method.of(parameters.update, "auto", self.placement.gpu, parameters.terms(), parameters.constraints())
         references, runs = (np.ones(1), 1) if single else (None, 1 + len(omega))
-        with opened(given, self.placement, parameters, omega, runs, {}, references=references) as fit:
-            shared = (method.inside(fit.units, omega), fit.budget, callback, "run")
-            split = self._split(whole, fit.data, seed) if hold_out else None
-            data = fit.data if split is None else weigh(fit.data, split.mask.others)
+        problem = Problem.of(
+            given, self.placement, rank, omega, references=references, penalties=p.terms(),
+            constraints=p.constraints(), zeros=p.zeros_choice(),
+        )  # fmt: skip
+        runner = replace(Runner.of(p.update, "auto", self.placement.gpu), callback=callback, stage="run")
+        split = self._split(whole, problem.data, seed) if hold_out else None
+        seen = problem if split is None else problem.without(split.mask.others)
+        with running(problem, runner, p, runs) as runner:
             if isinstance(self.losses, Interval):
-                result = fit_interval(data, fit.starts, self.losses, *shared)
+                result = fit_interval(seen, self.losses, runner)
             else:
-                result = fit_factors(data, fit.starts, fit.omega, fit.references, *shared)
-            result = fit.units.result(data, result)
+                result = fit_factors(seen, runner)
+            result = seen.back(result)
         if split is None:
             return _kept(result, None)
+        data = seen.data
         if factors is not None:
             data, result = self._seen(whole, split, factors, result)
         return _kept(result, self._scores(split, data, result))

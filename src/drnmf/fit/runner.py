@@ -1,16 +1,17 @@
-"""How a fit is made: its rules and policy, and the budget that its runs share."""
+"""How runs are made: their rules and policy, the budget that they share, and who watches them."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.loop import Callback, Control
-from drnmf.algorithms.result import Result
+from drnmf.algorithms.result import Progress
 from drnmf.algorithms.updates.base import Rule
 from drnmf.algorithms.updates.constrained import Constrained
 from drnmf.algorithms.updates.extrapolated import Extrapolated
@@ -18,18 +19,16 @@ from drnmf.algorithms.updates.hals import HALS
 from drnmf.algorithms.updates.minimax import Minimax
 from drnmf.algorithms.updates.newton import Newton
 from drnmf.algorithms.updates.table import as_rule
-from drnmf.algorithms.weights import ByRule, Policy, Reactive, as_policy
-from drnmf.fit.side_by_side import Task, run_all
+from drnmf.algorithms.weights import ByRule, Fixed, Policy, Reactive, as_policy
+from drnmf.fit.problem import Problem
 from drnmf.fit.units import Units
-from drnmf.losses.base import Loss, Omega
 from drnmf.numerics import LEVEL_TOLERANCE, REFERENCE_TOLERANCE
-from drnmf.objective.constraints import UNCONSTRAINED, Constraints
-from drnmf.objective.penalty import Penalty
+from drnmf.objective.constraints import Constraints
 
 
 @dataclass
 class Budget:
-    """Hands out the controls of a fit's runs, and runs those side by side that do not wait for one another.
+    """What the runs of a fit share: when each stops, the time, and how many go at once.
 
     The time left is divided evenly among the runs left. Time that a resumed fit spent before counts; that of the run
     it resumes is in the run's own log.
@@ -39,9 +38,10 @@ class Budget:
     control : of every run
     runs : how many are left
     watch : hands out what watches a stage
-    units : callbacks are told in those of the caller
     jobs : how many run at a time
+    units : callbacks are told in those of the caller
     batched : those that are alike are made at once, on a GPU
+    stop : set once a run has failed, which ends the others
     """
 
     control: Control
@@ -51,7 +51,7 @@ class Budget:
     units: Units = field(default_factory=partial(Units, 1.0))
     batched: bool = False
     started: float = field(default_factory=time.perf_counter)
-    _stop: threading.Event = field(default_factory=threading.Event, repr=False)
+    stop: threading.Event = field(default_factory=threading.Event, repr=False)
     _alone: Any = field(default_factory=threading.RLock, repr=False)
 
     def take(self, stage: str, callback: Callback | None = None) -> Control:
@@ -67,16 +67,12 @@ class Budget:
         with self._alone:
             self.runs += runs
 
-    def run_all(self, tasks: Sequence[Task]) -> list[Result]:
-        """Run tasks that do not depend on one another, and return their results in order."""
-        return run_all(tasks, self.jobs, self._stop, self.batched)
-
     def _watched(self, callback: Callback | None) -> Callback:
         """Callbacks one at a time, and an end to every run once one has failed."""
 
         def call(progress: Any) -> bool:
-            if self._stop.is_set() or callback is None:
-                return self._stop.is_set()
+            if self.stop.is_set() or callback is None:
+                return self.stop.is_set()
             with self._alone:
                 return bool(callback(progress))
 
@@ -105,15 +101,23 @@ def _both(first: Callback | None, second: Callback | None) -> Callback | None:
 
 
 @dataclass(frozen=True)
-class Method:
-    """How to fit: the rule and policy of the fit itself, and the rule of the single-objective reference fits.
+class Runner:
+    """How the runs of a fit are made.
 
+    Attributes
+    ----------
+    rule, policy : of the fit itself
+    reference_rule : of fits of one loss alone
     reference_tol : where tol > 0 the reference fits stop at this tolerance or tol, whichever is larger. e_beta only
         sets the scale of a loss: its last digits cost more sweeps than the fit itself.
     improves : references that a run beats are improved, and the run continues under them (`fit.continued`); elsewhere
         they stay the paper's, from the same start with the same budget
-    penalties : what stands beside the losses of the fit itself; the references are found without
-    constraints : what W and H must satisfy, in the reference fits too
+    budget : what they share
+    callback : the user's
+    stage : what progress calls them; None names each by its loss
+    level : they only have to give the level of a loss
+    coarser : what the tolerance of fits of one loss alone is multiplied by
+    starts : where the runs of the fit begin
     """
 
     rule: Rule
@@ -121,14 +125,15 @@ class Method:
     reference_rule: Rule
     reference_tol: float = 0.0
     improves: bool = False
-    penalties: tuple[Penalty, ...] = ()
-    constraints: Constraints = UNCONSTRAINED
+    budget: Budget = field(default_factory=partial(Budget, Control(), 0))
+    callback: Callback | None = None
+    stage: str | None = "fit"
+    level: bool = False
+    coarser: float = 1.0
+    starts: list[Start] = field(default_factory=list)
 
     @classmethod
-    def of(
-        cls, update: str | Rule, policy: str | Policy, gpu: bool = False, penalties: tuple[Penalty, ...] = (),
-        constraints: Constraints = UNCONSTRAINED,
-    ) -> Method:  # fmt: skip
+    def of(cls, update: str | Rule, policy: str | Policy, gpu: bool = False) -> Runner:
         """Choose by names or objects; "minimax" brings its own rule, and `update` is then that of the references.
 
         policy="auto" beside update="mu" is Frank-Wolfe, the pair of Algorithm 3.
@@ -137,48 +142,60 @@ class Method:
             policy = "frank-wolfe"
         rule, chosen = as_rule(update, gpu), as_policy(policy)
         tol = REFERENCE_TOLERANCE if update == "auto" else 0.0
-        rules: tuple[Rule, Rule] = Minimax() if isinstance(chosen, ByRule) else rule, rule
+        return cls(Minimax() if isinstance(chosen, ByRule) else rule, chosen, rule, tol, update == "auto")
+
+    def within(self, constraints: Constraints, budget: Budget, starts: list[Start]) -> Runner:
+        """Return the same for a fit: steps stay within its constraints, and runs begin at its starts."""
+        rules = self.rule, self.reference_rule
         if not constraints.free:
             rules = Constrained(rules[0], constraints), Constrained(rules[1], constraints)
-        return cls(rules[0], chosen, rules[1], tol, update == "auto", penalties, constraints)
+        return replace(self, rule=rules[0], reference_rule=rules[1], budget=budget, starts=starts)
 
-    def inside(self, units: Units, omega: Omega) -> Method:
-        """The same in the units of a fit.
-
-        Parameters
-        ----------
-        units : those of the fit
-        omega : the losses, in the units of the caller
-        """
-        constraints, terms = units.constraints(self.constraints), units.terms(self.penalties, omega)
-        rule, reference = (
-            replace(rule, constraints=constraints) if isinstance(rule, Constrained) else rule
-            for rule in (self.rule, self.reference_rule)
-        )
-        return replace(self, rule=rule, reference_rule=reference, penalties=terms, constraints=constraints)
-
-    def near(self) -> Method:
-        """The same for starts that are near a solution already: no step is held back."""
+    def near(self) -> Runner:
+        """Return the same for starts that are near a solution already: no step is held back."""
         return replace(
             self, rule=_at_once(self.rule), policy=_at_once(self.policy), reference_rule=_at_once(self.reference_rule)
         )
 
-    def reference_control(self, budget: Budget) -> Callable[[str], Control]:
-        """The budget of each reference fit: the fit's own, but for a tolerance that need not be as fine."""
+    def weighted(self, weights: tuple[float, ...], stage: str) -> Runner:
+        """Return the same for losses under fixed weights."""
+        return replace(self, rule=self.reference_rule, policy=Fixed(weights), stage=stage)
 
-        def take(stage: str) -> Control:
-            control = budget.take(stage)
-            return replace(control, tol=max(control.tol, self.reference_tol) if control.tol > 0 else 0.0)
+    def alone(self, level: bool = False) -> Runner:
+        """Return the same for losses by themselves, which only watchers are told of.
 
-        return take
-
-    def coarse(self, control: Control, loss: Loss, rank: int) -> Control:
-        """The control of a fit of one loss that only has to give its level.
-
-        Where whole iterations are extrapolated, one that falls as slowly is nearer to its end.
+        level : only the level of each is asked for; where whole iterations are extrapolated, one that falls as slowly
+            is nearer to its end
         """
-        accelerates = self.reference_tol > 0 and self.reference_rule.under((loss,)).accelerates(control.max_iter, rank)
-        return replace(control, tol=max(control.tol, LEVEL_TOLERANCE)) if accelerates and control.tol > 0 else control
+        return replace(self, rule=self.reference_rule, policy=Fixed(), stage=None, callback=None, level=level)
+
+    def control(self, problem: Problem) -> Control:
+        """Take the control of a run out of the budget."""
+        stage = f"{problem.omega[0].name} alone" if self.stage is None else self.stage
+        control = self.budget.take(stage, _counted_from(problem.spent, self.callback))
+        if self.stage is None:
+            control = replace(control, tol=self._tolerance(control, problem))
+        return control
+
+    def _tolerance(self, control: Control, problem: Problem) -> float:
+        """Compute the tolerance of a fit of one loss alone: it need not be as fine as that of the fit itself."""
+        tol = self.coarser * max(control.tol, self.reference_tol) if control.tol > 0 else 0.0
+        if not (self.level and self.reference_tol > 0 and tol > 0):
+            return tol
+        accelerates = self.rule.under(problem.omega).accelerates(control.max_iter, problem.rank)
+        return max(tol, LEVEL_TOLERANCE) if accelerates else tol
+
+
+def _counted_from(before: int, callback: Callback | None) -> Callback | None:
+    """A callback that is told the iterations of the whole run."""
+    if callback is None or not before:
+        return callback
+
+    def call(progress: Progress) -> object:
+        iteration, most = progress.iteration + before, progress.max_iter + before
+        return callback(replace(progress, iteration=iteration, max_iter=most))
+
+    return call
 
 
 def _at_once(how: Any) -> Any:

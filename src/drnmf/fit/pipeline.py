@@ -1,0 +1,155 @@
+"""From a problem to a result: starts -> references -> runs -> the best of them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from drnmf.algorithms.initialize import Start, starts
+from drnmf.algorithms.loop import Control, with_notes
+from drnmf.algorithms.result import Result
+from drnmf.backends.base import losses_of
+from drnmf.backends.batch import batch_kind, largest_batch
+from drnmf.backends.host.single_blas import single_blas
+from drnmf.fit.continued import run_continued
+from drnmf.fit.encode import encode
+from drnmf.fit.parameters import Parameters
+from drnmf.fit.penalised import certified, refuse_empty, remarks
+from drnmf.fit.problem import Problem, constant_model_losses
+from drnmf.fit.progress import progress_bar
+from drnmf.fit.references import compute_references
+from drnmf.fit.runner import Budget, Runner
+from drnmf.fit.solve import smallest, solve
+from drnmf.inputs.device import as_numpy
+from drnmf.numerics import EXACT_FIT, NEARLY_EXACT, SETTLE_TOLERANCE
+from drnmf.objective.objective import Objective
+from drnmf.storage.checkpoint import keeper_of
+
+
+@contextmanager
+def running(
+    problem: Problem,
+    runner: Runner,
+    parameters: Parameters,
+    runs: int,
+    *,
+    identity: dict[str, Any] | None = None,
+    W: Any = None,
+    H: Any = None,
+    inner_iter: int = 1,
+) -> Iterator[Runner]:
+    """Ready a runner for a problem; while the block runs its checkpoint folder is locked and its progress is shown.
+
+    Parameters
+    ----------
+    runner : its rules and its policy
+    parameters : when to stop, the starts, and how many runs go at once
+    runs : how many runs will share the time
+    identity : what must be the same for a fit to be resumed from its checkpoint
+    W, H : the start, with ``init="custom"``
+    inner_iter : updates of (W, H) per move of lambda
+    """
+    p, data, units = parameters, problem.data, problem.units
+    control, n_init = p.control(inner_iter, problem.omega), p.starts()
+    W, H = as_numpy(W), as_numpy(H)
+
+    def make() -> list[Start]:
+        rng, into = check_random_state(p.random_state), (units.left, units.right)
+        return [problem.feasible(*begin) for begin in starts(data, problem.rank, p.init, rng, n_init, W, H, into)]
+
+    kept = keeper_of(p.checkpoint, p.checkpoint_seconds(), data, identity or {}, W, H)
+    # a cluster and a GPU take one run at a time, or the starts of a small X at once; a checkpoint keeps runs in order
+    batch = min(n_init, largest_batch(data.count)) if data.space.deferred and batch_kind(data) is not None else 1
+    jobs = 1 if p.checkpoint is not None else batch if data.space.deferred else p.jobs()
+    with single_blas(), progress_bar(p.verbose, data.status, runs, p.max_time, jobs) as watch, kept as keeper:
+        made = make() if keeper is None else keeper.starts(make)
+        budget = Budget(replace(control, keeper=keeper), runs, watch, jobs, units, batched=batch > 1)
+        yield runner.within(problem.constraints, budget, made)
+
+
+def fit_factors(problem: Problem, runner: Runner) -> Result:
+    """Run from every start under common references and keep the run with the smallest maximum.
+
+    Where the references are not known they are found, one single-objective fit per loss and start, and those that a run
+    beats are improved where the runner says so. Where they are known the starts are given up: a run may overwrite its
+    start, and the list is emptied.
+    """
+    if problem.objective is not None:
+        begun = [problem.begun(start) for start in runner.starts]
+        runner.starts.clear()
+        return _finished(problem, smallest(solve(begun, runner, overwrite=True)))
+    found = compute_references(problem, runner.starts, runner)
+    if runner.improves and len(problem.omega) > 1:
+        done, found = run_continued(problem, runner.starts, found, runner)
+    else:
+        scaled = problem.over(found.values)
+        done = solve([scaled.begun(start) for start in runner.starts], runner)
+    best = with_notes(smallest(done), *found.notes)
+    return _finished(problem, replace(best, single_losses=found.losses))
+
+
+def _finished(problem: Problem, best: Result) -> Result:
+    """The result with its certificate and with what is to be said of it."""
+    refuse_empty(problem, best)
+    return with_notes(certified(problem, best), *_better_than_reference(best), *remarks(problem.penalties))
+
+
+def _better_than_reference(result: Result) -> tuple[str, ...]:
+    """Say where the run itself met a smaller loss than the reference: e_beta is only a local minimum."""
+    if len(result.omega) == 1:
+        return ()
+    smallest = np.nanmin(result.trace.scaled_losses, axis=0)
+    return tuple(
+        f"The run met a {loss.name} loss of {value:.6f} times its reference: the reference fit is not the best."
+        for loss, value in zip(result.omega, smallest, strict=True)
+        if value < 1.0 - 1e-9
+    )
+
+
+def settle(problem: Problem, result: Result, control: Control) -> Result:
+    """Where r > n, X and H do not determine W: take the W that `transform` gives, if it fits no worse.
+
+    Penalties and constraints determine it. No worse means within 1 %; beside an exact fit, 1e-5 of the constant model's
+    loss. The trace stays the run's.
+    """
+    data = problem.data
+    if result.H.shape[0] <= data.shape[1] or problem.penalties or not problem.constraints.free:
+        return result
+    objective = Objective(result.omega, result.references, data.mean)
+    W = encode(data, result.H, objective, result.weights, control.max_iter, control.tol)
+    losses = losses_of(data, W, result.H, result.omega)
+    constant = constant_model_losses(data, result.omega)
+    exact = result.losses <= EXACT_FIT * constant
+    if not np.all(losses <= np.where(exact, NEARLY_EXACT * constant, (1.0 + SETTLE_TOLERANCE) * result.losses)):
+        return result
+    return replace(result, W=W, losses=losses, scaled_losses=objective.scaled(losses))
+
+
+def _last_fall(result: Result) -> float:
+    """Compute by how many percent the largest loss fell in the last tenth of the iterations."""
+    lowest = np.minimum.accumulate(result.trace.objective)
+    before = lowest[-1 - max(len(lowest) // 10, 1)] if len(lowest) > 1 else lowest[-1]
+    return 100.0 * float(before - lowest[-1]) / float(before) if before > 0 else 0.0
+
+
+def warn_unconverged(results: list[Result], control: Control, what: str) -> None:
+    """Warn about runs that ended at max_iter."""
+    short = sum(result.reason == "max_iter" for result in results)
+    if control.tol > 0 and short:
+        have = f"{what} has" if len(results) == 1 else f"{what}: {short} of {len(results)} runs have"
+        fall = max(_last_fall(result) for result in results if result.reason == "max_iter")
+        warnings.warn(
+            f"{have} not converged after max_iter={control.max_iter} iterations (the objective fell by {fall:.1g} % in "
+            "the last tenth of them): raise max_iter, or tol if that is near enough. Fewer components need fewer "
+            "iterations, and so does update='auto' where another rule was chosen. Set tol=0 to run exactly max_iter "
+            "iterations.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )

@@ -1,0 +1,225 @@
+"""A problem: X in its backend and unit, what is observed of it, and what its factors are to minimise.
+
+Made once (`Problem.of`), in the only place that knows two units. From a problem come others: under other losses,
+without some entries, from another start, over given references. `fit.solve.solve` runs a list of them.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from drnmf.algorithms.initialize import Start
+from drnmf.algorithms.result import Result
+from drnmf.backends.base import Data, Observed, losses_of
+from drnmf.backends.observed import HeldOut, Stored, weigh
+from drnmf.fit.canonical import canonical
+from drnmf.fit.feasible import feasible_start, imposed
+from drnmf.fit.units import Units, divided
+from drnmf.fit.unobserved import Unobserved
+from drnmf.inputs.check import check_scale, check_zeros, warn_dense_tiles, warn_rank
+from drnmf.inputs.device import Placement, is_sparse
+from drnmf.inputs.receive import Received, remark_on_missing
+from drnmf.losses.base import Loss, Omega
+from drnmf.numerics import REFERENCE_FLOOR, Vector, positive_scale
+from drnmf.objective.constraints import UNCONSTRAINED, Constraints
+from drnmf.objective.objective import Objective
+from drnmf.objective.penalty import Penalties, Penalty, Setting
+
+logger = logging.getLogger("drnmf")
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What is to be minimised over W and H.
+
+    Everything but `given` is in the unit of the data; `back` takes a result into that of the caller.
+
+    Attributes
+    ----------
+    given : X and the weights of its entries as they were received
+    placement : where it is fitted
+    data : X in its backend
+    units : between the caller's and those of the data
+    rank : r
+    omega : the losses
+    penalties : what stands beside them
+    constraints : what W and H must satisfy
+    unobserved : the rows and columns of X without any observed entry
+    notes : remarks on X
+    objective : the losses over their references, and the penalties; None while the references are not known
+    start : where a run begins, None where that is not settled
+    spent : iterations that the run to this start took, where it is a continued one
+    """
+
+    given: Received
+    placement: Placement
+    data: Data
+    units: Units
+    rank: int
+    omega: Omega
+    unobserved: Unobserved
+    penalties: tuple[Penalty, ...] = ()
+    constraints: Constraints = UNCONSTRAINED
+    notes: tuple[str, ...] = ()
+    objective: Objective | None = None
+    start: Start | None = None
+    spent: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        given: Received,
+        placement: Placement,
+        rank: int,
+        omega: Omega,
+        *,
+        references: Vector | None = None,
+        penalties: tuple[Penalty, ...] = (),
+        constraints: Constraints = UNCONSTRAINED,
+        zeros: str = "raise",
+    ) -> Problem:
+        """Put checked X behind its backend, in a unit of its own, with what is asked of its factors.
+
+        Parameters
+        ----------
+        given : X and the weights of its entries
+        placement : where to fit
+        rank : r
+        omega, references, penalties, constraints : in the unit of the caller; references None are to be found
+        zeros : what to do with zeros of X under a loss that is infinite there
+        """
+        data = placement.open(given)
+        check_scale(data)
+        constraints.check(data.shape, rank, {"H": "fixed", "W": "fixed_W"})
+        units = Units(data.scale, references, constraints.sum_to_one)
+        units.losses(np.full(len(omega), REFERENCE_FLOOR * data.count), omega)  # refuse now what no fit could hand out
+        missing, unobserved = remark_on_missing(data), Unobserved.of(data)
+        for note in (*given.notes, *missing):
+            logger.info(note)
+        notes = (*given.notes, *missing, *unobserved.notes(), *check_zeros(data, omega, zeros))
+        warn_dense_tiles(is_sparse(given.X) and not isinstance(given.observed, Stored), data.shape, omega)
+        warn_rank(rank, data.shape)
+        problem = cls(
+            given, placement, data, units, rank, units.omega(omega), unobserved, units.terms(penalties, omega),
+            units.constraints(constraints), notes,
+        )  # fmt: skip
+        known = units.references(omega)
+        return problem if known is None else problem.over(known)
+
+    @property
+    def observed(self) -> Observed | None:
+        """The weights of the entries of X, None where each counts once; entries that are held out are bound to X."""
+        observed = self.given.observed
+        return observed.bind(self.data.shape, self.data.grouped) if isinstance(observed, HeldOut) else observed
+
+    @property
+    def begins(self) -> Start:
+        """Where the run begins."""
+        assert self.start is not None
+        return self.start
+
+    def over(self, references: Vector) -> Problem:
+        """Return the same with its losses over references."""
+        return replace(self, objective=objective_of(self.data, self.omega, references, self.penalties))
+
+    def under(self, omega: Omega, references: Vector) -> Problem:
+        """Return the same under other losses, over their references."""
+        return replace(self, omega=omega).over(references)
+
+    def alone(self, loss: Loss) -> Problem:
+        """Return the same under one loss, not divided by anything, and without the penalties."""
+        objective, units = Objective((loss,), np.ones(1), self.data.mean), replace(self.units, given=np.ones(1))
+        return replace(self, omega=(loss,), penalties=(), objective=objective, units=units, spent=0)
+
+    def penalised(self, penalties: tuple[Penalty, ...]) -> Problem:
+        """Return the same with other penalties; its references are to be given again."""
+        return replace(self, penalties=penalties, objective=None)
+
+    def without(self, mask: Observed) -> Problem:
+        """Return the same with the entries of X weighed by a mask: those of weight zero are not seen."""
+        seen = replace(self, data=weigh(self.data, mask))
+        return seen if self.objective is None else seen.over(self.objective.references)  # penalties know their X
+
+    def begun(self, start: Start) -> Problem:
+        """Return the same from a start."""
+        return replace(self, start=start, spent=0)
+
+    def resumed(self, run: Result) -> Problem:
+        """Return the same from where a run of it stands, with the iterations that the run has left."""
+        return replace(self, start=(run.W, run.H), spent=run.n_iter)
+
+    def feasible(self, W: Any, H: Any) -> Start:
+        """Bring a start to where the constraints hold, without a trace of rows and columns that are not observed."""
+        return feasible_start(self.data, self.constraints, *self.unobserved.clear(self.data, W, H))
+
+    def canonical(self, result: Result, normalize: bool = True) -> Result:
+        """Bring a result into canonical form, where that is wanted.
+
+        Rows and columns that are not observed have no say in it, and penalties and constraints have one in the scale of
+        components.
+        """
+        result = self.unobserved.cleared(self.data, result)
+        if not normalize:
+            return result
+        rescale = self.constraints.free and not self.penalties
+        W, H = canonical(self.data, result.W, result.H, rescale, self.constraints.fixed)
+        return replace(result, W=W, H=H)
+
+    def completed(self, result: Result) -> Result:
+        """Give rows and columns of which nothing is known the mean of the others, within the constraints."""
+        done = self.unobserved.complete(result)
+        if self.constraints.free or done is result:
+            return done
+        W, H = imposed(self.data, self.constraints, done.W, done.H)
+        return replace(done, W=W, H=H)
+
+    def back(self, result: Result) -> Result:
+        """Return a result in the unit of the caller."""
+        return self.units.result(self.data, result)
+
+    def inside(self, start: Start) -> Start:
+        """Return factors of the caller in the unit of the data."""
+        return self._divided(start, 1.0 / self.units.left, 1.0 / self.units.right)
+
+    def outside(self, start: Start) -> Start:
+        """Return factors in the unit of the caller."""
+        return self._divided(start, self.units.left, self.units.right)
+
+    def _divided(self, start: Start, left: float, right: float) -> Start:
+        A, B = self.data.T.space.put(start[0].T), self.data.space.put(start[1])
+        W = self.data.T.space.map(partial(divided, by=left), A).T
+        return W, self.data.space.map(partial(divided, by=right), B)
+
+
+def objective_of(data: Data, omega: Omega, references: Vector, terms: tuple[Penalty, ...] = ()) -> Objective:
+    """Return the objective of a fit: the scaled losses, and the penalties in units that X gives.
+
+    The unit is the loss of the constant model, WH = mean(X), which needs no fit and is the same for every start.
+    """
+    if not terms:
+        return Objective(omega, references, data.mean)
+    level = float((constant_model_losses(data, omega) / references).max())
+    return Objective(omega, references, data.mean, Penalties(terms, Setting(data.shape, data.mean, level)))
+
+
+def constant_model_losses(data: Data, omega: Omega) -> Vector:
+    """Compute D_beta(X, mean(X)): what the simplest model costs, the yardstick of the floor under e_beta."""
+    m, n = data.shape
+    root = np.sqrt(positive_scale(data.mean))
+    return losses_of(data, np.full((m, 1), root, dtype=data.dtype), np.full((1, n), root, dtype=data.dtype), omega)
+
+
+def reference_floors(data: Data, omega: Omega) -> Vector:
+    """Compute the smallest e_beta that is used: 1e-16 of the constant model's loss."""
+    return np.maximum(REFERENCE_FLOOR * constant_model_losses(data, omega), np.finfo(np.float64).tiny)
+
+
+def floors_at(data: Data, omega: Omega) -> Vector:
+    """Compute the smallest e_beta that is used, in the units of the caller."""
+    units = Units(data.scale)
+    return np.maximum(units.losses(reference_floors(data, units.omega(omega)), omega), np.finfo(np.float64).tiny)

@@ -1,0 +1,46 @@
+"""The one verb: problems are solved, side by side where they may be, and their results come back in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from drnmf.algorithms.result import Result
+from drnmf.fit.problem import Problem
+from drnmf.fit.runner import Runner
+from drnmf.fit.side_by_side import run, run_all
+
+
+def solve(
+    problems: Sequence[Problem], runner: Runner, *, margin: float | None = None, max_iter: int | None = None,
+    overwrite: bool = False,
+) -> list[Result]:  # fmt: skip
+    """Run every problem from its start, as many at a time as the budget says; results are in the unit of the data.
+
+    Parameters
+    ----------
+    problems : each with a start and with references
+    runner : how each is run
+    margin : a run stops once a reference is beaten by that much
+    max_iter : most iterations of a run, None for those of the budget
+    overwrite : the starts may be overwritten
+
+    Returns
+    -------
+    results : list of Result, in the order of the problems
+    """
+    budget = runner.budget
+    most = budget.control.max_iter if max_iter is None else max_iter
+
+    def one(problem: Problem) -> Result:
+        assert problem.objective is not None
+        control = replace(runner.control(problem), max_iter=most - problem.spent, margin=margin, overwrite=overwrite)
+        return run(problem.data, *problem.begins, problem.objective, runner.rule, runner.policy, control)
+
+    return run_all([partial(one, problem) for problem in problems], budget.jobs, budget.stop, budget.batched)
+
+
+def smallest(done: Sequence[Result]) -> Result:
+    """Choose the run with the smallest maximum, penalties included."""
+    return min(done, key=lambda result: result.objective)
