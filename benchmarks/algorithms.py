@@ -26,10 +26,8 @@ from drnmf.algorithms.initialize import start
 from drnmf.algorithms.loop import Control, solve
 from drnmf.algorithms.result import Trace
 from drnmf.algorithms.updates.table import RULES
-from drnmf.algorithms.weights import POLICIES
+from drnmf.algorithms.weights import POLICIES, Fixed
 from drnmf.backends.open import open_data
-from drnmf.fit.method import Budget, Method
-from drnmf.fit.references import compute_references
 from drnmf.losses.names import as_losses
 from drnmf.numerics import Vector
 from drnmf.objective.objective import Objective
@@ -100,8 +98,11 @@ def run(case: Case) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     data = open_data(X)
     begin = start(data, case.rank, case.init, np.random.RandomState(case.seed), W, H)
     control = Control(max_iter=ITERATIONS, tol=0)
-    omega, paper_method = as_losses(case.betas), Method.of("mu", "frank-wolfe")
-    references = compute_references(data, [begin], omega, paper_method, Budget(control, len(omega))).values
+    omega = as_losses(case.betas)
+    alone = [
+        solve(data, *begin, Objective((loss,), np.ones(1), data.mean), RULES["mu"], Fixed(), control) for loss in omega
+    ]
+    references = np.array([run.losses[0] for run in alone])
     objective = Objective(omega, references, data.mean)
     paper = solve(data, *begin, objective, RULES["mu"], POLICIES["frank-wolfe"], control)
     ours = solve(data, *begin, objective, RULES["auto"], POLICIES["auto"], control)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -9,10 +10,12 @@ import pytest
 
 from drnmf import BetaNMF
 from drnmf.algorithms.loop import Control
+from drnmf.backends.base import in_unit
 from drnmf.backends.open import open_data
-from drnmf.fit.continued import Runs, smallest
-from drnmf.fit.method import Budget, Method
+from drnmf.fit.problem import Problem
 from drnmf.fit.references import compute_references
+from drnmf.fit.runner import Budget, Runner
+from drnmf.fit.solve import smallest, solve
 from drnmf.losses.beta import IS, KL
 
 RNG = np.random.default_rng(0)
@@ -22,27 +25,38 @@ BAD = np.ones((20, 3)), np.ones((3, 15))
 """Equal components stay equal under multiplicative steps: a model of rank one, however long it runs."""
 
 
-def budget() -> Budget:
-    return Budget(Control(max_iter=30, tol=0), runs=9)
+PROBLEM = Problem.of(in_unit(open_data(X)), 3, (IS, KL))
+
+
+def runner() -> Runner:
+    return replace(Runner.of("mu", "fixed"), budget=Budget(Control(max_iter=30, tol=0), runs=9))
 
 
 @pytest.mark.parametrize("starts", [(GOOD, BAD), (BAD, GOOD), (BAD, GOOD, BAD)], ids=["first", "last", "middle"])
 def test_the_run_with_the_smallest_maximum_is_kept(starts) -> None:
-    data = open_data(X)
-    runs = Runs(data, (IS, KL), Method.of("mu", "fixed"), budget(), None, "fit")
-    best = smallest(runs.begin(list(starts), np.ones(2)))
-    alone = smallest(runs.begin([GOOD], np.ones(2)))
+    problem = PROBLEM.over(np.ones(2))
+    best = smallest(solve([problem.begun(start) for start in starts], runner()))
+    (alone,) = solve([problem.begun(GOOD)], runner())
     np.testing.assert_array_equal(best.W, alone.W)
     np.testing.assert_array_equal(best.H, alone.H)
 
 
 def test_references_are_the_smallest_over_the_starts() -> None:
-    data, method = open_data(X), Method.of("mu", "fixed")
-    both = compute_references(data, [BAD, GOOD], (IS, KL), method, budget()).values
-    good = compute_references(data, [GOOD], (IS, KL), method, budget()).values
-    bad = compute_references(data, [BAD], (IS, KL), method, budget()).values
+    both, good, bad = (compute_references(PROBLEM, starts, runner()).values for starts in ([BAD, GOOD], [GOOD], [BAD]))
     assert (good < bad).all()
     np.testing.assert_array_equal(both, good)
+
+
+def test_a_continued_run_has_the_iterations_that_are_left() -> None:
+    """A problem that is resumed counts what its run has spent, for the limit and for whoever watches."""
+    seen: list[tuple[int, int]] = []
+    watched = replace(runner(), callback=lambda now: seen.append((now.iteration, now.max_iter)))
+    problem = PROBLEM.over(np.ones(2))
+    (first,) = solve([problem.begun(GOOD)], watched, max_iter=20)
+    (later,) = solve([problem.resumed(first)], watched)
+    assert (first.n_iter, later.n_iter) == (20, 10)
+    assert [at for at, _ in seen] == list(range(1, 31))
+    assert seen[-1] == (30, 30)
 
 
 def test_more_starts_are_never_worse() -> None:

@@ -1,5 +1,7 @@
 """References are the best found: what a run beats is improved, nothing is printed below them, and starts serve that."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_wine
@@ -9,9 +11,10 @@ from drnmf.algorithms.initialize import nndsvdar_start, random_start
 from drnmf.algorithms.loop import Control, solve
 from drnmf.algorithms.updates.table import as_rule
 from drnmf.algorithms.weights import as_policy
-from drnmf.backends.base import losses_of
+from drnmf.backends.base import in_unit, losses_of
 from drnmf.backends.open import open_data
-from drnmf.fit.method import Method
+from drnmf.fit.problem import Problem
+from drnmf.fit.runner import Budget, Runner
 from drnmf.losses.names import as_losses
 from drnmf.objective.objective import Objective
 
@@ -55,16 +58,16 @@ def test_a_run_ends_where_it_beats_a_reference():
 
 def test_a_beaten_reference_is_improved_and_the_run_continues(monkeypatch):
     """Reference fits that end after one step are beaten by every run: what they leave must not stay the scale."""
-    from drnmf.fit import road
+    from drnmf.fit import pipeline
 
-    honest = road.compute_references
+    honest = pipeline.compute_references
 
-    def careless(data, starts, omega, method, budget):
-        found = honest(data, starts, omega, method, budget)
+    def careless(problem, starts, runner):
+        found = honest(problem, starts, runner)
         return type(found)(10.0 * found.values, found.solutions, found.losses, found.floors, found.notes)
 
     good = DRNMF(4, betas=BETAS, max_iter=300, random_state=0).fit(WINE)
-    monkeypatch.setattr(road, "compute_references", careless)
+    monkeypatch.setattr(pipeline, "compute_references", careless)
     model = DRNMF(4, betas=BETAS, max_iter=300, random_state=0).fit(WINE)
     assert (model.references_ <= 1.02 * good.references_).all()
     assert model.n_iter_ <= 300
@@ -158,4 +161,6 @@ def test_runs_of_a_consensus_start_at_random():
 )
 def test_references_stop_earlier_where_whole_iterations_are_extrapolated(update, beta, rank, tol, expected):
     (loss,) = as_losses(beta)
-    assert Method.of(update, "auto").coarse(Control(tol=tol), loss, rank).tol == expected
+    runner = replace(Runner.of(update, "auto"), budget=Budget(Control(tol=tol), 1)).alone(level=True)
+    problem = Problem.of(in_unit(open_data(WINE)), rank, (loss,))
+    assert runner.control(problem).tol == expected

@@ -13,8 +13,12 @@ import scipy.sparse as sp
 
 from drnmf import Sparsity, Volume, discover, noise_profile, rank_profile
 from drnmf.algorithms.loop import Control
+from drnmf.backends.base import in_unit
 from drnmf.backends.open import open_data
-from drnmf.fit.method import Budget, Method
+from drnmf.fit.problem import Problem
+from drnmf.fit.runner import Budget, Runner
+from drnmf.fit.units import Units
+from drnmf.inputs.receive import Received
 from drnmf.losses.beta import IS, KL, Beta
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.selection import counts, noise, rank, walk
@@ -173,20 +177,20 @@ def test_the_smallest_rank_within_one_standard_error_is_taken():
 
 
 @pytest.fixture
-def opened(monkeypatch):
+def announced(monkeypatch):
     """How many runs were announced: what a progress bar divides by."""
     seen = []
 
     def recorded(module):
-        plain = module.opened
+        plain = module.running
 
         @contextmanager
-        def recording(given, placement, parameters, omega, runs, *rest, **named):
+        def recording(problem, runner, parameters, runs, **named):
             seen.append(runs)
-            with plain(given, placement, parameters, omega, runs, *rest, **named) as fit:
-                yield fit
+            with plain(problem, runner, parameters, runs, **named) as ready:
+                yield ready
 
-        monkeypatch.setattr(module, "opened", recording)
+        monkeypatch.setattr(module, "running", recording)
 
     recorded(rank)
     recorded(noise)
@@ -196,11 +200,11 @@ def opened(monkeypatch):
 SMALL = {"max_iter": 3, "random_state": 0}
 
 
-def test_a_search_that_ends_early_says_so(monkeypatch, opened):
+def test_a_search_that_ends_early_says_so(monkeypatch, announced):
     X = planted("poisson", 40, 50, seed=1, rank=2)[0]
     whole = rank_profile(X, range(1, 4), betas=1, n_init=3, n_masks=2, stability=2, **SMALL)
     assert not any("stopped" in note for note in whole.notes)
-    assert opened == [3 * 2 * (3 + 1 + 2)]
+    assert announced == [3 * 2 * (3 + 1 + 2)]
     monkeypatch.setattr(rank, "_hopeless", lambda tried: len(tried) == 2)
     early = rank_profile(X, range(1, 4), betas=1, n_masks=1, **SMALL)
     assert [row["rank"] for row in early.table] == [1, 2]
@@ -210,27 +214,25 @@ def test_a_search_that_ends_early_says_so(monkeypatch, opened):
 
 def test_every_mask_holds_out_other_entries(monkeypatch):
     seeds = []
-    monkeypatch.setattr(rank.Split, "of", lambda X, facts, data, fraction, seed, observed: seeds.append(seed))
-    monkeypatch.setattr(rank, "weigh", lambda data, mask: data)
-    monkeypatch.setattr(rank, "Fold", lambda walk, split: None)
-    monkeypatch.setattr(rank, "Walk", lambda data, method, budget: None)
     monkeypatch.setattr("drnmf.selection.rank.Split.of", lambda *given: seeds.append(given[4]) or HIDDEN)
-    fit = SimpleNamespace(data=None, budget=None)
+    monkeypatch.setattr(rank, "Fold", lambda walk, split: None)
+    monkeypatch.setattr(rank, "Walk", lambda problem, runner: None)
+    problem = SimpleNamespace(given=Received(None), data=None, observed=None, without=lambda mask: None)
     ask = SimpleNamespace(fraction=0.1, masks=3)
-    rank._folds(SimpleNamespace(X=None, observed=None), None, fit, None, SimpleNamespace(random_state=5), ask)
+    rank._folds(problem, None, None, SimpleNamespace(random_state=5), ask)
     assert seeds == [5, 6, 7]
 
 
 HIDDEN = SimpleNamespace(mask=SimpleNamespace(others=None))
 
 
-def test_a_negative_binomial_without_a_size_is_a_model_of_counts(opened):
+def test_a_negative_binomial_without_a_size_is_a_model_of_counts(announced):
     X = planted("negative binomial", 30, 40, seed=0, rank=2)[0]
     found = noise_profile(X, 2, betas="nb:auto", count_models=False, held_out=0.0, **SMALL)
     assert [row["name"].partition("(")[0] for row in found.table] == ["KL", "Poisson", "NB"]
     plain = noise_profile(X, 2, betas=(0.5, 1), count_models=False, held_out=0.1, n_init=2, **SMALL)
     assert [row["beta"] for row in plain.table] == [0.5, 1.0]
-    assert opened == [1 + 1 + 2, 2 * (2 + 2 + 2)]
+    assert announced == [1 + 1 + 2, 2 * (2 + 2 + 2)]
     with pytest.raises(ValueError, match="size of a negative binomial"):
         noise_profile(np.sqrt(X + 1.0), 2, betas="nb:auto", **SMALL)
 
@@ -240,18 +242,18 @@ class Recorded:
 
     def __init__(self, monkeypatch, tol: float = 1e-4) -> None:
         self.tolerances: list[float] = []
-        monkeypatch.setattr(walk, "single_objective", self.fit)
-        data = open_data(np.ones((3, 4)))
-        self.walk = Walk(data, Method.of("auto", "auto", False), Budget(Control(tol=tol), 9))
+        monkeypatch.setattr(walk, "solve", self.fit)
+        monkeypatch.setattr(Units, "result", lambda self, data, result: result)
+        problem = Problem.of(in_unit(open_data(np.ones((3, 4)))), 1, (KL,))
+        self.walk = Walk(problem, replace(Runner.of("auto", "auto"), budget=Budget(Control(tol=tol), 9)))
 
-    def fit(self, data, begin, loss, rule, control):
-        self.tolerances.append(control.tol)
-        return SimpleNamespace(W=begin[0], H=begin[1], losses=begin[1][:1, 0], reason="tol")
-
-
-@pytest.fixture
-def units(monkeypatch):
-    monkeypatch.setattr(walk.Units, "result", lambda self, data, result: result)
+    def fit(self, problems, runner):
+        found = []
+        for problem in problems:
+            self.tolerances.append(runner.control(problem).tol)
+            W, H = problem.begins
+            found.append(SimpleNamespace(W=W, H=H, losses=H[:1, 0], objective=float(H[0, 0]), reason="tol"))
+        return found
 
 
 def begin(level: float):
@@ -259,7 +261,7 @@ def begin(level: float):
 
 
 @pytest.mark.parametrize(("fresh", "warm"), [(2, 0), (1, 1), (2, 3), (0, 2)])
-def test_starts_compete_coarsely_and_the_best_is_brought_to_its_end(monkeypatch, units, fresh, warm):
+def test_starts_compete_coarsely_and_the_best_is_brought_to_its_end(monkeypatch, fresh, warm):
     record = Recorded(monkeypatch)
     levels = [5.0 - i for i in range(fresh + warm)]
     starts = [begin(level) for level in levels]
@@ -269,7 +271,7 @@ def test_starts_compete_coarsely_and_the_best_is_brought_to_its_end(monkeypatch,
 
 
 @pytest.mark.parametrize(("fresh", "warm", "tol"), [(1, 0, 1e-4), (0, 1, 1e-4), (2, 1, 0.0)])
-def test_one_start_and_fits_of_given_length_are_not_made_twice(monkeypatch, units, fresh, warm, tol):
+def test_one_start_and_fits_of_given_length_are_not_made_twice(monkeypatch, fresh, warm, tol):
     record = Recorded(monkeypatch, tol)
     starts = [begin(2.0 + i) for i in range(fresh + warm)]
     assert record.walk.first(KL, starts[:fresh], tuple(starts[fresh:])).losses == pytest.approx(2.0)
@@ -451,19 +453,16 @@ def test_entries_are_read_in_pieces_whatever_holds_them():
 def test_fits_that_compare_alphas_need_not_be_fine(monkeypatch, tol, used):
     asked = []
 
-    class Fits:
-        def __init__(self, data, omega, method, budget, *rest):
-            asked.append((budget.control.tol, method.penalties))
+    def solve(problems, runner):
+        asked.append((runner.budget.control.tol, problems[0].penalties))
+        return ["run"]
 
-        def begin(self, starts, references):
-            return starts
-
-    monkeypatch.setattr(alpha, "Runs", Fits)
+    monkeypatch.setattr(alpha, "solve", solve)
     monkeypatch.setattr(alpha, "smallest", lambda runs: runs)
-    method, budget = Method.of("auto", "auto", False), Budget(Control(tol=tol), 3)
-    choice = alpha.Choice(None, None, [], (KL,), None, method, budget, 0)
-    for near in (False, True):
-        assert choice._fit(None, ["start"], np.ones(1), (Volume(0.1),), near) == ["start"]
+    problem = Problem.of(in_unit(open_data(np.ones((3, 4)))), 1, (KL,), references=np.ones(1))
+    runner = replace(Runner.of("auto", "auto"), budget=Budget(Control(tol=tol), 3))
+    for how in (runner, runner.near()):
+        assert alpha._fit(problem, Volume("auto"), 0.1, how, [begin(1.0)]) == ["run"]
     assert asked == 2 * [(used, (Volume(0.1),))]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,7 +13,7 @@ import scipy.sparse as sp
 from drnmf.algorithms.loop import Control
 from drnmf.algorithms.result import Trace
 from drnmf.backends.open import open_data
-from drnmf.fit.method import Budget, Method
+from drnmf.fit.runner import Budget, Runner
 from drnmf.inputs.receive import Received
 from drnmf.losses.beta import IS, KL, Beta, beta_divergence_terms
 from drnmf.losses.interval import Interval
@@ -243,9 +244,9 @@ def test_a_block_is_predicted_from_the_rest_with_the_score_of_its_noise():
     """Gaussian noise of variance phi scores 1/2 log(phi / 2) an entry, constants left out; too small a rank more."""
     rng = np.random.default_rng(0)
     X = rng.uniform(1, 9, (40, 2)) @ rng.uniform(1, 9, (2, 36)) + rng.normal(0.0, 0.5, (40, 36))
-    method, budget = Method.of("auto", "auto", False), Budget(Control(max_iter=300, tol=1e-5), 8)
+    runner = replace(Runner.of("auto", "auto"), budget=Budget(Control(max_iter=300, tol=1e-5), 8))
     scores = [
-        bi_cross_validation(X, facts_of(X), Candidate(Beta(2.0)), rank, method, budget, np.random.RandomState(0))
+        bi_cross_validation(X, facts_of(X), Candidate(Beta(2.0)), rank, runner, np.random.RandomState(0))
         for rank in (1, 2)
     ]
     assert scores[1] == pytest.approx(0.5 * math.log(0.25 / 2), abs=0.15)

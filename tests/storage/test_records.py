@@ -18,7 +18,7 @@ from drnmf.algorithms.weights import POLICIES
 from drnmf.backends.base import Elsewhere
 from drnmf.backends.host.space import HostSpace
 from drnmf.backends.open import open_data
-from drnmf.fit.method import Method
+from drnmf.fit.units import Units
 from drnmf.losses.beta import IS, KL
 from drnmf.objective.objective import Objective
 from drnmf.storage.records import TYPES, result_of, result_record, snapshot_of, snapshot_record
@@ -145,7 +145,7 @@ def test_pack_refuses_what_it_does_not_know():
 
 
 def test_only_known_types_are_read_back():
-    tree, arrays = pack(Method.of("mu", "fixed"))
-    with pytest.raises(ValueError, match="Method"):
+    tree, arrays = pack(Units(4.0))
+    with pytest.raises(ValueError, match="Units"):
         unpack(tree, arrays, TYPES, strict=True)
     assert all(is_dataclass(kind) for kind in TYPES.values())

@@ -1,4 +1,4 @@
-"""What the estimators share: scikit-learn's contract on top of the one road of `fit`."""
+"""What the estimators share: scikit-learn's contract on top of problems and what solves them."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         given = placement.receive(self, X, True, self.reading(entry_weight, uncertainty))
         continues = self._continues(given, W, H)
         problem = Problem.of(
-            given, placement, self.rank(), omega, references=references, penalties=terms,
+            placement.open(given), self.rank(), omega, given=given, references=references, penalties=terms,
             constraints=self.constraints(), zeros=self.zeros_choice(),
         )  # fmt: skip
         runs = self.starts() * (1 if references is not None else 1 + len(omega))
@@ -163,10 +163,10 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
                     result = fit_factors(problem, runner)
             except Interrupted as stop:
                 partly = problem.canonical(_complete(stop.result, problem), self.normalize)
-                self._adopt(partly, problem, decided(terms, ()), isinstance(entry_weight, HeldOut))
+                self._adopt(partly, problem, placement, decided(terms, ()), isinstance(entry_weight, HeldOut))
                 raise
             result = settle(problem, problem.canonical(result, self.normalize), control)
-        factors = self._adopt(result, problem, terms, isinstance(entry_weight, HeldOut))
+        factors = self._adopt(result, problem, placement, terms, isinstance(entry_weight, HeldOut))
         tasks.end()
         warn_unconverged([result], control, name)
         return factors
@@ -205,9 +205,11 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
         return self._decide(given.X, reading, fit)
 
-    def _adopt(self, result: Result, problem: Problem, terms: tuple[Penalty, ...], held_out: bool) -> Array:
+    def _adopt(
+        self, result: Result, problem: Problem, placement: Placement, terms: tuple[Penalty, ...], held_out: bool
+    ) -> Array:
         """Set the fitted attributes from a result; returns W in the same form as `components_`."""
-        data, units, placement = problem.data, problem.units, problem.placement
+        data, units = problem.data, problem.units
         inside = problem.completed(result)
         result = problem.back(inside)
         self.components_ = placement.hand_back(result.H)

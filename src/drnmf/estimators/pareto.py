@@ -27,7 +27,7 @@ from drnmf.fit.runner import Runner
 from drnmf.fit.side_by_side import run_all
 from drnmf.fit.solve import smallest, solve
 from drnmf.inputs.check import check_choice, check_integer
-from drnmf.inputs.device import place
+from drnmf.inputs.device import Placement, place
 from drnmf.losses.base import Loss, Omega, betas_of
 from drnmf.losses.names import as_losses
 from drnmf.numerics import REFERENCE_MARGIN, REFERENCE_ROUNDS, Array, Vector
@@ -301,7 +301,7 @@ def pareto_front(
     accepted = placement.accept(X, "pareto_front", parameters.reading(entry_weight, uncertainty))
     control, starts = parameters.control(), parameters.starts()
     problem = Problem.of(
-        accepted, placement, parameters.rank(), omega, references=given, penalties=terms,
+        placement.open(accepted), parameters.rank(), omega, given=accepted, references=given, penalties=terms,
         constraints=parameters.constraints(), zeros=parameters.zeros_choice(),
     )  # fmt: skip
     count = starts * (len(points) + 1 + (p if given is None else 0))
@@ -320,7 +320,7 @@ def pareto_front(
             inside = _objective(problem).references
             results = _solve_points(problem, runner, runner.starts, points, method, warm_start, {})
             dr = smallest(solve([problem.begun(start) for start in runner.starts], runner))
-        kept = [_point(problem, result, return_factors) for result in (*results, dr)]
+        kept = [_point(problem, result, placement if return_factors else None) for result in (*results, dr)]
     warn_unconverged([*results, dr], control, "pareto_front")
     used = problem.units.losses(inside, omega) if given is None else given
     return ParetoFront(omega, used, tuple(kept[:-1]), kept[-1], method, notes, terms, paths)
@@ -451,12 +451,13 @@ def _among_all(problem: Problem, single: Result, weights: Vector) -> Result:
     )  # fmt: skip
 
 
-def _point(problem: Problem, result: Result, factors: bool) -> ParetoPoint:
+def _point(problem: Problem, result: Result, placement: Placement | None) -> ParetoPoint:
+    """A point in the unit of the caller, with its factors where it is said where they go."""
     data, W, H, losses = problem.data, None, None, problem.units.losses(result.losses, result.omega)
-    if factors:
+    if placement is not None:
         found = problem.back(problem.completed(problem.canonical(result)))
-        W = problem.placement.hand_back(data.T.space.deliver(found.W.T))
-        H = problem.placement.hand_back(found.H)
+        W = placement.hand_back(data.T.space.deliver(found.W.T))
+        H = placement.hand_back(found.H)
     return ParetoPoint(
         result.weights, losses, result.scaled_losses, result.n_iter, result.converged, W, H, result.penalty
     )

@@ -22,7 +22,7 @@ from drnmf.fit.feasible import feasible_start, imposed
 from drnmf.fit.units import Units, divided
 from drnmf.fit.unobserved import Unobserved
 from drnmf.inputs.check import check_scale, check_zeros, warn_dense_tiles, warn_rank
-from drnmf.inputs.device import Placement, is_sparse
+from drnmf.inputs.device import is_sparse
 from drnmf.inputs.receive import Received, remark_on_missing
 from drnmf.losses.base import Loss, Omega
 from drnmf.numerics import REFERENCE_FLOOR, Vector, positive_scale
@@ -41,28 +41,26 @@ class Problem:
 
     Attributes
     ----------
-    given : X and the weights of its entries as they were received
-    placement : where it is fitted
-    data : X in its backend
+    data : X in its backend, in a unit of its own
     units : between the caller's and those of the data
     rank : r
     omega : the losses
-    penalties : what stands beside them
-    constraints : what W and H must satisfy
     unobserved : the rows and columns of X without any observed entry
+    given : X and the weights of its entries as they were received
+    penalties : what stands beside the losses
+    constraints : what W and H must satisfy
     notes : remarks on X
     objective : the losses over their references, and the penalties; None while the references are not known
     start : where a run begins, None where that is not settled
     spent : iterations that the run to this start took, where it is a continued one
     """
 
-    given: Received
-    placement: Placement
     data: Data
     units: Units
     rank: int
     omega: Omega
     unobserved: Unobserved
+    given: Received
     penalties: tuple[Penalty, ...] = ()
     constraints: Constraints = UNCONSTRAINED
     notes: tuple[str, ...] = ()
@@ -73,27 +71,27 @@ class Problem:
     @classmethod
     def of(
         cls,
-        given: Received,
-        placement: Placement,
+        data: Data,
         rank: int,
         omega: Omega,
         *,
+        given: Received | None = None,
         references: Vector | None = None,
         penalties: tuple[Penalty, ...] = (),
         constraints: Constraints = UNCONSTRAINED,
         zeros: str = "raise",
     ) -> Problem:
-        """Put checked X behind its backend, in a unit of its own, with what is asked of its factors.
+        """Check what is asked of the factors of X, and take it into the unit of the data.
 
         Parameters
         ----------
-        given : X and the weights of its entries
-        placement : where to fit
+        data : X in its backend, in a unit of its own (`Placement.open`, `backends.base.in_unit`)
         rank : r
         omega, references, penalties, constraints : in the unit of the caller; references None are to be found
+        given : X as it was received, for whoever looks at its entries
         zeros : what to do with zeros of X under a loss that is infinite there
         """
-        data = placement.open(given)
+        given = Received(None) if given is None else given
         check_scale(data)
         constraints.check(data.shape, rank, {"H": "fixed", "W": "fixed_W"})
         units = Units(data.scale, references, constraints.sum_to_one)
@@ -105,7 +103,7 @@ class Problem:
         warn_dense_tiles(is_sparse(given.X) and not isinstance(given.observed, Stored), data.shape, omega)
         warn_rank(rank, data.shape)
         problem = cls(
-            given, placement, data, units, rank, units.omega(omega), unobserved, units.terms(penalties, omega),
+            data, units, rank, units.omega(omega), unobserved, given, units.terms(penalties, omega),
             units.constraints(constraints), notes,
         )  # fmt: skip
         known = units.references(omega)

@@ -14,8 +14,7 @@ from drnmf.fit.encode import encode
 from drnmf.fit.problem import Problem
 from drnmf.fit.runner import Runner
 from drnmf.fit.units import Units, losses_at
-from drnmf.inputs.device import Placement, as_numpy, is_tensor
-from drnmf.inputs.receive import Received
+from drnmf.inputs.device import as_numpy, is_tensor
 from drnmf.numerics import Vector
 from drnmf.objective.objective import Objective
 from drnmf.selection.entries import Facts, total
@@ -57,7 +56,7 @@ def _block(
     other_rows, other_columns = (np.setdiff1d(np.arange(s), k) for s, k in zip(X.shape, (rows, columns), strict=True))
     part = _part(X, other_rows, other_columns)
     rank = min(rank, *part.shape)
-    walk = Walk(Problem.of(Received(part), Placement(None, "float32"), rank, (candidate.loss,)), runner)
+    walk = Walk(Problem.of(in_unit(open_data(part)), rank, (candidate.loss,)), runner)
     kept = walk.data
     run = walk.first(candidate.loss, [start(kept, rank, "random", rng)])
     W = _encoded(in_unit(open_data(_part(X, rows, other_columns), mean=kept.mean)), run.H, candidate)

@@ -198,7 +198,7 @@ def noise_profile(
     omega = losses_to_try(betas, facts)
     fraction = check_fraction(held_out)
     runs = (parameters.starts() + len(omega) + 2) * (2 if fraction else 1)
-    problem = Problem.of(given, placement, parameters.rank(), omega)
+    problem = Problem.of(placement.open(given), parameters.rank(), omega, given=given)
     with running(problem, Runner.of(update, "auto", placement.gpu), parameters, runs) as runner:
         walk, starts = Walk(problem, runner), [problem.outside(start) for start in runner.starts]
         fits = [(Candidate(loss), run) for loss, run in zip(omega, walk.along(omega, starts), strict=True)]

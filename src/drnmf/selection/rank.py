@@ -285,7 +285,8 @@ class Search:
 
 def _search(given: Received, facts: Facts, p: Parameters, placement: Any, ask: Question, loss: Loss) -> RankProfile:
     """Walk up the ranks under one loss."""
-    candidate, problem = Candidate(loss), Problem.of(given, placement, p.rank(), (loss,), zeros=p.zeros_choice())
+    problem = Problem.of(placement.open(given), p.rank(), (loss,), given=given, zeros=p.zeros_choice())
+    candidate = Candidate(loss)
     runs = len(ask.ranks) * ask.masks * (p.starts() + 1 + ask.stability)
     with running(problem, Runner.of(p.update, "auto", placement.gpu), p, runs) as runner:
         too_few = too_few_to_hold_out(facts, problem.data.shape, ask.ranks[0], ask.fraction) if ask.fraction else ()

@@ -203,7 +203,7 @@ def test_starts_are_made_at_once(sizes, monkeypatch):
     settings |= {"betas": (1, 2)}
     found = DRNMF(3, **settings).fit(X)
     assert sizes == [5, 5, 5]  # the references of two losses, and the fit
-    monkeypatch.setattr("drnmf.fit.road.batch_kind", lambda data: None)
+    monkeypatch.setattr("drnmf.fit.pipeline.batch_kind", lambda data: None)
     wanted = DRNMF(3, **settings).fit(X)
     assert sizes == [5, 5, 5]
     np.testing.assert_allclose(found.components_, wanted.components_, rtol=1e-6, atol=1e-9)
@@ -226,7 +226,7 @@ def test_an_error_in_one_thread_ends_all():
     def task(i):
         if i == 2:
             raise RuntimeError("no more")
-        return side_by_side.solve(*(getattr(call, name) for name in NAMES))
+        return side_by_side.run(*(getattr(call, name) for name in NAMES))
 
     with pytest.raises(RuntimeError, match="no more"):
         side_by_side.run_all([partial(task, i) for i in range(9)], 3, threading.Event(), batched=True)

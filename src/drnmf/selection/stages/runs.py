@@ -126,7 +126,7 @@ class Fitter:
         single = isinstance(self.losses, tuple) and len(omega) == 1
         references, runs = (np.ones(1), 1) if single else (None, 1 + len(omega))
         problem = Problem.of(
-            given, self.placement, rank, omega, references=references, penalties=p.terms(),
+            self.placement.open(given), rank, omega, given=given, references=references, penalties=p.terms(),
             constraints=p.constraints(), zeros=p.zeros_choice(),
         )  # fmt: skip
         runner = replace(Runner.of(p.update, "auto", self.placement.gpu), callback=callback, stage="run")
