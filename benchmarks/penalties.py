@@ -112,7 +112,7 @@ def objective(X: np.ndarray, W: np.ndarray, H: np.ndarray, alpha: float, ratio: 
 
 def piano() -> list[dict[str, object]]:
     """How many of seven components hold more than 1 % of the energy, without and with a volume penalty."""
-    from drnmf.audio.transform import spectrogram
+    from drnmf.apps.audio.transform import spectrogram
 
     assert DATA is not None, "set DRNMF_DATA"
     X = spectrogram(DATA / "audio" / "piano_Mary.wav", window=512, hop=256, symmetric=True).X

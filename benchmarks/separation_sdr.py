@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from drnmf.audio.study import study
-from drnmf.audio.synthesis import NOISE_LEVELS, synthesise_tune
+from drnmf.apps.audio.study import study
+from drnmf.apps.audio.synthesis import NOISE_LEVELS, synthesise_tune
 
 
 def run(seeds: int, max_iter: int, n_init: int) -> list[dict[str, object]]:

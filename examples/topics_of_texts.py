@@ -7,7 +7,7 @@ Forty short texts on three themes, with their themes known.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from drnmf.text import count_words, fit_topics
+from drnmf.apps.text import count_words, fit_topics
 
 THEMES = {
     "sea": "ship harbour wave captain sail anchor island storm crew voyage",

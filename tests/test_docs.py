@@ -95,11 +95,14 @@ def test_every_parameter_and_attribute_is_documented(name: str) -> None:
 
 
 def test_every_option_of_every_command_is_documented() -> None:
+    from typer import Context
     from typer.main import get_command
 
     page = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
     sections = dict(re.findall(r"^## drnmf (\w+)(.*?)(?=^## )", page, flags=re.MULTILINE | re.DOTALL))
-    commands = get_command(drnmf_app).commands  # type: ignore[attr-defined]
+    group = get_command(drnmf_app)
+    context = Context(group)
+    commands = {name: group.get_command(context, name) for name in group.list_commands(context)}
     assert set(commands) == set(sections)
     for name, command in commands.items():
         options = [option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import drnmf
+from drnmf.runs import apps
 
 ROOT = Path(drnmf.__file__).parent
 
@@ -19,9 +20,11 @@ LEVELS = (
     ("fit",),
     ("selection",),
     ("estimators",),
-    ("audio", "text", "runs", "matrices", "synthetic"),
-    ("cli", "report", "paper"),
-    ("__main__",),
+    ("runs", "matrices", "synthetic"),
+    ("cli", "report"),
+    ("apps", "__main__"),
+    ("apps.audio", "apps.text"),
+    ("apps.paper",),
 )
 """From the bottom up; rooms of one level may use one another as long as no cycle comes of it."""
 
@@ -56,7 +59,9 @@ def edges() -> list[tuple[str, str]]:
 
 
 def room(module: str) -> str:
-    return module.partition(".")[0]
+    """The folder of a module at the top of the package; every app is a room of its own."""
+    parts = module.split(".")
+    return ".".join(parts[:2] if parts[0] == "apps" else parts[:1])
 
 
 def test_every_module_has_a_room_with_a_level():
@@ -66,6 +71,16 @@ def test_every_module_has_a_room_with_a_level():
 def test_imports_go_downward():
     upward = [f"{a} -> {b}" for a, b in edges() if LEVEL[room(a)] < LEVEL[room(b)]]
     assert not upward, "\n".join(upward)
+
+
+def test_apps_are_named_in_one_table_and_nowhere_else_below_them():
+    """What is loaded by name is no import: only `runs.apps` may hold such names, and all of them lead somewhere."""
+    below = {name: path for name, path in modules().items() if not room(name).startswith("apps")}
+    naming = [name for name, path in below.items() if any(word.startswith("drnmf.apps.") for word in names(path))]
+    assert naming == ["runs.apps"]
+    for table in (apps.COMMANDS, apps.TRANSFORMS, apps.PAGES):
+        for place in table.values():
+            apps.load(place)
 
 
 def test_rooms_do_not_import_each_other_in_a_circle():

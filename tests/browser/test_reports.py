@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from drnmf.cli import app, demo
+from drnmf.apps.audio import demo, players
+from drnmf.cli import app
 
 pytest.importorskip("plotly")
 sf = pytest.importorskip("soundfile")
@@ -196,9 +197,9 @@ def test_players_have_the_right_duration_and_play(browser, reports, kind):
 
 
 def test_long_recordings_as_mp3_have_the_right_duration(browser, reports, monkeypatch, tmp_path):
-    from drnmf.report import sound, write_report
+    from drnmf.report import write_report
 
-    monkeypatch.setattr(sound, "WAV_BYTES", 1000)
+    monkeypatch.setattr(players, "WAV_BYTES", 1000)
     path = write_report(reports["separate"], tmp_path / "report.html")
     with Opened(browser, path, "desktop", "light") as opened:
         wait(opened.page, "[...document.querySelectorAll('audio')].every(a => a.readyState >= 1)")

@@ -20,8 +20,8 @@ import scipy.sparse as sp
 from typer.testing import CliRunner
 
 import drnmf
+from drnmf.apps.audio import demo as demo_command
 from drnmf.cli import app, common
-from drnmf.cli import demo as demo_command
 
 runner = CliRunner()
 RNG = np.random.default_rng(0)

@@ -13,9 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 import drnmf
+from drnmf.apps.text import LANGUAGES, count_words, stop_words_of
+from drnmf.apps.text.command import STOP_WORDS
 from drnmf.cli import app
-from drnmf.cli.topics import STOP_WORDS
-from drnmf.text import LANGUAGES, count_words, stop_words_of
 
 WORDS = {"sea": "ship wave sail anchor storm", "garden": "rose seed soil spade bee"}
 QUICK = ("--max-iter", "60", "--quiet", "--no-report")

@@ -16,9 +16,9 @@ import scipy.io
 import scipy.sparse as sp
 
 from drnmf import DRNMF, BetaNMF, beta_divergence, pareto_front
+from drnmf.apps.text import corpus_from_matrix
 from drnmf.backends.entries import check_structure
 from drnmf.matrices.files import read_matrix
-from drnmf.text import corpus_from_matrix
 
 SECONDS = 120
 

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from drnmf.apps.audio import players
 from drnmf.cli import app
 from drnmf.losses.beta import Beta
-from drnmf.report import charts, sound, write_report
+from drnmf.report import charts, write_report
 from drnmf.report.charts import factor_image, pool
 from drnmf.report.words import headline, percent
 
@@ -271,16 +272,14 @@ def test_images_are_pooled_by_their_largest_entry():
 
 
 def test_long_recordings_are_compressed_and_cut(runs, tmp_path, monkeypatch):
-    from drnmf.report import sound
-
-    monkeypatch.setattr(sound, "WAV_BYTES", 1000)
-    monkeypatch.setattr(sound, "PAGE_BYTES", 6 * 16_000)
+    monkeypatch.setattr(players, "WAV_BYTES", 1000)
+    monkeypatch.setattr(players, "PAGE_BYTES", 6 * 16_000)
     folder = tmp_path / "run"
     shutil.copytree(runs["separate"], folder)
     page = Page(write_report(folder))
     assert "The players hold the first 1 s" in page.text
-    players = [a for tag, a in page.tags if tag == "audio"]
-    assert all(a["src"].startswith("data:audio/mpeg") and float(a["data-seconds"]) == 1.0 for a in players)
+    sounds = [a for tag, a in page.tags if tag == "audio"]
+    assert all(a["src"].startswith("data:audio/mpeg") and float(a["data-seconds"]) == 1.0 for a in sounds)
 
 
 def lightness(colour: str) -> np.ndarray:
@@ -342,8 +341,8 @@ def test_names_that_repeat_have_places_of_their_own():
 
 def test_a_gain_that_nobody_hears_is_not_mentioned(runs, monkeypatch):
     for gain, said in ((0.9999, False), (0.5, True)):
-        how = sound.Embedding(False, 1.0, True, gain)
-        monkeypatch.setattr(sound, "plan", lambda *arguments, how=how: how)
+        how = players.Embedding(False, 1.0, True, gain)
+        monkeypatch.setattr(players, "plan", lambda *arguments, how=how: how)
         page = write_report(runs["separate"]).read_text()
         assert ("turned down by" in page) == said
         assert "0.0 dB" not in page

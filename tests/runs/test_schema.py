@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from drnmf.cli import app, demo
+from drnmf.apps.audio import demo
+from drnmf.cli import app
 from drnmf.losses.beta import Beta
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.runs import schema

@@ -1,4 +1,4 @@
-"""The command line: parsing and calls only. One file per command."""
+"""The command line: parsing and calls only. One file per command; those of the apps are theirs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from drnmf import __version__
-from drnmf.cli import demo, discover, fit, pareto, reporting, reproduce, resume, separate, topics, transform
+from drnmf.cli import discover, fit, pareto, reporting, resume, transform
 from drnmf.cli.endings import Commands
 
 app = typer.Typer(
@@ -38,7 +38,12 @@ def main(
 
 
 for command in (
-    fit.fit, discover.discover, resume.resume, pareto.pareto, transform.transform, separate.separate, topics.topics,
-    reporting.report, demo.demo, reproduce.reproduce, reporting.info,
-):  # fmt: skip
+    fit.fit,
+    discover.discover,
+    resume.resume,
+    pareto.pareto,
+    transform.transform,
+    reporting.report,
+    reporting.info,
+):
     app.command()(command)

@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 
 from drnmf.cli.common import errors, in_options, say
 from drnmf.interrupts import SIGNALS
+from drnmf.runs import apps
 
 PATIENCE = 4.0
 """Seconds that a stopped command has to clean up before it is asked again."""
@@ -83,7 +84,19 @@ def _insist(number: int, over: threading.Event) -> None:
 
 
 class Commands(TyperGroup):
-    """All commands, behind one handler of whatever they raise."""
+    """All commands, those of the apps among them, behind one handler of whatever they raise."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Name the commands of the library, then those of the apps."""
+        return [*super().list_commands(ctx), *apps.COMMANDS]
+
+    def get_command(self, ctx: Any, name: str) -> Any:
+        """Find a command by its name; that of an app is imported now."""
+        if name not in apps.COMMANDS:
+            return super().get_command(ctx, name)
+        alone = typer.Typer(add_completion=False)
+        alone.command(name, rich_help_panel="Applications")(apps.load(apps.COMMANDS[name]))
+        return typer.main.get_command(alone)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; an error becomes a line on standard error and an exit code."""

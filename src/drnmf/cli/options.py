@@ -43,6 +43,8 @@ Input = Annotated[
         show_default=False,
     ),
 ]
+Column = Annotated[str | None, typer.Option("--column", help="The column that holds the text.")]
+Encoding = Annotated[str, typer.Option("--encoding", help="Encoding of the texts.")]
 Variable = Annotated[str | None, typer.Option("--variable", help="Which array of a .mat or .npz file.")]
 LabelColumns = Annotated[
     int | None, typer.Option("--labels", min=0, help="How many first columns of a table are labels (default: found).")

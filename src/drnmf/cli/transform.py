@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from drnmf.cli import options
-from drnmf.cli.common import limit_threads, plain_warnings, read_input, say, stem, warn
-from drnmf.cli.separate import separate_again
-from drnmf.cli.topics import Column, document_rows, is_matrix, lines_of
+from drnmf.cli.common import limit_threads, plain_warnings, read_input, say, stem
 from drnmf.files import replacing
-from drnmf.runs import schema, write
+from drnmf.runs import apps, schema, write
 from drnmf.runs.output import check_out_file
 from drnmf.runs.read import kind_of, model_file
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for, for the app that made the run: it answers True, or False to have X read as a matrix."""
+
+    run: Path
+    x: Path
+    out: Path | None
+    overwrite: bool
+    column: str | None
+    encoding: str
+
+    def target(self) -> Path:
+        """Choose the file for W, checked: nothing is overwritten but what an earlier call wrote."""
+        target = self.out if self.out is not None else Path(f"{stem(self.x)}-W.npy")
+        for path, is_ours in ((target, _is_array), (target.with_suffix(".csv"), _is_table)):
+            _check_target(path, self.x, self.overwrite, is_ours)
+        return target
 
 
 def transform(
@@ -33,8 +51,8 @@ def transform(
         Path | None,
         typer.Option("--out", help="File for the result (default: NAME-W.npy; of separate, the folder NAME-sources)."),
     ] = None,
-    column: Column = None,
-    encoding: Annotated[str, typer.Option("--encoding", help="Encoding of the texts.")] = "utf-8",
+    column: options.Column = None,
+    encoding: options.Encoding = "utf-8",
     variable: options.Variable = None,
     labels: options.LabelColumns = None,
     delimiter: options.Delimiter = None,
@@ -53,52 +71,24 @@ def transform(
     layout, kind = options.layout_of(labels, delimiter, sheet, transpose), kind_of(run)
     options.weights_files(uncertainty, entry_weights)
     limit_threads(threads)
-    if kind == "separate":
-        separate_again(run, x, out, overwrite, quiet=True)
+    request = Request(run, x, out, overwrite, column, encoding)
+    if kind in apps.TRANSFORMS and apps.load(apps.TRANSFORMS[kind])(request):
         return
-    target = out if out is not None else Path(f"{stem(x)}-W.npy")
-    for path, is_ours in ((target, _is_array), (target.with_suffix(".csv"), _is_table)):
-        _check_target(path, x, overwrite, is_ours)
+    target = request.target()
     from drnmf.estimators.load import load
     from drnmf.matrices.beside import named_cells, read_beside
 
     model = load(model_file(run))
-    if kind == "topics" and not is_matrix(x):
-        W, rows = _of_texts(model, run, x, column, encoding)
-    else:
-        matrix = read_input(x, variable, layout, model.negatives)
-        weights = read_beside(uncertainty, entry_weights, x, matrix, layout)
-        _check_names(model, matrix.column_names, x)
-        with plain_warnings(), named_cells(matrix, x, uncertainty or entry_weights):
-            W = model.transform(matrix.X, **weights)
-        rows = None if matrix.rows is None else write.w_rows(matrix.rows, W)
-    _save(target, W, rows)
-    table = "" if rows is None else f" and {target.with_suffix('.csv')}"
-    say(f"W with shape {W.shape} in {target}{table}")
+    matrix = read_input(x, variable, layout, model.negatives)
+    weights = read_beside(uncertainty, entry_weights, x, matrix, layout)
+    _check_names(model, matrix.column_names, x)
+    with plain_warnings(), named_cells(matrix, x, uncertainty or entry_weights):
+        W = model.transform(matrix.X, **weights)
+    save(target, W, None if matrix.rows is None else write.w_rows(matrix.rows, W))
 
 
-def _of_texts(model: Any, run: Path, x: Path, column: str | None, encoding: str) -> tuple[Any, Any]:
-    """Compute W of new texts, zero for those without a word of the run, and the rows of a table like documents.csv."""
-    import numpy as np
-
-    from drnmf.text import count_known_words, read_documents, shares_of
-
-    vocabulary = lines_of(run / schema.VOCABULARY)
-    idf = np.load(run / schema.IDF, allow_pickle=False) if (run / schema.IDF).exists() else None
-    corpus = count_known_words(read_documents(x, column, encoding), vocabulary, idf)
-    for note in corpus.notes:
-        warn(note)
-    if hasattr(model, "feature_names_in_"):
-        del model.feature_names_in_
-    with plain_warnings():
-        found = model.transform(corpus.X)
-    W = np.zeros((len(corpus.kept) + len(corpus.empty), found.shape[1]), dtype=found.dtype)
-    W[corpus.kept] = found
-    table = document_rows(corpus, shares_of(found, model.components_))
-    return W, [list(table[0]), *(list(row.values()) for row in table)]
-
-
-def _save(target: Path, W: Any, rows: Any) -> None:
+def save(target: Path, W: Any, rows: Any) -> None:
+    """Write W, and a table of its rows beside it where they have names."""
     import numpy as np
 
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -106,6 +96,8 @@ def _save(target: Path, W: Any, rows: Any) -> None:
         np.save(stream, W)
     if rows is not None:
         write.write_rows(target.with_suffix(".csv"), rows)
+    table = "" if rows is None else f" and {target.with_suffix('.csv')}"
+    say(f"W with shape {W.shape} in {target}{table}")
 
 
 def _check_target(target: Path, x: Path, overwrite: bool, is_ours: Callable[[Path], bool]) -> None:

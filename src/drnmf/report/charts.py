@@ -49,14 +49,16 @@ def comparison_bars(comparison: schema.Comparison) -> Chart:
     """Draw one group of bars per loss: how far each method is above the best error found."""
     methods = comparison["methods"]
     excess = np.array([[100.0 * (float(s) - 1.0) for s in m["scaled_losses"]] for m in methods])
-    chart = _bars([f"{loss_name(loss)} error" for loss in compared(comparison)], [m["name"] for m in methods], excess)
+    chart = grouped_bars(
+        [f"{loss_name(loss)} error" for loss in compared(comparison)], [m["name"] for m in methods], excess
+    )
     for trace, m in zip(chart["data"], methods, strict=True):
         trace["customdata"] = numbers(m["losses"])
         trace["hovertemplate"] = "%{fullData.name}: %{text} above the best<br>loss %{customdata:.5g}<extra></extra>"
     return chart
 
 
-def _bars(groups: list[str], names: list[str], excess: Vector) -> Chart:
+def grouped_bars(groups: list[str], names: list[str], excess: Vector) -> Chart:
     """Draw grouped bars of percentages, (names, groups); the last name is the robust one.
 
     Where the others tower over it the scale is a square root, which the axis says; a bar beyond all measure is
@@ -351,13 +353,3 @@ def _error_scale(rows: list[dict[str, str]], key: str) -> dict[str, Any]:
         return {}
     step = max(1, round(float(np.log10(high / low)) / 5))
     return {"type": "log", "exponentformat": "power", "dtick": step}
-
-
-def noise_bars(rows: list[schema.DemoRow]) -> Chart:
-    """Draw the largest excess of each method in each noise of the demo."""
-    noises = list(dict.fromkeys(str(row["noise"]) for row in rows))
-    methods = list(dict.fromkeys(str(row["method"]) for row in rows))
-    worst = {(row["noise"], row["method"]): max(map(float, row["scaled_losses"])) for row in rows}
-    excess = np.array([[100.0 * (worst[noise, method] - 1.0) for noise in noises] for method in methods])
-    groups = ["no<br>noise" if noise == "clean" else f"{noise.capitalize()}<br>noise" for noise in noises]
-    return _bars(groups, methods, excess)

@@ -115,20 +115,3 @@ def draw_front(front: ParetoFront, folder: Path, stem: str) -> None:
         for axis in axes.flat[len(pairs) :]:
             axis.set_visible(False)
         axes.flat[0].legend()
-
-
-def draw_excess(rows: list[dict[str, Any]], folder: Path, stem: str) -> None:
-    """Draw bars of percent above the best, grouped by method; the dashed line is the worst of the last method."""
-    losses = [name for name in rows[0] if name not in ("method", "worst")]
-    width, level = 0.8 / len(losses), rows[-1]["worst"]
-    with figure(folder, stem, size=(6.4, 3.2), dpi=150) as ((axis,),):
-        for j, loss in enumerate(losses):
-            places = [i + (j - (len(losses) - 1) / 2) * width for i in range(len(rows))]
-            axis.bar(places, [row[loss] for row in rows], 0.9 * width, color=COLOURS[loss], label=f"{loss} loss")
-        axis.set_axisbelow(True)
-        axis.axhline(level, color=COLOURS["DR"], lw=1, ls="--")
-        note = f"worst of {rows[-1]['method']}: {level:.2f} %"
-        axis.text(len(rows) - 1, level, note, ha="center", va="bottom", fontsize="small")
-        axis.set_xticks(range(len(rows)), [row["method"] for row in rows])
-        axis.set_ylabel("percent above the best")
-        axis.legend(ncols=len(losses), loc="lower center", bbox_to_anchor=(0.5, 1.0))

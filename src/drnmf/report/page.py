@@ -15,8 +15,8 @@ from typing import Any
 from drnmf.files import write_text
 from drnmf.report import sections
 from drnmf.report.charts import Chart
+from drnmf.report.kinds import kind_of
 from drnmf.report.words import (
-    demo_headline,
     duration,
     found_in,
     headline,
@@ -29,15 +29,6 @@ from drnmf.runs.read import Run, compared, read_run
 
 BEGINNING = '<!DOCTYPE html><html lang="en" data-theme="light">'
 """How every page begins, and how one is recognised."""
-
-TITLES: dict[str, str] = {
-    "fit": "Factorization",
-    "pareto": "Pareto front",
-    "separate": "Separation",
-    "topics": "Topics",
-    "demo": "Demo",
-    "discover": "Discovery",
-}
 
 
 def plotly_script() -> str:
@@ -94,7 +85,7 @@ def _refuse_other_file(target: Path) -> None:
 def render(run: Run) -> str:
     """Render the page as text."""
     scripts = [plotly_script(), _resource("app.js")]
-    made = [section(run) for section in sections.ALL]
+    made = sections.all_of(run)
     parts: dict[str, Chart] = {}
     for _, drawn in made:
         parts |= drawn
@@ -143,7 +134,7 @@ def _data(run: Run) -> dict[str, Any]:
 
 def _title(run: Run) -> str:
     name = _data(run).get("file")
-    kind = TITLES.get(run.kind, "Factorization")
+    kind = kind_of(run).title
     return f"{kind}: {name}" if name else kind
 
 
@@ -173,10 +164,10 @@ def _header(run: Run) -> str:
 
 
 def _hero(run: Run) -> str:
-    demo, found = run.summary.get("demo"), found_in(run.summary)
+    own, found = kind_of(run).headline, found_in(run.summary)
     first, second = interval_headline(run.table(schema.COVERAGE), run.summary.get("bound"), found)
     if not first:
-        first, second = demo_headline(demo) if demo else headline(sections.comparison_of(run), found)
+        first, second = own(run) if own is not None else headline(sections.comparison_of(run), found)
     if not first and "discovery" in run.summary:
         first = run.summary["discovery"]["finding"]
     if not first:

@@ -7,11 +7,10 @@ from html import escape
 from itertools import combinations
 from typing import Any
 
-import numpy as np
-
 from drnmf.losses.names import from_text
-from drnmf.report import applications, charts, discovery
+from drnmf.report import charts, discovery
 from drnmf.report.components import components
+from drnmf.report.kinds import kind_of
 from drnmf.report.parts import NOTHING, Section, place, section
 from drnmf.report.words import loss_name
 from drnmf.runs import schema
@@ -48,7 +47,7 @@ def comparison_of(run: Run) -> schema.Comparison | None:
 
 def comparison(run: Run) -> Section:
     found = comparison_of(run)
-    if found is None or "demo" in run.summary:  # the demo has a table of its own
+    if found is None or kind_of(run).headline is not None:
         return NOTHING
     note = (
         "How far each factorization is above the best error found for each loss. A fit under one loss is at or near "
@@ -97,19 +96,12 @@ def curves(run: Run) -> Section:
 def factors(run: Run) -> Section:
     if run.W is None or run.H is None:
         return NOTHING
-    audio = run.summary.get("audio")
-    if isinstance(audio, dict):
-        step = float(audio["rate"]) / float(audio["window"])
-        spectra, times = np.arange(run.W.shape[0], dtype=np.float64) * step, applications.frame_times(run)
-        left = charts.factor_image(run.W.T, True, spectra, "Hz")
-        right = charts.factor_image(run.H, False, times, "seconds")
-        captions = "Spectra (columns of W)", "Activations (rows of H)"
-    else:
-        words = bool(run.table(schema.TOPICS))
-        left = charts.factor_image(run.W.T, False, run.row_names, "document" if words else "row of X")
-        right = charts.factor_image(run.H, False, run.column_names, "word" if words else "column of X")
-        captions = "W, one row per component", "H, one row per component"
-    body = f'<div class="pair">{place("factor-w", captions[0])}{place("factor-h", captions[1])}</div>'
+    sides = kind_of(run).sides(run)
+    left, right = (
+        charts.factor_image(factor, side.decibels, side.places, side.title)
+        for factor, side in zip((run.W.T, run.H), sides, strict=True)
+    )
+    body = f'<div class="pair">{place("factor-w", sides[0].caption)}{place("factor-h", sides[1].caption)}</div>'
     note = "X is about W times H. Every component is shown relative to its largest entry; large factors are pooled."
     return section("The factors", note, body), {"factor-w": left, "factor-h": right}
 
@@ -164,8 +156,7 @@ def _text(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-ALL = (
-    *discovery.ALL, applications.demo, applications.sounds, applications.topics, components, coverage, comparison,
-    front, curves, factors, made,
-)  # fmt: skip
-"""The sections in the order of the page: what was found first, then how."""
+def all_of(run: Run) -> list[Section]:
+    """Make the sections in the order of the page: what was found first, then how."""
+    own = components, coverage, comparison, front, curves, factors, made
+    return [make(run) for make in (*discovery.ALL, *kind_of(run).sections, *own)]

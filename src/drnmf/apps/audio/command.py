@@ -1,0 +1,273 @@
+"""drnmf separate: a recording into sources."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from drnmf.cli import options, reporting
+from drnmf.cli.common import (
+    bad_usage,
+    choice,
+    errors,
+    limit_threads,
+    output_folder,
+    plain_warnings,
+    say,
+    starts,
+    table,
+)
+from drnmf.cli.transform import Request
+from drnmf.runs import schema, write
+from drnmf.runs.output import check_out
+
+if TYPE_CHECKING:
+    from drnmf.apps.audio.grouping import Groups
+    from drnmf.apps.audio.recording import Recording
+    from drnmf.apps.audio.separation import Written
+    from drnmf.apps.audio.transform import Spectrogram
+    from drnmf.estimators.comparison import Comparison
+
+
+def separate(
+    recording: Annotated[
+        Path, typer.Argument(metavar="RECORDING", help="WAV, FLAC, OGG, MP3, ...", show_default=False)
+    ],
+    rank: options.Rank,
+    betas: options.Betas = "0,1",
+    window: Annotated[int, typer.Option("--window", min=2, help="Samples of the analysis window.")] = 1024,
+    hop: Annotated[int, typer.Option("--hop", min=1, help="Samples from one frame to the next.")] = 256,
+    power: Annotated[int, typer.Option("--power", min=1, max=2, help="1 factorises magnitudes, 2 powers.")] = 1,
+    group: Annotated[
+        str | None, typer.Option("--group", help="Merge components into sources: auto, a number, or 0,2/1,3.")
+    ] = None,
+    reference: Annotated[
+        list[Path] | None, typer.Option("--reference", help="A true source, for SDR, SIR and SAR; repeat for each.")
+    ] = None,
+    encoding: Annotated[
+        str, typer.Option("--encoding", help="Samples of the files: float32, pcm16, pcm24.")
+    ] = "float32",
+    max_iter: options.MaxIter = 200,
+    tol: options.Tol = 1e-5,
+    n_init: options.Starts = 1,
+    seed: options.Seed = 0,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for the results (default: NAME-sources).")] = None,
+    overwrite: options.Overwrite = False,
+    threads: options.Threads = None,
+    quiet: options.Quiet = False,
+    report: reporting.Report = None,
+) -> None:
+    """Split a recording into components that sum to it, one WAV file each.
+
+    Components go straight into the folder, merged sources into groups/, a copy of the mixture into mixture/.
+    """
+    omega = options.parse_betas(betas)
+    folder = out if out is not None else Path(f"{recording.stem}-sources")
+    inputs = (recording, *(reference or ()))
+    check_out(folder, overwrite, inputs)
+    reporting.check(report)
+    limit_threads(threads)
+    from drnmf.apps.audio import open_recording, parse_groups, spectrogram
+    from drnmf.apps.audio.evaluation import open_references
+    from drnmf.apps.audio.separation import ENCODINGS, choose_groups, write_sources
+    from drnmf.estimators.comparison import compare
+
+    choice(encoding, ENCODINGS, "--encoding")
+    if group is not None:
+        with bad_usage("--group"):
+            parse_groups(group, rank)
+    started = time.perf_counter()
+    mixture = open_recording(recording)
+    truths = open_references(reference or (), mixture)
+    with _bar("reading", quiet) as progress:
+        seen = spectrogram(mixture, window=window, hop=hop, power=power, progress=progress)
+    with plain_warnings() as warned:
+        found = compare(
+            seen.X, rank, betas=omega, max_iter=max_iter, tol=tol, n_init=n_init, random_state=seed,
+            verbose=int(not quiet),
+        )  # fmt: skip
+    W, H = found.robust.W, found.robust.H
+    groups = choose_groups(group, W, H) if group is not None else _from_references(seen, truths, W, H)
+    with output_folder(folder, overwrite, inputs) as temporary:
+        with _bar("writing", quiet) as progress:
+            written = write_sources(temporary, mixture, seen.transform, W, H, groups, encoding, progress)
+        measures = _measure(temporary, written.groups, groups, truths)
+        write.write_model(temporary, found.model, W)
+        write.write_comparison(temporary, found)
+        audio = describe(seen, written, encoding)
+        titles = [truth.name for truth in truths] if group is None and truths else [None] * len(written.groups)
+        for sound, members, title in zip(audio["groups"], groups or (), titles, strict=True):
+            sound |= {"members": list(members), "name": title}
+        audio["measures"] = measures
+        seconds = time.perf_counter() - started
+        summary = write.summary_of("separate", found.model, seconds, _notes(found, seen, written.gain, warned))
+        summary |= {"input": _input(recording, mixture, seen), "audio": audio}
+        summary |= write.computed_by(seen.X)
+        write.write_summary(temporary, summary)
+        reporting.add(temporary, report)
+    if not quiet:
+        _show(found, measures)
+    say(f"{rank} components of {mixture.name} ({mixture.seconds:.1f} s), {seconds:.1f} s; results in {folder}")
+
+
+@contextmanager
+def _bar(title: str, quiet: bool) -> Iterator[Callable[[float], None] | None]:
+    """Show a bar for work that knows which fraction of it is done."""
+    if quiet:
+        yield None
+        return
+    from rich.progress import Progress
+
+    with Progress(console=errors, transient=True) as bars:
+        task = bars.add_task(title, total=1.0)
+        yield lambda done: bars.update(task, completed=done)
+
+
+def _from_references(seen: Spectrogram, truths: tuple[Recording, ...], W: Any, H: Any) -> Groups | None:
+    from drnmf.apps.audio.evaluation import match_references
+
+    return match_references(seen.recording, truths, seen.transform, W, H) if truths else None
+
+
+def _measure(
+    folder: Path, files: tuple[str, ...], groups: Groups | None, truths: tuple[Recording, ...]
+) -> list[dict[str, Any]]:
+    """Measure SDR, SIR and SAR per reference, from the files written."""
+    if not truths:
+        return []
+    import numpy as np
+
+    from drnmf.apps.audio import open_recording
+    from drnmf.apps.audio.metrics import measure
+
+    assert groups is not None
+    if len(groups) != len(truths):
+        raise ValueError(f"{len(groups)} groups do not compare with {len(truths)} references: ask for as many.")
+    estimates = np.stack([open_recording(folder / name).channel_mean() for name in files])
+    found = measure(np.stack([truth.channel_mean() for truth in truths]), estimates)
+    return [
+        {
+            "reference": truth.name, "components": list(groups[found.order[s]]),
+            **{name: _finite(getattr(found, name)[s]) for name in ("sdr", "sir", "sar")},
+        }
+        for s, truth in enumerate(truths)
+    ]  # fmt: skip
+
+
+def _finite(value: Any) -> float | None:
+    """Replace infinity by None, because JSON has none."""
+    return round(float(value), 4) if abs(float(value)) < float("inf") else None
+
+
+def separate_again(request: Request) -> bool:
+    """Split another recording into the components of an earlier run: its spectra, with activations of their own."""
+    run, recording, overwrite = request.run, request.x, request.overwrite
+    folder = request.out if request.out is not None else Path(f"{recording.stem}-sources")
+    check_out(folder, overwrite, (recording,))
+    import numpy as np
+
+    from drnmf.apps.audio import open_recording, spectrogram
+    from drnmf.apps.audio.separation import write_sources
+    from drnmf.estimators.load import load
+    from drnmf.runs.read import model_file, read_run
+
+    old, started = read_run(run), time.perf_counter()
+    if old.W is None or "audio" not in old.summary:
+        raise ValueError(f"{run} holds no spectra (W.npy): make it again with `drnmf separate`.")
+    audio, mixture = old.summary["audio"], open_recording(recording)
+    if mixture.rate != audio["rate"]:
+        raise ValueError(
+            f"{recording} has {mixture.rate:g} samples a second, but {run} was made from {audio['rate']:g}: resample "
+            "it first."
+        )
+    window, hop, power = audio["window"], audio["hop"], audio["power"]
+    seen = spectrogram(mixture, window=window, hop=hop, power=power)
+    model, W = load(model_file(run)), np.ascontiguousarray(old.W)
+    model.components_, model.n_features_in_ = np.ascontiguousarray(W.T), W.shape[0]
+    with plain_warnings() as warned:
+        H = np.ascontiguousarray(model.transform(np.ascontiguousarray(seen.X.T)).T)
+    groups = tuple(tuple(group["members"]) for group in audio.get("groups", ())) or None
+    encoding = str(audio.get("encoding", "float32"))
+    with output_folder(folder, overwrite, (recording,)) as temporary:
+        written = write_sources(temporary, mixture, seen.transform, W, H, groups, encoding)
+        np.save(temporary / schema.W_FILE, W)
+        np.save(temporary / schema.H_FILE, H)
+        shutil.copyfile(model_file(run), temporary / schema.MODEL)
+        described = describe(seen, written, encoding)
+        _name_as_before([*described["components"], *described["groups"]], [*audio["components"], *audio["groups"]])
+        summary: schema.Summary = {
+            "kind": "separate", "seconds": round(time.perf_counter() - started, 3), "audio": described,
+            "input": _input(recording, mixture, seen), "notes": [f"The spectra are those of {run.name}.", *warned],
+        }  # fmt: skip
+        write.write_summary(temporary, summary | write.computed_by(seen.X))
+        reporting.add(temporary, None)
+    say(f"{H.shape[0]} components of {mixture.name} ({mixture.seconds:.1f} s); results in {folder}")
+    return True
+
+
+def _name_as_before(sounds: list[schema.Sound], before: list[schema.Sound]) -> None:
+    """Give components and groups the names and members that they had."""
+    for sound, old in zip(sounds, before, strict=True):
+        sound |= {**old, "file": sound["file"]}
+
+
+def _input(path: Path, mixture: Recording, seen: Spectrogram) -> dict[str, Any]:
+    return {
+        "file": path.name, "sha256": write.sha256_of(path), "encoding": mixture.encoding, "rate": mixture.rate,
+        "channels": mixture.channels, "samples": mixture.length, "shape": list(seen.X.shape),
+        "dtype": str(seen.X.dtype),
+    }  # fmt: skip
+
+
+def describe(seen: Spectrogram, written: Written, encoding: str) -> schema.Audio:
+    """What summary.json says of a spectrogram and of the sources written; groups and measures are still to be named."""
+    return {
+        "rate": seen.transform.rate,
+        "window": seen.transform.window,
+        "hop": seen.transform.hop,
+        "power": seen.power,
+        "seconds": seen.recording.seconds,
+        "first_frame_seconds": float(seen.times[0]),
+        "encoding": encoding,
+        "gain": written.gain,
+        "components": [{"file": name} for name in written.components],
+        "groups": [{"file": name} for name in written.groups],
+        "mixture": written.mixture,
+        "measures": [],
+    }
+
+
+def _notes(found: Comparison, seen: Spectrogram, gain: float, warned: list[str]) -> list[str]:
+    notes = [*found.notes, *warned]
+    if seen.recording.channels > 1:
+        notes.append(
+            f"The spectrogram is the mean over {seen.recording.channels} channels; every channel is masked by itself."
+        )
+    if gain < 1.0:
+        notes.append(f"All files are {gain:.6g} times the recording, one common gain, because they would have clipped.")
+    if seen.X.dtype == "float32":
+        notes.append("The spectrogram is large and was kept in float32.")
+    return notes
+
+
+def _show(found: Comparison, measures: list[dict[str, Any]]) -> None:
+    rows = ([m.name, *(f"{round(100 * (value - 1), 2) + 0.0:.2f}" for value in m.scaled)] for m in found.methods)
+    table(
+        f"Percent above the best found ({starts(found.model.n_init)}) of each loss",
+        ("method", *(loss.name for loss in found.omega)),
+        rows,
+        left=("method",),
+    )
+    if measures:
+        lines = []
+        for row in measures:
+            values = ("inf" if row[key] is None else f"{row[key]:.2f}" for key in ("sdr", "sir", "sar"))
+            lines.append([row["reference"], ", ".join(map(str, row["components"])), *values])
+        left = ("reference", "components")
+        table("Against the references (dB)", (*left, "SDR", "SIR", "SAR"), lines, left)

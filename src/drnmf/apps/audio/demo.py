@@ -1,0 +1,166 @@
+"""drnmf demo: a tune that is made here, with noise, and what IS-, KL- and DR-NMF hear in it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from drnmf.apps.audio.command import describe
+from drnmf.cli import options, reporting
+from drnmf.cli.common import errors, limit_threads, output_folder, say, table
+from drnmf.runs import schema, write
+from drnmf.runs.output import check_out
+
+if TYPE_CHECKING:
+    from drnmf.apps.audio.study import Study
+
+BETAS = (0.0, 1.0)
+ITERATIONS, STARTS = 300, 10
+SHOWN = "clean"
+"""The recording whose sources are in the page; the table has all of them."""
+
+
+def demo(
+    out: options.Out = Path("drnmf-demo"),
+    overwrite: options.Overwrite = False,
+    seed: options.Seed = 0,
+    threads: options.Threads = None,
+    quiet: options.Quiet = False,
+    report: reporting.Report = None,
+) -> None:
+    """Compare one loss at a time with both at once on a tune, clean and in two noises (section 5.3 of the paper).
+
+    The tune, E D C D E E E, is synthesised, so what should be found is known. Prints how far each method is above the
+    best of every loss and the notes it found, and leaves a folder with the sources and a page to listen to them.
+    """
+    check_out(out, overwrite)
+    reporting.check(report)
+    limit_threads(threads)
+    from drnmf.apps.audio.recording import soundfile
+    from drnmf.apps.audio.study import study
+    from drnmf.apps.audio.synthesis import NOISE_LEVELS, synthesise_tune
+    from drnmf.report import figures
+
+    soundfile()
+    started = time.perf_counter()
+    tune = synthesise_tune(seed)
+    studies: dict[str, Study] = {}
+    with errors.status("synthesising ...") as status:
+        for noise in NOISE_LEVELS:
+            if not quiet:
+                status.update(f"{'clean recording' if noise == 'clean' else noise + ' noise'}: IS-, KL- and DR-NMF ...")
+            studies[noise] = study(tune, noise, betas=BETAS, seed=seed, max_iter=ITERATIONS, n_init=STARTS)
+    rows = [row for found in studies.values() for row in _rows(found)]
+    seconds = time.perf_counter() - started
+    shown = studies[SHOWN]
+    with output_folder(out, overwrite) as folder:
+        audio = _write_sounds(folder, shown)
+        write.write_model(folder, shown.comparison.model, shown.comparison.robust.W)
+        write.write_comparison(folder, shown.comparison)
+        write.write_table(folder / schema.TABLE, _flat(rows))
+        drawn = figures.try_to_draw(draw_excess, _percents(rows), folder, "figure")
+        notes = [f"{name}: {note}" for name, found in studies.items() for note in found.comparison.notes]
+        summary = write.summary_of("demo", shown.comparison.model, seconds, notes)
+        score = " ".join(tune.melody)
+        summary |= {
+            "data": {"recipe": f"{score}, synthesised", "shape": list(shown.X.shape), "rate": tune.rate},
+            "audio": audio,
+            "demo": {"betas": list(BETAS), "score": score, "rows": rows},
+        }
+        summary |= write.computed_by(shown.X)
+        write.write_summary(folder, summary)
+        reporting.add(folder, report)
+    _show(rows)
+    if not drawn:
+        say(figures.HOW_TO_GET)
+    page = f" (open {schema.REPORT} in it)" if (out / schema.REPORT).exists() else ""
+    say(f"{seconds:.1f} s; results in {out}{page}")
+
+
+def _rows(found: Study) -> list[schema.DemoRow]:
+    """Make one record per method: scaled losses, what its components are, the melody it hears."""
+    return [
+        {
+            "noise": found.noise,
+            "method": heard.method.name,
+            "scaled_losses": heard.method.scaled.tolist(),
+            "notes": " ".join(sorted(heard.names, key=lambda name: (len(name), name))),
+            "melody": " ".join(heard.melody),
+            "right": heard.right,
+            "strokes": len(heard.melody),
+        }
+        for heard in found.heard
+    ]
+
+
+def _flat(rows: list[schema.DemoRow]) -> list[dict[str, Any]]:
+    from drnmf.losses.names import as_loss
+
+    named = []
+    for row in rows:
+        losses = {f"scaled_{as_loss(b).name}": value for b, value in zip(BETAS, row["scaled_losses"], strict=True)}
+        named.append({k: v for k, v in row.items() if k != "scaled_losses"} | losses)
+    return named
+
+
+def _percents(rows: list[schema.DemoRow]) -> list[dict[str, Any]]:
+    """Compute percent above the best of each loss, the worst over the three recordings, for the figure."""
+    from drnmf.losses.names import as_loss
+
+    worst = []
+    for method in dict.fromkeys(row["method"] for row in rows):
+        own = [row["scaled_losses"] for row in rows if row["method"] == method]
+        excess = [100 * (max(values) - 1) for values in zip(*own, strict=True)]
+        losses = {as_loss(beta).name: value for beta, value in zip(BETAS, excess, strict=True)}
+        worst.append({"method": method, **losses, "worst": max(excess)})
+    return worst
+
+
+def _write_sounds(folder: Path, found: Study) -> schema.Audio:
+    """Write the recording and DR-NMF's components as files; return what the page needs to know of them."""
+    from drnmf.apps.audio.recording import open_recording
+    from drnmf.apps.audio.separation import write_sources
+    from drnmf.apps.audio.transform import Spectrogram
+
+    robust = found.comparison.robust
+    recording = open_recording(found.recording, rate=found.tune.rate)
+    written = write_sources(folder, recording, found.transform, robust.W, robust.H, None)
+    audio = describe(Spectrogram(found.X, recording, found.transform, power=1), written, "float32")
+    for sound, name in zip(audio["components"], found.heard[-1].names, strict=True):
+        sound["name"] = name
+    return audio
+
+
+def _show(rows: list[schema.DemoRow]) -> None:
+    from drnmf.losses.names import as_loss
+
+    lines = []
+    for row in rows:
+        cells = [f"{round(100 * (value - 1), 1) + 0.0:.1f}" for value in row["scaled_losses"]]
+        heard = row["notes"], row["melody"], f"{row['right']}/{row['strokes']}"
+        lines.append([row["noise"], row["method"], *cells, *heard])
+    left = ("recording", "method", "components", "melody")
+    columns = (*left[:2], *(as_loss(beta).name for beta in BETAS), *left[2:], "right")
+    table("Percent above the best found of each loss, and what was heard", columns, lines, left)
+
+
+def draw_excess(rows: list[dict[str, Any]], folder: Path, stem: str) -> None:
+    """Draw bars of percent above the best, grouped by method; the dashed line is the worst of the last method."""
+    from drnmf.report import figures
+
+    losses = [name for name in rows[0] if name not in ("method", "worst")]
+    width, level = 0.8 / len(losses), rows[-1]["worst"]
+    with figures.figure(folder, stem, size=(6.4, 3.2), dpi=150) as ((axis,),):
+        for j, loss in enumerate(losses):
+            places = [i + (j - (len(losses) - 1) / 2) * width for i in range(len(rows))]
+            axis.bar(
+                places, [row[loss] for row in rows], 0.9 * width, color=figures.COLOURS[loss], label=f"{loss} loss"
+            )
+        axis.set_axisbelow(True)
+        axis.axhline(level, color=figures.COLOURS["DR"], lw=1, ls="--")
+        note = f"worst of {rows[-1]['method']}: {level:.2f} %"
+        axis.text(len(rows) - 1, level, note, ha="center", va="bottom", fontsize="small")
+        axis.set_xticks(range(len(rows)), [row["method"] for row in rows])
+        axis.set_ylabel("percent above the best")
+        axis.legend(ncols=len(losses), loc="lower center", bbox_to_anchor=(0.5, 1.0))

@@ -1,0 +1,236 @@
+"""Separation: DR-NMF of the spectrogram, then Wiener masks on the mixture's own transform."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from drnmf.apps.audio.grouping import Groups, check_groups, group_components, parse_groups
+from drnmf.apps.audio.recording import Recording, open_recording, soundfile
+from drnmf.apps.audio.transform import Complex, Transform, spectrogram
+from drnmf.estimators.comparison import Comparison, compare
+from drnmf.inputs.check import check_integer
+from drnmf.numerics import Array, Vector
+
+ENCODINGS = {"float32": "FLOAT", "pcm16": "PCM_16", "pcm24": "PCM_24"}
+"""Sample formats of the WAV files written, and libsndfile's names for them."""
+
+
+def masks(W: Array, H: Array) -> Vector:
+    """Compute the Wiener masks w_k h_k / (WH), (r, bins, frames): nonnegative, summing to one everywhere."""
+    parts = np.asarray(W.T, dtype=np.float64)[:, :, None] * np.asarray(H, dtype=np.float64)[:, None, :]
+    total = parts.sum(axis=0)
+    parts /= np.where(total > 0, total, 1.0)
+    parts[:, total <= 0] = 1.0 / len(parts)
+    return parts
+
+
+def source_blocks(recording: Recording, transform: Transform, W: Array, H: Array) -> Iterator[Vector]:
+    """Yield the components of a recording, block by block: (r, channels, samples). They sum to the recording.
+
+    Every channel is masked by the same masks and keeps its own phase.
+    """
+    rank = H.shape[0]
+
+    def spectra() -> Iterator[Complex]:
+        done = 0
+        for mixture in transform.analyse(recording, transform.chunk(2 * rank * recording.channels)):
+            activations = H[:, done : done + mixture.shape[-1]]
+            yield masks(W, activations)[:, None] * mixture[None]
+            done += mixture.shape[-1]
+
+    return transform.synthesise(spectra(), recording.length)
+
+
+@dataclass(frozen=True)
+class Separation:
+    """Sources and the model behind them.
+
+    Attributes
+    ----------
+    sources : (sources, length), or (sources, length, channels) with several channels; they sum to the recording
+    groups : the components of each source
+    W, H : spectra (bins, r) and activations (r, frames)
+    model : the fitted DRNMF; `comparison` holds the single-objective fits too
+    """
+
+    sources: Vector
+    groups: Groups
+    W: Array
+    H: Array
+    rate: float
+    transform: Transform
+    comparison: Comparison
+
+    @property
+    def model(self) -> Any:
+        return self.comparison.model
+
+
+def choose_groups(group: str | int | Groups | None, W: Array, H: Array) -> Groups:
+    """Make the groups asked for: None keeps every component on its own, a number or "auto" goes by similarity."""
+    rank = H.shape[0]
+    if group is None:
+        return tuple((k,) for k in range(rank))
+    wanted = parse_groups(group, rank) if isinstance(group, str) else group
+    if wanted is None or isinstance(wanted, int):
+        return group_components(W, H, wanted if wanted is None else check_integer("group", wanted, 1))
+    return check_groups(tuple(tuple(part) for part in wanted), rank)
+
+
+def separate(
+    source: str | os.PathLike[str] | ArrayLike | Recording,
+    n_components: int,
+    *,
+    rate: float | None = None,
+    betas: Any = (0, 1),
+    window: int = 1024,
+    hop: int = 256,
+    power: int = 1,
+    group: str | int | Groups | None = None,
+    max_iter: int = 200,
+    tol: float = 1e-5,
+    random_state: int = 0,
+    n_init: int = 1,
+    verbose: int = 0,
+) -> Separation:
+    """Split a recording into sources that sum to it.
+
+    Everything is kept in memory; the command `drnmf separate` streams from file to files instead.
+
+    Parameters
+    ----------
+    source : a file name, or samples of shape (length,) or (length, channels) with their `rate`
+    n_components : r, the number of components
+    betas : the losses that DR-NMF minimises together; 0 (IS) and 1 (KL) suit sound
+    window, hop : samples of the analysis window, and from one frame to the next
+    power : 1 factorises magnitudes, 2 powers. Several channels are averaged into one spectrogram, and every channel
+        is then masked on its own
+    n_init : starts, of which each loss keeps its best
+    max_iter, tol, random_state, verbose : as in `DRNMF`
+    group : None, "auto", a number of sources, or lists of components, for example ((0, 2), (1, 3))
+
+    Returns
+    -------
+    separation : Separation
+
+    Examples
+    --------
+    >>> time = np.arange(4000) / 8000
+    >>> separate(np.sin(2764.6 * time), 1, rate=8000, window=256, hop=64, max_iter=5).sources.shape
+    (1, 4000)
+    """
+    recording = open_recording(source, rate)
+    seen = spectrogram(recording, window=window, hop=hop, power=power)
+    check_integer("n_components", n_components, 1)
+    if isinstance(group, str):
+        parse_groups(group, n_components)
+    found = compare(
+        seen.X, n_components, betas=betas, max_iter=max_iter, tol=tol, random_state=random_state, n_init=n_init,
+        verbose=verbose,
+    )  # fmt: skip
+    W, H = found.robust.W, found.robust.H
+    groups = choose_groups(group, W, H)
+    parts = [
+        np.stack([block[list(members)].sum(axis=0) for members in groups])
+        for block in source_blocks(recording, seen.transform, W, H)
+    ]
+    sources = np.moveaxis(np.concatenate(parts, axis=-1), 1, 2)
+    sources = np.ascontiguousarray(sources[:, :, 0] if recording.channels == 1 else sources)
+    return Separation(sources, groups, W, H, recording.rate, seen.transform, found)
+
+
+@dataclass(frozen=True)
+class Written:
+    """What `write_sources` left in a folder, as paths relative to it, and the gain it had to take."""
+
+    components: tuple[str, ...]
+    groups: tuple[str, ...]
+    mixture: str
+    gain: float
+
+
+def write_sources(
+    folder: Path,
+    recording: Recording,
+    transform: Transform,
+    W: Array,
+    H: Array,
+    groups: Groups | None,
+    encoding: str = "float32",
+    progress: Callable[[float], None] | None = None,
+) -> Written:
+    """Write one WAV per component into `folder`, one per group into groups/, the mixture into mixture/.
+
+    Integer encodings would clip what leaves [-1, 1]: a first pass finds the largest sample of all these files, and
+    one common gain (stated in the answer, 1 where nothing clips) keeps their sum and balance.
+    """
+    if encoding not in ENCODINGS:
+        raise ValueError(f"encoding={encoding!r} is not known: use one of {sorted(ENCODINGS)}.")
+    gain = 1.0 if encoding == "float32" else _common_gain(recording, transform, W, H, groups, encoding)
+    digits = max(2, len(str(H.shape[0] - 1)))
+    components = tuple(f"component_{k:0{digits}d}.wav" for k in range(H.shape[0]))
+    named = tuple(f"groups/source_{s:0{digits}d}.wav" for s in range(len(groups or ())))
+    names = (*components, *named, "mixture/mixture.wav")
+    done = 0
+    with _Files(folder, names, recording, ENCODINGS[encoding]) as files:
+        for block in source_blocks(recording, transform, W, H):
+            for name, samples in zip(names, _outputs(block, groups), strict=True):
+                files.write(name, gain * samples)
+            done += block.shape[-1]
+            if progress is not None:
+                progress(done / recording.length)
+    return Written(components, named, names[-1], gain)
+
+
+def _outputs(block: Vector, groups: Groups | None) -> Iterator[Vector]:
+    """Yield the samples (length, channels) of every file: components, groups, mixture."""
+    for part in block:
+        yield part.T
+    for members in groups or ():
+        yield block[list(members)].sum(axis=0).T
+    yield block.sum(axis=0).T
+
+
+def _common_gain(
+    recording: Recording, transform: Transform, W: Array, H: Array, groups: Groups | None, encoding: str
+) -> float:
+    peak = 0.0
+    for block in source_blocks(recording, transform, W, H):
+        peak = max(peak, *(float(np.abs(samples).max()) for samples in _outputs(block, groups)))
+    limit = 1.0 - 2.0 ** (1 - int(encoding.removeprefix("pcm")))
+    return min(1.0, limit / peak)
+
+
+class _Files:
+    """WAV files written side by side; RF64 where a WAV could not hold the length."""
+
+    def __init__(self, folder: Path, names: tuple[str, ...], recording: Recording, subtype: str) -> None:
+        self._package = soundfile()
+        self._folder, self._names, self._subtype = folder, names, subtype
+        self._rate, self._channels = round(recording.rate), recording.channels
+        big = recording.length * recording.channels * 4 > 0xFFFF0000
+        self._format = "RF64" if big else "WAV"
+        self._open: dict[str, Any] = {}
+
+    def __enter__(self) -> _Files:
+        for name in self._names:
+            path = self._folder / name
+            path.parent.mkdir(exist_ok=True)
+            self._open[name] = self._package.SoundFile(
+                str(path), "w", self._rate, self._channels, self._subtype, format=self._format
+            )
+        return self
+
+    def write(self, name: str, samples: Vector) -> None:
+        self._open[name].write(np.ascontiguousarray(samples))
+
+    def __exit__(self, *_: object) -> None:
+        for stream in self._open.values():
+            stream.close()

@@ -1,0 +1,139 @@
+"""What the document table depends on: the lift of the SPA start, SPA's details, and small entries of WH."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from drnmf.apps.paper import paper
+from drnmf.apps.paper.datasets import Dataset, load_documents
+from drnmf.apps.paper.documents.fits import BETAS, SINGLES, VARIANTS, measures, start_of, units, with_paper
+from drnmf.apps.paper.fits import Options, excess, fit_single, references
+from drnmf.apps.paper.store import Lookup, Results, Saved, Unit, Watch
+from drnmf.apps.paper.tables import Row, markdown, number, show, write_csv
+from drnmf.numerics import LIFT, Array
+from drnmf.runs.read import read_table
+
+_CHUNK = 1 << 17
+LIFTS = (1e-2, 1e-4, 0.0)
+"""Fractions of the mean added to SPA's factors, beside the library's own LIFT, to show what the choice does."""
+FLOORS = (0.0, 1e-12, 1e-8, 1e-6, 1e-4)
+"""Values below which WH is raised before its KL error is taken, to show how few entries decide that error."""
+STUDY_SETS = ("classic", "hitech", "tr11", "tr23", "tr41")
+"""Data sets small enough to run for every lift and floor."""
+START_SETS = ("hitech", "tr11", "tr23", "tr41")
+"""The smallest of them, run for every SPA variant as well."""
+
+
+def study_units(dataset: Dataset, options: Options) -> list[Unit]:
+    """Plan the fits of one data set for every floor, lift and SPA variant."""
+    planned = [_floor_unit(dataset, options)]
+    for lift in LIFTS:
+        planned += units(dataset, f"{dataset.stem}/lift-{lift:g}", options, lift)
+    for variant in list(VARIANTS)[1:] if dataset.stem in START_SETS else ():
+        planned += units(dataset, f"{dataset.stem}/start-{variant}", options, variant=variant)
+    return planned
+
+
+def floored_kl(X: Any, W: Array, H: Array, floor: float) -> float:
+    """D_1(X, V) with V = max(WH, floor) at the counts and V = WH elsewhere (where a floor is no matter)."""
+    rows, columns = X.nonzero()
+    total = float(W.sum(axis=0) @ H.sum(axis=1))
+    for begin in range(0, rows.size, _CHUNK):
+        part = slice(begin, begin + _CHUNK)
+        x, exact = X.data[part], np.einsum("ik,ki->i", W[rows[part]], H[:, columns[part]])
+        v = np.maximum(exact, max(floor, np.finfo(np.float64).tiny))
+        total += float(np.sum(x * np.log(x / v) - x + v - exact))
+    return total
+
+
+def _floor_unit(dataset: Dataset, options: Options) -> Unit:
+    """Fro-NMF once more, for its KL error with WH raised to several floors, and the fraction of counts raised."""
+
+    def compute(lookup: Lookup, watch: Watch) -> Saved:
+        X = load_documents(dataset).X
+        fit = fit_single(X, start_of(dataset, LIFT), 2.0, BETAS, options, watch)
+        return Saved({"losses": [floored_kl(X, fit.W, fit.H, floor) for floor in FLOORS]})
+
+    settings = options.settings(data=dataset.digest, lift=LIFT, floors=FLOORS)
+    return Unit(f"{dataset.stem}/floor", settings, 3.0 * load_documents(dataset).X.nnz, compute)
+
+
+def lift_table(results: Results) -> list[dict[str, Any]]:
+    """How the table depends on the lift: one row per data set and lift, largest first."""
+    rows = []
+    for stem in results.facts["studied"]:
+        for lift in sorted({LIFT, *LIFTS}, reverse=True):
+            prefix = stem if lift == LIFT else f"{stem}/lift-{lift:g}"
+            rows.append(with_paper({"dataset": stem, "lift": lift, **measures(results, prefix, False)}))
+    return rows
+
+
+def start_table(results: Results) -> list[dict[str, Any]]:
+    """How the table depends on SPA's details: one row per data set and variant, the table's own first."""
+    rows = []
+    for stem in (name for name in results.facts["studied"] if name in START_SETS):
+        for variant in VARIANTS:
+            prefix = stem if variant == "words" else f"{stem}/start-{variant}"
+            rows.append(with_paper({"dataset": stem, "start": variant, **measures(results, prefix, False)}))
+    return rows
+
+
+def floor_table(results: Results) -> list[dict[str, Any]]:
+    """The KL error of Fro-NMF over that of KL-NMF, with small entries of WH raised: one row per data set and floor."""
+    rows = []
+    for stem in results.facts["studied"]:
+        e, printed = (
+            references(results, stem, SINGLES)[0],
+            paper.DOCUMENTS[stem][1][paper.DOCUMENT_MEASURES.index("fro_kl_excess")],
+        )
+        for floor, loss in zip(FLOORS, results(f"{stem}/floor").values["losses"], strict=True):
+            rows.append({
+                "dataset": stem, "floor": floor, "fro_kl_excess": excess(loss, e), "paper_fro_kl_excess": printed,
+            })  # fmt: skip
+    return rows
+
+
+def write_studies(results: Results, out: Path, name: str) -> None:
+    """NAME-lift.csv, NAME-starts.csv and NAME-floor.csv."""
+    columns = (*paper.DOCUMENT_MEASURES, *(f"paper_{measure}" for measure in paper.DOCUMENT_MEASURES))
+    write_csv(out / f"{name}-lift.csv", ("dataset", "lift", *columns), lift_table(results))
+    write_csv(out / f"{name}-starts.csv", ("dataset", "start", *columns), start_table(results))
+    floors = ("dataset", "floor", "fro_kl_excess", "paper_fro_kl_excess")
+    write_csv(out / f"{name}-floor.csv", floors, floor_table(results))
+
+
+def study_section(folder: Path, name: str) -> str:
+    """The three studies on the page, from their CSV files."""
+    return (
+        "\nHow the numbers depend on the lift of the SPA start:\n\n"
+        + _study(read_table(folder / f"{name}-lift.csv"), "lift")
+        + "\nHow they depend on SPA's details (the table picks *words*; *ten-sweeps* stops the least squares early, "
+        "*normalised-words* scales the words to sum one first, *documents* picks rows of X):\n\n"
+        + _study(read_table(folder / f"{name}-starts.csv"), "start")
+        + "\nThe KL error of Fro-NMF above KL-NMF's (%) when entries of WH below a floor count as the floor:\n\n"
+        + _floors(read_table(folder / f"{name}-floor.csv"))
+    )
+
+
+def _study(rows: list[Row], choice: str) -> str:
+    """Every data set under every choice, the paper's row last."""
+    lines = []
+    for name in dict.fromkeys(row["dataset"] for row in rows):
+        mine = [row for row in rows if row["dataset"] == name]
+        lines += [[name, row[choice], *(show(number(row[m])) for m in paper.DOCUMENT_MEASURES)] for row in mine]
+        lines.append([name, "paper", *(show(number(mine[0][f"paper_{m}"])) for m in paper.DOCUMENT_MEASURES)])
+    return markdown(("data set", choice, *(paper.DOCUMENT_TITLES[m] for m in paper.DOCUMENT_MEASURES)), lines, left=2)
+
+
+def _floors(rows: list[Row]) -> str:
+    names = list(dict.fromkeys(row["dataset"] for row in rows))
+    lines = []
+    for name in names:
+        mine = [row for row in rows if row["dataset"] == name]
+        lines.append(
+            [name, *(show(number(row["fro_kl_excess"])) for row in mine), show(number(mine[0]["paper_fro_kl_excess"]))]
+        )
+    return markdown(("data set", *(f"floor {floor:g}" for floor in FLOORS), "paper"), lines)

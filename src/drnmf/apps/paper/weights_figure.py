@@ -1,0 +1,229 @@
+"""Section 4.5: Algorithm 3 against the subgradient variant (and the library's default), X uniform, {0, 1, 2}."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from drnmf.apps.paper import paper
+from drnmf.apps.paper.experiment import Experiment, algorithm_line, settings_facts
+from drnmf.apps.paper.fits import OURS, SUBGRADIENT, Options, Start, fit_robust, fit_single, identity, uniform_start
+from drnmf.apps.paper.store import Lookup, Plan, Results, Saved, Unit, Watch
+from drnmf.apps.paper.tables import Row, markdown, number, show, write_csv
+from drnmf.numerics import Vector
+from drnmf.report.figures import COLOURS, figure
+from drnmf.runs.read import read_table
+
+NAME = "weights-figure"
+BETAS = (0.0, 1.0, 2.0)
+LOSSES = ("IS", "KL", "Frobenius")
+SHAPE, RANK = (100, 100), 10
+LEVELS = (1.02, 1.04)
+REFERENCES_NAME = f"{NAME}-references"
+FRACTIONS = (0.1, 0.2, 0.3, 0.5)
+"""Fractions of the iterations after which e_beta is taken as well: the paper does not say when it takes them."""
+
+
+def problem(seed: int) -> tuple[Vector, Start]:
+    """X, W and H uniform in [0, 1]."""
+    rng = np.random.RandomState(seed)
+    return rng.uniform(size=SHAPE), uniform_start(SHAPE, RANK, rng)
+
+
+def _references(lookup: Lookup, seed: int, iterations: int) -> Vector:
+    """e_beta after so many iterations of the single-objective fits."""
+    return np.array([lookup(f"seed-{seed}/{name}").arrays["losses"][iterations] for name in LOSSES])
+
+
+def _early(max_iter: int) -> list[int]:
+    return sorted({max(1, round(fraction * max_iter)) for fraction in FRACTIONS} - {max_iter})
+
+
+def _units(seed: int, options: Options, algorithms: dict[str, tuple[str, str]]) -> list[Unit]:
+    settings = options.settings(seed=seed, shape=SHAPE, rank=RANK, trace=True)
+    cost = 1.0 * SHAPE[0] * SHAPE[1]
+
+    def single(beta: float) -> Any:
+        def compute(lookup: Lookup, watch: Watch) -> Saved:
+            fit = fit_single(*problem(seed), beta, BETAS, options, watch)
+            return Saved(fit.summary().values, {"losses": fit.trace.scaled_losses[:, 0]})
+
+        return compute
+
+    def robust(algorithm: tuple[str, str], iterations: int = options.max_iter) -> Any:
+        def compute(lookup: Lookup, watch: Watch) -> Saved:
+            fit = fit_robust(*problem(seed), BETAS, _references(lookup, seed, iterations), options, watch, algorithm)
+            return Saved(fit.summary().values, {"scaled": fit.trace.scaled_losses, "weights": fit.trace.weights})
+
+        return compute
+
+    units = [
+        Unit(f"seed-{seed}/{name}", settings, cost, single(beta)) for name, beta in zip(LOSSES, BETAS, strict=True)
+    ]
+    for name, algorithm in algorithms.items():
+        units.append(
+            Unit(
+                f"seed-{seed}/{name}",
+                settings | {"algorithm": identity(algorithm) if name == "ours" else algorithm},
+                2 * cost,
+                robust(algorithm),
+            )
+        )
+    for k in _early(options.max_iter):
+        for name in ("dr", "subgradient"):
+            more = {"algorithm": algorithms[name], "references": k}
+            units.append(Unit(f"seed-{seed}/{name}-{k}", settings | more, 2 * cost, robust(algorithms[name], k)))
+    return units
+
+
+def plan(options: Options) -> Plan:
+    """Per seed: the three single-objective fits, then every algorithm under their errors."""
+    algorithms = {"dr": (options.update, options.policy), "subgradient": (options.update, SUBGRADIENT)}
+    if options.ours:
+        algorithms["ours"] = OURS
+    units = [unit for seed in range(options.seeds) for unit in _units(seed, options, algorithms)]
+    return Plan(units, {"algorithms": list(algorithms), **settings_facts(options)})
+
+
+def settles_below(maximum: Vector, level: float) -> int | None:
+    """First iteration from which the largest scaled loss stays at or below a level; None if it does not.
+
+    >>> settles_below(np.array([3.0, 1.0, 2.0, 1.0]), 1.5)
+    3
+    """
+    above = np.flatnonzero(maximum > level)
+    first = int(above[-1]) + 1 if above.size else 0
+    return first if first < maximum.size else None
+
+
+def _thin(length: int) -> list[int]:
+    """Every iteration at first, later every tenth: what a figure can show."""
+    return [k for k in range(length) if k <= 40 or k % 10 == 0]
+
+
+def _outcome(scaled: Vector) -> dict[str, Any]:
+    """Where the largest scaled loss settles and ends, and where the three losses end."""
+    first = {f"first_{level:.2f}": settles_below(scaled.max(axis=1), level) for level in LEVELS}
+    return {**first, "max": float(scaled[-1].max()), **dict(zip(("is", "kl", "fro"), scaled[-1].tolist(), strict=True))}
+
+
+def _reference_rows(results: Results) -> list[dict[str, Any]]:
+    """Both algorithms under references taken earlier."""
+    facts = results.facts
+    return [
+        {"reference_iterations": k, "algorithm": name, "seed": seed, **_outcome(results(unit).arrays["scaled"])}
+        for k in [*_early(facts["max_iter"]), facts["max_iter"]]
+        for name in ("dr", "subgradient")
+        for seed in range(facts["seeds"])
+        for unit in [f"seed-{seed}/{name}" if k == facts["max_iter"] else f"seed-{seed}/{name}-{k}"]
+    ]
+
+
+def draw(results: Results, out: Path) -> None:
+    """weights-figure.csv (per seed), -curves.csv (median and band per iteration), -references.csv, the figure."""
+    references = _reference_rows(results)
+    write_csv(out / f"{REFERENCES_NAME}.csv", list(references[0]), references)
+    rows: list[dict[str, Any]] = []
+    curves: list[dict[str, Any]] = []
+    bands: dict[str, tuple[list[int], Any, Any, Any]] = {}
+    for name in results.facts["algorithms"]:
+        traces = []
+        for seed in range(results.facts["seeds"]):
+            scaled = results(f"seed-{seed}/{name}").arrays["scaled"]
+            traces.append(scaled)
+            rows.append({"algorithm": name, "seed": seed, **_outcome(scaled)})
+        stack = np.array(traces)
+        keep = _thin(stack.shape[1])
+        low, middle, high = (f(stack, axis=0)[keep] for f in (np.min, np.median, np.max))
+        bands[name] = keep, low, middle, high
+        for i, k in enumerate(keep):
+            row: dict[str, Any] = {"algorithm": name, "iteration": k}
+            for b, loss in enumerate(("is", "kl", "fro")):
+                row |= {f"{loss}_min": low[i, b], f"{loss}_median": middle[i, b], f"{loss}_max": high[i, b]}
+            curves.append(row)
+    write_csv(out / f"{NAME}.csv", list(rows[0]), rows)
+    write_csv(out / f"{NAME}-curves.csv", list(curves[0]), curves)
+    titles = {
+        "dr": f"Algorithm 3 ({results.facts['policy']})",
+        "subgradient": "Subgradient variant",
+        "ours": "Library default",
+    }
+    with figure(out, NAME, 1, len(bands), size=(1.0 + 3.6 * len(bands), 3.6), sharey=True) as (axes,):
+        for ax, (name, (keep, low, middle, high)) in zip(axes, bands.items(), strict=True):
+            for b, loss in enumerate(LOSSES):
+                ax.fill_between(keep, low[:, b], high[:, b], color=COLOURS[loss], alpha=0.15, lw=0)
+                ax.plot(keep, middle[:, b], color=COLOURS[loss], lw=1.4, label=loss)
+            for level in LEVELS:
+                ax.axhline(level, color="0.5", lw=0.7, ls=":")
+            ax.set_ylim(0.99, 1.2)
+            ax.set_xlabel("iteration")
+            ax.set_title(titles[name])
+        axes[0].set_ylabel("scaled loss $D_\\beta / e_\\beta$")
+        axes[0].legend(title=f"median and range of {results.facts['seeds']} seeds", loc="upper right")
+
+
+def _median(values: list[float | None]) -> str:
+    """Median of the seeds that reached it, and how many did."""
+    reached = [value for value in values if value is not None]
+    if not reached:
+        return f"never ({len(values)} seeds)"
+    return f"{float(np.median(reached)):.0f} ({len(reached)} of {len(values)} seeds)"
+
+
+def section(rows: list[Row], facts: dict[str, Any], folder: Path) -> str:
+    """Where each algorithm settles, beside the paper's two numbers."""
+    lines = []
+    names = {"dr": "Algorithm 3", "subgradient": "subgradient variant", "ours": "library default"}
+    printed = {
+        "dr": paper.WEIGHTS_FIRST_ITERATION["frank-wolfe"],
+        "subgradient": paper.WEIGHTS_FIRST_ITERATION["subgradient"],
+    }
+    for name in facts["algorithms"]:
+        mine = [row for row in rows if row["algorithm"] == name]
+        first = [number(row["first_1.02"]) for row in mine]
+        reached = [value for value in first if value is not None]
+        theirs = printed.get(name)
+        gap = show(float(np.median(reached)) - theirs, 0, sign=True) if reached and theirs else "–"
+        final = np.array([float(row["max"]) for row in mine])
+        lines.append([
+            names[name], "–" if theirs is None else str(theirs), _median(first), gap,
+            _median([number(row["first_1.04"]) for row in mine]),
+            f"{np.median(final):.4f} ({final.min():.4f} to {final.max():.4f})",
+        ])  # fmt: skip
+    columns = (
+        "algorithm",
+        "≤ 1.02 from iteration, paper",
+        "ours, median",
+        "diff.",
+        "≤ 1.04 from iteration",
+        "max at the end",
+    )
+    return (
+        f"X uniform {SHAPE[0]} x {SHAPE[1]}, r = {RANK}, Omega = {{0, 1, 2}}, {facts['seeds']} seeds. "
+        f"{algorithm_line(facts)}\n\n"
+        + markdown(columns, lines)
+        + _early_section(read_table(folder / f"{REFERENCES_NAME}.csv"))
+    )
+
+
+def _early_section(rows: list[Row]) -> str:
+    """Where both algorithms settle below 1.02 for references taken after fewer iterations."""
+    lines = []
+    for k in sorted({int(row["reference_iterations"]) for row in rows}):
+        line = [str(k)]
+        for name in ("dr", "subgradient"):
+            mine = [row for row in rows if row["algorithm"] == name and int(row["reference_iterations"]) == k]
+            ends = [float(row["max"]) for row in mine]
+            line += [_median([number(row["first_1.02"]) for row in mine]), f"{np.median(ends):.4f}"]
+        lines.append(line)
+    printed = [str(paper.WEIGHTS_FIRST_ITERATION[name]) for name in ("frank-wolfe", "subgradient")]
+    lines.append(["paper: not stated", printed[0], "–", printed[1], "–"])
+    columns = (
+        "e_beta after", "Algorithm 3: ≤ 1.02 from", "max at the end", "subgradient: ≤ 1.02 from", "max at the end",
+    )  # fmt: skip
+    return "\nThe level depends on when the single-objective errors e_beta are taken:\n\n" + markdown(columns, lines)
+
+
+EXPERIMENT = Experiment(NAME, "Choosing the weights (section 4.5)", plan, draw, section, (NAME,))

@@ -1,0 +1,102 @@
+"""Topics: DR-NMF of a document-term matrix from an SPA start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from drnmf.apps.text.clusters import Scores, assign, score
+from drnmf.apps.text.counting import Corpus
+from drnmf.estimators.comparison import Comparison, compare
+from drnmf.inputs.check import check_integer
+from drnmf.numerics import Array, Vector
+
+
+@dataclass(frozen=True)
+class Topics:
+    """Topics of a corpus: W (documents x topics), H (topics x words), and the fits they were compared with."""
+
+    corpus: Corpus
+    comparison: Comparison
+
+    @property
+    def W(self) -> Array:
+        return self.comparison.robust.W
+
+    @property
+    def H(self) -> Array:
+        return self.comparison.robust.H
+
+    @property
+    def shares(self) -> Vector:
+        """(documents, topics), the fraction of a document's words that each topic accounts for; rows sum to one."""
+        return shares_of(self.W, self.H)
+
+    def top_words(self, topic: int, count: int = 10) -> list[tuple[str, float]]:
+        """List the words with the largest part of a topic, and that part as a fraction."""
+        row = np.asarray(self.H[topic], dtype=np.float64)
+        best = np.argsort(-row, kind="stable")[:count]
+        total = max(float(row.sum()), np.finfo(np.float64).tiny)
+        return [(self.corpus.vocabulary[j], float(row[j]) / total) for j in best]
+
+    def scores(self) -> dict[str, Scores]:
+        """Score every method by accuracy, NMI and ARI against the corpus's labels, by the paper's rule for clusters."""
+        if self.corpus.labels is None:
+            raise ValueError("The corpus has no labels to compare with.")
+        return {m.name: score(self.corpus.labels, assign(self.corpus.X, m.H)) for m in self.comparison.methods}
+
+
+def shares_of(W: Array, H: Array) -> Vector:
+    """Compute the fraction of each document's words that each topic accounts for, (documents, topics).
+
+    >>> shares_of(np.array([[1.0, 1.0]]), np.array([[1.0, 2.0], [1.0, 0.0]])).tolist()
+    [[0.75, 0.25]]
+    """
+    mass = np.asarray(W, dtype=np.float64) * np.asarray(H, dtype=np.float64).sum(axis=1)[None, :]
+    return mass / np.maximum(mass.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
+
+
+def fit_topics(
+    corpus: Corpus,
+    n_topics: int,
+    *,
+    betas: Any = (1, 2),
+    init: str = "spa",
+    max_iter: int = 200,
+    tol: float = 1e-5,
+    random_state: int = 0,
+    n_init: int = 1,
+    verbose: int = 0,
+) -> Topics:
+    """Fit topics to a corpus by DR-NMF.
+
+    Parameters
+    ----------
+    corpus : Corpus
+    n_topics : how many
+    betas : the losses; 1 (KL) and 2 (Frobenius) keep a sparse matrix sparse
+    init, max_iter, tol, random_state, n_init, verbose : as in `DRNMF`
+
+    Returns
+    -------
+    topics : Topics
+
+    Raises
+    ------
+    ValueError
+        Where there are more topics than documents or words.
+    """
+    check_integer("n_topics", n_topics, 1)
+    smallest = min(corpus.X.shape)
+    if n_topics > smallest:
+        raise ValueError(
+            f"{n_topics} topics cannot be told apart in {corpus.X.shape[0]} documents with {corpus.X.shape[1]} words: "
+            f"ask for at most {smallest}."
+        )
+    found = compare(
+        corpus.X, n_topics, betas=betas, init=init, max_iter=max_iter, tol=tol, random_state=random_state,
+        n_init=n_init, verbose=verbose,
+    )  # fmt: skip
+    return Topics(corpus, found)
