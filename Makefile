@@ -115,7 +115,7 @@ coverage: $(VENV)/.installed-dev
 MODULES      ?= losses objective algorithms selection
 MUTANTS      ?= 300
 SEED         ?= 0
-MUTANT_TESTS ?= tests/losses tests/objective tests/algorithms tests/fit tests/selection \
+MUTANT_TESTS ?= tests/losses tests/objective tests/algorithms tests/solve tests/selection \
                 tests/backends/test_losses.py tests/backends/test_curvature.py tests/test_docs.py::test_docstring_examples
 AGAIN        ?=
 MUTATION     := .venv-mutants

@@ -48,7 +48,7 @@ def picture() -> Iterator[str]:
         "references: the best of each loss alone",
         "runs from every start; the best is kept",
     )
-    yield box(124, 102, "fit", "One road", "fit/road.py", *steps)
+    yield box(124, 102, "fit", "One road", "solve/pipeline.py", *steps)
     yield arrow(middle, 226, 252)
     steps = (
         "sweep, step H",

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from drnmf.estimators.multi_objective import MultiObjectiveNMF
     from drnmf.estimators.pareto import pareto_front
     from drnmf.estimators.robust import DRNMF
-    from drnmf.inputs.divergence import beta_divergence
     from drnmf.losses.interval import Interval
     from drnmf.losses.negative_binomial import NegativeBinomial
     from drnmf.objective.penalties import L1, L2, Smooth, Sparsity, Volume
+    from drnmf.problem.divergence import beta_divergence
     from drnmf.selection.discover import discover
     from drnmf.selection.matching import match
     from drnmf.selection.noise import noise_profile
@@ -62,7 +62,7 @@ _MODULES = {
     "discover": "selection.discover",
     "match": "selection.matching",
     "load": "estimators.load",
-    "beta_divergence": "inputs.divergence",
+    "beta_divergence": "problem.divergence",
     "noise_profile": "selection.noise",
     "pareto_front": "estimators.pareto",
     "rank_profile": "selection.rank",

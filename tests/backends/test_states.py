@@ -11,8 +11,8 @@ import pytest
 
 from drnmf import DRNMF
 from drnmf.algorithms.updates.base import Parts, Rule, halve
-from drnmf.inputs.device import Placement
 from drnmf.numerics import Array, namespace
+from drnmf.problem.device import Placement
 from drnmf.storage.checkpoint import CheckpointError
 from tests.backends.table import DEVICE, NO_TORCH
 from tests.keeping import After, Stopped

@@ -19,7 +19,7 @@ from sklearn.preprocessing import MaxAbsScaler
 
 import drnmf
 from drnmf import DRNMF, BetaNMF, HeldOut, Interval, pareto_front
-from drnmf.inputs.weights import as_outer
+from drnmf.problem.weights import as_outer
 
 SHAPE, RANK = (12, 9), 3
 

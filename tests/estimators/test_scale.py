@@ -26,7 +26,7 @@ from drnmf import (
 )
 from drnmf.algorithms.result import Result
 from drnmf.backends.open import open_data
-from drnmf.fit.units import Units
+from drnmf.problem.units import Units
 
 RNG = np.random.default_rng(0)
 SHAPE = (23, 37)

@@ -15,12 +15,11 @@ from drnmf import Sparsity, Volume, discover, noise_profile, rank_profile
 from drnmf.algorithms.loop import Control
 from drnmf.backends.base import in_unit
 from drnmf.backends.open import open_data
-from drnmf.fit.problem import Problem
-from drnmf.fit.runner import Budget, Runner
-from drnmf.fit.units import Units
-from drnmf.inputs.receive import Received
 from drnmf.losses.beta import IS, KL, Beta
 from drnmf.losses.negative_binomial import NegativeBinomial
+from drnmf.problem.problem import Problem
+from drnmf.problem.receive import Received
+from drnmf.problem.units import Units
 from drnmf.selection import counts, noise, rank, walk
 from drnmf.selection.entries import Facts, total
 from drnmf.selection.held_out import Scores, too_few_to_hold_out
@@ -35,6 +34,7 @@ from drnmf.selection.stages.crew import Crew, draw_seeds
 from drnmf.selection.stages.penalty import SPARSITIES, said, sparsity_path, volume_path, with_path
 from drnmf.selection.stages.runs import Store
 from drnmf.selection.walk import RACE, Walk
+from drnmf.solve.runner import Budget, Runner
 from drnmf.synthetic import planted
 
 

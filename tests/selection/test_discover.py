@@ -10,9 +10,9 @@ import scipy.sparse as sp
 
 import drnmf
 from drnmf.backends.observed import Ones
-from drnmf.inputs.device import Placement
-from drnmf.inputs.receive import Received
 from drnmf.losses.beta import KL
+from drnmf.problem.device import Placement
+from drnmf.problem.receive import Received
 from drnmf.selection.discover import check_ranks
 from drnmf.selection.held_out import Scores
 from drnmf.selection.noise import NoiseProfile

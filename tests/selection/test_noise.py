@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from drnmf import Interval, NegativeBinomial, noise_profile
 from drnmf.backends.observed import Entries, Stored
-from drnmf.inputs.receive import Received
+from drnmf.problem.receive import Received
 from drnmf.selection.entries import common_unit, facts_of, sampled
 from drnmf.synthetic import planted
 

@@ -13,10 +13,9 @@ import scipy.sparse as sp
 from drnmf.algorithms.loop import Control
 from drnmf.algorithms.result import Trace
 from drnmf.backends.open import open_data
-from drnmf.fit.runner import Budget, Runner
-from drnmf.inputs.receive import Received
 from drnmf.losses.beta import IS, KL, Beta, beta_divergence_terms
 from drnmf.losses.interval import Interval
+from drnmf.problem.receive import Received
 from drnmf.selection.blocks import bi_cross_validation
 from drnmf.selection.entries import Facts, common_unit, facts_of, sample_shape
 from drnmf.selection.held_out import Scores, Split, blocks_of, check_fraction, compare, tiles
@@ -30,6 +29,7 @@ from drnmf.selection.stages.residuals import residuals
 from drnmf.selection.stages.runs import LARGE, Run, Store, rows_seen
 from drnmf.selection.walk import NEW_COMPONENT, Walk, grown
 from drnmf.selection.words import describe, structured
+from drnmf.solve.runner import Budget, Runner
 
 
 def test_criteria_count_their_parameters():

@@ -18,7 +18,7 @@ from drnmf.algorithms.loop import Control
 from drnmf.algorithms.updates.table import RULES
 from drnmf.algorithms.weights import POLICIES
 from drnmf.backends.open import open_data
-from drnmf.fit.runner import Budget
+from drnmf.solve.runner import Budget
 from drnmf.storage.checkpoint import Checkpoint, CheckpointError
 from tests.keeping import After, Stopped, dr, files, fitted, same, stop
 from tests.kept_fits import ROUNDS, matrix, outcome

@@ -18,9 +18,9 @@ from drnmf.algorithms.weights import POLICIES
 from drnmf.backends.base import Elsewhere
 from drnmf.backends.host.space import HostSpace
 from drnmf.backends.open import open_data
-from drnmf.fit.units import Units
 from drnmf.losses.beta import IS, KL
 from drnmf.objective.objective import Objective
+from drnmf.problem.units import Units
 from drnmf.storage.records import TYPES, result_of, result_record, snapshot_of, snapshot_record
 from drnmf.trees import map_leaves, pack, unpack
 from tests.keeping import exactly

@@ -161,7 +161,7 @@ def _check_device(device: str | None) -> None:
     """Refuse a device that is not known or not here, before X is read."""
     if device in (None, "auto", "cpu"):
         return
-    from drnmf.inputs.device import is_device, missing_gpu  # with SciPy, which --help does without
+    from drnmf.problem.device import is_device, missing_gpu  # with SciPy, which --help does without
 
     if not is_device(device):
         raise typer.BadParameter(f"{device!r} is not one of {DEVICES}.", param_hint="--device")

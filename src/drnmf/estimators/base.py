@@ -25,28 +25,28 @@ from drnmf.estimators import saving
 from drnmf.estimators.callbacks import Support, Tasks, managed
 from drnmf.estimators.deciding import zeros_under
 from drnmf.estimators.scoring import dispersions, mean_log_likelihood, predicted_losses
-from drnmf.fit.encode import Encoder
-from drnmf.fit.exchange import fit_interval
-from drnmf.fit.parameters import Parameters
-from drnmf.fit.pipeline import fit_factors, running, settle, warn_unconverged
-from drnmf.fit.problem import Problem, objective_of
-from drnmf.fit.references import check_references
-from drnmf.fit.runner import Runner
-from drnmf.fit.units import mean_of
-from drnmf.fit.unobserved import mean_row
-from drnmf.inputs.check import warn_dense_tiles
-from drnmf.inputs.device import Placement, as_numpy, is_sparse, is_tensor, place, times
-from drnmf.inputs.receive import Received
-from drnmf.inputs.weights import Reading
 from drnmf.losses.base import Omega, betas_of
 from drnmf.losses.interval import Interval
 from drnmf.numerics import Array, Vector
 from drnmf.objective.objective import Objective
 from drnmf.objective.penalty import Penalties, Penalty
 from drnmf.objective.simplex import vertex
+from drnmf.problem.check import warn_dense_tiles
+from drnmf.problem.device import Placement, as_numpy, is_sparse, is_tensor, place, times
+from drnmf.problem.problem import Problem, objective_of
+from drnmf.problem.receive import Received
+from drnmf.problem.units import mean_of
+from drnmf.problem.unobserved import mean_row
+from drnmf.problem.weights import Reading
 from drnmf.selection.entries import counted
 from drnmf.selection.penalties.alpha import AlphaPath, choose_alphas, decided, undecided
 from drnmf.selection.walk import grown
+from drnmf.solve.encode import Encoder
+from drnmf.solve.exchange import fit_interval
+from drnmf.solve.parameters import Parameters
+from drnmf.solve.pipeline import fit_factors, running, settle, warn_unconverged
+from drnmf.solve.references import check_references
+from drnmf.solve.runner import Runner
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

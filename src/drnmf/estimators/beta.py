@@ -19,10 +19,10 @@ from drnmf.estimators.deciding import (
     size_profile_for,
     with_size,
 )
-from drnmf.inputs.weights import Reading
 from drnmf.losses.base import Loss, Omega
 from drnmf.losses.names import as_loss, lacks_size
 from drnmf.numerics import Array, Vector
+from drnmf.problem.weights import Reading
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

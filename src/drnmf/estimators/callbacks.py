@@ -16,9 +16,9 @@ from drnmf.algorithms.loop import Callback
 from drnmf.algorithms.result import Progress
 from drnmf.backends.base import Data
 from drnmf.estimators.scoring import dispersions
-from drnmf.fit.runner import Budget
-from drnmf.fit.units import mean_of
 from drnmf.objective.penalty import Penalties
+from drnmf.problem.units import mean_of
+from drnmf.solve.runner import Budget
 
 try:
     import sklearn.callback as _callbacks

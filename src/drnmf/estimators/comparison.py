@@ -17,12 +17,12 @@ from drnmf.backends.host.single_blas import single_blas
 from drnmf.backends.open import open_data
 from drnmf.estimators.beta import BetaNMF
 from drnmf.estimators.robust import DRNMF
-from drnmf.fit.problem import floors_at
-from drnmf.fit.progress import progress_bar
-from drnmf.fit.units import losses_at
 from drnmf.losses.base import Omega, betas_of
 from drnmf.losses.names import as_losses
 from drnmf.numerics import REFERENCE_MARGIN, Array, Vector
+from drnmf.problem.problem import floors_at
+from drnmf.problem.units import losses_at
+from drnmf.solve.progress import progress_bar
 
 
 @dataclass(frozen=True)

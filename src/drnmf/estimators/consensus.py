@@ -16,15 +16,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from drnmf.backends.host.single_blas import single_blas
 from drnmf.estimators.beta import BetaNMF
-from drnmf.fit.parameters import count_jobs
-from drnmf.fit.side_by_side import run_all
-from drnmf.inputs.check import check_choice, check_integer, check_matrix, check_number
-from drnmf.inputs.device import runs_at_once
-from drnmf.inputs.receive import received
-from drnmf.inputs.weights import Reading
 from drnmf.numerics import Array, Vector
+from drnmf.problem.check import check_choice, check_integer, check_matrix, check_number
+from drnmf.problem.device import runs_at_once
+from drnmf.problem.receive import received
+from drnmf.problem.weights import Reading
 from drnmf.selection.consensus import consensus
 from drnmf.selection.resampling import RESAMPLINGS, resampled
+from drnmf.solve.parallel import run_all
+from drnmf.solve.parameters import count_jobs
 
 UNSTABLE = ("keep", "drop")
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from sklearn.base import clone
 
-from drnmf.inputs.weights import Reading
 from drnmf.losses.names import as_loss, lacks_size
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Array
+from drnmf.problem.weights import Reading
 from drnmf.selection.noise import NoiseProfile, noise_profile
 
 AUTO = "auto"

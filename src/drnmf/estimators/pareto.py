@@ -18,23 +18,23 @@ from drnmf.algorithms.result import Result
 from drnmf.algorithms.updates.base import Rule
 from drnmf.algorithms.weights import Policy
 from drnmf.backends.base import losses_of
-from drnmf.fit.continued import improved, lowered, resume, run_continued, run_near
-from drnmf.fit.parameters import Parameters
-from drnmf.fit.pipeline import running, warn_unconverged
-from drnmf.fit.problem import Problem
-from drnmf.fit.references import References, check_references, compute_references
-from drnmf.fit.runner import Runner
-from drnmf.fit.side_by_side import run_all
-from drnmf.fit.solve import smallest, solve
-from drnmf.inputs.check import check_choice, check_integer
-from drnmf.inputs.device import Placement, place
 from drnmf.losses.base import Loss, Omega, betas_of
 from drnmf.losses.names import as_losses
 from drnmf.numerics import REFERENCE_MARGIN, REFERENCE_ROUNDS, Array, Vector
 from drnmf.objective.objective import Objective
 from drnmf.objective.penalty import Penalty
 from drnmf.objective.simplex import check_weights, vertex
+from drnmf.problem.check import check_choice, check_integer
+from drnmf.problem.device import Placement, place
+from drnmf.problem.problem import Problem
 from drnmf.selection.penalties.alpha import AlphaPath, choose_alphas, decided, undecided
+from drnmf.solve.improve import improved, lowered, resume, run_continued, run_near
+from drnmf.solve.parallel import run_all
+from drnmf.solve.parameters import Parameters
+from drnmf.solve.pipeline import running, warn_unconverged
+from drnmf.solve.references import References, check_references, compute_references
+from drnmf.solve.runner import Runner
+from drnmf.solve.solve import smallest, solve
 
 
 @dataclass(frozen=True)
@@ -332,7 +332,7 @@ def _solve_front(
     """Solve the DR point and all others under references that none of them is below.
 
     The DR point comes first: what it teaches about the references serves all others. Where a point beats a reference
-    after that, it is improved, and the points are solved again from where they stand (`fit.continued`); and where
+    after that, it is improved, and the points are solved again from where they stand (`solve.improve`); and where
     another point in hand is better for a lambda than its own, from there.
     """
     starts = runner.starts

@@ -16,12 +16,12 @@ from drnmf.estimators.deciding import (
     size_profile_for,
     with_size,
 )
-from drnmf.inputs.weights import Reading
 from drnmf.losses.base import Loss, Omega
 from drnmf.losses.beta import Beta
 from drnmf.losses.interval import Interval, as_interval
 from drnmf.losses.names import as_losses, lacks_size
 from drnmf.numerics import Array, Vector
+from drnmf.problem.weights import Reading
 from drnmf.selection.noise import HELD_OUT
 
 

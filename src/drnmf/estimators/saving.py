@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from drnmf.algorithms.result import Trace
-from drnmf.fit.references import check_references
-from drnmf.inputs.device import as_numpy
 from drnmf.losses.base import Omega
 from drnmf.losses.interval import Coverage, Interval
 from drnmf.losses.names import as_written, from_text, text_of
 from drnmf.objective.penalties import PENALTIES, as_penalties
 from drnmf.objective.penalty import NONE, Penalties, Penalty, Setting
 from drnmf.objective.simplex import check_weights
+from drnmf.problem.device import as_numpy
 from drnmf.selection.penalties.alpha import AlphaPath
+from drnmf.solve.references import check_references
 from drnmf.storage import archive
 
 _ARRAYS = ("components_", "betas_", "weights_", "references_", "losses_", "scaled_losses_", "mean_row_")

@@ -9,14 +9,14 @@ import numpy as np
 
 from drnmf.backends.base import Data
 from drnmf.backends.host.single_blas import single_blas
-from drnmf.fit.encode import Encoder
-from drnmf.fit.problem import floors_at
-from drnmf.fit.units import losses_at
 from drnmf.losses.base import Omega
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Vector
+from drnmf.problem.problem import floors_at
+from drnmf.problem.units import losses_at
 from drnmf.selection.entries import facts_of
 from drnmf.selection.likelihood import Candidate, half_log_sums
+from drnmf.solve.encode import Encoder
 
 FOLDS = 5
 """Groups of columns, each predicted from W of the others."""

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from drnmf.inputs.weights import CellError
 from drnmf.matrices.files import read_matrix
 from drnmf.matrices.matrix import Layout, Matrix, Names, Refused
+from drnmf.problem.weights import CellError
 
 
 def read_beside(

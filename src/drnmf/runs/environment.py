@@ -59,7 +59,7 @@ def _instruction_set(core: Any) -> str:
 
 
 def _gpu() -> str:
-    from drnmf.inputs.device import missing_gpu
+    from drnmf.problem.device import missing_gpu
 
     why = missing_gpu("cuda")
     if why is not None:

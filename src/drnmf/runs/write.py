@@ -74,7 +74,7 @@ def computed_by(X: Any, device: str | None = None, precision: str = "float32") -
     """Tell what computed a fit of X: the backend, its instruction set where it is compiled, and its threads."""
     from drnmf.backends.host.core import chosen_backend, native_core
     from drnmf.backends.open import is_dask
-    from drnmf.inputs.device import place
+    from drnmf.problem.device import place
 
     core, backend = native_core(), chosen_backend()
     compiled = core is not None

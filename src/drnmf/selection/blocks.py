@@ -10,16 +10,16 @@ import scipy.sparse as sp
 from drnmf.algorithms.initialize import start
 from drnmf.backends.base import Data, in_unit
 from drnmf.backends.open import open_data
-from drnmf.fit.encode import encode
-from drnmf.fit.problem import Problem
-from drnmf.fit.runner import Runner
-from drnmf.fit.units import Units, losses_at
-from drnmf.inputs.device import as_numpy, is_tensor
 from drnmf.numerics import Vector
 from drnmf.objective.objective import Objective
+from drnmf.problem.device import as_numpy, is_tensor
+from drnmf.problem.problem import Problem
+from drnmf.problem.units import Units, losses_at
 from drnmf.selection.entries import Facts, total
 from drnmf.selection.likelihood import Candidate
 from drnmf.selection.walk import Walk
+from drnmf.solve.encode import encode
+from drnmf.solve.runner import Runner
 
 PARTS = 2
 """Parts of the rows and of the columns; every pair of parts is held out once."""

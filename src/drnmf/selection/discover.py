@@ -13,20 +13,18 @@ import scipy.sparse as sp
 
 from drnmf.backends.base import Data
 from drnmf.backends.observed import HeldOut
-from drnmf.fit.encode import Encoder
-from drnmf.fit.parameters import Parameters, count_jobs
-from drnmf.fit.problem import objective_of
-from drnmf.fit.units import Units, mean_of
-from drnmf.inputs.check import check_choice, check_integer, check_number
-from drnmf.inputs.device import place
-from drnmf.inputs.receive import Received
-from drnmf.inputs.weights import Reading
 from drnmf.losses.base import Omega
 from drnmf.losses.interval import Interval, as_interval
 from drnmf.losses.names import as_losses, text_of
 from drnmf.numerics import Array, Vector
 from drnmf.objective.objective import Objective
 from drnmf.objective.penalty import Penalty
+from drnmf.problem.check import check_choice, check_integer, check_number
+from drnmf.problem.device import place
+from drnmf.problem.problem import objective_of
+from drnmf.problem.receive import Received
+from drnmf.problem.units import Units, mean_of
+from drnmf.problem.weights import Reading
 from drnmf.selection.consensus import Consensus
 from drnmf.selection.entries import counted, facts_of
 from drnmf.selection.matching import Matching, match
@@ -40,6 +38,8 @@ from drnmf.selection.stages.pace import Moment, Pace, shown
 from drnmf.selection.stages.ranks import Tried, rows_of
 from drnmf.selection.stages.residuals import Residuals, residuals
 from drnmf.selection.stages.runs import Fitter, Run, Store
+from drnmf.solve.encode import Encoder
+from drnmf.solve.parameters import Parameters, count_jobs
 
 HEAVY_CHOICES = ("auto", "keep", "cap")
 MOST_RANKS = 30

@@ -12,10 +12,10 @@ import scipy.sparse as sp
 
 from drnmf.backends.observed import HeldOut, Stored, mixed
 from drnmf.backends.open import is_dask
-from drnmf.inputs.device import as_numpy, is_sparse, is_tensor
-from drnmf.inputs.receive import Received
-from drnmf.inputs.weights import observed_values
 from drnmf.numerics import Vector
+from drnmf.problem.device import as_numpy, is_sparse, is_tensor
+from drnmf.problem.receive import Received
+from drnmf.problem.weights import observed_values
 
 MOSTLY_ZERO = 0.8
 """Share of zeros above which the likelihood of all entries says little, and held-out entries are trusted more."""

@@ -16,19 +16,16 @@ import numpy as np
 from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.result import Result
 from drnmf.algorithms.updates.base import Rule
-from drnmf.fit.parameters import Parameters
-from drnmf.fit.pipeline import running
-from drnmf.fit.problem import Problem, reference_floors
-from drnmf.fit.runner import Runner
-from drnmf.inputs.check import check_choice
-from drnmf.inputs.device import place
-from drnmf.inputs.receive import Received
-from drnmf.inputs.weights import Reading
 from drnmf.losses.base import Omega
 from drnmf.losses.beta import KL, Beta
 from drnmf.losses.interval import Interval, as_interval
 from drnmf.losses.names import as_losses, lacks_size
 from drnmf.losses.negative_binomial import NegativeBinomial
+from drnmf.problem.check import check_choice
+from drnmf.problem.device import place
+from drnmf.problem.problem import Problem, reference_floors
+from drnmf.problem.receive import Received
+from drnmf.problem.weights import Reading
 from drnmf.selection.counts import negative_binomial
 from drnmf.selection.entries import Facts, bound, counted, facts_of, mostly_zero, sampled, weighs_one
 from drnmf.selection.held_out import Compared, Scores, Split, check_fraction, compare, mask_seed, too_few_to_hold_out
@@ -36,6 +33,9 @@ from drnmf.selection.likelihood import Candidate, half_log_sums
 from drnmf.selection.slope import residual_slope
 from drnmf.selection.walk import Walk, grown
 from drnmf.selection.words import describe, structured
+from drnmf.solve.parameters import Parameters
+from drnmf.solve.pipeline import running
+from drnmf.solve.runner import Runner
 
 BETAS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0)
 """The grid, from Gamma over Poisson to Gaussian."""

@@ -20,16 +20,13 @@ from sklearn.utils import check_random_state
 from drnmf.algorithms.initialize import Start, start
 from drnmf.algorithms.result import Result
 from drnmf.algorithms.updates.base import Rule
-from drnmf.fit.parameters import Parameters
-from drnmf.fit.pipeline import running
-from drnmf.fit.problem import Problem
-from drnmf.fit.runner import Runner
-from drnmf.inputs.check import check_choice, check_integer
-from drnmf.inputs.device import place
-from drnmf.inputs.receive import Received
-from drnmf.inputs.weights import Reading
 from drnmf.losses.base import Loss
 from drnmf.losses.names import as_loss
+from drnmf.problem.check import check_choice, check_integer
+from drnmf.problem.device import place
+from drnmf.problem.problem import Problem
+from drnmf.problem.receive import Received
+from drnmf.problem.weights import Reading
 from drnmf.selection.blocks import bi_cross_validation
 from drnmf.selection.entries import Facts, bound, counted, facts_of
 from drnmf.selection.held_out import (
@@ -46,6 +43,9 @@ from drnmf.selection.likelihood import Candidate, half_log_sums
 from drnmf.selection.noise import HELD_OUT, NoiseProfile, noise_profile
 from drnmf.selection.stability import agreement
 from drnmf.selection.walk import Walk, grown
+from drnmf.solve.parameters import Parameters
+from drnmf.solve.pipeline import running
+from drnmf.solve.runner import Runner
 
 PATIENCE = 3
 """Ranks in a row that are clearly worse than the best before the search stops."""

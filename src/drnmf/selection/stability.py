@@ -9,8 +9,8 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from drnmf.algorithms.result import Result
-from drnmf.inputs.device import as_numpy
 from drnmf.numerics import Vector
+from drnmf.problem.device import as_numpy
 
 
 def agreement(runs: Sequence[Result]) -> float:

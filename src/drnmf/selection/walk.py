@@ -11,13 +11,13 @@ import numpy as np
 from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.result import Result
 from drnmf.backends.base import Data
-from drnmf.fit.problem import Problem
-from drnmf.fit.runner import Runner
-from drnmf.fit.side_by_side import run_all
-from drnmf.fit.solve import smallest, solve
-from drnmf.inputs.device import as_numpy
 from drnmf.losses.base import Loss, Omega
 from drnmf.numerics import factor_floor, positive_scale
+from drnmf.problem.device import as_numpy
+from drnmf.problem.problem import Problem
+from drnmf.solve.parallel import run_all
+from drnmf.solve.runner import Runner
+from drnmf.solve.solve import smallest, solve
 
 RACE = 10.0
 """Tolerance of the starts that compete, in that of the fit: only the best of them is brought to its end."""

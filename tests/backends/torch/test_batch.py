@@ -19,11 +19,11 @@ from drnmf.backends.base import Ask, Sweep
 from drnmf.backends.batch import batch_of
 from drnmf.backends.steps import extrapolated_step
 from drnmf.backends.torch.dense import TorchDense
-from drnmf.fit import side_by_side
-from drnmf.inputs import device as placement
 from drnmf.losses.names import as_losses
 from drnmf.numerics import of_each_run
 from drnmf.objective.objective import Objective
+from drnmf.problem import device as placement
+from drnmf.solve import parallel
 from tests.backends.problems import oracle
 from tests.backends.table import DEVICE, FLOAT32, FUSED, GPU, KERNELS, assert_close
 
@@ -192,8 +192,8 @@ def _on_torch(monkeypatch, _deferred):
 def sizes(monkeypatch):
     """How many runs each batch had."""
     found = []
-    whole = side_by_side.solve_batch
-    monkeypatch.setattr(side_by_side, "solve_batch", lambda made: found.append(len(made)) or whole(made))
+    whole = parallel.solve_batch
+    monkeypatch.setattr(parallel, "solve_batch", lambda made: found.append(len(made)) or whole(made))
     return found
 
 
@@ -203,7 +203,7 @@ def test_starts_are_made_at_once(sizes, monkeypatch):
     settings |= {"betas": (1, 2)}
     found = DRNMF(3, **settings).fit(X)
     assert sizes == [5, 5, 5]  # the references of two losses, and the fit
-    monkeypatch.setattr("drnmf.fit.pipeline.batch_kind", lambda data: None)
+    monkeypatch.setattr("drnmf.solve.pipeline.batch_kind", lambda data: None)
     wanted = DRNMF(3, **settings).fit(X)
     assert sizes == [5, 5, 5]
     np.testing.assert_allclose(found.components_, wanted.components_, rtol=1e-6, atol=1e-9)
@@ -226,10 +226,10 @@ def test_an_error_in_one_thread_ends_all():
     def task(i):
         if i == 2:
             raise RuntimeError("no more")
-        return side_by_side.run(*(getattr(call, name) for name in NAMES))
+        return parallel.run(*(getattr(call, name) for name in NAMES))
 
     with pytest.raises(RuntimeError, match="no more"):
-        side_by_side.run_all([partial(task, i) for i in range(9)], 3, threading.Event(), batched=True)
+        parallel.run_all([partial(task, i) for i in range(9)], 3, threading.Event(), batched=True)
 
 
 NAMES = ("data", "W", "H", "objective", "rule", "policy", "control")

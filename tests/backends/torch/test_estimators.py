@@ -13,7 +13,7 @@ import torch
 
 from drnmf import DRNMF, BetaNMF, MultiObjectiveNMF, load
 from drnmf.backends.torch.dense import TorchDense
-from drnmf.inputs import device as placement
+from drnmf.problem import device as placement
 from tests.backends.table import DEVICE, FUSED, GPU
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -15,8 +15,8 @@ from drnmf.apps.audio.grouping import Groups, check_groups, group_components, pa
 from drnmf.apps.audio.recording import Recording, open_recording, soundfile
 from drnmf.apps.audio.transform import Complex, Transform, spectrogram
 from drnmf.estimators.comparison import Comparison, compare
-from drnmf.inputs.check import check_integer
 from drnmf.numerics import Array, Vector
+from drnmf.problem.check import check_integer
 
 ENCODINGS = {"float32": "FLOAT", "pcm16": "PCM_16", "pcm24": "PCM_24"}
 """Sample formats of the WAV files written, and libsndfile's names for them."""

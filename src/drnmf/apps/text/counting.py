@@ -14,7 +14,7 @@ from sklearn.preprocessing import normalize
 
 from drnmf.apps.text.reading import Documents
 from drnmf.backends.entries import check_structure
-from drnmf.inputs.check import check_entries
+from drnmf.problem.check import check_entries
 
 _WORDS = r"(?u)\b\w\w+\b"
 _WITH_A_LETTER = r"(?u)\b(?=\w*[^\W\d_])\w\w+\b"

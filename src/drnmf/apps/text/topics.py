@@ -10,8 +10,8 @@ import numpy as np
 from drnmf.apps.text.clusters import Scores, assign, score
 from drnmf.apps.text.counting import Corpus
 from drnmf.estimators.comparison import Comparison, compare
-from drnmf.inputs.check import check_integer
 from drnmf.numerics import Array, Vector
+from drnmf.problem.check import check_integer
 
 
 @dataclass(frozen=True)

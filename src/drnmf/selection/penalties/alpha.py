@@ -14,17 +14,17 @@ import numpy as np
 
 from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.result import Result
-from drnmf.fit.problem import Problem
-from drnmf.fit.references import compute_references
-from drnmf.fit.runner import Runner
-from drnmf.fit.solve import smallest, solve
-from drnmf.inputs.receive import Received
 from drnmf.numerics import Vector
 from drnmf.objective.penalties import Sparsity
 from drnmf.objective.penalty import Penalty
+from drnmf.problem.problem import Problem
+from drnmf.problem.receive import Received
 from drnmf.selection.entries import counted, facts_of
 from drnmf.selection.held_out import Split, compare, mask_seed, too_few_to_hold_out
 from drnmf.selection.likelihood import Candidate
+from drnmf.solve.references import compute_references
+from drnmf.solve.runner import Runner
+from drnmf.solve.solve import smallest, solve
 
 LOSS_OF_FIT = 0.05
 """How much larger than without it the loss may be under a volume penalty."""

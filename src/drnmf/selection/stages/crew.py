@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from drnmf.backends.host.single_blas import single_blas
-from drnmf.fit.side_by_side import run_all
 from drnmf.selection.consensus import Consensus, consensus
 from drnmf.selection.stages.pace import Pace
 from drnmf.selection.stages.runs import EARLY, Fitter, Run, Store
+from drnmf.solve.parallel import run_all
 
 
 @dataclass

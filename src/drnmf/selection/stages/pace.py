@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from drnmf.fit.progress import EVERY, clock
+from drnmf.solve.progress import EVERY, clock
 
 
 @dataclass(frozen=True)

@@ -18,25 +18,25 @@ from drnmf.algorithms.result import Result, Trace
 from drnmf.backends.base import Data, losses_of
 from drnmf.backends.observed import HeldOut, weigh
 from drnmf.files import left_over
-from drnmf.fit.exchange import fit_interval
-from drnmf.fit.parameters import Parameters
-from drnmf.fit.pipeline import fit_factors, running
-from drnmf.fit.problem import Problem
-from drnmf.fit.runner import Runner
-from drnmf.inputs.device import Placement, as_numpy, runs_at_once
-from drnmf.inputs.receive import Received
 from drnmf.losses.base import Loss, Omega, need_nonzeros_only
 from drnmf.losses.beta import Beta
 from drnmf.losses.interval import Interval
 from drnmf.losses.names import from_text, text_of
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Array, Vector
+from drnmf.problem.device import Placement, as_numpy, runs_at_once
+from drnmf.problem.problem import Problem
+from drnmf.problem.receive import Received
 from drnmf.selection.entries import Facts
 from drnmf.selection.held_out import Scores, Split, joined
 from drnmf.selection.likelihood import Candidate
 from drnmf.selection.noise import HELD_OUT
 from drnmf.selection.resampling import resampled
 from drnmf.selection.stages.heavy import scaled_rows
+from drnmf.solve.exchange import fit_interval
+from drnmf.solve.parameters import Parameters
+from drnmf.solve.pipeline import fit_factors, running
+from drnmf.solve.runner import Runner
 from drnmf.storage.archive import read_archive, write_archive
 from drnmf.storage.locking import locked
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from functools import partial
 
 from drnmf.algorithms.result import Result
-from drnmf.fit.problem import Problem
-from drnmf.fit.runner import Runner
-from drnmf.fit.side_by_side import run, run_all
+from drnmf.problem.problem import Problem
+from drnmf.solve.parallel import run, run_all
+from drnmf.solve.runner import Runner
 
 
 def solve(

@@ -9,10 +9,10 @@ import numpy as np
 from drnmf.algorithms.certificates import certify
 from drnmf.algorithms.correlation import row_sums
 from drnmf.algorithms.result import Result
-from drnmf.fit.problem import Problem, objective_of
 from drnmf.numerics import EMPTY_MODEL, positive_scale
 from drnmf.objective.penalties import L1, L2
 from drnmf.objective.penalty import Penalty
+from drnmf.problem.problem import Problem, objective_of
 
 
 def certified(problem: Problem, result: Result) -> Result:

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.result import Result
 from drnmf.backends.base import losses_of
-from drnmf.fit.problem import Problem
-from drnmf.fit.references import References
-from drnmf.fit.runner import Runner
-from drnmf.fit.solve import smallest, solve
 from drnmf.numerics import REFERENCE_FLOOR, REFERENCE_MARGIN, REFERENCE_ROUNDS, ROUNDING, Vector
+from drnmf.problem.problem import Problem
+from drnmf.solve.references import References
+from drnmf.solve.runner import Runner
+from drnmf.solve.solve import smallest, solve
 
 
 def run_near(problem: Problem, point: Start, references: Vector, runner: Runner, margin: float | None = None) -> Result:

@@ -13,10 +13,10 @@ from drnmf.algorithms.updates.table import as_rule
 from drnmf.algorithms.weights import as_policy
 from drnmf.backends.base import in_unit, losses_of
 from drnmf.backends.open import open_data
-from drnmf.fit.problem import Problem
-from drnmf.fit.runner import Budget, Runner
 from drnmf.losses.names import as_losses
 from drnmf.objective.objective import Objective
+from drnmf.problem.problem import Problem
+from drnmf.solve.runner import Budget, Runner
 
 WINE = load_wine().data
 BETAS = (1, 2)
@@ -58,7 +58,7 @@ def test_a_run_ends_where_it_beats_a_reference():
 
 def test_a_beaten_reference_is_improved_and_the_run_continues(monkeypatch):
     """Reference fits that end after one step are beaten by every run: what they leave must not stay the scale."""
-    from drnmf.fit import pipeline
+    from drnmf.solve import pipeline
 
     honest = pipeline.compute_references
 

@@ -13,22 +13,22 @@ from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.loop import with_notes
 from drnmf.algorithms.result import Result, Trace
 from drnmf.backends.base import Data, losses_of
-from drnmf.fit.penalised import certified, refuse_empty, remarks
-from drnmf.fit.problem import Problem, reference_floors
-from drnmf.fit.references import compute_references
-from drnmf.fit.runner import Runner
-from drnmf.fit.solve import smallest, solve
 from drnmf.losses.base import Omega
 from drnmf.losses.beta import Beta
 from drnmf.losses.interval import Coverage, Interval, coverage
 from drnmf.numerics import REFERENCE_MARGIN, REFERENCE_ROUNDS, Vector
+from drnmf.problem.problem import Problem, reference_floors
+from drnmf.solve.finish import certified, refuse_empty, remarks
+from drnmf.solve.references import compute_references
+from drnmf.solve.runner import Runner
+from drnmf.solve.solve import smallest, solve
 
 
 def fit_interval(problem: Problem, interval: Interval, runner: Runner) -> Result:
     """Solve on the knots, add the worst beta of the interval, and repeat from where the factors stand.
 
     e(beta) is the smallest D_beta among all reference solutions in hand, at knots and between them alike, and where the
-    method improves references (`fit.continued`) among the points of the rounds too. The rounds share the max_iter
+    method improves references (`solve.improve`) among the points of the rounds too. The rounds share the max_iter
     iterations of the fit.
     """
     knots, grid = list(interval.first_knots()), interval.betas()

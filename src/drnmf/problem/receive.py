@@ -11,8 +11,8 @@ import scipy.sparse as sp
 from drnmf.backends.base import Data, Observed
 from drnmf.backends.observed import HeldOut
 from drnmf.backends.open import is_dask
-from drnmf.inputs.check import check_entries, check_tensor_entries
-from drnmf.inputs.weights import Reading, columns_of, weights_of
+from drnmf.problem.check import check_entries, check_tensor_entries
+from drnmf.problem.weights import Reading, columns_of, weights_of
 
 
 @dataclass(frozen=True)

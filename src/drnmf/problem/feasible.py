@@ -10,9 +10,9 @@ import numpy as np
 from drnmf.algorithms.correlation import row_sums
 from drnmf.algorithms.initialize import Start, nonnegative_least_squares
 from drnmf.backends.base import Data
-from drnmf.fit.canonical import divided, multiplied, squared_norms
 from drnmf.numerics import SMALLEST_SCALE, Array, Vector, as_float64, namespace
 from drnmf.objective.constraints import Constraints, left_over, normalised
+from drnmf.problem.canonical import divided, multiplied, squared_norms
 
 
 def feasible_start(data: Data, constraints: Constraints, W: Any, H: Any) -> Start:

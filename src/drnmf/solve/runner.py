@@ -20,10 +20,10 @@ from drnmf.algorithms.updates.minimax import Minimax
 from drnmf.algorithms.updates.newton import Newton
 from drnmf.algorithms.updates.table import as_rule
 from drnmf.algorithms.weights import ByRule, Fixed, Policy, Reactive, as_policy
-from drnmf.fit.problem import Problem
-from drnmf.fit.units import Units
 from drnmf.numerics import LEVEL_TOLERANCE, REFERENCE_TOLERANCE
 from drnmf.objective.constraints import Constraints
+from drnmf.problem.problem import Problem
+from drnmf.problem.units import Units
 
 
 @dataclass
@@ -110,7 +110,7 @@ class Runner:
     reference_rule : of fits of one loss alone
     reference_tol : where tol > 0 the reference fits stop at this tolerance or tol, whichever is larger. e_beta only
         sets the scale of a loss: its last digits cost more sweeps than the fit itself.
-    improves : references that a run beats are improved, and the run continues under them (`fit.continued`); elsewhere
+    improves : references that a run beats are improved, and the run continues under them (`solve.improve`); elsewhere
         they stay the paper's, from the same start with the same budget
     budget : what they share
     callback : the user's

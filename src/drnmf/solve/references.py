@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike
 from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.result import Result
 from drnmf.backends.base import losses_of
-from drnmf.fit.problem import Problem, reference_floors
-from drnmf.fit.runner import Runner
-from drnmf.fit.solve import smallest, solve
-from drnmf.fit.units import Units
 from drnmf.numerics import Vector, as_vector
+from drnmf.problem.problem import Problem, reference_floors
+from drnmf.problem.units import Units
+from drnmf.solve.runner import Runner
+from drnmf.solve.solve import smallest, solve
 
 
 @dataclass(frozen=True)

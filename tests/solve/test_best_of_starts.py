@@ -12,11 +12,11 @@ from drnmf import BetaNMF
 from drnmf.algorithms.loop import Control
 from drnmf.backends.base import in_unit
 from drnmf.backends.open import open_data
-from drnmf.fit.problem import Problem
-from drnmf.fit.references import compute_references
-from drnmf.fit.runner import Budget, Runner
-from drnmf.fit.solve import smallest, solve
 from drnmf.losses.beta import IS, KL
+from drnmf.problem.problem import Problem
+from drnmf.solve.references import compute_references
+from drnmf.solve.runner import Budget, Runner
+from drnmf.solve.solve import smallest, solve
 
 RNG = np.random.default_rng(0)
 X = RNG.gamma(1.0, size=(20, 3)) @ RNG.gamma(1.0, size=(3, 15)) + 0.01

@@ -13,13 +13,13 @@ from numpy.typing import ArrayLike
 
 from drnmf.algorithms.loop import Callback, Control
 from drnmf.algorithms.updates.base import Rule
-from drnmf.inputs.check import check_choice, check_integer, check_number
-from drnmf.inputs.weights import Reading
 from drnmf.losses.base import Omega
 from drnmf.numerics import HALS_TOLERANCE, HALS_WINDOW, TOLERANCE
 from drnmf.objective.constraints import Constraints, as_constraints
 from drnmf.objective.penalties import as_penalties, settled
 from drnmf.objective.penalty import Penalty, without_zeros
+from drnmf.problem.check import check_choice, check_integer, check_number
+from drnmf.problem.weights import Reading
 
 
 def count_jobs(n_jobs: int | None) -> int:

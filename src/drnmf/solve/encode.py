@@ -19,10 +19,6 @@ from drnmf.backends.host.single_blas import single_blas
 from drnmf.backends.observed import weigh
 from drnmf.backends.open import open_data
 from drnmf.backends.steps import packed, packed_product, quadratic_step, shared_step
-from drnmf.fit.units import Units, divided
-from drnmf.fit.unobserved import Side, column_weights
-from drnmf.inputs.check import check_entries, check_zeros
-from drnmf.inputs.device import as_numpy
 from drnmf.losses.beta import KL
 from drnmf.numerics import (
     ENCODE_ITERATIONS,
@@ -39,6 +35,10 @@ from drnmf.numerics import (
 from drnmf.objective.constraints import normalised
 from drnmf.objective.objective import Objective
 from drnmf.objective.penalty import Bound, Penalties, Tilt
+from drnmf.problem.check import check_entries, check_zeros
+from drnmf.problem.device import as_numpy
+from drnmf.problem.units import Units, divided
+from drnmf.problem.unobserved import Side, column_weights
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from drnmf import DRNMF
 from drnmf.algorithms.result import Progress
 from drnmf.estimators.comparison import compare
 from drnmf.estimators.pareto import pareto_front
-from drnmf.fit import progress as shown
 from drnmf.losses.names import as_losses
+from drnmf.solve import progress as shown
 
 X = np.random.default_rng(0).gamma(2.0, 1.0, (15, 12))
 LINE = re.compile(

@@ -18,18 +18,18 @@ from drnmf.algorithms.result import Result
 from drnmf.backends.base import losses_of
 from drnmf.backends.batch import batch_kind, largest_batch
 from drnmf.backends.host.single_blas import single_blas
-from drnmf.fit.continued import run_continued
-from drnmf.fit.encode import encode
-from drnmf.fit.parameters import Parameters
-from drnmf.fit.penalised import certified, refuse_empty, remarks
-from drnmf.fit.problem import Problem, constant_model_losses
-from drnmf.fit.progress import progress_bar
-from drnmf.fit.references import compute_references
-from drnmf.fit.runner import Budget, Runner
-from drnmf.fit.solve import smallest, solve
-from drnmf.inputs.device import as_numpy
 from drnmf.numerics import EXACT_FIT, NEARLY_EXACT, SETTLE_TOLERANCE
 from drnmf.objective.objective import Objective
+from drnmf.problem.device import as_numpy
+from drnmf.problem.problem import Problem, constant_model_losses
+from drnmf.solve.encode import encode
+from drnmf.solve.finish import certified, refuse_empty, remarks
+from drnmf.solve.improve import run_continued
+from drnmf.solve.parameters import Parameters
+from drnmf.solve.progress import progress_bar
+from drnmf.solve.references import compute_references
+from drnmf.solve.runner import Budget, Runner
+from drnmf.solve.solve import smallest, solve
 from drnmf.storage.checkpoint import keeper_of
 
 

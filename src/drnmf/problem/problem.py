@@ -1,7 +1,7 @@
 """A problem: X in its backend and unit, what is observed of it, and what its factors are to minimise.
 
 Made once (`Problem.of`), in the only place that knows two units. From a problem come others: under other losses,
-without some entries, from another start, over given references. `fit.solve.solve` runs a list of them.
+without some entries, from another start, over given references. `solve.solve` runs a list of them.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.result import Result
 from drnmf.backends.base import Data, Observed, losses_of
 from drnmf.backends.observed import HeldOut, Stored, weigh
-from drnmf.fit.canonical import canonical
-from drnmf.fit.feasible import feasible_start, imposed
-from drnmf.fit.units import Units, divided
-from drnmf.fit.unobserved import Unobserved
-from drnmf.inputs.check import check_scale, check_zeros, warn_dense_tiles, warn_rank
-from drnmf.inputs.device import is_sparse
-from drnmf.inputs.receive import Received, remark_on_missing
 from drnmf.losses.base import Loss, Omega
 from drnmf.numerics import REFERENCE_FLOOR, Vector, positive_scale
 from drnmf.objective.constraints import UNCONSTRAINED, Constraints
 from drnmf.objective.objective import Objective
 from drnmf.objective.penalty import Penalties, Penalty, Setting
+from drnmf.problem.canonical import canonical
+from drnmf.problem.check import check_scale, check_zeros, warn_dense_tiles, warn_rank
+from drnmf.problem.device import is_sparse
+from drnmf.problem.feasible import feasible_start, imposed
+from drnmf.problem.receive import Received, remark_on_missing
+from drnmf.problem.units import Units, divided
+from drnmf.problem.unobserved import Unobserved
 
 logger = logging.getLogger("drnmf")
 
