@@ -25,8 +25,6 @@ from drnmf.algorithms.updates.base import Rule
 from drnmf.backends.base import Data
 
 ROOT = Path(drnmf.__file__).parent
-KERNELS = "drnmf.backends.host.native"
-"""The module whose functions call the compiled extension."""
 
 
 def sources(apps: bool) -> list[Path]:
@@ -111,7 +109,7 @@ def report() -> Iterator[tuple[str, object]]:
         return drnmf.discover(X, ranks=[2, 3], n_runs=4)
 
     fit()
-    kernel = max(depths(fit, lambda frame: frame.f_globals.get("__name__") == KERNELS), default=0)
+    kernel = max(depths(fit, called("drnmf.backends.host.native._sweep")), default=0)
     loop = max(depths(discovery, called("drnmf.algorithms.loop.solve")), default=0)
     opened = len(list(depths(discovery, called("drnmf.backends.open_data"))))
     yield "frames from fit_transform to the kernel, from discover to the loop", f"{kernel}, {loop}"

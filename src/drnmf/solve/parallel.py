@@ -18,15 +18,9 @@ from dataclasses import replace
 from typing import TypeVar
 
 from drnmf.algorithms.batch import Call, solve_batch
-from drnmf.algorithms.loop import Control
 from drnmf.algorithms.loop import solve as solve_alone
 from drnmf.algorithms.result import Interrupted, Result
-from drnmf.algorithms.updates.base import Rule
-from drnmf.algorithms.weights import Policy
-from drnmf.backends.base import Data
 from drnmf.backends.host.core import native_core
-from drnmf.numerics import Array
-from drnmf.objective.objective import Objective
 
 Task = Callable[[], Result]
 T = TypeVar("T")
@@ -108,12 +102,10 @@ def _made(call: Call) -> Result | BaseException:
 _local = threading.local()  # the Batcher of a thread, for the runs that its task comes to
 
 
-def run(data: Data, W: Array, H: Array, objective: Objective, rule: Rule, policy: Policy, control: Control) -> Result:
-    """Make a run (`algorithms.loop.solve`), in a batch with those of other threads where `run_all` said so."""
+def run_of_this_thread() -> Callable[..., Result]:
+    """Return what makes a run: `algorithms.loop.solve`, or where `run_all` said so a batch with other threads' runs."""
     batcher: Batcher | None = getattr(_local, "batcher", None)
-    if batcher is None:
-        return solve_alone(data, W, H, objective, rule, policy, control)
-    return batcher.solve(Call(data, W, H, objective, rule, policy, control))
+    return solve_alone if batcher is None else lambda *given: batcher.solve(Call(*given))
 
 
 def run_all(tasks: Sequence[Callable[[], T]], jobs: int, stop: threading.Event, batched: bool = False) -> list[T]:

@@ -8,7 +8,7 @@ from functools import partial
 
 from drnmf.algorithms.result import Result
 from drnmf.problem.problem import Problem
-from drnmf.solve.parallel import run, run_all
+from drnmf.solve.parallel import run_all, run_of_this_thread
 from drnmf.solve.runner import Runner
 
 
@@ -36,8 +36,11 @@ def solve(
     def one(problem: Problem) -> Result:
         assert problem.objective is not None
         control = replace(runner.control(problem), max_iter=most - problem.spent, margin=margin, overwrite=overwrite)
+        run = run_of_this_thread()
         return run(problem.data, *problem.begins, problem.objective, runner.rule, runner.policy, control)
 
+    if len(problems) == 1:
+        return [one(problems[0])]
     return run_all([partial(one, problem) for problem in problems], budget.jobs, budget.stop, budget.batched)
 
 

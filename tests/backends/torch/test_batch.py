@@ -226,7 +226,7 @@ def test_an_error_in_one_thread_ends_all():
     def task(i):
         if i == 2:
             raise RuntimeError("no more")
-        return parallel.run(*(getattr(call, name) for name in NAMES))
+        return parallel.run_of_this_thread()(*(getattr(call, name) for name in NAMES))
 
     with pytest.raises(RuntimeError, match="no more"):
         parallel.run_all([partial(task, i) for i in range(9)], 3, threading.Event(), batched=True)
