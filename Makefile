@@ -130,7 +130,6 @@ mutants: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/native.py
 	$(BIN)/python benchmarks/other_peers.py
-	$(BIN)/python benchmarks/scaling.py
 	$(BIN)/python benchmarks/checkpoint.py
 
 $(VENV)/bin/python:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib
-import importlib.util
 import pkgutil
 import re
 import tomllib
 import warnings
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -53,29 +52,32 @@ def test_code_blocks_run_in_order(path: Path, tmp_path: Path, monkeypatch: pytes
             exec(compile(block, str(path), "exec"), names)
 
 
-def tool(name: str) -> Any:
-    """A script of tools/ as a module."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+INCLUDE = re.compile(r"^```{literalinclude} (\S+)\n((?::.*\n)*)```$", flags=re.MULTILINE)
 
 
-@pytest.mark.parametrize(
-    "path", [page for page in PAGES if "<!-- include " in page.read_text(encoding="utf-8")], ids=name_of
-)
-def test_included_code_is_the_code(path: Path) -> None:
-    page, include = path.read_text(encoding="utf-8"), tool("include_code")
-    assert len(include.MARKED.findall(page)) == page.count("\n<!-- include ") == page.count("\n<!-- end include -->")
-    again = f"python tools/include_code.py {path.relative_to(ROOT)}"
-    assert include.expanded(page) == page, f"the code has changed: run {again}"
+def included(path: Path) -> list[tuple[Path, dict[str, str]]]:
+    """The files that a page includes, each with what is taken of it."""
+    found = INCLUDE.findall(path.read_text(encoding="utf-8"))
+    return [
+        (path.parent / file, dict(re.findall(r"^:([\w-]+): (.*)$", options, re.MULTILINE))) for file, options in found
+    ]
+
+
+@pytest.mark.parametrize("path", [page for page in PAGES if "{literalinclude}" in page.read_text()], ids=name_of)
+def test_included_code_is_there(path: Path) -> None:
+    assert len(included(path)) == path.read_text(encoding="utf-8").count("{literalinclude}")
+    for file, options in included(path):
+        text = file.read_text(encoding="utf-8")
+        known = {getattr(node, "name", None) for node in ast.parse(text).body}
+        assert options.keys() <= {"pyobject", "start-at", "end-before"}
+        assert "pyobject" not in options or options["pyobject"] in known
+        for mark in ("start-at", "end-before"):
+            assert mark not in options or text.count(options[mark]) == 1
 
 
 def test_every_kind_of_extension_includes_its_class() -> None:
-    marks = tool("include_code").MARKED.findall((ROOT / "docs" / "extending.md").read_text(encoding="utf-8"))
-    assert {"Loss", "Rule", "Policy", "Data", "Space"} <= {name for _, name in marks}
+    names = {options.get("pyobject") for _, options in included(ROOT / "docs" / "extending.md")}
+    assert {"Loss", "Penalty", "Rule", "Policy", "Data", "Space"} <= names
 
 
 @pytest.mark.parametrize("path", PAGES, ids=name_of)

@@ -41,14 +41,14 @@ def picture() -> Iterator[str]:
     """Yield the elements from top to bottom."""
     middle, right = LEFT + BOX / 2, LEFT + BOX
     kinds = "an array, sparse matrix, tensor or Dask array:"
-    yield box(16, 82, "input", "X", "inputs/", kinds, "checked once, placed on a device")
+    yield box(16, 82, "input", "X -> Problem", "problem/", kinds, "checked once, placed, in a unit of its own")
     yield arrow(middle, 98, 124)
     steps = (
         "starts: W and H to begin from",
         "references: the best of each loss alone",
         "runs from every start; the best is kept",
     )
-    yield box(124, 102, "fit", "One road", "solve/pipeline.py", *steps)
+    yield box(124, 102, "fit", "solve(problems, runner)", "solve/", *steps)
     yield arrow(middle, 226, 252)
     steps = (
         "sweep, step H",

@@ -48,10 +48,12 @@ class DRNMF(NMF):
     Attributes
     ----------
     components_ : (r, n), H
-    weights_ : (p,), lambda, the weights under which the factors were found
-    references_, losses_, scaled_losses_ : (p,), e_beta, D_beta and D_beta / e_beta at the factors returned
+    weights_ : (p,), lambda after the move that followed the factors returned, which the next iteration would use
+    references_, losses_, scaled_losses_ : (p,), e_beta (the smallest D_beta found, a local minimum), and D_beta and
+        D_beta / e_beta at the factors returned
     reconstruction_err_ : the largest scaled loss
-    gap_, stationarity_ : certificates, zero at an optimal lambda and at a stationary point
+    gap_, stationarity_ : local certificates, zero where lambda is best for the factors and where no small change of
+        the factors lowers the largest scaled loss; they do not see other minima
     coverage_ : for an Interval, the losses along it and the bound that holds for all of it; else None
     trace_ : scaled_losses and weights of shape (n_iter_ + 1, p), seconds, gap, sweeps
     noise_profile_ : with ``betas="auto"``, what the losses were compared by

@@ -176,7 +176,7 @@ def coverage_curve(rows: list[dict[str, str]], bound: float) -> Chart:
         {
             "type": "scatter", "mode": "lines", "name": "bound", "x": numbers(betas[[0, -1]]),
             "y": numbers([level, level]), "line": {"color": "var(--max)", "width": 1.5, "dash": "dash"},
-            "hovertemplate": f"no beta is more than {level:.3g}% above its best<extra></extra>",
+            "hovertemplate": f"no beta is more than {level:.3g}% above its best found<extra></extra>",
         },
     ]  # fmt: skip
     layout = {

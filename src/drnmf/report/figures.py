@@ -109,8 +109,8 @@ def draw_front(front: ParetoFront, folder: Path, stem: str) -> None:
                 axis.plot(scaled[worse, a], scaled[worse, b], "o", mfc="white", color=colour, ms=5, label="dominated")
             axis.plot(*front.dr.scaled_losses[[a, b]], "*", color=COLOURS["DR"], ms=15, label="DR-NMF", zorder=3)
             axis.axline((1, 1), slope=1, color="0.75", lw=1, ls="--", zorder=0)
-            axis.set_xlabel(f"{front.omega[a].name} loss / its best")
-            axis.set_ylabel(f"{front.omega[b].name} loss / its best")
+            axis.set_xlabel(f"{front.omega[a].name} loss / the best found")
+            axis.set_ylabel(f"{front.omega[b].name} loss / the best found")
             axis.margins(0.08)
         for axis in axes.flat[len(pairs) :]:
             axis.set_visible(False)

@@ -32,7 +32,7 @@ def demo(
     """Compare one loss at a time with both at once on a tune, clean and in two noises (section 5.3 of the paper).
 
     The tune, E D C D E E E, is synthesised, so what should be found is known. Prints how far each method is above the
-    best of every loss and the notes it found, and leaves a folder with the sources and a page to listen to them.
+    best found for every loss and the notes it found, and leaves a folder with the sources and a page to listen to them.
     """
     check_out(out, overwrite)
     reporting.check(report)
@@ -105,7 +105,7 @@ def _flat(rows: list[schema.DemoRow]) -> list[dict[str, Any]]:
 
 
 def _percents(rows: list[schema.DemoRow]) -> list[dict[str, Any]]:
-    """Compute percent above the best of each loss, the worst over the three recordings, for the figure."""
+    """Compute percent above the best found for each loss, the worst over the three recordings, for the figure."""
     from drnmf.losses.names import as_loss
 
     worst = []
@@ -162,5 +162,5 @@ def draw_excess(rows: list[dict[str, Any]], folder: Path, stem: str) -> None:
         note = f"worst of {rows[-1]['method']}: {level:.2f} %"
         axis.text(len(rows) - 1, level, note, ha="center", va="bottom", fontsize="small")
         axis.set_xticks(range(len(rows)), [row["method"] for row in rows])
-        axis.set_ylabel("percent above the best")
+        axis.set_ylabel("percent above the best found")
         axis.legend(ncols=len(losses), loc="lower center", bbox_to_anchor=(0.5, 1.0))
