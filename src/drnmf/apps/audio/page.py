@@ -137,7 +137,7 @@ def demo_headline(run: Run) -> tuple[str, str]:
         worst[name] = max(worst.get(name, 0.0), max(map(float, row["scaled_losses"])) - 1.0)
         right[name] = right.get(name, 0) + int(row["right"])
     strokes = sum(int(row["strokes"]) for row in demo["rows"] if row["method"] == "DR-NMF")
-    first = f"In every noise, DR-NMF stays within {percent(worst['DR-NMF'])} of the best error of each loss."
+    first = f"In every noise, DR-NMF stays within {percent(worst['DR-NMF'])} of the best error found for each loss."
     others = [f"{name} alone is up to {percent(worst[name])} off" for name in worst if name != "DR-NMF"]
     heard = ", ".join(f"{name} {count}" for name, count in right.items())
     return first, f"{join(others)}. Notes heard right, of {strokes}: {heard}."
