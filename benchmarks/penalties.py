@@ -19,7 +19,7 @@ from harness import DATA, print_table, write_csv
 from sklearn.decomposition import NMF
 from threadpoolctl import threadpool_limits
 
-from drnmf import L1, L2, BetaNMF, Smooth, Sparsity, Volume
+from drnmf import L1, L2, BetaNMF, Smooth, Solver, Sparsity, Volume
 from drnmf.algorithms.updates.hals import HALS
 from drnmf.algorithms.updates.newton import Newton
 
@@ -40,7 +40,7 @@ def overhead(iterations: int = 9) -> list[dict[str, object]]:
     Every case is timed twice, once on the way there and once on the way back, and the shorter time counts.
     """
     X, rows = dense(), []
-    first = BetaNMF(RANK, beta=1, update="mu", init="random", random_state=0, tol=0, max_iter=20)
+    first = BetaNMF(RANK, beta=1, init="random", random_state=0, tol=0, max_iter=20, solver="mu")
     W = first.fit_transform(X)
     rules: dict[str, tuple[float, object]] = {
         "KL, newton": (1, Newton(delay=0)), "Frobenius, hals": (2, HALS(delay=0)), "KL, mu": (1, "mu"),
@@ -89,7 +89,9 @@ def peer() -> list[dict[str, object]]:
         value = objective(X, their_W, theirs.components_, alpha, ratio)
         terms = [L1(ratio * alpha, scaled=True), L2((1 - ratio) * alpha, scaled=True)]
         clock = Clock()
-        model = BetaNMF(RANK, beta=2, init="custom", penalties=terms, tol=1e-6, max_iter=2000, callback=clock)
+        model = BetaNMF(
+            RANK, beta=2, init="custom", penalties=terms, tol=1e-6, max_iter=2000, solver=Solver(callback=clock)
+        )
         model.fit(X, W=W, H=H)
         path = model.trace_.objective[1:]
         hit = np.flatnonzero(path <= value * 1.001)

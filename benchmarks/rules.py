@@ -18,7 +18,7 @@ from frontier import renewed
 from tables import tables
 from threadpoolctl import threadpool_limits
 
-from drnmf import BetaNMF
+from drnmf import BetaNMF, Solver
 from drnmf.algorithms.result import Progress
 from drnmf.algorithms.updates.base import Rule
 from drnmf.algorithms.updates.newton import Newton
@@ -37,7 +37,9 @@ def run(X: Any, rank: int, rule: str | Rule, seconds: float) -> tuple[float, flo
     def late(progress: Progress) -> bool:
         return time.process_time() - begun > seconds
 
-    model = BetaNMF(rank, beta=1, init="random", random_state=0, update=rule, tol=0, callback=late).fit(X)
+    model = BetaNMF(rank, beta=1, init="random", random_state=0, tol=0, solver=Solver(update=rule, callback=late)).fit(
+        X
+    )
     return float(model.losses_[0]), float(model.trace_.sweeps[-1]) / model.n_iter_
 
 

@@ -15,6 +15,7 @@ LEVELS = (
     ("losses",),
     ("objective", "backends"),
     ("algorithms",),
+    ("parameters",),
     ("inputs", "storage"),
     ("fit",),
     ("selection",),

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from drnmf.inputs.check import check_number
 from drnmf.numerics import Vector
+from drnmf.parameters.checks import check_number
 
 
 def soundfile() -> Any:

@@ -15,8 +15,8 @@ from scipy.signal import ShortTimeFFT
 from scipy.signal.windows import hamming
 
 from drnmf.audio.recording import Recording, open_recording
-from drnmf.inputs.check import check_integer
 from drnmf.numerics import Array, Vector
+from drnmf.parameters.checks import check_integer
 
 Complex = NDArray[np.complex128]
 Ends = Literal["all", "centred", "inside"]

@@ -27,10 +27,10 @@ from drnmf.estimators.scoring import dispersions, mean_log_likelihood, predicted
 from drnmf.fit.encode import Encoder
 from drnmf.fit.exchange import fit_interval
 from drnmf.fit.method import Method
-from drnmf.fit.parameters import Parameters
 from drnmf.fit.penalised import objective_of
 from drnmf.fit.references import check_references
 from drnmf.fit.road import Opened, balanced, fit_factors, opened, settle, warn_unconverged
+from drnmf.fit.settings import constraints_of, control_of, reading_of, settings_of, terms_of
 from drnmf.fit.units import mean_of
 from drnmf.fit.unobserved import mean_row
 from drnmf.inputs.check import warn_dense_tiles
@@ -43,6 +43,9 @@ from drnmf.numerics import Array, Vector
 from drnmf.objective.objective import Objective
 from drnmf.objective.penalty import Penalties, Penalty
 from drnmf.objective.simplex import vertex
+from drnmf.parameters.common import Parameters
+from drnmf.parameters.fields import checked
+from drnmf.parameters.solver import Solver, as_solver
 from drnmf.selection.entries import counted
 from drnmf.selection.penalties.alpha import AlphaPath, Choice, decided, undecided
 from drnmf.selection.walk import grown
@@ -52,8 +55,37 @@ from drnmf.selection.walk import grown
 class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, Support):  # type: ignore[misc]
     """What the three estimators share. Subclasses say which losses, which weights, and whether to scale."""
 
-    normalize: bool = True
-    warm_start: bool = False
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters by name; with `deep` those of the solver too, as ``solver__update`` and so on.
+
+        Parameters
+        ----------
+        deep : whether to list the parameters of the solver
+
+        Returns
+        -------
+        params : dict
+        """
+        found: dict[str, Any] = super().get_params(deep)
+        if deep and isinstance(self.solver, str):
+            found |= {f"solver__{name}": value for name, value in as_solver(self.solver).get_params().items()}
+        return found
+
+    def set_params(self, **params: Any) -> Self:
+        """Change parameters; ``solver__update="mu"`` changes one of the solver.
+
+        Parameters
+        ----------
+        params : names and values
+
+        Returns
+        -------
+        self : the estimator
+        """
+        if isinstance(self.solver, str) and any(name.startswith("solver__") for name in params):
+            self.solver = as_solver(self.solver)
+        super().set_params(**params)
+        return self
 
     def _omega(self) -> Omega:
         raise NotImplementedError
@@ -65,10 +97,21 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         raise NotImplementedError
 
     def _references(self, p: int) -> Vector | None:
-        return None if self.references is None else check_references(self.references, p)
+        given = self._solver.references
+        return None if given is None else check_references(given, p)
 
-    def _inner_iter(self) -> int:
-        return 1
+    def _refuse_policy(self) -> None:
+        """Refuse a policy where no weights move."""
+        policy = self._solver.policy
+        if policy != "auto":
+            raise ValueError(
+                f"policy={policy!r} moves the weights of several losses, as DRNMF has them: those of "
+                f"{type(self).__name__} are fixed. Leave it out."
+            )
+
+    @property
+    def _solver(self) -> Solver:
+        return as_solver(self.solver)
 
     def _undecided(self) -> bool:
         """Whether the data choose the losses."""
@@ -129,25 +172,26 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         -------
         W : array of shape (m, r), in the kind that X came in
         """
-        self.rank()
+        checked(self, "n_components")
+        solver = self._solver
         if self._undecided():
-            return self._decided(X, y, W, H, self.reading(entry_weight, uncertainty))
+            return self._decided(X, y, W, H, reading_of(self, entry_weight, uncertainty))
         omega, interval = self._omega(), self._interval()
         policy, references = self._policy(len(omega)), self._references(len(omega))
-        control = self.control(self._inner_iter(), omega)
-        placement = place(X, self.device, self.precision)
-        terms, constraints = self.terms(), self.constraints()
+        control = control_of(self, omega)
+        placement = place(X, self.device, self._solver.precision)
+        terms, constraints = terms_of(self), constraints_of(self)
         rescale, fixed = constraints.free and not terms, constraints.fixed
-        method = Method.of(self.update, policy, placement.gpu, terms, constraints)
-        given = placement.receive(self, X, True, self.reading(entry_weight, uncertainty))
-        runs = self.starts() * (1 if references is not None else 1 + len(omega))
+        method = Method.of(solver.update, policy, placement.gpu, terms, constraints)
+        given = placement.receive(self, X, True, reading_of(self, entry_weight, uncertainty))
+        runs = checked(self, "n_init") * (1 if references is not None else 1 + len(omega))
         name = type(self).__name__
-        identity = {"estimator": name, **self.get_params(deep=False)}
+        identity = {"estimator": name, **settings_of(self)}
         continues = self._continues(given, W, H)
-        with opened(given, placement, self, omega, runs, identity, W, H, control.inner_iter, references) as fit:
+        with opened(given, placement, self, omega, runs, identity, W, H, references) as fit:
             method, known = method.inside(fit.units, omega), fit.references
             if continues:
-                fit, method = self._warm(fit, given), method.near() if self.starts() == 1 else method
+                fit, method = self._warm(fit, given), method.near() if self.n_init == 1 else method
             data = fit.data
             tasks = Tasks.begin(self, given.X, y, data)
             budget = tasks.budget(fit.budget)
@@ -162,16 +206,16 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
                     method, self.penalty_path_, known = choice.decide()
                     terms = decided(terms, method.penalties)
                 if interval is not None:
-                    result = fit_interval(data, fit.starts, interval, method, budget, self.callback, name)
+                    result = fit_interval(data, fit.starts, interval, method, budget, solver.callback, name)
                 else:
-                    result = fit_factors(data, fit.starts, fit.omega, known, method, budget, self.callback, name)
+                    result = fit_factors(data, fit.starts, fit.omega, known, method, budget, solver.callback, name)
             except Interrupted as stop:
                 partly = _complete(stop.result, data, fit.omega)
-                partly = balanced(data, partly, self.normalize, rescale, fixed)
+                partly = balanced(data, partly, solver.normalize, rescale, fixed)
                 terms = decided(terms, ())
                 self._adopt(partly, fit, placement, isinstance(entry_weight, HeldOut), terms)
                 raise
-            result = balanced(data, fit.unobserved.cleared(data, result), self.normalize, rescale, fixed)
+            result = balanced(data, fit.unobserved.cleared(data, result), solver.normalize, rescale, fixed)
             result = settle(data, result, control, not rescale)
         factors = self._adopt(result, fit, placement, isinstance(entry_weight, HeldOut), terms)
         tasks.end()
@@ -182,7 +226,7 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         """Whether this fit starts from the components of the last one."""
         if not (self.warm_start and hasattr(self, "components_")) or W is not None or H is not None:
             return False
-        if self.checkpoint is not None:
+        if self._solver.checkpoint is not None:
             raise ValueError("warm_start=True does not go with checkpoint: a resumed fit has its own start.")
         known, n = int(self.components_.shape[1]), int(given.X.shape[1])
         if known != n:
@@ -194,14 +238,15 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
     def _warm(self, fit: Opened, given: Received) -> Opened:
         """Put the components of the last fit, and the W that X has under them, in the place of the first start."""
-        rank, H = self.rank(), as_numpy(self.components_)[: self.rank()]
+        rank = checked(self, "n_components")
+        H = as_numpy(self.components_)[:rank]
         W, units = self._encoder(given).rows(fit.data)[:, :rank], fit.units
         last = grown(fit.data, (W * units.left, H * units.right), rank, check_random_state(self.random_state))
         return replace(fit, starts=[fit.unobserved.clear(fit.data, *last), *fit.starts[1:]])
 
     def _decided(self, X: Any, y: Any, W: ArrayLike | None, H: ArrayLike | None, reading: Reading) -> Array:
         """Let the observed entries of X choose the losses, and fit."""
-        placement = place(X, self.device, self.precision)
+        placement = place(X, self.device, self._solver.precision)
         given = placement.receive(self, X, True, reading)
 
         def fit(decided: Any) -> Array:
@@ -279,15 +324,15 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def _received(self, X: Any, entry_weight: Any, uncertainty: Any) -> tuple[Placement, Received, Encoder]:
         """Check new rows; say where they are computed and what finds their W."""
         check_is_fitted(self)
-        _refuse_fixed_contributions(self.fixed_W)
-        placement = place(X, self.device, self.precision)
-        given = placement.receive(self, X, False, self.reading(entry_weight, uncertainty))
+        _refuse_fixed_contributions(self._solver.fixed_W)
+        placement = place(X, self.device, self._solver.precision)
+        given = placement.receive(self, X, False, reading_of(self, entry_weight, uncertainty))
         sparse = is_sparse(given.X) and not isinstance(given.observed, Stored)
         warn_dense_tiles(sparse, given.X.shape, self.omega_)
         return placement, given, self._encoder(given)
 
     def _encoder(self, given: Received) -> Encoder:
-        control, objective = self.control(), Objective(self.omega_, self.references_, self.mean_, self.penalties_)
+        control, objective = control_of(self), Objective(self.omega_, self.references_, self.mean_, self.penalties_)
         observed = given.observed
         if isinstance(observed, HeldOut):
             observed = observed.bind(given.X.shape, is_sparse(given.X))

@@ -28,10 +28,10 @@ from drnmf.fit.continued import Runs, run_continued, smallest
 from drnmf.fit.encode import encode
 from drnmf.fit.feasible import feasible_start, imposed
 from drnmf.fit.method import Budget, Method
-from drnmf.fit.parameters import Parameters
 from drnmf.fit.penalised import certified, refuse_empty, remarks
 from drnmf.fit.progress import progress_bar
 from drnmf.fit.references import compute_references, constant_model_losses
+from drnmf.fit.settings import constraints_of, control_of, count_jobs
 from drnmf.fit.units import Units
 from drnmf.fit.unobserved import Unobserved
 from drnmf.inputs.check import check_scale, check_zeros, warn_dense_tiles, warn_rank
@@ -41,6 +41,9 @@ from drnmf.losses.base import Omega
 from drnmf.numerics import EXACT_FIT, NEARLY_EXACT, REFERENCE_FLOOR, SETTLE_TOLERANCE, Vector
 from drnmf.objective.constraints import UNCONSTRAINED, Constraints
 from drnmf.objective.objective import Objective
+from drnmf.parameters.common import Parameters
+from drnmf.parameters.fields import checked
+from drnmf.parameters.solver import as_solver
 from drnmf.storage.checkpoint import keeper_of
 
 logger = logging.getLogger("drnmf")
@@ -84,7 +87,7 @@ class Opened:
 @contextmanager
 def opened(
     given: Received, placement: Placement, parameters: Parameters, omega: Omega, runs: int, identity: dict[str, Any],
-    W: Any = None, H: Any = None, inner_iter: int = 1, references: Vector | None = None, plain: bool = False,
+    W: Any = None, H: Any = None, references: Vector | None = None, plain: bool = False,
 ) -> Iterator[Opened]:  # fmt: skip
     """Open a fit of checked X; while the block runs its checkpoint folder is locked and its progress is shown.
 
@@ -95,13 +98,13 @@ def opened(
     runs : how many runs will share the time
     identity : what must be the same for a fit to be resumed from its checkpoint
     W, H : the start, with ``init="custom"``
-    inner_iter : updates of (W, H) per move of lambda
     references : e_beta in the units of the caller, where they are given
     plain : leave X in the units of the caller
     """
     p = parameters
-    control, rank, n_init = p.control(inner_iter, omega), p.rank(), p.starts()
-    data, constraints = placement.open_plain(given) if plain else placement.open(given), p.constraints()
+    solver, control = as_solver(p.solver), control_of(p, omega)
+    rank, n_init = checked(p, "n_components"), checked(p, "n_init")
+    data, constraints = placement.open_plain(given) if plain else placement.open(given), constraints_of(p)
     check_scale(data)
     constraints.check(data.shape, rank, {"H": "fixed", "W": "fixed_W"})
     units = Units(data.scale, references, constraints.sum_to_one)
@@ -109,7 +112,7 @@ def opened(
     constraints = units.constraints(constraints)
     missing = remark_on_missing(data)
     unobserved = Unobserved.of(data)
-    notes = (*given.notes, *missing, *unobserved.notes(), *check_zeros(data, omega, p.zeros_choice()))
+    notes = (*given.notes, *missing, *unobserved.notes(), *check_zeros(data, omega, checked(p, "zeros")))
     for note in (*given.notes, *missing):
         logger.info(note)
     warn_dense_tiles(is_sparse(given.X) and not isinstance(given.observed, Stored), data.shape, omega)
@@ -122,10 +125,10 @@ def opened(
         made = (unobserved.clear(data, *start) for start in starts(data, rank, p.init, rng, n_init, W, H, into))
         return [feasible_start(data, constraints, *start) for start in made]
 
-    kept = keeper_of(p.checkpoint, p.checkpoint_seconds(), data, identity, W, H)
+    kept = keeper_of(solver.checkpoint, checked(solver, "checkpoint_every"), data, identity, W, H)
     # a cluster and a GPU take one run at a time, or the starts of a small X at once; a checkpoint keeps runs in order
     batch = min(n_init, largest_batch(data.count)) if data.space.deferred and batch_kind(data) is not None else 1
-    jobs = 1 if p.checkpoint is not None else batch if data.space.deferred else p.jobs()
+    jobs = 1 if solver.checkpoint is not None else batch if data.space.deferred else count_jobs(p.n_jobs)
     with single_blas(), progress_bar(p.verbose, data.status, runs, p.max_time, jobs) as watch, kept as keeper:
         made = make() if keeper is None else keeper.starts(make)
         budget = Budget(replace(control, keeper=keeper), runs, watch, jobs, units, batched=batch > 1)

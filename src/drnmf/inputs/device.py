@@ -15,13 +15,14 @@ from drnmf.backends.base import Data, in_unit
 from drnmf.backends.batch import largest_batch
 from drnmf.backends.observed import weigh
 from drnmf.backends.open import is_dask, open_blocks, open_data, open_tensor
-from drnmf.inputs.check import as_matrix, check_choice, check_features, check_matrix, check_tensor
+from drnmf.inputs.check import as_matrix, check_features, check_matrix, check_tensor
 from drnmf.inputs.receive import Received, received
 from drnmf.inputs.weights import Reading
 from drnmf.numerics import Array
+from drnmf.parameters.checks import check_choice
+from drnmf.parameters.solver import PRECISIONS
 
 logger = logging.getLogger("drnmf")
-PRECISIONS = ("float32", "tf32")
 BLOCKS = "cuda-blocks"
 _DEVICES = re.compile(rf"auto|cpu|cuda(:\d+)?|{BLOCKS}")
 

@@ -17,9 +17,9 @@ import scipy.sparse as sp
 from drnmf.algorithms.result import Result
 from drnmf.backends.base import Data, Observed
 from drnmf.backends.observed import HeldOut, Hidden
-from drnmf.inputs.check import check_number
 from drnmf.inputs.device import as_numpy, is_tensor
 from drnmf.numerics import Vector
+from drnmf.parameters.checks import check_number
 from drnmf.selection.entries import Facts
 from drnmf.selection.likelihood import Candidate
 from drnmf.selection.walk import on_host

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import linear_sum_assignment
 
-from drnmf.inputs.check import check_choice
 from drnmf.numerics import Vector
+from drnmf.parameters.checks import check_choice
 
 Indices = np.ndarray[Any, np.dtype[np.int64]]
 Measure = Callable[[Vector, Vector], Vector]

@@ -20,8 +20,8 @@ from drnmf.backends.observed import HeldOut, weigh
 from drnmf.files import left_over
 from drnmf.fit.exchange import fit_interval
 from drnmf.fit.method import Method
-from drnmf.fit.parameters import Parameters
 from drnmf.fit.road import fit_factors, opened
+from drnmf.fit.settings import constraints_of, terms_of
 from drnmf.inputs.device import Placement, as_numpy, runs_at_once
 from drnmf.inputs.receive import Received
 from drnmf.losses.base import Loss, Omega, need_nonzeros_only
@@ -30,6 +30,8 @@ from drnmf.losses.interval import Interval
 from drnmf.losses.names import from_text, text_of
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Array, Vector
+from drnmf.parameters.common import Parameters
+from drnmf.parameters.solver import as_solver
 from drnmf.selection.entries import Facts
 from drnmf.selection.held_out import Scores, Split, joined
 from drnmf.selection.likelihood import Candidate
@@ -124,7 +126,10 @@ class Fitter:
         parameters = replace(self.parameters, n_components=rank, random_state=seed, max_time=max_time)
         omega = self.omega
         single = isinstance(self.losses, tuple) and len(omega) == 1
-        method = Method.of(parameters.update, "auto", self.placement.gpu, parameters.terms(), parameters.constraints())
+        method = Method.of(
+            as_solver(parameters.solver).update, "auto", self.placement.gpu, terms_of(parameters),
+            constraints_of(parameters),
+        )  # fmt: skip
         references, runs = (np.ones(1), 1) if single else (None, 1 + len(omega))
         with opened(given, self.placement, parameters, omega, runs, {}, references=references) as fit:
             shared = (method.inside(fit.units, omega), fit.budget, callback, "run")
