@@ -63,7 +63,10 @@ def measure(data: Path, name: str, seed: int, jobs: int = 2, penalties: list[str
     """Discover the signatures of one set from one seed."""
     X, truth = (np.asarray(read_matrix(data / f"{name}.{kind}.csv").X, dtype=float).T for kind in ("catalog", "sigs"))
     before = time.process_time()
-    found = drnmf.discover(np.ascontiguousarray(X), random_state=seed, n_jobs=jobs, verbose=1, penalties=penalties)
+    found = drnmf.discover(
+        np.ascontiguousarray(X),
+        drnmf.BetaNMF(beta="auto", random_state=seed, n_jobs=jobs, verbose=1, penalties=penalties),
+    )
     row: dict[str, Any] = {"set": name, "seed": seed, "true": len(truth), "rank": found.rank}
     row |= {"stable": int(found.stable.sum()), "loss": found.losses[0].key, **composite(_stable(found), truth)}
     return row | {"seconds": round(found.seconds, 1), "cpu_seconds": round(time.process_time() - before, 1)}

@@ -34,7 +34,7 @@ from sklearn.decomposition import NMF
 from tables import tables
 from threadpoolctl import threadpool_limits
 
-from drnmf import BetaNMF
+from drnmf import BetaNMF, Solver
 from drnmf.algorithms.result import Progress
 
 SEEDS = range(5)
@@ -92,7 +92,9 @@ def our_run(
         return bool(reached) or time.process_time() - begun > most
 
     begun = time.process_time()
-    model = BetaNMF(rank, beta=beta, init="custom", max_iter=iterations, tol=0, callback=until).fit(X, W=W, H=H)
+    model = BetaNMF(rank, beta=beta, init="custom", max_iter=iterations, tol=0, solver=Solver(callback=until)).fit(
+        X, W=W, H=H
+    )
     return (reached or [float("inf")])[0], float(model.trace_.scaled_losses.min()), int(model.trace_.sweeps[-1])
 
 
@@ -182,7 +184,7 @@ class Defaults:
         def note(progress: Progress) -> None:
             points.append((time.process_time() - begun, float(progress.losses[0])))
 
-        best = float(BetaNMF(self.rank, beta=2, random_state=seed, callback=note).fit(X).losses_[0])
+        best = float(BetaNMF(self.rank, beta=2, random_state=seed, solver=Solver(callback=note)).fit(X).losses_[0])
         ours = time.process_time() - begun
         reached = next((seconds for seconds, at in points if at <= value), float("inf"))
         return theirs, ours, reached, best / value if value else float(best > 0)
@@ -240,7 +242,7 @@ def curves() -> Iterator[dict[str, Any]]:
         def note(progress: Progress, to: Any = points, since: float = begun) -> None:
             to.append((time.process_time() - since, float(progress.losses[0])))
 
-        BetaNMF(rank, beta=beta, init="custom", max_iter=200, tol=0, callback=note).fit(X, W=W, H=H)
+        BetaNMF(rank, beta=beta, init="custom", max_iter=200, tol=0, solver=Solver(callback=note)).fit(X, W=W, H=H)
         yield from ({"X": name, "who": "drnmf", "seconds": t, "loss": value} for t, value in points)
         options: dict[str, Any] = {"solver": "cd"} if beta == 2 else {"solver": "mu", "beta_loss": beta}
         for iterations in (5, 10, 20, 50, 100, 200):

@@ -26,7 +26,7 @@ import scipy.sparse as sp
 import torch
 import triton
 
-from drnmf import DRNMF, BetaNMF
+from drnmf import DRNMF, BetaNMF, Solver
 from drnmf.backends.base import Ask
 from drnmf.backends.open import open_data
 from drnmf.backends.torch.dense import TorchDense
@@ -194,8 +194,8 @@ def fit_rows(rate: float) -> list[dict[str, Any]]:
         cases: dict[str, Callable[[], object]] = {}
         for update in ("mu", "extrapolated"):
             for precision in ("float32", "tf32"):
-                model = DRNMF(r, update=update, precision=precision, **common)
-                DRNMF(r, update=update, precision=precision, **few).fit(X, **start)
+                model = DRNMF(r, solver=Solver(update=update, precision=precision), **common)
+                DRNMF(r, solver=Solver(update=update, precision=precision), **few).fit(X, **start)
                 cases[f"drnmf {update} {precision}"] = lambda model=model, X=X, start=start: model.fit(X, **start)
         scales = torch.full((2,), 1e8, device=CARD)
         cases["torch eager"] = lambda X=X, A=A, B=B: eager_fit(X, A.clone(), B.clone(), scales, 20)  # noqa: B023
@@ -245,8 +245,10 @@ def value_rows(rate: float) -> list[dict[str, Any]]:
 
 def _to_value(X: Tensor, r: int, update: str, common: dict[str, Any]) -> tuple[Any, Any]:
     """Seconds and the lowest maximum so far at every iteration, the second time that the kernels are used."""
-    DRNMF(r, update=update, max_iter=5 if update == "newton" else 40, **common).fit(X)  # compiled, and warm
-    fitted = DRNMF(r, update=update, max_iter=60 if update == "newton" else 200, **common).fit(X)
+    DRNMF(r, max_iter=5 if update == "newton" else 40, solver=Solver(update=update), **common).fit(
+        X
+    )  # compiled, and warm
+    fitted = DRNMF(r, max_iter=60 if update == "newton" else 200, solver=Solver(update=update), **common).fit(X)
     return fitted.trace_.seconds, np.minimum.accumulate(fitted.trace_.maximum)
 
 
@@ -289,7 +291,7 @@ def core_fit_rows(X: Tensor, A: Tensor, B: Tensor, common: dict[str, Any], spent
         print(f"no compiled core here: {error}")
         return []
     host = X.cpu().numpy()
-    model = DRNMF(A.shape[0], update="mu", **{**common, "max_iter": 3})
+    model = DRNMF(A.shape[0], solver="mu", **{**common, "max_iter": 3})
     seconds = [0.0, 0.0]
     for i, count in enumerate((1, 3)):
         model.set_params(max_iter=count)
@@ -348,7 +350,7 @@ def batch_rows(rate: float) -> list[dict[str, Any]]:
                 def count(progress: Any, done: list[int] = done) -> None:
                     done.append(progress.iteration)
 
-                model = BetaNMF(23, n_init=starts, callback=count, **common)
+                model = BetaNMF(23, n_init=starts, solver=Solver(callback=count), **common)
                 BetaNMF(23, n_init=starts, **{**common, "max_iter": 40}).fit(X)  # compiled, and warm
                 torch.cuda.synchronize()
                 began = time.perf_counter()

@@ -21,7 +21,7 @@ from harness import DATA, Timing, interleaved, machine, per_iteration, print_tab
 from sklearn.decomposition import NMF
 from threadpoolctl import threadpool_limits
 
-from drnmf import DRNMF, BetaNMF
+from drnmf import DRNMF, BetaNMF, Solver
 from drnmf.backends.base import Ask, losses_of
 from drnmf.backends.host.threads import get_num_threads, set_num_threads
 from drnmf.backends.open import open_data
@@ -133,7 +133,9 @@ def kernel() -> None:
 
 
 def ours(X: Any, r: int, beta: float) -> Callable[[int], object]:
-    return lambda k: BetaNMF(r, beta=beta, update="mu", tol=0, max_iter=k, random_state=0, normalize=False).fit(X)
+    return lambda k: BetaNMF(
+        r, beta=beta, tol=0, max_iter=k, random_state=0, solver=Solver(update="mu", normalize=False)
+    ).fit(X)
 
 
 def robust(X: Any, r: int, betas: tuple[float, ...]) -> Callable[[int], object]:
@@ -144,13 +146,10 @@ def robust(X: Any, r: int, betas: tuple[float, ...]) -> Callable[[int], object]:
     return lambda k: DRNMF(
         r,
         betas=betas,
-        references=losses,
-        update="mu",
-        policy="frank-wolfe",
         tol=0,
         max_iter=k,
         random_state=0,
-        normalize=False,
+        solver=Solver(references=losses, update="mu", policy="frank-wolfe", normalize=False),
     ).fit(X)
 
 

@@ -26,7 +26,7 @@ from algorithms import append, spectrogram
 from harness import DATA, RESULTS
 from threadpoolctl import threadpool_limits
 
-from drnmf import DRNMF, BetaNMF
+from drnmf import DRNMF, BetaNMF, Solver
 from drnmf.algorithms.result import Progress
 
 ROUNDS = 3
@@ -70,11 +70,11 @@ def robust() -> list[dict[str, Any]]:
         for seed in range(ROUNDS):
             common = {"betas": betas, "init": init, "random_state": seed}
             begun = time.process_time()
-            paper = DRNMF(rank, update="mu", policy="frank-wolfe", tol=0, max_iter=1000, **common).fit(X)
+            paper = DRNMF(rank, tol=0, max_iter=1000, solver=Solver(update="mu", policy="frank-wolfe"), **common).fit(X)
             seconds["paper"].append(time.process_time() - begun)
             references = np.minimum(paper.references_, DRNMF(rank, **common).fit(X).references_)
             until = Until(references, float((paper.losses_ / references).max()))
-            DRNMF(rank, callback=until, **common).fit(X)
+            DRNMF(rank, solver=Solver(callback=until), **common).fit(X)
             seconds["default"].append(until.reached)
         rows.append(row("DRNMF", name, seconds["paper"], seconds["default"]))
     return rows
@@ -101,7 +101,9 @@ def single() -> list[dict[str, Any]]:
             seconds["scikit-learn"].append(time.process_time() - begun)
             target = loss(X, fitted, peer.components_, beta)
             until = Until(np.ones(1), target)
-            BetaNMF(rank, beta=beta, init="custom", callback=until, tol=0, max_iter=3000).fit(X, W=W, H=H)
+            BetaNMF(rank, beta=beta, init="custom", tol=0, max_iter=3000, solver=Solver(callback=until)).fit(
+                X, W=W, H=H
+            )
             seconds["default"].append(until.reached)
         rows.append(row(f"BetaNMF beta={beta:g}", name, seconds["scikit-learn"], seconds["default"]))
     return rows

@@ -30,7 +30,7 @@ from cost_model import Constants, Work, at_link, cost
 from distributed import Client, LocalCluster
 from harness import DATA, RESULTS, print_table, write_csv
 
-from drnmf import DRNMF
+from drnmf import DRNMF, Solver
 from drnmf.algorithms.updates.base import Parts
 from drnmf.algorithms.updates.newton import Newton
 from drnmf.algorithms.updates.table import RULES
@@ -73,7 +73,7 @@ def in_blocks(X: Any, count: int) -> da.Array:
 def per_iteration(X: Any, betas: tuple[float, ...], rule: Any = RULE, rank: int = RANK, iterations: int = 8) -> float:
     """Median seconds of an iteration, the first two left out."""
     settings = {"references": np.ones(len(betas)), "max_iter": iterations + 2, "tol": 0, "random_state": 0}
-    model = DRNMF(rank, betas=betas, update=rule, **settings).fit(X)
+    model = DRNMF(rank, betas=betas, solver=Solver(update=rule), **settings).fit(X)
     return float(np.median(np.diff(model.trace_.seconds)[2:]))
 
 
@@ -149,7 +149,7 @@ def memory(store: str | None, gib: float = 6.0, iterations: int = 20, rank: int 
                 print(f"iteration {progress.iteration}, {progress.seconds:.0f} s, peak {peak} MiB", flush=True)
 
             settings = {"references": (1.0, 1.0), "max_iter": iterations, "tol": 0, "random_state": 0}
-            model = DRNMF(rank, betas=(1, 2), update=RULE, **settings, callback=show).fit(X)
+            model = DRNMF(rank, betas=(1, 2), solver=Solver(update=RULE, callback=show), **settings).fit(X)
             seconds = time.perf_counter() - started
             peaks, spills = client.run(_peak), client.run(_spilled)
     finally:
@@ -337,7 +337,7 @@ def cuts(rounds: int = 3) -> None:
             for every, found in seconds.items():
                 with dask.config.set({"drnmf.save-every": every}):
                     settings = {"references": (1.0, 1.0), "max_iter": 40, "tol": 0, "random_state": 0}
-                    model = DRNMF(RANK, betas=(0, 1), update=RULE, **settings).fit(D)
+                    model = DRNMF(RANK, betas=(0, 1), solver=Solver(update=RULE), **settings).fit(D)
                 found.append(float(model.trace_.seconds[-1]) / 40)
     with_cuts, without = (float(np.median(found)) for found in seconds.values())
     rows = [

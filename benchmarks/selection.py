@@ -50,7 +50,7 @@ def noise(matrices: int) -> Iterator[Case]:
 def _noise_of(kind: str, m: int, n: int, seed: int) -> Row:
     X, truth = planted(kind, m, n, seed)
     began = time.process_time()
-    found = [noise_profile(c * X, 5, held_out=0.0, random_state=0) for c in (1.0, 1000.0)]
+    found = [noise_profile(BetaNMF(5, random_state=0), c * X, held_out=0.0) for c in (1.0, 1000.0)]
     row: Row = {"truth": round(truth, 3), "beta": found[0].beta, "beta_1000": found[1].beta}
     row |= {"slope": round(found[0].slope, 3), "good": abs(found[0].beta - truth) <= 0.25}
     return row | {"same": found[0].beta == found[1].beta, "seconds": round((time.process_time() - began) / 2, 2)}
@@ -67,7 +67,7 @@ def rank(matrices: int) -> Iterator[Case]:
 
 def _rank_of(X: Any) -> Row:
     began = time.process_time()
-    found = rank_profile(X, range(2, 9))
+    found = rank_profile(BetaNMF(beta="auto", random_state=0), X, ranks=range(2, 9))
     by = {key: min(found.table, key=lambda row: row[key])["rank"] for key in ("held_out", "bic", "aic")}
     row = {"rank": found.best, "beta": found.loss.beta, **by, "good": found.best == 5}
     return row | {"seconds": round(time.process_time() - began, 1)}
@@ -133,7 +133,7 @@ def _cost_of(seed: int) -> Row:
     began = time.process_time()
     BetaNMF(23, beta=0.5, random_state=seed).fit(X)
     middle = time.process_time()
-    noise_profile(X, 23, held_out=0.0, count_models=False, random_state=seed)
+    noise_profile(BetaNMF(23, random_state=seed), X, held_out=0.0)
     fit, profile = middle - began, time.process_time() - middle
     return {"fit": round(fit, 2), "profile": round(profile, 2), "good": profile <= 4 * fit}
 

@@ -18,7 +18,7 @@ import numpy as np
 from distributed import Client, LocalCluster
 from playwright.sync_api import sync_playwright
 
-from drnmf import DRNMF
+from drnmf import DRNMF, Solver
 from drnmf.backends.dask import cluster
 
 TARGET = Path(__file__).parents[1] / "docs" / "images" / "dask-iteration.png"
@@ -50,7 +50,9 @@ def main(chromium: str | None) -> None:
     ):
         port = client.scheduler_info()["services"]["dashboard"]
         cluster.run = run_and_hold
-        DRNMF(3, betas=(0, 1), references=(1.0, 1.0), max_iter=1, tol=0, random_state=0, callback=picture).fit(X)
+        DRNMF(
+            3, betas=(0, 1), max_iter=1, tol=0, random_state=0, solver=Solver(references=(1.0, 1.0), callback=picture)
+        ).fit(X)
 
 
 if __name__ == "__main__":

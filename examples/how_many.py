@@ -7,12 +7,12 @@ Entries that the fit has not seen are predicted better with every component, unt
 import matplotlib.pyplot as plt
 import numpy as np
 
-from drnmf import rank_profile
+from drnmf import BetaNMF, rank_profile
 
 rng = np.random.default_rng(0)
 X = rng.poisson(rng.gamma(0.5, size=(40, 3)) @ rng.gamma(0.5, size=(3, 50)) * 100)
 
-profile = rank_profile(X, ranks=range(1, 7), betas=1, n_init=1, max_iter=200, early_stop=False)
+profile = rank_profile(BetaNMF(beta=1, n_init=1, max_iter=200, random_state=0), X, ranks=range(1, 7))
 print("components:", profile.best)
 print(*profile.notes, sep="\n")
 for row in profile.table:

@@ -7,14 +7,14 @@ the paper, smaller).
 
 import matplotlib.pyplot as plt
 
-from drnmf import pareto_front
+from drnmf import DRNMF, pareto_front
 from drnmf.synthetic import synthetic
 
 data = synthetic((0, 2), shape=(80, 60), rank=5, noise=0.1, random_state=0)
 
 # As in the paper every run starts from the true factors, so that points differ by their weights alone.
 front = pareto_front(
-    data.X, 5, betas=(0, 2), weights=11, init="custom", W=data.W, H=data.H, zeros="floor", max_iter=200, tol=0
+    DRNMF(5, betas=(0, 2), init="custom", zeros="floor", max_iter=200, tol=0), data.X, weights=11, W=data.W, H=data.H
 )
 
 print("weight of IS   IS / best   Fro / best")

@@ -14,7 +14,7 @@ rng = np.random.default_rng(0)
 V = rng.gamma(0.5, size=(40, 3)) @ rng.gamma(0.5, size=(3, 50)) * 100
 X = rng.negative_binomial(20, 20 / (20 + V))
 
-profile = noise_profile(X, 3, max_iter=300, random_state=0)
+profile = noise_profile(BetaNMF(3, max_iter=300, random_state=0), X)
 print("beta:", profile.beta, "not told apart:", profile.interval, "best of all:", profile.best)
 print(*profile.notes, sep="\n")
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from drnmf import DRNMF
+from tests.flat import make
 from tests.kept_fits import outcome
 
 
@@ -31,10 +32,10 @@ class After:
 
 def stop(model, X, folder, k, every=0, error=Stopped, **start):
     """Fit until the k-th iteration of the fit itself, and no further."""
-    model.set_params(checkpoint=folder, checkpoint_every=every, callback=After(k, error))
+    model.set_params(solver__checkpoint=folder, solver__checkpoint_every=every, solver__callback=After(k, error))
     with pytest.raises(error):
         model.fit(X, **start)
-    model.set_params(callback=None)
+    model.set_params(solver__callback=None)
 
 
 def same(one, other):
@@ -44,7 +45,7 @@ def same(one, other):
 
 
 def fitted(model, X, folder=None):
-    model.set_params(checkpoint=folder)
+    model.set_params(solver__checkpoint=folder)
     return outcome(model, model.fit_transform(X))
 
 
@@ -53,7 +54,7 @@ def files(folder, pattern="*"):
 
 
 def dr(**options):
-    return DRNMF(3, **({"betas": (0, 1), "max_iter": 30, "tol": 0, "random_state": 0} | options))
+    return make(DRNMF, 3, **({"betas": (0, 1), "max_iter": 30, "tol": 0, "random_state": 0} | options))
 
 
 def exactly(one: Any, other: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from drnmf import DRNMF, BetaNMF, Interval, MultiObjectiveNMF
+from drnmf import DRNMF, BetaNMF, Interval, MultiObjectiveNMF, Solver
 from drnmf.backends.open import open_data
 from drnmf.storage.checkpoint import Checkpoint
 
@@ -34,13 +34,21 @@ CASES: dict[str, tuple[str, bool, Any]] = {
     "interval": (
         "native",
         False,
-        DRNMF(3, betas=ROUNDS, update="mu", init="random", max_iter=40, tol=0, random_state=0),
+        DRNMF(3, betas=ROUNDS, init="random", max_iter=40, tol=0, random_state=0, solver="mu"),
     ),
-    "sparse": ("native", True, DRNMF(3, betas=(1, 2), policy="reactive", max_iter=25, tol=0, random_state=1)),
+    "sparse": (
+        "native",
+        True,
+        DRNMF(3, betas=(1, 2), max_iter=25, tol=0, random_state=1, solver=Solver(policy="reactive")),
+    ),
     "numpy": ("numpy", False, MultiObjectiveNMF(3, betas=(0.5, 2), max_iter=25, tol=0, random_state=2)),
-    "numpy sparse": ("numpy", True, DRNMF(2, betas=(1, 2), policy="minimax", max_iter=20, tol=0, random_state=3)),
-    "newton": ("native", True, DRNMF(3, betas=(1, 2), update="newton", max_iter=45, tol=0, random_state=1)),
-    "one loss": ("native", False, BetaNMF(3, beta=0, update="extrapolated", n_init=3, max_iter=20, tol=0)),
+    "numpy sparse": (
+        "numpy",
+        True,
+        DRNMF(2, betas=(1, 2), max_iter=20, tol=0, random_state=3, solver=Solver(policy="minimax")),
+    ),
+    "newton": ("native", True, DRNMF(3, betas=(1, 2), max_iter=45, tol=0, random_state=1, solver="newton")),
+    "one loss": ("native", False, BetaNMF(3, beta=0, n_init=3, max_iter=20, tol=0, solver="extrapolated")),
 }
 """Name -> backend, sparse, estimator."""
 
@@ -54,7 +62,7 @@ def outcome(model: Any, W: Any) -> dict[str, Any]:
 def fit(case: str, folder: str | None, seed: int | None = None) -> dict[str, Any]:
     backend, sparse, model = CASES[case]
     os.environ["DRNMF_BACKEND"] = backend
-    model.set_params(checkpoint=folder, checkpoint_every=0)
+    model.set_params(solver__checkpoint=folder, solver__checkpoint_every=0)
     if seed is not None:
         model.set_params(random_state=seed)
     return outcome(model, model.fit_transform(matrix(sparse)))

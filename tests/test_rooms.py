@@ -16,6 +16,7 @@ LEVELS = (
     ("losses",),
     ("objective", "backends"),
     ("algorithms",),
+    ("parameters",),
     ("problem", "storage"),
     ("solve",),
     ("selection",),

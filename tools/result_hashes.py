@@ -65,7 +65,7 @@ def fitted(model: Any, X: Any, **given: Any) -> tuple[Any, ...]:
 
 
 def estimator_cases() -> Iterator[Case]:
-    from drnmf import DRNMF, BetaNMF, Interval, MultiObjectiveNMF
+    from drnmf import DRNMF, BetaNMF, Interval, MultiObjectiveNMF, Solver
 
     common = {"random_state": 0, "max_iter": 60}
     for dtype in ("float64", "float32"):
@@ -74,14 +74,14 @@ def estimator_cases() -> Iterator[Case]:
             yield f"DR 0,1 {layout} {dtype}", lambda M=M: fitted(DRNMF(4, betas=(0, 1), **common), M)
         for beta in (0, 0.5, 1, 1.5, 2, 3):
             for update in ("auto", "mu", "extrapolated", "monotone", "newton"):
-                made = BetaNMF(4, beta=beta, update=update, **common)
+                made = BetaNMF(4, beta=beta, solver=update, **common)
                 yield f"beta={beta} {update} {dtype}", lambda made=made, X=X: fitted(made, X)
         for policy in ("auto", "frank-wolfe", "frank-wolfe-2", "subgradient", "mirror", "reactive", "fixed", "minimax"):
             for betas in ((0, 1), (0, 1, 2), (0.5, 1.5)):
-                made = DRNMF(4, betas=betas, policy=policy, **common)
+                made = DRNMF(4, betas=betas, solver=Solver(policy=policy), **common)
                 yield f"DR {betas} {policy} {dtype}", lambda made=made, X=X: fitted(made, X)
         for update in ("mu", "extrapolated", "monotone", "newton"):
-            made = DRNMF(4, betas=(1, 2), update=update, **common)
+            made = DRNMF(4, betas=(1, 2), solver=update, **common)
             yield f"DR 1,2 {update} {dtype}", lambda made=made, X=X: fitted(made, X)
         made = MultiObjectiveNMF(4, betas=(0, 1, 2), weights=(0.2, 0.3, 0.5), **common)
         yield f"MO 0,1,2 {dtype}", lambda made=made, X=X: fitted(made, X)
@@ -91,7 +91,7 @@ def estimator_cases() -> Iterator[Case]:
     yield "DR floor", lambda: fitted(DRNMF(4, betas=(0, 1), zeros="floor", **common), Z)
     yield "DR n_init", lambda: fitted(DRNMF(4, betas=(0, 1), n_init=3, **common), X)
     yield "DR tol", lambda: fitted(DRNMF(4, betas=(0, 1), random_state=1, tol=1e-5, max_iter=2000), X)
-    yield "DR inner", lambda: fitted(DRNMF(4, policy="subgradient", inner_iter=4, **common), X)
+    yield "DR inner", lambda: fitted(DRNMF(4, solver=Solver(policy="subgradient", inner_iter=4), **common), X)
     yield "DR r=30", lambda: fitted(DRNMF(30, betas=(0, 1), **common), X)
     yield "DR r>n", lambda: fitted(DRNMF(70, betas=(1, 2), **common), X)
     yield "interval", lambda: fitted(DRNMF(4, betas=Interval(0, 2), random_state=0, max_iter=120), X)
@@ -107,16 +107,14 @@ def estimator_cases() -> Iterator[Case]:
 
 
 def front_cases() -> Iterator[Case]:
-    from drnmf import pareto_front
+    from drnmf import DRNMF, pareto_front
 
     for method in ("weighted", "tchebycheff"):
         for warm in (False, True):
 
             def front(method: str = method, warm: bool = warm) -> tuple[Any, ...]:
-                found = pareto_front(
-                    problem(), 4, betas=(0, 1), weights=5, method=method, warm_start=warm, random_state=0, max_iter=60,
-                    return_factors=True,
-                )  # fmt: skip
+                model = DRNMF(4, betas=(0, 1), warm_start=warm, random_state=0, max_iter=60)
+                found = pareto_front(model, problem(), weights=5, method=method, return_factors=True)
                 factors = [F for point in (*found.points, found.dr) for F in (point.W, point.H)]
                 return found.losses, found.references, found.dr.losses, *factors
 
@@ -132,7 +130,7 @@ def dask_cases() -> Iterator[Case]:
     blocks = da.from_array(X, chunks=(25, 57))
     common = {"random_state": 0, "max_iter": 45}
     for update in ("auto", "mu", "extrapolated", "monotone"):
-        yield f"dask {update}", lambda update=update: fitted(DRNMF(4, betas=(0, 1), update=update, **common), blocks)
+        yield f"dask {update}", lambda update=update: fitted(DRNMF(4, betas=(0, 1), solver=update, **common), blocks)
     yield "dask beta=2", lambda: fitted(BetaNMF(4, beta=2, **common), blocks)
     yield "dask 1,2", lambda: fitted(DRNMF(4, betas=(1, 2), **common), blocks)
     yield "dask transform", lambda: (np.asarray(BetaNMF(4, **common).fit(X).transform(blocks)),)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from drnmf.losses.interval import Interval
     from drnmf.losses.negative_binomial import NegativeBinomial
     from drnmf.objective.penalties import L1, L2, Smooth, Sparsity, Volume
+    from drnmf.parameters.solver import Solver
     from drnmf.problem.divergence import beta_divergence
     from drnmf.selection.discover import discover
     from drnmf.selection.matching import match
@@ -35,6 +36,7 @@ __all__ = [
     "MultiObjectiveNMF",
     "NegativeBinomial",
     "Smooth",
+    "Solver",
     "Sparsity",
     "Volume",
     "beta_divergence",
@@ -57,6 +59,7 @@ _MODULES = {
     "L1": "objective.penalties",
     "L2": "objective.penalties",
     "Smooth": "objective.penalties",
+    "Solver": "parameters.solver",
     "Sparsity": "objective.penalties",
     "Volume": "objective.penalties",
     "discover": "selection.discover",

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from drnmf import DRNMF, BetaNMF
+from drnmf import DRNMF, BetaNMF, Solver
 from drnmf.algorithms.acceleration import Direction, accelerated
 from drnmf.algorithms.iteration import Task, swept
 from drnmf.algorithms.updates.newton import Newton
@@ -106,7 +106,7 @@ def test_constrained_and_robust_runs_are_left_as_they_are(monkeypatch):
     X, options = overlapping(), {"tol": 0, "max_iter": 50, "random_state": 0}
     fits = [
         lambda: BetaNMF(3, beta=1, sum_to_one="H", **options).fit(X).losses_.tolist(),
-        lambda: DRNMF(3, betas=(1, 0), references=(9.0, 1.0), **options).fit(X).losses_.tolist(),
+        lambda: DRNMF(3, betas=(1, 0), solver=Solver(references=(9.0, 1.0)), **options).fit(X).losses_.tolist(),
     ]
     with_it = [fit() for fit in fits]
     monkeypatch.setattr(Newton, "accelerates", lambda self, step, rank: False)

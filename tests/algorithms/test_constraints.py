@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from drnmf import DRNMF, L1, L2, BetaNMF, MultiObjectiveNMF, Sparsity, pareto_front
+from drnmf import DRNMF, L1, L2, BetaNMF, MultiObjectiveNMF, Solver, Sparsity, pareto_front
 from drnmf.algorithms.updates.base import Parts
 from drnmf.algorithms.updates.minimax import surrogates
 from drnmf.algorithms.updates.monotone import majorised
@@ -137,9 +137,11 @@ def test_the_compiled_step_goes_on_as_the_reference_does(monkeypatch, r, kind):
 def test_sums_are_one_and_steps_never_rise(side, update, betas):
     X, _, _ = mixed()
     X = X if side == "W" else X.T
-    model = MultiObjectiveNMF(3, betas=betas, update=update, sum_to_one=side, tol=0, max_iter=45, random_state=0)
+    model = MultiObjectiveNMF(
+        3, betas=betas, sum_to_one=side, tol=0, max_iter=45, random_state=0, solver=Solver(update=update)
+    )
     weights = np.full(len(betas), 1.0 / len(betas))
-    W = model.set_params(references=np.ones(len(betas))).fit_transform(X)
+    W = model.set_params(solver__references=np.ones(len(betas))).fit_transform(X)
     assert np.abs(sums(model, W) - 1.0).max() < 1e-12
     assert W.min() >= 0
     assert model.components_.min() >= 0
@@ -156,7 +158,7 @@ def test_every_iterate_is_on_the_simplex(update):
     def look(progress):
         seen.append(np.abs(progress.components().sum(axis=0) - 1.0).max())
 
-    DRNMF(3, betas=(1, 2), update=update, sum_to_one="H", tol=0, max_iter=60, callback=look).fit(X.T)
+    DRNMF(3, betas=(1, 2), sum_to_one="H", tol=0, max_iter=60, solver=Solver(update=update, callback=look)).fit(X.T)
     assert len(seen) == 60
     assert max(seen) < 1e-12
 
@@ -164,7 +166,7 @@ def test_every_iterate_is_on_the_simplex(update):
 @pytest.mark.parametrize("update", ["mu", "auto", "newton", "hals"])
 def test_the_compiled_extension_and_numpy_agree(monkeypatch, update):
     X, _, _ = mixed()
-    model = BetaNMF(3, beta=2, update=update, sum_to_one="W", tol=0, max_iter=15, random_state=0)
+    model = BetaNMF(3, beta=2, sum_to_one="W", tol=0, max_iter=15, random_state=0, solver=Solver(update=update))
     compiled = model.fit(X).reconstruction_err_
     monkeypatch.setenv("DRNMF_BACKEND", "numpy")
     assert model.fit(X).reconstruction_err_ == pytest.approx(compiled, rel=1e-3)
@@ -174,7 +176,16 @@ def test_the_compiled_extension_and_numpy_agree(monkeypatch, update):
 def test_second_order_steps_on_the_simplex_are_faster(beta):
     X, _, _ = mixed(60, 40, 4)
     runs = [
-        BetaNMF(4, beta=beta, update=update, sum_to_one="W", tol=0, max_iter=100, random_state=0, init="random").fit(X)
+        BetaNMF(
+            4,
+            beta=beta,
+            sum_to_one="W",
+            tol=0,
+            max_iter=100,
+            random_state=0,
+            init="random",
+            solver=Solver(update=update),
+        ).fit(X)
         for update in ("mu", "auto")
     ]
     assert runs[1].reconstruction_err_ < runs[0].reconstruction_err_
@@ -191,11 +202,11 @@ def test_float32_sums_to_a_few_roundings():
 
 def test_minimax_and_pareto_keep_the_sums():
     X, _, _ = mixed()
-    model = DRNMF(3, betas=(1, 2), policy="minimax", sum_to_one="W", max_iter=30, tol=0, random_state=0)
+    model = DRNMF(3, betas=(1, 2), sum_to_one="W", max_iter=30, tol=0, random_state=0, solver=Solver(policy="minimax"))
     assert np.abs(model.fit_transform(X).sum(axis=1) - 1.0).max() < 1e-12
     assert (np.diff(model.trace_.maximum) <= 1e-12).all()
     front = pareto_front(
-        X, 3, betas=(1, 2), weights=3, sum_to_one="W", max_iter=20, tol=0, random_state=0, return_factors=True
+        DRNMF(3, betas=(1, 2), sum_to_one="W", max_iter=20, tol=0, random_state=0), X, weights=3, return_factors=True
     )
     for point in (*front.points, front.dr):
         assert np.abs(point.W.sum(axis=1) - 1.0).max() < 1e-12
@@ -219,7 +230,9 @@ def test_weights_missing_rows_and_zero_rows():
 @pytest.mark.parametrize("betas", [(1,), (2,), (0, 1)])
 def test_transform_finds_the_fractions_of_the_fit(betas):
     X, _, _ = mixed()
-    model = DRNMF(3, betas=betas, sum_to_one="W", max_iter=150, random_state=0, references=np.ones(len(betas)))
+    model = DRNMF(
+        3, betas=betas, sum_to_one="W", max_iter=150, random_state=0, solver=Solver(references=np.ones(len(betas)))
+    )
     W = model.fit_transform(X[:12])
     found = model.transform(X[:12])
     assert np.abs(found.sum(axis=1) - 1.0).max() < 1e-12
@@ -234,14 +247,14 @@ def test_fixed_components_do_not_move(update, betas):
     X, _, H = mixed()
     known = H[:2].copy()
     known[0, 3] = 0.0
-    model = DRNMF(4, betas=betas, update=update, fixed=known, tol=0, max_iter=60, random_state=0)
-    model.set_params(policy="fixed", references=np.ones(len(betas))).fit(X)
+    model = DRNMF(4, betas=betas, fixed=known, tol=0, max_iter=60, random_state=0, solver=Solver(update=update))
+    model.set_params(solver__policy="fixed", solver__references=np.ones(len(betas))).fit(X)
     assert (model.components_[:2] == known).all()
     value = model.trace_.losses @ np.full(len(betas), 1.0 / len(betas))
     assert (np.diff(value) <= 1e-12 * value[:-1]).all()
     assert value[-1] < 0.5 * value[0]
-    turned = DRNMF(4, betas=betas, update=update, fixed_W=known.T, tol=0, max_iter=60, random_state=0)
-    found = turned.set_params(policy="fixed", references=np.ones(len(betas))).fit_transform(X.T)
+    turned = DRNMF(4, betas=betas, tol=0, max_iter=60, random_state=0, solver=Solver(update=update, fixed_W=known.T))
+    found = turned.set_params(solver__policy="fixed", solver__references=np.ones(len(betas))).fit_transform(X.T)
     assert (found[:, :2] == known.T).all()
 
 
@@ -260,8 +273,10 @@ def test_penalties_and_constraints_together_never_rise(update, betas):
     X, _, H = mixed()
     known = H[:1] / 3.0
     for penalty in (L2(0.05, on="H"), L1(0.2), Sparsity(0.05, on="W")):
-        given = {"penalties": [penalty], "fixed": known, "references": np.full(len(betas), 0.1)}
-        model = MultiObjectiveNMF(3, betas=betas, update=update, sum_to_one="W", tol=0, max_iter=40, random_state=0)
+        given = {"penalties": [penalty], "fixed": known, "solver__references": np.full(len(betas), 0.1)}
+        model = MultiObjectiveNMF(
+            3, betas=betas, sum_to_one="W", tol=0, max_iter=40, random_state=0, solver=Solver(update=update)
+        )
         W = model.set_params(**given).fit_transform(X)
         assert np.abs(W.sum(axis=1) - 1.0).max() < 1e-12
         assert (model.components_[:1] == known).all()
@@ -283,17 +298,17 @@ def test_all_components_fixed_leaves_w_alone():
 
 def test_contributions_that_were_given_are_not_guessed_for_other_rows():
     X, fractions, _ = mixed()
-    model = BetaNMF(3, beta=2, fixed_W=fractions[:, :1], random_state=0).fit(X)
+    model = BetaNMF(3, beta=2, random_state=0, solver=Solver(fixed_W=fractions[:, :1])).fit(X)
     for ask in (model.transform, model.score):
         with pytest.raises(ValueError, match="fixed_W gave contributions for the rows of the fit"):
             ask(X[:5])
-    again = BetaNMF(3, beta=2, fixed=model.components_, fixed_W=fractions[:5, :1]).fit_transform(X[:5])
+    again = BetaNMF(3, beta=2, fixed=model.components_, solver=Solver(fixed_W=fractions[:5, :1])).fit_transform(X[:5])
     np.testing.assert_array_equal(again[:, 0], fractions[:5, 0])
 
 
 def test_fixed_columns_and_sums_of_the_same_factor():
     X, W, _ = mixed()
-    model = BetaNMF(3, beta=2, fixed_W=0.5 * W[:, :1], sum_to_one="W", tol=0, max_iter=30)
+    model = BetaNMF(3, beta=2, sum_to_one="W", tol=0, max_iter=30, solver=Solver(fixed_W=0.5 * W[:, :1]))
     found = model.fit_transform(X)
     assert (found[:, :1] == 0.5 * W[:, :1]).all()
     assert np.abs(found.sum(axis=1) - 1.0).max() < 1e-12
@@ -310,8 +325,8 @@ def test_constraints_survive_a_checkpoint_and_a_file(tmp_path):
     whole = BetaNMF(3, beta=1, **plain).fit(X)
     kept = tmp_path / "kept"
     with pytest.raises(KeyboardInterrupt):
-        BetaNMF(3, beta=1, checkpoint=kept, checkpoint_every=0, callback=stop, **plain).fit(X)
-    resumed = BetaNMF(3, beta=1, checkpoint=kept, **plain).fit(X)
+        BetaNMF(3, beta=1, solver=Solver(checkpoint=kept, checkpoint_every=0, callback=stop), **plain).fit(X)
+    resumed = BetaNMF(3, beta=1, solver=Solver(checkpoint=kept), **plain).fit(X)
     assert (resumed.components_ == whole.components_).all()
     resumed.save(tmp_path / "model.npz")
     import drnmf
@@ -331,7 +346,7 @@ def test_dask_keeps_sums_and_fixed_components():
         assert np.abs(there.sum(axis=1) - 1.0).max() < 1e-12
         assert (model.components_[:1] == H[:1]).all()
         assert model.reconstruction_err_ == pytest.approx(here, rel=1e-3)
-    columns = BetaNMF(3, beta=1, fixed_W=X[:, :1], tol=0, max_iter=5, random_state=0)
+    columns = BetaNMF(3, beta=1, tol=0, max_iter=5, random_state=0, solver=Solver(fixed_W=X[:, :1]))
     found = np.asarray(columns.fit_transform(da.from_array(X, chunks=(7, -1))))
     assert (found[:, :1] == X[:, :1]).all()
 
@@ -341,11 +356,22 @@ def test_torch_keeps_sums_and_fixed_components(update):
     torch = pytest.importorskip("torch")
     X, _, H = mixed()
     for betas in ((1,), (2,), (0, 1)):
-        model = DRNMF(3, betas=betas, update=update, sum_to_one="W", fixed=H[:1], tol=0, max_iter=40, random_state=0)
+        model = DRNMF(
+            3,
+            betas=betas,
+            sum_to_one="W",
+            fixed=H[:1],
+            tol=0,
+            max_iter=40,
+            random_state=0,
+            solver=Solver(update=update),
+        )
         W = model.fit_transform(torch.as_tensor(X))
         assert float(abs(W.sum(1) - 1.0).max()) < 1e-12
         assert (model.components_[:1].numpy() == H[:1]).all()
-        columns = DRNMF(3, betas=betas, update=update, sum_to_one="H", tol=0, max_iter=40, random_state=0)
+        columns = DRNMF(
+            3, betas=betas, sum_to_one="H", tol=0, max_iter=40, random_state=0, solver=Solver(update=update)
+        )
         assert float(abs(columns.fit(torch.as_tensor(X)).components_.sum(0) - 1.0).max()) < 1e-12
 
 
@@ -369,7 +395,7 @@ def test_scale_of_x_changes_nothing():
         ({"fixed": np.ones(24)}, "give one row for each component"),
         ({"fixed": np.zeros((1, 24))}, "all zeros"),
         ({"fixed": [["a"]]}, "cannot be read as numbers"),
-        ({"fixed_W": np.ones((3, 1))}, "fixed_W has 3 entries for every component, but X has 30 rows"),
+        ({"solver": Solver(fixed_W=np.ones((3, 1)))}, "fixed_W has 3 entries for every component, but X has 30 rows"),
         ({"fixed": np.ones((2, 24)), "sum_to_one": "H"}, "exclude each other"),
         ({"fixed": np.full((3, 24), 0.1), "sum_to_one": "H"}, "exclude each other"),
     ],

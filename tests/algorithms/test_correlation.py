@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from drnmf import DRNMF, BetaNMF
+from drnmf import DRNMF, BetaNMF, Solver
 from drnmf.algorithms.correlation import correlation, shrunk
 from drnmf.backends.host.space import HostSpace
 from drnmf.backends.steps import correlated_step, multiplicative_step, quadratic_step
@@ -46,7 +46,9 @@ def test_no_step_raises_the_objective_and_it_ends_lower(betas, dtype):
     X = planted(np.random.default_rng(1)).astype(dtype)
 
     def fit(update):
-        return DRNMF(RANK, betas=betas, policy="fixed", update=update, tol=0, max_iter=80, random_state=0).fit(X)
+        return DRNMF(
+            RANK, betas=betas, tol=0, max_iter=80, random_state=0, solver=Solver(policy="fixed", update=update)
+        ).fit(X)
 
     model = fit("auto")
     values = model.trace_.scaled_losses @ model.weights_
@@ -90,7 +92,7 @@ def test_entries_that_are_locked_at_zero_do_not_end_a_run() -> None:
     X = load_digits().data[:300]
     settings = {"beta": 1, "random_state": 0, "max_iter": 100, "tol": 0}
     curved = BetaNMF(40, **settings).fit(X)
-    plain = BetaNMF(40, update="extrapolated", **settings).fit(X)
+    plain = BetaNMF(40, solver="extrapolated", **settings).fit(X)
     assert curved.losses_[0] < 0.9 * plain.losses_[0]
     trace = curved.trace_.scaled_losses[:, 0]
     assert (np.diff(trace[32:]) < 0).all()

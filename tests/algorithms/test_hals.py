@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from drnmf import BetaNMF
+from drnmf import BetaNMF, Solver
 from drnmf.algorithms.loop import Control, solve
 from drnmf.algorithms.result import Interrupted
 from drnmf.algorithms.updates.hals import HALS
@@ -128,10 +128,12 @@ def test_neither_the_start_nor_what_a_callback_kept_is_overwritten():
     X, kept = np.random.default_rng(0).random((30, 40)), []
     W, H = np.full((30, 3), 0.5), np.random.default_rng(1).random((3, 40))
     given = H.copy()
-    model = BetaNMF(3, beta=2, init="custom", tol=0, max_iter=12, callback=lambda at: kept.append(at.components()))
+    model = BetaNMF(
+        3, beta=2, init="custom", tol=0, max_iter=12, solver=Solver(callback=lambda at: kept.append(at.components()))
+    )
     model.fit(X, W=W, H=H)
     copies = []
-    model.set_params(callback=lambda at: copies.append(at.components().copy())).fit(X, W=W, H=H)
+    model.set_params(solver__callback=lambda at: copies.append(at.components().copy())).fit(X, W=W, H=H)
     assert np.array_equal(H, given)
     assert all(np.array_equal(one, copy) for one, copy in zip(kept, copies, strict=True))
 
@@ -140,7 +142,7 @@ def test_a_plain_fit_under_beta_2_stops_earlier_than_the_others():
     loss = (as_loss(2),)
     plain = BetaNMF(3, beta=2).control(omega=loss)
     assert (plain.tol, plain.fraction) == (HALS_TOLERANCE, HALS_WINDOW)
-    for other in (BetaNMF(3, update="mu"), BetaNMF(3, penalties=["l1:0.1"]), BetaNMF(3, sum_to_one="W")):
+    for other in (BetaNMF(3, solver="mu"), BetaNMF(3, penalties=["l1:0.1"]), BetaNMF(3, sum_to_one="W")):
         assert (other.control(omega=loss).tol, other.control(omega=loss).fraction) == (TOLERANCE, 0.0)
     assert BetaNMF(3).control(omega=(as_loss(1),)).tol == TOLERANCE
     assert BetaNMF(3).control().tol == TOLERANCE  # `transform` moves one factor alone
@@ -213,17 +215,17 @@ def test_the_loss_never_rises_and_falls_sooner_than_under_multiplicative_steps(l
     X = word_counts().astype(dtype)
     X = sp.csr_array(X) if layout == "sparse" else X
     settings = {"beta": 2, "tol": 0, "max_iter": 60, "random_state": 0}
-    model = BetaNMF(rank, update="hals", **settings).fit(X)
+    model = BetaNMF(rank, solver="hals", **settings).fit(X)
     losses = model.trace_.scaled_losses[:, 0]
     slack = 1e-10 if dtype is np.float64 else 1e-5
     assert (np.diff(losses) <= slack * losses[:-1]).all()
     assert model.trace_.sweeps[-1] == 121
-    multiplicative = BetaNMF(rank, update="mu", **settings).fit(X).trace_.scaled_losses[:, 0]
+    multiplicative = BetaNMF(rank, solver="mu", **settings).fit(X).trace_.scaled_losses[:, 0]
     assert (losses[1:4] < multiplicative[1:4]).all()  # later each is in a local minimum of its own
 
 
 def test_numpy_takes_the_same_steps(monkeypatch):
-    X, settings = word_counts(), {"beta": 2, "update": "hals", "tol": 0, "max_iter": 15, "random_state": 0}
+    X, settings = word_counts(), {"beta": 2, "solver": "hals", "tol": 0, "max_iter": 15, "random_state": 0}
     compiled = BetaNMF(5, **settings).fit(X)
     monkeypatch.setenv("DRNMF_BACKEND", "numpy")
     plain = BetaNMF(5, **settings).fit(X)
@@ -233,7 +235,7 @@ def test_numpy_takes_the_same_steps(monkeypatch):
 @pytest.mark.parametrize("beta", [0.5, 1.0])
 def test_other_losses_are_refused(beta):
     with pytest.raises(ValueError, match="update='hals' minimises beta = 2 alone"):
-        BetaNMF(3, beta=beta, update="hals").fit(word_counts() + 1.0)
+        BetaNMF(3, beta=beta, solver="hals").fit(word_counts() + 1.0)
 
 
 def test_no_column_has_a_matrix_of_its_own():

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from drnmf import DRNMF, MultiObjectiveNMF
+from drnmf import DRNMF, MultiObjectiveNMF, Solver
 from drnmf.algorithms.loop import Control, solve
 from drnmf.algorithms.updates.newton import Newton
 from drnmf.algorithms.weights import Fixed
@@ -67,7 +67,7 @@ def test_a_curvature_is_kept_only_while_the_weights_stand(monkeypatch):
     asked = []
     monkeypatch.setattr(Newton, "keeping", lambda self, omega, rank, columns: asked.append(len(omega)) or self)
     X = np.random.default_rng(0).gamma(1.0, size=(12, 9))
-    given = {"betas": (0, 1), "references": (1, 1), "max_iter": 3, "tol": 0, "random_state": 0}
+    given = {"betas": (0, 1), "solver": Solver(references=(1, 1)), "max_iter": 3, "tol": 0, "random_state": 0}
     DRNMF(2, **given).fit(X)
     assert asked == []
     MultiObjectiveNMF(2, weights=(0.5, 0.5), **given).fit(X)

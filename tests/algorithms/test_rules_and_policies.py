@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drnmf import DRNMF, BetaNMF, MultiObjectiveNMF, beta_divergence
+from drnmf import DRNMF, BetaNMF, MultiObjectiveNMF, Solver, beta_divergence
 from drnmf.algorithms.updates.base import Parts
 from drnmf.algorithms.updates.minimax import solve_dual, surrogates
 from drnmf.algorithms.updates.monotone import Monotone, majoriser_root
@@ -42,10 +42,9 @@ def problems(draw):
 def test_objective_falls_under_fixed_weights(rule, betas, problem):
     X, W, H, weights = problem
     weights = weights[: len(betas)] / weights[: len(betas)].sum()
-    model = MultiObjectiveNMF(
-        W.shape[1], betas=betas, weights=weights, references=np.ones(len(betas)), update=rule, init="custom",
-        tol=0, max_iter=8,
-    ).fit(X, W=W, H=H)  # fmt: skip
+    solver = Solver(references=np.ones(len(betas)), update=rule)
+    model = MultiObjectiveNMF(W.shape[1], betas=betas, weights=weights, init="custom", tol=0, max_iter=8, solver=solver)
+    model.fit(X, W=W, H=H)
     objective = model.trace_.scaled_losses @ weights
     assert (np.diff(objective) <= 1e-10 * objective[:-1] + 1e-14 * objective[0]).all()  # the rest is rounding
 
@@ -55,7 +54,12 @@ def test_fixed_points_stay(rule, betas, rng):
     """At X = WH every gradient vanishes: the factors do not move."""
     W, H = rng.uniform(0.5, 1, (12, 3)), rng.uniform(0.5, 1, (3, 9))
     model = MultiObjectiveNMF(
-        3, betas=betas, references=np.ones(len(betas)), update=rule, init="custom", tol=0, max_iter=5, normalize=False
+        3,
+        betas=betas,
+        init="custom",
+        tol=0,
+        max_iter=5,
+        solver=Solver(references=np.ones(len(betas)), update=rule, normalize=False),
     ).fit(W @ H, W=W, H=H)
     np.testing.assert_allclose(model.components_, H, rtol=1e-9)
 
@@ -68,7 +72,9 @@ def test_scale_equivariance(rule, betas, dtype, scales, rng):
     X = rng.gamma(1.0, 1.0, (15, 12)).astype(dtype) + dtype(0.01)
     runs = {}
     for scale in (1.0, *scales):
-        model = MultiObjectiveNMF(3, betas=betas, update=rule, init="random", tol=0, max_iter=30, random_state=0)
+        model = MultiObjectiveNMF(
+            3, betas=betas, init="random", tol=0, max_iter=30, random_state=0, solver=Solver(update=rule)
+        )
         model.fit((X * dtype(scale)).astype(dtype))
         runs[scale] = model
     for scale in scales:
@@ -149,7 +155,12 @@ def test_minimax_never_raises_the_maximum(betas, problem):
     X, W, H, _ = problem
     references = np.array([beta_divergence(X, np.full_like(X, X.mean()), beta) + 1e-3 for beta in betas])
     model = DRNMF(
-        W.shape[1], betas=betas, policy="minimax", references=references, init="custom", tol=0, max_iter=6
+        W.shape[1],
+        betas=betas,
+        init="custom",
+        tol=0,
+        max_iter=6,
+        solver=Solver(policy="minimax", references=references),
     ).fit(X, W=W, H=H)
     assert (np.diff(model.trace_.maximum) <= 0).all()
     assert model.trace_.maximum[-1] < model.trace_.maximum[0]
@@ -158,7 +169,7 @@ def test_minimax_never_raises_the_maximum(betas, problem):
 def test_minimax_with_float32_zeros_and_empty_rows(rng):
     X = np.maximum(rng.normal(size=(20, 15)), 0).astype(np.float32)
     X[3], X[:, 4] = 0, 0
-    model = DRNMF(3, betas=(1, 2), policy="minimax", tol=0, max_iter=60, random_state=0).fit(X)
+    model = DRNMF(3, betas=(1, 2), tol=0, max_iter=60, random_state=0, solver=Solver(policy="minimax")).fit(X)
     assert (np.diff(model.trace_.maximum) <= 0).all()
 
 
@@ -193,8 +204,12 @@ def test_dual_equalises_what_it_can(rng):
 def test_default_is_no_worse_than_the_paper_and_faster(betas):
     rng = np.random.default_rng(5)
     X = rng.gamma(1.0, 1.0, (40, 5)) @ rng.gamma(1.0, 1.0, (5, 30)) * rng.gamma(5.0, 0.2, (40, 30)) + 1e-2
-    paper = DRNMF(5, betas=betas, update="mu", policy="frank-wolfe", tol=0, max_iter=600, random_state=0).fit(X)
-    ours = DRNMF(5, betas=betas, references=paper.references_, tol=0, max_iter=600, random_state=0).fit(X)
+    paper = DRNMF(
+        5, betas=betas, tol=0, max_iter=600, random_state=0, solver=Solver(update="mu", policy="frank-wolfe")
+    ).fit(X)
+    ours = DRNMF(5, betas=betas, tol=0, max_iter=600, random_state=0, solver=Solver(references=paper.references_)).fit(
+        X
+    )
     assert ours.reconstruction_err_ <= paper.reconstruction_err_ * 1.001
     reached = np.argmax(ours.trace_.maximum <= paper.reconstruction_err_ * 1.0005)
     assert ours.trace_.sweeps[reached] < 0.7 * paper.trace_.sweeps[-1]
@@ -203,7 +218,7 @@ def test_default_is_no_worse_than_the_paper_and_faster(betas):
 
 def test_rejected_points_cost_sweeps_and_are_counted(rng):
     X = rng.gamma(0.3, 1.0, (30, 25)) + 1e-4
-    model = BetaNMF(4, beta=0, update="extrapolated", tol=0, max_iter=200, random_state=0).fit(X)
+    model = BetaNMF(4, beta=0, tol=0, max_iter=200, random_state=0, solver="extrapolated").fit(X)
     per_iteration = np.diff(model.trace_.sweeps)
     assert per_iteration.min() == 2
     assert per_iteration.max() > 2
@@ -271,6 +286,9 @@ class Constant(Policy):
 
 def test_a_constant_policy_of_the_users_own_is_treated_as_fixed(rng):
     X = rng.gamma(1.0, 1.0, (20, 15)) + 0.05
-    ours, fixed = (DRNMF(3, betas=(0, 1), policy=p, tol=0, max_iter=40, random_state=0) for p in (Constant(), "fixed"))
+    ours, fixed = (
+        DRNMF(3, betas=(0, 1), tol=0, max_iter=40, random_state=0, solver=Solver(policy=p))
+        for p in (Constant(), "fixed")
+    )
     np.testing.assert_array_equal(ours.fit_transform(X), fixed.fit_transform(X))
     np.testing.assert_array_equal(ours.trace_.scaled_losses, fixed.trace_.scaled_losses)

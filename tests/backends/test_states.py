@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drnmf import DRNMF
+from drnmf import DRNMF, Solver
 from drnmf.algorithms.updates.base import Parts, Rule, halve
 from drnmf.numerics import Array, namespace
 from drnmf.problem.device import Placement
@@ -99,7 +99,9 @@ PLACES = [
 
 
 def model(**options: Any) -> DRNMF:
-    return DRNMF(RANK, betas=(0, 1), update=Wandering(), max_iter=ITERATIONS, tol=0, random_state=0, **options)
+    return DRNMF(
+        RANK, betas=(0, 1), max_iter=ITERATIONS, tol=0, random_state=0, solver=Solver(update=Wandering()), **options
+    )
 
 
 def found(fit: DRNMF, W: Any) -> dict[str, np.ndarray]:
@@ -129,7 +131,9 @@ def test_same_fit_everywhere_and_resumed(name, expected, tmp_path, monkeypatch):
 
 def test_the_state_matters(expected):
     """Else the fits above would agree whatever became of it."""
-    fit = DRNMF(RANK, betas=(0, 1), update=Wandering(0.0), max_iter=ITERATIONS, tol=0, random_state=0).fit(matrix())
+    fit = DRNMF(
+        RANK, betas=(0, 1), max_iter=ITERATIONS, tol=0, random_state=0, solver=Solver(update=Wandering(0.0))
+    ).fit(matrix())
     assert not np.allclose(fit.trace_.scaled_losses, expected["trace"], rtol=1e-4)
 
 
@@ -142,6 +146,6 @@ class Hoarding(Wandering):
 
 
 def test_a_state_that_no_file_can_hold_is_refused_at_once(tmp_path):
-    options = {"checkpoint": tmp_path, "references": (1.0, 1.0), "random_state": 0}
+    solver = Solver(update=Hoarding(), checkpoint=tmp_path, references=(1.0, 1.0))
     with pytest.raises(CheckpointError, match="cannot be stored"):
-        DRNMF(RANK, betas=(0, 1), update=Hoarding(), max_iter=5, tol=0, **options).fit(matrix())
+        DRNMF(RANK, betas=(0, 1), max_iter=5, tol=0, random_state=0, solver=solver).fit(matrix())

@@ -90,7 +90,7 @@ def test_one_loss_several_losses_or_given_weights(here: Path) -> None:
     fixed = estimator("--betas", "1,2", "--weights", "0.3,0.7")
     assert type(fixed).__name__ == "MultiObjectiveNMF"
     assert fixed.weights_.tolist() == [0.3, 0.7]
-    assert estimator("--policy", "mirror", "--update", "monotone", "--init", "nndsvdar").policy == "mirror"
+    assert estimator("--policy", "mirror", "--update", "monotone", "--init", "nndsvdar").solver.policy == "mirror"
     assert estimator("--dtype", "float32").components_.dtype == np.float32
     assert estimator("--n-init", "2").n_init == 2
 
@@ -136,7 +136,7 @@ def test_pareto_writes_the_front_and_its_figure(here: Path) -> None:
     assert files(here / "X-pareto") == ["front.csv", "front.png", "front.svg", "report.html", "summary.json"]
     with open("X-pareto/front.csv", newline="") as stream:
         rows = list(csv.DictReader(stream))
-    front = drnmf.pareto_front(DATA, 2, betas=(0, 1), weights=4, max_iter=20, tol=0, random_state=0)
+    front = drnmf.pareto_front(drnmf.DRNMF(2, betas=(0, 1), max_iter=20, tol=0, random_state=0), DATA, weights=4)
     assert [row["kind"] for row in rows] == ["front"] * 4 + ["dr"]
     assert [float(row["scaled_loss_1"]) for row in rows[:4]] == front.scaled_losses[:, 1].tolist()
     assert json.loads(Path("X-pareto/summary.json").read_text())["dr"]["losses"]["0"] == front.dr.losses[0]

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-import drnmf
 from drnmf.cli import app
 from drnmf.runs.read import read_table
+from tests import flat
 
 DATA = np.random.default_rng(0).gamma(2.0, size=(14, 9))
 SHORT = ("--rank", "2", "--betas", "0,1", "--quiet", "--no-report", "--out", "run")
@@ -82,9 +82,9 @@ def test_blocks_of_rows_are_not_for_a_gpu() -> None:
 def test_every_point_of_a_front_keeps_the_best_of_its_starts() -> None:
     run(*COMMANDS["pareto"], "--max-iter", "20", "--tol", "0", "--n-init", "3")
     settings: dict[str, Any] = {"betas": (0, 1), "weights": 3, "max_iter": 20, "tol": 0, "random_state": 0}
-    best = drnmf.pareto_front(DATA, 2, n_init=3, **settings)
+    best = flat.pareto_front(DATA, 2, n_init=3, **settings)
     assert summary()["dr"]["losses"] == {"0": best.dr.losses[0], "1": best.dr.losses[1]}
-    assert not np.array_equal(best.losses, drnmf.pareto_front(DATA, 2, **settings).losses)
+    assert not np.array_equal(best.losses, flat.pareto_front(DATA, 2, **settings).losses)
 
 
 @BOTH

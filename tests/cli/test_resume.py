@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from drnmf import DRNMF
+from drnmf import DRNMF, Solver
 from drnmf.cli import app
 from tests.keeping import dr, files, stop
 from tests.kept_fits import matrix
@@ -135,7 +135,7 @@ def test_a_changed_folder_of_blocks_is_refused(here):
 
 def test_what_cannot_be_resumed(here):
     assert "no-such is no folder" in run("resume", "no-such", code=1)
-    DRNMF(3, max_iter=5, tol=0, checkpoint="python").fit(matrix())
+    DRNMF(3, max_iter=5, tol=0, solver=Solver(checkpoint="python")).fit(matrix())
     assert "begun in Python is resumed when fit is called again" in run("resume", "python", code=1)
     assert "lies in run, the folder of the results" in " ".join(
         run(*BASE, "--out", "run", "--checkpoint", "run/kept", code=2).replace("│", " ").split()

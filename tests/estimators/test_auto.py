@@ -10,7 +10,7 @@ from sklearn.base import clone
 from typer.testing import CliRunner
 
 import drnmf
-from drnmf import DRNMF, BetaNMF
+from drnmf import DRNMF, BetaNMF, Solver
 from drnmf.cli import app
 from drnmf.selection.entries import Facts
 from drnmf.selection.noise import everything
@@ -48,7 +48,7 @@ def test_betas_auto_is_the_set_that_held_out_entries_cannot_tell_apart(X):
     assert model.betas_.min() == min(interval)
     assert model.betas_.max() == max(interval)
     with pytest.raises(ValueError, match="references"):
-        DRNMF(3, betas="auto", references=(1.0,), **RUN).fit(X)
+        DRNMF(3, betas="auto", solver=Solver(references=(1.0,)), **RUN).fit(X)
 
 
 def test_where_nothing_is_excluded_beta_0_is_not_either_though_some_entries_are_zero():
@@ -74,12 +74,15 @@ def test_the_size_of_a_negative_binomial_is_found_and_frozen(X):
     unsized = drnmf.NegativeBinomial("auto")
     assert repr(unsized) == "NegativeBinomial(size='auto')"
     np.testing.assert_array_equal(BetaNMF(3, beta=unsized, **RUN).fit(counts).components_, one.components_)
-    named = [row["name"] for row in drnmf.noise_profile(counts, 3, betas=(1, unsized), held_out=0, **RUN).table]
+    named = [
+        row["name"]
+        for row in drnmf.noise_profile(drnmf.BetaNMF(3, **RUN), counts, betas=(1, unsized), held_out=0).table
+    ]
     assert named == ["KL", "Poisson", f"NB({size:g})"]
     with pytest.raises(ValueError, match="does not hold counts"):
-        drnmf.noise_profile(X, 3, betas=unsized, **RUN)
+        drnmf.noise_profile(drnmf.BetaNMF(3, **RUN), X, betas=unsized)
     with pytest.raises(ValueError, match="name a size here"):
-        drnmf.rank_profile(counts, 3, betas=unsized)
+        drnmf.rank_profile(drnmf.BetaNMF(beta=unsized, random_state=0), counts, ranks=3)
     several = DRNMF(3, betas=(1, "nb:auto"), **RUN).fit(counts)
     assert several.loss_names_ == ["KL", f"NB({size:g})"]
     assert several.betas == (1, "nb:auto")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from drnmf import DRNMF, BetaNMF
+from drnmf import DRNMF, BetaNMF, Solver
 
 UPDATES = ("auto", "mu", "extrapolated", "monotone", "newton")
 
@@ -31,7 +31,7 @@ def assert_finite(model, X):
     ids=["identity", "one-per-row", *(f"zeros-{d}-{b}" for d in ("f32", "f64") for b in (1, 2, 3, 5))],
 )
 def test_powers_that_underflow(X, beta, update):
-    assert_finite(BetaNMF(5, beta=beta, update=update, random_state=0, max_iter=60, tol=1e-5), X)
+    assert_finite(BetaNMF(5, beta=beta, random_state=0, max_iter=60, tol=1e-5, solver=Solver(update=update)), X)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -9,7 +9,7 @@ import threading
 import numpy as np
 import pytest
 
-from drnmf import DRNMF, BetaNMF, pareto_front
+from drnmf import DRNMF, BetaNMF, Solver, pareto_front
 from drnmf.algorithms.result import Interrupted
 from drnmf.backends.host.core import native_core
 from drnmf.losses.interval import Interval
@@ -34,7 +34,7 @@ def test_the_same_bits_for_any_number_of_jobs(betas, n_jobs):
 def test_a_front_has_the_same_bits(method):
     def front(n_jobs):
         return pareto_front(
-            X, 3, betas=(0, 1), weights=5, method=method, max_iter=40, tol=0, random_state=0, n_jobs=n_jobs
+            DRNMF(3, betas=(0, 1), max_iter=40, tol=0, random_state=0, n_jobs=n_jobs), X, weights=5, method=method
         )
 
     one, many = front(1), front(3)
@@ -50,7 +50,7 @@ def test_runs_are_in_threads_of_their_own_one_callback_at_a_time():
         seen.add(threading.get_ident())
         inside.release()
 
-    BetaNMF(4, beta=1, n_init=4, max_iter=30, tol=0, random_state=0, n_jobs=2, callback=callback).fit(X)
+    BetaNMF(4, beta=1, n_init=4, max_iter=30, tol=0, random_state=0, n_jobs=2, solver=Solver(callback=callback)).fit(X)
     assert threading.get_ident() not in seen
     assert 1 <= len(seen) <= 2
 
@@ -64,7 +64,9 @@ def test_one_failure_ends_every_run():
             raise RuntimeError("enough")
 
     with pytest.raises(RuntimeError, match="enough"):
-        BetaNMF(4, beta=1, n_init=4, max_iter=20_000, tol=0, random_state=0, n_jobs=2, callback=callback).fit(X)
+        BetaNMF(
+            4, beta=1, n_init=4, max_iter=20_000, tol=0, random_state=0, n_jobs=2, solver=Solver(callback=callback)
+        ).fit(X)
 
 
 def test_an_interrupt_ends_every_run():
@@ -76,7 +78,9 @@ def test_an_interrupt_ends_every_run():
             pressed.append(True)
             _thread.interrupt_main()
 
-    model = BetaNMF(4, beta=1, n_init=4, max_iter=20_000, tol=0, random_state=0, n_jobs=2, callback=callback)
+    model = BetaNMF(
+        4, beta=1, n_init=4, max_iter=20_000, tol=0, random_state=0, n_jobs=2, solver=Solver(callback=callback)
+    )
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background ignores it
     try:
         with pytest.raises(KeyboardInterrupt) as caught:

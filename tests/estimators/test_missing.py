@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,8 +19,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 
 import drnmf
-from drnmf import DRNMF, BetaNMF, HeldOut, Interval, pareto_front
+from drnmf import DRNMF, BetaNMF, HeldOut, Interval, Solver
 from drnmf.problem.weights import as_outer
+from tests import flat
 
 SHAPE, RANK = (12, 9), 3
 
@@ -27,10 +29,10 @@ CASES = {
     "IS": lambda **how: BetaNMF(RANK, beta=0, **how),
     "KL": lambda **how: BetaNMF(RANK, beta=1, **how),
     "Frobenius": lambda **how: BetaNMF(RANK, beta=2, **how),
-    "mu": lambda **how: BetaNMF(RANK, beta=1.5, update="mu", **how),
+    "mu": lambda **how: BetaNMF(RANK, beta=1.5, solver="mu", **how),
     "robust": lambda **how: DRNMF(RANK, betas=(1, 2), **how),
-    "minimax": lambda **how: DRNMF(RANK, betas=(0, 1), policy="minimax", **how),
-    "robust, references given": lambda **how: DRNMF(RANK, betas=(0, 1), references=(20.0, 20.0), **how),
+    "minimax": lambda **how: DRNMF(RANK, betas=(0, 1), solver=Solver(policy="minimax"), **how),
+    "robust, references given": lambda **how: DRNMF(RANK, betas=(0, 1), solver=Solver(references=(20.0, 20.0)), **how),
     "interval": lambda **how: DRNMF(RANK, betas=Interval(0, 2), **how),
 }
 
@@ -363,9 +365,9 @@ def test_a_front_under_weights() -> None:
     X[3] = np.nan
     U = np.full((1, 9), 0.5)
     how = {"betas": (1, 2), "weights": 3, "max_iter": 30, "tol": 0, "init": "custom", "return_factors": True}
-    front = pareto_front(X, RANK, W=W, H=H, uncertainty=U, **how)
+    front = flat.pareto_front(X, RANK, W=W, H=H, uncertainty=U, **how)
     kept = [i for i in range(12) if i != 3]
-    small = pareto_front(X[kept], RANK, W=W[kept], H=H, entry_weight=U**-2.0, **how)
+    small = flat.pareto_front(X[kept], RANK, W=W[kept], H=H, entry_weight=U**-2.0, **how)
     np.testing.assert_allclose(front.scaled_losses, small.scaled_losses, rtol=1e-7)
     assert np.isfinite(front.dr.W).all()
     assert front.notes[0].startswith(f"{int(np.isnan(X).sum())} of 108")
@@ -405,9 +407,10 @@ def test_a_fit_with_weights_resumes_where_it_was_stopped(tmp_path) -> None:
         if progress.iteration == 15:
             raise RuntimeError("stopped")
 
-    kept = {"checkpoint": tmp_path / "kept", "checkpoint_every": 0.0}
+    kept = {"solver": Solver(checkpoint=tmp_path / "kept", checkpoint_every=0.0)}
+    stopped = {"solver": replace(kept["solver"], callback=stop)}
     with pytest.raises(RuntimeError, match="stopped"):
-        BetaNMF(RANK, callback=stop, **how, **kept).fit(X, uncertainty=U)
+        BetaNMF(RANK, **how, **stopped).fit(X, uncertainty=U)
     assert list((tmp_path / "kept").glob("state-*.npz"))
     for other in ({"uncertainty": 2.0 * U}, {"entry_weight": U}, {}):
         with pytest.raises(ValueError, match="another X"):

@@ -12,10 +12,11 @@ import scipy.sparse as sp
 from typer.testing import CliRunner
 
 import drnmf
-from drnmf import DRNMF, BetaNMF, MultiObjectiveNMF, NegativeBinomial, load
+from drnmf import DRNMF, BetaNMF, MultiObjectiveNMF, NegativeBinomial, Solver, load
 from drnmf.algorithms.updates.table import RULES
 from drnmf.cli import app
 from drnmf.losses.base import betas_of
+from tests.flat import make
 
 RANK, SIZE = 4, 1.0
 
@@ -57,7 +58,7 @@ RUN = {"max_iter": 60, "tol": 0, "random_state": 0}
 @pytest.mark.parametrize("sparse", [False, True])
 def test_a_huge_size_is_kl(update, sparse):
     X = sp.csr_array(np.where(COUNTS > 2, COUNTS, 0.0)) if sparse else COUNTS
-    ours, kl = (BetaNMF(RANK, beta=beta, update=update, **RUN).fit(X) for beta in (HUGE, 1))
+    ours, kl = (BetaNMF(RANK, beta=beta, solver=Solver(update=update), **RUN).fit(X) for beta in (HUGE, 1))
     np.testing.assert_allclose(ours.losses_, kl.losses_, rtol=1e-6)
     np.testing.assert_allclose(ours.trace_.scaled_losses, kl.trace_.scaled_losses, rtol=1e-6)
     np.testing.assert_allclose(ours.components_, kl.components_, rtol=1e-6, atol=1e-6 * kl.components_.max())
@@ -66,7 +67,10 @@ def test_a_huge_size_is_kl(update, sparse):
 @pytest.mark.parametrize("update", ["auto", "newton"])
 def test_a_huge_size_is_kl_under_newton_steps(update):
     """The expected curvature of one and the observed one of the other: other steps, the same minimum."""
-    ours, kl = (BetaNMF(RANK, beta=beta, update=update, **RUN | {"max_iter": 1500}).fit(COUNTS) for beta in (HUGE, 1))
+    ours, kl = (
+        BetaNMF(RANK, beta=beta, solver=Solver(update=update), **RUN | {"max_iter": 1500}).fit(COUNTS)
+        for beta in (HUGE, 1)
+    )
     np.testing.assert_allclose(ours.losses_, kl.losses_, rtol=1e-6)
     np.testing.assert_allclose(ours.components_, kl.components_, rtol=1e-3, atol=1e-3 * kl.components_.max())
 
@@ -74,7 +78,7 @@ def test_a_huge_size_is_kl_under_newton_steps(update):
 @pytest.mark.parametrize(("cls", "options"), [(MultiObjectiveNMF, {}), (DRNMF, {"policy": "frank-wolfe"})])
 @pytest.mark.parametrize("update", ["mu", "monotone", "extrapolated"])
 def test_a_huge_size_is_kl_inside_mo_and_dr(cls, options, update):
-    ours, kl = (cls(RANK, betas=(loss, 2), update=update, **RUN, **options).fit(COUNTS) for loss in (HUGE, 1))
+    ours, kl = (make(cls, RANK, betas=(loss, 2), update=update, **RUN, **options).fit(COUNTS) for loss in (HUGE, 1))
     np.testing.assert_allclose(ours.references_, kl.references_, rtol=1e-6)
     np.testing.assert_allclose(ours.losses_, kl.losses_, rtol=1e-6)
     np.testing.assert_allclose(ours.components_, kl.components_, rtol=1e-6, atol=1e-6 * kl.components_.max())
@@ -87,7 +91,7 @@ def test_a_huge_size_is_kl_inside_mo_and_dr(cls, options, update):
 )
 def test_the_objective_never_rises(omega, update, dtype):
     X, weights = COUNTS.astype(dtype), np.full(len(omega), 1.0 / len(omega))
-    fit = MultiObjectiveNMF(RANK, betas=omega, weights=weights, update=update, **RUN).fit(X)
+    fit = MultiObjectiveNMF(RANK, betas=omega, weights=weights, solver=Solver(update=update), **RUN).fit(X)
     objective = fit.trace_.scaled_losses @ weights
     rise = 1e-12 if dtype is np.float64 else 1e-5
     assert (np.diff(objective) <= rise * objective[:-1]).all()
@@ -96,7 +100,9 @@ def test_the_objective_never_rises(omega, update, dtype):
 
 @pytest.mark.parametrize("policy", ["auto", "frank-wolfe", "minimax", "mirror"])
 def test_inside_dr_the_worst_loss_is_close_to_its_best(policy):
-    fit = DRNMF(RANK, betas=(1, NegativeBinomial(5)), policy=policy, **RUN | {"max_iter": 300}).fit(COUNTS)
+    fit = DRNMF(RANK, betas=(1, NegativeBinomial(5)), solver=Solver(policy=policy), **RUN | {"max_iter": 300}).fit(
+        COUNTS
+    )
     assert fit.scaled_losses_.max() < 1.2
     assert fit.weights_.sum() == pytest.approx(1.0)
 

@@ -10,9 +10,10 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 import drnmf
-from drnmf import DRNMF, MultiObjectiveNMF, beta_divergence, pareto_front
+from drnmf import DRNMF, MultiObjectiveNMF, Solver, beta_divergence, pareto_front
 from drnmf.estimators.pareto import METHODS, ParetoFront, dominated, weight_lattice
 from drnmf.synthetic import synthetic
+from tests import flat
 
 SMALL = synthetic((0, 2), shape=(40, 30), rank=3, noise=0.1, random_state=1)
 X = np.maximum(SMALL.X, 0.05)  # no zeros: they have tests of their own
@@ -20,7 +21,7 @@ X = np.maximum(SMALL.X, 0.05)  # no zeros: they have tests of their own
 
 def front_of(betas: tuple[float, ...] = (0, 2), **options: object) -> ParetoFront:
     settings: dict[str, object] = {"init": "custom", "W": SMALL.W, "H": SMALL.H, "tol": 0, "max_iter": 150}
-    return pareto_front(X, 3, betas=betas, **(settings | options))  # type: ignore[arg-type]
+    return flat.pareto_front(X, 3, betas=betas, **settings | options)
 
 
 def test_the_front_falls_in_one_loss_as_it_rises_in_the_other() -> None:
@@ -44,7 +45,7 @@ def test_the_dr_point_is_the_balanced_one() -> None:
 
 def test_points_equal_the_estimators() -> None:
     front = front_of(weights=[[0.3, 0.7], [1, 0]], return_factors=True)
-    given = {"references": front.references, "tol": 0, "max_iter": 150, "init": "custom"}
+    given = {"solver": Solver(references=front.references), "tol": 0, "max_iter": 150, "init": "custom"}
     middle = MultiObjectiveNMF(3, betas=(0, 2), weights=(0.3, 0.7), **given)
     W = middle.fit_transform(X, W=SMALL.W, H=SMALL.H)
     np.testing.assert_array_equal(front.points[0].H, middle.components_)
@@ -103,9 +104,9 @@ def test_dominated_counts_only_points_that_are_worse() -> None:
 def test_same_seed_same_front_and_sparse_equals_dense() -> None:
     counts = np.random.default_rng(0).poisson(0.5, (30, 20)).astype(float)
     options = {"betas": (1, 2), "weights": 3, "tol": 0, "max_iter": 30, "random_state": 5}
-    one, two = (pareto_front(counts, 3, **options) for _ in range(2))
+    one, two = (flat.pareto_front(counts, 3, **options) for _ in range(2))
     np.testing.assert_array_equal(one.losses, two.losses)
-    np.testing.assert_allclose(pareto_front(sp.csr_array(counts), 3, **options).losses, one.losses, rtol=1e-9)
+    np.testing.assert_allclose(flat.pareto_front(sp.csr_array(counts), 3, **options).losses, one.losses, rtol=1e-9)
 
 
 def test_callback_sees_the_runs_between_the_ends_and_can_end_them() -> None:
@@ -152,16 +153,16 @@ def test_bad_arguments(options: dict[str, object], message: str) -> None:
 
 def test_bad_data() -> None:
     with pytest.raises(ValueError, match=r"pareto_front.*X\[0, 1\] = -1"):
-        pareto_front([[1.0, -1.0]], 1, betas=(0, 1))
+        pareto_front(DRNMF(1, betas=(0, 1)), [[1.0, -1.0]])
     with pytest.raises(ValueError, match="zero entries"):
-        pareto_front([[1.0, 0.0]], 1, betas=(0, 1))
+        pareto_front(DRNMF(1, betas=(0, 1)), [[1.0, 0.0]])
     with pytest.raises(ValueError, match="n_components"):
-        pareto_front([[1.0, 1.0]], 0, betas=(0, 1))
+        pareto_front(DRNMF(0, betas=(0, 1)), [[1.0, 1.0]])
 
 
 def test_sparse_data_under_other_losses_is_warned_about() -> None:
     with pytest.warns(UserWarning, match="dense tiles"):
-        pareto_front(sp.csr_array(X), 2, betas=(0, 1), weights=2, tol=0, max_iter=2)
+        pareto_front(DRNMF(2, betas=(0, 1), tol=0, max_iter=2), sp.csr_array(X), weights=2)
 
 
 def test_public_names() -> None:
@@ -174,10 +175,9 @@ def test_public_names() -> None:
 
 def test_tchebycheff_balances_the_weighted_losses() -> None:
     data = synthetic((0, 1), shape=(40, 30), rank=3, random_state=0)
-    front = pareto_front(
-        data.X, 3, betas=(0, 1), method="tchebycheff", weights=[(0.49, 0.51), (0.5, 0.5), (0.51, 0.49)], zeros="floor",
-        init="custom", W=data.W, H=data.H, tol=0, max_iter=1500,
-    )  # fmt: skip
+    model = DRNMF(3, betas=(0, 1), zeros="floor", init="custom", tol=0, max_iter=1500)
+    points = [(0.49, 0.51), (0.5, 0.5), (0.51, 0.49)]
+    front = pareto_front(model, data.X, method="tchebycheff", weights=points, W=data.W, H=data.H)
     weighted = front.weights * front.scaled_losses
     np.testing.assert_allclose(weighted[1, 0], weighted[1, 1], rtol=2e-3)
     np.testing.assert_allclose(front.scaled_losses[1], front.dr.scaled_losses, rtol=1e-3)
@@ -188,8 +188,8 @@ def test_tchebycheff_balances_the_weighted_losses() -> None:
 def test_warm_starts_cost_less_and_are_as_good(method: str) -> None:
     data = synthetic((1, 2), shape=(60, 40), rank=4, random_state=0)
     options = {"betas": (1, 2), "method": method, "init": "custom", "W": data.W, "H": data.H, "tol": 1e-5}
-    cold = pareto_front(data.X, 4, max_iter=3000, **options)
-    warm = pareto_front(data.X, 4, max_iter=3000, warm_start=True, **options)
+    cold = flat.pareto_front(data.X, 4, max_iter=3000, **options)
+    warm = flat.pareto_front(data.X, 4, max_iter=3000, warm_start=True, **options)
     assert sum(point.n_iter for point in warm.points[1:-1]) < 0.7 * sum(point.n_iter for point in cold.points[1:-1])
     largest = (warm.weights * warm.scaled_losses).sum(axis=1) / (cold.weights * cold.scaled_losses).sum(axis=1)
     assert largest.max() < 1.002

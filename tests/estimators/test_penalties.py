@@ -18,6 +18,7 @@ from drnmf import (
     ConsensusNMF,
     MultiObjectiveNMF,
     Smooth,
+    Solver,
     Sparsity,
     Volume,
     discover,
@@ -56,8 +57,8 @@ def objective(model):
 @pytest.mark.parametrize("penalty", PENALTIES, ids=lambda penalty: penalty.key)
 @pytest.mark.parametrize(("rule", "betas"), PAIRS, ids=str)
 def test_no_step_raises_the_penalised_objective(X, rule, betas, penalty):
-    ones = np.ones(len(betas))
-    model = fit(X, model=MultiObjectiveNMF, betas=betas, references=ones, update=rule, penalties=[penalty])
+    solver = Solver(references=np.ones(len(betas)), update=rule)
+    model = fit(X, model=MultiObjectiveNMF, betas=betas, solver=solver, penalties=[penalty])
     path = objective(model)
     assert (np.diff(path) <= 1e-10 * path[:-1]).all()
     assert model.penalty_ > 0
@@ -66,7 +67,7 @@ def test_no_step_raises_the_penalised_objective(X, rule, betas, penalty):
 
 @pytest.mark.parametrize("penalty", PENALTIES, ids=lambda penalty: penalty.key)
 def test_minimax_steps_never_raise_the_maximum_beside_the_penalty(X, penalty):
-    model = fit(X, model=DRNMF, betas=(0, 1, 2), policy="minimax", penalties=[penalty])
+    model = fit(X, model=DRNMF, betas=(0, 1, 2), solver=Solver(policy="minimax"), penalties=[penalty])
     path = model.trace_.maximum + model.trace_.penalty
     assert (np.diff(path) <= 0).all()
     assert path[-1] < path[0]
@@ -74,7 +75,7 @@ def test_minimax_steps_never_raise_the_maximum_beside_the_penalty(X, penalty):
 
 @pytest.mark.parametrize("rule", sorted(RULES))
 def test_without_weight_a_penalty_changes_nothing(X, rule):
-    plain, zero = (fit(X, beta=2, update=rule, penalties=p) for p in (None, [L1(0), L2(0), Sparsity(0)]))
+    plain, zero = (fit(X, beta=2, solver=rule, penalties=p) for p in (None, [L1(0), L2(0), Sparsity(0)]))
     assert plain.components_.tobytes() == zero.components_.tobytes()
     assert plain.trace_.losses.tobytes() == zero.trace_.losses.tobytes()
 
@@ -199,18 +200,20 @@ def test_a_checkpoint_resumes_under_penalties(X, tmp_path):
             raise RuntimeError("stopped")
 
     with pytest.raises(RuntimeError, match="stopped"):
-        DRNMF(3, **settings, checkpoint=tmp_path / "kept", checkpoint_every=0, callback=stop).fit(X)
-    again = DRNMF(3, **settings, checkpoint=tmp_path / "kept", checkpoint_every=0).fit(X)
+        DRNMF(3, solver=Solver(checkpoint=tmp_path / "kept", checkpoint_every=0, callback=stop), **settings).fit(X)
+    again = DRNMF(3, solver=Solver(checkpoint=tmp_path / "kept", checkpoint_every=0), **settings).fit(X)
     assert again.components_.tobytes() == whole.components_.tobytes()
     assert again.trace_.penalty.tobytes() == whole.trace_.penalty.tobytes()
     with pytest.raises(ValueError, match="penalties"):
-        DRNMF(3, **(settings | {"penalties": None}), checkpoint=tmp_path / "kept").fit(X)
+        DRNMF(3, solver=Solver(checkpoint=tmp_path / "kept"), **settings | {"penalties": None}).fit(X)
 
 
 def test_a_front_and_a_consensus_take_penalties(X):
-    front = pareto_front(X, 3, betas=(0, 1), weights=3, penalties=["sparsity:0.2"], max_iter=60, tol=0, random_state=0)
+    front = pareto_front(
+        DRNMF(3, betas=(0, 1), penalties=["sparsity:0.2"], max_iter=60, tol=0, random_state=0), X, weights=3
+    )
     assert all(point.penalty > 0 for point in (*front.points, front.dr))
-    free = pareto_front(X, 3, betas=(0, 1), weights=3, max_iter=60, tol=0, random_state=0)
+    free = pareto_front(DRNMF(3, betas=(0, 1), max_iter=60, tol=0, random_state=0), X, weights=3)
     assert (front.losses[[0, 2], [1, 0]] > free.losses[[0, 2], [1, 0]]).all()  # the ends are penalised too
     runs = ConsensusNMF(BetaNMF(2, penalties=[L1(0.1)], max_iter=20, tol=0), n_runs=2, random_state=0).fit(X)
     assert all(model.penalty_ > 0 for model in runs.models_)
@@ -218,7 +221,7 @@ def test_a_front_and_a_consensus_take_penalties(X):
 
 def test_a_discovery_fits_its_runs_under_penalties(rng):
     X = rng.poisson(rng.gamma(0.5, 3.0, (20, 2)) @ rng.gamma(0.5, 1.0, (2, 15))).astype(float)
-    found = discover(X, ranks=2, betas=1, n_runs=2, max_iter=20, penalties=["sparsity:0.2"])
+    found = discover(X, BetaNMF(beta=1, max_iter=20, penalties=["sparsity:0.2"]), ranks=2, n_runs=2)
     assert all(run.trace.penalty[-1] > 0 for run in found.runs)
 
 

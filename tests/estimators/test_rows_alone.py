@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from drnmf import DRNMF, BetaNMF
+from drnmf import DRNMF, BetaNMF, Solver
 
 RNG = np.random.default_rng(0)
 
@@ -27,7 +27,7 @@ def test_one_row_is_transformed_as_among_others(form, betas, dtype):
 @pytest.mark.parametrize("references", [(1e-320, 1), (1, 5e-324)])
 def test_references_that_cannot_divide_are_refused(references):
     with pytest.raises(ValueError, match="cannot be divided by in float64"):
-        DRNMF(2, betas=(0, 1), references=references).fit(np.ones((3, 4)))
+        DRNMF(2, betas=(0, 1), solver=Solver(references=references)).fit(np.ones((3, 4)))
 
 
 @pytest.mark.parametrize("betas", [(0,), (1,), (0, 1)], ids=str)

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from drnmf import DRNMF, BetaNMF, MultiObjectiveNMF, load
+from drnmf import DRNMF, BetaNMF, MultiObjectiveNMF, Solver, load
 from drnmf.storage.archive import read_archive, write_archive
 
 X = np.random.default_rng(0).uniform(0.1, 1, (12, 9))
@@ -32,7 +32,10 @@ def rewritten(path, change):
 def test_single_losses_come_back(tmp_path, path):
     model = DRNMF(2, betas=(0, 1), max_iter=5, tol=0, random_state=0).fit(X)
     np.testing.assert_array_equal(load(path).single_losses_, model.single_losses_)
-    for other in (BetaNMF(2, max_iter=5, tol=0), MultiObjectiveNMF(2, references=(1, 1), max_iter=5, tol=0)):
+    for other in (
+        BetaNMF(2, max_iter=5, tol=0),
+        MultiObjectiveNMF(2, max_iter=5, tol=0, solver=Solver(references=(1, 1))),
+    ):
         other.fit(X).save(tmp_path / "other.npz")
         assert load(tmp_path / "other.npz").single_losses_ is None
 
@@ -74,9 +77,10 @@ def test_what_no_fit_gives_is_refused(path, change):
 
 def test_no_path_is_taken_from_a_file(path, tmp_path):
     """A file of a stranger must not be able to choose where the next fit writes or runs."""
-    kept = {"checkpoint": str(tmp_path / "chosen"), "device": "cuda:7"}
+    kept = {"solver": {"checkpoint": str(tmp_path / "chosen"), "callback": "print"}, "device": "cuda:7"}
     model = load(rewritten(path, lambda arrays, meta: meta["params"].update(kept)))
-    assert model.checkpoint is None
+    assert model.solver.checkpoint is None
+    assert model.solver.callback is None
     assert model.device is None
     model.fit(X)
     assert [file.name for file in tmp_path.iterdir()] == ["model.npz"]

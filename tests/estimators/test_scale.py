@@ -20,6 +20,7 @@ from drnmf import (
     MultiObjectiveNMF,
     NegativeBinomial,
     Smooth,
+    Solver,
     Sparsity,
     Volume,
     pareto_front,
@@ -27,6 +28,7 @@ from drnmf import (
 from drnmf.algorithms.result import Result
 from drnmf.backends.open import open_data
 from drnmf.problem.units import Units
+from tests import flat
 
 RNG = np.random.default_rng(0)
 SHAPE = (23, 37)
@@ -104,7 +106,7 @@ def test_every_beta_layout_and_dtype(beta, layout, dtype):
 )
 def test_units_far_from_one(beta, dtype, scale, update):
     """Any unit, not a power of four alone: the fit is as good as in a common one."""
-    models = [BetaNMF(3, beta=beta, update=update, max_iter=100, random_state=0) for _ in range(2)]
+    models = [BetaNMF(3, beta=beta, max_iter=100, random_state=0, solver=Solver(update=update)) for _ in range(2)]
     fitted = [
         model.inverse_transform(model.fit_transform((X * unit).astype(dtype)).astype(np.float64)) / unit
         for model, unit in zip(models, (1.0, scale), strict=True)
@@ -122,8 +124,8 @@ def test_several_losses_in_float32(scale):
 MODELS = {
     "dr": lambda: DRNMF(3, betas=(0, 1, 2), **FAST),
     "interval": lambda: DRNMF(3, betas=Interval(0, 2), **FAST),
-    "minimax": lambda: DRNMF(3, betas=(0.5, 1.5), policy="minimax", **FAST),
-    "weighted": lambda: MultiObjectiveNMF(3, betas=(1, 3), update="mu", **FAST),
+    "minimax": lambda: DRNMF(3, betas=(0.5, 1.5), solver=Solver(policy="minimax"), **FAST),
+    "weighted": lambda: MultiObjectiveNMF(3, betas=(1, 3), solver="mu", **FAST),
     "two starts": lambda: MultiObjectiveNMF(3, betas=(1, 2), n_init=2, init="random", **FAST),
 }
 
@@ -141,7 +143,11 @@ def test_references_sizes_and_given_starts_are_in_the_unit_of_x():
     found = []
     for unit in (1.0, 4.0**15):
         model = DRNMF(
-            3, betas=(NegativeBinomial(30 * unit), 2), references=(5 * unit, 100 * unit**2), init="custom", **FAST
+            3,
+            betas=(NegativeBinomial(30 * unit), 2),
+            init="custom",
+            solver=Solver(references=(5 * unit, 100 * unit**2)),
+            **FAST,
         )
         root = np.sqrt(unit)
         W = model.fit_transform(X * unit, W=W0 * root, H=H0 * root)
@@ -163,7 +169,9 @@ def test_uncertainties_are_in_the_unit_of_x():
 
 
 def test_a_front():
-    points = [pareto_front(X * unit, 2, betas=(0, 3), weights=3, return_factors=True, **FAST) for unit in (1, 4.0**20)]
+    points = [
+        pareto_front(DRNMF(2, betas=(0, 3), **FAST), X * unit, weights=3, return_factors=True) for unit in (1, 4.0**20)
+    ]
     np.testing.assert_array_equal(points[0].scaled_losses, points[1].scaled_losses)
     np.testing.assert_array_equal(points[0].losses * (1.0, 4.0**60), points[1].losses)
     np.testing.assert_array_equal(points[0].references * (1.0, 4.0**60), points[1].references)
@@ -173,12 +181,15 @@ def test_a_front():
 def test_callbacks_and_held_out_entries_are_told_in_the_unit_of_x():
     seen = []
     model = BetaNMF(
-        2, beta=3, callback=lambda p: seen.append((p.losses[0], p.scaled_losses[0], p.components())), **FAST
+        2,
+        beta=3,
+        solver=Solver(callback=lambda p: seen.append((p.losses[0], p.scaled_losses[0], p.components()))),
+        **FAST,
     )
-    model.set_params(normalize=False, update="mu").fit(X * 4.0**20, entry_weight=HeldOut(0.2, 0))
+    model.set_params(solver__normalize=False, solver__update="mu").fit(X * 4.0**20, entry_weight=HeldOut(0.2, 0))
     assert seen[-1][0] == seen[-1][1] == model.losses_[0]
     np.testing.assert_array_equal(seen[-1][2], model.components_)
-    again = BetaNMF(2, beta=3, normalize=False, update="mu", **FAST).fit(X, entry_weight=HeldOut(0.2, 0))
+    again = BetaNMF(2, beta=3, solver=Solver(normalize=False, update="mu"), **FAST).fit(X, entry_weight=HeldOut(0.2, 0))
     np.testing.assert_array_equal(model.held_out_losses_, again.held_out_losses_ * 4.0**60)
     np.testing.assert_array_equal(model.dispersions_, again.dispersions_ * 4.0**60)
 
@@ -196,9 +207,9 @@ def test_a_saved_model_and_its_score(tmp_path):
 
 
 def test_a_checkpoint_of_another_unit_is_refused(tmp_path):
-    BetaNMF(3, checkpoint=tmp_path, **FAST).fit(X)
+    BetaNMF(3, solver=Solver(checkpoint=tmp_path), **FAST).fit(X)
     with pytest.raises(ValueError, match="another X"):
-        BetaNMF(3, checkpoint=tmp_path, **FAST).fit(X * 4.0)
+        BetaNMF(3, solver=Solver(checkpoint=tmp_path), **FAST).fit(X * 4.0)
 
 
 def test_losses_beyond_float64_leave_the_rest_alone():
@@ -215,7 +226,7 @@ def test_losses_beyond_float64_leave_the_rest_alone():
 
 def test_noise_and_rank_fit_in_a_unit_of_their_own():
     settings = {"betas": (1, 2, 3), "held_out": 0, "max_iter": 20, "random_state": 0}
-    profiles = [drnmf.noise_profile(X * unit, 3, **settings) for unit in (1, 4.0**40)]
+    profiles = [flat.noise_profile(X * unit, 3, **settings) for unit in (1, 4.0**40)]
     for one, other in zip(profiles[0].table, profiles[1].table, strict=True):
         assert one["loss"] * 4.0 ** (40 * one["beta"]) == other["loss"]
 

@@ -10,7 +10,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 
-from drnmf import DRNMF, BetaNMF
+from drnmf import DRNMF, BetaNMF, Solver
 
 callback = pytest.importorskip("sklearn.callback", reason="scikit-learn before 1.9 has no callbacks")
 
@@ -69,8 +69,8 @@ def test_a_fit_is_a_tree_of_runs_and_iterations() -> None:
 
 def test_results_are_the_same_with_and_without_and_the_last_model_is_the_result() -> None:
     seen = Recorder()
-    plain = DRNMF(3, betas=(0, 1), update="mu", normalize=False, **FAST).fit(X)
-    told = DRNMF(3, betas=(0, 1), update="mu", normalize=False, **FAST).set_callbacks(seen).fit(X)
+    plain = DRNMF(3, betas=(0, 1), solver=Solver(update="mu", normalize=False), **FAST).fit(X)
+    told = DRNMF(3, betas=(0, 1), solver=Solver(update="mu", normalize=False), **FAST).set_callbacks(seen).fit(X)
     np.testing.assert_array_equal(plain.components_, told.components_)
     assert len(seen.models) == 5
     last = seen.models[-1]
@@ -81,7 +81,7 @@ def test_results_are_the_same_with_and_without_and_the_last_model_is_the_result(
 
 def test_a_callback_ends_the_run_and_ours_stays() -> None:
     heard: list[int] = []
-    model = BetaNMF(3, beta=1, callback=lambda progress: heard.append(progress.iteration), **FAST)
+    model = BetaNMF(3, beta=1, solver=Solver(callback=lambda progress: heard.append(progress.iteration)), **FAST)
     model.set_callbacks(Recorder(stop_after=2)).fit(X)
     assert (model.n_iter_, model.reason_) == (2, "callback")
     assert heard == [1, 2]
@@ -94,7 +94,7 @@ def test_callbacks_are_torn_down_when_a_fit_fails() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        BetaNMF(3, beta=1, callback=fail, **FAST).set_callbacks(seen).fit(X)
+        BetaNMF(3, beta=1, solver=Solver(callback=fail), **FAST).set_callbacks(seen).fit(X)
     assert seen.torn_down == 1
 
 
@@ -107,7 +107,7 @@ def test_runs_side_by_side_are_told_too() -> None:
 
 def test_the_scoring_monitor_scores_every_iteration() -> None:
     monitor = callback.ScoringMonitor(scoring={"score": lambda model, X, y: model.score(X)})
-    model = BetaNMF(3, beta=1, normalize=False, update="mu", **FAST).set_callbacks(monitor).fit(X)
+    model = BetaNMF(3, beta=1, solver=Solver(normalize=False, update="mu"), **FAST).set_callbacks(monitor).fit(X)
     rows = [row for row in monitor.get_logs().data if row["task_name"] == "iteration"]
     scores = [row["score"] for row in rows]
     assert len(scores) == 5

@@ -52,7 +52,7 @@ def test_rows_may_be_others_and_columns_not(X, tmp_path):
     with pytest.raises(ValueError, match="40 columns, but X has 12"):
         model.fit(X[:, :12])
     with pytest.raises(ValueError, match="checkpoint"):
-        loaded.set_params(checkpoint=tmp_path / "kept").fit(X)
+        loaded.set_params(solver__checkpoint=tmp_path / "kept").fit(X)
 
 
 def test_a_given_start_and_losses_chosen_by_the_data(X):

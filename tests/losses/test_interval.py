@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
 import drnmf
-from drnmf import DRNMF, Interval, beta_divergence
+from drnmf import DRNMF, Interval, Solver, beta_divergence
 from drnmf.backends.base import losses_of
 from drnmf.backends.open import open_data
 from drnmf.losses.names import as_losses
@@ -56,7 +56,7 @@ def test_no_beta_of_the_interval_exceeds_the_bound(interval, rng):
 
 def test_exchange_adds_the_worst_beta():
     X = np.exp(1.5 * np.random.default_rng(0).normal(size=(30, 20)))
-    options = {"tol": 0, "max_iter": 60, "random_state": 0, "update": "mu"}  # slow enough to leave something to add
+    options = {"tol": 0, "max_iter": 60, "random_state": 0, "solver": "mu"}  # slow enough to leave something to add
     rough = DRNMF(3, betas=Interval(0.5, 4, knots=2, max_knots=2), **options).fit(X)
     fine = DRNMF(3, betas=Interval(0.5, 4, knots=2, tol=1e-4, max_knots=5), **options).fit(X)
     assert rough.trace_.added.shape == (0, 2)
@@ -81,7 +81,9 @@ def test_max_iter_is_for_all_rounds(rng, tol):
 def test_a_callback_ends_the_exchange(rng):
     X = np.exp(1.5 * rng.normal(size=(30, 20)))
     betas = Interval(0.5, 4, tol=1e-9)
-    model = DRNMF(3, betas=betas, callback=lambda progress: progress.iteration == 7, random_state=0).fit(X)
+    model = DRNMF(3, betas=betas, random_state=0, solver=Solver(callback=lambda progress: progress.iteration == 7)).fit(
+        X
+    )
     assert (model.n_iter_, model.reason_) == (7, "callback")
 
 
@@ -108,7 +110,7 @@ def test_bad_uses(rng):
     with pytest.raises(ValueError, match="not an interval"):
         DRNMF(2, betas="0..x").fit(X)
     with pytest.raises(ValueError, match="references cannot be given"):
-        DRNMF(2, betas=Interval(0, 2), references=(1, 1, 1)).fit(X)
+        DRNMF(2, betas=Interval(0, 2), solver=Solver(references=(1, 1, 1))).fit(X)
     X[0, 0] = 0
     with pytest.raises(ValueError, match="zeros='floor'"):
         DRNMF(2, betas=Interval(0, 2)).fit(X)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from drnmf import DRNMF, BetaNMF, MultiObjectiveNMF, beta_divergence, pareto_front
+from drnmf import DRNMF, BetaNMF, MultiObjectiveNMF, Solver, beta_divergence, pareto_front
 from drnmf.losses.names import as_losses
 from drnmf.numerics import as_float64, namespace
 from tests.backends.problems import entries
@@ -72,7 +72,7 @@ def test_every_backend_fits_it(form, backend, monkeypatch):
     if backend == "native":
         pytest.importorskip("drnmf._core", reason="the compiled extension was not built")
     monkeypatch.setenv("DRNMF_BACKEND", backend)
-    own, kl = (BetaNMF(3, beta=beta, update="mu", **SHORT).fit(form(X)) for beta in (Poisson(), 1))
+    own, kl = (BetaNMF(3, beta=beta, solver="mu", **SHORT).fit(form(X)) for beta in (Poisson(), 1))
     np.testing.assert_allclose(np.asarray(own.components_), np.asarray(kl.components_), rtol=1e-8)
     assert float(own.reconstruction_err_) == pytest.approx(float(kl.reconstruction_err_), rel=1e-10)
     assert own.loss_names_ == ["own"]
@@ -83,7 +83,7 @@ def test_it_mixes_with_betas():
     for make in (DRNMF, MultiObjectiveNMF):
         model, twin = (make(3, betas=betas, **SHORT).fit(X) for betas in ((2, Poisson()), (2, 1)))
         np.testing.assert_allclose(model.losses_, twin.losses_, rtol=1e-6)
-    front = pareto_front(X, 3, betas=(2, Poisson()), weights=3, **SHORT)
+    front = pareto_front(DRNMF(3, betas=(2, Poisson()), **SHORT), X, weights=3)
     assert [loss.name for loss in front.omega] == ["Fro", "own"]
     assert as_losses(Poisson()) == (Poisson(),)
     assert beta_divergence(X, X + 1.0, Poisson()) == pytest.approx(beta_divergence(X, X + 1.0, 1))
@@ -93,7 +93,9 @@ def test_a_checkpoint_holds_it(tmp_path):
     """What has ended is read back, not run again."""
     counted = []
     fits = [
-        BetaNMF(3, beta=Poisson(2.0), checkpoint=tmp_path, callback=lambda _: counted.append(1), **SHORT).fit(X)
+        BetaNMF(
+            3, beta=Poisson(2.0), solver=Solver(checkpoint=tmp_path, callback=lambda _: counted.append(1)), **SHORT
+        ).fit(X)
         for _ in range(2)
     ]
     assert len(counted) == SHORT["max_iter"]
@@ -102,7 +104,7 @@ def test_a_checkpoint_holds_it(tmp_path):
 
 def test_a_checkpoint_refuses_at_once_what_it_cannot_store(tmp_path):
     with pytest.raises(ValueError, match="checkpoint: a loss cannot be stored"):
-        BetaNMF(3, beta=Plain(), checkpoint=tmp_path, **SHORT).fit(X)
+        BetaNMF(3, beta=Plain(), solver=Solver(checkpoint=tmp_path), **SHORT).fit(X)
 
 
 def test_save_refuses_it_and_writes_nothing(tmp_path):

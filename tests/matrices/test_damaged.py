@@ -80,7 +80,7 @@ def transform(X):
 
 
 def front(X):
-    pareto_front(X, 2, betas=(1, 2), weights=2, max_iter=3)
+    pareto_front(DRNMF(2, betas=(1, 2), max_iter=3), X, weights=2)
 
 
 def divergence(X):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from drnmf import DRNMF, BetaNMF, HeldOut, Interval, Sparsity, Volume, load, pareto_front
+from drnmf import DRNMF, BetaNMF, HeldOut, Interval, Solver, Sparsity, Volume, load, pareto_front
 from drnmf.cli import app
 from drnmf.selection.penalties.alpha import LOSS_OF_FIT
 
@@ -97,12 +97,16 @@ def test_an_interval_and_entries_held_out_by_the_caller(X):
 
 
 def test_a_front_chooses_once_for_all_points(X):
-    front = pareto_front(X + 1, 3, betas=(1, 2), weights=3, penalties=[Volume("auto")], return_factors=True, **SHORT)
+    front = pareto_front(
+        DRNMF(3, betas=(1, 2), penalties=[Volume("auto")], **SHORT), X + 1, weights=3, return_factors=True
+    )
     (path,), (term,) = front.penalty_path, front.penalties
     assert term.alpha == path.alpha > 0
     at = path.alphas.tolist().index(path.alpha)
     assert path.values[at] <= path.limit == pytest.approx(1.05 * path.values[0])
-    given = pareto_front(X + 1, 3, betas=(1, 2), weights=3, penalties=[term], references=front.references, **SHORT)
+    given = pareto_front(
+        DRNMF(3, betas=(1, 2), penalties=[term], solver=Solver(references=front.references), **SHORT), X + 1, weights=3
+    )
     assert given.dr.penalty == pytest.approx(front.dr.penalty, rel=0.1)
 
 

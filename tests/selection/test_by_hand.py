@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from drnmf import Sparsity, Volume, discover, noise_profile, rank_profile
+from drnmf import BetaNMF, Sparsity, Volume, discover, noise_profile, rank_profile
 from drnmf.algorithms.loop import Control
 from drnmf.backends.base import in_unit
 from drnmf.backends.open import open_data
 from drnmf.losses.beta import IS, KL, Beta
 from drnmf.losses.negative_binomial import NegativeBinomial
+from drnmf.parameters.common import Parameters
 from drnmf.problem.problem import Problem
 from drnmf.problem.receive import Received
 from drnmf.problem.units import Units
@@ -202,14 +203,14 @@ SMALL = {"max_iter": 3, "random_state": 0}
 
 def test_a_search_that_ends_early_says_so(monkeypatch, announced):
     X = planted("poisson", 40, 50, seed=1, rank=2)[0]
-    whole = rank_profile(X, range(1, 4), betas=1, n_init=3, n_masks=2, stability=2, **SMALL)
+    whole = rank_profile(BetaNMF(beta=1, n_init=3, **SMALL), X, ranks=range(1, 4), n_masks=2, stability=2)
     assert not any("stopped" in note for note in whole.notes)
     assert announced == [3 * 2 * (3 + 1 + 2)]
     monkeypatch.setattr(rank, "_hopeless", lambda tried: len(tried) == 2)
-    early = rank_profile(X, range(1, 4), betas=1, n_masks=1, **SMALL)
+    early = rank_profile(BetaNMF(beta=1, **SMALL), X, ranks=3, n_masks=1)
     assert [row["rank"] for row in early.table] == [1, 2]
     assert any(f"stopped at rank 2: {PATIENCE} ranks" in note for note in early.notes)
-    assert len(rank_profile(X, range(1, 4), betas=1, n_masks=1, early_stop=False, **SMALL).table) == 3
+    assert len(rank_profile(BetaNMF(beta=1, **SMALL), X, ranks=range(1, 4), n_masks=1).table) == 3  # as named
 
 
 def test_every_mask_holds_out_other_entries(monkeypatch):
@@ -228,13 +229,13 @@ HIDDEN = SimpleNamespace(mask=SimpleNamespace(others=None))
 
 def test_a_negative_binomial_without_a_size_is_a_model_of_counts(announced):
     X = planted("negative binomial", 30, 40, seed=0, rank=2)[0]
-    found = noise_profile(X, 2, betas="nb:auto", count_models=False, held_out=0.0, **SMALL)
+    found = noise_profile(BetaNMF(2, **SMALL), X, betas="nb:auto", held_out=0.0)
     assert [row["name"].partition("(")[0] for row in found.table] == ["KL", "Poisson", "NB"]
-    plain = noise_profile(X, 2, betas=(0.5, 1), count_models=False, held_out=0.1, n_init=2, **SMALL)
+    plain = noise_profile(BetaNMF(2, n_init=2, **SMALL), X, betas=(0.5, 1), held_out=0.1)
     assert [row["beta"] for row in plain.table] == [0.5, 1.0]
     assert announced == [1 + 1 + 2, 2 * (2 + 2 + 2)]
     with pytest.raises(ValueError, match="size of a negative binomial"):
-        noise_profile(np.sqrt(X + 1.0), 2, betas="nb:auto", **SMALL)
+        noise_profile(BetaNMF(2, **SMALL), np.sqrt(X + 1.0), betas="nb:auto")
 
 
 class Recorded:
@@ -347,7 +348,7 @@ def test_under_a_sparsity_small_ranks_are_not_tried_again(monkeypatch, term, exp
     """The best rank of the grid is 5: ranks below 60 % of it are left out, unless no sparsity was chosen."""
     made, asked = stages(), []
     path = SimpleNamespace(alpha=0.1, alphas=np.ones(1))
-    crew = SimpleNamespace(fitter=SimpleNamespace(parameters=SimpleNamespace(terms=tuple)))
+    crew = SimpleNamespace(fitter=SimpleNamespace(parameters=Parameters()))
     monkeypatch.setattr(course, "penalised", lambda crew, terms: ("penalised", terms))
     monkeypatch.setattr(Stages, "_path", lambda *given: path)
     monkeypatch.setattr(Stages, "_rank", lambda self, table: 5)
@@ -363,7 +364,7 @@ def test_under_a_sparsity_small_ranks_are_not_tried_again(monkeypatch, term, exp
 
 def test_an_interrupted_search_of_alphas_leaves_the_penalty_out(monkeypatch):
     made, halted = stages(), []
-    parameters = SimpleNamespace(terms=tuple)
+    parameters = Parameters()
     crew = SimpleNamespace(fitter=SimpleNamespace(parameters=parameters), halt=lambda: halted.append(True))
 
     def interrupted(*given):
@@ -428,11 +429,13 @@ def test_the_threshold_of_a_discovery_is_a_cosine():
     with pytest.raises(ValueError, match="threshold"):
         discover(np.ones((4, 5)), threshold=-1.5)
     with pytest.raises(ValueError, match="random_state"):
-        discover(np.ones((4, 5)), threshold=-0.5, random_state=-1)
+        discover(np.ones((4, 5)), BetaNMF(beta="auto", random_state=-1), threshold=-0.5)
     with pytest.raises(TypeError, match="positional"):
-        rank_profile(np.ones((4, 5)), 2, 1)
+        rank_profile(BetaNMF(), np.ones((4, 5)), 2)
     with pytest.raises(TypeError, match="positional"):
-        noise_profile(np.ones((4, 5)), 2, 1)
+        noise_profile(BetaNMF(2), np.ones((4, 5)), 1)
+    with pytest.raises(TypeError, match="noise_profile takes a model"):
+        noise_profile(np.ones((4, 5)), 2)
 
 
 def test_candidates_and_scores_are_values():

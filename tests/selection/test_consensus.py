@@ -12,7 +12,7 @@ from sklearn.decomposition import NMF as SklearnNMF
 from sklearn.metrics import silhouette_samples
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from drnmf import DRNMF, BetaNMF, ConsensusNMF, match
+from drnmf import DRNMF, BetaNMF, ConsensusNMF, Solver, match
 from drnmf.selection.consensus import cluster, consensus, silhouettes
 from drnmf.selection.matching import unit
 from drnmf.selection.resampling import resampled
@@ -192,11 +192,13 @@ def test_ctrl_c_keeps_the_consensus_of_the_runs_that_ended():
         if calls.count(1) == 4:
             raise KeyboardInterrupt
 
-    model = ConsensusNMF(BetaNMF(3, max_iter=20, callback=stop_in_the_fourth_run), n_runs=9, random_state=0)
+    model = ConsensusNMF(
+        BetaNMF(3, max_iter=20, solver=Solver(callback=stop_in_the_fourth_run)), n_runs=9, random_state=0
+    )
     with pytest.raises(KeyboardInterrupt):
         model.fit(X)
     assert model.runs_.shape[0] == 3
-    assert model.models_[0].callback is stop_in_the_fourth_run
+    assert model.models_[0].solver.callback is stop_in_the_fourth_run
 
 
 def test_a_run_that_fails_ends_the_others():
@@ -207,7 +209,7 @@ def test_a_run_that_fails_ends_the_others():
         raise RuntimeError("broken callback")
 
     with pytest.raises(RuntimeError, match="broken callback"):
-        ConsensusNMF(BetaNMF(3, callback=fail), n_runs=6, n_jobs=2).fit(planted())
+        ConsensusNMF(BetaNMF(3, solver=Solver(callback=fail)), n_runs=6, n_jobs=2).fit(planted())
     assert seen.is_set()
 
 

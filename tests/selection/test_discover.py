@@ -22,6 +22,7 @@ from drnmf.selection.stages.penalty import sparsity_path
 from drnmf.selection.stages.ranks import Tried, best_of, capped_is_better, grid, rows_of, search
 from drnmf.selection.stages.residuals import residuals
 from drnmf.selection.stages.runs import Fitter, Run, rows_seen, taken
+from tests.flat import discover
 
 FAST = {"ranks": range(2, 6), "betas": 1, "n_runs": 4, "max_iter": 200, "tol": 1e-4}
 
@@ -37,7 +38,7 @@ def counts(seed: int = 0, m: int = 60, n: int = 24, r: int = 3) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def found() -> drnmf.selection.discover.Discovery:
-    return drnmf.discover(counts(), **FAST)
+    return discover(counts(), **FAST)
 
 
 def same(one, other) -> bool:
@@ -59,7 +60,7 @@ def test_the_planted_components_are_found(found):
 
 
 def test_the_noise_is_read_off_the_data():
-    found = drnmf.discover(counts(), **FAST | {"betas": "auto", "ranks": 3})
+    found = discover(counts(), **FAST | {"betas": "auto", "ranks": 3})
     assert found.noise is not None
     assert found.losses[0].beta == pytest.approx(1.0, abs=0.3)
     assert not any("too few entries" in note for note in found.notes)
@@ -72,15 +73,15 @@ def test_a_sparse_X_has_a_loss_that_uses_it_where_the_noise_allows(monkeypatch, 
     profile = NoiseProfile(1.25, 1.25, interval, [], 0.75)
     monkeypatch.setattr("drnmf.selection.stages.course.noise_profile", lambda *given, **settings: profile)
     settings = FAST | {"betas": "auto", "ranks": 3, "n_runs": 2, "max_iter": 5}
-    found = drnmf.discover(sp.csr_array(counts()), **settings)
+    found = discover(sp.csr_array(counts()), **settings)
     assert [one.name for one in found.losses] == [loss]
     assert any("uses the sparsity of X" in note for note in found.notes) == (loss != "beta=1.25")
-    assert drnmf.discover(counts(), **settings).losses[0].name == "beta=1.25"
+    assert discover(counts(), **settings).losses[0].name == "beta=1.25"
 
 
 def test_bits_depend_on_the_seed_but_not_on_jobs(found):
-    assert same(drnmf.discover(counts(), **FAST, n_jobs=3), found)
-    assert not same(drnmf.discover(counts(), **FAST, random_state=1), found)
+    assert same(discover(counts(), **FAST, n_jobs=3), found)
+    assert not same(discover(counts(), **FAST, random_state=1), found)
 
 
 def test_a_discovery_that_was_stopped_is_resumed_with_the_same_bits(found, tmp_path):
@@ -92,15 +93,15 @@ def test_a_discovery_that_was_stopped_is_resumed_with_the_same_bits(found, tmp_p
             raise RuntimeError("power failure")
 
     with pytest.raises(RuntimeError, match="power failure"):
-        drnmf.discover(counts(), **FAST, checkpoint=tmp_path, callback=fail)
+        discover(counts(), **FAST, checkpoint=tmp_path, callback=fail)
     kept = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("rank*.npz")}
     assert len(kept) == 7
-    assert same(drnmf.discover(counts(), **FAST, checkpoint=tmp_path), found)
+    assert same(discover(counts(), **FAST, checkpoint=tmp_path), found)
     assert all((tmp_path / name).stat().st_mtime_ns == written for name, written in kept.items())
     with pytest.raises(ValueError, match="keeps a discovery of another X"):
-        drnmf.discover(counts(1), **FAST, checkpoint=tmp_path)
+        discover(counts(1), **FAST, checkpoint=tmp_path)
     with pytest.raises(ValueError, match="keeps a discovery of random_state=0, not 5"):
-        drnmf.discover(counts(), **FAST, checkpoint=tmp_path, random_state=5)
+        discover(counts(), **FAST, checkpoint=tmp_path, random_state=5)
 
 
 @pytest.mark.parametrize("jobs", [None, 2])
@@ -109,7 +110,7 @@ def test_ctrl_c_keeps_what_the_runs_so_far_agree_on(jobs):
         if moment.stage == "consensus" and "run 3" in moment.detail:
             raise KeyboardInterrupt
 
-    found = drnmf.discover(counts(), **FAST | {"ranks": 3, "n_runs": 12}, callback=interrupt, n_jobs=jobs)
+    found = discover(counts(), **FAST | {"ranks": 3, "n_runs": 12}, callback=interrupt, n_jobs=jobs)
     assert found.interrupted
     assert 2 <= len(found.runs) < 12
     assert "Interrupted" in found.notes[-1]
@@ -121,12 +122,12 @@ def test_ctrl_c_before_two_runs_is_a_keyboard_interrupt():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        drnmf.discover(counts(), **FAST, callback=interrupt)
+        discover(counts(), **FAST, callback=interrupt)
 
 
 def test_pure_noise_gives_nothing_to_trust():
     X = np.random.default_rng(0).poisson(30.0, (70, 30)).astype(float)
-    found = drnmf.discover(X, **FAST | {"ranks": (4, 6), "threshold": 0.7})
+    found = discover(X, **FAST | {"ranks": (4, 6), "threshold": 0.7})
     assert not found.stable.any()
     assert found.summary().startswith("Found nothing to trust")
     assert "nothing to trust" in found.notes[-1]
@@ -138,24 +139,24 @@ def test_exactly_separable_data_are_found_exactly():
     X = (
         np.vstack([np.repeat(np.eye(3), 8, axis=0), rng.dirichlet(np.ones(3), 12)]) @ H
     )  # rows of one component, mixtures
-    found = drnmf.discover(X, **FAST | {"ranks": 3, "betas": 2, "resample": None, "tol": 1e-9, "max_iter": 2000})
+    found = discover(X, **FAST | {"ranks": 3, "betas": 2, "resample": None, "tol": 1e-9, "max_iter": 2000})
     np.testing.assert_allclose(found.stability, 1.0, atol=1e-4)
 
 
 def test_scale_and_order_change_nothing_but_themselves(found):
     X = counts()
     order = np.random.default_rng(0).permutation(X.shape[1])
-    scaled = drnmf.discover(X * 8, **FAST | {"resample": None, "ranks": 3})
-    plain = drnmf.discover(X, **FAST | {"resample": None, "ranks": 3})
+    scaled = discover(X * 8, **FAST | {"resample": None, "ranks": 3})
+    plain = discover(X, **FAST | {"resample": None, "ranks": 3})
     np.testing.assert_allclose(scaled.components, plain.components, atol=1e-6)
     np.testing.assert_allclose(scaled.contributions.sum(), 8 * plain.contributions.sum(), rtol=1e-6)
-    moved = drnmf.discover(X[:, order], **FAST | {"resample": None, "ranks": 3})
+    moved = discover(X[:, order], **FAST | {"resample": None, "ranks": 3})
     partners = drnmf.match(moved.components, plain.components[:, order])
     assert (partners.similarity > 0.999).all()
 
 
 def test_sparse_input_and_several_losses():
-    found = drnmf.discover(sp.csr_array(counts()), **FAST | {"ranks": 3, "betas": (1, 2)})
+    found = discover(sp.csr_array(counts()), **FAST | {"ranks": 3, "betas": (1, 2)})
     assert [loss.name for loss in found.losses] == ["KL", "Fro"]
     assert found.stable.sum() == 3
 
@@ -163,7 +164,7 @@ def test_sparse_input_and_several_losses():
 def test_heavy_rows_are_capped_while_components_are_sought():
     X = counts()
     X[0] *= 1000
-    found = drnmf.discover(X, **FAST | {"ranks": 3, "heavy": "cap"})
+    found = discover(X, **FAST | {"ranks": 3, "heavy": "cap"})
     assert found.contributions[0].sum() == pytest.approx(X[0].sum(), rel=0.05)
     assert found.stable.all()
 
@@ -171,7 +172,7 @@ def test_heavy_rows_are_capped_while_components_are_sought():
 def test_held_out_entries_choose_whether_heavy_rows_are_capped(found):
     X = counts()
     X[0] *= 1000
-    auto, keep, cap = (drnmf.discover(X, **FAST | {"ranks": 3, "heavy": how}) for how in ("auto", "keep", "cap"))
+    auto, keep, cap = (discover(X, **FAST | {"ranks": 3, "heavy": how}) for how in ("auto", "keep", "cap"))
     assert [stage["name"] for stage in auto.stages] == ["heavy", "consensus"]
     (note,) = (note for note in auto.notes if "weigh more than 10 times" in note)
     assert same(auto, cap if "scaled down" in note else keep)
@@ -192,15 +193,15 @@ def test_a_cap_must_predict_better_by_more_than_a_standard_error(found, capped, 
 def test_missing_entries_and_weights():
     X = counts()
     X[3, 5] = X[7, 1] = np.nan
-    missing = drnmf.discover(X, **FAST | {"ranks": 3})
+    missing = discover(X, **FAST | {"ranks": 3})
     assert missing.stable.sum() == 3
     assert np.isfinite(missing.contributions).all()
     U = np.sqrt(counts() + 1.0)
-    weighted = drnmf.discover(counts(), **FAST | {"ranks": 3, "betas": "auto"}, uncertainty=U)
+    weighted = discover(counts(), **FAST | {"ranks": 3, "betas": "auto"}, uncertainty=U)
     assert [loss.name for loss in weighted.losses] == ["Fro"]
     assert weighted.noise is None
     with pytest.raises(ValueError, match="which have weights here"):
-        drnmf.discover(counts(), **FAST, uncertainty=U, resample="bootstrap")
+        discover(counts(), **FAST, uncertainty=U, resample="bootstrap")
 
 
 @pytest.mark.parametrize("hidden", [False, True])
@@ -210,8 +211,8 @@ def test_held_out_entries_judge_ranks_of_weighted_data_as_of_others(found, hidde
     if hidden:
         weights[::7, ::5] = 0.0
         X[::7, ::5] = 1e4
-    weighted = drnmf.discover(X, **FAST, entry_weight=weights)
-    other = drnmf.discover(counts(), **FAST, entry_weight=weights) if hidden else found
+    weighted = discover(X, **FAST, entry_weight=weights)
+    other = discover(counts(), **FAST, entry_weight=weights) if hidden else found
     given, plain = ([row["held_out"] for row in one.ranks] for one in (weighted, other))
     assert weighted.rank == 3
     assert given[1] == 0.0
@@ -222,7 +223,7 @@ def test_a_held_out_run_opens_X_once(monkeypatch):
     opened = []
     plain = Placement.open_plain
     monkeypatch.setattr(Placement, "open_plain", lambda self, *given: opened.append(given) or plain(self, *given))
-    drnmf.discover(counts(), **FAST | {"ranks": (2, 3), "n_runs": 2, "max_iter": 5})
+    discover(counts(), **FAST | {"ranks": (2, 3), "n_runs": 2, "max_iter": 5})
     assert len(opened) == 1 + 2 * 2 + 2  # the discovery, two runs of two ranks, two runs of the consensus
 
 
@@ -235,14 +236,14 @@ def overlapping() -> np.ndarray:
 
 def test_contributions_are_sparse_where_held_out_entries_ask_for_it():
     X, settings = overlapping(), FAST | {"ranks": (3, 4)}
-    plain, found = (drnmf.discover(X, **settings | {"penalties": how}) for how in (None, SPARSE))
+    plain, found = (discover(X, **settings | {"penalties": how}) for how in (None, SPARSE))
     (path,) = found.penalty_path
     assert found.penalties == (f"sparsity:{path.alpha}:W",)
     assert path.values[path.alphas == 0] > path.limit >= path.values[path.alphas == path.alpha]
     assert [stage["name"] for stage in found.stages] == ["ranks", "penalty", "finer ranks", "consensus"]
     assert found.rank == 3
     assert _zeros(found) > _zeros(plain)
-    given = drnmf.discover(X, **settings | {"ranks": 3, "penalties": [drnmf.Sparsity(path.alpha, on="W")]})
+    given = discover(X, **settings | {"ranks": 3, "penalties": [drnmf.Sparsity(path.alpha, on="W")]})
     assert same(given, found)
     np.testing.assert_array_equal(given.contributions, found.contributions)
     model = drnmf.BetaNMF(3, beta=1, penalties=given.penalties, max_iter=5000, tol=1e-9, fixed=found.components)
@@ -255,7 +256,7 @@ def _zeros(found) -> float:
 
 
 def test_no_penalty_is_used_where_nothing_is_predicted_better_by_it(found):
-    again = drnmf.discover(counts(), **FAST | {"penalties": SPARSE})
+    again = discover(counts(), **FAST | {"penalties": SPARSE})
     assert same(again, found)
     assert again.penalties == ()
     assert again.penalty_path[0].alpha == 0
@@ -263,7 +264,7 @@ def test_no_penalty_is_used_where_nothing_is_predicted_better_by_it(found):
 
 
 def test_a_volume_is_chosen_by_the_loss_of_fit():
-    found = drnmf.discover(counts(), **FAST | {"ranks": 3, "penalties": "volume:auto", "n_runs": 2, "max_iter": 60})
+    found = discover(counts(), **FAST | {"ranks": 3, "penalties": "volume:auto", "n_runs": 2, "max_iter": 60})
     (path,) = found.penalty_path
     assert found.penalties == (f"volume:{path.alpha!r}",)
     assert path.values[path.alphas == path.alpha] <= path.limit < path.values[path.alphas > path.alpha].min()
@@ -287,7 +288,7 @@ def test_the_smallest_alpha_that_predicts_as_well_as_the_best_is_chosen():
 
 def test_names_come_from_the_reference():
     truth = np.repeat(np.eye(3), 8, axis=1)
-    found = drnmf.discover(counts(), **FAST | {"ranks": 3}, reference=truth, reference_names=["a", "b", "c"])
+    found = discover(counts(), **FAST | {"ranks": 3}, reference=truth, reference_names=["a", "b", "c"])
     assert sorted(found.matching.names) == ["a", "b", "c"]
     assert (found.matching.similarity > 0.7).all()
 
@@ -310,20 +311,20 @@ def test_names_come_from_the_reference():
 )
 def test_what_cannot_be_discovered_is_refused(X, settings, message):
     with pytest.raises(ValueError, match=f"(?i){message}"):
-        drnmf.discover(X, **FAST | settings)
+        discover(X, **FAST | settings)
 
 
 def test_constant_and_exactly_low_rank_data_come_to_an_end():
-    constant = drnmf.discover(np.full((12, 8), 3.0), **FAST | {"ranks": (2, 3)})
+    constant = discover(np.full((12, 8), 3.0), **FAST | {"ranks": (2, 3)})
     assert constant.rank in (2, 3)
     rng = np.random.default_rng(0)
     exact = rng.gamma(0.5, 1.0, (20, 2)) @ rng.gamma(0.5, 1.0, (2, 12))
-    assert np.isfinite(drnmf.discover(exact, **FAST | {"betas": "auto", "ranks": (2, 3)}).stability).all()
+    assert np.isfinite(discover(exact, **FAST | {"betas": "auto", "ranks": (2, 3)}).stability).all()
 
 
 def test_a_time_limit_names_what_was_not_finished():
     told = []
-    found = drnmf.discover(
+    found = discover(
         counts(m=200), **FAST | {"n_runs": 400, "ranks": 3, "max_iter": 2000}, max_time=1.5, callback=told.append
     )
     assert found.notes[-1].startswith("Out of time: ")
@@ -334,12 +335,12 @@ def test_a_time_limit_names_what_was_not_finished():
 def test_the_noise_has_its_part_of_the_time_and_is_named_where_that_ended_it(monkeypatch):
     given = []
 
-    def hurried(*data, **settings):
-        given.append(settings["max_time"])
-        return drnmf.noise_profile(*data, **settings | {"max_time": 1e-9})
+    def hurried(model, X, **settings):
+        given.append(model.max_time)
+        return drnmf.noise_profile(replace(model, max_time=1e-9), X, **settings)
 
     monkeypatch.setattr("drnmf.selection.stages.course.noise_profile", hurried)
-    found = drnmf.discover(counts(), **FAST | {"betas": "auto", "ranks": (2, 3)}, max_time=3000.0)
+    found = discover(counts(), **FAST | {"betas": "auto", "ranks": (2, 3)}, max_time=3000.0)
     assert 0 < given[0] < 3000.0
     assert [stage["finished"] for stage in found.stages] == [False, True, True]
     assert any(note.startswith("Out of time: the noise was read off fits that had not ended (") for note in found.notes)
@@ -351,10 +352,10 @@ def test_ctrl_c_during_the_noise_is_a_keyboard_interrupt_and_leaves_no_run(tmp_p
 
     monkeypatch.setattr("drnmf.selection.walk.Walk.near", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        drnmf.discover(counts(), **FAST | {"betas": "auto"}, checkpoint=tmp_path / "kept")
+        discover(counts(), **FAST | {"betas": "auto"}, checkpoint=tmp_path / "kept")
     monkeypatch.undo()
     assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == ["discovery.npz", "lock"]
-    assert drnmf.discover(counts(), **FAST | {"betas": "auto"}, checkpoint=tmp_path / "kept").rank == 3
+    assert discover(counts(), **FAST | {"betas": "auto"}, checkpoint=tmp_path / "kept").rank == 3
 
 
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
@@ -370,7 +371,7 @@ def test_runs_of_a_large_X_see_some_of_its_rows(monkeypatch, form):
     empty = Received(sp.csr_array(([1.0], ([0], [0])), shape=X.shape))
     assert rows_seen(empty, 0, (KL,)) == slice(None)
     assert 50 <= len(rows_seen(empty, 0, (KL,), scored=True)) < 300
-    found = drnmf.discover(X, **FAST | {"ranks": (2, 3)})
+    found = discover(X, **FAST | {"ranks": (2, 3)})
     assert found.rank == 3
     assert found.stable.all()
     assert found.contributions.shape == (300, 3)
@@ -393,7 +394,7 @@ def test_without_time_for_the_consensus_the_runs_that_judged_the_rank_are_compar
     run = Crew._run
     monkeypatch.setattr(Fitter, "run", parts_alone)
     monkeypatch.setattr(Crew, "_run", once)
-    found = drnmf.discover(counts(), **FAST | {"ranks": (2, 3)})
+    found = discover(counts(), **FAST | {"ranks": (2, 3)})
     assert found.rank == 3
     assert found.stable.all()
     assert not found.stages[-1]["finished"]

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from drnmf import Interval, NegativeBinomial, noise_profile
+from drnmf import BetaNMF, Interval, NegativeBinomial, noise_profile
 from drnmf.backends.observed import Entries, Stored
 from drnmf.problem.receive import Received
 from drnmf.selection.entries import common_unit, facts_of, sampled
 from drnmf.synthetic import planted
+from tests import flat
 
 NOISES = ("gaussian", "poisson", "gamma", "negative binomial")
 
@@ -19,19 +20,19 @@ NOISES = ("gaussian", "poisson", "gamma", "negative binomial")
 @pytest.mark.parametrize("scale", [1.0, 1000.0])
 def test_the_noise_is_found_at_any_scale(noise, scale):
     X, truth = planted(noise)
-    profile = noise_profile(scale * X, 5, held_out=0, random_state=0)
+    profile = noise_profile(BetaNMF(5, random_state=0), scale * X, held_out=0)
     assert abs(profile.beta - truth) <= 0.25
     assert abs(profile.slope - (2.0 - truth)) < 0.35
 
 
 def test_overdispersed_counts_are_negative_binomial_and_poisson_ones_are_poisson():
     X, _ = planted("negative binomial")
-    best = noise_profile(X, 5, held_out=0, random_state=0).best
+    best = noise_profile(BetaNMF(5, random_state=0), X, held_out=0).best
     assert isinstance(best, NegativeBinomial)
     assert 15 < best.size < 45
-    scaled = noise_profile(8.0 * X, 5, held_out=0, random_state=0).best
+    scaled = noise_profile(BetaNMF(5, random_state=0), 8.0 * X, held_out=0).best
     assert scaled.size == pytest.approx(8.0 * best.size, rel=1e-3)
-    assert noise_profile(planted("poisson")[0], 5, held_out=0, random_state=0).best == 1.0
+    assert noise_profile(BetaNMF(5, random_state=0), planted("poisson")[0], held_out=0).best == 1.0
 
 
 def test_order_of_rows_and_columns_and_layout_do_not_matter():
@@ -39,19 +40,23 @@ def test_order_of_rows_and_columns_and_layout_do_not_matter():
     rng = np.random.default_rng(1)
     mixed = X[rng.permutation(60)][:, rng.permutation(80)]
     with pytest.warns(UserWarning, match="dense tiles"):
-        sparse = noise_profile(sp.csr_array(X), 5, held_out=0, random_state=0)
-    assert {noise_profile(A, 5, held_out=0, random_state=0).beta for A in (X, mixed, X.T)} == {sparse.beta} == {1.0}
+        sparse = noise_profile(BetaNMF(5, random_state=0), sp.csr_array(X), held_out=0)
+    assert (
+        {noise_profile(BetaNMF(5, random_state=0), A, held_out=0).beta for A in (X, mixed, X.T)}
+        == {sparse.beta}
+        == {1.0}
+    )
 
 
 def test_jobs_do_not_change_a_bit():
     X, _ = planted("gamma")
-    one, two = (noise_profile(X, 5, random_state=0, n_init=2, n_jobs=jobs).table for jobs in (1, 2))
+    one, two = (noise_profile(BetaNMF(5, random_state=0, n_init=2, n_jobs=jobs), X).table for jobs in (1, 2))
     assert one == two
     assert all(np.isfinite(row["held_out"]) for row in one)
 
 
 def test_held_out_entries_agree_with_the_criterion():
-    profile = noise_profile(planted("poisson")[0], 5, random_state=0)
+    profile = noise_profile(BetaNMF(5, random_state=0), planted("poisson")[0])
     assert profile.beta in profile.interval
     assert max(abs(beta - 1.0) for beta in profile.interval) <= 0.25
     errors = {row["beta"]: row["standard_error"] for row in profile.table if row["name"] != "Poisson"}
@@ -59,7 +64,7 @@ def test_held_out_entries_agree_with_the_criterion():
 
 
 def test_notes_say_what_the_noise_is():
-    notes = " ".join(noise_profile(planted("negative binomial")[0], 5, held_out=0, random_state=0).notes)
+    notes = " ".join(noise_profile(BetaNMF(5, random_state=0), planted("negative binomial")[0], held_out=0).notes)
     assert "mu^1.5: between Poisson and Gamma" in notes
     assert "counts" in notes
 
@@ -68,37 +73,38 @@ def test_exact_data_have_no_noise():
     rng = np.random.default_rng(0)
     low_rank = rng.gamma(1.0, size=(9, 2)) @ rng.gamma(1.0, size=(2, 8))
     for X in (np.ones((6, 7)), np.zeros((6, 7)), np.array([[1.0, 2.5, 4.0, 7.3]]), low_rank):
-        given = {"betas": (1, 2), "held_out": 0, "random_state": 0, "max_iter": 400 if X is low_rank else 50, "tol": 0}
-        profile = noise_profile(X, min(2, len(X)), **given)
+        given = {"betas": (1, 2), "held_out": 0, "init": "random", "random_state": 0, "tol": 0}
+        given["max_iter"] = 400 if X is low_rank else 50
+        profile = flat.noise_profile(X, min(2, len(X)), **given)
         assert profile.best == 1.0
         assert any("no noise" in note for note in profile.notes)
 
 
 def test_betas_may_be_given():
     X, _ = planted("poisson", 30, 40)
-    rows = noise_profile(X, 3, betas=Interval(0.5, 1.5), count_models=False, held_out=0, random_state=0).table
+    rows = noise_profile(BetaNMF(3, random_state=0), X, betas=Interval(0.5, 1.5), held_out=0).table
     assert [row["beta"] for row in rows] == np.linspace(0.5, 1.5, 9).tolist()
     with pytest.raises(ValueError, match=">= 0"):
-        noise_profile(X, 3, betas=(-1, 1))
+        noise_profile(BetaNMF(3), X, betas=(-1, 1))
     with pytest.raises(ValueError, match="0 <= low < high"):
-        noise_profile(X, 3, betas="2..0")
-    with pytest.raises(ValueError, match="count_models"):
-        noise_profile(X, 3, betas=(NegativeBinomial(3), 1))
+        noise_profile(BetaNMF(3), X, betas="2..0")
+    with pytest.raises(ValueError, match="betas=None adds the models of counts"):
+        noise_profile(BetaNMF(3), X, betas=(NegativeBinomial(3), 1))
     with pytest.raises(ValueError, match="zeros"):
-        noise_profile(X, 3, betas=(0, 1))
+        noise_profile(BetaNMF(3), X, betas=(0, 1))
 
 
-GIVEN = {"betas": (0.5, 1.0, 1.5), "count_models": False, "max_iter": 200, "random_state": 0}
+GIVEN = {"betas": (0.5, 1.0, 1.5), "max_iter": 200, "random_state": 0}
 
 
 def test_what_weighs_nothing_has_no_say_and_the_unit_of_weights_none():
     X = planted("poisson", 30, 40, rank=3)[0] + 1.0
     hidden = np.random.default_rng(0).random(X.shape) < 0.1
-    gaps = noise_profile(np.where(hidden, np.nan, X), 3, **GIVEN)
+    gaps = flat.noise_profile(np.where(hidden, np.nan, X), 3, **GIVEN)
     weights = np.where(hidden, 0.0, 1.0)
-    same = noise_profile(np.where(hidden, 1e6, X), 3, entry_weight=weights, **GIVEN)
-    stored = noise_profile(sp.csr_array(np.where(hidden, 0.0, X)), 3, unstored="missing", **GIVEN)
-    other_unit = noise_profile(X, 3, entry_weight=1000.0 * weights, **GIVEN)
+    same = flat.noise_profile(np.where(hidden, 1e6, X), 3, **GIVEN, entry_weight=weights)
+    stored = flat.noise_profile(sp.csr_array(np.where(hidden, 0.0, X)), 3, unstored="missing", **GIVEN)
+    other_unit = flat.noise_profile(X, 3, **GIVEN, entry_weight=1000.0 * weights)
     for row, *others in zip(gaps.table, same.table, stored.table, other_unit.table, strict=True):
         for key in ("criterion", "held_out"):
             values = [other[key] - other_table[1][key] for other, other_table in zip(
@@ -109,8 +115,8 @@ def test_what_weighs_nothing_has_no_say_and_the_unit_of_weights_none():
 
 def test_weights_are_variances_so_that_they_can_change_the_answer():
     X, _ = planted("gamma", 30, 40, rank=3)
-    plain = noise_profile(X, 3, held_out=0, betas=(0, 1, 2), random_state=0)
-    known = noise_profile(X, 3, held_out=0, betas=(0, 1, 2), uncertainty=0.2 * X, random_state=0)
+    plain = noise_profile(BetaNMF(3, random_state=0), X, held_out=0, betas=(0, 1, 2))
+    known = noise_profile(BetaNMF(3, random_state=0), X, held_out=0, betas=(0, 1, 2), uncertainty=0.2 * X)
     assert plain.beta == 0.0
     assert known.beta == 2.0
 
@@ -118,12 +124,12 @@ def test_weights_are_variances_so_that_they_can_change_the_answer():
 def test_of_a_large_matrix_some_rows_and_columns_are_looked_at():
     X, _ = planted("gamma", 150, 2000, rank=2)
     given = {"betas": (0, 1), "held_out": 0, "max_iter": 60, "random_state": 0}
-    profile = noise_profile(X, 2, **given)
+    profile = flat.noise_profile(X, 2, **given)
     assert profile.beta == 0.0
     assert profile.solutions["IS"][1].shape == (2, 1333)
     assert any("150 of 150 rows and 1333 of 2000 columns" in note for note in profile.notes)
-    assert noise_profile(X.T, 2, **given).solutions["IS"][0].shape == (1333, 2)
-    assert noise_profile(X[:, :1300], 2, **given).solutions["IS"][1].shape == (2, 1300)
+    assert flat.noise_profile(X.T, 2, **given).solutions["IS"][0].shape == (1333, 2)
+    assert flat.noise_profile(X[:, :1300], 2, **given).solutions["IS"][1].shape == (2, 1300)
 
 
 def test_sparse_and_weighted_matrices_are_sampled_alike():
@@ -140,13 +146,13 @@ def test_sparse_and_weighted_matrices_are_sampled_alike():
 
 def test_structure_that_is_left_is_not_taken_for_noise():
     X, _ = planted("gamma", 30, 40, rank=4)
-    full, less = (noise_profile(X, rank, **GIVEN) for rank in (4, 2))
+    full, less = (flat.noise_profile(X, rank, **GIVEN) for rank in (4, 2))
     assert full.structure < 0
     assert full.interval == (0.5,)
     assert less.structure > 0.5
     assert less.interval == (0.5, 1.0, 1.5)
     assert any("structure" in note for note in less.notes)
-    assert np.isnan(noise_profile(X, 2, held_out=0, **GIVEN).structure)
+    assert np.isnan(flat.noise_profile(X, 2, **GIVEN, held_out=0).structure)
 
 
 def test_facts_of_entries():

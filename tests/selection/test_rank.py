@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from drnmf import rank_profile
+from drnmf import BetaNMF, rank_profile
 from drnmf.selection.held_out import Scores, compare, trimmed
 from drnmf.selection.rank import check_ranks
 from drnmf.synthetic import planted
@@ -20,7 +20,7 @@ def X():
 
 @pytest.fixture(scope="module")
 def profile(X):
-    return rank_profile(X, 6, betas=1, bi_cross_validate=True, stability=2, **QUICK)
+    return rank_profile(BetaNMF(beta=1, **QUICK), X, ranks=6, bi_cross_validate=True, stability=2)
 
 
 def test_the_rank_is_found_by_every_judge(profile):
@@ -35,18 +35,24 @@ def test_the_rank_is_found_by_every_judge(profile):
 def test_order_and_scale_do_not_change_the_rank(X):
     rng = np.random.default_rng(0)
     mixed = X[rng.permutation(40)][:, rng.permutation(50)]
-    assert [rank_profile(A, range(2, 5), betas=1, **QUICK).best for A in (mixed, 1000 * X, X.T)] == [3, 3, 3]
+    assert [rank_profile(BetaNMF(beta=1, **QUICK), A, ranks=range(2, 5)).best for A in (mixed, 1000 * X, X.T)] == [
+        3,
+        3,
+        3,
+    ]
 
 
 def test_seeds_give_the_same_numbers_for_every_number_of_jobs(X):
-    one, two = (rank_profile(X, range(2, 4), betas=1, stability=2, n_jobs=jobs, **QUICK) for jobs in (1, 2))
+    one, two = (
+        rank_profile(BetaNMF(beta=1, n_jobs=jobs, **QUICK), X, ranks=range(2, 4), stability=2) for jobs in (1, 2)
+    )
     for a, b in zip(one.table, two.table, strict=True):
         assert a == pytest.approx(b, nan_ok=True, rel=0, abs=0)
 
 
 def test_the_loss_is_chosen_too():
     X, truth = planted("gamma", 40, 50, seed=2, rank=3)
-    found = rank_profile(X, range(2, 5), **QUICK)
+    found = rank_profile(BetaNMF(beta="auto", **QUICK), X, ranks=range(2, 5))
     assert found.best == 3
     assert abs(found.noise.beta - truth) <= 0.25
     assert any("Gamma" in note for note in found.notes)
@@ -54,10 +60,10 @@ def test_the_loss_is_chosen_too():
 
 def test_entries_without_weight_do_not_count_and_uncertainties_do(X):
     hidden = np.random.default_rng(0).random(X.shape) < 0.1
-    given = {"betas": 1, **QUICK}
-    gaps = rank_profile(np.where(hidden, np.nan, X), range(2, 5), **given)
+    given = {"beta": 1, **QUICK}
+    gaps = rank_profile(BetaNMF(**given), np.where(hidden, np.nan, X), ranks=range(2, 5))
     weights = np.where(hidden, 0.0, 1.0)
-    same = rank_profile(np.where(hidden, 1e6, X), range(2, 5), entry_weight=weights, **given)
+    same = rank_profile(BetaNMF(**given), np.where(hidden, 1e6, X), ranks=range(2, 5), entry_weight=weights)
     assert gaps.best == same.best == 3
     np.testing.assert_allclose(*([row["held_out"] for row in found.table] for found in (gaps, same)), atol=2e-3)
     # noise of the size that the uncertainties say: unweighted, the loud rows hide the third component
@@ -65,18 +71,18 @@ def test_entries_without_weight_do_not_count_and_uncertainties_do(X):
     V = rng.gamma(0.5, size=(40, 3)) @ rng.gamma(0.5, size=(3, 50))
     U = np.where(np.arange(40)[:, None] < 10, 20.0, 0.02) * np.ones_like(V)
     loud = np.maximum(V + U * rng.normal(size=V.shape), 0.0)
-    found = rank_profile(loud, range(1, 5), uncertainty=U, betas=2, **QUICK)
+    found = rank_profile(BetaNMF(beta=2, **QUICK), loud, ranks=range(1, 5), uncertainty=U)
     assert found.best == 3
-    assert rank_profile(loud, range(1, 5), betas=2, **QUICK).best != 3
+    assert rank_profile(BetaNMF(beta=2, **QUICK), loud, ranks=range(1, 5)).best != 3
     with pytest.raises(ValueError, match="bi_cross_validate"):
-        rank_profile(X, 3, betas=1, bi_cross_validate=True, entry_weight=weights, **QUICK)
+        rank_profile(BetaNMF(beta=1, **QUICK), X, ranks=3, bi_cross_validate=True, entry_weight=weights)
 
 
 def test_small_data_fall_back_on_bic():
-    found = rank_profile(planted("poisson", 8, 9, rank=2)[0], 3, betas=1, **QUICK)
+    found = rank_profile(BetaNMF(beta=1, **QUICK), planted("poisson", 8, 9, rank=2)[0], ranks=3)
     assert any("too few entries" in note for note in found.notes)
     assert found.best in (1, 2, 3)
-    one_row = rank_profile(np.array([[3.0, 4.0, 5.0]]), 4, betas=1, **QUICK)
+    one_row = rank_profile(BetaNMF(beta=1, **QUICK), np.array([[3.0, 4.0, 5.0]]), ranks=4)
     assert one_row.best == 1
 
 
@@ -88,7 +94,7 @@ def test_bad_ranks_are_refused():
             check_ranks(ranks, (5, 9))
     for value in (-0.1, 0.6):
         with pytest.raises(ValueError, match="held_out"):
-            rank_profile(np.ones((5, 5)), 2, held_out=value)
+            rank_profile(BetaNMF(beta="auto", random_state=0), np.ones((5, 5)), ranks=2, held_out=value)
 
 
 def test_one_heavy_block_does_not_rule():

@@ -61,7 +61,7 @@ def test_a_continued_run_has_the_iterations_that_are_left() -> None:
 
 def test_more_starts_are_never_worse() -> None:
     errors = [
-        BetaNMF(3, beta=1, n_init=n, update="mu", init="random", max_iter=5, tol=0, random_state=3).fit(X)
+        BetaNMF(3, beta=1, n_init=n, init="random", max_iter=5, tol=0, random_state=3, solver="mu").fit(X)
         for n in range(1, 7)
     ]
     values = [model.reconstruction_err_ for model in errors]

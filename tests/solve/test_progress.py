@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from drnmf import DRNMF
+from drnmf import DRNMF, Solver
 from drnmf.algorithms.result import Progress
 from drnmf.estimators.comparison import compare
 from drnmf.estimators.pareto import pareto_front
@@ -66,7 +66,7 @@ def test_lines_come_every_so_often_and_once_at_the_end(monkeypatch, capsys):
 def test_all_runs_of_a_front_and_of_a_comparison_count(monkeypatch, capsys, what):
     monkeypatch.setattr(shown, "EVERY", 0.0)
     if what == "front":
-        pareto_front(X, 3, betas=(0, 1), weights=3, max_iter=30, tol=0, random_state=0, verbose=1)
+        pareto_front(DRNMF(3, betas=(0, 1), max_iter=30, tol=0, random_state=0, verbose=1), X, weights=3)
     else:
         compare(X, 3, betas=(0, 1), max_iter=30, tol=0, verbose=1)
     said = lines(capsys)
@@ -82,7 +82,7 @@ def test_an_interrupted_fit_says_so(monkeypatch, capsys):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        DRNMF(3, betas=(0, 1), max_iter=30, tol=0, verbose=1, callback=stop, random_state=0).fit(X)
+        DRNMF(3, betas=(0, 1), max_iter=30, tol=0, verbose=1, random_state=0, solver=Solver(callback=stop)).fit(X)
     (line,) = lines(capsys)
     assert line[3:6:2] == ("9", "stopped")
 

@@ -74,7 +74,7 @@ def test_a_beaten_reference_is_improved_and_the_run_continues(monkeypatch):
     assert len(model.trace_.losses) == model.n_iter_ + 1
     assert (np.diff(model.trace_.sweeps) > 0).all()
     assert (np.diff(model.trace_.seconds) >= 0).all()
-    paper = DRNMF(4, betas=BETAS, max_iter=300, random_state=0, update="mu").fit(WINE)
+    paper = DRNMF(4, betas=BETAS, max_iter=300, random_state=0, solver="mu").fit(WINE)
     assert (paper.scaled_losses_ < 0.5).all()  # "mu" keeps the references it was given
 
 
@@ -90,7 +90,7 @@ def test_a_fit_alone_that_is_ahead_of_every_run_is_where_one_more_begins():
 @pytest.mark.parametrize("method", ["weighted", "tchebycheff"])
 def test_the_best_of_a_front_is_the_best(method):
     W, H = poor_start()
-    front = pareto_front(WINE, 5, betas=BETAS, weights=4, init="custom", W=W, H=H, max_iter=200, method=method)
+    front = pareto_front(DRNMF(5, betas=BETAS, init="custom", max_iter=200), WINE, weights=4, W=W, H=H, method=method)
     everything = np.vstack([front.scaled_losses, front.dr.scaled_losses])
     assert (everything >= 1.0).all()
     assert not front.dominated[[0, -1]].any()

@@ -13,13 +13,14 @@ import pytest
 import scipy.sparse as sp
 
 import drnmf
-from drnmf import DRNMF, BetaNMF, Interval, MultiObjectiveNMF, pareto_front
+from drnmf import DRNMF, BetaNMF, Interval, MultiObjectiveNMF, Solver
 from drnmf.algorithms.loop import Control
 from drnmf.algorithms.updates.table import RULES
 from drnmf.algorithms.weights import POLICIES
 from drnmf.backends.open import open_data
 from drnmf.solve.runner import Budget
 from drnmf.storage.checkpoint import Checkpoint, CheckpointError
+from tests.flat import make, pareto_front
 from tests.keeping import After, Stopped, dr, files, fitted, same, stop
 from tests.kept_fits import ROUNDS, matrix, outcome
 
@@ -45,8 +46,8 @@ def test_every_rule_and_policy_goes_on(update, policy, tmp_path):
 def test_hals_goes_on(sparse, tmp_path):
     """The rule that is for beta = 2 alone."""
     X, arguments = matrix(sparse), {"beta": 2, "update": "hals", "max_iter": 30, "tol": 0, "random_state": 3}
-    whole = fitted(BetaNMF(3, **arguments), X)
-    model = BetaNMF(3, **arguments)
+    whole = fitted(make(BetaNMF, 3, **arguments), X)
+    model = make(BetaNMF, 3, **arguments)
     stop(model, X, tmp_path, 17)
     same(fitted(model, X, tmp_path), whole)
 
@@ -155,7 +156,7 @@ def test_the_same_X_in_another_layout_is_the_same_X(tmp_path):
         ({"max_iter": 31}, "max_iter: 30 there, 31 here"),
         ({"betas": (0, 2)}, r"betas: \[0, 1\] there, \[0, 2\] here"),
         ({"betas": Interval(0, 2)}, r"betas: \[0, 1\] there, 'Interval\(low=0"),
-        ({"random_state": 1, "policy": "mirror"}, "policy: 'auto' there, 'mirror' here; random_state: 0 there, 1 here"),
+        ({"random_state": 1, "policy": "mirror"}, "random_state: 0 there, 1 here; policy: 'auto' there, 'mirror' here"),
         ({"references": np.array([1.0, 2.0])}, r"references: None there, \[1.0, 2.0\] here"),
         ({"policy": POLICIES["frank-wolfe"]}, r"policy: 'auto' there, 'FrankWolfe\(a=1.0\)' here"),
     ],
@@ -173,7 +174,7 @@ def test_another_estimator_or_start_is_refused(tmp_path):
     with pytest.raises(CheckpointError, match=r"H: .* there, .* here"):
         dr(init="custom", checkpoint=tmp_path).fit(X, W=W, H=H + 1e-9)
     with pytest.raises(CheckpointError, match="estimator: 'DRNMF' there, 'BetaNMF' here"):
-        BetaNMF(3, checkpoint=tmp_path).fit(X)
+        BetaNMF(3, solver=Solver(checkpoint=tmp_path)).fit(X)
     model = dr(init="custom", checkpoint=tmp_path)
     np.testing.assert_array_equal(model.fit_transform(X, W=W, H=H), dr(init="custom").fit_transform(X, W=W, H=H))
 
@@ -231,8 +232,8 @@ def test_time_already_spent_counts(tmp_path):
             raise Stopped
 
     progress_calls: list[int] = []
-    X, model = matrix(), BetaNMF(3, tol=0, max_iter=10**6, max_time=1.5, random_state=0, callback=slow)
-    model.set_params(checkpoint=tmp_path, checkpoint_every=0)
+    X, model = matrix(), BetaNMF(3, tol=0, max_iter=10**6, max_time=1.5, random_state=0, solver=Solver(callback=slow))
+    model.set_params(solver__checkpoint=tmp_path, solver__checkpoint_every=0)
     with pytest.raises(Stopped):
         model.fit(X)
     model.fit(X)
@@ -264,13 +265,13 @@ def test_fronts_are_kept_too(tmp_path):
         for name in ("W", "H", "losses", "weights"):
             np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
     with pytest.raises(CheckpointError, match="weights: 4 there, 5 here"):
-        pareto_front(X, 3, **(options | {"weights": 5}), checkpoint=tmp_path)
+        pareto_front(X, 3, **options | {"weights": 5}, checkpoint=tmp_path)
 
 
 def test_a_model_does_not_remember_the_folder(tmp_path):
     model = dr(checkpoint=tmp_path / "kept").fit(matrix())
     model.save(tmp_path / "model.npz")
-    assert drnmf.load(tmp_path / "model.npz").checkpoint is None
+    assert drnmf.load(tmp_path / "model.npz").solver.checkpoint is None
 
 
 def test_sparse_and_stored_zeros_make_one_fingerprint(tmp_path):

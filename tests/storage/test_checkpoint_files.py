@@ -99,7 +99,7 @@ def test_without_a_beginning_there_is_no_way_on(damage, tmp_path):
     damage(tmp_path / "begin.npz")
     kept = files(tmp_path)
     with pytest.raises(CheckpointError, match=r"beginning is damaged.*begin\.npz.*delete this one"):
-        model.set_params(callback=None).fit(X)
+        model.set_params(solver__callback=None).fit(X)
     assert files(tmp_path) == kept
 
 
@@ -145,8 +145,8 @@ def test_files_from_strangers_run_nothing(as_pickle, tmp_path, monkeypatch):
     same(fitted(model, X, folder), fitted(dr(), X))
     stranger(folder / "begin.npz", as_pickle)
     with pytest.raises(CheckpointError, match="damaged"):
-        model.set_params(checkpoint=folder).fit(X)
-    model.set_params(checkpoint=None).fit(X).save("model.npz")
+        model.set_params(solver__checkpoint=folder).fit(X)
+    model.set_params(solver__checkpoint=None).fit(X).save("model.npz")
     stranger(tmp_path / "model.npz", as_pickle)
     if not as_pickle:
         with zipfile.ZipFile("model.npz", "a") as whole:

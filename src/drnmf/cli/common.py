@@ -15,6 +15,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from drnmf.parameters.common import Parameters
+from drnmf.parameters.fields import parameters_of
+from drnmf.parameters.solver import Solver
 from drnmf.runs import output
 
 if TYPE_CHECKING:
@@ -24,16 +27,18 @@ console = Console()
 errors = Console(stderr=True)
 
 _FLAGS = {
-    "n_components": "--rank", "n_topics": "--rank", "random_state": "--seed", "column": "--column",
-    "encoding": "--encoding", "group": "--group", "method": "--method", "variable": "--variable", "n_jobs": "--jobs",
-    "entry_weight": "--entry-weights", "n_runs": "--runs",
+    "n_topics": "--rank", "column": "--column", "encoding": "--encoding", "group": "--group", "method": "--method",
+    "variable": "--variable", "entry_weight": "--entry-weights", "n_runs": "--runs",
+} | {
+    name: known.option
+    for owner in (Parameters, Solver)
+    for name, known in parameters_of(owner).items()
+    if known.option is not None and name not in ("fixed", "penalties")  # words of the messages themselves
 } | {
     name: "--" + name.replace("_", "-")
     for name in (
-        "betas", "weights", "policy", "update", "init", "max_iter", "tol", "n_init", "max_time", "zeros", "device",
-        "precision", "negatives", "unstored", "uncertainty", "checkpoint", "checkpoint_every", "min_df", "max_df",
-        "max_features", "stop_words", "window", "hop", "power", "labels", "delimiter", "sheet", "transpose", "ranks",
-        "resample", "threshold", "heavy",
+        "betas", "weights", "uncertainty", "min_df", "max_df", "max_features", "stop_words", "window", "hop", "power",
+        "labels", "delimiter", "sheet", "transpose", "ranks", "resample", "threshold", "heavy",
     )
 }  # fmt: skip
 """Parameters of the library -> options of the commands."""

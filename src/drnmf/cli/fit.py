@@ -11,6 +11,7 @@ import typer
 from drnmf.cli import keeping, options, reporting
 from drnmf.cli.common import (
     bad_usage,
+    choice,
     in_options,
     limit_threads,
     output_folder,
@@ -21,6 +22,7 @@ from drnmf.cli.common import (
     table,
 )
 from drnmf.cli.workers import Place, Scheduler, ScratchFolder, Workers
+from drnmf.parameters.common import MAX_ITER
 from drnmf.runs import write
 from drnmf.runs.output import check_out
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from drnmf.losses.interval import Interval
 
 
+@options.takes_model(max_iter=MAX_ITER, random_state=0)
 def fit(
     x: options.Input,
     rank: options.Rank,
@@ -36,21 +39,8 @@ def fit(
     weights: Annotated[
         str | None, typer.Option("--weights", help="Fixed weights, one per loss, instead of the most robust ones.")
     ] = None,
-    penalty: options.Penalty = None,
-    sum_to_one: options.SumToOne = None,
-    fixed: options.Fixed = None,
-    policy: options.PolicyName = None,
-    update: options.UpdateName = None,
-    init: options.InitName = None,
-    max_iter: options.MaxIter = 10_000,
-    tol: options.FitTol = None,
-    n_init: options.Starts = 1,
-    jobs: options.Jobs = None,
-    max_time: options.MaxTime = None,
-    seed: options.Seed = 0,
-    zeros: options.Zeros = "raise",
-    negatives: options.Negatives = "raise",
-    unstored: options.Unstored = "zero",
+    *,
+    settings: options.Settings,
     uncertainty: options.Uncertainty = None,
     entry_weights: options.EntryWeights = None,
     variable: options.Variable = None,
@@ -59,15 +49,11 @@ def fit(
     sheet: options.Sheet = None,
     transpose: options.Transpose = False,
     dtype: options.Dtype = None,
-    device: options.Device = None,
-    precision: options.Precision = "float32",
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the results (default: NAME-drnmf).")] = None,
     overwrite: options.Overwrite = False,
     threads: options.Threads = None,
     quiet: options.Quiet = False,
     report: reporting.Report = None,
-    checkpoint: keeping.CheckpointFolder = None,
-    checkpoint_every: keeping.CheckpointEvery = 30.0,
     workers: Workers = None,
     scheduler: Scheduler = None,
     scratch: ScratchFolder = None,
@@ -76,14 +62,12 @@ def fit(
 
     Writes W and H (.npy, and .csv with names), trace.csv, summary.json and model.npz into a folder, all or nothing.
     """
-    asked = dict(locals())  # every option, before anything else has a name here
-    choices = options.Choices(
-        policy, update, init, zeros, dtype, device, precision, negatives, unstored, penalty, sum_to_one
-    )
+    choice(dtype, options.DTYPES, "--dtype")
     layout = options.layout_of(labels, delimiter, sheet, transpose)
-    model = _estimator(rank, options.parse_omega(betas), weights, choices)
+    model = _estimator(rank, options.parse_omega(betas), weights, settings)
+    device, checkpoint = settings["device"], settings["checkpoint"]
     folder = out if out is not None else Path(f"{stem(x)}-drnmf")
-    inputs = (x, *options.files_beside(uncertainty, entry_weights, fixed))
+    inputs = (x, *options.files_beside(uncertainty, entry_weights, settings["fixed"]))
     check_out(folder, overwrite, inputs)
     keeping.check(checkpoint, folder)
     reporting.check(report)
@@ -92,18 +76,16 @@ def fit(
 
     place = Place(workers, scheduler, scratch)
     place.check_device(x, device)
-    matrix = place.read(x, variable, layout, negatives)
+    matrix = place.read(x, variable, layout, settings["negatives"])
     weights_given = read_beside(uncertainty, entry_weights, x, matrix, layout)
-    model.set_params(max_iter=max_iter, tol=tol, n_init=n_init, max_time=max_time, random_state=seed, n_jobs=jobs)
-    model.set_params(verbose=int(not quiet), **read_fixed(fixed, x, matrix, layout))
+    model.set_params(verbose=int(not quiet), **read_fixed(settings["fixed"], x, matrix, layout))
     if checkpoint is not None:
-        model.set_params(checkpoint=checkpoint, checkpoint_every=checkpoint_every)
-        keeping.remember(checkpoint, "fit", asked | {"out": folder})
+        keeping.remember(checkpoint, "fit", settings.asked | {"out": folder})
     started = time.perf_counter()
     with place.active(threads):  # the rows of a Dask array's W are written from where they are
         named = named_cells(matrix, x, uncertainty or entry_weights)
         with plain_warnings() as warned, keeping.kept(checkpoint), named:
-            W = model.fit_transform(choices.cast(matrix.X), **weights_given)
+            W = model.fit_transform(options.cast(matrix.X, dtype), **weights_given)
         seconds = time.perf_counter() - started
         if matrix.column_names is not None:
             import numpy as np
@@ -118,7 +100,7 @@ def fit(
                 "fit", model, seconds, [*map(in_options, (*matrix.notes, *model.notes_)), *warned]
             )
             summary |= {"input": write.describe_input(x, matrix, variable, uncertainty, entry_weights)}
-            summary |= place.computed(matrix.X, device, precision, threads)
+            summary |= place.computed(matrix.X, device, settings["precision"], threads)
             write.write_summary(temporary, summary)
             reporting.add(temporary, report)
     if not quiet:
@@ -130,19 +112,19 @@ def fit(
     say(f"{model.n_iter_} iterations, {seconds:.1f} s; results in {folder}")
 
 
-def _estimator(rank: int, betas: Omega | Interval | str, weights: str | None, choices: options.Choices) -> Any:
+def _estimator(rank: int, betas: Omega | Interval | str, weights: str | None, settings: options.Settings) -> Any:
     """Choose the estimator: BetaNMF for one loss, else DRNMF, or MultiObjectiveNMF under given weights."""
     from drnmf.estimators.beta import BetaNMF
     from drnmf.estimators.multi_objective import MultiObjectiveNMF
     from drnmf.estimators.robust import DRNMF
     from drnmf.objective.simplex import check_weights
 
-    given = choices.given()
+    given = settings.given()
     if not isinstance(betas, tuple):
         if weights is not None:
             raise typer.BadParameter(f"--betas {betas} has no fixed weights: name the losses.", param_hint="--weights")
         return DRNMF(rank, betas=betas, **given)
-    if choices.policy is not None and (weights is not None or len(betas) == 1):
+    if settings["policy"] != "auto" and (weights is not None or len(betas) == 1):
         raise typer.BadParameter("the weights are fixed here, so no policy moves them.", param_hint="--policy")
     if weights is not None:
         with bad_usage("--weights"):
@@ -162,6 +144,6 @@ def _show(model: Any) -> None:
             above = f"{100 * (model.scaled_losses_[b] - 1):.2f} %"
             row += [f"{model.references_[b]:.6g}", above, f"{model.weights_[b]:.3f}"]
         rows.append(row)
-    best = "given reference" if model.references is not None else f"best found ({starts(model.n_init)})"
+    best = "given reference" if model.solver.references is not None else f"best found ({starts(model.n_init)})"
     columns = ("loss", "error") if single else ("loss", "error", best, "above it", "weight")
     table(f"{type(model).__name__}, rank {model.n_components_}", columns, rows, left=("loss",))

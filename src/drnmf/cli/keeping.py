@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Any, get_type_hints
 
 import typer
 
@@ -17,13 +17,6 @@ from drnmf.cli.common import errors, say
 from drnmf.cli.endings import stopped_with
 from drnmf.files import write_text
 from drnmf.runs.write import sha256_of
-
-CheckpointFolder = Annotated[
-    Path | None, typer.Option("--checkpoint", help="Keep the fit in this folder, for `drnmf resume`.")
-]
-CheckpointEvery = Annotated[
-    float, typer.Option("--checkpoint-every", min=0.0, help="Seconds between two checkpoints; 0: every iteration.")
-]
 
 FILE = "command.json"
 FORMAT = "drnmf-command-2"

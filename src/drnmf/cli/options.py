@@ -1,37 +1,44 @@
-"""Options of the commands, and how they are read. The names of rules, policies and starts are the library's."""
+"""Options of the commands, and how they are read. Those of the model are made from the fields of its parameters."""
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
-from drnmf.algorithms.initialize import STARTS
-from drnmf.algorithms.updates.table import RULES
-from drnmf.algorithms.weights import POLICIES
 from drnmf.cli.common import bad_usage, choice
+from drnmf.parameters.common import DEVICES, Parameters
+from drnmf.parameters.fields import Parameter, parameters_of
+from drnmf.parameters.solver import Solver
 
 if TYPE_CHECKING:
     from drnmf.losses.base import Omega
     from drnmf.losses.interval import Interval
     from drnmf.matrices.matrix import Layout
 
-ZEROS = ("raise", "floor")
-NEGATIVES = ("raise", "clip", "missing")
-UNSTORED = ("zero", "missing")
+Command = TypeVar("Command", bound=Callable[..., None])
 DTYPES = ("float32", "float64")
-PRECISIONS = ("float32", "tf32")
-DEVICES = "auto, cpu, cuda, cuda:N, cuda-blocks"
+EXPERT = "Expert"
+MODEL, SOLVER = parameters_of(Parameters), parameters_of(Solver)
 
 
-def _one_of(names: Any) -> str:
-    return ", ".join(names)
+def option(name: str) -> Any:
+    """Make the option of a parameter."""
+    known, expert = (MODEL | SOLVER)[name], name in SOLVER
+    kind, text = known.kind, known.help
+    if kind.names and not any(word in text for word in kind.names):
+        text = f"{text.rstrip('.')}: {', '.join(kind.names)}."
+    least = 0.001 if kind.type is float and getattr(kind, "strict", False) else kind.least
+    names = (known.option, "-r") if known.option == "--rank" else (known.option,)
+    return typer.Option(*names, help=text, min=least, rich_help_panel=EXPERT if expert else None)
 
 
 Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads to use (default: all cores).")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the random start.")]
 Out = Annotated[Path, typer.Option("--out", help="Folder for the results; it must not exist yet.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", metavar="", help="Replace the files of an earlier run.")]
 Input = Annotated[
@@ -55,38 +62,14 @@ Delimiter = Annotated[
 Sheet = Annotated[str | None, typer.Option("--sheet", help="Which sheet of an .xlsx file (default: the first).")]
 Transpose = Annotated[bool, typer.Option("--transpose", metavar="", help="Exchange rows and columns of X.")]
 Quiet = Annotated[bool, typer.Option("--quiet", metavar="", help="No progress.")]
-Rank = Annotated[int, typer.Option("--rank", "-r", min=1, help="Number of components.", show_default=False)]
+Rank = Annotated[int, option("n_components")]
+MaxIter = Annotated[int, option("max_iter")]
+Tol = Annotated[float, option("tol")]
+Starts = Annotated[int, option("n_init")]
+Seed = Annotated[int, option("random_state")]
 Betas = Annotated[
     str,
     typer.Option("--betas", help="Losses: IS, KL, Frobenius, any number >= 0, nb:SIZE; fit also takes 0..2, and auto."),
-]
-Penalty = Annotated[
-    str | None,
-    typer.Option("--penalty", help="Beside the losses, for example sparsity:0.1 or volume:auto:W,l2:0.1."),
-]
-SumToOne = Annotated[
-    str | None, typer.Option("--sum-to-one", help="W: every row of W sums to one; H: every column of H.")
-]
-Fixed = Annotated[
-    Path | None, typer.Option("--fixed", help="Table of components that do not move, one per row, as wide as X.")
-]
-PolicyName = Annotated[str | None, typer.Option("--policy", help=f"How the weights move: {_one_of(POLICIES)}.")]
-UpdateName = Annotated[str | None, typer.Option("--update", help=f"Update rule: {_one_of(RULES)}.")]
-InitName = Annotated[str | None, typer.Option("--init", help=f"Start: {_one_of(STARTS)}.")]
-MaxIter = Annotated[int, typer.Option("--max-iter", min=1, help="Most iterations of a run.")]
-Tol = Annotated[float, typer.Option("--tol", min=0.0, help="Stop when little changes; 0 runs all iterations.")]
-FitTol = Annotated[
-    float | None,
-    typer.Option(
-        "--tol", min=0.0, help="Stop when less changes (1e-6; --betas 2 stops earlier); 0 runs all iterations."
-    ),
-]
-Zeros = Annotated[str, typer.Option("--zeros", help="Zeros under beta 0: raise (refuse) or floor (a tiny value).")]
-Negatives = Annotated[
-    str, typer.Option("--negatives", help="Negative entries: raise (refuse), clip (to 0) or missing (not observed).")
-]
-Unstored = Annotated[
-    str, typer.Option("--unstored", help="What a sparse X does not store: zero (a 0), or missing (not observed).")
 ]
 Uncertainty = Annotated[
     Path | None, typer.Option("--uncertainty", help="Standard deviations of the entries of X: weights 1 / U^2.")
@@ -94,14 +77,7 @@ Uncertainty = Annotated[
 EntryWeights = Annotated[
     Path | None, typer.Option("--entry-weights", help="Weights of the entries of X, >= 0; 0: not observed.")
 ]
-MaxTime = Annotated[float | None, typer.Option("--max-time", min=0.001, help="Seconds after which it stops.")]
-Starts = Annotated[int, typer.Option("--n-init", min=1, help="Starts, of which the best is kept.")]
-Jobs = Annotated[int | None, typer.Option("--jobs", help="Runs side by side, one core each; -1: all cores.")]
 Dtype = Annotated[str | None, typer.Option("--dtype", help="Compute in float32 or float64 (default: the data's).")]
-Device = Annotated[
-    str | None, typer.Option("--device", help=f"Where to run: {DEVICES} (default: the CPU).", show_default=False)
-]
-Precision = Annotated[str, typer.Option("--precision", help=f"Products on a GPU: {_one_of(PRECISIONS)}.")]
 
 
 def layout_of(labels: int | None, delimiter: str | None, sheet: str | None, transpose: bool) -> Layout:
@@ -116,45 +92,90 @@ def layout_of(labels: int | None, delimiter: str | None, sheet: str | None, tran
 
 
 @dataclass(frozen=True)
-class Choices:
-    """Options that estimators and fronts share; what was not given is left to their defaults."""
+class Settings:
+    """The options of a command that are parameters of its model, checked.
 
-    policy: str | None
-    update: str | None
-    init: str | None
-    zeros: str
-    dtype: str | None
-    device: str | None
-    precision: str
-    negatives: str = "raise"
-    unstored: str = "zero"
-    penalty: str | None = None
-    sum_to_one: str | None = None
+    Attributes
+    ----------
+    values : by the names of the parameters; None leaves the choice to the library
+    asked : all options of the command, by the names of its arguments
+    """
+
+    values: dict[str, Any]
+    asked: dict[str, Any]
 
     def __post_init__(self) -> None:
-        choice(self.policy, POLICIES, "--policy")
-        choice(self.update, RULES, "--update")
-        choice(self.init, STARTS, "--init")
-        choice(self.zeros, ZEROS, "--zeros")
-        choice(self.negatives, NEGATIVES, "--negatives")
-        choice(self.unstored, UNSTORED, "--unstored")
-        choice(self.dtype, DTYPES, "--dtype")
-        choice(self.precision, PRECISIONS, "--precision")
-        choice(self.sum_to_one, ("W", "H"), "--sum-to-one")
-        parse_penalties(self.penalty)
-        _check_device(self.device)
+        for name, value in self.values.items():
+            known = (MODEL | SOLVER)[name]
+            if known.kind.names:
+                choice(value, known.kind.names, str(known.option))
+        parse_penalties(self.values.get("penalties"))
+        _check_device(self.values.get("device"))
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
 
     def given(self) -> dict[str, Any]:
-        """Collect keyword arguments for the library."""
-        chosen: dict[str, Any] = {"policy": self.policy, "update": self.update, "init": self.init, "zeros": self.zeros}
-        chosen |= {"device": self.device, "precision": self.precision}
-        chosen |= {"negatives": self.negatives, "unstored": self.unstored}
-        chosen |= {"penalties": parse_penalties(self.penalty), "sum_to_one": self.sum_to_one}
-        return {name: value for name, value in chosen.items() if value is not None}
+        """Collect the parameters of the model; `fixed` is still to be read from its file."""
+        chosen = {name: value for name, value in self.values.items() if value is not None and name != "fixed"}
+        if "penalties" in chosen:
+            chosen["penalties"] = parse_penalties(chosen["penalties"])
+        expert = {name: chosen.pop(name) for name in SOLVER if name in chosen}
+        return chosen | {"solver": Solver(**expert)}
 
-    def cast(self, X: Any) -> Any:
-        """Convert X to the dtype asked for."""
-        return X if self.dtype is None else X.astype(self.dtype)
+
+def takes_model(*leave_out: str, **defaults: Any) -> Callable[[Command], Command]:
+    """Give a command the options of its model in the place of its argument `settings`, those of the solver last.
+
+    Parameters
+    ----------
+    leave_out : parameters that the command does without
+    defaults : where they are others than the model's
+    """
+    listed = {
+        name: known
+        for name, known in (MODEL | SOLVER).items()
+        if known.option is not None and name not in ("n_components", *leave_out)
+    }
+
+    def decorate(command: Command) -> Command:
+        hints = get_type_hints(command, include_extras=True)
+        whole = inspect.signature(command)
+        own = [p.replace(annotation=hints[p.name]) for p in whole.parameters.values()]
+        at = next(i for i, p in enumerate(own) if p.name == "settings")
+        made = {name: _argument(name, known, defaults) for name, known in listed.items()}
+        flat = [argument for name, argument in made.items() if name in MODEL]
+        expert = [argument for name, argument in made.items() if name in SOLVER]
+        signature = whole.replace(parameters=[*own[:at], *flat, *own[at + 1 :], *expert])
+
+        @functools.wraps(command)
+        def call(*values: Any, **given: Any) -> None:
+            bound = signature.bind(*values, **given)
+            bound.apply_defaults()
+            asked = dict(bound.arguments)
+            rest = {name: value for name, value in asked.items() if name not in listed}
+            command(**rest, settings=Settings({name: asked[name] for name in listed}, asked))
+
+        del call.__wrapped__  # whose signature typer would take
+        call.__signature__ = signature  # type: ignore[attr-defined]
+        call.__annotations__ = {p.name: p.annotation for p in signature.parameters.values()} | {"return": None}
+        return call  # type: ignore[return-value]
+
+    return decorate
+
+
+def _argument(name: str, known: Parameter, defaults: dict[str, Any]) -> inspect.Parameter:
+    """Make the argument of a command for a parameter."""
+    owner: Any = Parameters if name in MODEL else Solver
+    default = defaults.get(name, owner.__dataclass_fields__[name].default)
+    kind: Any = known.kind.type | None if default is None else known.kind.type
+    annotation = Annotated[kind, option(name)]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def cast(X: Any, dtype: str | None) -> Any:
+    """Convert X to the dtype asked for."""
+    return X if dtype is None else X.astype(dtype)
 
 
 def _check_device(device: str | None) -> None:

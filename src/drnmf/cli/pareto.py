@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -20,31 +20,21 @@ from drnmf.cli.common import (
     starts,
     stem,
 )
+from drnmf.numerics import TOLERANCE
+from drnmf.parameters.common import MAX_ITER
 from drnmf.runs import schema, write
 from drnmf.runs.output import check_out
 
 
+@options.takes_model(max_iter=MAX_ITER, tol=TOLERANCE, random_state=0)
 def pareto(
     x: options.Input,
     rank: options.Rank,
     betas: options.Betas = "0,1",
     points: Annotated[int, typer.Option("--points", min=2, help="Points per edge of the front.")] = 11,
     method: Annotated[str, typer.Option("--method", help="How weights become points.")] = "weighted",
-    penalty: options.Penalty = None,
-    sum_to_one: options.SumToOne = None,
-    fixed: options.Fixed = None,
-    policy: options.PolicyName = None,
-    update: options.UpdateName = None,
-    init: options.InitName = None,
-    max_iter: options.MaxIter = 10_000,
-    tol: options.Tol = 1e-6,
-    n_init: options.Starts = 1,
-    jobs: options.Jobs = None,
-    max_time: options.MaxTime = None,
-    seed: options.Seed = 0,
-    zeros: options.Zeros = "raise",
-    negatives: options.Negatives = "raise",
-    unstored: options.Unstored = "zero",
+    *,
+    settings: options.Settings,
     uncertainty: options.Uncertainty = None,
     entry_weights: options.EntryWeights = None,
     variable: options.Variable = None,
@@ -53,60 +43,44 @@ def pareto(
     sheet: options.Sheet = None,
     transpose: options.Transpose = False,
     dtype: options.Dtype = None,
-    device: options.Device = None,
-    precision: options.Precision = "float32",
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the results (default: NAME-pareto).")] = None,
     overwrite: options.Overwrite = False,
     threads: options.Threads = None,
     quiet: options.Quiet = False,
     report: reporting.Report = None,
-    checkpoint: keeping.CheckpointFolder = None,
-    checkpoint_every: keeping.CheckpointEvery = 30.0,
 ) -> None:
     """Find solutions between the losses of --betas, and the robust one among them.
 
     Writes front.csv, summary.json and, with matplotlib, front.png and front.svg into a folder, all or nothing.
     """
-    asked = dict(locals())  # every option, before anything else has a name here
-    choices = options.Choices(
-        policy, update, init, zeros, dtype, device, precision, negatives, unstored, penalty, sum_to_one
-    )
+    choice(dtype, options.DTYPES, "--dtype")
     layout = options.layout_of(labels, delimiter, sheet, transpose)
     omega = options.parse_betas(betas)
     if len(omega) < 2:
         raise typer.BadParameter("a front needs at least two losses, for example 0,1.", param_hint="--betas")
-    folder = out if out is not None else Path(f"{stem(x)}-pareto")
-    inputs = (x, *options.files_beside(uncertainty, entry_weights, fixed))
+    folder, checkpoint = out if out is not None else Path(f"{stem(x)}-pareto"), settings["checkpoint"]
+    inputs = (x, *options.files_beside(uncertainty, entry_weights, settings["fixed"]))
     check_out(folder, overwrite, inputs)
     keeping.check(checkpoint, folder)
     reporting.check(report)
     limit_threads(threads)
     from drnmf.estimators.pareto import METHODS, pareto_front
+    from drnmf.estimators.robust import DRNMF
     from drnmf.matrices.beside import named_cells, read_beside, read_fixed
     from drnmf.report import figures
 
     choice(method, METHODS, "--method")
-    matrix = read_input(x, variable, layout, negatives)
+    matrix = read_input(x, variable, layout, settings["negatives"])
     weights_given = read_beside(uncertainty, entry_weights, x, matrix, layout)
-    settings: dict[str, Any] = {"betas": omega, "weights": points, "method": method, **choices.given()}
-    known = read_fixed(fixed, x, matrix, layout)
-    settings |= {
-        "max_iter": max_iter,
-        "tol": tol,
-        "n_init": n_init,
-        "max_time": max_time,
-        "random_state": seed,
-        "n_jobs": jobs,
-    }
+    known = read_fixed(settings["fixed"], x, matrix, layout)
+    model = DRNMF(rank, betas=omega, verbose=int(not quiet), **settings.given(), **known)
     if checkpoint is not None:
-        keeping.remember(checkpoint, "pareto", asked | {"out": folder})
+        keeping.remember(checkpoint, "pareto", settings.asked | {"out": folder})
     started = time.perf_counter()
     named = named_cells(matrix, x, uncertainty or entry_weights)
     with plain_warnings() as warned, keeping.kept(checkpoint), named:
-        front = pareto_front(
-            choices.cast(matrix.X), rank, verbose=int(not quiet), checkpoint=checkpoint,
-            checkpoint_every=checkpoint_every, **settings, **known, **weights_given,
-        )  # fmt: skip
+        X = options.cast(matrix.X, dtype)
+        front = pareto_front(model, X, weights=points, method=method, **weights_given)
     seconds = time.perf_counter() - started
     with output_folder(folder, overwrite, inputs) as temporary:
         write.write_table(temporary / schema.FRONT, front.to_rows())
@@ -114,8 +88,13 @@ def pareto(
         summary: schema.Summary = {
             "kind": "pareto",
             "input": write.describe_input(x, matrix, variable, uncertainty, entry_weights),
-            "parameters": {"n_components": rank, **settings, "fixed": None if fixed is None else str(fixed)},
-            "seed": seed,
+            "parameters": write.parameters_of(model)
+            | {
+                "weights": points,
+                "method": method,
+                "fixed": None if (file := settings["fixed"]) is None else str(file),
+            },
+            "seed": settings["random_state"],
             "seconds": round(seconds, 3),
             "references": write.per_loss(omega, front.references),
             "dominated_points": int(front.dominated.sum()),
@@ -127,12 +106,12 @@ def pareto(
             "penalties": write.penalised(front.penalties, front.penalty_path),
             "notes": [*map(in_options, (*matrix.notes, *front.notes)), *warned],
         }
-        write.write_summary(temporary, summary | write.computed_by(matrix.X, device, precision))
+        write.write_summary(temporary, summary | write.computed_by(matrix.X, settings["device"], settings["precision"]))
         reporting.add(temporary, report)
     if not drawn:
         say(figures.HOW_TO_GET)
     worst = 100 * (float(front.dr.scaled_losses.max()) - 1)
     say(
         f"{len(front.points)} points, {seconds:.1f} s; the robust one is at most {worst:.2f} % above the best found "
-        f"({starts(n_init)}) of each loss; results in {folder}"
+        f"({starts(settings['n_init'])}) of each loss; results in {folder}"
     )

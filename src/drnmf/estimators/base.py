@@ -31,6 +31,9 @@ from drnmf.numerics import Array, Vector
 from drnmf.objective.objective import Objective
 from drnmf.objective.penalty import Penalties, Penalty
 from drnmf.objective.simplex import vertex
+from drnmf.parameters.common import Parameters
+from drnmf.parameters.fields import checked
+from drnmf.parameters.solver import Solver, as_solver
 from drnmf.problem.check import warn_dense_tiles
 from drnmf.problem.device import Placement, as_numpy, is_sparse, is_tensor, place, times
 from drnmf.problem.problem import Problem, objective_of
@@ -43,18 +46,47 @@ from drnmf.selection.penalties.alpha import AlphaPath, choose_alphas, decided, u
 from drnmf.selection.walk import grown
 from drnmf.solve.encode import Encoder
 from drnmf.solve.exchange import fit_interval
-from drnmf.solve.parameters import Parameters
 from drnmf.solve.pipeline import fit_factors, running, settle, warn_unconverged
 from drnmf.solve.references import check_references
 from drnmf.solve.runner import Runner
+from drnmf.solve.settings import control_of, problem_of, reading_of, settings_of, terms_of
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, Support):  # type: ignore[misc]
     """What the three estimators share. Subclasses say which losses, which weights, and whether to scale."""
 
-    normalize: bool = True
-    warm_start: bool = False
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters by name; with `deep` those of the solver too, as ``solver__update`` and so on.
+
+        Parameters
+        ----------
+        deep : whether to list the parameters of the solver
+
+        Returns
+        -------
+        params : dict
+        """
+        found: dict[str, Any] = super().get_params(deep)
+        if deep and isinstance(self.solver, str):
+            found |= {f"solver__{name}": value for name, value in as_solver(self.solver).get_params().items()}
+        return found
+
+    def set_params(self, **params: Any) -> Self:
+        """Change parameters; ``solver__update="mu"`` changes one of the solver.
+
+        Parameters
+        ----------
+        params : names and values
+
+        Returns
+        -------
+        self : the estimator
+        """
+        if isinstance(self.solver, str) and any(name.startswith("solver__") for name in params):
+            self.solver = as_solver(self.solver)
+        super().set_params(**params)
+        return self
 
     def _omega(self) -> Omega:
         raise NotImplementedError
@@ -66,10 +98,21 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         raise NotImplementedError
 
     def _references(self, p: int) -> Vector | None:
-        return None if self.references is None else check_references(self.references, p)
+        given = self._solver.references
+        return None if given is None else check_references(given, p)
 
-    def _inner_iter(self) -> int:
-        return 1
+    def _refuse_policy(self) -> None:
+        """Refuse a policy where no weights move."""
+        policy = self._solver.policy
+        if policy != "auto":
+            raise ValueError(
+                f"policy={policy!r} moves the weights of several losses, as DRNMF has them: those of "
+                f"{type(self).__name__} are fixed. Leave it out."
+            )
+
+    @property
+    def _solver(self) -> Solver:
+        return as_solver(self.solver)
 
     def _undecided(self) -> bool:
         """Whether the data choose the losses."""
@@ -130,26 +173,24 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         -------
         W : array of shape (m, r), in the kind that X came in
         """
-        self.rank()
+        checked(self, "n_components")
+        solver = self._solver
         if self._undecided():
-            return self._decided(X, y, W, H, self.reading(entry_weight, uncertainty))
+            return self._decided(X, y, W, H, reading_of(self, entry_weight, uncertainty))
         omega, interval, name = self._omega(), self._interval(), type(self).__name__
-        references, terms = self._references(len(omega)), self.terms()
-        control, placement = self.control(self._inner_iter(), omega), place(X, self.device, self.precision)
-        runner = Runner.of(self.update, self._policy(len(omega)), placement.gpu)
-        runner = replace(runner, callback=self.callback, stage=name)
-        given = placement.receive(self, X, True, self.reading(entry_weight, uncertainty))
+        references, terms, control = self._references(len(omega)), terms_of(self), control_of(self, omega)
+        placement = place(X, self.device, solver.precision)
+        runner = Runner.of(solver.update, self._policy(len(omega)), placement.gpu)
+        runner = replace(runner, callback=solver.callback, stage=name)
+        given = placement.receive(self, X, True, reading_of(self, entry_weight, uncertainty))
         continues = self._continues(given, W, H)
-        problem = Problem.of(
-            placement.open(given), self.rank(), omega, given=given, references=references, penalties=terms,
-            constraints=self.constraints(), zeros=self.zeros_choice(),
-        )  # fmt: skip
-        runs = self.starts() * (1 if references is not None else 1 + len(omega))
-        identity, inner = {"estimator": name, **self.get_params(deep=False)}, control.inner_iter
-        with running(problem, runner, self, runs, identity=identity, W=W, H=H, inner_iter=inner) as runner:
+        problem = problem_of(self, placement.open(given), omega, given, references)
+        runs = checked(self, "n_init") * (1 if references is not None else 1 + len(omega))
+        identity = {"estimator": name, **settings_of(self)}
+        with running(problem, runner, self, runs, identity=identity, W=W, H=H) as runner:
             if continues:
                 runner.starts[0] = self._warm(problem)
-                runner = runner.near() if self.starts() == 1 else runner
+                runner = runner.near() if self.n_init == 1 else runner
             tasks = Tasks.begin(self, given.X, y, problem.data)
             runner = replace(runner, budget=tasks.budget(runner.budget))
             self.penalty_path_: tuple[AlphaPath, ...] = ()
@@ -162,10 +203,10 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
                 else:
                     result = fit_factors(problem, runner)
             except Interrupted as stop:
-                partly = problem.canonical(_complete(stop.result, problem), self.normalize)
+                partly = problem.canonical(_complete(stop.result, problem), solver.normalize)
                 self._adopt(partly, problem, placement, decided(terms, ()), isinstance(entry_weight, HeldOut))
                 raise
-            result = settle(problem, problem.canonical(result, self.normalize), control)
+            result = settle(problem, problem.canonical(result, solver.normalize), control)
         factors = self._adopt(result, problem, placement, terms, isinstance(entry_weight, HeldOut))
         tasks.end()
         warn_unconverged([result], control, name)
@@ -175,7 +216,7 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         """Whether this fit starts from the components of the last one."""
         if not (self.warm_start and hasattr(self, "components_")) or W is not None or H is not None:
             return False
-        if self.checkpoint is not None:
+        if self._solver.checkpoint is not None:
             raise ValueError("warm_start=True does not go with checkpoint: a resumed fit has its own start.")
         known, n = int(self.components_.shape[1]), int(given.X.shape[1])
         if known != n:
@@ -187,14 +228,14 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
     def _warm(self, problem: Problem) -> Start:
         """Start from the components of the last fit, and the W that X has under them."""
-        rank, H, units = self.rank(), as_numpy(self.components_)[: self.rank()], problem.units
-        W = self._encoder(problem.given).rows(problem.data)[:, :rank]
+        rank, units = problem.rank, problem.units
+        W, H = self._encoder(problem.given).rows(problem.data)[:, :rank], as_numpy(self.components_)[:rank]
         last = grown(problem.data, (W * units.left, H * units.right), rank, check_random_state(self.random_state))
         return problem.unobserved.clear(problem.data, *last)
 
     def _decided(self, X: Any, y: Any, W: ArrayLike | None, H: ArrayLike | None, reading: Reading) -> Array:
         """Let the observed entries of X choose the losses, and fit."""
-        placement = place(X, self.device, self.precision)
+        placement = place(X, self.device, self._solver.precision)
         given = placement.receive(self, X, True, reading)
 
         def fit(decided: Any) -> Array:
@@ -272,15 +313,15 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def _received(self, X: Any, entry_weight: Any, uncertainty: Any) -> tuple[Placement, Received, Encoder]:
         """Check new rows; say where they are computed and what finds their W."""
         check_is_fitted(self)
-        _refuse_fixed_contributions(self.fixed_W)
-        placement = place(X, self.device, self.precision)
-        given = placement.receive(self, X, False, self.reading(entry_weight, uncertainty))
+        _refuse_fixed_contributions(self._solver.fixed_W)
+        placement = place(X, self.device, self._solver.precision)
+        given = placement.receive(self, X, False, reading_of(self, entry_weight, uncertainty))
         sparse = is_sparse(given.X) and not isinstance(given.observed, Stored)
         warn_dense_tiles(sparse, given.X.shape, self.omega_)
         return placement, given, self._encoder(given)
 
     def _encoder(self, given: Received) -> Encoder:
-        control, objective = self.control(), Objective(self.omega_, self.references_, self.mean_, self.penalties_)
+        control, objective = control_of(self), Objective(self.omega_, self.references_, self.mean_, self.penalties_)
         observed = given.observed
         if isinstance(observed, HeldOut):
             observed = observed.bind(given.X.shape, is_sparse(given.X))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,12 +17,16 @@ from drnmf.backends.host.single_blas import single_blas
 from drnmf.backends.open import open_data
 from drnmf.estimators.beta import BetaNMF
 from drnmf.estimators.robust import DRNMF
-from drnmf.losses.base import Omega, betas_of
+from drnmf.losses.base import Loss, Omega, betas_of
 from drnmf.losses.names import as_losses
 from drnmf.numerics import REFERENCE_MARGIN, Array, Vector
+from drnmf.parameters.common import Parameters
+from drnmf.parameters.fields import parameters_of
+from drnmf.parameters.solver import as_solver
 from drnmf.problem.problem import floors_at
 from drnmf.problem.units import losses_at
 from drnmf.solve.progress import progress_bar
+from drnmf.solve.settings import control_of
 
 
 @dataclass(frozen=True)
@@ -58,42 +62,31 @@ class Comparison:
         return self.methods[-1]
 
 
-def compare(
-    X: Any,
-    n_components: int,
-    *,
-    betas: Any,
-    init: str = "auto",
-    max_iter: int = 200,
-    tol: float = 1e-5,
-    random_state: int = 0,
-    n_init: int = 1,
-    max_time: float | None = None,
-    verbose: int = 0,
-) -> Comparison:
-    """Fit X under every beta alone, then DR-NMF with the errors found as references; zeros of X are floored.
+def compare(model: DRNMF, X: Any) -> Comparison:
+    """Fit X under every loss of a model alone, then the model with the errors found as references.
 
     A fit alone whose error DR-NMF beats by more than 1 % is made again from there, and so is DR-NMF after it. All fits
     begin at the same starts (`random_state` is a seed) and have the same budget; `max_time` is shared.
 
     >>> X = np.random.default_rng(0).uniform(0.1, 1, (20, 15))
-    >>> found = compare(X, 3, betas=(0, 1), max_iter=300, tol=0)
+    >>> found = compare(DRNMF(3, betas=(0, 1), max_iter=300, tol=0, random_state=0), X)
     >>> [method.name for method in found.methods], bool(found.robust.scaled.max() < 1.1)
     (['IS-NMF', 'KL-NMF', 'DR-NMF'], True)
     """
-    omega = as_losses(betas)
-    common: dict[str, Any] = {
-        "init": init, "max_iter": max_iter, "tol": tol, "zeros": "floor", "random_state": random_state,
-        "n_init": n_init, "max_time": None if max_time is None else max_time / (len(omega) + 1),
-    }  # fmt: skip
-    with progress_bar(verbose, str, n_init * (len(omega) + 1), max_time) as watch:
-        return _compared(X, n_components, omega, common, watch)
+    omega, limit, n_init = as_losses(model.betas), model.max_time, model.n_init
+    shared = replace(model, betas=omega, max_time=None if limit is None else limit / (len(omega) + 1), verbose=0)
+    with progress_bar(model.verbose, str, n_init * (len(omega) + 1), limit) as watch:
+        return _compared(X, shared, omega, watch)
 
 
-def _compared(
-    X: Any, n_components: int, omega: Omega, common: dict[str, Any], watch: Callable[[str], Callback | None]
-) -> Comparison:
-    fits = [_timed(BetaNMF(n_components, beta=loss, **common), X, watch(f"{loss.name} alone")) for loss in omega]
+def _alone(model: DRNMF, loss: Loss) -> BetaNMF:
+    """Make the model of one loss with the parameters of several."""
+    common = {name: getattr(model, name) for name in parameters_of(Parameters)}
+    return BetaNMF(beta=loss, **common)
+
+
+def _compared(X: Any, shared: DRNMF, omega: Omega, watch: Callable[[str], Callback | None]) -> Comparison:
+    fits = [_timed(_alone(shared, loss), X, watch(f"{loss.name} alone")) for loss in omega]
     data = in_unit(open_data(X))
 
     def losses_alone() -> Vector:
@@ -104,17 +97,16 @@ def _compared(
         floors = floors_at(data, omega)
     losses = losses_alone()
     references = np.maximum(losses.min(axis=0), floors)
-    model, W, seconds = _timed(DRNMF(n_components, betas=omega, references=references, **common), X, watch("DRNMF"))
+    model, W, seconds = _timed(_under(shared, references), X, watch("DRNMF"))
     beaten = np.flatnonzero(np.maximum(model.losses_, floors) < (1.0 - REFERENCE_MARGIN) * references)
     if beaten.size:  # once more from the point that showed that the fits alone were not the best
-        here, H = common | {"init": "custom", "n_init": 1}, model.components_
+        here, H = replace(shared, init="custom", n_init=1), model.components_
         for b in beaten:
-            again = _timed(BetaNMF(n_components, beta=omega[b], **here), X, watch(f"{omega[b].name} alone"), W, H)
+            again = _timed(_alone(here, omega[b]), X, watch(f"{omega[b].name} alone"), W, H)
             fits[b] = (*again[:2], fits[b][2] + again[2])
         losses = losses_alone()
         references = np.minimum(references, np.maximum(losses.min(axis=0), floors))
-        robust_model = DRNMF(n_components, betas=omega, references=references, **here)
-        model, W, more = _timed(robust_model, X, watch("DRNMF"), W, H)
+        model, W, more = _timed(_under(here, references), X, watch("DRNMF"), W, H)
         seconds += more
     met = np.minimum(losses.min(axis=0), model.trace_.losses.min(axis=0))
     references = np.minimum(references, np.maximum(met, floors))
@@ -129,11 +121,17 @@ def _compared(
         for loss, value, floor in zip(omega, np.diag(losses), floors, strict=True)
         if value < floor
     )
-    tol, max_iter = common["tol"], common["max_iter"]
+    control = control_of(shared)
+    tol, max_iter = control.tol, control.max_iter
     stopped = [f"{method.name}" for method in (*singles, robust) if tol > 0 and method.n_iter >= max_iter]
     if stopped:
         notes += (f"{', '.join(stopped)} had not converged after {max_iter} iterations.",)
     return Comparison(omega, references, (*singles, robust), model, (*model.notes_, *notes))
+
+
+def _under(model: DRNMF, references: Vector) -> DRNMF:
+    """Make the same model with given references."""
+    return replace(model, solver=replace(as_solver(model.solver), references=references))
 
 
 def _scale(model: DRNMF, references: Vector) -> None:
@@ -147,6 +145,6 @@ def _timed(model: Any, X: Any, watcher: Callback | None, W: Any = None, H: Any =
     started = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # noted by `compare`
-        W = model.set_params(callback=watcher).fit_transform(X, W=W, H=H)
-    model.set_params(callback=None)
+        W = model.set_params(solver__callback=watcher).fit_transform(X, W=W, H=H)
+    model.set_params(solver__callback=None)
     return model, W, time.perf_counter() - started

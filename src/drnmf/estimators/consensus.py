@@ -17,14 +17,15 @@ from sklearn.utils.validation import check_is_fitted
 from drnmf.backends.host.single_blas import single_blas
 from drnmf.estimators.beta import BetaNMF
 from drnmf.numerics import Array, Vector
-from drnmf.problem.check import check_choice, check_integer, check_matrix, check_number
+from drnmf.parameters.checks import check_choice, check_integer, check_number
+from drnmf.problem.check import check_matrix
 from drnmf.problem.device import runs_at_once
 from drnmf.problem.receive import received
 from drnmf.problem.weights import Reading
 from drnmf.selection.consensus import consensus
 from drnmf.selection.resampling import RESAMPLINGS, resampled
 from drnmf.solve.parallel import run_all
-from drnmf.solve.parameters import count_jobs
+from drnmf.solve.settings import count_jobs
 
 UNSTABLE = ("keep", "drop")
 
@@ -167,12 +168,12 @@ class ConsensusNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         model = clone(base).set_params(random_state=seed)
         if model.get_params(deep=False).get("init") == "auto":  # much the same start for every seed
             model.set_params(init="random")
-        own = model.get_params(deep=False).get("callback", _no_callback)
+        own = model.get_params().get("solver__callback", _no_callback)
         if own is not _no_callback:
-            model.set_params(callback=_stoppable(own, stop))
+            model.set_params(solver__callback=_stoppable(own, stop))
         model.fit(X if self.resample is None else resampled(X, self.resample, seed))
         if own is not _no_callback:
-            model.set_params(callback=own)
+            model.set_params(solver__callback=own)
         if not stop.is_set():
             ended[place] = model
 

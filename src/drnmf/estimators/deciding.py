@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from sklearn.base import clone
@@ -10,8 +10,11 @@ from sklearn.base import clone
 from drnmf.losses.names import as_loss, lacks_size
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Array
+from drnmf.parameters.common import Parameters
+from drnmf.parameters.fields import checked
 from drnmf.problem.weights import Reading
-from drnmf.selection.noise import NoiseProfile, noise_profile
+from drnmf.selection.noise import NoiseProfile, compare_losses
+from drnmf.solve.settings import asked_losses
 
 AUTO = "auto"
 
@@ -28,21 +31,10 @@ def is_auto(value: Any) -> bool:
     return isinstance(value, str) and value.strip().lower() == AUTO
 
 
-def profile_for(
-    model: Any, X: Any, reading: Reading, held_out: float, betas: Iterable[float] | None = None
-) -> NoiseProfile:
+def profile_for(model: Parameters, X: Any, reading: Reading, held_out: float, betas: Any = None) -> NoiseProfile:
     """Compare losses on X, whose negative entries are dealt with, with the settings of an estimator, from one start."""
-    return noise_profile(
-        X, model.n_components, betas=betas, held_out=held_out, entry_weight=reading.entry_weight,
-        uncertainty=reading.uncertainty, unstored=reading.unstored, update=model.update, max_iter=model.max_iter,
-        tol=_loose(model.tol), init="random" if model.init == "custom" else model.init,
-        random_state=model.random_state, n_jobs=model.n_jobs, device=model.device, precision=model.precision,
-    )  # fmt: skip
-
-
-def _loose(tol: float | None) -> float:
-    """The tolerance of fits that are only compared."""
-    return 0.0 if tol == 0 else max(tol or 0.0, 1e-5)
+    alone = replace(model, n_init=1, max_time=None, verbose=0)
+    return compare_losses(alone, X, replace(reading, negatives="raise"), betas, held_out)
 
 
 def fit_decided(model: Any, profile: NoiseProfile, name: str, value: Any, starts: int, fit: Any) -> Array:
@@ -68,8 +60,7 @@ def fit_decided(model: Any, profile: NoiseProfile, name: str, value: Any, starts
 
 def zeros_under(model: Any) -> str:
     """Choose what becomes of zeros of X under beta = 0: where X chose that beta, nobody could ask for floored zeros."""
-    asked = getattr(model, "betas", getattr(model, "beta", None))
-    return "floor" if is_auto(asked) else str(model.zeros_choice())
+    return "floor" if is_auto(asked_losses(model)) else str(checked(model, "zeros"))
 
 
 def _fitted(model: Any) -> dict[str, Any]:

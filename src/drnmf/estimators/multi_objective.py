@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from numpy.typing import ArrayLike
 
@@ -12,8 +12,11 @@ from drnmf.estimators.base import NMF
 from drnmf.losses.base import Loss, Omega
 from drnmf.losses.names import as_losses
 from drnmf.objective.simplex import check_weights
+from drnmf.parameters.common import MOVED
+from drnmf.parameters.fields import Kind, about, documented
 
 
+@documented(MOVED)
 @dataclass(kw_only=True, eq=False, repr=False)
 class MultiObjectiveNMF(NMF):
     r"""Fit NMF under a weighted sum of scaled losses (MO-NMF, section 2 of the paper).
@@ -21,13 +24,6 @@ class MultiObjectiveNMF(NMF):
     .. math:: \min_{W, H \ge 0} \sum_{\beta \in \Omega} \lambda_\beta D_\beta(X, WH) / e_\beta
 
     with e_beta the error of the single-objective fit from the same start with the same budget.
-
-    Parameters
-    ----------
-    betas : Omega, distinct numbers >= 0, names, or losses such as ``NegativeBinomial(30)``
-    weights : lambda, on the simplex, aligned with betas; None weighs all alike
-    references : e_beta, aligned with betas; None computes them
-    others : as in `BetaNMF`
 
     Examples
     --------
@@ -38,11 +34,20 @@ class MultiObjectiveNMF(NMF):
     (2,)
     """
 
-    betas: Iterable[float | str | Loss] = (1, 2)
-    weights: ArrayLike | None = None
+    betas: Iterable[float | str | Loss] = field(
+        default=(1, 2),
+        metadata=about(
+            Kind("list"), "Omega: distinct numbers >= 0, names, or losses such as ``NegativeBinomial(30)``."
+        ),
+    )
+    weights: ArrayLike | None = field(
+        default=None,
+        metadata=about(Kind("(p,)", none=True), "lambda, on the simplex, aligned with betas; None weighs all alike."),
+    )
 
     def _omega(self) -> Omega:
         return as_losses(self.betas)
 
     def _policy(self, p: int) -> Policy:
+        self._refuse_policy()
         return Fixed() if self.weights is None else Fixed(tuple(check_weights(self.weights, p).tolist()))

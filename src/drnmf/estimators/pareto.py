@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
@@ -13,27 +12,27 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from drnmf.algorithms.initialize import Start
-from drnmf.algorithms.loop import Callback
 from drnmf.algorithms.result import Result
-from drnmf.algorithms.updates.base import Rule
-from drnmf.algorithms.weights import Policy
 from drnmf.backends.base import losses_of
-from drnmf.losses.base import Loss, Omega, betas_of
+from drnmf.losses.base import Omega, betas_of
 from drnmf.losses.names import as_losses
 from drnmf.numerics import REFERENCE_MARGIN, REFERENCE_ROUNDS, Array, Vector
 from drnmf.objective.objective import Objective
 from drnmf.objective.penalty import Penalty
 from drnmf.objective.simplex import check_weights, vertex
-from drnmf.problem.check import check_choice, check_integer
+from drnmf.parameters.checks import check_choice, check_integer
+from drnmf.parameters.common import Parameters
+from drnmf.parameters.fields import checked
+from drnmf.parameters.solver import as_solver
 from drnmf.problem.device import Placement, place
 from drnmf.problem.problem import Problem
 from drnmf.selection.penalties.alpha import AlphaPath, choose_alphas, decided, undecided
 from drnmf.solve.improve import improved, lowered, resume, run_continued, run_near
 from drnmf.solve.parallel import run_all
-from drnmf.solve.parameters import Parameters
 from drnmf.solve.pipeline import running, warn_unconverged
 from drnmf.solve.references import References, check_references, compute_references
 from drnmf.solve.runner import Runner
+from drnmf.solve.settings import asked_losses, check_model, control_of, problem_of, reading_of, settings_of, terms_of
 from drnmf.solve.solve import smallest, solve
 
 
@@ -193,43 +192,18 @@ def _stage(weights: Vector) -> str:
 
 
 def pareto_front(
+    model: Parameters,
     X: Any,
-    n_components: int,
     *,
-    betas: Iterable[float | str | Loss],
     weights: int | ArrayLike = 11,
     method: str = "weighted",
-    warm_start: bool = False,
-    policy: str | Policy = "auto",
-    update: str | Rule = "auto",
-    init: str = "auto",
     W: ArrayLike | None = None,
     H: ArrayLike | None = None,
-    references: ArrayLike | None = None,
-    max_iter: int = 10_000,
-    tol: float = 1e-6,
-    zeros: str = "raise",
-    negatives: str = "raise",
-    unstored: str = "zero",
     entry_weight: Any = None,
     uncertainty: Any = None,
-    random_state: int | np.random.RandomState | None = None,
-    n_init: int = 1,
-    max_time: float | None = None,
-    callback: Callback | None = None,
-    verbose: int = 0,
     return_factors: bool = False,
-    checkpoint: str | os.PathLike[str] | None = None,
-    checkpoint_every: float = 30.0,
-    device: str | None = None,
-    precision: str = "float32",
-    n_jobs: int | None = None,
-    penalties: Any = None,
-    sum_to_one: str | None = None,
-    fixed: ArrayLike | None = None,
-    fixed_W: ArrayLike | None = None,
 ) -> ParetoFront:
-    r"""Find solutions between the losses of `betas`, and the DR-NMF solution among them (section 5.1).
+    r"""Find solutions between the losses of a model, and the DR-NMF solution among them (section 5.1).
 
     .. math:: \min_{W, H \ge 0} \sum_{\beta \in \Omega} \lambda_\beta D_\beta(X, WH) / e_\beta
               \quad\text{for every } \lambda
@@ -239,30 +213,20 @@ def pareto_front(
 
     Parameters
     ----------
-    X : array, SciPy sparse matrix, Dask array or torch.Tensor of shape (m, n), nonnegative; NaN in a dense X is an
-        entry that was not observed
-    n_components : r
-    betas : Omega, at least two distinct numbers >= 0, names or losses
+    model : ``DRNMF`` with at least two losses, or another estimator with `betas`; all its parameters are used. Each
+        point keeps the best of its `n_init` starts. With `warm_start` every point starts from the nearest one already
+        solved instead of the common start; with tol > 0 a front then costs little more than its ends, and its points
+        may be other local minima. Its `max_time` is for the front: every run left gets an even part of what is left.
+        A `callback` is called in every run but the single-objective ones, and returning True ends that run. An
+        alpha="auto" is chosen at the DR point, once for all
+    X : as in `DRNMF.fit`
     weights : k spaces lambda by 1/(k-1), which for two betas gives k points (l, 1-l), for more a lattice on
         the simplex; or an array of shape (points, p), each row nonnegative with sum one
     method : how a lambda becomes a point: "weighted" (the sum above) or "tchebycheff" (min max_b lambda_b Dbar_b, which
         also reaches the parts of the front that are not convex)
-    warm_start : start every point from the nearest one already solved instead of the common start. With tol > 0 a front
-        then costs little more than its ends; its points may be other local minima than from the common start
-    policy : how lambda moves on the way to the DR point, as in `DRNMF`
-    init, W, H : the common start; the paper starts from the true factors with ``init="custom"``
-    references, update, max_iter, tol, zeros, negatives, unstored : as in `DRNMF`
-    random_state, verbose, device, precision : as in `DRNMF`
-    entry_weight, uncertainty : as in `BetaNMF.fit`
-    n_init : starts of which each point keeps its best run
-    max_time : seconds after which the front stops; every run left gets an even part of what is left
-    callback : as in `DRNMF`, called in every run but the single-objective ones; returning True ends that run
+    W, H : the common start with ``init="custom"``; the paper starts from the true factors
+    entry_weight, uncertainty : as in `DRNMF.fit`
     return_factors : keep W and H of every point
-    checkpoint, checkpoint_every : as in `DRNMF`; the folder keeps every run of the front
-    penalties : as in `DRNMF`, beside the losses of every point and of the DR point; alpha="auto" is chosen at the DR
-        point, once for all of them
-    n_jobs : as in `DRNMF`; the points go side by side too, unless they start from one another
-    sum_to_one, fixed, fixed_W : constraints on the factors of every point, as in `DRNMF`
 
     Returns
     -------
@@ -270,55 +234,45 @@ def pareto_front(
 
     Examples
     --------
+    >>> from drnmf import DRNMF
     >>> from drnmf.synthetic import synthetic
     >>> data = synthetic((1, 2), shape=(30, 20), rank=3, random_state=0)
-    >>> front = pareto_front(
-    ...     data.X, 3, betas=(1, 2), weights=5, init="custom", W=data.W, H=data.H, tol=0, max_iter=100
-    ... )
+    >>> model = DRNMF(3, betas=(1, 2), init="custom", tol=0, max_iter=100)
+    >>> front = pareto_front(model, data.X, weights=5, W=data.W, H=data.H)
     >>> front.weights[:, 0].tolist()
     [0.0, 0.25, 0.5, 0.75, 1.0]
     >>> bool(front.dr.scaled_losses.max() <= front.scaled_losses.max(axis=1).min() + 1e-3)
     True
     """
-    asked = {
-        name: value for name, value in locals().items() if name not in ("X", "W", "H", "entry_weight", "uncertainty")
-    }
-    omega = as_losses(betas)
+    check_model(model, "pareto_front")
+    solver, omega = as_solver(model.solver), as_losses(asked_losses(model))
     p = len(omega)
     if p < 2:
         raise ValueError(f"betas={omega[0].key} is one loss: a front needs at least two, for example betas=(0, 1).")
     check_choice("method", method, tuple(METHODS))
     points = check_points(weights, p)
-    given = None if references is None else check_references(references, p)
-    parameters = Parameters(
-        n_components, update=update, init=init, max_iter=max_iter, tol=tol, zeros=zeros, negatives=negatives,
-        unstored=unstored, random_state=random_state, n_init=n_init, max_time=max_time, callback=callback,
-        verbose=verbose, checkpoint=checkpoint, checkpoint_every=checkpoint_every, device=device, precision=precision,
-        n_jobs=n_jobs, penalties=penalties, sum_to_one=sum_to_one, fixed=fixed, fixed_W=fixed_W,
-    )  # fmt: skip
-    placement, terms = place(X, device, precision), parameters.terms()
-    runner = replace(Runner.of(update, policy, placement.gpu), callback=callback, stage="DR")
-    accepted = placement.accept(X, "pareto_front", parameters.reading(entry_weight, uncertainty))
-    control, starts = parameters.control(), parameters.starts()
-    problem = Problem.of(
-        placement.open(accepted), parameters.rank(), omega, given=accepted, references=given, penalties=terms,
-        constraints=parameters.constraints(), zeros=parameters.zeros_choice(),
-    )  # fmt: skip
+    given = None if solver.references is None else check_references(solver.references, p)
+    placement, terms = place(X, model.device, solver.precision), terms_of(model)
+    runner = replace(Runner.of(solver.update, solver.policy, placement.gpu), callback=solver.callback, stage="DR")
+    accepted = placement.accept(X, "pareto_front", reading_of(model, entry_weight, uncertainty))
+    control, starts = control_of(model), checked(model, "n_init")
+    problem = problem_of(model, placement.open(accepted), omega, accepted, given)
     count = starts * (len(points) + 1 + (p if given is None else 0))
-    identity = {"estimator": "pareto_front", **asked}
-    with running(problem, runner, parameters, count, identity=identity, W=W, H=H) as runner:
+    # the lambdas of the points are not the model's own weights, which a front does without
+    identity = settings_of(model) | {"estimator": "pareto_front", "weights": weights, "method": method}
+    with running(problem, runner, model, count, identity=identity, W=W, H=H) as runner:
         found = None if problem.objective is not None else compute_references(problem, runner.starts, runner)
         notes, paths = problem.notes, tuple[AlphaPath, ...]()
         if undecided(problem.penalties):
             known = problem if found is None else problem.over(found.values)
-            problem, paths = choose_alphas(known, runner, random_state)
+            problem, paths = choose_alphas(known, runner, model.random_state)
             terms = decided(terms, problem.penalties)
         if found is not None:
             notes += found.notes
-            results, dr, inside = _solve_front(problem, runner, points, method, warm_start, found)
+            results, dr, inside = _solve_front(problem, runner, points, method, model.warm_start, found)
         else:
             inside = _objective(problem).references
-            results = _solve_points(problem, runner, runner.starts, points, method, warm_start, {})
+            results = _solve_points(problem, runner, runner.starts, points, method, model.warm_start, {})
             dr = smallest(solve([problem.begun(start) for start in runner.starts], runner))
         kept = [_point(problem, result, placement if return_factors else None) for result in (*results, dr)]
     warn_unconverged([*results, dr], control, "pareto_front")

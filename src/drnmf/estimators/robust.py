@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from drnmf.algorithms.weights import Policy
@@ -21,29 +21,18 @@ from drnmf.losses.beta import Beta
 from drnmf.losses.interval import Interval, as_interval
 from drnmf.losses.names import as_losses, lacks_size
 from drnmf.numerics import Array, Vector
+from drnmf.parameters.common import MOVED
+from drnmf.parameters.fields import Kind, about, documented
 from drnmf.problem.weights import Reading
 from drnmf.selection.noise import HELD_OUT
 
 
+@documented(MOVED)
 @dataclass(kw_only=True, eq=False, repr=False)
 class DRNMF(NMF):
     r"""Fit distributionally robust NMF: the largest scaled loss as small as possible (section 4 of the paper).
 
     .. math:: \min_{W, H \ge 0} \max_{\beta \in \Omega} D_\beta(X, WH) / e_\beta
-
-    Parameters
-    ----------
-    betas : Omega, distinct numbers >= 0, names, or losses such as ``NegativeBinomial(30)``; or an `Interval`, every
-        beta between two ends; or "auto", the betas that held-out entries of X cannot tell from the best
-        (`drnmf.noise_profile`), from two starts at least where `init` is "auto" too; "nb:auto", alone or in a list, is
-        the negative binomial with its size by likelihood
-    policy : how lambda moves: "auto" (`weights.Reactive` after 100 steps of Algorithm 3's; with update="mu" Algorithm
-        3's throughout), "frank-wolfe"
-        (Algorithm 3, step 1/(k+1)), "frank-wolfe-2" (2/(k+2)), "subgradient", "mirror", "reactive", "fixed", "minimax"
-        (steps that never raise the maximum), or an object with `init(p)` and `step(weights, scaled_losses, state)`
-    inner_iter : updates of (W, H) per move of lambda; with "subgradient" and many it is Algorithm 2
-    references : e_beta, aligned with betas; None computes them
-    others : as in `BetaNMF`
 
     Attributes
     ----------
@@ -68,15 +57,23 @@ class DRNMF(NMF):
     True
     """
 
-    betas: Iterable[float | str | Loss] | Interval | str = (1, 2)
-    policy: str | Policy = "auto"
-    inner_iter: int = 1
+    betas: Iterable[float | str | Loss] | Interval | str = field(
+        default=(1, 2),
+        metadata=about(
+            Kind("list, Interval or str"),
+            "Omega: distinct numbers >= 0, names, or losses such as ``NegativeBinomial(30)``; or an `Interval`, every "
+            "beta between two ends.",
+            '"auto" is the betas that held-out entries of X cannot tell from the best (`drnmf.noise_profile`), from '
+            'two starts at least where `init` is "auto" too; "nb:auto", alone or in a list, is the negative binomial '
+            "with its size by likelihood.",
+        ),
+    )
 
     def _undecided(self) -> bool:
         return is_auto(self.betas) or lacks_size(self.betas)
 
     def _decide(self, X: Any, reading: Reading, fit: Callable[[Any], Array]) -> Array:
-        if self.references is not None:
+        if self._solver.references is not None:
             raise ValueError("references cannot be given for losses that are found during the fit ('auto').")
         if lacks_size(self.betas):
             sized = size_profile_for(self, X, reading)
@@ -94,12 +91,9 @@ class DRNMF(NMF):
         return as_losses(self.betas)
 
     def _references(self, p: int) -> Vector | None:
-        if self.references is not None and self._interval() is not None:
+        if self._solver.references is not None and self._interval() is not None:
             raise ValueError("references cannot be given for an Interval: its knots are found during the fit.")
         return super()._references(p)
 
     def _policy(self, p: int) -> str | Policy:
-        return self.policy
-
-    def _inner_iter(self) -> int:
-        return self.inner_iter
+        return self._solver.policy

@@ -15,6 +15,9 @@ from drnmf.losses.names import as_written, from_text, text_of
 from drnmf.objective.penalties import PENALTIES, as_penalties
 from drnmf.objective.penalty import NONE, Penalties, Penalty, Setting
 from drnmf.objective.simplex import check_weights
+from drnmf.parameters.common import Parameters
+from drnmf.parameters.fields import parameters_of
+from drnmf.parameters.solver import Solver, as_solver
 from drnmf.problem.device import as_numpy
 from drnmf.selection.penalties.alpha import AlphaPath
 from drnmf.solve.references import check_references
@@ -26,7 +29,6 @@ _SCALARS = (
     "gap_", "stationarity_", "loss_names_",
 )  # fmt: skip
 _COVERAGE = tuple(Coverage.__dataclass_fields__)
-_OF_THIS_FIT = ("callback", "checkpoint", "device")
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
@@ -71,8 +73,7 @@ def load_into(classes: dict[str, type], path: str | os.PathLike[str]) -> Any:
     """Read what `save` wrote into an estimator of one of the classes."""
     arrays, meta = archive.read_archive(path)
     try:
-        params = {name: value for name, value in meta["params"].items() if name not in _OF_THIS_FIT}
-        model = classes[meta["class"]](**params)
+        model = _made(classes[meta["class"]], meta["params"])
         for name in _ARRAYS:
             setattr(model, name, arrays[name])
         for name in _SCALARS:
@@ -134,16 +135,31 @@ def _coverage_of(arrays: dict[str, Any]) -> Coverage | None:
 
 def plain_params(model: Any) -> dict[str, Any]:
     """Collect constructor arguments that JSON can hold; other objects (a policy of one's own) are left at default."""
+    return _plain_fields(model) | {"solver": _plain_fields(as_solver(model.solver))}
+
+
+def _plain_fields(owner: Parameters | Solver) -> dict[str, Any]:
     plain: dict[str, Any] = {}
-    for name, value in model.get_params(deep=False).items():
-        if name in _OF_THIS_FIT:
+    for name, known in parameters_of(owner).items():
+        value = _plain(getattr(owner, name))
+        if not known.saved or isinstance(value, Solver):
             continue
-        value = _plain(value)
         if value is None or isinstance(value, bool | int | float | str | list):
             plain[name] = value
         else:
-            warnings.warn(f"save: {name} is an object and is not stored; load will use the default.", stacklevel=4)
+            warnings.warn(f"save: {name} is an object and is not stored; load will use the default.", stacklevel=5)
     return plain
+
+
+def _made(cls: type, params: dict[str, Any]) -> Any:
+    """Make an estimator of stored parameters; what belongs to one fit alone is not taken from a file."""
+    solver = Solver(**_saved(Solver, params["solver"]))
+    return cls(**_saved(cls, params) | {"solver": solver})
+
+
+def _saved(cls: type, params: dict[str, Any]) -> dict[str, Any]:
+    known = parameters_of(cls)
+    return {name: value for name, value in params.items() if name not in known or known[name].saved}
 
 
 def _described(penalties: Penalties) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 import sys
 import warnings
 from typing import Any
@@ -24,30 +23,6 @@ _ACCEPTED: dict[str, Any] = {
     "ensure_all_finite": False,
     "copy": False,
 }
-
-
-def check_integer(name: str, value: Any, least: int) -> int:
-    """An integer parameter with a lower bound."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
-        raise ValueError(f"{name}={value!r} must be an integer >= {least}.")
-    return int(value)
-
-
-def check_number(name: str, value: Any, least: float, strict: bool = False) -> float:
-    """A finite real parameter with a lower bound."""
-    bound = ">" if strict else ">="
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not np.isfinite(float(value)):
-        raise ValueError(f"{name}={value!r} must be a finite number {bound} {least:g}.")
-    if value < least or (strict and value == least):
-        raise ValueError(f"{name}={value!r} must be {bound} {least:g}.")
-    return float(value)
-
-
-def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
-    """A parameter that is one of a few words."""
-    if value not in choices:
-        raise ValueError(f"{name}={value!r} is not known: use one of {list(choices)}.")
-    return str(value)
 
 
 def check_matrix(estimator: Any, X: Any, reset: bool) -> Any:

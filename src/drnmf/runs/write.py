@@ -94,15 +94,21 @@ def per_loss(omega: Omega, values: Iterable[float]) -> schema.PerLoss:
     return {loss.key: float(value) for loss, value in zip(omega, values, strict=True)}
 
 
-def summary_of(kind: schema.Kind, model: Any, seconds: float, notes: list[str]) -> schema.Summary:
-    """Collect what summary.json says of a fitted model."""
+def parameters_of(model: Any) -> dict[str, Any]:
+    """Collect the parameters of a model that change what it finds, those of its solver among them."""
+    from drnmf.solve.settings import settings_of
     from drnmf.storage.records import UNSTORED
 
+    return {name: value for name, value in settings_of(model).items() if name not in UNSTORED}
+
+
+def summary_of(kind: schema.Kind, model: Any, seconds: float, notes: list[str]) -> schema.Summary:
+    """Collect what summary.json says of a fitted model."""
     omega = model.omega_
     return {
         "kind": kind,
         "estimator": type(model).__name__,
-        "parameters": {name: value for name, value in model.get_params().items() if name not in UNSTORED},
+        "parameters": parameters_of(model),
         "seed": model.random_state,
         "seconds": round(seconds, 3),
         "iterations": model.n_iter_,

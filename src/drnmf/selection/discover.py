@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -19,12 +18,14 @@ from drnmf.losses.names import as_losses, text_of
 from drnmf.numerics import Array, Vector
 from drnmf.objective.objective import Objective
 from drnmf.objective.penalty import Penalty
-from drnmf.problem.check import check_choice, check_integer, check_number
+from drnmf.parameters.checks import check_choice, check_integer, check_number
+from drnmf.parameters.common import Parameters
+from drnmf.parameters.fields import checked
+from drnmf.parameters.solver import Solver, as_solver
 from drnmf.problem.device import place
 from drnmf.problem.problem import objective_of
 from drnmf.problem.receive import Received
 from drnmf.problem.units import Units, mean_of
-from drnmf.problem.weights import Reading
 from drnmf.selection.consensus import Consensus
 from drnmf.selection.entries import counted, facts_of
 from drnmf.selection.matching import Matching, match
@@ -39,9 +40,12 @@ from drnmf.selection.stages.ranks import Tried, rows_of
 from drnmf.selection.stages.residuals import Residuals, residuals
 from drnmf.selection.stages.runs import Fitter, Run, Store
 from drnmf.solve.encode import Encoder
-from drnmf.solve.parameters import Parameters, count_jobs
+from drnmf.solve.settings import asked_losses, check_model, control_of, count_jobs, reading_of, terms_of
+from drnmf.storage.records import described
 
 HEAVY_CHOICES = ("auto", "keep", "cap")
+MAX_ITER, TOLERANCE = 500, 1e-5
+"""Of every run, where the model leaves them to the library."""
 MOST_RANKS = 30
 """Largest rank that is tried where none is given."""
 
@@ -113,9 +117,9 @@ class Discovery:
 
 def discover(
     X: Any,
+    model: Parameters | None = None,
     *,
     ranks: Iterable[int] | int | None = None,
-    betas: Any = "auto",
     n_runs: int = 20,
     resample: str | None = "auto",
     heavy: str = "auto",
@@ -124,16 +128,7 @@ def discover(
     reference_names: Iterable[str] | None = None,
     entry_weight: Any = None,
     uncertainty: Any = None,
-    max_iter: int = 500,
-    tol: float = 1e-5,
-    zeros: str = "raise",
-    random_state: int = 0,
-    n_jobs: int | None = None,
-    max_time: float | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
     callback: Callable[[Moment], Any] | None = None,
-    verbose: int = 0,
-    penalties: Any = None,
 ) -> Discovery:
     """Find how many components X has, under which noise, and which of them come again in every run.
 
@@ -145,10 +140,15 @@ def discover(
     ----------
     X : array or SciPy sparse matrix of shape (m, n), nonnegative
         Components are profiles over the columns; for profiles over the rows give X.T.
+    model : estimator, optional
+        What every run fits; None is ``BetaNMF(beta="auto")``. "auto" takes the loss of the noise, with uncertainties
+        2, whose weights they are; several losses are fitted as `DRNMF` does. Penalties hold in all runs and in the
+        contributions; ``Sparsity("auto", on="W")`` makes contributions as sparse as held-out entries ask for, and the
+        rank is then searched under it. Its `random_state` is the seed of everything (None is 0), its `max_time` is for
+        all stages, its `n_jobs` counts runs side by side, and the folder `checkpoint` of its solver keeps finished
+        runs. Where it leaves them to the library, max_iter is 500 and tol 1e-5.
     ranks : iterable of int, or int
         What may be tried, at most min(m, n); None is 2 to 30.
-    betas : "auto", number, list of losses, or Interval
-        "auto" takes the loss of the noise; several losses are fitted as `DRNMF` does.
     n_runs : int, at least 2
         Runs of the consensus.
     resample : {"auto", None, "poisson", "bootstrap"}
@@ -162,23 +162,8 @@ def discover(
         Known components; see `match`.
     reference_names : iterable of str, optional
     entry_weight, uncertainty : as in `BetaNMF.fit`
-        With uncertainties betas="auto" is 2, whose weights they are; the noise is read off X without weights.
-    max_iter, tol, zeros : as in `BetaNMF`
-    penalties : as in `BetaNMF`
-        They hold in all runs and in the contributions. ``Sparsity("auto", on="W")`` makes contributions as sparse as
-        held-out entries ask for; the rank is then searched under it. None is no penalty.
-    random_state : int
-        Seed of everything.
-    n_jobs : int or None
-        Runs side by side. Results do not depend on it.
-    max_time : float, optional
-        Seconds for all stages. What could not be finished is named in `notes`.
-    checkpoint : path-like, optional
-        A folder where finished runs are kept; the same call again uses them.
     callback : callable, optional
         Called with a `Moment` after every run.
-    verbose : int
-        1 shows progress on standard error.
 
     Returns
     -------
@@ -201,15 +186,17 @@ def discover(
     check_integer("n_runs", n_runs, 2)
     check_choice("heavy", heavy, HEAVY_CHOICES)
     check_number("threshold", threshold, -1.0)
-    check_integer("random_state", random_state, 0)
-    jobs = count_jobs(n_jobs)
-    parameters = Parameters(max_iter=max_iter, tol=tol, zeros=zeros, max_time=max_time, penalties=penalties)
-    parameters.control()
-    terms = parameters.terms()
-    parameters = replace(parameters, penalties=decided(terms, ()))
+    model = _discovered(model)
+    betas, random_state, solver = asked_losses(model), model.random_state or 0, as_solver(model.solver)
+    seed = check_integer("random_state", random_state, 0)
+    jobs, control = count_jobs(model.n_jobs), control_of(model)
+    terms = terms_of(model)
+    parameters = replace(
+        model, penalties=decided(terms, ()), n_jobs=None, verbose=0, solver=Solver(update=solver.update)
+    )
     losses = None if isinstance(betas, str) and betas == "auto" else as_interval(betas) or as_losses(betas)
     placement = place(X, None, "float32")
-    given = placement.accept(X, "discover", Reading(entry_weight=entry_weight, uncertainty=uncertainty))
+    given = placement.accept(X, "discover", reading_of(model, entry_weight, uncertainty))
     if isinstance(given.observed, HeldOut):
         given = replace(given, observed=given.observed.bind(given.X.shape, sp.issparse(given.X)))
     X = given.X
@@ -223,22 +210,24 @@ def discover(
         match(np.ones((1, X.shape[1])), reference, names=_listed(reference_names))
     settings = {
         "ranks": list(tried), "betas": "auto" if losses is None else _texts(losses), "resample": how, "heavy": heavy,
-        "max_iter": max_iter, "tol": tol, "zeros": zeros, "random_state": random_state, "threshold": threshold,
+        "max_iter": control.max_iter, "tol": control.tol, "zeros": model.zeros, "random_state": seed,
+        "threshold": threshold, "init": model.init, "n_init": model.n_init, "negatives": model.negatives,
+        "update": described(solver.update),
     }  # fmt: skip
     if terms:
         settings["penalties"] = [term.key for term in terms]
-    seeds = draw_seeds(random_state, n_runs)
-    with shown(verbose) as show, warnings.catch_warnings():
+    seeds = draw_seeds(seed, n_runs)
+    with shown(model.verbose) as show, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of single runs: what matters is in the notes
         factors = None if heavy == "keep" else cap_factors(X)
         judge = heavy == "auto" and factors is not None and given.observed is None
         auto = tuple(term for term in terms if term.alpha == "auto")
-        pace = Pace(plan(tried, n_runs, losses is None, judge, len(auto)), max_time, _both(show, callback))
+        pace = Pace(plan(tried, n_runs, losses is None, judge, len(auto)), control.max_time, _both(show, callback))
         data = placement.open(given)
         identity = {"X": data.digest(), **settings}
-        with Store(checkpoint, identity) as store:
+        with Store(solver.checkpoint, identity) as store:
             stages = Stages(X, losses, tried, n_runs, threshold, pace, [])
-            noise = stages.noise(random_state)
+            noise = stages.noise(seed)
             capped = factors if heavy == "cap" else None
             fitter = Fitter(given, placement, parameters, stages.losses, how, facts_of(counted(given)), capped)
             crew = Crew(fitter, store, pace, seeds, jobs)
@@ -248,6 +237,25 @@ def discover(
             runs, found = stages.consensus(crew, table)
     parameters = crew.fitter.parameters
     return _assembled(X, data, stages, noise, table, runs, found, parameters, reference, _listed(reference_names))
+
+
+def _discovered(model: Parameters | None) -> Parameters:
+    """Return the model that every run fits, and refuse what a discovery does not know."""
+    if model is None:
+        model = Parameters()
+    check_model(model, "discover")
+    solver = as_solver(model.solver)
+    unknown = {
+        "sum_to_one": model.sum_to_one is not None,
+        "fixed": model.fixed is not None,
+        "fixed_W": solver.fixed_W is not None,
+        "device": model.device is not None,
+        "unstored": model.unstored != "zero",
+    }
+    for name in (name for name, given in unknown.items() if given):
+        raise ValueError(f"discover takes no {name}: leave it out of the model.")
+    max_iter = MAX_ITER if model.max_iter is None else model.max_iter
+    return replace(model, max_iter=max_iter, tol=TOLERANCE if model.tol is None else model.tol)
 
 
 def check_ranks(ranks: Iterable[int] | int | None, shape: tuple[int, int]) -> tuple[int, ...]:
@@ -315,10 +323,10 @@ def _assembled(
 ) -> Discovery:  # fmt: skip
     """W under the losses of the best run and the penalties, components by size, partners, residuals."""
     best = min(runs, key=lambda run: run.error)
-    control = parameters.control()
+    control, terms = control_of(parameters), terms_of(parameters)
     encoder = Encoder(
-        found.components.astype(best.H.dtype), _objective(data, best, parameters.terms()), best.weights,
-        control.max_iter, control.tol, parameters.zeros_choice(), "discover", np.zeros(len(found.stability)),
+        found.components.astype(best.H.dtype), _objective(data, best, terms), best.weights,
+        control.max_iter, control.tol, checked(parameters, "zeros"), "discover", np.zeros(len(found.stability)),
     )  # fmt: skip
     W = encoder.rows(data)
     W = np.asarray(replace(encoder, mean_row=W[W.sum(axis=1) > 0].mean(axis=0)).rows(data))
@@ -333,5 +341,5 @@ def _assembled(
         len(found.stability), best.omega, noise, rows_of(table) if table else [],
         None if reference is None else match(found.components, reference, names=names),
         residuals(X, W, found.components, worst), sorted(runs, key=lambda run: run.error), stages.done,
-        stages.interrupted, stages.pace.seconds, notes, tuple(term.key for term in parameters.terms()), stages.paths,
+        stages.interrupted, stages.pace.seconds, notes, tuple(term.key for term in terms), stages.paths,
     )  # fmt: skip

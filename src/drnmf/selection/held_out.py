@@ -18,7 +18,7 @@ from drnmf.algorithms.result import Result
 from drnmf.backends.base import Data, Observed
 from drnmf.backends.observed import HeldOut, Hidden
 from drnmf.numerics import Vector
-from drnmf.problem.check import check_number
+from drnmf.parameters.checks import check_number
 from drnmf.problem.device import as_numpy, is_tensor
 from drnmf.selection.entries import Facts
 from drnmf.selection.likelihood import Candidate

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import linear_sum_assignment
 
 from drnmf.numerics import Vector
-from drnmf.problem.check import check_choice
+from drnmf.parameters.checks import check_choice
 
 Indices = np.ndarray[Any, np.dtype[np.int64]]
 Measure = Callable[[Vector, Vector], Vector]

@@ -15,13 +15,14 @@ import numpy as np
 
 from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.result import Result
-from drnmf.algorithms.updates.base import Rule
 from drnmf.losses.base import Omega
 from drnmf.losses.beta import KL, Beta
 from drnmf.losses.interval import Interval, as_interval
 from drnmf.losses.names import as_losses, lacks_size
 from drnmf.losses.negative_binomial import NegativeBinomial
-from drnmf.problem.check import check_choice
+from drnmf.parameters.common import Parameters
+from drnmf.parameters.fields import checked
+from drnmf.parameters.solver import as_solver
 from drnmf.problem.device import place
 from drnmf.problem.problem import Problem, reference_floors
 from drnmf.problem.receive import Received
@@ -33,9 +34,9 @@ from drnmf.selection.likelihood import Candidate, half_log_sums
 from drnmf.selection.slope import residual_slope
 from drnmf.selection.walk import Walk, grown
 from drnmf.selection.words import describe, structured
-from drnmf.solve.parameters import Parameters
 from drnmf.solve.pipeline import running
 from drnmf.solve.runner import Runner
+from drnmf.solve.settings import check_model, only_compared, problem_of, reading_of
 
 BETAS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0)
 """The grid, from Gamma over Poisson to Gaussian."""
@@ -45,6 +46,9 @@ LEAST_BETA = 0.1
 
 RARE = 0.01
 """Share of zeros below which they are no reason to leave beta = 0 out of a set that excludes nothing."""
+
+MAX_ITER, TOLERANCE = 1000, 1e-5
+"""Iterations of fits that are only compared, where they are left to the library, and their least tolerance."""
 
 HELD_OUT = 0.1
 """Share of the entries that fits leave out to be scored."""
@@ -124,40 +128,27 @@ class Fitted:
 
 
 def noise_profile(
+    model: Parameters,
     X: Any,
-    n_components: int,
     *,
     betas: Iterable[float] | Interval | str | None = None,
-    count_models: bool = True,
     held_out: float = HELD_OUT,
-    update: str | Rule = "auto",
-    init: str = "random",
-    n_init: int = 1,
-    max_iter: int = 1000,
-    tol: float = 1e-5,
-    random_state: int | np.random.RandomState | None = None,
-    max_time: float | None = None,
-    n_jobs: int | None = None,
-    device: str | None = None,
-    precision: str = "float32",
-    verbose: int = 0,
     entry_weight: Any = None,
     uncertainty: Any = None,
-    unstored: str = "zero",
 ) -> NoiseProfile:
     """Compare losses by how likely they make X, each at a factorisation of its own.
 
     Parameters
     ----------
+    model : an estimator, for example ``BetaNMF(5)``. Its rank, starts, tolerances, update rule and device are used, not
+        its losses, penalties and constraints. Where it leaves them to the library, max_iter is 1000; tol is 1e-5 at
+        least. Its max_time is for all fits together; those that it ends are named in `unfinished`
     X : as in `BetaNMF.fit`
-    n_components : r, the number of components
-    betas : numbers >= 0, or an Interval (nine betas of it); None is 0, 0.25, ..., 2, without 0 where X has zeros.
-        ``NegativeBinomial("auto")`` among them is `count_models`, and asks for counts
-    count_models : where X holds counts, compare Poisson with its variance fixed and the negative binomial too
+    betas : numbers >= 0, or an Interval (nine betas of it); None is 0, 0.25, ..., 2, without 0 where X has zeros, and
+        where X holds counts Poisson with its variance fixed and the negative binomial too, for which
+        ``NegativeBinomial("auto")`` among the betas asks
     held_out : share of the entries that are left out of a second round of fits and scored; 0 skips that round, which
         costs as much as the first, and the interval is the best beta alone
-    max_time : seconds for all fits together; those that it ends are named in `unfinished`
-    update, init, n_init, max_iter, tol, random_state, n_jobs, device, precision, verbose, unstored : as in `BetaNMF`
     entry_weight, uncertainty : as in `BetaNMF.fit`; a weight divides the variance of its entry. Models of counts are
         compared only where every observed entry weighs one
 
@@ -176,19 +167,26 @@ def noise_profile(
 
     Examples
     --------
+    >>> from drnmf import BetaNMF
     >>> rng = np.random.default_rng(0)
     >>> X = rng.poisson(rng.gamma(0.5, size=(40, 3)) @ rng.gamma(0.5, size=(3, 50)) * 100)
-    >>> noise_profile(X, 3, held_out=0, random_state=0).beta
+    >>> noise_profile(BetaNMF(3, random_state=0), X, held_out=0).beta
     1.0
     """
-    parameters = Parameters(
-        n_components=n_components, update=update, init=init, max_iter=max_iter, tol=tol, random_state=random_state,
-        n_init=n_init, max_time=max_time, verbose=verbose, device=device, precision=precision, n_jobs=n_jobs,
-    )  # fmt: skip
-    placement = place(X, device, precision)
-    given, remark = _looked_at(placement.accept(X, "noise_profile", Reading(
-        "raise", check_choice("unstored", unstored, ("zero", "missing")), entry_weight, uncertainty
-    )), parameters)  # fmt: skip
+    check_model(model, "noise_profile")
+    return compare_losses(model, X, reading_of(model, entry_weight, uncertainty), betas, held_out, betas is None)
+
+
+def compare_losses(
+    model: Parameters, X: Any, reading: Reading, betas: Any, held_out: float, count_models: bool = True
+) -> NoiseProfile:
+    """Compare losses as `noise_profile` does, and models of counts where they are asked for."""
+    loose = 0.0 if model.tol == 0 else max(checked(model, "tol") or 0.0, TOLERANCE)
+    start = "random" if model.init == "custom" else model.init
+    parameters = only_compared(replace(model, tol=loose), MAX_ITER, TOLERANCE, init=start)
+    solver, random_state = as_solver(parameters.solver), parameters.random_state
+    placement = place(X, parameters.device, solver.precision)
+    given, remark = _looked_at(placement.accept(X, "noise_profile", reading), parameters)
     entries = counted(given)
     facts = facts_of(entries)
     betas, sized = _without_size(betas)
@@ -197,9 +195,9 @@ def noise_profile(
         raise ValueError("betas asks for the size of a negative binomial, but X does not hold counts of weight one.")
     omega = losses_to_try(betas, facts)
     fraction = check_fraction(held_out)
-    runs = (parameters.starts() + len(omega) + 2) * (2 if fraction else 1)
-    problem = Problem.of(placement.open(given), parameters.rank(), omega, given=given)
-    with running(problem, Runner.of(update, "auto", placement.gpu), parameters, runs) as runner:
+    runs = (checked(parameters, "n_init") + len(omega) + 2) * (2 if fraction else 1)
+    problem = problem_of(parameters, placement.open(given), omega, given)
+    with running(problem, Runner.of(solver.update, "auto", placement.gpu), parameters, runs) as runner:
         walk, starts = Walk(problem, runner), [problem.outside(start) for start in runner.starts]
         fits = [(Candidate(loss), run) for loss, run in zip(omega, walk.along(omega, starts), strict=True)]
         if count_models and facts.unit is not None and weighs_one(given):
@@ -215,7 +213,7 @@ def noise_profile(
 def _looked_at(given: Received, parameters: Parameters) -> tuple[Received, tuple[str, ...]]:
     """Take some rows and columns of a large X, and say so."""
     given = bound(given)
-    some = sampled(given, parameters.rank(), mask_seed(parameters.random_state))
+    some = sampled(given, checked(parameters, "n_components"), mask_seed(parameters.random_state))
     if some.X.shape == given.X.shape:
         return given, ()
     (m, n), (rows, columns) = given.X.shape, some.X.shape
@@ -289,7 +287,7 @@ def losses_to_try(betas: Any, facts: Facts) -> Omega:
     omega = as_losses(betas)
     others = [loss.name for loss in omega if not isinstance(loss, Beta)]
     if others:
-        raise ValueError(f"betas names {others[0]}: give numbers; count_models=True adds the models of counts.")
+        raise ValueError(f"betas names {others[0]}: give numbers; betas=None adds the models of counts.")
     return tuple(sorted(omega, key=lambda loss: loss.beta))
 
 

@@ -19,14 +19,15 @@ from sklearn.utils import check_random_state
 
 from drnmf.algorithms.initialize import Start, start
 from drnmf.algorithms.result import Result
-from drnmf.algorithms.updates.base import Rule
 from drnmf.losses.base import Loss
 from drnmf.losses.names import as_loss
-from drnmf.problem.check import check_choice, check_integer
+from drnmf.parameters.checks import check_integer
+from drnmf.parameters.common import Parameters
+from drnmf.parameters.fields import checked
+from drnmf.parameters.solver import as_solver
 from drnmf.problem.device import place
 from drnmf.problem.problem import Problem
 from drnmf.problem.receive import Received
-from drnmf.problem.weights import Reading
 from drnmf.selection.blocks import bi_cross_validation
 from drnmf.selection.entries import Facts, bound, counted, facts_of
 from drnmf.selection.held_out import (
@@ -40,12 +41,15 @@ from drnmf.selection.held_out import (
     too_few_to_hold_out,
 )
 from drnmf.selection.likelihood import Candidate, half_log_sums
-from drnmf.selection.noise import HELD_OUT, NoiseProfile, noise_profile
+from drnmf.selection.noise import HELD_OUT, NoiseProfile, compare_losses
 from drnmf.selection.stability import agreement
 from drnmf.selection.walk import Walk, grown
-from drnmf.solve.parameters import Parameters
 from drnmf.solve.pipeline import running
 from drnmf.solve.runner import Runner
+from drnmf.solve.settings import asked_losses, check_model, only_compared, problem_of, reading_of
+
+MAX_ITER, TOLERANCE, STARTS = 1000, 3e-4, 2
+"""Iterations, tolerance and least number of starts of the fits, where they are left to the library."""
 
 PATIENCE = 3
 """Ranks in a row that are clearly worse than the best before the search stops."""
@@ -93,45 +97,34 @@ class Tried:
 
 
 def rank_profile(
+    model: Parameters,
     X: Any,
-    ranks: int | Iterable[int] = 10,
     *,
-    betas: Any = "auto",
+    ranks: int | Iterable[int] = 10,
     held_out: float = HELD_OUT,
     n_masks: int = MASKS,
     bi_cross_validate: bool = False,
     stability: int = 0,
-    early_stop: bool = True,
-    update: str | Rule = "auto",
-    n_init: int = 2,
-    max_iter: int = 1000,
-    tol: float = 3e-4,
-    random_state: int | np.random.RandomState | None = 0,
-    n_jobs: int | None = None,
-    device: str | None = None,
-    precision: str = "float32",
-    verbose: int = 0,
     entry_weight: Any = None,
     uncertainty: Any = None,
-    unstored: str = "zero",
 ) -> RankProfile:
     """Compare numbers of components by how well they predict entries that were left out.
 
     Parameters
     ----------
+    model : an estimator with one loss, for example ``BetaNMF(beta="auto")``. Its loss, tolerances, update rule, seed
+        and device are used, not its rank, penalties and constraints. "auto" is what `noise_profile` finds at the
+        largest rank and, once more, at the best. At each rank there are `n_init` fresh random starts (two at least
+        where `init` is "auto") beside the warm one from the rank below; all run to ten times `tol`, the best to its
+        end. Where it leaves them to the library, max_iter is 1000 and tol 3e-4: the score of an entry moves by half
+        of it, and standard errors are some 0.005
     X : as in `BetaNMF.fit`
-    ranks : the numbers of components, or the largest of 1, 2, ...
-    betas : the loss: a beta, a name or a loss, or "auto", what `noise_profile` finds at the largest rank and,
-        once more, at the best
+    ranks : the numbers of components, all of which are tried; or the largest of 1, 2, ..., where the search stops once
+        three in a row are worse than the best by more than two standard errors
     held_out : share of the entries left out of the fits; 0 compares by BIC alone
     n_masks : how often entries are held out, other ones each time: the time grows with it, and standard errors fall
     bi_cross_validate : predict blocks of rows and columns too (Owen and Perry 2009), which no neighbouring entry helps
     stability : how many runs from different starts to compare at each rank, 0 for none
-    early_stop : stop once three ranks in a row are worse than the best by more than two standard errors
-    n_init : fresh starts at each rank, beside the warm one from the rank below; all run to ten times `tol`, the best to
-        its end
-    tol : as in `BetaNMF`. The score of an entry moves by half of it, and standard errors are some 0.005
-    update, max_iter, random_state, n_jobs, device, precision, verbose, unstored : as in `BetaNMF`
     entry_weight, uncertainty : as in `BetaNMF.fit`; a weight divides the variance of its entry
 
     Returns
@@ -145,40 +138,45 @@ def rank_profile(
 
     Examples
     --------
+    >>> from drnmf import BetaNMF
     >>> rng = np.random.default_rng(0)
     >>> X = rng.poisson(rng.gamma(0.5, size=(40, 2)) @ rng.gamma(0.5, size=(2, 50)) * 100)
-    >>> rank_profile(X, 4, betas=1).best
+    >>> rank_profile(BetaNMF(beta=1, random_state=0), X, ranks=4).best
     2
     """
-    placement = place(X, device, precision)
-    stored = check_choice("unstored", unstored, ("zero", "missing"))
-    given = bound(placement.accept(X, "rank_profile", Reading("raise", stored, entry_weight, uncertainty)))
+    check_model(model, "rank_profile")
+    placement = place(X, model.device, as_solver(model.solver).precision)
+    reading, betas = reading_of(model, entry_weight, uncertainty), asked_losses(model)
+    given = bound(placement.accept(X, "rank_profile", reading))
     if bi_cross_validate and given.observed is not None:
         raise ValueError("bi_cross_validate=True needs every entry to count once: leave it out, or the weights.")
     listed, fraction, facts = check_ranks(ranks, given.X.shape), check_fraction(held_out), facts_of(counted(given))
-    parameters = Parameters(
-        n_components=listed[-1], update=update, max_iter=max_iter, tol=tol, random_state=random_state, n_init=n_init,
-        verbose=verbose, device=device, precision=precision, n_jobs=n_jobs,
-    )  # fmt: skip
+    starts = max(model.n_init, STARTS) if model.init == "auto" else model.n_init
+    parameters = only_compared(model, MAX_ITER, TOLERANCE, n_components=listed[-1], n_init=starts)
 
     def noise(rank: int) -> NoiseProfile:
-        return noise_profile(
-            X, rank, held_out=0.0, count_models=False, update=update, max_iter=max_iter, tol=tol, n_jobs=n_jobs,
-            random_state=random_state, device=device, precision=precision, entry_weight=entry_weight,
-            uncertainty=uncertainty, unstored=unstored,
-        )  # fmt: skip
+        plain = replace(parameters, n_components=rank, n_init=1, init="random", max_time=None, verbose=0)
+        return compare_losses(plain, X, reading, None, 0.0, False)
 
     auto = isinstance(betas, str) and betas.strip().lower() == "auto"
     profile = noise(_rank_for_noise(listed, facts, given.X.shape)) if auto else None
     masks, repeats = check_integer("n_masks", n_masks, 1), check_integer("stability", stability, 0)
-    ask = Question(listed, fraction, masks, bi_cross_validate, repeats, early_stop)
+    ask = Question(listed, fraction, masks, bi_cross_validate, repeats, not isinstance(ranks, Iterable))
     search = partial(_search, given, facts, parameters, placement, ask)
-    found = search(as_loss(betas) if profile is None else as_loss(profile.beta))
+    found = search(_one_loss(betas) if profile is None else as_loss(profile.beta))
     if profile is not None and found.best != listed[-1]:
         again = noise(found.best)
         if again.beta != profile.beta:
             profile, found = again, search(as_loss(again.beta))
     return found if profile is None else replace(found, noise=profile, notes=profile.notes + found.notes)
+
+
+def _one_loss(betas: Any) -> Loss:
+    """Return the loss under which ranks are compared, which must be one."""
+    losses = [betas] if isinstance(betas, str) or not isinstance(betas, Iterable) else list(betas)
+    if len(losses) != 1:
+        raise ValueError(f"betas={betas!r} are {len(losses)} losses: ranks are compared under one, as of BetaNMF.")
+    return as_loss(losses[0])
 
 
 @dataclass(frozen=True)
@@ -256,7 +254,7 @@ class Search:
 
     def _best(self, i: int, rank: int, below: Result | None) -> Result:
         walk, rng = self.folds[i].walk, _seed(self.parameters.random_state, rank, i)
-        fresh = self._starts(walk, rank, rng, self.parameters.starts())
+        fresh = self._starts(walk, rank, rng, checked(self.parameters, "n_init"))
         warm = () if below is None else (grown(walk.data, (below.W, below.H), rank, rng),)
         return walk.first(self.candidate.loss, fresh, warm)
 
@@ -285,10 +283,9 @@ class Search:
 
 def _search(given: Received, facts: Facts, p: Parameters, placement: Any, ask: Question, loss: Loss) -> RankProfile:
     """Walk up the ranks under one loss."""
-    problem = Problem.of(placement.open(given), p.rank(), (loss,), given=given, zeros=p.zeros_choice())
-    candidate = Candidate(loss)
-    runs = len(ask.ranks) * ask.masks * (p.starts() + 1 + ask.stability)
-    with running(problem, Runner.of(p.update, "auto", placement.gpu), p, runs) as runner:
+    candidate, problem = Candidate(loss), problem_of(p, placement.open(given), (loss,), given)
+    runs = len(ask.ranks) * ask.masks * (checked(p, "n_init") + 1 + ask.stability)
+    with running(problem, Runner.of(as_solver(p.solver).update, "auto", placement.gpu), p, runs) as runner:
         too_few = too_few_to_hold_out(facts, problem.data.shape, ask.ranks[0], ask.fraction) if ask.fraction else ()
         folds = _folds(problem, facts, runner, p, ask if not too_few else replace(ask, fraction=0.0))
         half_log = float(half_log_sums(counted(given), facts, [candidate])[0])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from drnmf.problem.check import check_choice
+from drnmf.parameters.checks import check_choice
 
 RESAMPLINGS = ("poisson", "bootstrap")
 _LARGEST = 1e18

@@ -20,15 +20,18 @@ from drnmf.backends.batch import batch_kind, largest_batch
 from drnmf.backends.host.single_blas import single_blas
 from drnmf.numerics import EXACT_FIT, NEARLY_EXACT, SETTLE_TOLERANCE
 from drnmf.objective.objective import Objective
+from drnmf.parameters.common import Parameters
+from drnmf.parameters.fields import checked
+from drnmf.parameters.solver import as_solver
 from drnmf.problem.device import as_numpy
 from drnmf.problem.problem import Problem, constant_model_losses
 from drnmf.solve.encode import encode
 from drnmf.solve.finish import certified, refuse_empty, remarks
 from drnmf.solve.improve import run_continued
-from drnmf.solve.parameters import Parameters
 from drnmf.solve.progress import progress_bar
 from drnmf.solve.references import compute_references
 from drnmf.solve.runner import Budget, Runner
+from drnmf.solve.settings import control_of, count_jobs
 from drnmf.solve.solve import smallest, solve
 from drnmf.storage.checkpoint import keeper_of
 
@@ -43,7 +46,6 @@ def running(
     identity: dict[str, Any] | None = None,
     W: Any = None,
     H: Any = None,
-    inner_iter: int = 1,
 ) -> Iterator[Runner]:
     """Ready a runner for a problem; while the block runs its checkpoint folder is locked and its progress is shown.
 
@@ -54,20 +56,19 @@ def running(
     runs : how many runs will share the time
     identity : what must be the same for a fit to be resumed from its checkpoint
     W, H : the start, with ``init="custom"``
-    inner_iter : updates of (W, H) per move of lambda
     """
     p, data, units = parameters, problem.data, problem.units
-    control, n_init = p.control(inner_iter, problem.omega), p.starts()
+    solver, control, n_init = as_solver(p.solver), control_of(p, problem.omega), checked(p, "n_init")
     W, H = as_numpy(W), as_numpy(H)
 
     def make() -> list[Start]:
         rng, into = check_random_state(p.random_state), (units.left, units.right)
         return [problem.feasible(*begin) for begin in starts(data, problem.rank, p.init, rng, n_init, W, H, into)]
 
-    kept = keeper_of(p.checkpoint, p.checkpoint_seconds(), data, identity or {}, W, H)
+    kept = keeper_of(solver.checkpoint, checked(solver, "checkpoint_every"), data, identity or {}, W, H)
     # a cluster and a GPU take one run at a time, or the starts of a small X at once; a checkpoint keeps runs in order
     batch = min(n_init, largest_batch(data.count)) if data.space.deferred and batch_kind(data) is not None else 1
-    jobs = 1 if p.checkpoint is not None else batch if data.space.deferred else p.jobs()
+    jobs = 1 if solver.checkpoint is not None else batch if data.space.deferred else count_jobs(p.n_jobs)
     with single_blas(), progress_bar(p.verbose, data.status, runs, p.max_time, jobs) as watch, kept as keeper:
         made = make() if keeper is None else keeper.starts(make)
         budget = Budget(replace(control, keeper=keeper), runs, watch, jobs, units, batched=batch > 1)

@@ -29,6 +29,9 @@ from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Array
 from drnmf.objective.penalties import PENALTIES
 from drnmf.objective.penalty import Penalty
+from drnmf.parameters.common import Parameters
+from drnmf.parameters.fields import parameters_of
+from drnmf.parameters.solver import Solver
 from drnmf.trees import map_leaves, name_of, pack
 
 Record = dict[str, Any]
@@ -154,7 +157,9 @@ def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
     ]
 
 
-UNSTORED = ("callback", "verbose", "checkpoint", "checkpoint_every", "return_factors", "n_jobs")
+UNSTORED = tuple(
+    name for owner in (Parameters, Solver) for name, known in parameters_of(owner).items() if not known.result
+)
 """Parameters that do not change what a fit finds."""
 
 

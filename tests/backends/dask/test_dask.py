@@ -10,13 +10,14 @@ dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 import dask.array as da  # noqa: E402
 
-from drnmf import DRNMF, BetaNMF, MultiObjectiveNMF  # noqa: E402
+from drnmf import DRNMF, BetaNMF, MultiObjectiveNMF, Solver  # noqa: E402
 from drnmf.backends.base import Ask, losses_of  # noqa: E402
 from drnmf.backends.observed import Entries, HeldOut, weigh  # noqa: E402
 from drnmf.backends.open import open_blocks, open_data  # noqa: E402
 from drnmf.backends.weighted import held_out_losses  # noqa: E402
 from drnmf.losses.beta import FROBENIUS, IS, KL, Beta  # noqa: E402
 from tests.backends.problems import answer  # noqa: E402
+from tests.flat import make  # noqa: E402
 
 M, N, R = 230, 36, 4
 RUN = {"tol": 0, "max_iter": 40, "random_state": 0}
@@ -38,15 +39,15 @@ def everything(model, W):
 
 
 def fitted(X, cls=DRNMF, **settings):
-    model = cls(R, **(RUN | settings))
+    model = make(cls, R, **(RUN | settings))
     return model, model.fit_transform(X)
 
 
 CASES = [
     (DRNMF, {"betas": (0, 1)}, False),
-    (DRNMF, {"betas": (1, 2), "update": "mu"}, True),
-    (DRNMF, {"betas": (0.5, 2), "update": "extrapolated", "policy": "mirror"}, False),
-    (MultiObjectiveNMF, {"betas": (0, 1, 2), "update": "monotone"}, False),
+    (DRNMF, {"betas": (1, 2), "solver": "mu"}, True),
+    (DRNMF, {"betas": (0.5, 2), "solver": Solver(update="extrapolated", policy="mirror")}, False),
+    (MultiObjectiveNMF, {"betas": (0, 1, 2), "solver": "monotone"}, False),
     (MultiObjectiveNMF, {"betas": (1, 2), "init": "spa"}, True),
     (BetaNMF, {"beta": 2, "init": "nndsvdar"}, False),
     (BetaNMF, {"beta": 1}, True),
@@ -135,7 +136,7 @@ def test_chunks_of_columns_are_merged_with_a_warning():
 def test_what_cannot_be_done_is_said():
     D = blocks(matrix())
     with pytest.raises(ValueError, match=r"Minimax chooses .* use another policy"):
-        DRNMF(R, betas=(0, 1), policy="minimax", references=(1, 1)).fit(D)
+        DRNMF(R, betas=(0, 1), solver=Solver(policy="minimax", references=(1, 1))).fit(D)
     with pytest.raises(ValueError, match="compute_chunk_sizes"):
         DRNMF(R).fit(D[D[:, 0] > 0.5])
     with pytest.raises(ValueError, match="Block 0 of X has shape"):

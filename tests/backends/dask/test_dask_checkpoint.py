@@ -11,6 +11,7 @@ distributed = pytest.importorskip("distributed")
 from drnmf import DRNMF, BetaNMF, MultiObjectiveNMF  # noqa: E402
 from drnmf.storage.checkpoint import CheckpointError  # noqa: E402
 from tests.backends.dask.test_dask import blocks, everything, matrix  # noqa: E402
+from tests.flat import make  # noqa: E402
 from tests.keeping import After, Stopped  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("synced")
@@ -28,10 +29,10 @@ def resumed(cls, settings, X, folder):
     """What a fit finds that was stopped twice and resumed."""
     options = RUN | settings
     with pytest.raises(Stopped):
-        cls(4, **options, checkpoint=folder, checkpoint_every=0, callback=After(13)).fit(X)
+        make(cls, 4, checkpoint=folder, checkpoint_every=0, callback=After(13), **options).fit(X)
     with pytest.raises(Stopped):
-        cls(4, **options, checkpoint=folder, checkpoint_every=0, callback=After(9)).fit(X)
-    model = cls(4, **options, checkpoint=folder)
+        make(cls, 4, checkpoint=folder, checkpoint_every=0, callback=After(9), **options).fit(X)
+    model = make(cls, 4, checkpoint=folder, **options)
     return everything(model, model.fit_transform(X))
 
 
@@ -39,16 +40,16 @@ def resumed(cls, settings, X, folder):
 def test_on_threads(cls, settings, sparse, tmp_path):
     X = blocks(matrix(sparse))
     found = resumed(cls, settings, X, tmp_path)
-    whole = cls(4, **(RUN | settings))
+    whole = make(cls, 4, **(RUN | settings))
     if settings.get("random_state", 0) is None:
-        again = cls(4, **(RUN | settings), checkpoint=tmp_path)
+        again = make(cls, 4, checkpoint=tmp_path, **RUN | settings)
         expected = everything(again, again.fit_transform(X))
     else:
         expected = everything(whole, whole.fit_transform(X))
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(one, other)
     with pytest.raises(CheckpointError, match="another X"):
-        cls(4, **(RUN | settings), checkpoint=tmp_path).fit(X * 1.5)
+        make(cls, 4, checkpoint=tmp_path, **RUN | settings).fit(X * 1.5)
 
 
 def test_on_workers(tmp_path):

@@ -16,9 +16,10 @@ dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 import dask.array as da  # noqa: E402
 
-from drnmf import DRNMF, pareto_front  # noqa: E402
+from drnmf import DRNMF, Solver, pareto_front  # noqa: E402
 from drnmf.backends.open import open_blocks  # noqa: E402
 from tests.backends.dask.test_dask import M, N, R, blocks, everything, fitted, matrix  # noqa: E402
+from tests.flat import make  # noqa: E402
 from tests.peak import peak_memory  # noqa: E402
 
 SHORT = {"references": (60.0, 20.0), "max_iter": 12}
@@ -91,7 +92,7 @@ def test_a_start_may_be_given_as_arrays(cluster):
     X = matrix()
     rng = np.random.default_rng(1)
     W, H = rng.uniform(0.1, 1, (M, R)), rng.uniform(0.1, 1, (R, N))
-    local, model = (DRNMF(R, betas=(0, 1), init="custom", tol=0, **SHORT) for _ in range(2))
+    local, model = (make(DRNMF, R, betas=(0, 1), init="custom", tol=0, **SHORT) for _ in range(2))
     expected, V = local.fit_transform(X, W=W, H=H), model.fit_transform(blocks(X), W=W, H=H)
     np.testing.assert_allclose(np.asarray(V), expected, rtol=1e-9)
 
@@ -148,7 +149,7 @@ def test_only_h_and_sums_move(cluster, persisted):
     def callback(progress):
         seen.append(sum(cluster.run(sent).values()))
 
-    DRNMF(rank, betas=(0, 1), **SHORT, tol=0, random_state=0, callback=callback).fit(D)
+    make(DRNMF, rank, betas=(0, 1), callback=callback, **SHORT, tol=0, random_state=0).fit(D)
     H = rank * 400 * 8
     between_files = np.diff(seen)[1:7]
     assert max(between_files) < (1 + 7 * 3 + 3) * H  # eight small sums of 3 r n are added at one place
@@ -233,7 +234,7 @@ def refuse_large_or_spilled(client):
 def test_x_larger_than_a_worker_passes_through_them(narrow):
     """None of them reaches its limit, and nothing is spilled."""
     client, X = narrow
-    model = DRNMF(2, betas=(1, 2), references=(1.0, 1.0), max_iter=2, tol=0, random_state=0).fit(X)
+    model = DRNMF(2, betas=(1, 2), max_iter=2, tol=0, random_state=0, solver=Solver(references=(1.0, 1.0))).fit(X)
     assert model.n_iter_ == 2
     refuse_large_or_spilled(client)
 
@@ -244,7 +245,9 @@ def test_a_front_of_x_larger_than_a_worker(narrow):
     tracemalloc.start()
     try:
         front = pareto_front(
-            X, 2, betas=(1, 2), weights=[[0.5, 0.5]], references=(1.0, 1.0), max_iter=1, tol=0, random_state=0
+            DRNMF(2, betas=(1, 2), max_iter=1, tol=0, random_state=0, solver=Solver(references=(1.0, 1.0))),
+            X,
+            weights=[[0.5, 0.5]],
         )
         _, peak = tracemalloc.get_traced_memory()
     finally:

@@ -199,7 +199,7 @@ def sizes(monkeypatch):
 
 @pytest.mark.usefixtures("_on_torch")
 def test_starts_are_made_at_once(sizes, monkeypatch):
-    X, settings = matrix(), {"n_init": 5, "init": "random", "random_state": 0, "max_iter": 12, "tol": 0, "update": "mu"}
+    X, settings = matrix(), {"n_init": 5, "init": "random", "random_state": 0, "max_iter": 12, "tol": 0, "solver": "mu"}
     settings |= {"betas": (1, 2)}
     found = DRNMF(3, **settings).fit(X)
     assert sizes == [5, 5, 5]  # the references of two losses, and the fit
@@ -211,7 +211,7 @@ def test_starts_are_made_at_once(sizes, monkeypatch):
 
 @pytest.mark.usefixtures("_on_torch")
 def test_runs_of_a_consensus_are_made_at_once(sizes):
-    model = BetaNMF(3, beta=1, max_iter=12, tol=0, update="mu")
+    model = BetaNMF(3, beta=1, max_iter=12, tol=0, solver="mu")
     ConsensusNMF(model, n_runs=11, random_state=0, resample="poisson").fit(np.round(10 * matrix()))
     assert sizes[0] == 8  # so many at a time
     assert sum(sizes) >= 8 + 2

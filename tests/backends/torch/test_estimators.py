@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from drnmf import DRNMF, BetaNMF, MultiObjectiveNMF, load
+from drnmf import DRNMF, BetaNMF, MultiObjectiveNMF, Solver, load
 from drnmf.backends.torch.dense import TorchDense
 from drnmf.problem import device as placement
 from tests.backends.table import DEVICE, FUSED, GPU
@@ -37,12 +37,12 @@ def _on_torch(monkeypatch):
 
 
 RUNS = {
-    "mu": {"update": "mu"},
-    "newton": {"update": "newton"},
-    "extrapolated": {"update": "extrapolated", "policy": "auto"},
-    "monotone": {"update": "monotone"},
-    "minimax": {"policy": "minimax"},
-    "subgradient": {"policy": "subgradient", "update": "extrapolated"},
+    "mu": {"solver": "mu"},
+    "newton": {"solver": "newton"},
+    "extrapolated": {"solver": "extrapolated"},
+    "monotone": {"solver": "monotone"},
+    "minimax": {"solver": Solver(policy="minimax")},
+    "subgradient": {"solver": Solver(policy="subgradient", update="extrapolated")},
 }
 
 
@@ -50,8 +50,8 @@ RUNS = {
 @pytest.mark.parametrize(
     "settings",
     [
-        {"betas": (0, 1), "update": "mu", "references": (200, 200)},
-        {"betas": (1, 2), "policy": "minimax"},
+        {"betas": (0, 1), "solver": Solver(update="mu", references=(200, 200))},
+        {"betas": (1, 2), "solver": Solver(policy="minimax")},
         {"betas": (2,)},
     ],
     ids=str,
@@ -74,7 +74,7 @@ def test_same_trace_in_float64(name):
     iterations = {"mu": 200, "extrapolated": 200, "minimax": 5}.get(name, 20)
     given = {"tol": 0, "max_iter": iterations, "random_state": 0, "betas": (0, 1), **RUNS[name]}
     if name == "minimax":  # "auto", by which references would be found, is another rule on a GPU
-        given |= {"betas": (1, 2), "references": (220, 288)}
+        given |= {"betas": (1, 2), "solver": Solver(policy="minimax", references=(220, 288))}
     with pytest.MonkeyPatch.context() as undo:
         undo.setattr("drnmf.estimators.base.place", placement.place)
         here = DRNMF(4, **given).fit(X)
@@ -104,7 +104,7 @@ def test_kernels_of_a_fit_are_compiled_together(monkeypatch):
 def test_trace_in_float32():
     X = data(40, 70).astype(np.float32)
     iterations = 200 if GPU else 15
-    start = {"tol": 0, "max_iter": iterations, "random_state": 0, "update": "mu", "betas": (0, 1)}
+    start = {"tol": 0, "max_iter": iterations, "random_state": 0, "solver": "mu", "betas": (0, 1)}
     there = DRNMF(4, **start).fit(X)
     with pytest.MonkeyPatch.context() as undo:
         undo.setattr("drnmf.estimators.base.place", placement.place)
@@ -187,7 +187,7 @@ def test_unknown_devices(device):
 
 def test_unknown_precision():
     with pytest.raises(ValueError, match="tf32"):
-        BetaNMF(1, precision="float8").fit(np.ones((3, 3)))
+        BetaNMF(1, solver=Solver(precision="float8")).fit(np.ones((3, 3)))
     with pytest.raises(ValueError, match="tf32"):
         TorchDense.of(torch.ones(2, 2), precision="float8")
 
@@ -214,12 +214,12 @@ def test_devices_are_not_mixed():
 @pytest.mark.skipif(not GPU, reason="needs a CUDA GPU")
 def test_arrays_go_to_the_gpu_and_come_back():
     X = data().astype(np.float32)
-    plain = BetaNMF(3, beta=0, max_iter=50, tol=0, update="mu", random_state=0).fit(X)
+    plain = BetaNMF(3, beta=0, max_iter=50, tol=0, random_state=0, solver="mu").fit(X)
     for device in ("cuda", "cuda:0", "auto", "cuda-blocks"):
-        model = BetaNMF(3, beta=0, max_iter=50, tol=0, update="mu", random_state=0, device=device).fit(X)
+        model = BetaNMF(3, beta=0, max_iter=50, tol=0, random_state=0, device=device, solver="mu").fit(X)
         assert isinstance(model.components_, np.ndarray)
         assert model.reconstruction_err_ == pytest.approx(plain.reconstruction_err_, rel=1e-4)
-    host = BetaNMF(3, beta=0, max_iter=50, tol=0, update="mu", random_state=0, device="cuda").fit(torch.from_numpy(X))
+    host = BetaNMF(3, beta=0, max_iter=50, tol=0, random_state=0, device="cuda", solver="mu").fit(torch.from_numpy(X))
     assert host.components_.device.type == "cpu"
 
 

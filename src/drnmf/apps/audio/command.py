@@ -77,6 +77,7 @@ def separate(
     from drnmf.apps.audio.evaluation import open_references
     from drnmf.apps.audio.separation import ENCODINGS, choose_groups, write_sources
     from drnmf.estimators.comparison import compare
+    from drnmf.estimators.robust import DRNMF
 
     choice(encoding, ENCODINGS, "--encoding")
     if group is not None:
@@ -88,10 +89,8 @@ def separate(
     with _bar("reading", quiet) as progress:
         seen = spectrogram(mixture, window=window, hop=hop, power=power, progress=progress)
     with plain_warnings() as warned:
-        found = compare(
-            seen.X, rank, betas=omega, max_iter=max_iter, tol=tol, n_init=n_init, random_state=seed,
-            verbose=int(not quiet),
-        )  # fmt: skip
+        model = DRNMF(rank, betas=omega, max_iter=max_iter, tol=tol, n_init=n_init, zeros="floor", random_state=seed)
+        found = compare(model.set_params(verbose=int(not quiet)), seen.X)
     W, H = found.robust.W, found.robust.H
     groups = choose_groups(group, W, H) if group is not None else _from_references(seen, truths, W, H)
     with output_folder(folder, overwrite, inputs) as temporary:

@@ -15,8 +15,9 @@ from drnmf.apps.audio.grouping import Groups, check_groups, group_components, pa
 from drnmf.apps.audio.recording import Recording, open_recording, soundfile
 from drnmf.apps.audio.transform import Complex, Transform, spectrogram
 from drnmf.estimators.comparison import Comparison, compare
+from drnmf.estimators.robust import DRNMF
 from drnmf.numerics import Array, Vector
-from drnmf.problem.check import check_integer
+from drnmf.parameters.checks import check_integer
 
 ENCODINGS = {"float32": "FLOAT", "pcm16": "PCM_16", "pcm24": "PCM_24"}
 """Sample formats of the WAV files written, and libsndfile's names for them."""
@@ -131,10 +132,11 @@ def separate(
     check_integer("n_components", n_components, 1)
     if isinstance(group, str):
         parse_groups(group, n_components)
-    found = compare(
-        seen.X, n_components, betas=betas, max_iter=max_iter, tol=tol, random_state=random_state, n_init=n_init,
+    model = DRNMF(
+        n_components, betas=betas, max_iter=max_iter, tol=tol, zeros="floor", random_state=random_state, n_init=n_init,
         verbose=verbose,
     )  # fmt: skip
+    found = compare(model, seen.X)
     W, H = found.robust.W, found.robust.H
     groups = choose_groups(group, W, H)
     parts = [

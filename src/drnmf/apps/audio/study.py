@@ -14,6 +14,7 @@ from drnmf.apps.audio.separation import masks
 from drnmf.apps.audio.synthesis import PITCHES, Tune, add_noise
 from drnmf.apps.audio.transform import Complex, Transform
 from drnmf.estimators.comparison import Comparison, Method, compare
+from drnmf.estimators.robust import DRNMF
 from drnmf.numerics import Array, Vector
 
 WINDOW, HOP = 512, 256
@@ -76,7 +77,10 @@ def study(tune: Tune, noise: str, *, betas: Any = (0, 1), seed: int = 0, max_ite
     transform = Transform(WINDOW, HOP, float(tune.rate))
     clean = transform.stft.stft(tune.mixture)
     X = add_noise(np.abs(clean), noise, seed)
-    found = compare(X, RANKS[noise], betas=betas, max_iter=max_iter, tol=0.0, random_state=seed, n_init=n_init)
+    model = DRNMF(
+        RANKS[noise], betas=betas, max_iter=max_iter, tol=0.0, zeros="floor", random_state=seed, n_init=n_init
+    )
+    found = compare(model, X)
     heard = tuple(_listen(method, transform, tune) for method in found.methods)
     return Study(tune, noise, X, X * np.exp(1j * np.angle(clean)), transform, found, heard)
 

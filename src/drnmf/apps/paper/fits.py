@@ -21,6 +21,7 @@ from drnmf.estimators.multi_objective import MultiObjectiveNMF
 from drnmf.estimators.robust import DRNMF
 from drnmf.losses.names import as_losses
 from drnmf.numerics import Array, Vector
+from drnmf.parameters.solver import Solver
 
 Start = tuple[Array, Array]
 
@@ -78,14 +79,14 @@ def _fitted(model: Any, X: Any, start: Start, options: Options, watch: Watch) ->
         watch(progress.iteration / progress.max_iter)
 
     W, H = start
-    model.set_params(init="custom", max_iter=options.max_iter, tol=0, zeros="floor", callback=tell)
+    model.set_params(init="custom", max_iter=options.max_iter, tol=0, zeros="floor", solver__callback=tell)
     return model, model.fit_transform(X, W=W, H=H)
 
 
 def fit_single(X: Any, start: Start, beta: float, betas: tuple[float, ...], options: Options, watch: Watch) -> Fit:
     """NMF under D_beta alone, and every loss of Omega at its solution."""
     rank = start[1].shape[0]
-    model, W = _fitted(BetaNMF(rank, beta=beta, update=options.update), X, start, options, watch)
+    model, W = _fitted(BetaNMF(rank, beta=beta, solver=options.update), X, start, options, watch)
     with single_blas():
         losses = losses_of(open_data(X), W, model.components_, as_losses(betas))
     return Fit(W, model.components_, losses, model.trace_)
@@ -96,7 +97,7 @@ def fit_weighted(
 ) -> Fit:
     """MO-NMF with fixed weights: every loss of Omega is traced, also those of weight zero."""
     model = MultiObjectiveNMF(
-        start[1].shape[0], betas=betas, weights=weights, references=references, update=options.update
+        start[1].shape[0], betas=betas, weights=weights, solver=Solver(references=references, update=options.update)
     )
     model, W = _fitted(model, X, start, options, watch)
     return Fit(W, model.components_, model.losses_, model.trace_)
@@ -113,7 +114,7 @@ def fit_robust(
 ) -> Fit:
     """DR-NMF under given references; `algorithm` is (update, policy) where it is not the options' own."""
     update, policy = algorithm or (options.update, options.policy)
-    model = DRNMF(start[1].shape[0], betas=betas, policy=policy, references=references, update=update)
+    model = DRNMF(start[1].shape[0], betas=betas, solver=Solver(update=update, policy=policy, references=references))
     model, W = _fitted(model, X, start, options, watch)
     return Fit(W, model.components_, model.losses_, model.trace_)
 

@@ -10,8 +10,9 @@ import numpy as np
 from drnmf.apps.text.clusters import Scores, assign, score
 from drnmf.apps.text.counting import Corpus
 from drnmf.estimators.comparison import Comparison, compare
+from drnmf.estimators.robust import DRNMF
 from drnmf.numerics import Array, Vector
-from drnmf.problem.check import check_integer
+from drnmf.parameters.checks import check_integer
 
 
 @dataclass(frozen=True)
@@ -95,8 +96,9 @@ def fit_topics(
             f"{n_topics} topics cannot be told apart in {corpus.X.shape[0]} documents with {corpus.X.shape[1]} words: "
             f"ask for at most {smallest}."
         )
-    found = compare(
-        corpus.X, n_topics, betas=betas, init=init, max_iter=max_iter, tol=tol, random_state=random_state,
+    model = DRNMF(
+        n_topics, betas=betas, init=init, max_iter=max_iter, tol=tol, zeros="floor", random_state=random_state,
         n_init=n_init, verbose=verbose,
     )  # fmt: skip
+    found = compare(model, corpus.X)
     return Topics(corpus, found)

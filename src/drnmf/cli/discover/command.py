@@ -45,26 +45,27 @@ Resample = Annotated[
 Heavy = Annotated[
     str, typer.Option("--heavy", help="Samples far heavier than others: keep, cap at ten times the median, or auto.")
 ]
+_NOT_HERE = (
+    "sum_to_one", "fixed", "unstored", "device", "max_time", "policy", "inner_iter", "precision", "checkpoint_every",
+)  # fmt: skip
+"""Parameters that a discovery does without; --max-time also takes minutes and hours here."""
 Threshold = Annotated[float, typer.Option("--threshold", min=-1, max=1, help="Stability that a component needs.")]
 
 
+@options.takes_model(*_NOT_HERE, max_iter=500, tol=1e-5, random_state=0)
 def discover(
     x: options.Input,
     ranks: Ranks = "2:30",
     betas: Losses = "auto",
     runs: Runs = 20,
-    penalty: options.Penalty = None,
     profiles: Profiles = "columns",
     reference: ReferenceFile = None,
     resample: Resample = "auto",
     heavy: Heavy = "auto",
     threshold: Threshold = 0.6,
-    max_iter: options.MaxIter = 500,
-    tol: options.Tol = 1e-5,
-    jobs: options.Jobs = None,
     max_time: Duration = None,
-    seed: options.Seed = 0,
-    zeros: options.Zeros = "raise",
+    *,
+    settings: options.Settings,
     uncertainty: options.Uncertainty = None,
     entry_weights: options.EntryWeights = None,
     variable: options.Variable = None,
@@ -77,24 +78,21 @@ def discover(
     threads: options.Threads = None,
     quiet: options.Quiet = False,
     report: reporting.Report = None,
-    checkpoint: keeping.CheckpointFolder = None,
 ) -> None:
     """Find how many components X has, under which noise, and which of them come again in every run.
 
     Writes components.csv, contributions.csv, stability.csv, noise.csv, ranks.csv and summary.json into a folder, all or
     nothing. After Ctrl-C it writes what the finished runs agree on.
     """
-    asked = dict(locals())  # every option, before anything else has a name here
     for value, allowed, name in (
         (profiles, PROFILES, "--profiles"),
         (resample, RESAMPLE, "--resample"),
         (heavy, HEAVY, "--heavy"),
-        (zeros, options.ZEROS, "--zeros"),
     ):
         choice(value, allowed, name)
-    penalties = options.parse_penalties(penalty)
     losses = betas if betas == "auto" else options.parse_omega(betas)
     seconds = None if max_time is None else parse_seconds(max_time)
+    asked, checkpoint = settings.asked, settings["checkpoint"]
     layout = options.layout_of(labels, delimiter, sheet, transpose)
     folder = out if out is not None else Path(f"{stem(x)}-discover")
     beside = options.weights_files(uncertainty, entry_weights)
@@ -103,10 +101,11 @@ def discover(
     keeping.check(checkpoint, folder)
     reporting.check(report)
     limit_threads(threads)
+    from drnmf.estimators.robust import DRNMF
     from drnmf.matrices.beside import named_cells, read_beside
     from drnmf.selection.discover import discover as find
 
-    matrix = read_input(x, variable, layout)
+    matrix = read_input(x, variable, layout, settings["negatives"])
     described = write.describe_input(x, matrix, variable, uncertainty, entry_weights)
     weights = read_beside(uncertainty, entry_weights, x, matrix, layout)
     if profiles == "rows":
@@ -115,13 +114,12 @@ def discover(
     known = None if reference is None else read_reference(reference, matrix.column_names, matrix.X.shape[1])
     if checkpoint is not None:
         keeping.remember(checkpoint, "discover", asked | {"out": folder})
+    model = DRNMF(betas=losses, max_time=seconds, verbose=int(not quiet), **settings.given())
     named = named_cells(matrix, x, uncertainty or entry_weights)
     with plain_warnings() as warned, keeping.kept(checkpoint), keyboard_interrupts(), named:
         found = find(
-            matrix.X, ranks=given, betas=losses, n_runs=runs, resample=None if resample == "none" else resample,
-            heavy=heavy, threshold=threshold, max_iter=max_iter, tol=tol, zeros=zeros, random_state=seed, n_jobs=jobs,
-            max_time=seconds, checkpoint=checkpoint, verbose=int(not quiet), penalties=penalties,
-            reference=None if known is None else known.components,
+            matrix.X, model, ranks=given, n_runs=runs, resample=None if resample == "none" else resample, heavy=heavy,
+            threshold=threshold, reference=None if known is None else known.components,
             reference_names=None if known is None else known.names, **weights,
         )  # fmt: skip
     with output_folder(folder, overwrite, inputs) as temporary:
@@ -133,7 +131,7 @@ def discover(
             for name, value in asked.items()
             if name not in _NOT_PARAMETERS
         }
-        summary["seed"], summary["input"] = seed, described
+        summary["seed"], summary["input"] = settings["random_state"], described
         write.write_summary(temporary, summary | write.computed_by(matrix.X))
         reporting.add(temporary, report)
     say(f"{found.summary()} {found.seconds:.1f} s; results in {folder}")

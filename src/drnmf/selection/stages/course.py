@@ -15,6 +15,7 @@ from drnmf.losses.names import as_loss
 from drnmf.numerics import Vector
 from drnmf.objective.penalties import Sparsity
 from drnmf.objective.penalty import Penalty
+from drnmf.parameters.common import Parameters
 from drnmf.selection.consensus import Consensus
 from drnmf.selection.entries import facts_of, mostly_zero
 from drnmf.selection.held_out import too_few_to_hold_out
@@ -26,6 +27,7 @@ from drnmf.selection.stages.pace import Pace
 from drnmf.selection.stages.penalty import SPARSITIES, penalised, said, sparsity_path, volume_path, with_path
 from drnmf.selection.stages.ranks import GRID, Tried, best_of, capped_is_better, joined_scores, search
 from drnmf.selection.stages.runs import EARLY, Fitter, Run
+from drnmf.solve.settings import terms_of
 
 T = TypeVar("T")
 _RUNS_PER_RANK = 4
@@ -59,7 +61,8 @@ class Stages:
         limit = self.pace.allowance("noise")
         # held-out entries decide only where X is mostly zeros, and cost as much again
         held_out = HELD_OUT if mostly_zero(facts_of(self.X)) else 0.0
-        profile = noise_profile(self.X, rank, held_out=held_out, random_state=seed, max_time=limit)
+        model = Parameters(rank, init="random", random_state=seed, max_time=limit)
+        profile = noise_profile(model, self.X, held_out=held_out)
         self.losses = (as_loss(profile.best),)
         if sp.issparse(self.X) and not need_nonzeros_only(self.losses):
             self._take_sparse_loss(profile)
@@ -176,7 +179,7 @@ class Stages:
         A volume is not chosen by prediction, and prediction under it says nothing of the rank.
         """
         before, rank = self.pace.seconds, self._rank(table)
-        chosen = crew.fitter.parameters.terms()
+        chosen = terms_of(crew.fitter.parameters)
         without = len(chosen)
         for term in terms:
             path = self._unless_interrupted(crew, partial(self._path, crew, rank, chosen, term))

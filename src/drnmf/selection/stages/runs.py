@@ -24,8 +24,9 @@ from drnmf.losses.interval import Interval
 from drnmf.losses.names import from_text, text_of
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Array, Vector
+from drnmf.parameters.common import Parameters
+from drnmf.parameters.solver import as_solver
 from drnmf.problem.device import Placement, as_numpy, runs_at_once
-from drnmf.problem.problem import Problem
 from drnmf.problem.receive import Received
 from drnmf.selection.entries import Facts
 from drnmf.selection.held_out import Scores, Split, joined
@@ -34,9 +35,9 @@ from drnmf.selection.noise import HELD_OUT
 from drnmf.selection.resampling import resampled
 from drnmf.selection.stages.heavy import scaled_rows
 from drnmf.solve.exchange import fit_interval
-from drnmf.solve.parameters import Parameters
 from drnmf.solve.pipeline import fit_factors, running
 from drnmf.solve.runner import Runner
+from drnmf.solve.settings import problem_of
 from drnmf.storage.archive import read_archive, write_archive
 from drnmf.storage.locking import locked
 
@@ -125,11 +126,9 @@ class Fitter:
         p, omega = replace(self.parameters, n_components=rank, random_state=seed, max_time=max_time), self.omega
         single = isinstance(self.losses, tuple) and len(omega) == 1
         references, runs = (np.ones(1), 1) if single else (None, 1 + len(omega))
-        problem = Problem.of(
-            self.placement.open(given), rank, omega, given=given, references=references, penalties=p.terms(),
-            constraints=p.constraints(), zeros=p.zeros_choice(),
-        )  # fmt: skip
-        runner = replace(Runner.of(p.update, "auto", self.placement.gpu), callback=callback, stage="run")
+        problem = problem_of(p, self.placement.open(given), omega, given, references)
+        runner = Runner.of(as_solver(p.solver).update, "auto", self.placement.gpu)
+        runner = replace(runner, callback=callback, stage="run")
         split = self._split(whole, problem.data, seed) if hold_out else None
         seen = problem if split is None else problem.without(split.mask.others)
         with running(problem, runner, p, runs) as runner:

@@ -1,0 +1,188 @@
+"""A parameter is one dataclass field: what it is, how it is checked, its words and its option stand in its metadata.
+
+`get_params`, checks, the table in the docstring, options of commands, model files and summaries are made from it.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import textwrap
+from collections.abc import Callable, Iterable
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, TypeVar
+
+from drnmf.parameters.checks import check_choice, check_integer, check_number
+
+T = TypeVar("T", bound=type)
+_KEY = "drnmf"
+_WIDTH = 116
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What values a parameter takes.
+
+    Attributes
+    ----------
+    text : what the docstring says of them
+    none : None is one of them, which leaves the choice to the library or means "without"
+    type : of the option on the command line
+    least : the smallest number that the option takes
+    names : the words that it takes
+    """
+
+    text: str
+    none: bool = False
+    type: type = str
+    least: float | None = None
+    names: tuple[str, ...] = ()
+
+    def check(self, name: str, value: Any) -> Any:
+        """Return the value as the library uses it.
+
+        Raises
+        ------
+        ValueError
+            For a value that is none of these.
+        """
+        return None if self.none and value is None else self._checked(name, value)
+
+    def _checked(self, name: str, value: Any) -> Any:
+        return value
+
+
+@dataclass(frozen=True)
+class _Integer(Kind):
+    def _checked(self, name: str, value: Any) -> int:
+        return check_integer(name, value, int(self.least or 0))
+
+
+@dataclass(frozen=True)
+class _Number(Kind):
+    strict: bool = False
+
+    def _checked(self, name: str, value: Any) -> float:
+        return check_number(name, value, float(self.least or 0.0), self.strict)
+
+
+@dataclass(frozen=True)
+class _Choice(Kind):
+    def _checked(self, name: str, value: Any) -> str:
+        return check_choice(name, value, self.names)
+
+
+def integer(least: int, none: bool = False) -> Kind:
+    """Describe integers from a least one on."""
+    return _Integer(f"int >= {least}", none, int, least)
+
+
+def number(least: float = 0.0, none: bool = False, strict: bool = False) -> Kind:
+    """Describe finite numbers from a least one on."""
+    return _Number(f"float {'>' if strict else '>='} {least:g}", none, float, least, strict=strict)
+
+
+def choice(*names: str, none: bool = False) -> Kind:
+    """Describe a few words."""
+    return _Choice(_listed(names), none, str, None, names)
+
+
+def named(names: Iterable[str], more: str) -> Kind:
+    """Describe words that stand for something, which is checked where it is looked up; Python takes `more` too."""
+    return Kind(f"{_listed(names)}, or {more}", False, str, None, tuple(names))
+
+
+def _listed(names: Iterable[str]) -> str:
+    return "{" + ", ".join(f'"{name}"' for name in names) + "}"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """What a field says of its parameter.
+
+    Attributes
+    ----------
+    kind : what values it takes
+    help : what it is, in a sentence for docstring and command line
+    more : further sentences for the docstring
+    option : its name on the command line, None where it has none
+    result : whether it changes what a fit finds
+    saved : whether a model file keeps it
+    """
+
+    kind: Kind
+    help: str
+    more: str = ""
+    option: str | None = None
+    result: bool = True
+    saved: bool = True
+
+
+def about(
+    kind: Kind, help: str, more: str = "", option: str | None = None, result: bool = True, saved: bool = True
+) -> dict[str, Parameter]:
+    """Make the metadata of a field; see `Parameter`."""
+    return {_KEY: Parameter(kind, help, more, option, result, saved)}
+
+
+def parameters_of(owner: Any) -> dict[str, Parameter]:
+    """List the parameters of a class or an object by name, in the order of their fields."""
+    return {field.name: field.metadata[_KEY] for field in fields(owner) if _KEY in field.metadata}
+
+
+def checked(owner: Any, name: str) -> Any:
+    """Check a parameter of an object and return its value."""
+    return parameters_of(owner)[name].kind.check(name, getattr(owner, name))
+
+
+def documented(moved: dict[str, str] | None = None) -> Callable[[T], T]:
+    """Write the table of the parameters into the docstring of a dataclass, before its other sections.
+
+    Parameters
+    ----------
+    moved : names of parameters that another object has -> what to write instead
+    """
+
+    def decorate(cls: T) -> T:
+        if cls.__doc__ is not None:
+            text = cls.__doc__
+            found = re.search(r"\n    (Attributes|Examples|Notes)\n    -", text)
+            at = found.start() if found else len(text.rstrip())
+            cls.__doc__ = text[:at].rstrip() + "\n\n" + table_of(cls) + "\n" + text[at:]
+        if moved:
+            _explain(cls, moved)
+        return cls
+
+    return decorate
+
+
+def table_of(cls: type) -> str:
+    """Write the section "Parameters" of a docstring: the first, those of the class itself, then what it inherits."""
+    lines = ["Parameters", "----------"]
+    first, own = fields(cls)[:1], [field for field in fields(cls)[1:] if field.name in vars(cls)["__annotations__"]]
+    for field in dict.fromkeys((*first, *own, *fields(cls))):
+        if _KEY in field.metadata:
+            known: Parameter = field.metadata[_KEY]
+            none = " or None" if known.kind.none else ""
+            shown = "" if field.default is MISSING else f", default {_shown(field.default)}"
+            lines.append(f"{field.name} : {known.kind.text}{none}{shown}")
+            words = " ".join(filter(None, (known.help, known.more)))
+            lines += ["    " + line for line in textwrap.wrap(words, _WIDTH - 8, break_long_words=False)]
+    return textwrap.indent("\n".join(lines), "    ")
+
+
+def _shown(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+def _explain(cls: type, moved: dict[str, str]) -> None:
+    """Let the constructor say where a parameter is that it does not take."""
+    init: Callable[..., None] = cls.__init__  # type: ignore[misc]
+
+    @functools.wraps(init)
+    def explained(self: Any, *values: Any, **given: Any) -> None:
+        for name in moved.keys() & given.keys():
+            raise TypeError(f"{cls.__name__} takes no {name}: {moved[name]}")
+        init(self, *values, **given)
+
+    cls.__init__ = explained  # type: ignore[misc]

@@ -1,0 +1,138 @@
+"""What the parameters of a model mean for a fit."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from numbers import Integral
+from typing import Any, TypeVar
+
+from joblib import effective_n_jobs
+
+from drnmf.algorithms.loop import Control
+from drnmf.backends.base import Data
+from drnmf.losses.base import Omega
+from drnmf.numerics import HALS_TOLERANCE, HALS_WINDOW, TOLERANCE, Vector
+from drnmf.objective.constraints import Constraints, as_constraints
+from drnmf.objective.penalties import as_penalties, settled
+from drnmf.objective.penalty import Penalty, without_zeros
+from drnmf.parameters.common import MAX_ITER, Parameters
+from drnmf.parameters.fields import checked
+from drnmf.parameters.solver import Solver, as_solver
+from drnmf.problem.problem import Problem
+from drnmf.problem.receive import Received
+from drnmf.problem.weights import Reading
+
+P = TypeVar("P", bound=Parameters)
+
+
+def check_model(model: Any, function: str) -> None:
+    """Refuse something else in the place of a model.
+
+    Raises
+    ------
+    TypeError
+        For X, for example.
+    """
+    if not isinstance(model, Parameters):
+        raise TypeError(
+            f"{function} takes a model, for example BetaNMF(5), where it was given {type(model).__name__}: see its "
+            "documentation for the order of its arguments."
+        )
+
+
+def asked_losses(model: Parameters) -> Any:
+    """Return what was written for the loss or the losses of a model, "auto" where it names none."""
+    return getattr(model, "betas", getattr(model, "beta", "auto"))
+
+
+def settings_of(model: Parameters) -> dict[str, Any]:
+    """Collect all parameters of a model by name, those of its solver among them."""
+    own = {known.name: getattr(model, known.name) for known in fields(model) if known.name != "solver"}
+    return own | as_solver(model.solver).get_params()
+
+
+def only_compared(model: P, max_iter: int, tol: float, **changes: Any) -> P:
+    """Make the model of fits that are only compared: without penalties, constraints, policy, references, checkpoint.
+
+    Parameters
+    ----------
+    max_iter, tol : where the model leaves them to the library
+    changes : other parameters
+    """
+    solver = as_solver(model.solver)
+    chosen = {"max_iter": max_iter if model.max_iter is None else model.max_iter}
+    chosen["tol"] = tol if model.tol is None else model.tol  # type: ignore[assignment]
+    free = {"penalties": None, "sum_to_one": None, "fixed": None, "warm_start": False}
+    free["solver"] = Solver(update=solver.update, precision=solver.precision)  # type: ignore[assignment]
+    return replace(model, **(chosen | free | changes))
+
+
+def count_jobs(n_jobs: int | None) -> int:
+    """Count the runs that go side by side, as joblib counts them."""
+    if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral)):
+        raise ValueError(f"n_jobs={n_jobs!r} must be None or an integer: -1 uses every core.")
+    if n_jobs == 0:
+        raise ValueError("n_jobs=0 is no number of jobs: use None or 1 for one, -1 for every core.")
+    return int(effective_n_jobs(n_jobs))
+
+
+def constraints_of(model: Parameters) -> Constraints:
+    """Check what W and H must satisfy, as far as it can be without X."""
+    return as_constraints(model.sum_to_one, model.fixed, as_solver(model.solver).fixed_W)
+
+
+def terms_of(model: Parameters) -> tuple[Penalty, ...]:
+    """Check the penalties; those with alpha = 0 are left out."""
+    return settled(without_zeros(as_penalties(model.penalties)), model.sum_to_one)
+
+
+def reading_of(model: Parameters, entry_weight: Any = None, uncertainty: Any = None) -> Reading:
+    """Check what counts as missing, and collect it with the weights of the entries."""
+    return Reading(checked(model, "negatives"), checked(model, "unstored"), entry_weight, uncertainty)
+
+
+def problem_of(
+    model: Parameters, data: Data, omega: Omega, given: Received | None = None, references: Vector | None = None
+) -> Problem:
+    """Make the problem that a model asks of X under some losses.
+
+    Parameters
+    ----------
+    data : X in its backend, in a unit of its own
+    omega, references : in the unit of the caller; references None are to be found
+    given : X as it was received
+    """
+    return Problem.of(
+        data,
+        checked(model, "n_components"),
+        omega,
+        given=given,
+        references=references,
+        penalties=terms_of(model),
+        constraints=constraints_of(model),
+        zeros=checked(model, "zeros"),
+    )
+
+
+def control_of(model: Parameters, omega: Omega = ()) -> Control:
+    """Check when to stop.
+
+    Parameters
+    ----------
+    omega : the losses of the fit; without them nothing is minimised but one factor
+    """
+    tol, max_iter = checked(model, "tol"), checked(model, "max_iter")
+    early = tol is None and _may_stop_early(model, omega)
+    return Control(
+        max_iter=MAX_ITER if max_iter is None else max_iter,
+        tol=(HALS_TOLERANCE if early else TOLERANCE) if tol is None else tol,
+        fraction=HALS_WINDOW if early else 0.0,
+        max_time=checked(model, "max_time"),
+        inner_iter=checked(as_solver(model.solver), "inner_iter"),
+    )
+
+
+def _may_stop_early(model: Parameters, omega: Omega) -> bool:
+    """Tell whether a fit takes plain steps of coordinate descent, of which long runs gain little."""
+    steps = as_solver(model.solver).update in ("auto", "hals") and [loss.free_part for loss in omega] == ["gram"]
+    return steps and not terms_of(model) and constraints_of(model).free
