@@ -93,7 +93,11 @@ def test_every_parameter_and_attribute_is_documented(name: str) -> None:
     model = getattr(drnmf, name)(1, random_state=0, max_iter=2, tol=0).fit([[1.0, 2.0], [3.0, 4.0]])
     attributes = [attribute for attribute in vars(model) if attribute.endswith("_")]
     assert len(attributes) > 10
-    assert [word for word in (*model.get_params(), *attributes) if f"`{word}`" not in page] == []
+    assert [
+        word
+        for word in (*model.get_params(deep=False), *drnmf.Solver().get_params(), *attributes)
+        if f"`{word}`" not in page
+    ] == []
 
 
 def test_every_option_of_every_command_is_documented() -> None:

@@ -68,7 +68,7 @@ def test_all_runs_of_a_front_and_of_a_comparison_count(monkeypatch, capsys, what
     if what == "front":
         pareto_front(DRNMF(3, betas=(0, 1), max_iter=30, tol=0, random_state=0, verbose=1), X, weights=3)
     else:
-        compare(X, 3, betas=(0, 1), max_iter=30, tol=0, verbose=1)
+        compare(DRNMF(3, betas=(0, 1), max_iter=30, tol=0, random_state=0, verbose=1), X)
     said = lines(capsys)
     runs = int(said[0][1])
     assert runs == (6 if what == "front" else 3)

@@ -156,7 +156,7 @@ def test_the_same_X_in_another_layout_is_the_same_X(tmp_path):
         ({"max_iter": 31}, "max_iter: 30 there, 31 here"),
         ({"betas": (0, 2)}, r"betas: \[0, 1\] there, \[0, 2\] here"),
         ({"betas": Interval(0, 2)}, r"betas: \[0, 1\] there, 'Interval\(low=0"),
-        ({"random_state": 1, "policy": "mirror"}, "random_state: 0 there, 1 here; policy: 'auto' there, 'mirror' here"),
+        ({"random_state": 1, "policy": "mirror"}, "policy: 'auto' there, 'mirror' here; random_state: 0 there, 1 here"),
         ({"references": np.array([1.0, 2.0])}, r"references: None there, \[1.0, 2.0\] here"),
         ({"policy": POLICIES["frank-wolfe"]}, r"policy: 'auto' there, 'FrankWolfe\(a=1.0\)' here"),
     ],
