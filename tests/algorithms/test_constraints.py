@@ -245,6 +245,22 @@ def test_fixed_components_do_not_move(update, betas):
     assert (found[:, :2] == known.T).all()
 
 
+@pytest.mark.parametrize("update", [*RULES, "hals"])
+@pytest.mark.parametrize("betas", [(2,), (1,), (0, 1)])
+def test_fixed_components_take_the_dtype_of_x(update, betas):
+    if update == "hals" and betas != (2,):
+        pytest.skip("hals is for beta = 2 alone")
+    X, _, H = mixed()
+    X, known = X.astype(np.float32), H[:2] / 10.0
+    for max_iter in (1, 40):
+        for name, given, M in (("fixed", known, X), ("fixed_W", known.T, X.T)):
+            model = DRNMF(4, betas=betas, update=update, tol=0, max_iter=max_iter, random_state=0)
+            W = model.set_params(**{name: given}, policy="fixed", references=np.ones(len(betas))).fit_transform(M)
+            assert W.dtype == model.components_.dtype == np.float32
+            held = model.components_[:2] if name == "fixed" else W[:, :2].T
+            assert (held == known.astype(np.float32)).all()
+
+
 def test_second_order_steps_of_the_free_components_are_as_good_as_without_fixed_ones():
     """All but one row given at their values in a solution: the fit finds that solution again."""
     X, _, _ = mixed(40, 30, 4)

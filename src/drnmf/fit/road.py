@@ -106,7 +106,7 @@ def opened(
     constraints.check(data.shape, rank, {"H": "fixed", "W": "fixed_W"})
     units = Units(data.scale, references, constraints.sum_to_one)
     units.losses(np.full(len(omega), REFERENCE_FLOOR * data.count), omega)  # refuse now what no fit could hand out
-    constraints = units.constraints(constraints)
+    constraints = units.constraints(constraints).cast(data.dtype)
     missing = remark_on_missing(data)
     unobserved = Unobserved.of(data)
     notes = (*given.notes, *missing, *unobserved.notes(), *check_zeros(data, omega, p.zeros_choice()))
