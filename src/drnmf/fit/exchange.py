@@ -38,12 +38,13 @@ def fit_interval(
     method improves references (`fit.continued`) among the points of the rounds too. The rounds share the max_iter
     iterations of the fit.
     """
-    knots, grid = list(interval.first_knots()), interval.betas()
+    knots, points = list(interval.first_knots()), interval.points()
+    floors = reference_floors(data, _losses(points))
     solutions = list(compute_references(data, starts, _losses(knots), method, budget).solutions)
     rounds: list[tuple[tuple[float, ...], Result]] = []
     left, done, improvements = budget.control.max_iter, False, 0
     while True:
-        references, along = _smallest_losses(data, solutions, knots, grid)
+        references = _smallest_losses(data, solutions, knots)
         runs = Runs(data, _losses(knots), method, budget, callback, stage)
         most = left if budget.control.tol > 0 or done or len(knots) >= interval.max_knots else _half(left)
         margin = REFERENCE_MARGIN if method.improves and improvements < REFERENCE_ROUNDS else None
@@ -53,11 +54,11 @@ def fit_interval(
         if method.improves:
             improvements += 1
             solutions += [best, *_improved(data, best, method, budget)]
-            references, along = _smallest_losses(data, solutions, knots, grid)
+            references = _smallest_losses(data, solutions, knots)
             best = best.under(references)
-        seen = coverage(
-            interval, losses_of(data, best.W, best.H, _losses(grid)), along, np.array(knots), references, best.losses
-        )
+        along = np.array([losses_of(data, run.W, run.H, _losses(points)) for run in solutions])
+        losses = losses_of(data, best.W, best.H, _losses(points))
+        seen = coverage(interval, losses, along, floors, float(best.scaled_losses.max()))
         excess = float(seen.scaled_losses.max()) > float(best.scaled_losses.max()) * (1.0 + interval.tol)
         done = not excess or len(knots) >= interval.max_knots or min(abs(seen.worst - k) for k in knots) == 0
         if left <= 0 or best.reason in ("callback", "max_time") or (done and best.reason == "tol"):
@@ -72,14 +73,11 @@ def fit_interval(
     return with_notes(certified(data, result, method.penalties, method.constraints), *remarks(method.penalties))
 
 
-def _smallest_losses(
-    data: Data, points: Sequence[Result], knots: Sequence[float], grid: Sequence[float]
-) -> tuple[Vector, Vector]:
-    """Compute the smallest loss that a point in hand has, at every knot and at every beta of the grid."""
-    everywhere = _losses([*knots, *grid])
-    table = np.array([losses_of(data, run.W, run.H, everywhere) for run in points])
-    least = np.maximum(table.min(axis=0), reference_floors(data, everywhere))
-    return least[: len(knots)], least[len(knots) :]
+def _smallest_losses(data: Data, points: Sequence[Result], betas: Sequence[float]) -> Vector:
+    """Compute the smallest loss that a point in hand has, for every beta."""
+    omega = _losses(betas)
+    table = np.array([losses_of(data, run.W, run.H, omega) for run in points])
+    return np.maximum(table.min(axis=0), reference_floors(data, omega))
 
 
 def _improved(data: Data, best: Result, method: Method, budget: Budget) -> tuple[Result, ...]:
