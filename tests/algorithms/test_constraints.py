@@ -72,6 +72,21 @@ def test_the_compiled_multiplier_is_the_reference(up, down):
     np.testing.assert_allclose(single.sum(axis=0), totals, rtol=r * 1.2e-7)
 
 
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_an_entry_that_hardly_bends_takes_what_the_others_leave(monkeypatch, dtype, compiled):
+    """The multiplier has too few digits to place it: its column was scaled as a whole, far above where it was."""
+    if not compiled:
+        monkeypatch.setenv("DRNMF_BACKEND", "numpy")
+    flat = {"float64": 1e-24, "float32": 1e-15}[dtype]
+    F = np.array([[5e-4, 1.77e-6], [0.178, 1.0 - 1.77e-6], [0.8215, 0.0]], dtype)
+    P = np.array([[0.2, 1e-5], [3.0 * flat, flat], [0.1, 1e-5]], dtype)
+    N = np.array([[0.21, 1.1e-5], [2.0 * flat, 1.5 * flat], [0.09, 1e-5]], dtype)
+    stepped = multiplier_step(F, {1.0: P}, {0.0: N}, F.sum(axis=0), 1e-17)
+    np.testing.assert_allclose(stepped[0], (F * N / P)[0], rtol=1e-4)
+    np.testing.assert_allclose(stepped.sum(axis=0), F.sum(axis=0), rtol=1e-6)
+
+
 def quadratic(seed, r=6, n=50):
     rng = np.random.default_rng(seed)
     A = rng.gamma(0.5, 1.0, (3 * r, r))
@@ -256,6 +271,24 @@ def test_fixed_components_do_not_move(update, betas):
     turned = DRNMF(4, betas=betas, tol=0, max_iter=60, random_state=0, solver=Solver(update=update, fixed_W=known.T))
     found = turned.set_params(solver__policy="fixed", solver__references=np.ones(len(betas))).fit_transform(X.T)
     assert (found[:, :2] == known.T).all()
+
+
+@pytest.mark.parametrize("update", [*RULES, "hals"])
+@pytest.mark.parametrize("betas", [(2,), (1,), (0, 1)])
+def test_fixed_components_take_the_dtype_of_x(update, betas):
+    if update == "hals" and betas != (2,):
+        pytest.skip("hals is for beta = 2 alone")
+    X, _, H = mixed()
+    X, known = X.astype(np.float32), H[:2] / 10.0
+    for max_iter in (1, 40):
+        for name, given, M in (("fixed", known, X), ("solver__fixed_W", known.T, X.T)):
+            model = DRNMF(4, betas=betas, tol=0, max_iter=max_iter, random_state=0, solver=Solver(update=update))
+            W = model.set_params(
+                **{name: given}, solver__policy="fixed", solver__references=np.ones(len(betas))
+            ).fit_transform(M)
+            assert W.dtype == model.components_.dtype == np.float32
+            held = model.components_[:2] if name == "fixed" else W[:, :2].T
+            assert (held == known.astype(np.float32)).all()
 
 
 def test_second_order_steps_of_the_free_components_are_as_good_as_without_fixed_ones():

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from drnmf import DRNMF, MultiObjectiveNMF, Solver
+from drnmf import DRNMF, BetaNMF, MultiObjectiveNMF, Solver
 from drnmf.algorithms.loop import Control, solve
 from drnmf.algorithms.updates.newton import Newton
 from drnmf.algorithms.weights import Fixed
@@ -72,3 +72,9 @@ def test_a_curvature_is_kept_only_while_the_weights_stand(monkeypatch):
     assert asked == []
     MultiObjectiveNMF(2, weights=(0.5, 0.5), **given).fit(X)
     assert asked == [2]
+
+
+def test_steps_that_were_given_up_before_the_first_newton_step_are_no_trouble():
+    """An exact fit gives up steps; the state then counts fewer of them than the run, which has asked for no P."""
+    model = BetaNMF(1, beta=2, tol=0, max_iter=60, random_state=0, solver="newton").fit(np.ones((31, 22)))
+    assert model.reconstruction_err_ < 1e-20

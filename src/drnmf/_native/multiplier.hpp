@@ -2,6 +2,8 @@
 // of max(floor, f t) over a column is its total, where sum P_a t^a - sum N_b t^-b + mu = 0 in every entry.
 //
 // One column per lane. A lane that is done keeps its mu, so that a column does not depend on its neighbours.
+// Where an entry hardly bends beside others that do, mu has too few digits to place it: the column then lies between
+// those of the two ends of the bracket, where the sum is its total.
 #pragma once
 
 #include "kernels.hpp"
@@ -40,8 +42,8 @@ struct Columns {
     const bool pole;
     const double straight;  // the power of the sum that is all but straight in mu
     T *F, *constant, *terms, *t, *H;  // r x L each, of terms one for each
-    V total, low, high, mu;
-    Mask known, fresh, done;
+    V total, low, high, mu, span;
+    Mask known, fresh, done, near;
 
     Columns(const Multiplier& step, char* scratch)
         : q(step), r(step.r), pole(step.rising == 0), straight(power_of_sum(step)) {
@@ -68,6 +70,7 @@ struct Columns {
         fetch(j, some);
         begin();
         for (int turn = 0; turn < q.steps && any(~done); ++turn) follow();
+        if (any(known & ~near)) blend();
         write(j, some);
     }
 
@@ -106,12 +109,13 @@ struct Columns {
             shift = smaller<T>(shift, moves ? (pole ? load(constant + k * L) : -slope) : infinite);
         }
         shift = known ? shift : none();
-        low = high = -infinite;
+        low = high = -infinite, span = none();
         V weights = none(), slopes = none();
         for (size_t k = 0; k < r; ++k) {
             V bend = load(H + k * L), f = load(F + k * L), c = load(constant + k * L) - shift, slope = -c;
             Mask moves = bend > T(0);
             store(constant + k * L, c);
+            span = larger<T>(span, moves ? larger<T>(c, -c) : none());
             bends(k, broadcast(T(1)), slope);
             V weight = moves ? f / bend : none(), share = total / f, least_mu = -c, most_mu = -c;
             weights += weight, slopes += weight * slope;
@@ -121,7 +125,7 @@ struct Columns {
         if (pole) low = larger<T>(low, tiny);
         V first = slopes / weights;
         mu = (first > low) & (first < high) ? first : low;
-        fresh = known, done = ~known;
+        fresh = known, done = ~known, near = Mask{};
         settle();
     }
 
@@ -167,8 +171,32 @@ struct Columns {
         V next = mu + (reached - raised<T>(reached, 1.0 - straight)) * total / (T(straight) * falls);
         V middle = (low + high) * T(0.5);
         next = (next > low) & (next < high) ? next : fresh & (next <= low) ? low : middle;
-        done |= ((off <= T(q.tolerance)) & (off >= T(-q.tolerance))) | (next == mu);
+        near |= ~done & (off <= T(q.tolerance)) & (off >= T(-q.tolerance));
+        done |= near | (next == mu);
         mu = done ? mu : next;
+    }
+
+    // An entry at one end of the bracket.
+    DRNMF_INLINE V at_end(size_t k, V end) {
+        V f = load(F + k * L), c = load(constant + k * L), fall, at = root(k, c + end, fall);
+        return larger<T>(f * (c < T(__builtin_inf()) ? at : broadcast(T(1))), broadcast(T(q.floor)));
+    }
+
+    // The point between the columns of both ends that has the total, in lanes whose mu did not reach it.
+    void blend() {
+        const T digits = T(4) * (sizeof(T) == 4 ? T(1.2e-7) : T(2.3e-16));  // what c + mu may have lost
+        done = near;
+        if (!pole) {
+            low -= digits * (larger<T>(low, -low) + span), high += digits * (larger<T>(high, -high) + span);
+        }
+        V above = none(), below = none();
+        for (size_t k = 0; k < r; ++k) above += at_end(k, low), below += at_end(k, high);
+        V share = (total - below) / (above - below);  // of the upper column, which may be many times the total
+        Mask between = known & ~near & (share >= T(0)) & (share <= T(1));
+        for (size_t k = 0; k < r; ++k) {
+            V most = at_end(k, low), least = at_end(k, high);
+            store(H + k * L, between ? least + share * (most - least) : load(H + k * L));
+        }
     }
 
     // t of an entry, and by how much it falls with mu.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, DTypeLike
 
 from drnmf.numerics import EPS, Array, Vector, factor_floor, namespace, positive_scale
 
@@ -44,6 +44,11 @@ class Constraints:
         """Tell how many components of one factor are fixed, and whether its entries sum to one."""
         block = self.block(side)
         return 0 if block is None else len(block), self.sum_to_one == side
+
+    def cast(self, dtype: DTypeLike) -> Constraints:
+        """Return the same with the fixed components in the dtype of the factors."""
+        H, W = (None if block is None else block.astype(dtype, copy=False) for block in (self.H, self.W))
+        return replace(self, H=H, W=W)
 
     def floor(self, side: str, mean: float, rank: int) -> float:
         """Compute the smallest entry of a factor, "W" or "H".

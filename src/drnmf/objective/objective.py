@@ -42,7 +42,8 @@ class Objective:
 
     def value(self, weights: Vector, losses: Vector) -> float:
         """Compute the sum of lambda_beta Dbar_beta, the objective of MO-NMF."""
-        return float(weights @ self.scaled(losses))
+        with np.errstate(invalid="ignore"):  # a loss beyond the range of floats is refused, whatever its weight
+            return float(weights @ self.scaled(losses))
 
     def maximum(self, losses: Vector) -> float:
         """Compute the largest Dbar_beta, the objective of DR-NMF."""

@@ -29,7 +29,11 @@ def project(point: Vector) -> Vector:
 
     >>> project(np.array([1.0, 1.0]))
     array([0.5, 0.5])
+    >>> project(np.array([1e30, 1e20]))
+    array([1., 0.])
     """
+    if abs(point).max() > 1e8:  # the one below would be lost beside such numbers, and a shift changes nothing
+        point = point - point.max()
     descending = np.sort(point)[::-1]
     excess = np.cumsum(descending) - 1.0
     support = np.count_nonzero(descending * np.arange(1, point.size + 1) > excess)

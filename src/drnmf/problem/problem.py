@@ -104,7 +104,7 @@ class Problem:
         warn_rank(rank, data.shape)
         problem = cls(
             data, units, rank, units.omega(omega), unobserved, given, units.terms(penalties, omega),
-            units.constraints(constraints), notes,
+            units.constraints(constraints).cast(data.dtype), notes,
         )  # fmt: skip
         known = units.references(omega)
         return problem if known is None else problem.over(known)

@@ -135,14 +135,31 @@ class _Search:
             self.low, self.high = xp.where(above, self.mu, self.low), xp.where(above, self.high, self.mu)
             self.fresh = self.fresh & ~above
             self.mu = self.inside(self.mu + self.step(reached, self.falls(t, H) / self.sums))
-            left = (abs(reached - 1.0) > near) & (self.mu != before)
-            if not bool(left.any()):
+            off = abs(reached - 1.0) > near
+            if not bool((off & (self.mu != before)).any()):
                 break
             if turn % 4 == 3:
-                some = xp.where(left)[0]
+                some = xp.where(off)[0]
                 here, t = here[some], t[:, some]
                 self._keep(some)
+        left = abs(found[:, here].sum(0) / self.sums - 1.0) > near
+        if bool(left.any()):
+            found[:, here] = xp.where(left, self._between(found[:, here]), found[:, here])
         return found
+
+    def _between(self, found: Array) -> Array:
+        """Return the columns between those of both ends of the bracket whose sums are the totals.
+
+        Where an entry hardly bends beside others that do, mu has too few digits to place it.
+        """
+        xp, low, high = self.xp, self.low, self.high
+        if not self.pole:  # both ends further apart by the digits that constant + mu may have lost
+            digits = 4.0 * unit_roundoff(self.F)
+            span = xp.amax(xp.where(self.moves, abs(self.constant), 0.0), axis=0)
+            low, high = low - digits * (abs(low) + span), high + digits * (abs(high) + span)
+        above, below = (xp.clip(self.F * self.at(mu, None), self.floor, None) for mu in (low, high))
+        share = (self.sums - below.sum(0)) / (above.sum(0) - below.sum(0))  # above may be many times the total
+        return xp.where((share >= 0) & (share <= 1), below + share * (above - below), found)
 
     def step(self, reached: Array, rate: Array) -> Array:
         """Newton's step for reached^q = 1, with the q that makes the left side all but straight in mu."""

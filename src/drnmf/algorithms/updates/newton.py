@@ -109,7 +109,9 @@ class Newton(Rule):
     def step(self, F: Array, parts: Parts, state: Momentum) -> tuple[Array, Momentum]:
         if parts.Q is None and isinstance(state, Guarded) and state.Q is not None:
             parts = replace(parts, Q=state.Q)
-        if state.steps < self.delay or (parts.Q is None and parts.gram is None and parts.correlation is None):
+        # P is not made beside a curvature that all columns share; steps that were given up are not in state.steps
+        first = state.steps < self.delay and len(parts.P) > 0
+        if first or (parts.Q is None and parts.gram is None and parts.correlation is None):
             return self.first.step(F, parts, state)
         damping = getattr(state, "damping", 0.0)
         if parts.correlation is not None:
@@ -175,7 +177,7 @@ def tilted_step(
         whole = Q if gram is None else Q + packed(gram, F)
         length = (F * P).sum(0) / (F * packed_product(whole, F)).sum(0) if scale is None else scale
         usable = (length > 0) & (length < ceiling)
-        whole = whole * namespace(F).where(usable, length, 1.0)
+        whole = whole * namespace(F).where(usable, length, namespace(F).ones_like(F[0]))
         slope = P - N + bound.slope()
         if bound.curvature is not None:
             slope = slope + in_kind(bound.curvature, F) @ F

@@ -1,0 +1,159 @@
+"""No step of any rule raises the objective: the weighted scaled sum under the lambda of that step, with penalties."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from drnmf import DRNMF, L1, L2, Solver, Sparsity, Volume
+from drnmf.algorithms import iteration
+from drnmf.algorithms.updates.base import Rule
+from drnmf.algorithms.updates.constrained import Constrained, OneSide
+from drnmf.algorithms.updates.extrapolated import Extrapolated
+from drnmf.algorithms.updates.hals import HALS
+from drnmf.algorithms.updates.minimax import Minimax
+from drnmf.algorithms.updates.monotone import Monotone
+from drnmf.algorithms.updates.multiplicative import Multiplicative
+from drnmf.algorithms.updates.newton import Guarded, Newton
+from drnmf.numerics import rise_tolerance
+
+pytestmark = pytest.mark.filterwarnings("ignore:Only beta = 1 and 2 can use the sparsity")
+
+ROWS, COLUMNS, RANK = 11, 9, 3
+DELAY = 12  # a Newton rule that begins early: a run of thirty iterations has second-order steps in it
+
+RULES: dict[str, tuple[str | Rule, type]] = {
+    "mu": ("mu", Multiplicative),
+    "monotone": ("monotone", Monotone),
+    "extrapolated": ("extrapolated", Extrapolated),
+    "newton": (Newton(delay=DELAY), Newton),
+    "shared": (Newton(delay=DELAY, largest_rank=0), Newton),
+    "auto": ("auto", Newton),
+    "hals": ("hals", HALS),
+    "minimax": ("mu", Minimax),
+}
+"""Name -> what `update` is, and the rule that takes the steps ("auto" has another one for beta = 2 alone)."""
+
+LOSSES: dict[str, tuple[Any, ...]] = {
+    "0": (0,), "1": (1,), "2": (2,), "0.5": (0.5,), "3": (3,), "nb": ("nb:5",), "0 1": (0, 1), "1 2": (1, 2),
+    "0 1.5 2": (0, 1.5, 2),
+}  # fmt: skip
+LAYOUTS = ("dense", "gaps", "weights", "sparse", "stored")
+CONSTRAINTS = ("free", "fixed", "fixed_W", "sums W", "sums H", "fixed sums W", "fixed_W sums H")
+PENALISED = ("free", "fixed", "sums W")
+PENALTIES = {"none": None, "L1 L2": [L1(0.05, on="W"), L2(0.02, on="H")], "shapes": [Sparsity(0.05), Volume(0.02)]}
+
+
+@cache
+def truth() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    W, H = rng.dirichlet(np.full(RANK, 0.7), ROWS), rng.gamma(1.0, 1.0, (RANK, COLUMNS)) + 0.05
+    return (W @ H) * rng.gamma(8.0, 1.0 / 8.0, (ROWS, COLUMNS)), W, H
+
+
+@cache
+def laid_out(layout: str, dtype: str) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+    """X, parameters of the model, and those of `fit`."""
+    X, rng = truth()[0].astype(dtype), np.random.default_rng(1)
+    hidden = rng.random(X.shape) < 0.25
+    if layout == "gaps":
+        return np.where(hidden, np.nan, X), {}, {}
+    if layout == "weights":
+        return X, {}, {"entry_weight": rng.uniform(0.0, 2.0, X.shape) * ~hidden}
+    if layout == "sparse":
+        return sp.csr_array(rng.poisson(3.0 * X) * ~hidden).astype(dtype), {"zeros": "floor"}, {}
+    if layout == "stored":
+        return sp.csr_array(X * ~hidden), {"unstored": "missing"}, {}
+    return X, {}, {}
+
+
+def constrained(constraint: str) -> dict[str, Any]:
+    _, W, H = truth()
+    given: dict[str, Any] = {"sum_to_one": constraint[-1]} if "sums" in constraint else {}
+    if constraint.startswith("fixed_W"):
+        return given | {"solver__fixed_W": W[:, :1]}
+    return given | {"fixed": H[:1]} if constraint.startswith("fixed") else given
+
+
+@pytest.fixture
+def steps(monkeypatch):
+    """The rules whose steps were taken, without what stands around them, and the states after them."""
+    taken: list[tuple[Rule, Any]] = []
+    attempt = iteration._Half.attempt
+
+    def watched(half, *given):
+        tried = attempt(half, *given)
+        rule = half.rule
+        while isinstance(rule, OneSide | Constrained):
+            rule = rule.rule
+        taken.append((rule, tried.state))
+        return tried
+
+    monkeypatch.setattr(iteration._Half, "attempt", watched)
+    return taken
+
+
+def fitted(rule: str, losses: str, constraint: str, layout: str, dtype: str, penalties: str, policy: str) -> DRNMF:
+    X, given, weights = laid_out(layout, dtype)
+    betas = LOSSES[losses]
+    solver = Solver(update=RULES[rule][0], policy=policy, references=np.linspace(3.0, 2.0, len(betas)))
+    given |= {"max_iter": 36 if rule == "auto" else 30, "tol": 0, "init": "random", "random_state": 0}
+    model = DRNMF(RANK, betas=betas, penalties=PENALTIES[penalties], solver=solver, **given)
+    model.set_params(**constrained(constraint))
+    return model.fit(X, **weights)
+
+
+def check(model: DRNMF, dtype: str, largest: bool) -> None:
+    trace = model.trace_
+    before, after = trace.scaled_losses[:-1], trace.scaled_losses[1:]
+    if largest:
+        values = before.max(axis=1), after.max(axis=1)
+    else:  # the weights of a row are those of the step that follows it
+        values = ((trace.weights[:-1] * part).sum(axis=1) for part in (before, after))
+    low, high = (value + trace.penalty[k : k - 1 or None] for k, value in enumerate(values))
+    assert len(low) >= 30
+    worst = float(((high - low) / low).max())
+    assert worst <= rise_tolerance(dtype), f"the objective rises by {worst:.2g}"
+
+
+def turns(*axes: str) -> int:
+    """A number that changes with every one of some names: dtypes and penalties take turns over the combinations."""
+    where = (RULES, LOSSES, LAYOUTS, CONSTRAINTS)
+    return sum(list(names).index(name) for names, name in zip(where, axes, strict=True))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("losses", LOSSES)
+@pytest.mark.parametrize("rule", RULES)
+def test_no_step_raises_the_objective(rule, losses, layout, steps):
+    """Over all rules, losses and layouts under every constraint: 2,240 fits of thirty iterations and more."""
+    if rule == "hals" and losses != "2":
+        with pytest.raises(ValueError, match="update='hals' minimises beta = 2 alone"):
+            fitted(rule, losses, "free", layout, "float64", "none", "fixed")
+        return
+    expected = HALS if (rule, losses) == ("auto", "2") else RULES[rule][1]
+    for constraint in CONSTRAINTS:
+        turn = turns(rule, losses, layout, constraint)
+        dtype = ("float64", "float32")[turn % 2]
+        penalties = list(PENALTIES)[turn // 2 % 3] if constraint in PENALISED else "none"
+        steps.clear()
+        model = fitted(rule, losses, constraint, layout, dtype, penalties, "minimax" if rule == "minimax" else "fixed")
+        check(model, dtype, rule == "minimax")
+        assert {type(taken) for taken, _ in steps} == {expected}
+        if expected is Newton and not (rule == "shared" and "nb" in losses):  # one curvature for all asks for betas
+            second = any(isinstance(state, Guarded) for _, state in steps)
+            assert second or losses == "2", "no step of second order was taken"
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("policy", ["frank-wolfe", "subgradient", "mirror", "reactive", "auto"])
+def test_no_step_raises_the_objective_of_its_lambda(policy, layout):
+    rules = ("mu", "monotone", "extrapolated", "newton", "auto", "shared")
+    for turn, constraint in enumerate(CONSTRAINTS, start=LAYOUTS.index(layout)):
+        dtype = ("float64", "float32")[turn % 2]
+        model = fitted(rules[turn % 6], "0 1.5 2", constraint, layout, dtype, "none", policy)
+        check(model, dtype, False)
