@@ -31,7 +31,7 @@ from drnmf.losses.interval import Interval, as_interval
 from drnmf.losses.names import as_losses, lacks_size
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.selection.counts import negative_binomial
-from drnmf.selection.entries import Facts, bound, counted, facts_of, mostly_zero, sampled, weighs_one
+from drnmf.selection.entries import Facts, bound, counted, facts_of, mostly_zero, near_one, sampled, weighs_one
 from drnmf.selection.held_out import Compared, Scores, Split, check_fraction, compare, mask_seed, too_few_to_hold_out
 from drnmf.selection.likelihood import Candidate, half_log_sums
 from drnmf.selection.slope import residual_slope
@@ -123,6 +123,15 @@ class Fitted:
     criterion: float
     exact: bool
 
+    def magnified(self, power: int, count: int) -> Fitted:
+        """Return the same at X times 2^power: the criteria of so many entries all shift by the same."""
+        half, loss = 2.0 ** (power // 2), self.candidate.loss
+        run = replace(self.run, W=self.run.W * half, H=self.run.H * half)
+        with np.errstate(over="ignore", under="ignore"):
+            value = float(np.exp2(np.log2(self.loss) + power * loss.degree))
+        shifted = self.criterion + count * power * math.log(2.0)
+        return Fitted(self.candidate.magnified(power), run, value, shifted, self.exact)
+
 
 def noise_profile(
     X: Any,
@@ -190,6 +199,7 @@ def noise_profile(
     given, remark = _looked_at(placement.accept(X, "noise_profile", Reading(
         "raise", check_choice("unstored", unstored, ("zero", "missing")), entry_weight, uncertainty
     )), parameters)  # fmt: skip
+    given, power = near_one(given)
     entries = counted(given)
     facts = facts_of(entries)
     betas, sized = _without_size(betas)
@@ -208,6 +218,8 @@ def noise_profile(
         fitted = judged(entries, walk, facts, fits)
         slope = residual_slope(fit.data, _best(fitted).run)
         held, remarks = _held_out(given, facts, fit, method, [one.candidate for one in fitted], fraction, random_state)
+    if power:
+        fitted, facts = [one.magnified(power, facts.effective) for one in fitted], facts.magnified(power)
     profile = _profile(facts, fitted, slope, held, (*fit.notes, *remark, *remarks))
     return replace(profile, unfinished=tuple(f.candidate.name for f in fitted if f.run.reason == "max_time"))
 
