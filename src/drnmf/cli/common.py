@@ -16,6 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from drnmf.runs import output
+from drnmf.runs.read import input_of_run
 
 if TYPE_CHECKING:
     from drnmf.matrices.matrix import Layout, Matrix
@@ -109,6 +110,15 @@ def stem(path: Path) -> str:
     'set1.catalog'
     """
     return Path(path.name.removesuffix(".gz")).stem
+
+
+def folder_for(source: Path, ending: str) -> Path:
+    """Name the folder of results after their input, NAME-ending, unless it holds those of another input."""
+    folder = Path(f"{stem(source)}-{ending}")
+    held = input_of_run(folder)
+    if held not in (None, source.name):
+        raise FileExistsError(f"{folder} holds the results of {held}, not of {source.name}: choose another --out.")
+    return folder
 
 
 def read_input(path: Path, variable: str | None, layout: Layout, negatives: str = "raise") -> Matrix:

@@ -16,6 +16,7 @@ from drnmf.cli.common import (
     bad_usage,
     choice,
     errors,
+    folder_for,
     limit_threads,
     output_folder,
     plain_warnings,
@@ -67,7 +68,7 @@ def separate(
     Components go straight into the folder, merged sources into groups/, a copy of the mixture into mixture/.
     """
     omega = options.parse_betas(betas)
-    folder = out if out is not None else Path(f"{recording.stem}-sources")
+    folder = out if out is not None else folder_for(recording, "sources")
     inputs = (recording, *(reference or ()))
     check_out(folder, overwrite, inputs)
     reporting.check(report)
@@ -166,7 +167,7 @@ def _finite(value: Any) -> float | None:
 
 def separate_again(run: Path, recording: Path, out: Path | None, overwrite: bool, quiet: bool) -> None:
     """Split another recording into the components of an earlier run: its spectra, with activations of their own."""
-    folder = out if out is not None else Path(f"{recording.stem}-sources")
+    folder = out if out is not None else folder_for(recording, "sources")
     check_out(folder, overwrite, (recording,))
     import numpy as np
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from drnmf.matrices.cells import WHOLE, NotANumber, Numbers, is_logical, is_missing, is_number, is_too_large
 from drnmf.matrices.delimited import Row, TableError, as_delimiter, find_delimiter, is_blank, rows_of, sample_of
+from drnmf.matrices.formulas import unguarded
 from drnmf.matrices.matrix import Labels, Layout, Matrix
 from drnmf.numerics import Array
 
@@ -242,11 +243,11 @@ def as_matrix(
     rows = columns = None
     count = width - values.shape[1]
     if head is not None:
-        whole = [""] * (width - len(head)) + [cell.strip() for cell in head]
+        whole = [""] * (width - len(head)) + [unguarded(cell.strip()) for cell in head]
         columns = _column_labels(source, whole, count)
     if count:
         titles = ("",) * count if head is None else tuple(whole[:count])
-        rows = Labels(tuple(tuple(cell.strip() for cell in column) for column in labels), titles)
+        rows = Labels(tuple(tuple(unguarded(cell.strip()) for cell in column) for column in labels), titles)
     return Matrix(values, rows, columns, _repeated_rows(source, rows))
 
 

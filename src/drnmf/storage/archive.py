@@ -68,6 +68,8 @@ def _parts(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
     parts = {part.filename.removesuffix(".npy"): part for part in archive.infolist()}
     if any(part.compress_type != zipfile.ZIP_STORED for part in parts.values()):
         raise ValueError("its arrays are compressed, as drnmf never writes them")
+    if min(part.header_offset for part in parts.values()) > 0:
+        raise ValueError("something else stands before its arrays")
     if sum(part.file_size for part in archive.infolist()) > size:
         raise ValueError("its arrays are larger than the file")
     return parts
