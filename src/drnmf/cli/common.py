@@ -121,15 +121,17 @@ def folder_for(source: Path, ending: str) -> Path:
     return folder
 
 
-def read_input(path: Path, variable: str | None, layout: Layout, negatives: str = "raise") -> Matrix:
-    """Read a matrix as a whole, with remarks on standard error; a cell that cannot be used is named."""
+def read_input(
+    path: Path, variable: str | None, layout: Layout, negatives: str = "raise", cure: str | None = None
+) -> Matrix:
+    """Read a matrix as a whole, with remarks on standard error; a cell that cannot be used is named, with its cure."""
     from drnmf.matrices.files import read_matrix
-    from drnmf.matrices.matrix import check_cells
+    from drnmf.matrices.matrix import TAKE_NEGATIVES, check_cells
 
     matrix = read_matrix(path, variable, layout)
     for note in matrix.notes:
         warn(in_options(note))
-    check_cells(matrix, path, negatives)
+    check_cells(matrix, path, negatives, cure or TAKE_NEGATIVES)
     return matrix
 
 

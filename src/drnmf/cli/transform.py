@@ -66,7 +66,8 @@ def transform(
     if kind == "topics" and not is_matrix(x):
         W, rows = _of_texts(model, run, x, column, encoding)
     else:
-        matrix = read_input(x, variable, layout, model.negatives)
+        cure = "correct it, or use a model that was fitted with --negatives clip or missing"
+        matrix = read_input(x, variable, layout, model.negatives, cure)
         weights = read_beside(uncertainty, entry_weights, x, matrix, layout)
         _check_names(model, matrix.column_names, x)
         with plain_warnings(), named_cells(matrix, x, uncertainty or entry_weights):

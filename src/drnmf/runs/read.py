@@ -20,13 +20,14 @@ from drnmf.runs.validate import misfit
 
 @dataclass(frozen=True)
 class Trace:
-    """trace.csv as columns; `scaled` and `weights` are (rows, p), `penalty` is None for a run without penalties."""
+    """trace.csv as columns; `scaled`, `weights` and `losses` are (rows, p), `penalty` is None without penalties."""
 
     iterations: Vector
     seconds: Vector
     gap: Vector
     scaled: Vector
     weights: Vector
+    losses: Vector
     omega: Omega
     penalty: Vector | None = None
 
@@ -151,11 +152,12 @@ def _trace(path: Path) -> Trace | None:
         header, values = rows[0], np.array(rows[1:], dtype=np.float64).reshape(len(rows) - 1, len(rows[0]))
         named = dict(zip(header, values.T, strict=True))
         keys = loss_keys(header)
-        scaled = np.stack([named[column("scaled_loss", key)] for key in keys], axis=1)
-        weights = np.stack([named[column("weight", key)] for key in keys], axis=1)
+        scaled, weights, losses = (
+            np.stack([named[column(kind, key)] for key in keys], axis=1) for kind in ("scaled_loss", "weight", "loss")
+        )
         omega = tuple(from_text(key) for key in keys)
         penalty = named.get("penalty")
-        return Trace(named["iteration"], named["seconds"], named["gap"], scaled, weights, omega, penalty)
+        return Trace(named["iteration"], named["seconds"], named["gap"], scaled, weights, losses, omega, penalty)
     except (ValueError, LookupError, csv.Error) as error:
         raise ValueError(f"{path} is damaged: {error}.") from None
 

@@ -127,6 +127,7 @@ def discover(
     max_iter: int = 500,
     tol: float = 1e-5,
     zeros: str = "raise",
+    negatives: str = "raise",
     random_state: int = 0,
     n_jobs: int | None = None,
     max_time: float | None = None,
@@ -163,7 +164,7 @@ def discover(
     reference_names : iterable of str, optional
     entry_weight, uncertainty : as in `BetaNMF.fit`
         With uncertainties betas="auto" is 2, whose weights they are; the noise is read off X without weights.
-    max_iter, tol, zeros : as in `BetaNMF`
+    max_iter, tol, zeros, negatives : as in `BetaNMF`
     penalties : as in `BetaNMF`
         They hold in all runs and in the contributions. ``Sparsity("auto", on="W")`` makes contributions as sparse as
         held-out entries ask for; the rank is then searched under it. None is no penalty.
@@ -209,9 +210,12 @@ def discover(
     parameters = replace(parameters, penalties=decided(terms, ()))
     losses = None if isinstance(betas, str) and betas == "auto" else as_interval(betas) or as_losses(betas)
     placement = place(X, None, "float32")
-    given = placement.accept(X, "discover", Reading(entry_weight=entry_weight, uncertainty=uncertainty))
+    check_choice("negatives", negatives, ("raise", "clip", "missing"))
+    reading = Reading(negatives, entry_weight=entry_weight, uncertainty=uncertainty)
+    given = placement.accept(X, "discover", reading)
     if isinstance(given.observed, HeldOut):
         given = replace(given, observed=given.observed.bind(given.X.shape, sp.issparse(given.X)))
+    remarks, given = given.notes, replace(given, notes=())  # said once, and not by every run
     X = given.X
     if losses is None and uncertainty is not None:
         losses = as_losses(2)
@@ -237,7 +241,7 @@ def discover(
         data = placement.open(given)
         identity = {"X": data.digest(), **settings}
         with Store(checkpoint, identity) as store:
-            stages = Stages(X, losses, tried, n_runs, threshold, pace, [])
+            stages = Stages(X, losses, tried, n_runs, threshold, pace, [], notes=[*remarks])
             noise = stages.noise(random_state)
             capped = factors if heavy == "cap" else None
             fitter = Fitter(given, placement, parameters, stages.losses, how, facts_of(counted(given)), capped)

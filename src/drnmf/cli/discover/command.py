@@ -74,6 +74,7 @@ def discover(
     max_time: Duration = None,
     seed: options.Seed = 0,
     zeros: options.Zeros = "raise",
+    negatives: options.Negatives = "raise",
     uncertainty: options.Uncertainty = None,
     entry_weights: options.EntryWeights = None,
     variable: options.Variable = None,
@@ -99,6 +100,7 @@ def discover(
         (resample, RESAMPLE, "--resample"),
         (heavy, HEAVY, "--heavy"),
         (zeros, options.ZEROS, "--zeros"),
+        (negatives, options.NEGATIVES, "--negatives"),
     ):
         choice(value, allowed, name)
     penalties = options.parse_penalties(penalty)
@@ -115,7 +117,7 @@ def discover(
     from drnmf.matrices.beside import named_cells, read_beside
     from drnmf.selection.discover import discover as find
 
-    matrix = read_input(x, variable, layout)
+    matrix = read_input(x, variable, layout, negatives)
     described = write.describe_input(x, matrix, variable, uncertainty, entry_weights)
     weights = read_beside(uncertainty, entry_weights, x, matrix, layout)
     if profiles == "rows":
@@ -128,8 +130,9 @@ def discover(
     with plain_warnings() as warned, keeping.kept(checkpoint), keyboard_interrupts(), named:
         found = find(
             matrix.X, ranks=given, betas=losses, n_runs=runs, resample=None if resample == "none" else resample,
-            heavy=heavy, threshold=threshold, max_iter=max_iter, tol=tol, zeros=zeros, random_state=seed, n_jobs=jobs,
-            max_time=seconds, checkpoint=checkpoint, verbose=int(not quiet), penalties=penalties,
+            heavy=heavy, threshold=threshold, max_iter=max_iter, tol=tol, zeros=zeros, negatives=negatives,
+            random_state=seed, n_jobs=jobs, max_time=seconds, checkpoint=checkpoint, verbose=int(not quiet),
+            penalties=penalties,
             reference=None if known is None else known.components,
             reference_names=None if known is None else known.names, **weights,
         )  # fmt: skip
