@@ -88,5 +88,8 @@ def test_a_folder_of_another_input_is_left_alone(
     assert "x-drnmf holds the results of x.csv, not of x.npz: choose another --out" in result.output
     assert Path("x-drnmf/summary.json").read_text() == before
     again = CliRunner().invoke(app, ["fit", "x.csv", *fit])
-    assert "x-drnmf exists, with the results of x.csv: choose another --out, or pass --overwrite" in again.output
+    assert (
+        "x-drnmf exists: choose another --out, or pass --overwrite to replace the results of x.csv there"
+        in again.output
+    )
     assert CliRunner().invoke(app, ["fit", "x.npz", *fit, "--out", "x-drnmf", "--overwrite"]).exit_code == 0

@@ -23,8 +23,8 @@ def check_out(out: Path, overwrite: bool, inputs: Iterable[Path] = ()) -> None:
     _refuse_dangling(out)
     if out.exists() and not overwrite:
         held = input_of_run(out)
-        what = "exists" if held is None else f"exists, with the results of {held}"
-        raise FileExistsError(f"{out} {what}: choose another --out, or pass --overwrite to replace it.")
+        what = "it" if held is None else f"the results of {held} there"
+        raise FileExistsError(f"{out} exists: choose another --out, or pass --overwrite to replace {what}.")
     if out.exists() and not out.is_dir():
         raise NotADirectoryError(f"{out} is a file, not a folder: choose another --out.")
     whole = out.resolve()
