@@ -119,18 +119,18 @@ def map_leaves(function: Callable[..., Any], *trees: Any, leaf: type | tuple[typ
     (11, [22])
     """
     parts = [flatten(tree, leaf) for tree in trees]
-    return unflatten(parts[0][1], map(function, *(part[0] for part in parts)), _types_in(trees[0]))
+    return unflatten(parts[0][1], map(function, *(part[0] for part in parts)), types_in(trees[0]))
 
 
-def _types_in(tree: Any) -> dict[str, type]:
-    """The dataclasses inside a tree, by name."""
+def types_in(tree: Any) -> dict[str, type]:
+    """Collect the dataclasses inside a tree, by name."""
     found: dict[str, type] = {}
     if is_dataclass(tree) and not isinstance(tree, type):
         found[name_of(type(tree))] = type(tree)
         tree = [getattr(tree, field.name) for field in fields(tree)]
     if isinstance(tree, tuple | list | dict):
         for entry in tree.values() if isinstance(tree, dict) else tree:
-            found |= _types_in(entry)
+            found |= types_in(entry)
     return found
 
 

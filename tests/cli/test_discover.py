@@ -151,3 +151,27 @@ def test_a_reference_without_labels_must_have_as_many_rows(here: Path) -> None:
     assert found.names == ["reference 1", "reference 2"]
     with pytest.raises(ValueError, match="has 24 rows, but a profile of X has 5 entries"):
         read_reference(Path("known.npy"), None, 5)
+
+
+def test_negative_cells_are_refused_clipped_or_left_out(here: Path) -> None:
+    X = np.random.default_rng(0).gamma(0.4, 1.0, (20, 2)) @ np.random.default_rng(1).gamma(0.4, 1.0, (2, 8)) + 0.1
+    X[3, 4] = -0.5
+    lines = [",".join(["gene", *(f"s{j}" for j in range(8))])]
+    lines += [",".join([f"g{i}", *map(str, row)]) for i, row in enumerate(X.tolist())]
+    Path("x.csv").write_text("\n".join(lines) + "\n")
+    options = (*FAST, "--ranks", "2:3", "--no-report")
+    refused = run("discover", "x.csv", *options, code=1)
+    assert "row 'g3', column 's4' is -0.5, and NMF needs values >= 0: pass --negatives clip" in refused
+    for choice, done in (("clip", "were set to 0"), ("missing", "count as missing")):
+        run("discover", "x.csv", *options, "--negatives", choice, "--out", choice)
+        notes = json.loads(Path(choice, "summary.json").read_text())["notes"]
+        assert f"1 negative entries of X {done} (--negatives {choice})." in notes
+    assert "--negatives" in run("discover", "x.csv", *options, "--negatives", "drop", code=2)
+
+
+def test_transform_does_not_advise_what_it_lacks(here: Path) -> None:
+    Path("x.csv").write_text("gene,a,b\ng1,1,2\ng2,3,1\ng3,2,2\n")
+    run("fit", "x.csv", "--rank", "1", "--max-iter", "3", "--tol", "0", "--quiet", "--no-report")
+    Path("y.csv").write_text("gene,a,b\ng1,1,-2\n")
+    said = run("transform", "x-drnmf", "y.csv", code=1)
+    assert "row 'g1', column 'b' is -2, and NMF needs values >= 0: correct it, or use a model that was fitted" in said

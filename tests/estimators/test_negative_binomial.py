@@ -200,3 +200,30 @@ def test_wrong_sizes_on_the_command_line(betas, tmp_path, monkeypatch):
 def test_it_is_a_public_name():
     assert drnmf.NegativeBinomial is NegativeBinomial
     assert "NegativeBinomial" in drnmf.__all__
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("scale", [1e-320, 1e-300, 2.0**-700, 2.0**700, 1e300])
+def test_the_size_that_is_found_goes_with_the_unit(scale: float) -> None:
+    X, _ = planted(3)
+    X = X[:30, :20]
+    model, other = (BetaNMF(3, beta="nb:auto", max_iter=60, random_state=0).fit(X * c) for c in (1.0, scale))
+    size, scaled = (found.omega_[0].size for found in (model, other))
+    assert scaled / scale == pytest.approx(size, rel=2e-3)  # of four digits
+    np.testing.assert_allclose(other.losses_ / scale, model.losses_, rtol=5e-3)
+    names, there = ([row["name"] for row in found.noise_profile_.table] for found in (model, other))
+    assert there == [*names[:2], other.omega_[0].name]
+    assert any(other.omega_[0].name in note for note in other.notes_)
+    profile, far = (found.noise_profile_ for found in (model, other))
+    shift = np.diff([[row["criterion"] for row in found.table] for found in (profile, far)], axis=0)
+    np.testing.assert_allclose(shift, np.count_nonzero(X >= 0) * np.log(scale), rtol=1e-5)
+    W, H = far.solutions[there[0]]
+    np.testing.assert_allclose(W / scale @ H, np.matmul(*profile.solutions["KL"]), rtol=1e-3, atol=1e-4 * X.max())
+
+
+@pytest.mark.parametrize("scale", [2.0**-700, 2.0**700])
+def test_a_profile_of_x_far_from_one_names_the_same_losses(scale: float) -> None:
+    X = planted(3)[0][:30, :20]
+    profile, far = (drnmf.noise_profile(drnmf.BetaNMF(3, max_iter=60, random_state=0), X * c) for c in (1.0, scale))
+    assert (far.beta, far.interval) == (profile.beta, profile.interval)
+    assert [row["within"] for row in far.table] == [row["within"] for row in profile.table]

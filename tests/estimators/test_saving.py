@@ -7,8 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from drnmf import DRNMF, BetaNMF, MultiObjectiveNMF, Solver, load
+from drnmf import DRNMF, BetaNMF, Interval, MultiObjectiveNMF, Solver, load
 from drnmf.storage.archive import read_archive, write_archive
+from drnmf.trees import flatten
 
 X = np.random.default_rng(0).uniform(0.1, 1, (12, 9))
 
@@ -84,3 +85,38 @@ def test_no_path_is_taken_from_a_file(path, tmp_path):
     assert model.device is None
     model.fit(X)
     assert [file.name for file in tmp_path.iterdir()] == ["model.npz"]
+
+
+COUNTS = np.random.default_rng(1).poisson(np.random.default_rng(2).gamma(0.5, 40, (14, 9))) + 1.0
+KEPT = {
+    "tuple": DRNMF(2, betas=(0, 1), penalties=("l1:0.1",)),
+    "list": DRNMF(2, betas=[0, 1]),
+    "interval": DRNMF(2, betas=Interval(0, 1, knots=2, grid=9)),
+    "arrays": MultiObjectiveNMF(2, betas=(1, 2), weights=np.array([0.25, 0.75]), fixed=COUNTS[:1]),
+    "beta by the data": BetaNMF(2, beta="auto"),
+    "size by the data": BetaNMF(2, beta="nb:auto"),
+    "losses by the data": DRNMF(2, betas="auto"),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("case", KEPT)
+def test_all_that_a_model_holds_comes_back(tmp_path, case):
+    model = KEPT[case].set_params(max_iter=8, random_state=0).fit(COUNTS)
+    model.save(tmp_path / "model.npz")
+    back = load(tmp_path / "model.npz")
+    assert vars(back).keys() == vars(model).keys()
+    for name, value in vars(model).items():
+        (leaves, structure), (found, same) = flatten(value), flatten(getattr(back, name))
+        assert same == structure, name
+        for leaf, other in zip(leaves, found, strict=True):
+            assert type(other) is type(leaf), name
+            np.testing.assert_array_equal(other, leaf, err_msg=name)
+
+
+def test_an_object_that_is_no_data_is_left_out_with_a_warning(tmp_path):
+    model = BetaNMF(2, max_iter=5, tol=0, random_state=0).fit(X)
+    model.random_state = np.random.RandomState(0)
+    with pytest.warns(UserWarning, match="random_state is an object and is not stored"):
+        model.save(tmp_path / "model.npz")
+    assert load(tmp_path / "model.npz").random_state is None

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +65,34 @@ def table(separator: str) -> Callable[[Path], Any]:
         (folder / ("x.csv" if separator == "," else "x.tsv")).write_text("\n".join(lines) + "\n")
 
     return make
+
+
+def make_frame(suffix: str) -> Callable[[Path], Any]:
+    """A table with typed cells: labels, decimals, numbers as text, and plain ones."""
+
+    def make(folder: Path) -> None:
+        import pandas as pd
+
+        frame = pd.DataFrame(X, columns=[f"c{j}" for j in range(9)])
+        frame = frame.assign(c0=[Decimal(str(value)) for value in X[:, 0].tolist()], c1=frame["c1"].astype(str))
+        frame.insert(0, "name", [f"r{i}" for i in range(12)])
+        getattr(frame, {".parquet": "to_parquet", ".feather": "to_feather", ".xlsx": "to_excel"}[suffix])(
+            folder / f"x{suffix}", **({"index": False} if suffix == ".xlsx" else {})
+        )
+        if suffix == ".xlsx":
+            without_time(folder / "x.xlsx")
+
+    return make
+
+
+def without_time(path: Path) -> None:
+    """Set every time of day in a zip archive, and in the XML inside it, to the same."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            fixed = re.sub(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", b"2000-01-01T00:00:00Z", content)
+            archive.writestr(zipfile.ZipInfo(name), fixed)
 
 
 def make_model(folder: Path) -> None:
@@ -198,6 +229,9 @@ FORMATS: dict[str, Format] = {
     "topics run": Format(make_run("topics"), ("report", "run"), "run/*"),
     "checkpoint": Format(make_checkpoint, ("resume", "kept", "--out", "out", "--quiet"), "kept/*"),
     "parquet": Format(make_table_of_texts(".parquet"), topics("x.parquet", "--column", "text"), "x.parquet"),
+    "parquet table": Format(make_frame(".parquet"), fit("x.parquet"), "x.parquet"),
+    "feather": Format(make_frame(".feather"), fit("x.feather"), "x.feather"),
+    "xlsx": Format(make_frame(".xlsx"), fit("x.xlsx"), "x.xlsx"),
     "blocks": Format(make_blocks, fit("blocks"), "blocks/*"),
     "zarr": Format(make_zarr, fit("x.zarr"), "x.zarr/**/*"),
     "h5ad": Format(make_h5ad(X), fit("x.h5ad"), "x.h5ad"),

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="each case runs 
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, Any]:
-    for module in ("anndata", "distributed", "zarr", "pyarrow", "soundfile"):
+    for module in ("anndata", "distributed", "zarr", "pyarrow", "openpyxl", "soundfile"):
         pytest.importorskip(module)
     command = [sys.executable, "-m", "tests.fuzz", str(CASES)]
     root = Path(__file__).parents[2]

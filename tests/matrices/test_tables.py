@@ -126,7 +126,8 @@ BAD = {
     "two decimal marks, comma first": ("a;b\n0,5;2\n1;2.5\n", "'2.5' is not a number. Numbers above have a decimal"),
     "thousands or decimals": ("a;b\n1,234;2\n7;8\n", "'1,234' may be 1.234 or 1234, and no other number tells"),
     "only text": ("a,b\nx,y\n", "no column of numbers: in line 2, 'x' is not a number"),
-    "only a header": ("a,b\n", "not a number"),
+    "only a header": ("a,b\n", "line 1 is a header ('a' is not a number), and no line follows it"),
+    "only text, further down": ("\n\na,b\n\nx,y\n", "in line 5, 'x' is not a number"),
     "only blanks": (" \n\n", "no rows"),
     "a longer header": ("a,b,c,d\n1,2\n", "the header has 4 cells, but line 2 has 2"),
     "two headers": ("a,b\nkg,m\n1,2\n3,4\n", "two header rows: line 2 holds text ('kg') above numbers"),
@@ -233,7 +234,7 @@ def test_parquet_without_labels_with_gaps_and_with_text_elsewhere(tmp_path: Path
     assert read_matrix(path).row_names == ("x", "y")
     assert read_matrix(path, layout=Layout(labels=2)).row_names == ("x 2001", "y 2002")
     pd.DataFrame({"a": [1, 2], "kind": ["x", "y"]}).to_parquet(path)
-    with pytest.raises(ValueError, match=r"column 2 \('kind'\): it holds .*string.*not numbers"):
+    with pytest.raises(ValueError, match=r"row 1, column 2 \('kind'\): 'x' is not a number. Every column"):
         read_matrix(path)
     path.write_bytes(b"PAR1 and nothing else")
     with pytest.raises(ValueError, match="cannot be read: it may be damaged"):

@@ -346,3 +346,21 @@ def test_a_gain_that_nobody_hears_is_not_mentioned(runs, monkeypatch):
         page = write_report(runs["separate"]).read_text()
         assert ("turned down by" in page) == said
         assert "0.0 dB" not in page
+
+
+@pytest.mark.parametrize(("betas", "words"), [("1", "a KL error of"), ("0.5", "a beta = 0.5 error of"), ("0", "an IS")])
+def test_a_page_of_one_loss_shows_the_loss_itself(tmp_path, betas, words):
+    np.save(tmp_path / "X.npy", 1e6 * np.random.default_rng(0).uniform(0.1, 1, (20, 12)))
+    out = tmp_path / "one"
+    command = ("fit", tmp_path / "X.npy", "--rank", 3, "--betas", betas, "--out", out, "--quiet", "--max-iter", 40)
+    assert run(*command, "--tol", "0").exit_code == 0
+    page, summary = Page(out / "report.html"), json.loads((out / "summary.json").read_text())
+    first = re.search(r'id="headline">(.*?)</p>', page.source).group(1)
+    assert first.startswith(f"3 components leave {words}")
+    assert f"{summary['losses'][betas]:.4g}" in first
+    assert "It ended after 40 iterations." in page.text
+    chart = page.charts["losses"]
+    assert chart["layout"]["yaxis"]["title"]["text"].endswith(" error")
+    assert chart["data"][0]["y"][-1] == pytest.approx(summary["losses"][betas], rel=1e-5)
+    for phrase in ("best error", "best one found", "scaled losses", "Stopped after"):
+        assert phrase not in page.text

@@ -25,8 +25,13 @@ def is_sound(X: Any, gaps: bool = False) -> bool:
     return bool(low >= 0 and np.isfinite(high))
 
 
-def check_structure(X: Any) -> None:
+def check_structure(X: Any, name: str = "X") -> None:
     """Refuse sparse X whose indices lead outside of it: compiled loops follow them without looking.
+
+    Parameters
+    ----------
+    X : anything; what is not sparse is left alone
+    name : what the error calls it
 
     Raises
     ------
@@ -43,10 +48,21 @@ def check_structure(X: Any) -> None:
     """
     if not sp.issparse(X):
         return
+    try:
+        _check_structure(X)
+    except _Malformed as error:
+        raise ValueError(f"Sparse {name} is malformed: {error}. Build it again from its entries.") from None
+
+
+class _Malformed(ValueError):
+    """What is wrong with the indices of a sparse matrix."""
+
+
+def _check_structure(X: Any) -> None:
     (m, n), form = X.shape, X.format
     if form == "coo":
         if not len(X.row) == len(X.col) == len(X.data):
-            raise _malformed(f"{len(X.row)} row indices, {len(X.col)} column indices and {len(X.data)} values")
+            raise _Malformed(f"{len(X.row)} row indices, {len(X.col)} column indices and {len(X.data)} values")
         _check_indices(X.row, "row", m)
         _check_indices(X.col, "column", n)
     elif form in ("csr", "csc", "bsr"):
@@ -60,24 +76,20 @@ def check_structure(X: Any) -> None:
 def _check_pointers(indptr: Any, kind: str, count: int, stored: int) -> None:
     if indptr.dtype.kind not in "iu" or len(indptr) != count + 1:
         needed = f"and {count + 1} integers are needed"
-        raise _malformed(f"indptr has {len(indptr)} entries of type {indptr.dtype}, {needed}")
+        raise _Malformed(f"indptr has {len(indptr)} entries of type {indptr.dtype}, {needed}")
     if indptr[0] != 0 or indptr[-1] > stored:
-        raise _malformed(f"indptr leads from {indptr[0]} to {indptr[-1]}, and {stored} entries are stored")
+        raise _Malformed(f"indptr leads from {indptr[0]} to {indptr[-1]}, and {stored} entries are stored")
     back = np.flatnonzero(indptr[1:] < indptr[:-1])
     if back.size:
-        raise _malformed(f"indptr decreases after {kind} {back[0]}")
+        raise _Malformed(f"indptr decreases after {kind} {back[0]}")
 
 
 def _check_indices(indices: Any, kind: str, count: int) -> None:
     if indices.dtype.kind not in "iu":
-        raise _malformed(f"{kind} indices of type {indices.dtype}")
+        raise _Malformed(f"{kind} indices of type {indices.dtype}")
     for index in (indices.min(initial=0), indices.max(initial=0)):
         if len(indices) and not 0 <= index < count:
-            raise _malformed(f"{kind} index {index} is not in 0 to {count - 1}")
-
-
-def _malformed(what: str) -> ValueError:
-    return ValueError(f"Sparse X is malformed: {what}. Build it again from its entries.")
+            raise _Malformed(f"{kind} index {index} is not in 0 to {count - 1}")
 
 
 def first_bad_entry(X: Any, gaps: bool = False) -> tuple[int, int, float]:
@@ -103,7 +115,7 @@ def first_bad_entry(X: Any, gaps: bool = False) -> tuple[int, int, float]:
 def refusal(row: int, column: int, value: float, consumer: str) -> ValueError:
     """The error that names a bad entry."""
     where = f"X[{row}, {column}] = {value}"
-    if value < 0:
+    if -np.inf < value < 0:
         return ValueError(
             f"Negative values in data passed to {consumer} (input X): the first is {where}. "
             "NMF needs values >= 0: clip them (np.maximum(X, 0)) or shift X if that makes sense for your data."

@@ -19,6 +19,7 @@ from drnmf.parameters.common import Parameters
 from drnmf.parameters.fields import parameters_of
 from drnmf.parameters.solver import Solver
 from drnmf.runs import output
+from drnmf.runs.read import input_of_run
 
 if TYPE_CHECKING:
     from drnmf.matrices.matrix import Layout, Matrix
@@ -116,15 +117,26 @@ def stem(path: Path) -> str:
     return Path(path.name.removesuffix(".gz")).stem
 
 
-def read_input(path: Path, variable: str | None, layout: Layout, negatives: str = "raise") -> Matrix:
-    """Read a matrix as a whole, with remarks on standard error; a cell that cannot be used is named."""
+def folder_for(source: Path, ending: str) -> Path:
+    """Name the folder of results after their input, NAME-ending, unless it holds those of another input."""
+    folder = Path(f"{stem(source)}-{ending}")
+    held = input_of_run(folder)
+    if held not in (None, source.name):
+        raise FileExistsError(f"{folder} holds the results of {held}, not of {source.name}: choose another --out.")
+    return folder
+
+
+def read_input(
+    path: Path, variable: str | None, layout: Layout, negatives: str = "raise", cure: str | None = None
+) -> Matrix:
+    """Read a matrix as a whole, with remarks on standard error; a cell that cannot be used is named, with its cure."""
     from drnmf.matrices.files import read_matrix
-    from drnmf.matrices.matrix import check_cells
+    from drnmf.matrices.matrix import TAKE_NEGATIVES, check_cells
 
     matrix = read_matrix(path, variable, layout)
     for note in matrix.notes:
         warn(in_options(note))
-    check_cells(matrix, path, negatives)
+    check_cells(matrix, path, negatives, cure or TAKE_NEGATIVES)
     return matrix
 
 

@@ -12,13 +12,13 @@ from drnmf.cli import keeping, options, reporting
 from drnmf.cli.common import (
     bad_usage,
     choice,
+    folder_for,
     in_options,
     limit_threads,
     output_folder,
     plain_warnings,
     say,
     starts,
-    stem,
     table,
 )
 from drnmf.cli.workers import Place, Scheduler, ScratchFolder, Workers
@@ -66,7 +66,7 @@ def fit(
     layout = options.layout_of(labels, delimiter, sheet, transpose)
     model = _estimator(rank, options.parse_omega(betas), weights, settings)
     device, checkpoint = settings["device"], settings["checkpoint"]
-    folder = out if out is not None else Path(f"{stem(x)}-drnmf")
+    folder = out if out is not None else folder_for(x, "drnmf")
     inputs = (x, *options.files_beside(uncertainty, entry_weights, settings["fixed"]))
     check_out(folder, overwrite, inputs)
     keeping.check(checkpoint, folder)

@@ -11,6 +11,7 @@ import typer
 from drnmf.cli import keeping, options, reporting
 from drnmf.cli.common import (
     choice,
+    folder_for,
     in_options,
     limit_threads,
     output_folder,
@@ -18,7 +19,6 @@ from drnmf.cli.common import (
     read_input,
     say,
     starts,
-    stem,
 )
 from drnmf.numerics import TOLERANCE
 from drnmf.parameters.common import MAX_ITER
@@ -58,7 +58,7 @@ def pareto(
     omega = options.parse_betas(betas)
     if len(omega) < 2:
         raise typer.BadParameter("a front needs at least two losses, for example 0,1.", param_hint="--betas")
-    folder, checkpoint = out if out is not None else Path(f"{stem(x)}-pareto"), settings["checkpoint"]
+    folder, checkpoint = out if out is not None else folder_for(x, "pareto"), settings["checkpoint"]
     inputs = (x, *options.files_beside(uncertainty, entry_weights, settings["fixed"]))
     check_out(folder, overwrite, inputs)
     keeping.check(checkpoint, folder)

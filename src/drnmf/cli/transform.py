@@ -79,7 +79,8 @@ def transform(
     from drnmf.matrices.beside import named_cells, read_beside
 
     model = load(model_file(run))
-    matrix = read_input(x, variable, layout, model.negatives)
+    cure = "correct it, or use a model that was fitted with --negatives clip or missing"
+    matrix = read_input(x, variable, layout, model.negatives, cure)
     weights = read_beside(uncertainty, entry_weights, x, matrix, layout)
     _check_names(model, matrix.column_names, x)
     with plain_warnings(), named_cells(matrix, x, uncertainty or entry_weights):

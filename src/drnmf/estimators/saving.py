@@ -11,24 +11,30 @@ import numpy as np
 from drnmf.algorithms.result import Trace
 from drnmf.losses.base import Omega
 from drnmf.losses.interval import Coverage, Interval
-from drnmf.losses.names import as_written, from_text, text_of
+from drnmf.losses.names import from_text, text_of
 from drnmf.objective.penalties import PENALTIES, as_penalties
-from drnmf.objective.penalty import NONE, Penalties, Penalty, Setting
+from drnmf.objective.penalty import Penalties, Setting
 from drnmf.objective.simplex import check_weights
 from drnmf.parameters.common import Parameters
 from drnmf.parameters.fields import parameters_of
-from drnmf.parameters.solver import Solver, as_solver
+from drnmf.parameters.solver import Solver
 from drnmf.problem.device import as_numpy
+from drnmf.selection.noise import NoiseProfile
 from drnmf.selection.penalties.alpha import AlphaPath
 from drnmf.solve.references import check_references
 from drnmf.storage import archive
+from drnmf.storage.records import TYPES
+from drnmf.trees import name_of, pack, types_in, unpack
 
 _ARRAYS = ("components_", "betas_", "weights_", "references_", "losses_", "scaled_losses_", "mean_row_")
 _SCALARS = (
     "n_components_", "reconstruction_err_", "n_iter_", "converged_", "reason_", "notes_", "mean_", "n_features_in_",
     "gap_", "stationarity_", "loss_names_",
 )  # fmt: skip
+_SOLVER = "solver."
+"""What the parameters of a solver, and their arrays, are stored by."""
 _COVERAGE = tuple(Coverage.__dataclass_fields__)
+_TYPES = TYPES | {name_of(kind): kind for kind in (Interval, NoiseProfile)}
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
@@ -52,7 +58,9 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     if hasattr(model, "feature_names_in_"):
         arrays["feature_names_in_"] = np.array(model.feature_names_in_, dtype=str)
     meta: dict[str, Any] = {name: getattr(model, name) for name in _SCALARS}
-    meta |= {"class": type(model).__name__, "params": plain_params(model), "omega": omega}
+    meta |= {"class": type(model).__name__, "params": _stored_params(model, arrays), "omega": omega}
+    if hasattr(model, "noise_profile_"):
+        meta["noise_profile_"] = _store("noise_profile_", model.noise_profile_, arrays)
     meta["penalties"] = _described(model.penalties_) | {"value": model.penalty_}
     meta["penalty_path"] = [_listed(path) for path in model.penalty_path_]
     archive.write_archive(path, arrays, meta)
@@ -73,26 +81,24 @@ def load_into(classes: dict[str, type], path: str | os.PathLike[str]) -> Any:
     """Read what `save` wrote into an estimator of one of the classes."""
     arrays, meta = archive.read_archive(path)
     try:
-        model = _made(classes[meta["class"]], meta["params"])
+        model = _made(classes[meta["class"]], meta["params"], arrays)
+        if "noise_profile_" in meta:
+            model.noise_profile_ = _stored("noise_profile_", meta["noise_profile_"], arrays)
         for name in _ARRAYS:
             setattr(model, name, arrays[name])
         for name in _SCALARS:
             setattr(model, name, meta[name])
         model.omega_ = tuple(from_text(text) for text in meta["omega"])
         model.notes_ = tuple(model.notes_)
-        model.penalties_, model.penalty_ = _penalties_of(meta.get("penalties"))
+        model.penalties_, model.penalty_ = _penalties_of(meta["penalties"])
         model.penalty_path_ = tuple(
             AlphaPath(penalty, alpha, np.array(alphas), np.array(values), limit)
-            for penalty, alpha, alphas, values, limit in meta.get("penalty_path", ())
+            for penalty, alpha, alphas, values, limit in meta["penalty_path"]
         )
         model.single_losses_ = arrays.get("single_losses_")
         model.held_out_losses_ = arrays.get("held_out_losses_")
         model.coverage_ = _coverage_of(arrays)
-        # files from before traces kept the losses themselves
-        arrays.setdefault("trace_losses", arrays["trace_scaled_losses"] * arrays["references_"])
-        arrays.setdefault("trace_penalty", np.empty(0))  # files from before penalties
-        # absent in files of before scores were likelihoods
-        model.dispersions_ = arrays.get("dispersions_", np.ones(len(model.omega_)))
+        model.dispersions_ = arrays["dispersions_"]
         model.trace_ = Trace(**{name: arrays[f"trace_{name}"] for name in Trace.__dataclass_fields__})
         if "feature_names_in_" in arrays:
             model.feature_names_in_ = arrays["feature_names_in_"].astype(object)
@@ -133,33 +139,56 @@ def _coverage_of(arrays: dict[str, Any]) -> Coverage | None:
     return Coverage(betas, losses, references, bound, factor, added)
 
 
-def plain_params(model: Any) -> dict[str, Any]:
-    """Collect constructor arguments that JSON can hold; other objects (a policy of one's own) are left at default."""
-    return _plain_fields(model) | {"solver": _plain_fields(as_solver(model.solver))}
+def _stored_params(model: Any, arrays: dict[str, Any]) -> dict[str, Any]:
+    """Describe constructor arguments, and those of the solver where it is one and not the name of a rule."""
+    params = _stored_fields(model, arrays)
+    if isinstance(model.solver, Solver):
+        params[_SOLVER] = _stored_fields(model.solver, arrays, _SOLVER)
+    return params
 
 
-def _plain_fields(owner: Parameters | Solver) -> dict[str, Any]:
-    plain: dict[str, Any] = {}
+def _stored_fields(owner: Parameters | Solver, arrays: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Describe parameters; objects that are not of the package (a policy of one's own) are left out."""
+    params: dict[str, Any] = {}
     for name, known in parameters_of(owner).items():
-        value = _plain(getattr(owner, name))
+        value = getattr(owner, name)
         if not known.saved or isinstance(value, Solver):
             continue
-        if value is None or isinstance(value, bool | int | float | str | list):
-            plain[name] = value
-        else:
+        try:
+            params[name] = _store(prefix + name, value, arrays)
+        except TypeError:
             warnings.warn(f"save: {name} is an object and is not stored; load will use the default.", stacklevel=5)
-    return plain
+    return params
 
 
-def _made(cls: type, params: dict[str, Any]) -> Any:
+def _store(name: str, value: Any, arrays: dict[str, Any]) -> Any:
+    """Describe a value as JSON, and put its arrays to the others; TypeError where it could not be read back."""
+    if not types_in(value).keys() <= _TYPES.keys():
+        raise TypeError(f"{name} holds objects that are not of the package")
+    content, found = pack(value)
+    arrays |= {f"{name}.{key}": array for key, array in found.items()}
+    return content
+
+
+def _stored(name: str, content: Any, arrays: dict[str, Any]) -> Any:
+    """Invert `_store`."""
+    prefix = f"{name}."
+    own = {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
+    return unpack(content, own, _TYPES, strict=True)
+
+
+def _made(cls: type, params: dict[str, Any], arrays: dict[str, Any]) -> Any:
     """Make an estimator of stored parameters; what belongs to one fit alone is not taken from a file."""
-    solver = Solver(**_saved(Solver, params["solver"]))
-    return cls(**_saved(cls, params) | {"solver": solver})
+    made = _saved(cls, {name: value for name, value in params.items() if name != _SOLVER}, arrays)
+    if _SOLVER in params:
+        made["solver"] = Solver(**_saved(Solver, params[_SOLVER], arrays, _SOLVER))
+    return cls(**made)
 
 
-def _saved(cls: type, params: dict[str, Any]) -> dict[str, Any]:
+def _saved(cls: type, params: dict[str, Any], arrays: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     known = parameters_of(cls)
-    return {name: value for name, value in params.items() if name not in known or known[name].saved}
+    kept = {name: value for name, value in params.items() if name not in known or known[name].saved}
+    return {name: _stored(prefix + name, value, arrays) for name, value in kept.items()}
 
 
 def _described(penalties: Penalties) -> dict[str, Any]:
@@ -180,21 +209,7 @@ def _listed(path: AlphaPath) -> list[Any]:
     return [path.penalty, path.alpha, path.alphas.tolist(), path.values.tolist(), path.limit]
 
 
-def _penalties_of(stored: dict[str, Any] | None) -> tuple[Penalties, float]:
-    """The penalties as `save` stored them; none in files from before there were any."""
-    if stored is None:
-        return NONE, 0.0
+def _penalties_of(stored: dict[str, Any]) -> tuple[Penalties, float]:
+    """The penalties as `save` stored them."""
     m, n, mean, level = stored["setting"]
     return Penalties(as_penalties(stored["terms"]), Setting((int(m), int(n)), mean, level)), float(stored["value"])
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    if isinstance(value, Interval):
-        return str(value)
-    if isinstance(value, Penalty) and value.key.partition(":")[0] in PENALTIES:
-        return value.key
-    if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
-    return as_written(value)

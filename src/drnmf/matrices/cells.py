@@ -11,6 +11,12 @@ from math import nan
 MISSING = frozenset({"", "na", "n/a", "#n/a", "nan", "null", "none"})
 """Cells without a value, in lower case; they are read as NaN."""
 
+WHOLE = float(1 << 53)
+"""Whole numbers below this are float64 as they are."""
+
+_TRUTH = {"true": 1.0, "false": 0.0}
+"""Cells of logical columns, in lower case."""
+
 _COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?|[+-]?\d+,([eE][+-]?\d+)?")
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
 _GROUPED = re.compile(r"[+-]?\d{1,3}([,.' ]\d{3})+([.,]\d+)?")
@@ -33,8 +39,17 @@ def is_missing(cell: str) -> bool:
     return cell.strip().lower() in MISSING
 
 
+def is_logical(cell: str) -> bool:
+    """Tell whether a cell is true or false, which count as 1 and 0.
+
+    >>> is_logical("TRUE"), is_logical("1")
+    (True, False)
+    """
+    return cell.strip().lower() in _TRUTH
+
+
 def is_number(cell: str) -> bool:
-    """Tell whether a cell is a number, with a decimal point or a decimal comma.
+    """Tell whether a cell is a number, with a decimal point or a decimal comma, or true or false.
 
     >>> is_number("1.5"), is_number("1,5"), is_number("4_5"), is_number("x")
     (True, True, False, False)
@@ -44,8 +59,18 @@ def is_number(cell: str) -> bool:
     try:
         float(cell)
     except ValueError:
-        return _COMMA.fullmatch(cell.strip()) is not None
+        return _COMMA.fullmatch(cell.strip()) is not None or is_logical(cell)
     return True
+
+
+def is_too_large(cell: str) -> bool:
+    """Tell whether a cell is a whole number from 2^53 on, where float64 does not hold each of them.
+
+    >>> is_too_large("9007199254740993"), is_too_large("12"), is_too_large("1e300")
+    (True, False, False)
+    """
+    digits = cell.strip().removeprefix("-")
+    return digits.isdecimal() and float(digits) >= WHOLE
 
 
 @dataclass
@@ -81,6 +106,8 @@ class Numbers:
     def _number(self, place: int, cell: str) -> float:
         if cell.lower() in MISSING:
             return nan
+        if cell.lower() in _TRUTH:
+            return _TRUTH[cell.lower()]
         if "_" not in cell:
             try:
                 return float(cell)

@@ -8,7 +8,7 @@ import gzip
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import islice
+from itertools import filterfalse, islice
 from pathlib import Path
 from typing import IO
 
@@ -44,7 +44,7 @@ def as_delimiter(text: str) -> str:
 
 @contextmanager
 def rows_of(source: Path, delimiter: str) -> Iterator[Iterator[Row]]:
-    """Give the rows of a file that are not blank, one after another."""
+    """Give the rows of a file one after another; lines without any cell are none."""
     try:
         with _open(source) as stream:
             yield _rows(stream, delimiter)
@@ -69,8 +69,22 @@ def _rows(stream: IO[str], delimiter: str) -> Iterator[Row]:
     lines = (" ".join(line.split()) for line in stream) if delimiter == " " else stream
     reader = csv.reader(lines, delimiter=delimiter)
     for cells in reader:
-        if any(cell.strip() for cell in cells):
+        if cells and (len(cells) > 1 or cells[0].strip() or not cells[0]):  # a gap in a single column is written ""
             yield reader.line_num, cells
+
+
+def is_blank(row: Row) -> bool:
+    """Tell whether a row has neither values nor labels.
+
+    >>> is_blank((1, ["", " "])), is_blank((2, ["", "NA"]))
+    (True, False)
+    """
+    return not any(cell.strip() for cell in row[1])
+
+
+def sample_of(rows: Iterator[Row]) -> list[Row]:
+    """Take the first rows that are not blank."""
+    return list(islice(filterfalse(is_blank, rows), SAMPLE))
 
 
 def find_delimiter(source: Path) -> str:
@@ -79,21 +93,21 @@ def find_delimiter(source: Path) -> str:
     best, chosen = (0.0, 0.0, 0), first
     for mark in sorted(_CANDIDATES, key=lambda mark: mark != first):
         with rows_of(source, mark) as rows:
-            merit = _merit([cells for _, cells in islice(rows, SAMPLE)])
+            merit = _merit(sample_of(rows))
         if merit > best:
             best, chosen = merit, mark
     if best[2] < 2:
         with rows_of(source, " ") as rows:
-            merit = _merit([cells for _, cells in islice(rows, SAMPLE)])
+            merit = _merit(sample_of(rows))
         return " " if merit > best and merit[0] == 1.0 and merit[1] > 0 else chosen
     return chosen
 
 
-def _merit(sample: list[list[str]]) -> tuple[float, float, int]:
+def _merit(sample: list[Row]) -> tuple[float, float, int]:
     """Say how well rows make a table: the fraction of equal length, that of numbers below the first, and the length."""
     if not sample:
         return (0.0, 0.0, 0)
-    body = sample[1:] or sample
+    body = [cells for _, cells in sample[1:] or sample]
     width, count = Counter(map(len, body)).most_common(1)[0]
     if width < 2:
         return (0.0, 0.0, 1)

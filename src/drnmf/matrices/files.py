@@ -18,6 +18,7 @@ from drnmf.matrices import frames, tables
 from drnmf.matrices.matlab import check_matlab
 from drnmf.matrices.matrix import AS_FOUND, Layout, Matrix, Refused
 from drnmf.matrices.matrix_market import check_matrix_market
+from drnmf.storage.archive import read_header
 
 
 def read_matrix(path: str | os.PathLike[str], variable: str | None = None, layout: Layout = AS_FOUND) -> Matrix:
@@ -148,14 +149,11 @@ def _read_npz(source: Path, variable: str | None) -> Matrix:
 
 
 def _stored_shape(stored: Any, name: str) -> tuple[int, ...] | None:
-    """Return the shape of an array of numbers inside a .npz; None for anything else (objects, text)."""
-    try:
-        array = stored[name]
-    except ValueError as error:
-        if _is_pickle(error):
-            return None
-        raise
-    return array.shape if array.dtype.kind in "buifc" else None
+    """Return the shape of an array of numbers inside a .npz, from its head; None for anything else (objects, text)."""
+    inside = stored.zip.namelist()
+    with stored.zip.open(name if name in inside else f"{name}.npy") as stream:
+        shape, _, dtype = read_header(stream)
+    return shape if dtype.kind in "buifc" else None
 
 
 def _choose(source: Path, variable: str | None, names: list[str], shapes: dict[str, tuple[int, ...]]) -> str:

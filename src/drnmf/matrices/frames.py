@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import date, datetime
 from importlib import import_module
 from pathlib import Path
@@ -12,9 +13,20 @@ from typing import Any
 
 import numpy as np
 
-from drnmf.matrices.delimited import Row, TableError
-from drnmf.matrices.matrix import Labels, Layout, Matrix, Refused
-from drnmf.matrices.tables import Source, read_rows, refuse_repeated_columns, repeated_rows
+from drnmf.matrices.cells import WHOLE
+from drnmf.matrices.delimited import Row
+from drnmf.matrices.matrix import Layout, Matrix, Refused
+from drnmf.matrices.tables import (
+    Source,
+    as_matrix,
+    find_layout,
+    left_out,
+    read_rows,
+    rounding_note,
+)
+
+_BATCH = 1024
+"""Rows that become text at a time: the first ones settle which columns hold labels."""
 
 
 def needs(module: str, extra: str) -> Any:
@@ -36,27 +48,46 @@ def read_feather(source: Path, layout: Layout) -> Matrix:
 
 
 def _from_arrow(source: Path, table: Any, labels: int | None) -> Matrix:
-    """Take the values of the numeric columns; the index of pandas and leading columns of text are labels."""
+    """Read a table of columns by the rules of `tables.read_rows`; where all are numbers, not cell by cell.
+
+    The index of pandas holds labels. Decimals, numbers as text and whatever else is no number of NumPy count as their
+    text does.
+    """
     index = _pandas_index(table)
     names = [*index, *(name for name in table.column_names if name not in index)]
-    kinds = [_kind(table.schema.field(name).type) for name in names]
-    count = _leading(kinds, len(index)) if labels is None else labels
-    if count >= len(names) or table.num_rows == 0:
-        raise Refused(f"{source} holds no row or no column of numbers: its columns are {', '.join(map(repr, names))}.")
-    wrong = next((j for j in range(count, len(names)) if kinds[j] != "number"), None)
-    if wrong is not None:
-        raise TableError(
-            f"{source}, column {wrong + 1} ({names[wrong]!r}): it holds {table.schema.field(names[wrong]).type}, not "
-            f"numbers. Remove it, or pass --labels N (labels=N in Python) if the first N columns hold labels."
-        )
-    refuse_repeated_columns(str(source), names[count:], count)
+    head = ["" if name.startswith("__index_level_") else name for name in names]
+    nothing = f"{source} holds no row or no column of numbers: its columns are {', '.join(map(repr, names))}."
+    if table.num_rows == 0 or not names:
+        raise Refused(nothing)
+    rows = Source(str(source), lambda: _arrow_rows(table.select(names), head), "row", True, len(index))
+    count = find_layout(rows, labels)[1]
+    if not all(_is_numeric(table.schema.field(name).type) for name in names[count:]):
+        return read_rows(rows, labels)
     columns = [table.column(name).to_numpy() for name in names[count:]]
-    dtype = np.float32 if all(column.dtype == np.float32 for column in columns) else np.float64
-    values = np.empty((table.num_rows, len(columns)), dtype=dtype)
+    values = np.empty((table.num_rows, len(columns)), np.result_type(*(_precision(column) for column in columns)))
     for j, column in enumerate(columns):
         values[:, j] = column
-    rows = _arrow_labels(table, names[:count])
-    return Matrix(values, rows, Labels.of(names[count:]), repeated_rows(str(source), rows))
+    texts = [list(map(_text, table.column(name).to_pylist())) for name in names[:count]]
+    end = table.num_rows
+    while end and np.isnan(values[end - 1]).all() and not any(column[end - 1].strip() for column in texts):
+        end -= 1
+    if not end:
+        raise Refused(nothing)
+    matrix = as_matrix(str(source), values[:end], [column[:end] for column in texts], head, len(names))
+    notes = *matrix.notes, *_rounded(str(source), matrix, columns), *left_out(str(source), table.num_rows - end)
+    return replace(matrix, notes=notes)
+
+
+def _precision(column: Any) -> Any:
+    return np.float32 if column.dtype == np.float32 else np.float64
+
+
+def _rounded(source: str, matrix: Matrix, columns: list[Any]) -> tuple[str, ...]:
+    """Remark on the first whole number from 2^53 on."""
+    for j, column in enumerate(columns):
+        if column.dtype.kind in "iu" and (large := column[(column >= WHOLE) | (column <= -WHOLE)]).size:
+            return (rounding_note(source, matrix, j, str(large[0])),)
+    return ()
 
 
 def _pandas_index(table: Any) -> list[str]:
@@ -66,24 +97,22 @@ def _pandas_index(table: Any) -> list[str]:
     return [name for name in described if isinstance(name, str)]
 
 
-def _kind(kind: Any) -> str:
+def _is_numeric(kind: Any) -> bool:
     types = import_module("pyarrow").types
-    numeric = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
-    return "number" if numeric else "other"
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
 
 
-def _leading(kinds: list[str], least: int) -> int:
-    count = least
-    while count < len(kinds) and kinds[count] != "number":
-        count += 1
-    return count
+@contextmanager
+def _arrow_rows(table: Any, head: list[str]) -> Iterator[Iterator[Row]]:
+    def rows() -> Iterator[Row]:
+        yield 0, head
+        number = 0
+        for batch in table.to_batches(max_chunksize=_BATCH):
+            for cells in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                number += 1
+                yield number, [_text(cell) for cell in cells]
 
-
-def _arrow_labels(table: Any, names: list[str]) -> Labels | None:
-    if not names:
-        return None
-    columns = tuple(tuple(map(_text, table.column(name).to_pylist())) for name in names)
-    return Labels(columns, tuple("" if name.startswith("__index_level_") else name for name in names))
+    yield rows()
 
 
 def read_excel(source: Path, layout: Layout) -> Matrix:
@@ -101,7 +130,7 @@ def read_excel(source: Path, layout: Layout) -> Matrix:
         workbook.close()
     if layout.sheet is None and len(sheets) > 1:
         note = f"{source} has {len(sheets)} sheets; the first, {chosen!r}, was read (--sheet chooses another)."
-        return Matrix(matrix.X, matrix.rows, matrix.columns, (*matrix.notes, note))
+        return replace(matrix, notes=(note, *matrix.notes))
     return matrix
 
 
@@ -116,8 +145,7 @@ def _sheet_rows(sheet: Any) -> Iterator[Iterator[Row]]:
             while texts and not texts[-1].strip() and len(texts) > wide:
                 texts.pop()  # cells that were only ever formatted
             wide = max(wide, len(texts))
-            if any(text.strip() for text in texts):
-                yield number, texts + [""] * (wide - len(texts))
+            yield number, texts + [""] * (wide - len(texts))
 
     yield rows()
 

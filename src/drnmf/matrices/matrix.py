@@ -98,12 +98,16 @@ class Matrix:
         return f"the cell in {row}, {column}"
 
 
-def check_cells(matrix: Matrix, source: Path, negatives: str = "raise") -> None:
+TAKE_NEGATIVES = "pass --negatives clip to set such cells to 0, or --negatives missing to leave them out"
+
+
+def check_cells(matrix: Matrix, source: Path, negatives: str = "raise", cure: str = TAKE_NEGATIVES) -> None:
     """Refuse an entry that NMF cannot take, by the names of its row and column; without names estimators do it.
 
     Parameters
     ----------
     negatives : "raise" refuses negative cells, anything else leaves them to the estimator
+    cure : what to do about a negative cell
 
     Raises
     ------
@@ -119,8 +123,5 @@ def check_cells(matrix: Matrix, source: Path, negatives: str = "raise") -> None:
     i, j = (int(at) for at in np.unravel_index(int(np.argmax(bad)), bad.shape))
     what = "is infinite: correct it, or leave the cell empty if nothing was observed"
     if np.isfinite(value := matrix.X[i, j]):
-        what = (
-            f"is {value:g}, and NMF needs values >= 0: pass --negatives clip to set such cells to 0, or --negatives "
-            "missing to leave them out"
-        )
+        what = f"is {value:g}, and NMF needs values >= 0: {cure}"
     raise Refused(f"{source}: {matrix.cell(i, j)} {what}.")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, replace
+from itertools import dropwhile, filterfalse, islice
 from pathlib import Path
 
 import numpy as np
 
-from drnmf.matrices.cells import NotANumber, Numbers, is_missing, is_number
-from drnmf.matrices.delimited import SAMPLE, Row, TableError, as_delimiter, find_delimiter, rows_of
+from drnmf.matrices.cells import WHOLE, NotANumber, Numbers, is_logical, is_missing, is_number, is_too_large
+from drnmf.matrices.delimited import Row, TableError, as_delimiter, find_delimiter, is_blank, rows_of, sample_of
+from drnmf.matrices.formulas import unguarded
 from drnmf.matrices.matrix import Labels, Layout, Matrix
+from drnmf.numerics import Array
 
 _INDEX_HEADERS = frozenset(
     [
@@ -43,11 +45,21 @@ _TEXT = 0.1
 
 @dataclass(frozen=True)
 class Source:
-    """Where rows come from: the name for messages, how to open them, and what a row is called there."""
+    """Where rows of cells come from.
+
+    Attributes
+    ----------
+    name, unit : what messages call the table, and one row of it
+    open : gives the rows one after another, the header first
+    header : whether the first row is a header; None finds out
+    labels : how many of the first columns are known to hold labels
+    """
 
     name: str
     open: Callable[[], AbstractContextManager[Iterator[Row]]]
     unit: str = "line"
+    header: bool | None = None
+    labels: int = 0
 
 
 def read_text(source: Path, layout: Layout) -> Matrix:
@@ -73,11 +85,7 @@ def read_rows(source: Source, labels: int | None = None) -> Matrix:
     TableError
         With the line, the column and the cell that do not belong to a table of numbers.
     """
-    with source.open() as rows:
-        sample = list(islice(rows, SAMPLE))
-    if not sample:
-        raise TableError(f"{source.name} holds no rows.")
-    header, count = _layout(source, [cells for _, cells in sample], labels)
+    header, count = find_layout(source, labels)
     while True:
         with source.open() as rows:
             try:
@@ -89,36 +97,50 @@ def read_rows(source: Source, labels: int | None = None) -> Matrix:
                 count = reached
 
 
-def _layout(source: Source, sample: list[list[str]], labels: int | None) -> tuple[bool, int]:
-    """Tell whether there is a header, and how many columns hold labels, from the first rows."""
-    first, body = sample[0], sample[1:] or sample
+def find_layout(source: Source, labels: int | None) -> tuple[bool, int]:
+    """Tell from the first rows whether there is a header, and how many columns hold labels."""
+    with source.open() as rows:
+        sample = sample_of(rows)
+    if not sample:
+        raise TableError(f"{source.name} holds no rows.")
+    first, body = sample[0][1], [cells for _, cells in sample[1:] or sample]
     width = len(body[-1])
     short = len(sample) > 1 and len(first) == width - 1
-    texts = [_text_part(body, j) for j in range(width)]
-    below = [part <= 0.5 for part in texts]  # columns of numbers, but for what may be wrong in them
+    below = [_text_part(body, j) <= 0.5 for j in range(width)]  # columns of numbers, but for what may be wrong in them
     above = first if not short else ["", *first]
-    header = len(sample) > 1 and (
-        short
-        or first[0].strip() == ""
-        or any(number and _is_text(cell) for cell, number in zip(above, below, strict=False))
-    )
+    header = source.header
+    if header is None:
+        header = len(sample) > 1 and (
+            short
+            or first[0].strip() == ""
+            or any(number and _is_name(cell, body, j) for j, (cell, number) in enumerate(zip(above, below)))  # noqa: B905
+        )
     if header and not short and len(sample) > 2:
-        _refuse_second_header(source, first, sample[1], below, labels or 0)
+        _refuse_second_header(source, first, sample[1][1], below, labels or 0)
     if labels is None:
         leading = next((j for j, number in enumerate(below) if number), width)
         named = header and width > 1 and (short or first[0].strip().lower() in _INDEX_HEADERS)
-        labels = max(leading, int(named))
+        labels = max(leading, int(named), source.labels)
     if labels >= width:
-        where = "no column of numbers" if labels == width else f"only {width} columns"
-        raise TableError(
-            f"{source.name} has {where}: in {source.unit} 2, {_first_text(body)!r} is not a number. Check the "
-            "delimiter, and that the table holds numbers."
-        )
+        raise TableError(f"{source.name} has " + _no_numbers(source, sample, width, labels))
     return header, labels
 
 
-def _first_text(body: list[list[str]]) -> str:
-    return next((cell[:40] for row in body for cell in row if _is_text(cell)), "")
+def _no_numbers(source: Source, sample: list[Row], width: int, labels: int) -> str:
+    """Say that every column holds labels, and which cell shows it."""
+    what = "no column of numbers" if labels == width else f"only {width} columns"
+    if len(sample) == 1:
+        line, cells = sample[0]
+        return (
+            f"{what}: {source.unit} {line} is a header ({cells[0][:40]!r} is not a number), and no {source.unit} "
+            "follows it. Write the numbers below it."
+        )
+    texts = ((line, cell[:40]) for line, cells in sample[1:] for cell in cells if _is_text(cell))
+    line, cell = next(texts, (sample[1][0], ""))
+    return (
+        f"{what}: in {source.unit} {line}, {cell!r} is not a number. Check the delimiter, and that the table holds "
+        "numbers."
+    )
 
 
 def _text_part(body: list[list[str]], column: int) -> float:
@@ -128,6 +150,13 @@ def _text_part(body: list[list[str]], column: int) -> float:
 
 def _is_text(cell: str) -> bool:
     return not is_number(cell) and not is_missing(cell)
+
+
+def _is_name(cell: str, body: list[list[str]], column: int) -> bool:
+    """Tell whether a cell names the numbers below it: text, or true and false above numbers that are neither."""
+    return _is_text(cell) or (
+        is_logical(cell) and not any(is_logical(row[column]) for row in body if column < len(row))
+    )
 
 
 def _refuse_second_header(source: Source, first: list[str], second: list[str], below: list[bool], labels: int) -> None:
@@ -141,9 +170,10 @@ def _refuse_second_header(source: Source, first: list[str], second: list[str], b
 
 
 def _read(source: Source, rows: Iterator[Row], header: bool, count: int) -> Matrix:
+    rows, last = dropwhile(is_blank, rows), list[Row]()
     head = next(rows)[1] if header else None
     numbers, labels, width = Numbers(), list[list[str]](), None
-    for line, cells in rows:
+    for line, cells in _without_end(rows, last):
         if width is None:
             width = _width(source, line, cells, head, count)
         if len(cells) != width:
@@ -155,7 +185,7 @@ def _read(source: Source, rows: Iterator[Row], header: bool, count: int) -> Matr
             numbers.add(cells[count:])
         except NotANumber as error:
             raise _NoNumber(line, error, head, width) from None
-        labels.append([cell.strip() for cell in cells[:count]])
+        labels.append(cells[:count])
     if width is None:
         raise TableError(f"{source.name} has a header but no rows below it.")
     if numbers.doubtful is not None:
@@ -163,30 +193,90 @@ def _read(source: Source, rows: Iterator[Row], header: bool, count: int) -> Matr
             f"{source.name}: {numbers.doubtful!r} may be {numbers.doubtful.replace(',', '.')} or "
             f"{numbers.doubtful.replace(',', '')}, and no other number tells: write a decimal point, or no comma."
         )
-    return _matrix(source, numbers, labels, head, width, count)
-
-
-def _matrix(
-    source: Source, numbers: Numbers, labels: list[list[str]], head: list[str] | None, width: int, count: int
-) -> Matrix:
     values = np.frombuffer(numbers.values, dtype=np.float64).reshape(-1, width - count)
+    matrix = as_matrix(source.name, values, list(zip(*labels, strict=True)), head, width)
+    notes = *matrix.notes, *_rounded(source, matrix, header, count), *left_out(source.name, len(last))
+    return replace(matrix, notes=notes)
+
+
+def _below(rows: Iterator[Row], header: bool) -> Iterator[Row]:
+    """Give the rows of the table without its header."""
+    return islice(dropwhile(is_blank, rows), int(header), None)
+
+
+def _without_end(rows: Iterator[Row], last: list[Row]) -> Iterator[Row]:
+    """Give the rows up to the last that is not blank, and keep those behind it in `last`."""
+    for row in rows:
+        if is_blank(row):
+            last.append(row)
+            continue
+        yield from last
+        last.clear()
+        yield row
+
+
+def left_out(source: str, count: int) -> tuple[str, ...]:
+    """Remark on rows at the end of a table that say nothing: spreadsheets leave them there."""
+    if not count:
+        return ()
+    rows = (
+        "1 row at the end holds neither values nor labels, and is"
+        if count == 1
+        else (f"{count} rows at the end hold neither values nor labels, and are")
+    )
+    return (f"{source}: {rows} left out.",)
+
+
+def as_matrix(
+    source: str, values: Array, labels: Sequence[Sequence[str]], head: Sequence[str] | None, width: int
+) -> Matrix:
+    """Put values under the names of their columns and beside the labels of their rows.
+
+    Parameters
+    ----------
+    source : what messages call the table
+    values : (rows, columns)
+    labels : columns of labels
+    head : the header, or None
+    width : how many columns the table has, those of labels included
+    """
     rows = columns = None
+    count = width - values.shape[1]
     if head is not None:
-        whole = [""] * (width - len(head)) + [cell.strip() for cell in head]
+        whole = [""] * (width - len(head)) + [unguarded(cell.strip()) for cell in head]
         columns = _column_labels(source, whole, count)
     if count:
         titles = ("",) * count if head is None else tuple(whole[:count])
-        rows = Labels(tuple(zip(*labels, strict=True)), titles)
-    return Matrix(values, rows, columns, repeated_rows(source.name, rows))
+        rows = Labels(tuple(tuple(unguarded(cell.strip()) for cell in column) for column in labels), titles)
+    return Matrix(values, rows, columns, _repeated_rows(source, rows))
 
 
-def _column_labels(source: Source, head: Sequence[str], count: int) -> Labels:
+def _rounded(source: Source, matrix: Matrix, header: bool, count: int) -> tuple[str, ...]:
+    """Remark on the first whole number from 2^53 on; rows are read again only where one is so large."""
+    large = np.abs(matrix.X) >= WHOLE
+    if not large.any():
+        return ()
+    with source.open() as rows:
+        for (_, cells), columns in zip(_below(rows, header), large, strict=False):
+            for j in np.flatnonzero(columns).tolist():
+                if is_too_large(cells[count + j]):
+                    return (rounding_note(source.name, matrix, j, cells[count + j].strip()),)
+    return ()
+
+
+def rounding_note(source: str, matrix: Matrix, column: int, cell: str) -> str:
+    """Say that whole numbers are rounded, by an example."""
+    name = f"column {column + 1}" if matrix.column_names is None else f"column {matrix.column_names[column]!r}"
+    return f"{source}: {name} holds whole numbers above 2^53, such as {cell}: float64 rounds them."
+
+
+def _column_labels(source: str, head: Sequence[str], count: int) -> Labels:
     names = tuple(name or f"column {j + 1}" for j, name in enumerate(head))[count:]
-    refuse_repeated_columns(source.name, names, count)
+    _refuse_repeated_columns(source, names, count)
     return Labels((names,), ("",))
 
 
-def refuse_repeated_columns(source: str, names: Sequence[str], count: int) -> None:
+def _refuse_repeated_columns(source: str, names: Sequence[str], count: int) -> None:
     """Refuse columns that share a name: nothing that follows could tell them apart."""
     seen: dict[str, int] = {}
     for j, name in enumerate(names, start=count + 1):
@@ -197,7 +287,7 @@ def refuse_repeated_columns(source: str, names: Sequence[str], count: int) -> No
         seen[name] = j
 
 
-def repeated_rows(source: str, rows: Labels | None) -> tuple[str, ...]:
+def _repeated_rows(source: str, rows: Labels | None) -> tuple[str, ...]:
     """Remark on rows that share their labels: they are kept, and names do not tell them apart."""
     if rows is None or len(set(rows.names)) == len(rows.names):
         return ()
@@ -242,7 +332,7 @@ def _hold_labels(source: Source, header: bool, first: int, end: int) -> bool:
     """Tell whether columns of numbers and text are further columns of labels: in each, much is text."""
     total, texts = 0, [0] * (end - first)
     with source.open() as rows:
-        for _, cells in islice(rows, int(header), None):
+        for _, cells in filterfalse(is_blank, _below(rows, header)):
             total += 1
             if len(cells) <= end:
                 return False

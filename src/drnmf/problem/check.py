@@ -69,7 +69,8 @@ def check_tensor_entries(X: Any, consumer: str) -> None:
     if bool(good.all()):
         return
     where = "among its non-zeros" if sparse else f"first at X{first_true(~good)}"
-    what = "Negative values" if bool((values < 0).any()) else "NaN or infinity" if sparse else "Infinity"
+    negative = bool(((values < 0) & values.isfinite()).any())
+    what = "Negative values" if negative else "NaN or infinity" if sparse else "Infinity"
     raise ValueError(f"{what} in the tensor passed to {consumer} (input X), {where}: NMF needs finite values >= 0.")
 
 

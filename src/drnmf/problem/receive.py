@@ -86,20 +86,26 @@ def _without_negatives(X: Any, reading: Reading) -> tuple[Any, tuple[str, ...]]:
         )
     if not isinstance(X, np.ndarray) and not sp.issparse(X):
         return _tensor_without_negatives(X, choice)
-    count = int(np.count_nonzero((X.data if sp.issparse(X) else X) < 0))
+    negative = _negative(X.data if sp.issparse(X) else X)
+    count = int(np.count_nonzero(negative))
     if count == 0:
         return X, ()
     if not sp.issparse(X):
-        X = np.where(X < 0, np.array(0.0 if choice == "clip" else np.nan, X.dtype), X)
+        X = np.where(negative, np.array(0.0 if choice == "clip" else np.nan, X.dtype), X)
     else:
         X = _sparse_without_negatives(X, reading)
     return X, (_remark(count, choice),)
 
 
+def _negative(X: Any) -> Any:
+    """Find negative readings; minus infinity is none, but an error."""
+    return (X < 0) & (abs(X) < np.inf)
+
+
 def _sparse_without_negatives(X: Any, reading: Reading) -> Any:
     X = X.copy()
     if reading.negatives == "clip":
-        X.data = np.maximum(X.data, 0.0)
+        X.data[_negative(X.data)] = 0.0
         return X
     if reading.unstored != "missing":
         raise ValueError(
@@ -107,17 +113,18 @@ def _sparse_without_negatives(X: Any, reading: Reading) -> Any:
             "zero otherwise. Use negatives='clip', or a dense X."
         )
     entries = X.tocoo()
-    kept = ~(entries.data < 0)
+    kept = ~_negative(entries.data)
     return type(X)((entries.data[kept], (entries.row[kept], entries.col[kept])), shape=X.shape)
 
 
 def _tensor_without_negatives(X: Any, choice: str) -> tuple[Any, tuple[str, ...]]:
     if str(X.layout) != "torch.strided":
         raise ValueError(f"negatives={choice!r} is not done on sparse tensors: give a dense tensor or a SciPy matrix.")
-    count = int((X < 0).sum())
+    negative = _negative(X)
+    count = int(negative.sum())
     if count == 0:
         return X, ()
-    return X.masked_fill(X < 0, 0.0 if choice == "clip" else float("nan")), (_remark(count, choice),)
+    return X.masked_fill(negative, 0.0 if choice == "clip" else float("nan")), (_remark(count, choice),)
 
 
 def _remark(count: int, choice: str) -> str:

@@ -75,6 +75,8 @@ def weights_of(X: Any, reading: Reading) -> Observed | HeldOut | None:
         )
     name = "entry_weight" if reading.uncertainty is None else "uncertainty"
     given = reading.entry_weight if reading.uncertainty is None else reading.uncertainty
+    if isinstance(given, HeldOut) and name == "uncertainty":
+        raise ValueError(f"uncertainty={given!r} holds entries out, and is no uncertainty: give it as entry_weight.")
     if given is not None and not isinstance(given, HeldOut):
         given = _checked(name, given, X)
     matrix = _sparse_form(X)
@@ -173,10 +175,12 @@ def as_outer(M: Array) -> tuple[Array, Array] | None:
 def _checked(name: str, given: Any, X: Any) -> Any:
     """Weights as numbers that broadcast to X, in its precision; uncertainties are weights from here on."""
     shape, dtype = tuple(X.shape), _precision(X)
+    if is_dask(given) or sp.issparse(given):
+        _refuse_complex(name, given)
     if is_dask(given):
         return _checked_blocks(name, given, X)
     if sp.issparse(given):
-        check_structure(given)
+        check_structure(given, name)
         if given.shape != shape:
             raise _wrong_shape(name, given.shape, shape)
         if name == "uncertainty" and not sp.issparse(X):
@@ -215,13 +219,18 @@ def _numbers(name: str, given: Any) -> Any:
     if hasattr(given, "detach"):
         given = given.detach().cpu().numpy()
     try:
-        if isinstance(given, np.ma.MaskedArray):
-            return np.ma.filled(given.astype(np.float64), np.nan)
-        return np.asarray(given, dtype=np.float64)
+        values = given if isinstance(given, np.ma.MaskedArray) else np.asarray(given)
+        real = values if values.dtype.kind == "c" else values.astype(np.float64, copy=False)
     except (TypeError, ValueError):
-        raise ValueError(
-            f"{name} cannot be read as numbers: give an array, or drnmf.HeldOut(fraction, seed)."
-        ) from None
+        other = ", or drnmf.HeldOut(fraction, seed)" if name == "entry_weight" else ""
+        raise ValueError(f"{name} cannot be read as numbers: give an array{other}.") from None
+    _refuse_complex(name, real)
+    return np.ma.filled(real, np.nan) if isinstance(real, np.ma.MaskedArray) else real
+
+
+def _refuse_complex(name: str, values: Any) -> None:
+    if np.dtype(values.dtype).kind == "c":
+        raise ValueError(f"{name} holds complex numbers, and weights are real: give its real part or absolute value.")
 
 
 def _wrong_shape(name: str, shape: tuple[int, ...], of_x: tuple[int, ...]) -> ValueError:

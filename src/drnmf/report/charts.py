@@ -119,11 +119,12 @@ def _thin(trace: Trace) -> Any:
 
 
 def loss_curves(trace: Trace) -> Chart:
-    """Draw scaled losses and their maximum against iterations."""
-    rows = _thin(trace)
+    """Draw losses against iterations: one as it is, several over the best of each, with their maximum."""
+    rows, single = _thin(trace), len(trace.omega) == 1
+    values = trace.losses if single else trace.scaled
     x = numbers(trace.iterations[rows])
     data: list[dict[str, Any]] = []
-    if len(trace.omega) > 1:
+    if not single:
         data.append(
             {
                 "type": "scatter", "mode": "lines", "name": "maximum", "x": x,
@@ -135,11 +136,11 @@ def loss_curves(trace: Trace) -> Chart:
         data.append(
             {
                 "type": "scatter", "mode": "lines", "name": loss_name(loss), "x": x,
-                "y": numbers(trace.scaled[rows, i]), "line": {"color": loss_colour(loss, i), "width": 2},
+                "y": numbers(values[rows, i]), "line": {"color": loss_colour(loss, i), "width": 2},
             }
         )  # fmt: skip
-    chart = _curves(data, "error / best error")
-    low, high = float(np.nanmin(trace.scaled)), float(np.nanmax(trace.scaled))
+    chart = _curves(data, f"{loss_name(trace.omega[0])} error" if single else "error / best error")
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
     chart["layout"]["yaxis"]["type"] = "log" if 0 < low < high / 3 else "linear"
     chart["log_ticks"] = _log_ticks(max(low, 1e-9), high)
     return chart

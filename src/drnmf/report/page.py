@@ -22,6 +22,7 @@ from drnmf.report.words import (
     headline,
     interval_headline,
     loss_name,
+    losses_headline,
     unconverged,
 )
 from drnmf.runs import schema
@@ -171,10 +172,8 @@ def _hero(run: Run) -> str:
     if not first and "discovery" in run.summary:
         first = run.summary["discovery"]["finding"]
     if not first:
-        first = f"{_title(run)}: done."
-        iterations = run.summary.get("iterations")
-        if iterations is not None:
-            first = f"Stopped after {iterations} iterations."
+        first, second = losses_headline(run.summary, None if run.H is None else run.H.shape[0])
+    first = first or f"{_title(run)}: done."
     first = " ".join(filter(None, (first, unconverged(run.summary, run.table(schema.FRONT)))))
     more = f"<p>{_whole_names(second)}</p>" if second else ""
     return f'<div class="hero"><p id="headline">{_whole_names(first)}</p>{more}</div>'

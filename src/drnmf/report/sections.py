@@ -75,7 +75,7 @@ def curves(run: Run) -> Section:
         return NOTHING
     parts = {"losses": charts.loss_curves(run.trace)}
     body = place("losses")
-    note = "Each error over the best one found for its loss."
+    note = "The error after every iteration."
     if len(run.trace.omega) > 1:
         parts |= {"weights": charts.weight_curves(run.trace), "gap": charts.gap_curve(run.trace)}
         body += f'<div class="pair">{place("weights", "Weights of the losses")}{place("gap", "Gap")}</div>'
@@ -118,10 +118,15 @@ def front(run: Run) -> Section:
     return section("The Pareto front", note, body), parts
 
 
+_SHOWN_ABOVE = ("audio", "topics", "demo", "discovery", "files")
+_OF_SEVERAL = ("references", "scaled_losses", "weights", "gap")
+
+
 def made(run: Run) -> Section:
     summary: dict[str, Any] = dict(run.summary)
     command = str(summary.pop("command", ""))
-    for name in ("audio", "topics", "demo", "discovery", "files"):
+    single = len(summary.get("losses") or ()) == 1  # nothing to compare with: its reference is one, its weight too
+    for name in (*_SHOWN_ABOVE, *(_OF_SEVERAL if single else ())):
         summary.pop(name, None)
     notes = [str(note) for note in summary.pop("notes", []) or []]
     rows = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in _flat(summary))

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from drnmf.losses.base import Loss
+from drnmf.losses.names import from_text
 from drnmf.runs import schema
 from drnmf.runs.read import compared
 
@@ -93,6 +94,33 @@ def headline(comparison: schema.Comparison | None, found: str = "found") -> tupl
     if not worst:
         return first, ""
     return first, f"{join([text for _, text in sorted(worst, reverse=True)])}."
+
+
+def losses_headline(summary: Mapping[str, Any], rank: int | None) -> tuple[str, str]:
+    """Say which errors a fit leaves, where nothing was compared, and then how it ended; empty where no error is known.
+
+    >>> losses_headline({"losses": {"1": 193.2366}, "iterations": 43, "converged": True}, 3)
+    ('3 components leave a KL error of 193.2.', 'It converged after 43 iterations.')
+    """
+    losses = summary.get("losses")
+    if not isinstance(losses, dict) or not losses or rank is None:
+        return "", ""
+    parts = [f"a{_n(name)} {name} error of {number(float(value))}" for name, value in _by_name(losses)]
+    first = f"{rank} component{'s leave' if rank > 1 else ' leaves'} {join(parts)}."
+    iterations = summary.get("iterations")
+    if iterations is None or unconverged(summary, ()):
+        return first, ""
+    end = "converged" if summary.get("converged") else "ended"
+    return first, f"It {end} after {iterations} iteration{'' if iterations == 1 else 's'}."
+
+
+def _by_name(losses: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return [(loss_name(from_text(key)), value) for key, value in losses.items()]
+
+
+def _n(name: str) -> str:
+    """End the article before a name that is spoken with a vowel first: an IS error, an NB(30) error."""
+    return "n" if name.startswith(("IS", "NB")) else ""
 
 
 def interval_headline(rows: Sequence[Mapping[str, str]], bound: float | None, found: str = "found") -> tuple[str, str]:

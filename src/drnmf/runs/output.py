@@ -14,7 +14,7 @@ from pathlib import Path
 
 from drnmf.files import temporary_folder
 from drnmf.interrupts import uninterrupted
-from drnmf.runs.read import files_of_run
+from drnmf.runs.read import files_of_run, input_of_run
 from drnmf.runs.schema import SUMMARY
 
 
@@ -22,7 +22,9 @@ def check_out(out: Path, overwrite: bool, inputs: Iterable[Path] = ()) -> None:
     """Refuse, before any work is done, a results folder that may not, must not or cannot be written."""
     _refuse_dangling(out)
     if out.exists() and not overwrite:
-        raise FileExistsError(f"{out} exists: choose another --out, or pass --overwrite to replace it.")
+        held = input_of_run(out)
+        what = "exists" if held is None else f"exists, with the results of {held}"
+        raise FileExistsError(f"{out} {what}: choose another --out, or pass --overwrite to replace it.")
     if out.exists() and not out.is_dir():
         raise NotADirectoryError(f"{out} is a file, not a folder: choose another --out.")
     whole = out.resolve()

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from drnmf.losses.base import Omega
+from drnmf.matrices.formulas import unguarded
 from drnmf.numerics import Array, Vector
 from drnmf.runs import schema
 from drnmf.runs.schema import column, loss_keys
@@ -19,13 +20,14 @@ from drnmf.runs.validate import misfit
 
 @dataclass(frozen=True)
 class Trace:
-    """trace.csv as columns; `scaled` and `weights` are (rows, p), `penalty` is None for a run without penalties."""
+    """trace.csv as columns; `scaled`, `weights` and `losses` are (rows, p), `penalty` is None without penalties."""
 
     iterations: Vector
     seconds: Vector
     gap: Vector
     scaled: Vector
     weights: Vector
+    losses: Vector
     omega: Omega
     penalty: Vector | None = None
 
@@ -77,9 +79,16 @@ def read_table(path: Path) -> list[dict[str, str]]:
     """A .csv file as rows, every cell as text under the name of its column."""
     try:
         with path.open(encoding="utf-8", newline="") as stream:
-            return list(csv.DictReader(stream))
+            rows = csv.DictReader(stream)
+            rows.fieldnames = [unguarded(name) for name in rows.fieldnames or ()]
+            return [{name: _unguarded(cell) for name, cell in row.items()} for row in rows]
     except (ValueError, csv.Error) as error:
         raise ValueError(f"{path} is damaged: {error}.") from None
+
+
+def _unguarded(cell: Any) -> Any:
+    """Give a name back as it was before it was written; what a damaged row lacks, or has too much, stays."""
+    return unguarded(cell) if isinstance(cell, str) else cell
 
 
 def read_run(folder: Path) -> Run:
@@ -143,11 +152,12 @@ def _trace(path: Path) -> Trace | None:
         header, values = rows[0], np.array(rows[1:], dtype=np.float64).reshape(len(rows) - 1, len(rows[0]))
         named = dict(zip(header, values.T, strict=True))
         keys = loss_keys(header)
-        scaled = np.stack([named[column("scaled_loss", key)] for key in keys], axis=1)
-        weights = np.stack([named[column("weight", key)] for key in keys], axis=1)
+        scaled, weights, losses = (
+            np.stack([named[column(kind, key)] for key in keys], axis=1) for kind in ("scaled_loss", "weight", "loss")
+        )
         omega = tuple(from_text(key) for key in keys)
         penalty = named.get("penalty")
-        return Trace(named["iteration"], named["seconds"], named["gap"], scaled, weights, omega, penalty)
+        return Trace(named["iteration"], named["seconds"], named["gap"], scaled, weights, losses, omega, penalty)
     except (ValueError, LookupError, csv.Error) as error:
         raise ValueError(f"{path} is damaged: {error}.") from None
 
@@ -169,6 +179,14 @@ def files_of_run(folder: Path) -> frozenset[str] | None:
         return None
     # The page may have been made later, by `drnmf report`.
     return files | {schema.SUMMARY, schema.REPORT} if ours else None
+
+
+def input_of_run(folder: Path) -> str | None:
+    """Name the file whose results a folder holds; None where it holds no run, or none of a file."""
+    if files_of_run(folder) is None:
+        return None
+    record = json.loads((folder / schema.SUMMARY).read_text(encoding="utf-8")).get("input")
+    return str(record["file"]) if isinstance(record, dict) and "file" in record else None
 
 
 def kind_of(run: Path) -> str:

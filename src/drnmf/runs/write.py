@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from drnmf.files import replacing
+from drnmf.matrices.formulas import guarded
 from drnmf.runs import schema
 from drnmf.runs.schema import column
 
@@ -166,10 +167,8 @@ def write_record(path: Path, content: Mapping[str, Any]) -> None:
 
 def write_table(path: Path, rows: list[dict[str, Any]]) -> None:
     """Write records as .csv; numbers in full."""
-    with open(path, "w", newline="", encoding="utf-8") as stream:
-        writer = csv.DictWriter(stream, fieldnames=list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    names = list(rows[0])
+    write_rows(path, [names, *([row[name] for name in names] for row in rows)])
 
 
 def write_model(folder: Path, model: Any, W: Any) -> None:
@@ -311,8 +310,12 @@ def h_rows(columns: Sequence[str] | None, H: Any) -> Iterator[list[Any]]:
 
 
 def write_rows(path: Path, rows: Iterable[Sequence[Any]]) -> None:
-    """Write rows as .csv, whole or not at all; bytes of names that are no text become question marks."""
+    """Write rows as .csv, whole or not at all; bytes of names that are no text become question marks.
+
+    A spreadsheet runs none of the names (`formulas.guarded`).
+    """
+    safe = ([guarded(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
     with replacing(path) as stream:
         text = io.TextIOWrapper(stream, "utf-8", "replace", newline="")
-        csv.writer(text, lineterminator="\n").writerows(rows)
+        csv.writer(text, lineterminator="\n").writerows(safe)
         text.detach()  # flushed, and the stream stays open

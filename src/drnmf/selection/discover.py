@@ -199,6 +199,7 @@ def discover(
     given = placement.accept(X, "discover", reading_of(model, entry_weight, uncertainty))
     if isinstance(given.observed, HeldOut):
         given = replace(given, observed=given.observed.bind(given.X.shape, sp.issparse(given.X)))
+    remarks, given = given.notes, replace(given, notes=())  # said once, and not by every run
     X = given.X
     if losses is None and uncertainty is not None:
         losses = as_losses(2)
@@ -226,7 +227,7 @@ def discover(
         data = placement.open(given)
         identity = {"X": data.digest(), **settings}
         with Store(solver.checkpoint, identity) as store:
-            stages = Stages(X, losses, tried, n_runs, threshold, pace, [])
+            stages = Stages(X, losses, tried, n_runs, threshold, pace, [], notes=[*remarks])
             noise = stages.noise(seed)
             capped = factors if heavy == "cap" else None
             fitter = Fitter(given, placement, parameters, stages.losses, how, facts_of(counted(given)), capped)

@@ -27,6 +27,10 @@ ZERO_COUNT = 1.0 / 6.0
 """What a count of zero enters log x as, in units: the saddlepoint density of a Poisson zero is then right to 2 %."""
 
 
+FAR = 256
+"""Binary digits between X and one up to which squares and sums of X stay in the range of float64."""
+
+
 @dataclass(frozen=True)
 class Facts:
     """What one pass over X says.
@@ -58,6 +62,11 @@ class Facts:
         """What a zero enters log x as; None where zeros do not enter."""
         return None if self.unit is None else ZERO_COUNT * self.unit
 
+    def magnified(self, power: int) -> Facts:
+        """Return the same for X times 2^power."""
+        log_sum = self.log_sum + self.positive * power * math.log(2.0)
+        return replace(self, log_sum=log_sum, unit=None if self.unit is None else float(np.ldexp(self.unit, power)))
+
 
 def mostly_zero(facts: Facts) -> bool:
     """Tell whether X is mostly zeros, as word counts are."""
@@ -81,6 +90,20 @@ def facts_of(X: Any) -> Facts:
         log_sum += float(np.log(positive).sum())
         unit = common_unit(np.append(positive, unit) if unit > 0 else positive) if math.isfinite(unit) else unit
     return Facts(count, zeros, log_sum, unit if 0 < unit < math.inf else None)
+
+
+def near_one(given: Received) -> tuple[Received, int]:
+    """Divide X far from one by an even power of two, near the geometric mean of its entries; give the power.
+
+    >>> near_one(Received(np.full((2, 2), 2.0**600)))[1], near_one(Received(np.full((2, 2), 600.0)))[1]
+    (600, 0)
+    """
+    facts = facts_of(counted(given))
+    power = 2 * round(facts.log_sum / max(facts.positive, 1) / math.log(4.0))
+    if abs(power) <= FAR:
+        return given, 0
+    half = 2.0 ** (-power // 2)  # twice: the whole power may leave the range itself
+    return replace(given, X=given.X * half * half), power
 
 
 def total(X: Any, function: Callable[[Vector], Vector], zero: float | None) -> Vector:

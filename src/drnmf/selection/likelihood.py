@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from drnmf.losses.base import Loss
+from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Vector
 from drnmf.selection.entries import Facts, total
 
@@ -53,6 +54,20 @@ class Candidate:
         [1.0]
         """
         return np.asarray(-0.5 * np.log(self.loss.curvature(x, x)))
+
+    def magnified(self, power: int) -> Candidate:
+        """Return the same for X times 2^power; a size beyond float64 is as good as its largest number.
+
+        >>> from drnmf.losses.negative_binomial import NegativeBinomial
+        >>> Candidate(NegativeBinomial(30), 1.0).magnified(1)
+        Candidate(loss=NegativeBinomial(size=60.0), dispersion=2.0)
+        """
+        loss, limits = self.loss, np.finfo(np.float64)
+        if isinstance(loss, NegativeBinomial):
+            with np.errstate(over="ignore"):
+                size = float(np.clip(np.ldexp(loss.size, power), limits.smallest_subnormal, limits.max))
+            loss = NegativeBinomial(float(f"{size:.4g}") if size < limits.max else size)
+        return Candidate(loss, None if self.dispersion is None else float(np.ldexp(self.dispersion, power)))
 
     def criterion(self, loss: float, count: float, half_log: float) -> float:
         """Compute C from D, the number of entries that count, and the sum of 1/2 log v(x)."""

@@ -28,7 +28,7 @@ from drnmf.problem.problem import Problem, reference_floors
 from drnmf.problem.receive import Received
 from drnmf.problem.weights import Reading
 from drnmf.selection.counts import negative_binomial
-from drnmf.selection.entries import Facts, bound, counted, facts_of, mostly_zero, sampled, weighs_one
+from drnmf.selection.entries import Facts, bound, counted, facts_of, mostly_zero, near_one, sampled, weighs_one
 from drnmf.selection.held_out import Compared, Scores, Split, check_fraction, compare, mask_seed, too_few_to_hold_out
 from drnmf.selection.likelihood import Candidate, half_log_sums
 from drnmf.selection.slope import residual_slope
@@ -126,6 +126,15 @@ class Fitted:
     criterion: float
     exact: bool
 
+    def magnified(self, power: int, count: int) -> Fitted:
+        """Return the same at X times 2^power: the criteria of so many entries all shift by the same."""
+        half, loss = 2.0 ** (power // 2), self.candidate.loss
+        run = replace(self.run, W=self.run.W * half, H=self.run.H * half)
+        with np.errstate(over="ignore", under="ignore"):
+            value = float(np.exp2(np.log2(self.loss) + power * loss.degree))
+        shifted = self.criterion + count * power * math.log(2.0)
+        return Fitted(self.candidate.magnified(power), run, value, shifted, self.exact)
+
 
 def noise_profile(
     model: Parameters,
@@ -187,6 +196,7 @@ def compare_losses(
     solver, random_state = as_solver(parameters.solver), parameters.random_state
     placement = place(X, parameters.device, solver.precision)
     given, remark = _looked_at(placement.accept(X, "noise_profile", reading), parameters)
+    given, power = near_one(given)
     entries = counted(given)
     facts = facts_of(entries)
     betas, sized = _without_size(betas)
@@ -206,6 +216,8 @@ def compare_losses(
         slope = residual_slope(walk.data, _best(fitted).run)
         listed = [one.candidate for one in fitted]
         held, remarks = _held_out(problem, facts, starts, runner, listed, fraction, random_state)
+    if power:
+        fitted, facts = [one.magnified(power, facts.effective) for one in fitted], facts.magnified(power)
     profile = _profile(facts, fitted, slope, held, (*problem.notes, *remark, *remarks))
     return replace(profile, unfinished=tuple(f.candidate.name for f in fitted if f.run.reason == "max_time"))
 

@@ -16,6 +16,7 @@ from drnmf.cli.common import (
     bad_usage,
     choice,
     errors,
+    folder_for,
     limit_threads,
     output_folder,
     plain_warnings,
@@ -68,7 +69,7 @@ def separate(
     Components go straight into the folder, merged sources into groups/, a copy of the mixture into mixture/.
     """
     omega = options.parse_betas(betas)
-    folder = out if out is not None else Path(f"{recording.stem}-sources")
+    folder = out if out is not None else folder_for(recording, "sources")
     inputs = (recording, *(reference or ()))
     check_out(folder, overwrite, inputs)
     reporting.check(report)
@@ -167,7 +168,7 @@ def _finite(value: Any) -> float | None:
 def separate_again(request: Request) -> bool:
     """Split another recording into the components of an earlier run: its spectra, with activations of their own."""
     run, recording, overwrite = request.run, request.x, request.overwrite
-    folder = request.out if request.out is not None else Path(f"{recording.stem}-sources")
+    folder = request.out if request.out is not None else folder_for(recording, "sources")
     check_out(folder, overwrite, (recording,))
     import numpy as np
 

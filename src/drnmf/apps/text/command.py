@@ -11,7 +11,17 @@ import typer
 
 from drnmf.algorithms.initialize import STARTS
 from drnmf.cli import options, reporting
-from drnmf.cli.common import bad_usage, choice, limit_threads, output_folder, plain_warnings, say, table, warn
+from drnmf.cli.common import (
+    bad_usage,
+    choice,
+    folder_for,
+    limit_threads,
+    output_folder,
+    plain_warnings,
+    say,
+    table,
+    warn,
+)
 from drnmf.cli.transform import Request, save
 from drnmf.runs import schema, write
 from drnmf.runs.output import check_out
@@ -84,7 +94,7 @@ def topics(
     choice(init, STARTS, "--init")
     if n_init > 1 and init == "spa":
         raise typer.BadParameter("SPA gives one start only: several need --init random.", param_hint="--n-init")
-    folder = out if out is not None else Path(f"{source.stem}-topics")
+    folder = out if out is not None else folder_for(source, "topics")
     labels_file = Path(labels) if labels is not None and Path(labels).is_file() else None
     inputs = [path for path in (source, vocabulary, labels_file) if path is not None]
     check_out(folder, overwrite, inputs)

@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from drnmf.cli import keeping, options, reporting
-from drnmf.cli.common import choice, in_options, limit_threads, output_folder, plain_warnings, read_input, say, stem
+from drnmf.cli.common import (
+    choice,
+    folder_for,
+    in_options,
+    limit_threads,
+    output_folder,
+    plain_warnings,
+    read_input,
+    say,
+)
 from drnmf.cli.discover.files import write_discovery
 from drnmf.cli.discover.reference import read_reference
 from drnmf.runs import schema, write
@@ -94,7 +103,7 @@ def discover(
     seconds = None if max_time is None else parse_seconds(max_time)
     asked, checkpoint = settings.asked, settings["checkpoint"]
     layout = options.layout_of(labels, delimiter, sheet, transpose)
-    folder = out if out is not None else Path(f"{stem(x)}-discover")
+    folder = out if out is not None else folder_for(x, "discover")
     beside = options.weights_files(uncertainty, entry_weights)
     inputs = [path for path in (x, reference, *beside) if path is not None]
     check_out(folder, overwrite, inputs)
