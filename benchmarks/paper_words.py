@@ -12,8 +12,10 @@ import warnings
 import numpy as np
 from harness import DATA, print_table
 
-from drnmf import DRNMF, BetaNMF
+from drnmf.algorithms.initialize import start
+from drnmf.apps.paper.fits import Options, fit_robust, fit_single, uniform_start
 from drnmf.apps.paper.mary_figure import clean
+from drnmf.backends.open import open_data
 from drnmf.synthetic import mixed_noise, with_noise
 
 SEEDS = range(3)
@@ -23,24 +25,19 @@ EARLY = 100
 """Before this iteration losses cross by chance."""
 
 
+def _unseen(done: float) -> None:
+    """Watch nothing."""
+
+
 def weights() -> list[dict[str, object]]:
     """Uniform 100 x 100, r = 10, {0, 1, 2}, as in the paper's figure; references after 1000 iterations."""
     rows = []
     for seed in SEEDS:
-        rng = np.random.default_rng(seed)
-        X = rng.uniform(size=(100, 100))
-        start = {"W": rng.uniform(size=(100, 10)), "H": rng.uniform(size=(10, 100))}
-        alone = [BetaNMF(10, beta=b, update="mu", tol=0, init="custom", max_iter=1000) for b in (0, 1, 2)]
-        for model in alone:
-            model.fit_transform(X, **start)
-        references = [float(model.losses_[0]) for model in alone]
+        rng = np.random.RandomState(seed)
+        X, begin, betas = rng.uniform(size=(100, 100)), uniform_start((100, 100), 10, rng), (0.0, 1.0, 2.0)
+        references = np.array([fit_single(X, begin, b, (b,), Options(), _unseen).losses[0] for b in betas])
         for policy, most in (("frank-wolfe", 1000), ("frank-wolfe-2", 1000), ("subgradient", 10000)):
-            robust = DRNMF(
-                10, betas=(0, 1, 2), update="mu", policy=policy, references=references, tol=0, init="custom",
-                max_iter=most,
-            )  # fmt: skip
-            robust.fit_transform(X, **start)
-            trace = robust.trace_
+            trace = fit_robust(X, begin, betas, references, Options(policy=policy, max_iter=most), _unseen).trace
             still = np.flatnonzero(np.abs(np.diff(trace.weights, axis=0)).sum(axis=1) <= STOP) + 1
             below = np.flatnonzero(trace.scaled_losses[:, 0] <= trace.scaled_losses[:, 2])
             below = below[below > EARLY]
@@ -63,8 +60,8 @@ def zeros() -> list[dict[str, object]]:
         rng = np.random.RandomState(seed)
         X, _ = clean(DATA / "audio" / "piano_Mary.wav")
         X = with_noise(X, mixed_noise(X, (0.0,), rng), 0.4)
-        model = BetaNMF(5, beta=0, zeros="floor", init="random", random_state=rng, update="mu", tol=0, max_iter=1000)
-        V = model.fit_transform(X) @ model.components_
+        found = fit_single(X, start(open_data(X), 5, "random", rng), 0.0, (0.0,), Options(), _unseen)
+        V = found.W @ found.H
         ratio = np.maximum(X, np.finfo(np.float64).eps * X.mean()) / V
         terms = ratio - np.log(ratio) - 1
         rows.append(

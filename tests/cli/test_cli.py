@@ -335,11 +335,20 @@ def test_as_a_real_process(here: Path) -> None:
     assert shell("fit", "X.npy", cwd=here).returncode == 2
 
 
-def test_help_answers_without_the_heavy_imports(here: Path) -> None:
+@pytest.mark.parametrize("words", [["--help"], ["fit", "--help"], ["separate", "--help"], ["reproduce", "--help"]])
+def test_help_answers_without_the_heavy_imports(here: Path, words: list[str]) -> None:
     code = (
-        "import sys; from drnmf.cli import app\ntry: app(['fit', '--help'])\nexcept SystemExit: pass\n"
+        f"import sys; from drnmf.cli import app\ntry: app({words})\nexcept SystemExit: pass\n"
         "assert not {'sklearn', 'scipy', 'matplotlib', 'pandas', 'rich.progress'} & set(sys.modules), "
         "[name for name in sys.modules if name in ('sklearn', 'scipy', 'matplotlib', 'pandas', 'rich.progress')]"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)
+
+
+def test_a_command_of_the_library_loads_no_app(here: Path) -> None:
+    code = (
+        "import sys; from drnmf.cli import app\ntry: app(['fit', '--help'])\nexcept SystemExit: pass\n"
+        "assert not [name for name in sys.modules if name.startswith('drnmf.apps')]"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)
 

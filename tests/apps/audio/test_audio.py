@@ -20,7 +20,7 @@ from drnmf.apps.audio.notes import name_components
 from drnmf.apps.audio.separation import masks, source_blocks, write_sources
 from drnmf.apps.audio.study import study
 from drnmf.apps.audio.synthesis import MELODY, NOISE_LEVELS, PITCHES, add_noise, synthesise_tune
-from drnmf.apps.audio.transform import Transform
+from drnmf.apps.audio.transform import WINDOW_SECONDS, Transform
 from drnmf.cli import app
 
 sf = pytest.importorskip("soundfile")
@@ -325,6 +325,22 @@ def test_without_soundfile_the_error_says_how(monkeypatch, tmp_path):
     monkeypatch.setitem(__import__("sys").modules, "soundfile", None)
     with pytest.raises(ImportError, match=r"drnmf\[audio\]"):
         recording_module.open_recording(tmp_path / "a.wav")
+
+
+@pytest.mark.parametrize("rate", [8000, 16000, 22050, 44100, 96000])
+def test_the_window_is_as_long_at_every_rate(rate, tmp_path):
+    """A window of so many samples would be another one for every rate."""
+    sound = np.random.default_rng(0).normal(size=rate) * 0.1
+    seen = spectrogram(sound, rate=rate).transform
+    assert abs(seen.window / rate - WINDOW_SECONDS) < 0.03 * WINDOW_SECONDS
+    assert seen.window == 4 * seen.hop
+    sf.write(tmp_path / "in.wav", sound, rate)
+    done = run(
+        "separate", tmp_path / "in.wav", "--rank", 1, "--max-iter", 1, "--quiet", "--no-report", "--out", tmp_path / "o"
+    )
+    assert done.exit_code == 0, done.output
+    audio = json.loads((tmp_path / "o" / "summary.json").read_text())["audio"]
+    assert (audio["window"], audio["hop"]) == (seen.window, seen.hop)
 
 
 def test_memory_is_bounded_by_the_chunk(monkeypatch, tmp_path):

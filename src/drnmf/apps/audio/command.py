@@ -42,8 +42,12 @@ def separate(
     ],
     rank: options.Rank,
     betas: options.Betas = "0,1",
-    window: Annotated[int, typer.Option("--window", min=2, help="Samples of the analysis window.")] = 1024,
-    hop: Annotated[int, typer.Option("--hop", min=1, help="Samples from one frame to the next.")] = 256,
+    window: Annotated[
+        int | None, typer.Option("--window", min=2, help="Samples of the analysis window (default: 0.064 seconds).")
+    ] = None,
+    hop: Annotated[
+        int | None, typer.Option("--hop", min=1, help="Samples from one frame to the next (default: window / 4).")
+    ] = None,
     power: Annotated[int, typer.Option("--power", min=1, max=2, help="1 factorises magnitudes, 2 powers.")] = 1,
     group: Annotated[
         str | None, typer.Option("--group", help="Merge components into sources: auto, a number, or 0,2/1,3.")

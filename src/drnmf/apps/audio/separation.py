@@ -91,8 +91,8 @@ def separate(
     *,
     rate: float | None = None,
     betas: Any = (0, 1),
-    window: int = 1024,
-    hop: int = 256,
+    window: int | None = None,
+    hop: int | None = None,
     power: int = 1,
     group: str | int | Groups | None = None,
     max_iter: int = 200,
@@ -110,7 +110,8 @@ def separate(
     source : a file name, or samples of shape (length,) or (length, channels) with their `rate`
     n_components : r, the number of components
     betas : the losses that DR-NMF minimises together; 0 (IS) and 1 (KL) suit sound
-    window, hop : samples of the analysis window, and from one frame to the next
+    window, hop : samples of the analysis window, and from one frame to the next; None takes 0.064 seconds and a quarter
+        of the window
     power : 1 factorises magnitudes, 2 powers. Several channels are averaged into one spectrogram, and every channel
         is then masked on its own
     n_init : starts, of which each loss keeps its best

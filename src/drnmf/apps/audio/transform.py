@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.fft import irfft
+from scipy.fft import irfft, next_fast_len
 from scipy.signal import ShortTimeFFT
 from scipy.signal.windows import hamming
 
@@ -23,6 +23,9 @@ Ends = Literal["all", "centred", "inside"]
 """Frames that are taken: all that touch the recording, those centred in it, or those that lie inside it whole."""
 CHUNK_ENTRIES = 1 << 21
 """Complex numbers that a chunk of frames may have (32 MB)."""
+
+WINDOW_SECONDS = 0.064
+"""Length of the analysis window where none is asked for, measured on mixtures of known sources (docs/audio.md)."""
 
 SINGLE_PRECISION_ENTRIES = 1 << 24
 """A spectrogram with more entries than this is kept in float32: half the memory, and far finer than any noise."""
@@ -165,12 +168,25 @@ class Spectrogram:
         return self.transform.times(self.recording.length)
 
 
+def window_and_hop(rate: float, window: int | None = None, hop: int | None = None) -> tuple[int, int]:
+    """Choose what was not given: a window of `WINDOW_SECONDS`, and a hop of a quarter of the window.
+
+    The window is a multiple of four and of a length whose Fourier transform is fast.
+
+    >>> window_and_hop(16000), window_and_hop(44100), window_and_hop(16000, 512)
+    ((1024, 256), (2880, 720), (512, 128))
+    """
+    if window is None:
+        window = 4 * int(next_fast_len(max(1, round(rate * WINDOW_SECONDS / 4))))
+    return window, max(1, window // 4) if hop is None else hop
+
+
 def spectrogram(
     source: str | os.PathLike[str] | ArrayLike | Recording,
     *,
     rate: float | None = None,
-    window: int = 1024,
-    hop: int = 256,
+    window: int | None = None,
+    hop: int | None = None,
     power: int = 1,
     symmetric: bool = False,
     ends: Ends = "all",
@@ -182,7 +198,7 @@ def spectrogram(
     ----------
     source : a file name, or samples of shape (length,) or (length, channels) with their `rate`
     power : 1 for magnitudes, 2 for powers; several channels are averaged after that
-    window, hop : samples of the analysis window, and from one frame to the next
+    window, hop : samples of the analysis window, and from one frame to the next; see `window_and_hop`
     symmetric, ends : window and frames, see `Transform`
     progress : called with the fraction done
 
@@ -198,6 +214,7 @@ def spectrogram(
     (129, 586)
     """
     recording = open_recording(source, rate)
+    window, hop = window_and_hop(recording.rate, window, hop)
     transform = Transform(window, hop, recording.rate, symmetric, ends)
     if power not in (1, 2):
         raise ValueError(f"power={power!r} is not known: 1 takes magnitudes, 2 powers.")
