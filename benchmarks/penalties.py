@@ -53,7 +53,7 @@ def overhead(iterations: int = 9) -> list[dict[str, object]]:
         few = iterations if rule == "mu" or beta == 2 else max(iterations // 3, 3)
         for key in (*cases, *reversed(cases)):
             clock = Clock()
-            given = {"update": rule, "init": "custom", "tol": 0, "max_iter": few, "callback": clock}
+            given = {"init": "custom", "tol": 0, "max_iter": few, "solver": Solver(update=rule, callback=clock)}
             BetaNMF(RANK, beta=beta, **given, **cases[key]).fit(X, W=W, H=first.components_)
             seconds[key] = min(seconds[key], float(np.quantile(np.diff(clock.times), 0.25)))
         rows += [
