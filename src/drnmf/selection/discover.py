@@ -14,7 +14,7 @@ from drnmf.backends.base import Data
 from drnmf.backends.observed import HeldOut
 from drnmf.fit.encode import Encoder
 from drnmf.fit.penalised import objective_of
-from drnmf.fit.settings import asked_losses, check_model, control_of, count_jobs, reading_of, terms_of
+from drnmf.fit.settings import asked_losses, check_model, control_of, count_jobs, reading_of, settled_budget, terms_of
 from drnmf.fit.units import Units, mean_of
 from drnmf.inputs.device import place
 from drnmf.inputs.receive import Received
@@ -254,8 +254,7 @@ def _discovered(model: Parameters | None) -> Parameters:
     }
     for name in (name for name, given in unknown.items() if given):
         raise ValueError(f"discover takes no {name}: leave it out of the model.")
-    max_iter = MAX_ITER if model.max_iter is None else model.max_iter
-    return replace(model, max_iter=max_iter, tol=TOLERANCE if model.tol is None else model.tol)
+    return settled_budget(model, MAX_ITER, TOLERANCE)
 
 
 def check_ranks(ranks: Iterable[int] | int | None, shape: tuple[int, int]) -> tuple[int, ...]:
