@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -187,15 +188,15 @@ def fit_rows(rate: float) -> list[dict[str, Any]]:
     for r in RANKS:
         X, A, B = problem(*SHAPE, r)
         start = {"W": A.T.contiguous(), "H": B}
-        common: dict[str, Any] = {
-            "betas": BETAS, "references": (1e8, 1e8), "init": "custom", "tol": 0, "max_iter": 200, "normalize": False,
-        }  # fmt: skip
+        solver = Solver(references=(1e8, 1e8), normalize=False)
+        common: dict[str, Any] = {"betas": BETAS, "init": "custom", "tol": 0, "max_iter": 200}
         few = {**common, "max_iter": 3}
         cases: dict[str, Callable[[], object]] = {}
         for update in ("mu", "extrapolated"):
             for precision in ("float32", "tf32"):
-                model = DRNMF(r, solver=Solver(update=update, precision=precision), **common)
-                DRNMF(r, solver=Solver(update=update, precision=precision), **few).fit(X, **start)
+                how = replace(solver, update=update, precision=precision)
+                model = DRNMF(r, solver=how, **common)
+                DRNMF(r, solver=how, **few).fit(X, **start)
                 cases[f"drnmf {update} {precision}"] = lambda model=model, X=X, start=start: model.fit(X, **start)
         scales = torch.full((2,), 1e8, device=CARD)
         cases["torch eager"] = lambda X=X, A=A, B=B: eager_fit(X, A.clone(), B.clone(), scales, 20)  # noqa: B023
@@ -212,7 +213,7 @@ def fit_rows(rate: float) -> list[dict[str, Any]]:
                 | {"eager_over_this": round(spent["torch eager"] / seconds, 1)}
             )
         if r == RANKS[0]:
-            rows += core_fit_rows(X, A, B, common, spent)
+            rows += core_fit_rows(X, A, B, common | {"solver": solver}, spent)
     return rows
 
 
@@ -227,9 +228,9 @@ def value_rows(rate: float) -> list[dict[str, Any]]:
         (SHAPE, BETAS, 16, both), (SHAPE, BETAS, 24, both), (odd, (0.0, 1.0, 2.0), 13, (*both, "newton")),
     ):  # fmt: skip
         X, _, _ = problem(*shape, r)
-        common: dict[str, Any] = {"betas": betas, "init": "random", "tol": 0, "random_state": 1, "normalize": False}
-        common["references"] = DRNMF(r, **common, max_iter=60).fit(X).references_
-        found = [_to_value(X, r, update, common) for update in updates]
+        solver, common = Solver(normalize=False), {"betas": betas, "init": "random", "tol": 0, "random_state": 1}
+        solver.references = DRNMF(r, **common, max_iter=60, solver=solver).fit(X).references_
+        found = [_to_value(X, r, replace(solver, update=update), common) for update in updates]
         value = found[0][1][-1]
         for update, (seconds, lowest) in zip(updates, found, strict=True):
             reached = lowest <= value
@@ -243,12 +244,11 @@ def value_rows(rate: float) -> list[dict[str, Any]]:
     return rows
 
 
-def _to_value(X: Tensor, r: int, update: str, common: dict[str, Any]) -> tuple[Any, Any]:
+def _to_value(X: Tensor, r: int, solver: Solver, common: dict[str, Any]) -> tuple[Any, Any]:
     """Seconds and the lowest maximum so far at every iteration, the second time that the kernels are used."""
-    DRNMF(r, max_iter=5 if update == "newton" else 40, solver=Solver(update=update), **common).fit(
-        X
-    )  # compiled, and warm
-    fitted = DRNMF(r, max_iter=60 if update == "newton" else 200, solver=Solver(update=update), **common).fit(X)
+    few, many = (5, 60) if solver.update == "newton" else (40, 200)
+    DRNMF(r, max_iter=few, solver=solver, **common).fit(X)  # compiled, and warm
+    fitted = DRNMF(r, max_iter=many, solver=solver, **common).fit(X)
     return fitted.trace_.seconds, np.minimum.accumulate(fitted.trace_.maximum)
 
 
@@ -291,7 +291,8 @@ def core_fit_rows(X: Tensor, A: Tensor, B: Tensor, common: dict[str, Any], spent
         print(f"no compiled core here: {error}")
         return []
     host = X.cpu().numpy()
-    model = DRNMF(A.shape[0], solver="mu", **{**common, "max_iter": 3})
+    solver = replace(common["solver"], update="mu")
+    model = DRNMF(A.shape[0], **common | {"max_iter": 3, "solver": solver})
     seconds = [0.0, 0.0]
     for i, count in enumerate((1, 3)):
         model.set_params(max_iter=count)
@@ -318,9 +319,8 @@ def small_rows(rate: float) -> list[dict[str, Any]]:
         "DRNMF, default": {},
     }
     for estimator, options in cases.items():
-        common = {
-            "betas": BETAS, "references": (3e4, 3e4), "init": "custom", "tol": 0, "normalize": False, **options,
-        }  # fmt: skip
+        solver = Solver(references=(3e4, 3e4), normalize=False, **options)
+        common = {"betas": BETAS, "init": "custom", "tol": 0, "solver": solver}
         seconds = []
         for count in (200, 200, 2200):
             began = time.perf_counter()

@@ -1,6 +1,6 @@
 """Processor seconds to a given quality, on one core: whole fits, everything included.
 
-1. DR-NMF: the time of `DRNMF(update="mu", policy="frank-wolfe", tol=0)` with 1000 iterations, references included,
+1. DR-NMF: the time of `DRNMF(solver="mu", tol=0)` with 1000 iterations, references included,
    against the time of a default fit, its own references included, until its factors are as good as the paper's:
    max_b D_b / e_b not above the paper's last value. Each side balances the losses for the references it found; e_b is
    the smaller of the two, the better estimate of what beta alone can reach.

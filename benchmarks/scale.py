@@ -72,8 +72,8 @@ def in_blocks(X: Any, count: int) -> da.Array:
 
 def per_iteration(X: Any, betas: tuple[float, ...], rule: Any = RULE, rank: int = RANK, iterations: int = 8) -> float:
     """Median seconds of an iteration, the first two left out."""
-    settings = {"references": np.ones(len(betas)), "max_iter": iterations + 2, "tol": 0, "random_state": 0}
-    model = DRNMF(rank, betas=betas, solver=Solver(update=rule), **settings).fit(X)
+    settings = {"max_iter": iterations + 2, "tol": 0, "random_state": 0}
+    model = DRNMF(rank, betas=betas, solver=Solver(update=rule, references=np.ones(len(betas))), **settings).fit(X)
     return float(np.median(np.diff(model.trace_.seconds)[2:]))
 
 

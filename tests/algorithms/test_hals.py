@@ -24,6 +24,7 @@ from drnmf.losses.beta import FROBENIUS
 from drnmf.losses.names import as_loss
 from drnmf.numerics import HALS_TOLERANCE, HALS_WINDOW, TOLERANCE
 from drnmf.objective.objective import Objective
+from drnmf.solve.settings import control_of
 from tests.peak import SOURCE
 
 FLOOR = 1e-9
@@ -140,13 +141,13 @@ def test_neither_the_start_nor_what_a_callback_kept_is_overwritten():
 
 def test_a_plain_fit_under_beta_2_stops_earlier_than_the_others():
     loss = (as_loss(2),)
-    plain = BetaNMF(3, beta=2).control(omega=loss)
+    plain = control_of(BetaNMF(3, beta=2), loss)
     assert (plain.tol, plain.fraction) == (HALS_TOLERANCE, HALS_WINDOW)
     for other in (BetaNMF(3, solver="mu"), BetaNMF(3, penalties=["l1:0.1"]), BetaNMF(3, sum_to_one="W")):
-        assert (other.control(omega=loss).tol, other.control(omega=loss).fraction) == (TOLERANCE, 0.0)
-    assert BetaNMF(3).control(omega=(as_loss(1),)).tol == TOLERANCE
-    assert BetaNMF(3).control().tol == TOLERANCE  # `transform` moves one factor alone
-    assert BetaNMF(3, tol=1e-9).control(omega=loss).tol == 1e-9
+        assert (control_of(other, loss).tol, control_of(other, loss).fraction) == (TOLERANCE, 0.0)
+    assert control_of(BetaNMF(3), (as_loss(1),)).tol == TOLERANCE
+    assert control_of(BetaNMF(3)).tol == TOLERANCE  # `transform` moves one factor alone
+    assert control_of(BetaNMF(3, tol=1e-9), loss).tol == 1e-9
 
 
 def test_columns_that_would_rise_stay_with_their_minimum():
@@ -245,7 +246,7 @@ def test_no_column_has_a_matrix_of_its_own():
         from drnmf import BetaNMF
         X = sp.random_array((200, 40_000), density=0.01, rng=0, format="csr")
         def fit(X, rank):
-            return BetaNMF(rank, beta=2, update="hals", init="random", tol=0, max_iter=3, random_state=0).fit(X)
+            return BetaNMF(rank, beta=2, solver="hals", init="random", tol=0, max_iter=3, random_state=0).fit(X)
         fit(X[:, :500], 3)
         before = peak_memory()
         model = fit(X, 100)

@@ -237,9 +237,9 @@ def test_certificates_vanish_at_a_solution_and_not_at_a_start(rng):
 
 def test_reported_when_a_run_beats_its_reference(rng):
     X = rng.uniform(0.1, 1, (20, 15))
-    model = quick_dr(references=(1e9, 1e9)).fit(X)
+    model = quick_dr(solver=Solver(references=(1e9, 1e9))).fit(X)
     assert sum("not the best" in note for note in model.notes_) == 2
-    assert not quick_dr(references=(1e-9, 1e-9)).fit(X).notes_
+    assert not quick_dr(solver=Solver(references=(1e-9, 1e-9))).fit(X).notes_
 
 
 def quick_dr(**arguments):

@@ -43,9 +43,10 @@ def test_a_fit_does_not_copy_x(order):
     rows = 16384 if _available() > 3 * GIB else 2048
     code = f"""
         import tracemalloc, numpy as np
-        from drnmf import DRNMF
+        from drnmf import DRNMF, Solver
         def fit(X):
-            return DRNMF(4, betas=(0, 1), references=(1.0, 1.0), update="mu", tol=0, max_iter=1, random_state=0).fit(X)
+            solver = Solver(references=(1.0, 1.0), update="mu")
+            return DRNMF(4, betas=(0, 1), tol=0, max_iter=1, random_state=0, solver=solver).fit(X)
         X = np.empty(({rows}, 16384), np.float32, order={order!r})
         X[...] = np.linspace(1.0, 2.0, 16384, dtype=np.float32)
         fit(np.ones((300, 300), np.float32))

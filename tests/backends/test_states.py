@@ -99,9 +99,8 @@ PLACES = [
 
 
 def model(**options: Any) -> DRNMF:
-    return DRNMF(
-        RANK, betas=(0, 1), max_iter=ITERATIONS, tol=0, random_state=0, solver=Solver(update=Wandering()), **options
-    )
+    solver = Solver(update=Wandering(), **options)
+    return DRNMF(RANK, betas=(0, 1), max_iter=ITERATIONS, tol=0, random_state=0, solver=solver)
 
 
 def found(fit: DRNMF, W: Any) -> dict[str, np.ndarray]:

@@ -78,7 +78,7 @@ def test_what_no_fit_gives_is_refused(path, change):
 
 def test_no_path_is_taken_from_a_file(path, tmp_path):
     """A file of a stranger must not be able to choose where the next fit writes or runs."""
-    kept = {"solver": {"checkpoint": str(tmp_path / "chosen"), "callback": "print"}, "device": "cuda:7"}
+    kept = {"solver.": {"checkpoint": str(tmp_path / "chosen"), "callback": "print"}, "device": "cuda:7"}
     model = load(rewritten(path, lambda arrays, meta: meta["params"].update(kept)))
     assert model.solver.checkpoint is None
     assert model.solver.callback is None

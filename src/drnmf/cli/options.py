@@ -33,9 +33,8 @@ def option(name: str) -> Any:
     kind, text = known.kind, known.help
     if kind.names and not any(word in text for word in kind.names):
         text = f"{text.rstrip('.')}: {', '.join(kind.names)}."
-    least = 0.001 if kind.type is float and getattr(kind, "strict", False) else kind.least
     names = (known.option, "-r") if known.option == "--rank" else (known.option,)
-    return typer.Option(*names, help=text, min=least, rich_help_panel=EXPERT if expert else None)
+    return typer.Option(*names, help=text, min=kind.least, rich_help_panel=EXPERT if expert else None)
 
 
 Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads to use (default: all cores).")]

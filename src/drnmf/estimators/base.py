@@ -392,7 +392,8 @@ def _refuse_fixed_contributions(fixed_W: Any) -> None:
     if fixed_W is not None:
         raise ValueError(
             "fixed_W gave contributions for the rows of the fit, and other rows have none. fit_transform returns W of "
-            "the fit; for new rows fit a model with fixed=model.components_ and fixed_W= their own contributions."
+            "the fit; for new rows fit a model with fixed=model.components_ and "
+            "Solver(fixed_W= their own contributions)."
         )
 
 

@@ -73,7 +73,7 @@ def _texts(omega: Omega) -> list[str]:
     except ValueError as error:
         raise ValueError(
             f"save: {error} Keep the model's components_ and losses_ with numpy.savez, or resume the fit with "
-            "checkpoint=."
+            "Solver(checkpoint=...)."
         ) from None
 
 
@@ -197,7 +197,8 @@ def _described(penalties: Penalties) -> dict[str, Any]:
         if term.key.partition(":")[0] not in PENALTIES:
             raise ValueError(
                 f"save: the penalty {term.name!r} has no text form: only the penalties of the package have one. Keep "
-                "the model's components_ with numpy.savez, or resume the fit with checkpoint=."
+                "the model's components_ with numpy.savez, or resume the fit with "
+                "Solver(checkpoint=...)."
             )
     return {
         "terms": [term.key for term in penalties.terms],

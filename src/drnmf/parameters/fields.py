@@ -9,7 +9,7 @@ import functools
 import re
 import textwrap
 from collections.abc import Callable, Iterable
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any, TypeVar
 
 from drnmf.parameters.checks import check_choice, check_integer, check_number
@@ -30,6 +30,7 @@ class Kind:
     type : of the option on the command line
     least : the smallest number that the option takes
     names : the words that it takes
+    test : turns a value other than None into what the library uses, or raises a ValueError that names the parameter
     """
 
     text: str
@@ -37,59 +38,38 @@ class Kind:
     type: type = str
     least: float | None = None
     names: tuple[str, ...] = ()
+    test: Callable[[str, Any], Any] | None = None
 
     def check(self, name: str, value: Any) -> Any:
-        """Return the value as the library uses it.
+        """Return the value of a parameter as the library uses it.
 
         Raises
         ------
         ValueError
             For a value that is none of these.
         """
-        return None if self.none and value is None else self._checked(name, value)
-
-    def _checked(self, name: str, value: Any) -> Any:
-        return value
-
-
-@dataclass(frozen=True)
-class _Integer(Kind):
-    def _checked(self, name: str, value: Any) -> int:
-        return check_integer(name, value, int(self.least or 0))
-
-
-@dataclass(frozen=True)
-class _Number(Kind):
-    strict: bool = False
-
-    def _checked(self, name: str, value: Any) -> float:
-        return check_number(name, value, float(self.least or 0.0), self.strict)
-
-
-@dataclass(frozen=True)
-class _Choice(Kind):
-    def _checked(self, name: str, value: Any) -> str:
-        return check_choice(name, value, self.names)
+        return value if self.test is None or (self.none and value is None) else self.test(name, value)
 
 
 def integer(least: int, none: bool = False) -> Kind:
     """Describe integers from a least one on."""
-    return _Integer(f"int >= {least}", none, int, least)
+    return Kind(f"int >= {least}", none, int, least, test=lambda name, value: check_integer(name, value, least))
 
 
-def number(least: float = 0.0, none: bool = False, strict: bool = False) -> Kind:
-    """Describe finite numbers from a least one on."""
-    return _Number(f"float {'>' if strict else '>='} {least:g}", none, float, least, strict=strict)
+def number(none: bool = False, strict: bool = False) -> Kind:
+    """Describe finite numbers that are not negative, `strict` also not zero: on the command line from 0.001 on."""
+    kind = Kind(f"float {'>' if strict else '>='} 0", none, float, 0.001 if strict else 0.0)
+    return replace(kind, test=lambda name, value: check_number(name, value, 0.0, strict))
 
 
 def choice(*names: str, none: bool = False) -> Kind:
     """Describe a few words."""
-    return _Choice(_listed(names), none, str, None, names)
+    return Kind(_listed(names), none, names=names, test=lambda name, value: check_choice(name, value, names))
 
 
 def named(names: Iterable[str], more: str) -> Kind:
     """Describe words that stand for something, which is checked where it is looked up; Python takes `more` too."""
-    return Kind(f"{_listed(names)}, or {more}", False, str, None, tuple(names))
+    return Kind(f"{_listed(names)}, or {more}", names=tuple(names))
 
 
 def _listed(names: Iterable[str]) -> str:

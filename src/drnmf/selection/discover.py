@@ -40,7 +40,7 @@ from drnmf.selection.stages.ranks import Tried, rows_of
 from drnmf.selection.stages.residuals import Residuals, residuals
 from drnmf.selection.stages.runs import Fitter, Run, Store
 from drnmf.solve.encode import Encoder
-from drnmf.solve.settings import asked_losses, check_model, control_of, count_jobs, reading_of, terms_of
+from drnmf.solve.settings import asked_losses, check_model, control_of, count_jobs, reading_of, settled_budget, terms_of
 from drnmf.storage.records import described
 
 HEAVY_CHOICES = ("auto", "keep", "cap")
@@ -255,8 +255,7 @@ def _discovered(model: Parameters | None) -> Parameters:
     }
     for name in (name for name, given in unknown.items() if given):
         raise ValueError(f"discover takes no {name}: leave it out of the model.")
-    max_iter = MAX_ITER if model.max_iter is None else model.max_iter
-    return replace(model, max_iter=max_iter, tol=TOLERANCE if model.tol is None else model.tol)
+    return settled_budget(model, MAX_ITER, TOLERANCE)
 
 
 def check_ranks(ranks: Iterable[int] | int | None, shape: tuple[int, int]) -> tuple[int, ...]:

@@ -60,11 +60,18 @@ def only_compared(model: P, max_iter: int, tol: float, **changes: Any) -> P:
     changes : other parameters
     """
     solver = as_solver(model.solver)
-    chosen = {"max_iter": max_iter if model.max_iter is None else model.max_iter}
-    chosen["tol"] = tol if model.tol is None else model.tol  # type: ignore[assignment]
-    free = {"penalties": None, "sum_to_one": None, "fixed": None, "warm_start": False}
-    free["solver"] = Solver(update=solver.update, precision=solver.precision)  # type: ignore[assignment]
-    return replace(model, **(chosen | free | changes))
+    kept = Solver(update=solver.update, precision=solver.precision)
+    free = replace(model, penalties=None, sum_to_one=None, fixed=None, warm_start=False, solver=kept)
+    return replace(settled_budget(free, max_iter, tol), **changes)
+
+
+def settled_budget(model: P, max_iter: int, tol: float) -> P:
+    """Set iterations and tolerance where the model leaves them to the library."""
+    return replace(
+        model,
+        max_iter=max_iter if model.max_iter is None else model.max_iter,
+        tol=tol if model.tol is None else model.tol,
+    )
 
 
 def count_jobs(n_jobs: int | None) -> int:
