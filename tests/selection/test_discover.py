@@ -64,7 +64,7 @@ def test_the_noise_is_read_off_the_data():
     assert found.losses[0].beta == pytest.approx(1.0, abs=0.3)
     assert not any("too few entries" in note for note in found.notes)
     assert found.ranks == []
-    assert [stage["name"] for stage in found.stages] == ["noise", "consensus"]
+    assert [stage["name"] for stage in found.stages] == ["noise", "consensus", "contributions"]
 
 
 @pytest.mark.parametrize(("interval", "loss"), [((1.0, 1.25), "KL"), ((1.25, 1.5), "beta=1.25"), ((1.25, 2.0), "Fro")])
@@ -112,8 +112,11 @@ def test_ctrl_c_keeps_what_the_runs_so_far_agree_on(jobs):
     found = drnmf.discover(counts(), **FAST | {"ranks": 3, "n_runs": 12}, callback=interrupt, n_jobs=jobs)
     assert found.interrupted
     assert 2 <= len(found.runs) < 12
-    assert "Interrupted" in found.notes[-1]
-    assert not found.stages[-1]["finished"]
+    assert found.notes[0].startswith("Interrupted: ")
+    assert found.summary().startswith(f"Interrupted: {len(found.runs)} of the 12 runs of the consensus were finished. ")
+    assert "let it run to its end" in found.summary()
+    assert found.stable.any() == (len(found.runs) >= 4)
+    assert not found.stages[-2]["finished"]
 
 
 def test_ctrl_c_before_two_runs_is_a_keyboard_interrupt():
@@ -172,7 +175,7 @@ def test_held_out_entries_choose_whether_heavy_rows_are_capped(found):
     X = counts()
     X[0] *= 1000
     auto, keep, cap = (drnmf.discover(X, **FAST | {"ranks": 3, "heavy": how}) for how in ("auto", "keep", "cap"))
-    assert [stage["name"] for stage in auto.stages] == ["heavy", "consensus"]
+    assert [stage["name"] for stage in auto.stages] == ["heavy", "consensus", "contributions"]
     (note,) = (note for note in auto.notes if "weigh more than 10 times" in note)
     assert same(auto, cap if "scaled down" in note else keep)
     assert not same(keep, cap)
@@ -223,7 +226,7 @@ def test_a_held_out_run_opens_X_once(monkeypatch):
     plain = Placement.open_plain
     monkeypatch.setattr(Placement, "open_plain", lambda self, *given: opened.append(given) or plain(self, *given))
     drnmf.discover(counts(), **FAST | {"ranks": (2, 3), "n_runs": 2, "max_iter": 5})
-    assert len(opened) == 1 + 2 * 2 + 2  # the discovery, two runs of two ranks, two runs of the consensus
+    assert len(opened) == 1 + 2 * 2 + 2 + 1  # the discovery, two runs of two ranks, two runs of the consensus, W
 
 
 def overlapping() -> np.ndarray:
@@ -239,7 +242,8 @@ def test_contributions_are_sparse_where_held_out_entries_ask_for_it():
     (path,) = found.penalty_path
     assert found.penalties == (f"sparsity:{path.alpha}:W",)
     assert path.values[path.alphas == 0] > path.limit >= path.values[path.alphas == path.alpha]
-    assert [stage["name"] for stage in found.stages] == ["ranks", "penalty", "finer ranks", "consensus"]
+    names = ["ranks", "penalty", "finer ranks", "consensus", "contributions"]
+    assert [stage["name"] for stage in found.stages] == names
     assert found.rank == 3
     assert _zeros(found) > _zeros(plain)
     given = drnmf.discover(X, **settings | {"ranks": 3, "penalties": [drnmf.Sparsity(path.alpha, on="W")]})
@@ -326,8 +330,8 @@ def test_a_time_limit_names_what_was_not_finished():
     found = drnmf.discover(
         counts(m=200), **FAST | {"n_runs": 400, "ranks": 3, "max_iter": 2000}, max_time=1.5, callback=told.append
     )
-    assert found.notes[-1].startswith("Out of time: ")
-    assert not found.stages[-1]["finished"]
+    assert found.notes[0].startswith("Out of time: ")
+    assert not found.stages[-2]["finished"]
     assert all(moment.left <= 1.5 for moment in told)
 
 
@@ -341,8 +345,10 @@ def test_the_noise_has_its_part_of_the_time_and_is_named_where_that_ended_it(mon
     monkeypatch.setattr("drnmf.selection.stages.course.noise_profile", hurried)
     found = drnmf.discover(counts(), **FAST | {"betas": "auto", "ranks": (2, 3)}, max_time=3000.0)
     assert 0 < given[0] < 3000.0
-    assert [stage["finished"] for stage in found.stages] == [False, True, True]
-    assert any(note.startswith("Out of time: the noise was read off fits that had not ended (") for note in found.notes)
+    assert [stage["finished"] for stage in found.stages] == [False, True, True, True]
+    assert found.notes[0] == "Out of time: the noise was read off fits that had not ended."
+    assert any(note.startswith("Losses whose fits had not ended: ") for note in found.notes)
+    assert "raise max_time, which was 3000 s. So far 3 stable components of 3" in found.summary()
 
 
 def test_ctrl_c_during_the_noise_is_a_keyboard_interrupt_and_leaves_no_run(tmp_path, monkeypatch):
@@ -396,8 +402,8 @@ def test_without_time_for_the_consensus_the_runs_that_judged_the_rank_are_compar
     found = drnmf.discover(counts(), **FAST | {"ranks": (2, 3)})
     assert found.rank == 3
     assert found.stable.all()
-    assert not found.stages[-1]["finished"]
-    assert found.notes[-2:] == (
+    assert not found.stages[-2]["finished"]
+    assert found.notes == (
         "Out of time: 0 of the 4 runs of the consensus were finished.",
         "The components are those of the runs that judged the rank, each without a tenth of the entries.",
     )

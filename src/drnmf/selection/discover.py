@@ -33,7 +33,8 @@ from drnmf.selection.matching import Matching, match
 from drnmf.selection.noise import NoiseProfile
 from drnmf.selection.penalties.alpha import AlphaPath, decided
 from drnmf.selection.resampling import RESAMPLINGS
-from drnmf.selection.stages.course import Stages, plan
+from drnmf.selection.stages.contributions import FOR_W, LAST, contributions
+from drnmf.selection.stages.course import LEAST_RUNS, Stages, plan
 from drnmf.selection.stages.crew import Crew, draw_seeds
 from drnmf.selection.stages.heavy import cap_factors
 from drnmf.selection.stages.pace import Moment, Pace, shown
@@ -55,7 +56,7 @@ class Discovery:
     components : (r, n), every row sums to one
     contributions : (m, r), W under the losses of the fit, in the unit of X
     stability : (r,), mean silhouette of each component over the runs
-    stable : (r,) bool, whether it reaches the threshold
+    stable : (r,) bool, whether it reaches the threshold; none where fewer than four runs came to their end
     interval : (2, r, n), 5 % and 95 % quantiles of every entry over the runs
     spread : (r, n), standard deviation of every entry over the runs
     rank : r
@@ -67,6 +68,8 @@ class Discovery:
     runs : the runs behind the consensus
     stages : list of dict with name, seconds and whether the stage was finished
     interrupted : whether Ctrl-C ended it: it then holds what the runs so far agree on
+    missing : tuple of str, what was not finished, for lack of time or by Ctrl-C
+    max_time : the limit that was given, or None
     seconds : float
     notes : tuple of str
     penalties : tuple of str, those of the runs and the contributions ("sparsity:0.003:W")
@@ -88,6 +91,8 @@ class Discovery:
     runs: list[Run] = field(repr=False)
     stages: list[dict[str, Any]]
     interrupted: bool
+    missing: tuple[str, ...]
+    max_time: float | None
     seconds: float
     notes: tuple[str, ...]
     penalties: tuple[str, ...] = ()
@@ -100,15 +105,22 @@ class Discovery:
         return sums / (sums.sum() or 1.0)
 
     def summary(self) -> str:
-        """Say in a sentence what was found."""
-        count = int(self.stable.sum())
+        """Say in a few sentences what was found; what is missing, and what to do about it, comes first."""
+        count, ended, first = int(self.stable.sum()), sum(run.whole for run in self.runs), ""
+        if self.missing:
+            cure = "let it run to its end" if self.interrupted else f"raise max_time, which was {self.max_time:g} s"
+            why = "Interrupted" if self.interrupted else "Out of time"
+            first = f"{why}: {'; '.join(self.missing)}. To finish it, {cure}. "
+        if ended < LEAST_RUNS:
+            cure = "" if self.missing else f" Raise n_runs to {LEAST_RUNS} or more."
+            return f"{first}{_too_few(ended)}{cure}"
         if not count:
             return (
-                f"Found nothing to trust: of {self.rank} components none comes again in the runs (largest stability "
-                f"{self.stability.max():.2f})."
+                f"{first}Found nothing to trust: of {self.rank} components none comes again in the runs (largest "
+                f"stability {self.stability.max():.2f})."
             )
         names = ", ".join(loss.name for loss in self.losses)
-        return f"{count} stable components of {self.rank}, under {names}."
+        return f"{first}{'So far ' if first else ''}{count} stable components of {self.rank}, under {names}."
 
 
 def discover(
@@ -150,7 +162,7 @@ def discover(
     betas : "auto", number, list of losses, or Interval
         "auto" takes the loss of the noise; several losses are fitted as `DRNMF` does.
     n_runs : int, at least 2
-        Runs of the consensus.
+        Runs of the consensus. Nothing is called stable on the word of fewer than four.
     resample : {"auto", None, "poisson", "bootstrap"}
         What each run sees; "auto" draws counts again ("poisson"), and rows of other data ("bootstrap").
     heavy : {"auto", "keep", "cap"}
@@ -172,7 +184,7 @@ def discover(
     n_jobs : int or None
         Runs side by side. Results do not depend on it.
     max_time : float, optional
-        Seconds for all stages. What could not be finished is named in `notes`.
+        Seconds for all stages. What could not be finished is in `missing`, and first in `summary` and `notes`.
     checkpoint : path-like, optional
         A folder where finished runs are kept; the same call again uses them.
     callback : callable, optional
@@ -202,7 +214,7 @@ def discover(
     check_choice("heavy", heavy, HEAVY_CHOICES)
     check_number("threshold", threshold, -1.0)
     check_integer("random_state", random_state, 0)
-    jobs = count_jobs(n_jobs)
+    jobs, pace = count_jobs(n_jobs), Pace({}, max_time, None)
     parameters = Parameters(max_iter=max_iter, tol=tol, zeros=zeros, max_time=max_time, penalties=penalties)
     parameters.control()
     terms = parameters.terms()
@@ -233,7 +245,7 @@ def discover(
         factors = None if heavy == "keep" else cap_factors(X)
         judge = heavy == "auto" and factors is not None and given.observed is None
         auto = tuple(term for term in terms if term.alpha == "auto")
-        pace = Pace(plan(tried, n_runs, losses is None, judge, len(auto)), max_time, _both(show, callback))
+        pace.take(plan(tried, n_runs, losses is None, judge, len(auto)), _both(show, callback))
         data = placement.open(given)
         identity = {"X": data.digest(), **settings}
         with Store(checkpoint, identity) as store:
@@ -245,9 +257,9 @@ def discover(
             table = stages.search(crew, coarse=bool(auto))
             crew = stages.heavy(crew, table, factors) if judge else crew
             crew, table = stages.penalise(crew, table, auto) if auto else (crew, table)
-            runs, found = stages.consensus(crew, table)
-    parameters = crew.fitter.parameters
-    return _assembled(X, data, stages, noise, table, runs, found, parameters, reference, _listed(reference_names))
+            runs, found, table = stages.consensus(crew, table)
+        fitter = replace(crew.fitter, given=given)
+        return _assembled(fitter, data, stages, noise, table, runs, found, reference, _listed(reference_names))
 
 
 def check_ranks(ranks: Iterable[int] | int | None, shape: tuple[int, int]) -> tuple[int, ...]:
@@ -309,29 +321,53 @@ def _objective(data: Data, run: Run, terms: tuple[Penalty, ...]) -> Objective:
     return Objective(run.omega, run.references, mean_of(data), units.penalties_out(terms, setting, run.omega))
 
 
+def _too_few(ended: int) -> str:
+    return f"Nothing is called stable on the word of fewer than {LEAST_RUNS} runs: {ended} came to their end."
+
+
 def _assembled(
-    X: Any, data: Data, stages: Stages, noise: NoiseProfile | None, table: list[Tried], runs: list[Run],
-    found: Consensus, parameters: Parameters, reference: Any, names: list[str] | None,
+    fitter: Fitter, data: Data, stages: Stages, noise: NoiseProfile | None, table: list[Tried], runs: list[Run],
+    found: Consensus, reference: Any, names: list[str] | None,
 ) -> Discovery:  # fmt: skip
     """W under the losses of the best run and the penalties, components by size, partners, residuals."""
-    best = min(runs, key=lambda run: run.error)
+    best, pace, parameters, before = (
+        min(runs, key=lambda run: run.error),
+        stages.pace,
+        fitter.parameters,
+        stages.pace.seconds,
+    )
     control = parameters.control()
     encoder = Encoder(
         found.components.astype(best.H.dtype), _objective(data, best, parameters.terms()), best.weights,
         control.max_iter, control.tol, parameters.zeros_choice(), "discover", np.zeros(len(found.stability)),
     )  # fmt: skip
-    W = encoder.rows(data)
-    W = np.asarray(replace(encoder, mean_row=W[W.sum(axis=1) > 0].mean(axis=0)).rows(data))
+    W, cut = contributions(encoder, fitter.given, fitter.placement, pace)
+    if cut:
+        stages.missing.append(f"the contributions of {cut} rows were still moving")
     order = np.argsort(-W.sum(axis=0, dtype=np.float64), kind="stable")
     found, W = found.reordered(order), W[:, order]
     worst = best.omega[int(np.argmax(best.losses / best.references))]
-    notes = (*(() if noise is None else noise.notes), *stages.notes)
-    if not (found.stability >= stages.threshold).any():
-        notes += (f"No component reaches the stability of {stages.threshold:g}: there is nothing to trust here.",)
+    misfit = residuals(fitter.given.X, W, found.components, worst)
+    pace.advance(LAST, (1.0 - FOR_W) * pace.planned(LAST), "residuals")
+    stages.ended(LAST, before, not cut)
+    ended = sum(run.whole for run in runs)
+    stable = (found.stability >= stages.threshold) & (ended >= LEAST_RUNS)
     return Discovery(
-        found.components, W, found.stability, found.stability >= stages.threshold, found.interval, found.spread,
-        len(found.stability), best.omega, noise, rows_of(table) if table else [],
+        found.components, W, found.stability, stable, found.interval, found.spread, len(found.stability), best.omega,
+        noise, rows_of(table) if table else [],
         None if reference is None else match(found.components, reference, names=names),
-        residuals(X, W, found.components, worst), sorted(runs, key=lambda run: run.error), stages.done,
-        stages.interrupted, stages.pace.seconds, notes, tuple(term.key for term in parameters.terms()), stages.paths,
+        misfit, sorted(runs, key=lambda run: run.error), stages.done, stages.interrupted, tuple(stages.missing),
+        parameters.max_time, pace.seconds, _notes(stages, noise, found, ended),
+        tuple(term.key for term in parameters.terms()), stages.paths,
     )  # fmt: skip
+
+
+def _notes(stages: Stages, noise: NoiseProfile | None, found: Consensus, ended: int) -> tuple[str, ...]:
+    """What to say of a discovery: what is missing first."""
+    why = "Interrupted" if stages.interrupted else "Out of time"
+    notes = (*(f"{why}: {what}." for what in stages.missing), *(() if noise is None else noise.notes), *stages.notes)
+    if ended < LEAST_RUNS:
+        return (*notes, _too_few(ended))
+    if not (found.stability >= stages.threshold).any():
+        return (*notes, f"No component reaches the stability of {stages.threshold:g}: there is nothing to trust here.")
+    return notes

@@ -136,7 +136,7 @@ def discover(
         summary["seed"], summary["input"] = seed, described
         write.write_summary(temporary, summary | write.computed_by(matrix.X))
         reporting.add(temporary, report)
-    say(f"{found.summary()} {found.seconds:.1f} s; results in {folder}")
+    say(f"{in_options(found.summary())} {found.seconds:.1f} s; results in {folder}")
     if found.interrupted:
         raise typer.Exit(128 + signal.SIGINT)
 
@@ -160,6 +160,7 @@ def _summary(found: Discovery, matrix: Matrix, warned: list[str], profiles: str,
         "weights": write.per_loss(best.omega, best.weights),
         "notes": [*map(in_options, (*matrix.notes, *found.notes)), *warned],
         "discovery": {
+            "missing": [in_options(what) for what in found.missing],
             "rank": found.rank,
             "stable": int(found.stable.sum()),
             "threshold": threshold,
@@ -167,7 +168,7 @@ def _summary(found: Discovery, matrix: Matrix, warned: list[str], profiles: str,
             "slope": None if noise is None else noise.slope,
             "profiles": profiles,
             "penalties": list(found.penalties),
-            "finding": found.summary(),
+            "finding": in_options(found.summary()),
             "stages": found.stages,
         },
     }

@@ -80,6 +80,16 @@ class Run:
         """The largest scaled loss."""
         return float((self.losses / self.references).max())
 
+    @property
+    def whole(self) -> bool:
+        """Whether it came to its end."""
+        return self.reason not in EARLY
+
+    @property
+    def seconds(self) -> float | None:
+        """Seconds of its iterations; None under several losses, whose references are not in the trace."""
+        return float(self.trace.seconds[-1]) if len(self.omega) == 1 else None
+
 
 @dataclass(frozen=True)
 class Fitter:
@@ -254,9 +264,9 @@ class Store:
             found = _read_run(path)
         else:
             found = make()
-            if found.reason not in EARLY and path is not None:
+            if found.whole and path is not None:
                 _write_run(path, found)
-        if found.reason not in EARLY:
+        if found.whole:
             self._memory[name] = found
         return found
 
