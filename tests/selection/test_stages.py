@@ -173,12 +173,15 @@ def test_residuals_are_means_along_both_sides(rng, loss):
 def test_time_left_is_work_left_at_the_pace_of_fresh_work():
     now, told = [100.0], list[Moment]()
     pace = Pace({"noise": 10.0, "ranks": 20.0, "runs": 10.0}, None, told.append, lambda: now[0])
-    now[0] = 104.0
     pace.advance("noise", 6.0, "kept", fresh=False)
+    now[0] = 104.0
     pace.advance("noise", 2.0, "KL")
     assert [moment.left for moment in told] == [0.0, pytest.approx(4.0 / 2.0 * 32.0)]
     assert told[-1].share == pytest.approx(8 / 40)
     assert (told[-1].number, told[-1].stages, told[-1].seconds) == (1, 3, 4.0)
+    now[0] = 154.0
+    pace.advance("noise", 0.0, "a run that was stopped early")
+    assert pace.rate == pytest.approx(2.0)
     pace.close("noise")
     pace.expect("ranks", 5.0)
     assert (pace.planned("noise"), pace.planned("ranks")) == (8.0, 5.0)

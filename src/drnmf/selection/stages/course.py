@@ -72,7 +72,7 @@ class Stages:
         self.losses = (as_loss(profile.best),)
         if sp.issparse(self.X) and not need_nonzeros_only(self.losses):
             self._take_sparse_loss(profile)
-        self.pace.advance("noise", self.pace.planned("noise"), f"{self.losses[0].name} is the most likely")
+        self.pace.advance("noise", self.pace.planned("noise"), f"{self.losses[0].name} is the most likely", fresh=False)
         if profile.unfinished:
             self.missing.append("the noise was read off fits that had not ended")
             self.notes.append(f"Losses whose fits had not ended: {', '.join(profile.unfinished)}.")

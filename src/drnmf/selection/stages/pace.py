@@ -61,6 +61,7 @@ class Pace:
     ) -> None:  # fmt: skip
         self.take(plan, callback)
         self._fresh = 0.0  # work that was not found finished in a folder: only that tells the pace
+        self._apart = self._last = 0.0  # seconds that do not belong to it, and when work was last noted
         self._max_time, self._clock = max_time, clock
         self._began = clock()
         self._overrun, self._until = 0.0, dict[str, float]()
@@ -94,8 +95,11 @@ class Pace:
         self._plan[stage] = self._done[stage] + work
 
     def advance(self, stage: str, work: float, detail: str, fresh: bool = True) -> None:
-        """Note that work was done."""
+        """Note that work was done; only that of `fresh` runs that came to their end tells the pace."""
         with self._alone:
+            now = self.seconds
+            self._apart += 0.0 if fresh and work else now - self._last
+            self._last = now
             self._done[stage] += work
             self._fresh += work if fresh else 0.0
             self._plan[stage] = max(self._plan[stage], self._done[stage])
@@ -105,6 +109,11 @@ class Pace:
     def close(self, stage: str) -> None:
         """Note that a stage needs no more work."""
         self._plan[stage] = self._done[stage]
+
+    @property
+    def rate(self) -> float:
+        """Seconds for a unit of work so far; 0 where none was done."""
+        return (self.seconds - self._apart) / self._fresh if self._fresh else 0.0
 
     def overran(self, seconds: float) -> None:
         """Note that a run took so much longer than its iterations: X is opened before them, and scored after them."""
@@ -117,7 +126,7 @@ class Pace:
 
     def _moment(self, stage: str, detail: str) -> Moment:
         done, planned = sum(self._done.values()), sum(self._plan.values())
-        left = self.seconds / max(self._fresh, 1e-9) * (planned - done) if self._fresh else 0.0
+        left = self.rate * (planned - done)
         if self._max_time is not None:
             left = min(left, max(self._max_time - self.seconds, 0.0))
         names = list(self._plan)
@@ -136,8 +145,8 @@ class Pace:
         if stage == last:
             return self.left
         ahead = {name: self._plan[name] - self._done[name] for name in self._plan}
-        rate = self.seconds / self._fresh if self._fresh else 0.0
-        left = self.left - min(rate * ahead[last], LAST_PART * self.left)
+        rate, left = self.rate, self.left
+        left -= min(rate * ahead[last], LAST_PART * left)
         later = sum(ahead[name] for name in before[before.index(stage) + 1 :])
         part = ahead[stage] / (ahead[stage] + later) if later else 1.0
         until = self._until.setdefault(stage, self.seconds + left * part)
