@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from drnmf import rank_profile
+from drnmf.selection.alike import one_component, twins_of
 from drnmf.selection.held_out import Scores, compare, trimmed
 from drnmf.selection.rank import check_ranks
 from drnmf.synthetic import planted
@@ -99,3 +101,45 @@ def test_one_heavy_block_does_not_rule():
     found = compare([Scores(values, np.ones(20), 0.0) for values in (good, heavy)])
     assert found.best == 1
     assert trimmed(np.arange(10.0))[0] == 4.5
+
+
+FORMS = [np.asarray, sp.csr_array, sp.csc_array]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_has_no_components_is_refused(form):
+    with pytest.raises(ValueError, match="all zeros: it has no components"):
+        rank_profile(form(np.zeros((20, 15))), 3)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("betas", [1, "auto"])
+def test_rows_that_are_multiples_of_one_another_have_one_component(form, betas):
+    for X in (np.full((30, 20), 3.0), np.outer(np.arange(1.0, 31.0), np.arange(2.0, 22.0))):
+        found = rank_profile(form(X), 4, betas=betas)
+        assert found.best == 1
+        assert any(note.startswith("X has one component only") for note in found.notes)
+    assert rank_profile(form(X), [2, 3], betas=1).best == 2
+
+
+def twice(axis: int) -> np.ndarray:
+    """Counts of three components, every row (or column) of them twice."""
+    rng = np.random.default_rng(0)
+    X = rng.poisson(rng.gamma(0.5, size=(40, 3)) @ rng.gamma(0.5, size=(3, 36)) * 50).astype(float)
+    return np.concatenate([X, X], axis=axis)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("axis", [0, 1])
+def test_rows_that_occur_twice_do_not_predict_one_another(form, axis):
+    assert rank_profile(form(twice(axis)), range(1, 7), betas=1, n_masks=2).best == 3
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_twins_are_found_whatever_the_layout(form):
+    X = np.array([[1.0, 0.0, 2.0, 1.0], [0.0, 0.0, 0.0, 0.0], [1.0, 0.0, 2.0, 1.0], [0.0, 0.0, 0.0, 0.0]])
+    rows, columns = twins_of(form(X))
+    assert rows.tolist() == [0, 1, 0, 3]  # rows of zeros predict nothing
+    assert columns.tolist() == [0, 1, 2, 0]
+    assert twins_of(form(np.arange(6.0).reshape(2, 3))) == (None, None)
+    assert not one_component(form(X[:1] + np.eye(4)))

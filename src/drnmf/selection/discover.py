@@ -27,6 +27,7 @@ from drnmf.losses.names import as_losses, text_of
 from drnmf.numerics import Array, Vector
 from drnmf.objective.objective import Objective
 from drnmf.objective.penalty import Penalty
+from drnmf.selection.alike import ONE_COMPONENT, one_component
 from drnmf.selection.consensus import Consensus
 from drnmf.selection.entries import counted, facts_of
 from drnmf.selection.matching import Matching, match
@@ -158,7 +159,8 @@ def discover(
     X : array or SciPy sparse matrix of shape (m, n), nonnegative
         Components are profiles over the columns; for profiles over the rows give X.T.
     ranks : iterable of int, or int
-        What may be tried, at most min(m, n); None is 2 to 30.
+        What may be tried, at most min(m, n); None is 2 to 30, or 1 where the rows of X are multiples of one another. Of
+        such X the smallest is taken.
     betas : "auto", number, list of losses, or Interval
         "auto" takes the loss of the noise; several losses are fitted as `DRNMF` does.
     n_runs : int, at least 2
@@ -223,13 +225,16 @@ def discover(
     placement = place(X, None, "float32")
     given = placement.accept(X, "discover", Reading(entry_weight=entry_weight, uncertainty=uncertainty))
     if isinstance(given.observed, HeldOut):
-        given = replace(given, observed=given.observed.bind(given.X.shape, sp.issparse(given.X)))
+        given = replace(given, observed=given.observed.bind(given.X.shape))
     X = given.X
     if losses is None and uncertainty is not None:
         losses = as_losses(2)
     if not float(X.max() if sp.issparse(X) else np.nanmax(X)) > 0:
         raise ValueError("X is all zeros: it has no components.")
     tried = check_ranks(ranks, X.shape)
+    alike = one_component(X)
+    if alike:
+        tried = (1,) if ranks is None else tried[:1]
     how = _resampling(resample, given)
     if reference is not None:  # labels and shapes that do not fit are refused before hours of work
         match(np.ones((1, X.shape[1])), reference, names=_listed(reference_names))
@@ -249,7 +254,7 @@ def discover(
         data = placement.open(given)
         identity = {"X": data.digest(), **settings}
         with Store(checkpoint, identity) as store:
-            stages = Stages(X, losses, tried, n_runs, threshold, pace, [])
+            stages = Stages(X, losses, tried, n_runs, threshold, pace, [], [ONE_COMPONENT] if alike else [])
             noise = stages.noise(random_state)
             capped = factors if heavy == "cap" else None
             fitter = Fitter(given, placement, parameters, stages.losses, how, facts_of(counted(given)), capped)

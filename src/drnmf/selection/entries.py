@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from drnmf.backends.observed import HeldOut, Stored, mixed
 from drnmf.backends.open import is_dask
-from drnmf.inputs.device import as_numpy, is_sparse, is_tensor
+from drnmf.inputs.device import as_numpy, is_tensor
 from drnmf.inputs.receive import Received
 from drnmf.inputs.weights import observed_values
 from drnmf.numerics import Vector
@@ -131,7 +131,7 @@ def bound(given: Received) -> Received:
     """Fix the entries that a `HeldOut` leaves out, for this X; anything else stays as it is."""
     if not isinstance(given.observed, HeldOut):
         return given
-    return replace(given, observed=given.observed.bind(given.X.shape, is_sparse(given.X)))
+    return replace(given, observed=given.observed.bind(given.X.shape))
 
 
 def counted(given: Received) -> Any:

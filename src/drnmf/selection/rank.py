@@ -25,11 +25,12 @@ from drnmf.fit.method import Method
 from drnmf.fit.parameters import Parameters
 from drnmf.fit.road import Opened, opened
 from drnmf.inputs.check import check_choice, check_integer
-from drnmf.inputs.device import place
+from drnmf.inputs.device import as_numpy, place
 from drnmf.inputs.receive import Received
 from drnmf.inputs.weights import Reading
 from drnmf.losses.base import Loss
 from drnmf.losses.names import as_loss
+from drnmf.selection.alike import ONE_COMPONENT, one_component
 from drnmf.selection.blocks import bi_cross_validation
 from drnmf.selection.entries import Facts, bound, counted, facts_of
 from drnmf.selection.held_out import (
@@ -43,8 +44,8 @@ from drnmf.selection.held_out import (
     too_few_to_hold_out,
 )
 from drnmf.selection.likelihood import Candidate, half_log_sums
+from drnmf.selection.matching import agreement
 from drnmf.selection.noise import HELD_OUT, NoiseProfile, noise_profile
-from drnmf.selection.stability import agreement
 from drnmf.selection.walk import Walk, grown
 
 PATIENCE = 3
@@ -141,7 +142,7 @@ def rank_profile(
     Raises
     ------
     ValueError
-        For bad X or parameters, and for ranks above what X can tell apart.
+        For bad X or parameters, X without a positive entry, and for ranks above what X can tell apart.
 
     Examples
     --------
@@ -156,6 +157,11 @@ def rank_profile(
     if bi_cross_validate and given.observed is not None:
         raise ValueError("bi_cross_validate=True needs every entry to count once: leave it out, or the weights.")
     listed, fraction, facts = check_ranks(ranks, given.X.shape), check_fraction(held_out), facts_of(counted(given))
+    if facts.count == facts.zeros:
+        raise ValueError("X is all zeros: it has no components.")
+    alike = one_component(given.X)
+    if alike:  # all ranks predict the same, and rounding would choose
+        listed, fraction = listed[:1], 0.0
     parameters = Parameters(
         n_components=listed[-1], update=update, max_iter=max_iter, tol=tol, random_state=random_state, n_init=n_init,
         verbose=verbose, device=device, precision=precision, n_jobs=n_jobs,
@@ -178,6 +184,7 @@ def rank_profile(
         again = noise(found.best)
         if again.beta != profile.beta:
             profile, found = again, search(as_loss(again.beta))
+    found = replace(found, notes=(ONE_COMPONENT, *found.notes)) if alike else found
     return found if profile is None else replace(found, noise=profile, notes=profile.notes + found.notes)
 
 
@@ -269,7 +276,8 @@ class Search:
         if self.ask.stability < 2:
             return math.nan
         walk, rng = self.folds[0].walk, _seed(self.parameters.random_state, rank, 0)
-        return agreement(walk.all(self.candidate.loss, self._starts(walk, rank, rng, self.ask.stability)))
+        runs = walk.all(self.candidate.loss, self._starts(walk, rank, rng, self.ask.stability))
+        return agreement([as_numpy(run.H) for run in runs])
 
     def _criterion(self, run: Result, scores: Scores | None) -> float:
         """Compute C of the entries that were fitted."""

@@ -112,7 +112,7 @@ class Choice:
 
     def _weights(self) -> Observed | None:
         if isinstance(self.observed, HeldOut):
-            return self.observed.bind(self.data.shape, self.data.grouped)
+            return self.observed.bind(self.data.shape)
         return self.observed
 
     def _fit(
