@@ -82,6 +82,8 @@ def test_a_catalog_gives_signatures(here: Path) -> None:
     assert summary["kind"] == "discover"
     assert summary["seed"] == 0
     assert summary["discovery"]["rank"] == summary["discovery"]["stable"] == 3
+    assert summary["discovery"]["resample"] == "poisson"
+    assert "Every run saw counts drawn anew with X as their mean." in summary["notes"]
     assert set(summary["files"]) == {path.name for path in folder.iterdir()}
     assert not (folder / "noise.csv").exists()  # the losses were given
 

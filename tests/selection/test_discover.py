@@ -206,6 +206,23 @@ def test_missing_entries_and_weights():
         drnmf.discover(counts(), **FAST, uncertainty=U, resample="bootstrap")
 
 
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_with_uncertainties_every_run_sees_X_drawn_by_them(form):
+    """Intervals grow with the uncertainties; X itself gives every run the same."""
+    X, widths = counts() + 0.5, []
+    for part in (0.01, 0.3):
+        found = drnmf.discover(form(X), **FAST | {"ranks": 3, "tol": 1e-6, "max_iter": 2000}, uncertainty=part * X)
+        assert found.resample == "uncertainty"
+        assert "Every run saw X drawn anew by its uncertainties." in found.notes
+        widths.append(float((found.interval[1] - found.interval[0]).mean()))
+    assert widths[1] > 3 * widths[0] > 0
+    same = drnmf.discover(form(X), **FAST | {"ranks": 3, "resample": None}, uncertainty=X)
+    assert same.resample is None
+    assert any("nothing of the noise" in note for note in same.notes)
+    with pytest.raises(ValueError, match="give uncertainty"):
+        drnmf.discover(form(X), **FAST, resample="uncertainty")
+
+
 @pytest.mark.parametrize("hidden", [False, True])
 def test_held_out_entries_judge_ranks_of_weighted_data_as_of_others(found, hidden):
     """A common weight changes nothing, and entries without weight may be anything."""
@@ -263,7 +280,7 @@ def test_no_penalty_is_used_where_nothing_is_predicted_better_by_it(found):
     assert same(again, found)
     assert again.penalties == ()
     assert again.penalty_path[0].alpha == 0
-    assert "No sparsity of the contributions is used" in again.notes[-1]
+    assert "No sparsity of the contributions is used" in again.notes[-2]
 
 
 def test_a_volume_is_chosen_by_the_loss_of_fit():
@@ -423,6 +440,7 @@ def test_without_time_for_the_consensus_the_runs_that_judged_the_rank_are_compar
     assert found.notes == (
         "Out of time: 0 of the 4 runs of the consensus were finished.",
         "The components are those of the runs that judged the rank, each without a tenth of the entries.",
+        "Every run saw counts drawn anew with X as their mean.",
     )
 
 

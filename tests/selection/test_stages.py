@@ -12,6 +12,7 @@ import scipy.sparse as sp
 import drnmf
 from drnmf.algorithms.loop import Control
 from drnmf.algorithms.result import Trace
+from drnmf.backends.observed import Outer
 from drnmf.backends.open import open_data
 from drnmf.fit.encode import Encoder
 from drnmf.fit.method import Budget, Method
@@ -25,7 +26,7 @@ from drnmf.selection.held_out import Scores, Split, blocks_of, check_fraction, c
 from drnmf.selection.likelihood import Candidate
 from drnmf.selection.noise import BETAS, LEAST_BETA, losses_to_try
 from drnmf.selection.rank import PATIENCE, Tried, _hopeless, akaike, bayesian
-from drnmf.selection.resampling import resampled
+from drnmf.selection.resampling import redrawn, resampled
 from drnmf.selection.stages.contributions import FOR_W, LAST, contributions
 from drnmf.selection.stages.course import plan
 from drnmf.selection.stages.pace import Moment, Pace
@@ -266,6 +267,21 @@ def test_drawn_counts_have_their_means_and_gaps_stay(rng):
     assert 20 < len(np.unique(rows)) < 45
     stored = resampled(sp.csr_array(X[1:]), "poisson", 3).toarray()
     np.testing.assert_array_equal(stored, resampled(X[1:], "poisson", 3))
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_X_is_drawn_with_the_deviations_of_its_entries(form):
+    X, U = np.full((300, 40), 9.0), np.repeat([0.5, 1.0, 9.0], 100)[:, None]
+    weights = Outer(1.0 / U[:, 0] ** 2, np.r_[0.0, np.ones(39)])
+    drawn = redrawn(form(X), weights, 1)
+    drawn = drawn.toarray() if sp.issparse(drawn) else drawn
+    assert (drawn[:, 0] == 9.0).all()  # without weight
+    assert drawn.min() == 0.0
+    for rows, deviation in ((slice(0, 100), 0.5), (slice(100, 200), 1.0)):
+        assert drawn[rows, 1:].mean() == pytest.approx(9.0, abs=0.1)
+        assert drawn[rows, 1:].std() == pytest.approx(deviation, rel=0.05)
+    assert not np.array_equal(drawn, redrawn(X, weights, 2))
+    assert redrawn(X, None, 1).std() == pytest.approx(1.0, rel=0.05)
 
 
 def test_a_run_that_was_stopped_early_is_not_kept_and_scores_read_back(tmp_path):

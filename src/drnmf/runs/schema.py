@@ -172,6 +172,7 @@ class Discovered(TypedDict):
     rank: int
     stable: int
     threshold: float
+    resample: str | None
     beta: float | None
     slope: float | None
     profiles: str

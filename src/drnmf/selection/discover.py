@@ -33,7 +33,7 @@ from drnmf.selection.entries import counted, facts_of
 from drnmf.selection.matching import Matching, match
 from drnmf.selection.noise import NoiseProfile
 from drnmf.selection.penalties.alpha import AlphaPath, decided
-from drnmf.selection.resampling import RESAMPLINGS
+from drnmf.selection.resampling import RESAMPLINGS, UNCERTAINTY
 from drnmf.selection.stages.contributions import FOR_W, LAST, contributions
 from drnmf.selection.stages.course import LEAST_RUNS, Stages, plan
 from drnmf.selection.stages.crew import Crew, draw_seeds
@@ -71,6 +71,7 @@ class Discovery:
     interrupted : whether Ctrl-C ended it: it then holds what the runs so far agree on
     missing : tuple of str, what was not finished, for lack of time or by Ctrl-C
     max_time : the limit that was given, or None
+    resample : what each run saw of X: "poisson", "bootstrap", "uncertainty", or None for X itself
     seconds : float
     notes : tuple of str
     penalties : tuple of str, those of the runs and the contributions ("sparsity:0.003:W")
@@ -94,6 +95,7 @@ class Discovery:
     interrupted: bool
     missing: tuple[str, ...]
     max_time: float | None
+    resample: str | None
     seconds: float
     notes: tuple[str, ...]
     penalties: tuple[str, ...] = ()
@@ -165,8 +167,10 @@ def discover(
         "auto" takes the loss of the noise; several losses are fitted as `DRNMF` does.
     n_runs : int, at least 2
         Runs of the consensus. Nothing is called stable on the word of fewer than four.
-    resample : {"auto", None, "poisson", "bootstrap"}
-        What each run sees; "auto" draws counts again ("poisson"), and rows of other data ("bootstrap").
+    resample : {"auto", None, "poisson", "bootstrap", "uncertainty"}
+        What each run sees; "auto" draws X again by its uncertainties where those are given ("uncertainty": X + U z, cut
+        off at zero), counts with X as their mean ("poisson"), and rows of other data ("bootstrap"). What it became is
+        in `resample` of the result; None is X itself, and then intervals say nothing of the noise.
     heavy : {"auto", "keep", "cap"}
         "cap" scales rows down that weigh more than ten times the median row, while components are sought; their
         contributions are those of X. "auto" does so where held-out entries of X are then predicted better.
@@ -235,7 +239,7 @@ def discover(
     alike = one_component(X)
     if alike:
         tried = (1,) if ranks is None else tried[:1]
-    how = _resampling(resample, given)
+    how = _resampling(resample, given, uncertainty is not None)
     if reference is not None:  # labels and shapes that do not fit are refused before hours of work
         match(np.ones((1, X.shape[1])), reference, names=_listed(reference_names))
     settings = {
@@ -287,12 +291,16 @@ def check_ranks(ranks: Iterable[int] | int | None, shape: tuple[int, int]) -> tu
     return tuple(whole)
 
 
-def _resampling(resample: str | None, given: Received) -> str | None:
+def _resampling(resample: str | None, given: Received, uncertain: bool) -> str | None:
     """Choose what each run sees; weights belong to their rows, which the bootstrap would tear apart."""
     if resample is None:
         return None
-    check_choice("resample", resample, ("auto", *RESAMPLINGS))
+    check_choice("resample", resample, ("auto", *RESAMPLINGS, UNCERTAINTY))
     weighted = given.observed is not None
+    if resample == UNCERTAINTY and not uncertain:
+        raise ValueError('resample="uncertainty" draws X by the uncertainties of its entries: give uncertainty.')
+    if resample == "auto" and uncertain:
+        return UNCERTAINTY
     if resample == "auto":
         return "poisson" if facts_of(given.X).unit == 1.0 else None if weighted else "bootstrap"
     if resample == "bootstrap" and weighted:
@@ -362,15 +370,27 @@ def _assembled(
         noise, rows_of(table) if table else [],
         None if reference is None else match(found.components, reference, names=names),
         misfit, sorted(runs, key=lambda run: run.error), stages.done, stages.interrupted, tuple(stages.missing),
-        parameters.max_time, pace.seconds, _notes(stages, noise, found, ended),
+        parameters.max_time, fitter.resample, pace.seconds, _notes(stages, noise, found, ended, fitter.resample),
         tuple(term.key for term in parameters.terms()), stages.paths,
     )  # fmt: skip
 
 
-def _notes(stages: Stages, noise: NoiseProfile | None, found: Consensus, ended: int) -> tuple[str, ...]:
+_SEEN = {
+    None: "Every run saw X itself: intervals say how far runs differ, and nothing of the noise.",
+    "poisson": "Every run saw counts drawn anew with X as their mean.",
+    "bootstrap": "Every run saw rows of X drawn anew.",
+    UNCERTAINTY: "Every run saw X drawn anew by its uncertainties.",
+}
+"""What is said of the runs of a consensus."""
+
+
+def _notes(
+    stages: Stages, noise: NoiseProfile | None, found: Consensus, ended: int, resample: str | None
+) -> tuple[str, ...]:
     """What to say of a discovery: what is missing first."""
     why = "Interrupted" if stages.interrupted else "Out of time"
-    notes = (*(f"{why}: {what}." for what in stages.missing), *(() if noise is None else noise.notes), *stages.notes)
+    missing = (f"{why}: {what}." for what in stages.missing)
+    notes = (*missing, *(() if noise is None else noise.notes), *stages.notes, _SEEN[resample])
     if ended < LEAST_RUNS:
         return (*notes, _too_few(ended))
     if not (found.stability >= stages.threshold).any():

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from drnmf.selection.discover import Discovery
 
 PROFILES = ("columns", "rows")
-RESAMPLE = ("auto", "none", "poisson", "bootstrap")
+RESAMPLE = ("auto", "none", "poisson", "bootstrap", "uncertainty")
 HEAVY = ("auto", "keep", "cap")
 
 Ranks = Annotated[str, typer.Option("--ranks", help="Ranks to try: 2:30, or a list (3,5,8); one is not searched.")]
@@ -40,7 +40,7 @@ Profiles = Annotated[
     str, typer.Option("--profiles", help="What a component is a profile over: columns of X, or rows (signatures).")
 ]
 Resample = Annotated[
-    str, typer.Option("--resample", help="What each run sees: auto, none (X itself), poisson, bootstrap (of samples).")
+    str, typer.Option("--resample", help="What each run sees: auto, none (X itself), poisson, bootstrap, uncertainty.")
 ]
 Heavy = Annotated[
     str, typer.Option("--heavy", help="Samples far heavier than others: keep, cap at ten times the median, or auto.")
@@ -164,6 +164,7 @@ def _summary(found: Discovery, matrix: Matrix, warned: list[str], profiles: str,
             "rank": found.rank,
             "stable": int(found.stable.sum()),
             "threshold": threshold,
+            "resample": found.resample,
             "beta": None if noise is None else noise.beta,
             "slope": None if noise is None else noise.slope,
             "profiles": profiles,

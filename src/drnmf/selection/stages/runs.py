@@ -34,7 +34,7 @@ from drnmf.selection.entries import Facts
 from drnmf.selection.held_out import Scores, Split, joined
 from drnmf.selection.likelihood import Candidate
 from drnmf.selection.noise import HELD_OUT
-from drnmf.selection.resampling import resampled
+from drnmf.selection.resampling import RESAMPLINGS, UNCERTAINTY, redrawn, resampled
 from drnmf.selection.stages.heavy import scaled_rows
 from drnmf.storage.archive import read_archive, write_archive
 from drnmf.storage.locking import locked
@@ -127,9 +127,13 @@ class Fitter:
         """
         rows = rows_seen(self.given, seed, self.omega, hold_out)
         whole = taken(self.given, rows)
+        drawn = whole
+        if self.resample == UNCERTAINTY and not hold_out:
+            assert not isinstance(whole.observed, HeldOut)
+            drawn = replace(whole, X=redrawn(whole.X, whole.observed, seed))
         factors = None if self.factors is None else self.factors[rows]
-        given = whole if factors is None else replace(whole, X=scaled_rows(whole.X, factors))
-        if self.resample is not None and not hold_out:
+        given = drawn if factors is None else replace(drawn, X=scaled_rows(drawn.X, factors))
+        if self.resample in RESAMPLINGS and not hold_out:
             given = replace(given, X=resampled(given.X, self.resample, seed))
         parameters = replace(self.parameters, n_components=rank, random_state=seed, max_time=max_time)
         omega = self.omega
