@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,10 @@ from typer.testing import CliRunner
 from drnmf.cli import app
 from drnmf.cli.discover.command import parse_ranks, parse_seconds
 from drnmf.cli.discover.reference import read_reference, spelt
+from drnmf.selection.stages.runs import Fitter, Run
 
 TYPES = [f"{a}[{b}>{c}]{d}" for b, c in ("CA", "CG", "CT") for a in "ACGT" for d in "ACGT"][:24]
-FAST = ("--runs", "3", "--ranks", "2:4", "--betas", "1", "--max-iter", "150", "--tol", "1e-4", "--quiet")
+FAST = ("--runs", "4", "--ranks", "2:4", "--betas", "1", "--max-iter", "150", "--tol", "1e-4", "--quiet")
 
 
 def table(path: Path) -> list[dict[str, str]]:
@@ -80,6 +82,8 @@ def test_a_catalog_gives_signatures(here: Path) -> None:
     assert summary["kind"] == "discover"
     assert summary["seed"] == 0
     assert summary["discovery"]["rank"] == summary["discovery"]["stable"] == 3
+    assert summary["discovery"]["resample"] == "poisson"
+    assert "Every run saw counts drawn anew with X as their mean." in summary["notes"]
     assert set(summary["files"]) == {path.name for path in folder.iterdir()}
     assert not (folder / "noise.csv").exists()  # the losses were given
 
@@ -100,6 +104,47 @@ def test_the_page_answers_in_order(here: Path) -> None:
     places = [page.index(f"<h2>{title}</h2>") for title in (*titles, "How it was made")]
     assert places == sorted(places)
     assert re.search(r"<h3>Component \d = SBS1, (0\.9\d|1\.00)</h3>", page)
+
+
+def unfinished(said: str, folder: Path, first: str, cure: str) -> None:
+    """What is missing, and what to do, comes first wherever a discovery is looked at."""
+    assert said.startswith(first)
+    assert cure in said
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["discovery"]["finding"].startswith(first)
+    assert cure in summary["discovery"]["finding"]
+    assert next(iter(summary["discovery"])) == "missing"
+    assert summary["discovery"]["missing"]
+    assert summary["discovery"]["stable"] == 0
+    assert summary["notes"][0].startswith(first)
+    assert all(row["stable"] == "False" for row in table(folder / "stability.csv"))
+    page = (folder / "report.html").read_text()
+    assert page.split('id="headline">')[1].startswith(first)
+
+
+def test_a_discovery_out_of_time_says_so_first(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("plotly")
+    make = Fitter.run
+    monkeypatch.setattr(Fitter, "run", lambda *given: replace(make(*given), reason="max_time"))
+    said = run("discover", "catalog.csv", "--profiles", "rows", *FAST, "--max-time", "1h")
+    first = "Out of time: 0 of the 4 runs of the consensus were finished"
+    unfinished(said, here / "catalog-discover", first, "To finish it, raise --max-time, which was 3600 s.")
+
+
+def test_a_discovery_that_was_interrupted_says_so_first(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("plotly")
+    make, made = Fitter.run, []
+
+    def interrupted(*given: object) -> Run:
+        made.append(given)
+        if len(made) > 3:
+            raise KeyboardInterrupt
+        return make(*given)
+
+    monkeypatch.setattr(Fitter, "run", interrupted)
+    said = run("discover", "catalog.csv", "--profiles", "rows", *FAST, "--ranks", "3", code=130)
+    first = "Interrupted: 3 of the 4 runs of the consensus were finished."
+    unfinished(said, here / "catalog-discover", first, "To finish it, let it run to its end.")
 
 
 def test_a_discovery_is_resumed(here: Path) -> None:

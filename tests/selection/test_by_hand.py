@@ -32,6 +32,7 @@ from drnmf.selection.rank import PATIENCE, Search, Tried, _rank_for_noise, _rank
 from drnmf.selection.stages import course
 from drnmf.selection.stages.course import LEAST_PART, Stages, plan
 from drnmf.selection.stages.crew import Crew, draw_seeds
+from drnmf.selection.stages.pace import Pace
 from drnmf.selection.stages.penalty import SPARSITIES, said, sparsity_path, volume_path, with_path
 from drnmf.selection.stages.runs import Store
 from drnmf.selection.walk import RACE, Walk
@@ -328,9 +329,10 @@ def test_the_work_of_a_discovery_is_planned():
     """In fits times rank: four fits of the noise, four runs at each of so many ranks, and the consensus."""
     grid, alphas = course.GRID, len(SPARSITIES) - 1
     ranks = (2, 3, 4)
-    assert plan(ranks, 10, True, False) == {"noise": 12.0, "ranks": 4 * (grid + 4) * 3, "consensus": 30.0}
-    assert plan(ranks, 10, False, True) == {"ranks": 4 * (grid + 4) * 3, "heavy": 12.0, "consensus": 30.0}
-    assert plan((5,), 3, False, True) == {"heavy": 30.0, "consensus": 15.0}
+    after = {"consensus": 30.0, "contributions": 1.5}
+    assert plan(ranks, 10, True, False) == {"noise": 12.0, "ranks": 4 * (grid + 4) * 3} | after
+    assert plan(ranks, 10, False, True) == {"ranks": 4 * (grid + 4) * 3, "heavy": 12.0} | after
+    assert plan((5,), 3, False, True) == {"heavy": 30.0, "consensus": 15.0, "contributions": 2.5}
     both = plan(ranks, 3, False, False, 2)
     assert both["ranks"] == 3 * grid * 3
     assert both["penalty"] == 3 * alphas * 2 * 3
@@ -374,12 +376,13 @@ def test_an_interrupted_search_of_alphas_leaves_the_penalty_out(monkeypatch):
     monkeypatch.setattr(Stages, "_rank", lambda self, table: 5)
     assert made.penalise(crew, [], (Sparsity("auto"),)) == (crew, [])
     assert halted == [True]
-    assert made.notes[0].startswith("Interrupted: no alpha was chosen for the ")
+    assert made.interrupted
+    assert made.missing[0].startswith("no alpha was chosen for the ")
     assert not made.done[0]["finished"]
 
 
 def runs(*reasons: str):
-    return [SimpleNamespace(reason=reason) for reason in reasons]
+    return [SimpleNamespace(whole=reason == "tol") for reason in reasons]
 
 
 @pytest.mark.parametrize(
@@ -407,8 +410,9 @@ def test_heavy_rows_are_scaled_down_where_two_runs_of_each_kind_say_so(monkeypat
     monkeypatch.setattr(Stages, "_rank", lambda self, table: 5)
     found = stage.heavy(crew, [], np.array([1.0, 0.5, 1.0, 0.2]))
     assert (found is not crew) == (judged and better)
-    assert stage.notes[0].partition(":")[0 if judged else 2].strip().startswith("2 rows weigh more")
-    assert ("was not judged" in stage.notes[0]) != judged
+    (remark,) = stage.notes if judged else stage.missing
+    assert remark.startswith("2 rows weigh more")
+    assert ("was not judged" in remark) != judged
     assert stage.done[0]["finished"] == judged
 
 
@@ -478,17 +482,23 @@ class Fitter:
     def run(self, rank_, seed, left, watch, hold_out):
         self.asked.append((rank_, seed, left, hold_out))
         self.clock.now += 1.0
-        return SimpleNamespace(reason=next(self.reasons))
+        return SimpleNamespace(whole=next(self.reasons) == "tol", reason="", seconds=1.0)
+
+
+class Told(Pace):
+    """Notes what it is told."""
+
+    def advance(self, *given) -> None:
+        self.told.append(given)
 
 
 @pytest.fixture
-def crewed(monkeypatch):
+def crewed():
     clock = SimpleNamespace(now=0.0)
-    monkeypatch.setattr("drnmf.selection.stages.crew.time", SimpleNamespace(perf_counter=lambda: clock.now))
 
     def make(allowed, reasons, jobs=1):
-        told = []
-        pace = SimpleNamespace(allowance=lambda stage: allowed, advance=lambda *given: told.append(given))
+        pace = Told({"ranks": 1.0, "contributions": 0.0}, allowed, None, lambda: clock.now)
+        told = pace.told = []
         fitter = Fitter(clock, reasons)
         return Crew(fitter, Store(None, {}), pace, [7, 8, 9, 10], jobs), fitter, told
 
@@ -501,9 +511,19 @@ def test_the_first_of_several_runs_takes_half_of_the_time_at_most(crewed):
     assert len(crew.runs("ranks", 3, 4)) == 3
     assert fitter.asked == [(3, 7, 1.25, False), (3, 8, 1.5, False), (3, 9, 0.5, False)]
     assert told == [("ranks", 3, f"rank 3, run {i} of 4", True) for i in (1, 2, 3)]
+    assert crew.pace.overrun == 0.0
     assert len(crew.runs("ranks", 3, 2)) == 2
     assert len(fitter.asked) == 3  # they were there already
     assert told[-1][-1] is False
+
+
+def test_what_a_run_takes_beside_its_iterations_is_kept_for_it(crewed):
+    crew, fitter, _ = crewed(8.0, 4 * ["tol"])
+    make = fitter.run
+    fitter.run = lambda *given: SimpleNamespace(**vars(make(*given)) | {"seconds": 0.25})
+    crew.runs("ranks", 3, 4)
+    assert crew.pace.overrun == 0.75
+    assert [left for _, _, left, _ in fitter.asked] == [4.0, 7.0, 5.25, 4.25]
 
 
 def test_runs_that_were_stopped_count_where_fewer_than_two_came_to_their_end(crewed):

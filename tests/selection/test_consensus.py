@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
+from sklearn.cluster import KMeans
 from sklearn.decomposition import NMF as SklearnNMF
+from sklearn.decomposition import PCA, LatentDirichletAllocation
 from sklearn.metrics import silhouette_samples
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from drnmf import DRNMF, BetaNMF, ConsensusNMF, Solver, match
@@ -180,8 +183,19 @@ def test_unstable_components_are_marked_or_dropped():
     assert dropped.fit_transform(X).shape == (60, kept.stable_.sum())
     assert (dropped.stability_ >= 0.95).all()
     assert dropped.get_feature_names_out().shape == (kept.stable_.sum(),)
-    with pytest.warns(UserWarning, match=r"No component reaches the threshold of 1 "):
-        assert ConsensusNMF(**settings, threshold=1.0, unstable="drop").fit(X).n_components_ == 4
+    none = ConsensusNMF(**settings, threshold=1.0, unstable="drop")
+    with pytest.raises(ValueError, match=r"No component reaches threshold=1 .* with unstable='keep'"):
+        none.fit(X)
+    assert not hasattr(none, "components_")
+
+
+WRONG = [PCA(2), LatentDirichletAllocation(2), KMeans(2, n_init=1), StandardScaler(), "nmf"]
+
+
+@pytest.mark.parametrize("estimator", WRONG)
+def test_an_estimator_without_nonnegative_components_is_refused(estimator):
+    with pytest.raises(TypeError, match=r"for example BetaNMF\(5\)"):
+        ConsensusNMF(estimator, n_runs=2, random_state=0).fit(planted())
 
 
 def test_ctrl_c_keeps_the_consensus_of_the_runs_that_ended():

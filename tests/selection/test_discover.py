@@ -55,7 +55,7 @@ def test_the_planted_components_are_found(found):
     assert found.contributions.sum() == pytest.approx(counts().sum(), rel=1e-3)
     assert (np.diff(found.sizes) <= 0).all()
     assert (found.interval[0] <= found.interval[1]).all()
-    assert [row["rank"] for row in found.ranks] == [2, 3, 4, 5]
+    assert [row["rank"] for row in found.ranks] == [2, 3, 4]  # which predicts clearly worse than 3
     assert len(found.runs) == 4
 
 
@@ -65,7 +65,7 @@ def test_the_noise_is_read_off_the_data():
     assert found.losses[0].beta == pytest.approx(1.0, abs=0.3)
     assert not any("too few entries" in note for note in found.notes)
     assert found.ranks == []
-    assert [stage["name"] for stage in found.stages] == ["noise", "consensus"]
+    assert [stage["name"] for stage in found.stages] == ["noise", "consensus", "contributions"]
 
 
 @pytest.mark.parametrize(("interval", "loss"), [((1.0, 1.25), "KL"), ((1.25, 1.5), "beta=1.25"), ((1.25, 2.0), "Fro")])
@@ -113,8 +113,11 @@ def test_ctrl_c_keeps_what_the_runs_so_far_agree_on(jobs):
     found = discover(counts(), **FAST | {"ranks": 3, "n_runs": 12}, callback=interrupt, n_jobs=jobs)
     assert found.interrupted
     assert 2 <= len(found.runs) < 12
-    assert "Interrupted" in found.notes[-1]
-    assert not found.stages[-1]["finished"]
+    assert found.notes[0].startswith("Interrupted: ")
+    assert found.summary().startswith(f"Interrupted: {len(found.runs)} of the 12 runs of the consensus were finished. ")
+    assert "let it run to its end" in found.summary()
+    assert found.stable.any() == (len(found.runs) >= 4)
+    assert not found.stages[-2]["finished"]
 
 
 def test_ctrl_c_before_two_runs_is_a_keyboard_interrupt():
@@ -173,7 +176,7 @@ def test_held_out_entries_choose_whether_heavy_rows_are_capped(found):
     X = counts()
     X[0] *= 1000
     auto, keep, cap = (discover(X, **FAST | {"ranks": 3, "heavy": how}) for how in ("auto", "keep", "cap"))
-    assert [stage["name"] for stage in auto.stages] == ["heavy", "consensus"]
+    assert [stage["name"] for stage in auto.stages] == ["heavy", "consensus", "contributions"]
     (note,) = (note for note in auto.notes if "weigh more than 10 times" in note)
     assert same(auto, cap if "scaled down" in note else keep)
     assert not same(keep, cap)
@@ -204,6 +207,23 @@ def test_missing_entries_and_weights():
         discover(counts(), **FAST, uncertainty=U, resample="bootstrap")
 
 
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_with_uncertainties_every_run_sees_X_drawn_by_them(form):
+    """Intervals grow with the uncertainties; X itself gives every run the same."""
+    X, widths = counts() + 0.5, []
+    for part in (0.01, 0.3):
+        found = discover(form(X), **FAST | {"ranks": 3, "tol": 1e-6, "max_iter": 2000}, uncertainty=part * X)
+        assert found.resample == "uncertainty"
+        assert "Every run saw X drawn anew by its uncertainties." in found.notes
+        widths.append(float((found.interval[1] - found.interval[0]).mean()))
+    assert widths[1] > 3 * widths[0] > 0
+    same = discover(form(X), **FAST | {"ranks": 3, "resample": None}, uncertainty=X)
+    assert same.resample is None
+    assert any("nothing of the noise" in note for note in same.notes)
+    with pytest.raises(ValueError, match="give uncertainty"):
+        discover(form(X), **FAST, resample="uncertainty")
+
+
 @pytest.mark.parametrize("hidden", [False, True])
 def test_held_out_entries_judge_ranks_of_weighted_data_as_of_others(found, hidden):
     """A common weight changes nothing, and entries without weight may be anything."""
@@ -224,7 +244,7 @@ def test_a_held_out_run_opens_X_once(monkeypatch):
     plain = Placement.open_plain
     monkeypatch.setattr(Placement, "open_plain", lambda self, *given: opened.append(given) or plain(self, *given))
     discover(counts(), **FAST | {"ranks": (2, 3), "n_runs": 2, "max_iter": 5})
-    assert len(opened) == 1 + 2 * 2 + 2  # the discovery, two runs of two ranks, two runs of the consensus
+    assert len(opened) == 1 + 2 * 2 + 2 + 1  # the discovery, two runs of two ranks, two runs of the consensus, W
 
 
 def overlapping() -> np.ndarray:
@@ -235,12 +255,13 @@ def overlapping() -> np.ndarray:
 
 
 def test_contributions_are_sparse_where_held_out_entries_ask_for_it():
-    X, settings = overlapping(), FAST | {"ranks": (3, 4)}
+    X, settings = overlapping(), FAST | {"ranks": (3, 4), "tol": 1e-5, "max_iter": 1000}
     plain, found = (discover(X, **settings | {"penalties": how}) for how in (None, SPARSE))
     (path,) = found.penalty_path
     assert found.penalties == (f"sparsity:{path.alpha}:W",)
     assert path.values[path.alphas == 0] > path.limit >= path.values[path.alphas == path.alpha]
-    assert [stage["name"] for stage in found.stages] == ["ranks", "penalty", "finer ranks", "consensus"]
+    names = ["ranks", "penalty", "finer ranks", "consensus", "contributions"]
+    assert [stage["name"] for stage in found.stages] == names
     assert found.rank == 3
     assert _zeros(found) > _zeros(plain)
     given = discover(X, **settings | {"ranks": 3, "penalties": [drnmf.Sparsity(path.alpha, on="W")]})
@@ -260,7 +281,7 @@ def test_no_penalty_is_used_where_nothing_is_predicted_better_by_it(found):
     assert same(again, found)
     assert again.penalties == ()
     assert again.penalty_path[0].alpha == 0
-    assert "No sparsity of the contributions is used" in again.notes[-1]
+    assert "No sparsity of the contributions is used" in again.notes[-2]
 
 
 def test_a_volume_is_chosen_by_the_loss_of_fit():
@@ -322,13 +343,30 @@ def test_constant_and_exactly_low_rank_data_come_to_an_end():
     assert np.isfinite(discover(exact, **FAST | {"betas": "auto", "ranks": (2, 3)}).stability).all()
 
 
+@pytest.mark.parametrize(("ranks", "rank"), [(None, 1), (range(1, 4), 1), ((2, 3), 2)])
+def test_a_constant_matrix_has_one_component(ranks, rank):
+    found = discover(np.full((12, 8), 3.0), **FAST | {"ranks": ranks})
+    assert found.rank == rank
+    assert found.notes[0].startswith("X has one component only")
+
+
+def test_rows_that_occur_again_do_not_predict_one_another():
+    rng = np.random.default_rng(0)
+    H = np.repeat(np.eye(3), 8, axis=1) * rng.gamma(2.0, 1.0, 24) + 0.3
+    X = np.tile(rng.poisson(rng.gamma(0.4, 6.0, (20, 3)) @ H), (3, 1)).astype(float)
+    dense, sparse = (discover(form(X), **FAST | {"ranks": range(1, 8)}) for form in (np.asarray, sp.csr_array))
+    assert dense.rank == sparse.rank == 3
+    scores = [[row["held_out"] for row in one.ranks] for one in (dense, sparse)]
+    np.testing.assert_allclose(*scores, rtol=1e-4, atol=1e-6)
+
+
 def test_a_time_limit_names_what_was_not_finished():
     told = []
     found = discover(
         counts(m=200), **FAST | {"n_runs": 400, "ranks": 3, "max_iter": 2000}, max_time=1.5, callback=told.append
     )
-    assert found.notes[-1].startswith("Out of time: ")
-    assert not found.stages[-1]["finished"]
+    assert found.notes[0].startswith("Out of time: ")
+    assert not found.stages[-2]["finished"]
     assert all(moment.left <= 1.5 for moment in told)
 
 
@@ -342,8 +380,10 @@ def test_the_noise_has_its_part_of_the_time_and_is_named_where_that_ended_it(mon
     monkeypatch.setattr("drnmf.selection.stages.course.noise_profile", hurried)
     found = discover(counts(), **FAST | {"betas": "auto", "ranks": (2, 3)}, max_time=3000.0)
     assert 0 < given[0] < 3000.0
-    assert [stage["finished"] for stage in found.stages] == [False, True, True]
-    assert any(note.startswith("Out of time: the noise was read off fits that had not ended (") for note in found.notes)
+    assert [stage["finished"] for stage in found.stages] == [False, True, True, True]
+    assert found.notes[0] == "Out of time: the noise was read off fits that had not ended."
+    assert any(note.startswith("Losses whose fits had not ended: ") for note in found.notes)
+    assert "raise max_time, which was 3000 s. So far 3 stable components of 3" in found.summary()
 
 
 def test_ctrl_c_during_the_noise_is_a_keyboard_interrupt_and_leaves_no_run(tmp_path, monkeypatch):
@@ -397,10 +437,11 @@ def test_without_time_for_the_consensus_the_runs_that_judged_the_rank_are_compar
     found = discover(counts(), **FAST | {"ranks": (2, 3)})
     assert found.rank == 3
     assert found.stable.all()
-    assert not found.stages[-1]["finished"]
-    assert found.notes[-2:] == (
+    assert not found.stages[-2]["finished"]
+    assert found.notes == (
         "Out of time: 0 of the 4 runs of the consensus were finished.",
         "The components are those of the runs that judged the rank, each without a tenth of the entries.",
+        "Every run saw counts drawn anew with X as their mean.",
     )
 
 

@@ -17,8 +17,8 @@ from drnmf.selection.counts import likely_size
 from drnmf.selection.entries import Facts, facts_of
 from drnmf.selection.held_out import Scores, Split, entry_levels, joined, too_few_to_hold_out, trimmed
 from drnmf.selection.likelihood import CONSTANT, Candidate, half_log_sums
+from drnmf.selection.matching import agreement
 from drnmf.selection.slope import binned_slope
-from drnmf.selection.stability import agreement
 from drnmf.selection.stages.heavy import cap_factors, scaled_rows
 
 COUNTS, POSITIVE = Facts(10, 4, 0.0, 1.0), Facts(10, 4, 0.0, None)
@@ -126,7 +126,7 @@ def test_slopes_of_residuals():
 
 def test_agreement_is_the_mean_cosine_of_matched_components():
     eye, turned = np.eye(2), np.array([[3.0, 4.0], [0.0, 2.0]])
-    runs = [SimpleNamespace(H=H) for H in (eye, 5.0 * eye[::-1], turned)]
+    runs = [eye, 5.0 * eye[::-1], turned]
     assert agreement(runs[:2]) == pytest.approx(1.0)
     assert agreement(runs) == pytest.approx((1.0 + 0.8 + 0.8) / 3)
 

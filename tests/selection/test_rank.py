@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from drnmf import BetaNMF, rank_profile
+from drnmf.selection.alike import one_component, twins_of
 from drnmf.selection.held_out import Scores, compare, trimmed
 from drnmf.selection.rank import check_ranks
 from drnmf.synthetic import planted
@@ -105,3 +107,42 @@ def test_one_heavy_block_does_not_rule():
     found = compare([Scores(values, np.ones(20), 0.0) for values in (good, heavy)])
     assert found.best == 1
     assert trimmed(np.arange(10.0))[0] == 4.5
+
+
+FORMS = [np.asarray, sp.csr_array, sp.csc_array]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_has_no_components_is_refused(form):
+    with pytest.raises(ValueError, match="all zeros: it has no components"):
+        rank_profile(BetaNMF(beta="auto", random_state=0), form(np.zeros((20, 15))), ranks=3)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("betas", [1, "auto"])
+def test_rows_that_are_multiples_of_one_another_have_one_component(form, betas):
+    for X in (np.full((50, 40), 3.0), np.outer(np.arange(1.0, 31.0), np.arange(2.0, 22.0))):
+        found = rank_profile(BetaNMF(beta=betas, random_state=0), form(X), ranks=4)
+        assert found.best == 1
+        assert any(note.startswith("X has one component only") for note in found.notes)
+    assert rank_profile(BetaNMF(beta=1, random_state=0), form(X), ranks=[2, 3]).best == 2
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("turned", [False, True])
+def test_rows_that_occur_again_do_not_predict_one_another(form, turned):
+    """Counts of three components, every row (or column) three times."""
+    rng = np.random.default_rng(0)
+    H = np.repeat(np.eye(3), 8, axis=1) * rng.gamma(2.0, 1.0, 24) + 0.3
+    X = np.tile(rng.poisson(rng.gamma(0.4, 6.0, (20, 3)) @ H), (3, 1)).astype(float)
+    assert rank_profile(BetaNMF(beta=1, random_state=0), form(X.T if turned else X), ranks=range(1, 8)).best == 3
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_twins_are_found_whatever_the_layout(form):
+    X = np.array([[1.0, 0.0, 2.0, 1.0], [0.0, 0.0, 0.0, 0.0], [1.0, 0.0, 2.0, 1.0], [0.0, 0.0, 0.0, 0.0]])
+    rows, columns = twins_of(form(X))
+    assert rows.tolist() == [0, 1, 0, 3]  # rows of zeros predict nothing
+    assert columns.tolist() == [0, 1, 2, 0]
+    assert twins_of(form(np.arange(6.0).reshape(2, 3))) == (None, None)
+    assert not one_component(form(X[:1] + np.eye(4)))

@@ -10,11 +10,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import drnmf
 from drnmf.algorithms.loop import Control
 from drnmf.algorithms.result import Trace
+from drnmf.backends.observed import Outer
 from drnmf.backends.open import open_data
 from drnmf.losses.beta import IS, KL, Beta, beta_divergence_terms
 from drnmf.losses.interval import Interval
+from drnmf.problem.device import Placement
 from drnmf.problem.receive import Received
 from drnmf.selection.blocks import bi_cross_validation
 from drnmf.selection.entries import Facts, common_unit, facts_of, sample_shape
@@ -22,13 +25,15 @@ from drnmf.selection.held_out import Scores, Split, blocks_of, check_fraction, c
 from drnmf.selection.likelihood import Candidate
 from drnmf.selection.noise import BETAS, LEAST_BETA, losses_to_try
 from drnmf.selection.rank import PATIENCE, Tried, _hopeless, akaike, bayesian
-from drnmf.selection.resampling import resampled
+from drnmf.selection.resampling import redrawn, resampled
+from drnmf.selection.stages.contributions import FOR_W, LAST, contributions
 from drnmf.selection.stages.course import plan
 from drnmf.selection.stages.pace import Moment, Pace
 from drnmf.selection.stages.residuals import residuals
 from drnmf.selection.stages.runs import LARGE, Run, Store, rows_seen
 from drnmf.selection.walk import NEW_COMPONENT, Walk, grown
 from drnmf.selection.words import describe, structured
+from drnmf.solve.encode import Encoder
 from drnmf.solve.runner import Budget, Runner
 
 
@@ -167,16 +172,18 @@ def test_residuals_are_means_along_both_sides(rng, loss):
     np.testing.assert_allclose(found.squares, [((seen - V) ** 2).ravel()[group].mean() for group in order])
 
 
-def test_time_left_is_work_left_at_the_pace_of_fresh_work(monkeypatch):
+def test_time_left_is_work_left_at_the_pace_of_fresh_work():
     now, told = [100.0], list[Moment]()
-    monkeypatch.setattr("drnmf.selection.stages.pace.time.perf_counter", lambda: now[0])
-    pace = Pace({"noise": 10.0, "ranks": 20.0, "runs": 10.0}, None, told.append)
-    now[0] = 104.0
+    pace = Pace({"noise": 10.0, "ranks": 20.0, "runs": 10.0}, None, told.append, lambda: now[0])
     pace.advance("noise", 6.0, "kept", fresh=False)
+    now[0] = 104.0
     pace.advance("noise", 2.0, "KL")
     assert [moment.left for moment in told] == [0.0, pytest.approx(4.0 / 2.0 * 32.0)]
     assert told[-1].share == pytest.approx(8 / 40)
     assert (told[-1].number, told[-1].stages, told[-1].seconds) == (1, 3, 4.0)
+    now[0] = 154.0
+    pace.advance("noise", 0.0, "a run that was stopped early")
+    assert pace.rate == pytest.approx(2.0)
     pace.close("noise")
     pace.expect("ranks", 5.0)
     assert (pace.planned("noise"), pace.planned("ranks")) == (8.0, 5.0)
@@ -186,18 +193,68 @@ def test_time_left_is_work_left_at_the_pace_of_fresh_work(monkeypatch):
     assert pace.allowance("ranks") is None
 
 
-def test_a_stage_has_its_part_of_the_time_that_is_left(monkeypatch):
+def test_a_stage_has_its_part_of_the_time_that_is_left():
     now, told = [0.0], list[Moment]()
-    monkeypatch.setattr("drnmf.selection.stages.pace.time.perf_counter", lambda: now[0])
-    pace = Pace({"noise": 10.0, "ranks": 20.0, "runs": 10.0}, 80.0, told.append)
+    plan = {"noise": 10.0, "ranks": 20.0, "runs": 10.0, "contributions": 1.0}
+    pace = Pace(plan, 80.0, told.append, lambda: now[0])
     assert pace.allowance("noise") == pytest.approx(20.0)
-    now[0] = 40.0
+    now[0] = 41.0
     pace.advance("noise", 10.0, "all")
-    assert pace.allowance("ranks") == pytest.approx(40.0 * 2 / 3)
-    assert pace.allowance("runs") == pytest.approx(40.0)
-    assert told[-1].left == pytest.approx(40.0)  # 120 at the pace so far
+    assert told[-1].left == pytest.approx(39.0)  # 127 at the pace so far
+    kept = 4.1  # what the contributions need at the pace so far
+    assert pace.allowance("ranks") == pytest.approx((39.0 - kept) * 2 / 3)
+    assert pace.allowance("runs") == pytest.approx(39.0 - kept)
+    assert pace.allowance("contributions") == 39.0
     now[0] = 90.0
-    assert pace.allowance("runs") == 0.0
+    assert [pace.allowance(name) for name in plan] == [0.0] * 4
+
+
+def test_time_that_the_stages_to_come_do_not_need_is_for_this_one():
+    now = [0.0]
+    pace = Pace({"ranks": 100.0, "runs": 10.0, "contributions": 1.0}, 240.0, None, lambda: now[0])
+    first = pace.allowance("ranks")
+    now[0] = 100.0
+    pace.advance("ranks", 100.0, "all that was planned, and more is to come")
+    pace.expect("ranks", 50.0)
+    assert pace.allowance("ranks") == pytest.approx(240.0 - 100.0 - 11.0)  # a second for a unit of work
+    pace.expect("runs", 1e6)
+    assert pace.allowance("ranks") == pytest.approx(first - 100.0)  # what it was promised
+
+
+def slowly(at: list[float], seconds: float):
+    """An encoder whose every step takes so long for a row."""
+
+    def rows(self, data, first_row=0):
+        at[0] += seconds * self.max_iter * data.shape[0]
+        return np.ones((data.shape[0], self.components.shape[0]))
+
+    return rows
+
+
+@pytest.mark.parametrize(("limit", "cut"), [(None, 0), (1e6, 0), (40.0, 400), (1e-9, 400)])
+def test_contributions_are_told_block_by_block_and_keep_within_the_time(monkeypatch, limit, cut):
+    at, told, X = [0.0], list[Moment](), np.ones((400, 5))
+    monkeypatch.setattr("drnmf.selection.stages.contributions.LEAST_ENTRIES", 10)
+    monkeypatch.setattr(Encoder, "rows", slowly(at, 1e-3))
+    encoder = Encoder(
+        np.ones((2, 5)), SimpleNamespace(mean=1.0), np.ones(1), 500, 0.0, "raise", "discover", np.zeros(2)
+    )
+    pace = Pace({LAST: 7.0}, limit, told.append, lambda: at[0])
+    W, stopped = contributions(encoder, Received(X), Placement(None, "float32"), pace)
+    assert W.shape == (400, 2)
+    assert stopped == cut
+    assert len(told) == 20
+    assert told[-1].share == pytest.approx(FOR_W)
+    if limit == 40.0:
+        assert 0.9 * FOR_W * limit <= at[0] <= limit
+    assert at[0] >= 400 * 1e-3 * 500 or cut
+
+
+def test_rows_of_which_nothing_is_observed_get_the_mean_of_the_others():
+    X = np.random.default_rng(0).poisson(20.0, (6, 5)).astype(float)
+    X[2] = np.nan
+    found = drnmf.discover(X, drnmf.BetaNMF(beta=1, max_iter=5), ranks=2, n_runs=2, resample=None).contributions
+    np.testing.assert_allclose(found[2], np.delete(found, 2, axis=0).mean(axis=0), rtol=1e-5)
 
 
 def test_drawn_counts_have_their_means_and_gaps_stay(rng):
@@ -211,6 +268,21 @@ def test_drawn_counts_have_their_means_and_gaps_stay(rng):
     assert 20 < len(np.unique(rows)) < 45
     stored = resampled(sp.csr_array(X[1:]), "poisson", 3).toarray()
     np.testing.assert_array_equal(stored, resampled(X[1:], "poisson", 3))
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_X_is_drawn_with_the_deviations_of_its_entries(form):
+    X, U = np.full((300, 40), 9.0), np.repeat([0.5, 1.0, 9.0], 100)[:, None]
+    weights = Outer(1.0 / U[:, 0] ** 2, np.r_[0.0, np.ones(39)])
+    drawn = redrawn(form(X), weights, 1)
+    drawn = drawn.toarray() if sp.issparse(drawn) else drawn
+    assert (drawn[:, 0] == 9.0).all()  # without weight
+    assert drawn.min() == 0.0
+    for rows, deviation in ((slice(0, 100), 0.5), (slice(100, 200), 1.0)):
+        assert drawn[rows, 1:].mean() == pytest.approx(9.0, abs=0.1)
+        assert drawn[rows, 1:].std() == pytest.approx(deviation, rel=0.05)
+    assert not np.array_equal(drawn, redrawn(X, weights, 2))
+    assert redrawn(X, None, 1).std() == pytest.approx(1.0, rel=0.05)
 
 
 def test_a_run_that_was_stopped_early_is_not_kept_and_scores_read_back(tmp_path):
@@ -232,9 +304,9 @@ def test_a_run_that_was_stopped_early_is_not_kept_and_scores_read_back(tmp_path)
 
 
 def test_the_work_of_every_stage_is_planned_in_fits_times_rank():
-    assert plan((4,), 30, noise=False, heavy=False) == {"consensus": 120.0}
+    assert plan((4,), 30, noise=False, heavy=False) == {"consensus": 120.0, "contributions": 2.0}
     whole = plan((2, 4, 8), 30, noise=True, heavy=True)
-    assert list(whole) == ["noise", "ranks", "heavy", "consensus"]
+    assert list(whole) == ["noise", "ranks", "heavy", "consensus", "contributions"]
     assert whole["ranks"] == 10 * whole["heavy"]
     assert plan((4,), 30, noise=False, heavy=True)["heavy"] == 2 * whole["heavy"]
     assert plan((2, 4, 8), 1, noise=False, heavy=True)["heavy"] == 4.0

@@ -329,11 +329,6 @@ class Data(Protocol):
         ...
 
     @property
-    def grouped(self) -> bool:
-        """Whether a held-out mask by classes of rows and columns keeps sweeps cheap (sparse X whose zeros are data)."""
-        ...
-
-    @property
     def observed(self) -> Observed | None:
         """The weights under which X is swept, None where every entry counts once."""
         ...

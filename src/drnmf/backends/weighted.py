@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from drnmf.backends.base import Ask, Data, Observed, Space, Sweep
-from drnmf.backends.observed import Hidden, Outer, Product, factors_of, pieces, product, stores
+from drnmf.backends.observed import Hidden, Outer, Product, factors_of, pieces, product
 from drnmf.backends.tiles import Tiled, entry_losses, observed_tile, tiles_of
 from drnmf.losses.base import Omega
 from drnmf.numerics import SAFE_SQUARES, Array, Vector, as_float64, identity_limit, model_floor, namespace
@@ -118,10 +118,6 @@ class Weighted:
     @property
     def count(self) -> int:
         return self.tally.count
-
-    @property
-    def grouped(self) -> bool:
-        return bool(self.data.grouped) and not stores(self.observed)
 
     @property
     def space(self) -> Space:

@@ -324,7 +324,7 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         control, objective = control_of(self), Objective(self.omega_, self.references_, self.mean_, self.penalties_)
         observed = given.observed
         if isinstance(observed, HeldOut):
-            observed = observed.bind(given.X.shape, is_sparse(given.X))
+            observed = observed.bind(given.X.shape)
         return Encoder(
             as_numpy(self.components_), objective, self.weights_, control.max_iter, control.tol, zeros_under(self),
             type(self).__name__, self.mean_row_, observed, self.sum_to_one == "W",

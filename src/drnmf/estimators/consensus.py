@@ -6,6 +6,7 @@ import copy
 import threading
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, Self
 
@@ -28,6 +29,7 @@ from drnmf.solve.parallel import run_all
 from drnmf.solve.settings import count_jobs
 
 UNSTABLE = ("keep", "drop")
+_GIVE = "give an estimator of nonnegative components, for example BetaNMF(5), DRNMF(5) or scikit-learn's NMF(5)."
 
 
 class ConsensusNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -39,7 +41,7 @@ class ConsensusNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     Parameters
     ----------
-    estimator : estimator with ``components_`` and ``random_state``, for example `BetaNMF` or `DRNMF`
+    estimator : estimator with ``random_state``, ``components_`` and ``reconstruction_err_``: `BetaNMF`, `DRNMF`, `NMF`
         What every run fits, from a start of its own, random where it would choose one; None is ``BetaNMF()``.
     n_runs : int, at least 2
         How many runs.
@@ -48,7 +50,8 @@ class ConsensusNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     threshold : float between -1 and 1
         Components with a smaller stability are not `stable_`.
     unstable : {"keep", "drop"}
-        Leave the others in ``components_``, or out of it. Where none is stable all are kept, with a warning.
+        Leave the others in ``components_``, or out of it; `fit` refuses where none would be left, as a transformer
+        without output can be no step of a pipeline.
     random_state : int, RandomState or None
         Seed of the starts and of what is resampled.
     n_jobs : int or None
@@ -117,6 +120,13 @@ class ConsensusNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         Returns
         -------
         self : the fitted estimator. After Ctrl-C it holds the consensus of the runs that had ended, if two had.
+
+        Raises
+        ------
+        TypeError
+            For an estimator without nonnegative components.
+        ValueError
+            For bad X or parameters, and where ``unstable="drop"`` leaves no component.
         """
         self.fit_transform(X)
         return self
@@ -145,7 +155,8 @@ class ConsensusNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             self._run(X, seeds, jobs, ended)
         except KeyboardInterrupt:
             if len(ended) >= 2:
-                self._adopt(X, [ended[i] for i in sorted(ended)])
+                with suppress(ValueError):  # nothing is left by unstable="drop"
+                    self._adopt(X, [ended[i] for i in sorted(ended)])
             raise
         return self._adopt(X, [ended[i] for i in range(n_runs)])
 
@@ -156,6 +167,8 @@ class ConsensusNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def _run(self, X: Any, seeds: list[int], jobs: int, ended: dict[int, Any]) -> None:
         """Fit one clone per seed, `jobs` at a time, into `ended`."""
         base = BetaNMF() if self.estimator is None else self.estimator
+        if not hasattr(base, "get_params") or "random_state" not in base.get_params(deep=False):
+            raise TypeError(f"estimator={base!r} takes no random_state: {_GIVE}")
         stop = threading.Event()
         # BLAS is limited around all runs: a run that ends must not lift the limit of those that have not
         batch = runs_at_once(X, base.get_params(deep=False).get("device"))
@@ -174,6 +187,8 @@ class ConsensusNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         model.fit(X if self.resample is None else resampled(X, self.resample, seed))
         if own is not _no_callback:
             model.set_params(solver__callback=own)
+        if not all(hasattr(model, name) for name in ("components_", "reconstruction_err_", "inverse_transform")):
+            raise TypeError(f"{type(model).__name__} has no components_ with a reconstruction_err_: {_GIVE}")
         if not stop.is_set():
             ended[place] = model
 
@@ -191,18 +206,17 @@ class ConsensusNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return np.asarray(self.estimator_.transform(X))
 
     def _kept(self, stability: Vector, order: Any) -> Any:
-        """Leave unstable components out of an order, where that is asked for and something is left."""
+        """Leave unstable components out of an order, where that is asked for."""
         stable = stability >= self.threshold
-        if self.unstable == "keep" or stable.all():
+        if self.unstable == "keep":
             return order
-        if stable.any():
-            return order[stable]
-        warnings.warn(
-            f"No component reaches the threshold of {self.threshold:g} (the largest stability is "
-            f"{stability.max():.2f}): all are kept, and none should be trusted.",
-            stacklevel=4,
-        )
-        return order
+        if not stable.any():
+            raise ValueError(
+                f"No component reaches threshold={self.threshold:g} (the largest stability is {stability.max():.2f}), "
+                "and unstable='drop' leaves nothing: fit fewer components, lower the threshold, or look at all of them "
+                "with unstable='keep'."
+            )
+        return order[stable]
 
     @staticmethod
     def _template(model: Any, components: Vector) -> Any:

@@ -113,7 +113,7 @@ class Problem:
     def observed(self) -> Observed | None:
         """The weights of the entries of X, None where each counts once; entries that are held out are bound to X."""
         observed = self.given.observed
-        return observed.bind(self.data.shape, self.data.grouped) if isinstance(observed, HeldOut) else observed
+        return observed.bind(self.data.shape) if isinstance(observed, HeldOut) else observed
 
     @property
     def begins(self) -> Start:

@@ -166,11 +166,13 @@ class Demo(TypedDict):
 
 
 class Discovered(TypedDict):
-    """What `drnmf discover` found: how many components of `rank` are stable, and how it came to that."""
+    """What `drnmf discover` found: what was not finished, how many of `rank` are stable, how it came to that."""
 
+    missing: list[str]
     rank: int
     stable: int
     threshold: float
+    resample: str | None
     beta: float | None
     slope: float | None
     profiles: str

@@ -26,13 +26,15 @@ from drnmf.problem.device import place
 from drnmf.problem.problem import objective_of
 from drnmf.problem.receive import Received
 from drnmf.problem.units import Units, mean_of
+from drnmf.selection.alike import ONE_COMPONENT, one_component
 from drnmf.selection.consensus import Consensus
 from drnmf.selection.entries import counted, facts_of
 from drnmf.selection.matching import Matching, match
 from drnmf.selection.noise import NoiseProfile
 from drnmf.selection.penalties.alpha import AlphaPath, decided
-from drnmf.selection.resampling import RESAMPLINGS
-from drnmf.selection.stages.course import Stages, plan
+from drnmf.selection.resampling import RESAMPLINGS, UNCERTAINTY
+from drnmf.selection.stages.contributions import FOR_W, LAST, contributions
+from drnmf.selection.stages.course import LEAST_RUNS, Stages, plan
 from drnmf.selection.stages.crew import Crew, draw_seeds
 from drnmf.selection.stages.heavy import cap_factors
 from drnmf.selection.stages.pace import Moment, Pace, shown
@@ -59,7 +61,7 @@ class Discovery:
     components : (r, n), every row sums to one
     contributions : (m, r), W under the losses of the fit, in the unit of X
     stability : (r,), mean silhouette of each component over the runs
-    stable : (r,) bool, whether it reaches the threshold
+    stable : (r,) bool, whether it reaches the threshold; none where fewer than four runs came to their end
     interval : (2, r, n), 5 % and 95 % quantiles of every entry over the runs
     spread : (r, n), standard deviation of every entry over the runs
     rank : r
@@ -71,6 +73,9 @@ class Discovery:
     runs : the runs behind the consensus
     stages : list of dict with name, seconds and whether the stage was finished
     interrupted : whether Ctrl-C ended it: it then holds what the runs so far agree on
+    missing : tuple of str, what was not finished, for lack of time or by Ctrl-C
+    max_time : the limit that was given, or None
+    resample : what each run saw of X: "poisson", "bootstrap", "uncertainty", or None for X itself
     seconds : float
     notes : tuple of str
     penalties : tuple of str, those of the runs and the contributions ("sparsity:0.003:W")
@@ -92,6 +97,9 @@ class Discovery:
     runs: list[Run] = field(repr=False)
     stages: list[dict[str, Any]]
     interrupted: bool
+    missing: tuple[str, ...]
+    max_time: float | None
+    resample: str | None
     seconds: float
     notes: tuple[str, ...]
     penalties: tuple[str, ...] = ()
@@ -104,15 +112,22 @@ class Discovery:
         return sums / (sums.sum() or 1.0)
 
     def summary(self) -> str:
-        """Say in a sentence what was found."""
-        count = int(self.stable.sum())
+        """Say in a few sentences what was found; what is missing, and what to do about it, comes first."""
+        count, ended, first = int(self.stable.sum()), sum(run.whole for run in self.runs), ""
+        if self.missing:
+            cure = "let it run to its end" if self.interrupted else f"raise max_time, which was {self.max_time:g} s"
+            why = "Interrupted" if self.interrupted else "Out of time"
+            first = f"{why}: {'; '.join(self.missing)}. To finish it, {cure}. "
+        if ended < LEAST_RUNS:
+            cure = "" if self.missing else f" Raise n_runs to {LEAST_RUNS} or more."
+            return f"{first}{_too_few(ended)}{cure}"
         if not count:
             return (
-                f"Found nothing to trust: of {self.rank} components none comes again in the runs (largest stability "
-                f"{self.stability.max():.2f})."
+                f"{first}Found nothing to trust: of {self.rank} components none comes again in the runs (largest "
+                f"stability {self.stability.max():.2f})."
             )
         names = ", ".join(loss.name for loss in self.losses)
-        return f"{count} stable components of {self.rank}, under {names}."
+        return f"{first}{'So far ' if first else ''}{count} stable components of {self.rank}, under {names}."
 
 
 def discover(
@@ -148,11 +163,14 @@ def discover(
         all stages, its `n_jobs` counts runs side by side, and the folder `checkpoint` of its solver keeps finished
         runs. Where it leaves them to the library, max_iter is 500 and tol 1e-5.
     ranks : iterable of int, or int
-        What may be tried, at most min(m, n); None is 2 to 30.
+        What may be tried, at most min(m, n); None is 2 to 30, or 1 where the rows of X are multiples of one another. Of
+        such X the smallest is taken.
     n_runs : int, at least 2
-        Runs of the consensus.
-    resample : {"auto", None, "poisson", "bootstrap"}
-        What each run sees; "auto" draws counts again ("poisson"), and rows of other data ("bootstrap").
+        Runs of the consensus. Nothing is called stable on the word of fewer than four.
+    resample : {"auto", None, "poisson", "bootstrap", "uncertainty"}
+        What each run sees; "auto" draws X again by its uncertainties where those are given ("uncertainty": X + U z, cut
+        off at zero), counts with X as their mean ("poisson"), and rows of other data ("bootstrap"). What it became is
+        in `resample` of the result; None is X itself, and then intervals say nothing of the noise.
     heavy : {"auto", "keep", "cap"}
         "cap" scales rows down that weigh more than ten times the median row, while components are sought; their
         contributions are those of X. "auto" does so where held-out entries of X are then predicted better.
@@ -190,7 +208,7 @@ def discover(
     betas, random_state, solver = asked_losses(model), model.random_state or 0, as_solver(model.solver)
     seed = check_integer("random_state", random_state, 0)
     jobs, control = count_jobs(model.n_jobs), control_of(model)
-    terms = terms_of(model)
+    pace, terms = Pace({}, control.max_time, None), terms_of(model)
     parameters = replace(
         model, penalties=decided(terms, ()), n_jobs=None, verbose=0, solver=Solver(update=solver.update)
     )
@@ -198,7 +216,7 @@ def discover(
     placement = place(X, None, "float32")
     given = placement.accept(X, "discover", reading_of(model, entry_weight, uncertainty))
     if isinstance(given.observed, HeldOut):
-        given = replace(given, observed=given.observed.bind(given.X.shape, sp.issparse(given.X)))
+        given = replace(given, observed=given.observed.bind(given.X.shape))
     remarks, given = given.notes, replace(given, notes=())  # said once, and not by every run
     X = given.X
     if losses is None and uncertainty is not None:
@@ -206,7 +224,10 @@ def discover(
     if not float(X.max() if sp.issparse(X) else np.nanmax(X)) > 0:
         raise ValueError("X is all zeros: it has no components.")
     tried = check_ranks(ranks, X.shape)
-    how = _resampling(resample, given)
+    alike = one_component(X)
+    if alike:
+        tried = (1,) if ranks is None else tried[:1]
+    how = _resampling(resample, given, uncertainty is not None)
     if reference is not None:  # labels and shapes that do not fit are refused before hours of work
         match(np.ones((1, X.shape[1])), reference, names=_listed(reference_names))
     settings = {
@@ -223,11 +244,13 @@ def discover(
         factors = None if heavy == "keep" else cap_factors(X)
         judge = heavy == "auto" and factors is not None and given.observed is None
         auto = tuple(term for term in terms if term.alpha == "auto")
-        pace = Pace(plan(tried, n_runs, losses is None, judge, len(auto)), control.max_time, _both(show, callback))
+        pace.take(plan(tried, n_runs, losses is None, judge, len(auto)), _both(show, callback))
         data = placement.open(given)
         identity = {"X": data.digest(), **settings}
         with Store(solver.checkpoint, identity) as store:
-            stages = Stages(X, losses, tried, n_runs, threshold, pace, [], notes=[*remarks])
+            stages = Stages(
+                X, losses, tried, n_runs, threshold, pace, [], [*remarks, *([ONE_COMPONENT] if alike else [])]
+            )
             noise = stages.noise(seed)
             capped = factors if heavy == "cap" else None
             fitter = Fitter(given, placement, parameters, stages.losses, how, facts_of(counted(given)), capped)
@@ -235,9 +258,9 @@ def discover(
             table = stages.search(crew, coarse=bool(auto))
             crew = stages.heavy(crew, table, factors) if judge else crew
             crew, table = stages.penalise(crew, table, auto) if auto else (crew, table)
-            runs, found = stages.consensus(crew, table)
-    parameters = crew.fitter.parameters
-    return _assembled(X, data, stages, noise, table, runs, found, parameters, reference, _listed(reference_names))
+            runs, found, table = stages.consensus(crew, table)
+        fitter = replace(crew.fitter, given=given)
+        return _assembled(fitter, data, stages, noise, table, runs, found, reference, _listed(reference_names))
 
 
 def _discovered(model: Parameters | None) -> Parameters:
@@ -278,12 +301,16 @@ def check_ranks(ranks: Iterable[int] | int | None, shape: tuple[int, int]) -> tu
     return tuple(whole)
 
 
-def _resampling(resample: str | None, given: Received) -> str | None:
+def _resampling(resample: str | None, given: Received, uncertain: bool) -> str | None:
     """Choose what each run sees; weights belong to their rows, which the bootstrap would tear apart."""
     if resample is None:
         return None
-    check_choice("resample", resample, ("auto", *RESAMPLINGS))
+    check_choice("resample", resample, ("auto", *RESAMPLINGS, UNCERTAINTY))
     weighted = given.observed is not None
+    if resample == UNCERTAINTY and not uncertain:
+        raise ValueError('resample="uncertainty" draws X by the uncertainties of its entries: give uncertainty.')
+    if resample == "auto" and uncertain:
+        return UNCERTAINTY
     if resample == "auto":
         return "poisson" if facts_of(given.X).unit == 1.0 else None if weighted else "bootstrap"
     if resample == "bootstrap" and weighted:
@@ -317,29 +344,60 @@ def _objective(data: Data, run: Run, terms: tuple[Penalty, ...]) -> Objective:
     return Objective(run.omega, run.references, mean_of(data), units.penalties_out(terms, setting, run.omega))
 
 
+def _too_few(ended: int) -> str:
+    return f"Nothing is called stable on the word of fewer than {LEAST_RUNS} runs: {ended} came to their end."
+
+
 def _assembled(
-    X: Any, data: Data, stages: Stages, noise: NoiseProfile | None, table: list[Tried], runs: list[Run],
-    found: Consensus, parameters: Parameters, reference: Any, names: list[str] | None,
+    fitter: Fitter, data: Data, stages: Stages, noise: NoiseProfile | None, table: list[Tried], runs: list[Run],
+    found: Consensus, reference: Any, names: list[str] | None,
 ) -> Discovery:  # fmt: skip
     """W under the losses of the best run and the penalties, components by size, partners, residuals."""
-    best = min(runs, key=lambda run: run.error)
-    control, terms = control_of(parameters), terms_of(parameters)
+    best, pace, parameters = min(runs, key=lambda run: run.error), stages.pace, fitter.parameters
+    before, control, terms = pace.seconds, control_of(parameters), terms_of(parameters)
     encoder = Encoder(
         found.components.astype(best.H.dtype), _objective(data, best, terms), best.weights,
         control.max_iter, control.tol, checked(parameters, "zeros"), "discover", np.zeros(len(found.stability)),
     )  # fmt: skip
-    W = encoder.rows(data)
-    W = np.asarray(replace(encoder, mean_row=W[W.sum(axis=1) > 0].mean(axis=0)).rows(data))
+    W, cut = contributions(encoder, fitter.given, fitter.placement, pace)
+    if cut:
+        stages.missing.append(f"the contributions of {cut} rows were still moving")
     order = np.argsort(-W.sum(axis=0, dtype=np.float64), kind="stable")
     found, W = found.reordered(order), W[:, order]
     worst = best.omega[int(np.argmax(best.losses / best.references))]
-    notes = (*(() if noise is None else noise.notes), *stages.notes)
-    if not (found.stability >= stages.threshold).any():
-        notes += (f"No component reaches the stability of {stages.threshold:g}: there is nothing to trust here.",)
+    misfit = residuals(fitter.given.X, W, found.components, worst)
+    pace.advance(LAST, (1.0 - FOR_W) * pace.planned(LAST), "residuals")
+    stages.ended(LAST, before, not cut)
+    ended = sum(run.whole for run in runs)
+    stable = (found.stability >= stages.threshold) & (ended >= LEAST_RUNS)
     return Discovery(
-        found.components, W, found.stability, found.stability >= stages.threshold, found.interval, found.spread,
-        len(found.stability), best.omega, noise, rows_of(table) if table else [],
+        found.components, W, found.stability, stable, found.interval, found.spread, len(found.stability), best.omega,
+        noise, rows_of(table) if table else [],
         None if reference is None else match(found.components, reference, names=names),
-        residuals(X, W, found.components, worst), sorted(runs, key=lambda run: run.error), stages.done,
-        stages.interrupted, stages.pace.seconds, notes, tuple(term.key for term in terms), stages.paths,
+        misfit, sorted(runs, key=lambda run: run.error), stages.done, stages.interrupted, tuple(stages.missing),
+        parameters.max_time, fitter.resample, pace.seconds, _notes(stages, noise, found, ended, fitter.resample),
+        tuple(term.key for term in terms), stages.paths,
     )  # fmt: skip
+
+
+_SEEN = {
+    None: "Every run saw X itself: intervals say how far runs differ, and nothing of the noise.",
+    "poisson": "Every run saw counts drawn anew with X as their mean.",
+    "bootstrap": "Every run saw rows of X drawn anew.",
+    UNCERTAINTY: "Every run saw X drawn anew by its uncertainties.",
+}
+"""What is said of the runs of a consensus."""
+
+
+def _notes(
+    stages: Stages, noise: NoiseProfile | None, found: Consensus, ended: int, resample: str | None
+) -> tuple[str, ...]:
+    """What to say of a discovery: what is missing first."""
+    why = "Interrupted" if stages.interrupted else "Out of time"
+    missing = (f"{why}: {what}." for what in stages.missing)
+    notes = (*missing, *(() if noise is None else noise.notes), *stages.notes, _SEEN[resample])
+    if ended < LEAST_RUNS:
+        return (*notes, _too_few(ended))
+    if not (found.stability >= stages.threshold).any():
+        return (*notes, f"No component reaches the stability of {stages.threshold:g}: there is nothing to trust here.")
+    return notes

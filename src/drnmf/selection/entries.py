@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from drnmf.backends.observed import HeldOut, Stored, mixed
 from drnmf.backends.open import is_dask
 from drnmf.numerics import Vector
-from drnmf.problem.device import as_numpy, is_sparse, is_tensor
+from drnmf.problem.device import as_numpy, is_tensor
 from drnmf.problem.receive import Received
 from drnmf.problem.weights import observed_values
 
@@ -154,7 +154,7 @@ def bound(given: Received) -> Received:
     """Fix the entries that a `HeldOut` leaves out, for this X; anything else stays as it is."""
     if not isinstance(given.observed, HeldOut):
         return given
-    return replace(given, observed=given.observed.bind(given.X.shape, is_sparse(given.X)))
+    return replace(given, observed=given.observed.bind(given.X.shape))
 
 
 def counted(given: Received) -> Any:

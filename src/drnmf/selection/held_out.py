@@ -20,6 +20,7 @@ from drnmf.backends.observed import HeldOut, Hidden
 from drnmf.numerics import Vector
 from drnmf.parameters.checks import check_number
 from drnmf.problem.device import as_numpy, is_tensor
+from drnmf.selection.alike import twins_of
 from drnmf.selection.entries import Facts
 from drnmf.selection.likelihood import Candidate
 from drnmf.selection.walk import on_host
@@ -77,8 +78,8 @@ class Split:
     def of(
         cls, X: Any, facts: Facts, data: Data, fraction: float, seed: int, observed: Observed | None = None
     ) -> Split:
-        """Leave out a fraction of the entries."""
-        return cls(X, facts, HeldOut(fraction, seed).bind(data.shape, data.grouped).others, observed)
+        """Leave out a fraction of the entries, of equal rows and of equal columns the same."""
+        return cls(X, facts, HeldOut(fraction, seed).bind(data.shape, twins_of(X)).others, observed)
 
     def score(self, data: Data, candidate: Candidate, run: Result, blend: float = 0.0) -> Scores:
         """Score the held-out entries under a fit of the others; `data` holds those. For `blend` see `blended`."""

@@ -25,9 +25,10 @@ from drnmf.parameters.checks import check_integer
 from drnmf.parameters.common import Parameters
 from drnmf.parameters.fields import checked
 from drnmf.parameters.solver import as_solver
-from drnmf.problem.device import place
+from drnmf.problem.device import as_numpy, place
 from drnmf.problem.problem import Problem
 from drnmf.problem.receive import Received
+from drnmf.selection.alike import ONE_COMPONENT, one_component
 from drnmf.selection.blocks import bi_cross_validation
 from drnmf.selection.entries import Facts, bound, counted, facts_of
 from drnmf.selection.held_out import (
@@ -41,8 +42,8 @@ from drnmf.selection.held_out import (
     too_few_to_hold_out,
 )
 from drnmf.selection.likelihood import Candidate, half_log_sums
+from drnmf.selection.matching import agreement
 from drnmf.selection.noise import HELD_OUT, NoiseProfile, compare_losses
-from drnmf.selection.stability import agreement
 from drnmf.selection.walk import Walk, grown
 from drnmf.solve.pipeline import running
 from drnmf.solve.runner import Runner
@@ -134,7 +135,7 @@ def rank_profile(
     Raises
     ------
     ValueError
-        For bad X or parameters, and for ranks above what X can tell apart.
+        For bad X or parameters, X without a positive entry, and for ranks above what X can tell apart.
 
     Examples
     --------
@@ -151,6 +152,11 @@ def rank_profile(
     if bi_cross_validate and given.observed is not None:
         raise ValueError("bi_cross_validate=True needs every entry to count once: leave it out, or the weights.")
     listed, fraction, facts = check_ranks(ranks, given.X.shape), check_fraction(held_out), facts_of(counted(given))
+    if facts.count == facts.zeros:
+        raise ValueError("X is all zeros: it has no components.")
+    alike = one_component(given.X)
+    if alike:  # all ranks predict the same, and rounding would choose
+        listed, fraction = listed[:1], 0.0
     starts = max(model.n_init, STARTS) if model.init == "auto" else model.n_init
     parameters = only_compared(model, MAX_ITER, TOLERANCE, n_components=listed[-1], n_init=starts)
 
@@ -168,6 +174,7 @@ def rank_profile(
         again = noise(found.best)
         if again.beta != profile.beta:
             profile, found = again, search(as_loss(again.beta))
+    found = replace(found, notes=(ONE_COMPONENT, *found.notes)) if alike else found
     return found if profile is None else replace(found, noise=profile, notes=profile.notes + found.notes)
 
 
@@ -266,7 +273,8 @@ class Search:
         if self.ask.stability < 2:
             return math.nan
         walk, rng = self.folds[0].walk, _seed(self.parameters.random_state, rank, 0)
-        return agreement(walk.all(self.candidate.loss, self._starts(walk, rank, rng, self.ask.stability)))
+        runs = walk.all(self.candidate.loss, self._starts(walk, rank, rng, self.ask.stability))
+        return agreement([as_numpy(run.H) for run in runs])
 
     def _criterion(self, run: Result, scores: Scores | None) -> float:
         """Compute C of the entries that were fitted."""

@@ -7,9 +7,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from drnmf.backends.base import Observed
 from drnmf.parameters.checks import check_choice
 
 RESAMPLINGS = ("poisson", "bootstrap")
+UNCERTAINTY = "uncertainty"
+"""X drawn again by the uncertainties of its entries, which are weights 1 / uncertainty^2."""
 _LARGEST = 1e18
 """Largest mean that the Poisson generator takes."""
 
@@ -47,3 +50,32 @@ def resampled(X: Any, how: str, seed: int) -> Any:
     again = X.copy()
     again.data = drawn
     return again
+
+
+def redrawn(X: Any, observed: Observed | None, seed: int) -> Any:
+    """Draw X + U z, cut off at zero, with z normal: U = 1 / sqrt(weight), and entries without weight stay.
+
+    Parameters
+    ----------
+    X : array or SciPy sparse matrix of shape (m, n), of which what is stored is drawn
+    observed : the weights of its entries, None where each is one
+    seed : int
+
+    Examples
+    --------
+    >>> from drnmf.backends.observed import Entries
+    >>> redrawn(np.full((1, 2), 5.0), Entries(np.array([[1e16, 0.0]])), 0).round(6).tolist()
+    [[5.0, 5.0]]
+    """
+    entries = sp.csr_array(X, copy=True) if sp.issparse(X) else X
+    weights = np.ones(1) if observed is None else np.asarray(observed.tile(slice(0, X.shape[1])), dtype=np.float64)
+    if sp.issparse(X):
+        places = entries.tocoo()
+        weights = np.broadcast_to(weights, X.shape)[places.row, places.col]
+    values = entries.data if sp.issparse(X) else entries
+    deviation = np.divide(1.0, np.sqrt(weights), out=np.zeros_like(weights), where=weights > 0)
+    drawn = np.maximum(values + deviation * np.random.default_rng(seed).standard_normal(values.shape), 0.0)
+    if not sp.issparse(X):
+        return drawn.astype(X.dtype)
+    entries.data = drawn.astype(X.dtype)
+    return entries

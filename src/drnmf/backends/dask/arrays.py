@@ -52,7 +52,6 @@ def blocks_of(X: da.Array, mean: float | None = None) -> Blocks:
         save_every=int(dask.config.get("drnmf.save-every", cluster.SAVE_EVERY)),
         count=count,
         observed=None if count == m * n else Ones((m, n)),
-        grouped=sp.issparse(X._meta),
         zero_at=next((summary.zero for summary in _placed(summaries) if summary.zero is not None), None),
     )
 

@@ -35,7 +35,7 @@ from drnmf.backends.dask.partial_sums import SweepColumns, losses_alone
 from drnmf.backends.dask.row_files import RowFiles, Scratch, load_rows
 from drnmf.backends.dask.space import ColumnSpace, Factor, RowSpace
 from drnmf.backends.digest import combined
-from drnmf.backends.observed import Ones, stores
+from drnmf.backends.observed import Ones
 from drnmf.backends.weighted import Columns, Tally
 from drnmf.losses.base import Omega
 from drnmf.numerics import Array, Vector
@@ -55,7 +55,6 @@ class Blocks:
     types : dataclasses that states of the rules may hold
     count : how many entries are observed
     observed : where there are weights, a mark: every block knows its own
-    grouped : whether X is sparse
     scale : what entries are multiplied by as they are read
     """
 
@@ -74,7 +73,6 @@ class Blocks:
     types: dict[str, type] = field(default_factory=dict)
     count: int = 0
     observed: Observed | None = None
-    grouped: bool = False
     scale: float = 1.0
 
     @property
@@ -113,7 +111,7 @@ class Blocks:
         kept, (tally,) = cluster.run(holders, cluster.tree_sum([cluster.task("tally", _tally, h) for h in holders], 0))
         return replace(
             self, holders=kept, mean=tally.mean * self.scale if mean is None else mean, zeros=tally.zeros, zero_at=None,
-            count=tally.count, observed=Ones(self.shape), grouped=self.grouped and not stores(observed),
+            count=tally.count, observed=Ones(self.shape),
             traffic=cluster.Traffic(),
         )  # fmt: skip
 
@@ -274,10 +272,6 @@ class Transposed:
     @property
     def observed(self) -> Observed | None:
         return None if self.data.observed is None else self.data.observed.T
-
-    @property
-    def grouped(self) -> bool:
-        return self.data.grouped
 
     @property
     def T(self) -> Blocks:

@@ -73,8 +73,6 @@ class DenseMatrix(HostMatrix):
     scale : what entries are multiplied by as they are read
     """
 
-    grouped: ClassVar[bool] = False
-
     X: Array
     mean: float
     zeros: int

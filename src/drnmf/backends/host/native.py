@@ -51,7 +51,7 @@ def _weights(ask: Ask, dtype: Any, stored: Any = None) -> Any:
     if mask is None:
         return _core.Observed(values, stored, rows, columns, None, None, 0, 0, False)
     codes = mask.rows.astype(np.uint32), mask.columns.astype(np.uint32)
-    return _core.Observed(values, stored, rows, columns, *codes, mask.threshold, mask.classes, mask.inverted)
+    return _core.Observed(values, stored, rows, columns, *codes, 0, mask.classes, mask.inverted)
 
 
 def _kernel(loss: Loss) -> tuple[int, float]:

@@ -77,10 +77,6 @@ class SparseMatrix(HostMatrix):
         return self.shape[0] * self.shape[1] if self.only is None else int(self.by_column.nnz)
 
     @property
-    def grouped(self) -> bool:
-        return self.only is None
-
-    @property
     def observed(self) -> Observed | None:
         return None if self.only is None else Ones(self.shape)
 
@@ -157,7 +153,7 @@ class SparseMatrix(HostMatrix):
         """Tell whether sums over what is not stored need no dense tiles under these weights."""
         if self.only is not None:
             return True
-        return parts.values is None and (parts.mask is None or parts.mask.classes > 0)
+        return parts.values is None
 
     def sweep(self, W: Array, H: Array, ask: Ask) -> Sweep:
         if ask.observed is None and self.only is None:

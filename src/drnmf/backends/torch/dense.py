@@ -126,7 +126,6 @@ class TorchDense(OnTorch):
     """
 
     tile_entries: ClassVar[int] = TILE
-    grouped: ClassVar[bool] = False
 
     X: Tensor
     mean: float

@@ -142,10 +142,6 @@ class TorchSparse(OnTorch):
         return self.shape[0] * self.shape[1] if self.only is None else self.by_column.values.numel()
 
     @property
-    def grouped(self) -> bool:
-        return self.only is None
-
-    @property
     def observed(self) -> Observed | None:
         return None if self.only is None else Ones(self.shape)
 

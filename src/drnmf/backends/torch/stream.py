@@ -93,7 +93,6 @@ class TorchStreamed(OnTorch):
     scale: float = 1.0
 
     tile_entries: ClassVar[int] = TILE
-    grouped: ClassVar[bool] = False
 
     @classmethod
     def of(

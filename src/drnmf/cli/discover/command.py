@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from drnmf.selection.discover import Discovery
 
 PROFILES = ("columns", "rows")
-RESAMPLE = ("auto", "none", "poisson", "bootstrap")
+RESAMPLE = ("auto", "none", "poisson", "bootstrap", "uncertainty")
 HEAVY = ("auto", "keep", "cap")
 
 Ranks = Annotated[str, typer.Option("--ranks", help="Ranks to try: 2:30, or a list (3,5,8); one is not searched.")]
@@ -49,7 +49,7 @@ Profiles = Annotated[
     str, typer.Option("--profiles", help="What a component is a profile over: columns of X, or rows (signatures).")
 ]
 Resample = Annotated[
-    str, typer.Option("--resample", help="What each run sees: auto, none (X itself), poisson, bootstrap (of samples).")
+    str, typer.Option("--resample", help="What each run sees: auto, none (X itself), poisson, bootstrap, uncertainty.")
 ]
 Heavy = Annotated[
     str, typer.Option("--heavy", help="Samples far heavier than others: keep, cap at ten times the median, or auto.")
@@ -143,7 +143,7 @@ def discover(
         summary["seed"], summary["input"] = settings["random_state"], described
         write.write_summary(temporary, summary | write.computed_by(matrix.X))
         reporting.add(temporary, report)
-    say(f"{found.summary()} {found.seconds:.1f} s; results in {folder}")
+    say(f"{in_options(found.summary())} {found.seconds:.1f} s; results in {folder}")
     if found.interrupted:
         raise typer.Exit(128 + signal.SIGINT)
 
@@ -167,14 +167,16 @@ def _summary(found: Discovery, matrix: Matrix, warned: list[str], profiles: str,
         "weights": write.per_loss(best.omega, best.weights),
         "notes": [*map(in_options, (*matrix.notes, *found.notes)), *warned],
         "discovery": {
+            "missing": [in_options(what) for what in found.missing],
             "rank": found.rank,
             "stable": int(found.stable.sum()),
             "threshold": threshold,
+            "resample": found.resample,
             "beta": None if noise is None else noise.beta,
             "slope": None if noise is None else noise.slope,
             "profiles": profiles,
             "penalties": list(found.penalties),
-            "finding": found.summary(),
+            "finding": in_options(found.summary()),
             "stages": found.stages,
         },
     }

@@ -21,18 +21,25 @@ from drnmf.selection.entries import facts_of, mostly_zero
 from drnmf.selection.held_out import too_few_to_hold_out
 from drnmf.selection.noise import HELD_OUT, NoiseProfile, noise_profile
 from drnmf.selection.penalties.alpha import AlphaPath, path_of, with_alpha
+from drnmf.selection.stages.contributions import LAST
 from drnmf.selection.stages.crew import Crew
 from drnmf.selection.stages.heavy import HEAVY
 from drnmf.selection.stages.pace import Pace
 from drnmf.selection.stages.penalty import SPARSITIES, penalised, said, sparsity_path, volume_path, with_path
-from drnmf.selection.stages.ranks import GRID, Tried, best_of, capped_is_better, joined_scores, search
-from drnmf.selection.stages.runs import EARLY, Fitter, Run
+from drnmf.selection.stages.ranks import GRID, Tried, best_of, capped_is_better, joined_scores, search, still_to_try
+from drnmf.selection.stages.runs import Fitter, Run, rows_seen
 from drnmf.solve.settings import terms_of
 
 T = TypeVar("T")
 _RUNS_PER_RANK = 4
+LEAST_RUNS = 4
+"""Runs that must have come to their end before anything is called stable."""
 _NOISE_FITS = 4.0
 """Work of the noise profile, in fits: one, and short ones from where their neighbour ended."""
+_SPARE = 0.1
+"""Part of the limit that must be left for more ranks to be tried after the consensus."""
+_LAST_FITS = 0.5
+"""Work of the contributions and residuals, in fits: they move one factor, and only as far as it moves."""
 PENALTY, FINER = "penalty", "finer ranks"
 LEAST_PART = 0.6
 """Ranks below this part of the one found on the coarse grid are not tried again under penalties."""
@@ -40,7 +47,7 @@ LEAST_PART = 0.6
 
 @dataclass
 class Stages:
-    """The stages of a discovery, each of which may run out of time and then says so in `notes`."""
+    """The stages of a discovery, each of which may run out of time and then says so in `missing`."""
 
     X: Any
     losses: Any
@@ -50,8 +57,10 @@ class Stages:
     pace: Pace
     done: list[dict[str, Any]]
     notes: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
     interrupted: bool = False
     paths: tuple[AlphaPath, ...] = ()
+    _further: Callable[[], list[Tried]] | None = None
 
     def noise(self, seed: int) -> NoiseProfile | None:
         """Read the losses off the noise, at a rank in the middle of those to be tried; nothing where they are given."""
@@ -66,11 +75,11 @@ class Stages:
         self.losses = (as_loss(profile.best),)
         if sp.issparse(self.X) and not need_nonzeros_only(self.losses):
             self._take_sparse_loss(profile)
-        self.pace.advance("noise", self.pace.planned("noise"), f"{self.losses[0].name} is the most likely")
+        self.pace.advance("noise", self.pace.planned("noise"), f"{self.losses[0].name} is the most likely", fresh=False)
         if profile.unfinished:
-            names = ", ".join(profile.unfinished)
-            self.notes.append(f"Out of time: the noise was read off fits that had not ended ({names}).")
-        self._ended("noise", before, not profile.unfinished)
+            self.missing.append("the noise was read off fits that had not ended")
+            self.notes.append(f"Losses whose fits had not ended: {', '.join(profile.unfinished)}.")
+        self.ended("noise", before, not profile.unfinished)
         return profile
 
     def _take_sparse_loss(self, profile: NoiseProfile) -> None:
@@ -87,32 +96,39 @@ class Stages:
         if len(self.ranks) == 1:
             return []
         self.notes += [note.replace("the criterion of all entries", "stability") for note in self._too_few(crew.fitter)]
-        table, finished = self._searched(crew, "ranks", self.ranks, coarse)
+        table = self._searched(crew, "ranks", self.ranks, coarse)
         if not table:
             raise self._too_short(self.ranks[0])
-        if not finished:
-            tried = ", ".join(str(one.rank) for one in table)
-            self.notes.append(f"{self._why()}: only the ranks {tried} were tried.")
         return table
 
-    def _searched(
-        self, crew: Crew, stage: str, ranks: tuple[int, ...], coarse: bool = False
-    ) -> tuple[list[Tried], bool]:
-        """Search among ranks, in a stage of its own."""
-        before, table = self.pace.seconds, dict[int, Tried]()
-        runs, hold_out = min(_RUNS_PER_RANK, self.n_runs), self._can_hold_out(crew.fitter)
+    def _searched(self, crew: Crew, stage: str, ranks: tuple[int, ...], coarse: bool = False) -> list[Tried]:
+        """Search among ranks, in a stage of its own; `_further` goes on with what there was no time for."""
+        table, count, hold_out = dict[int, Tried](), min(_RUNS_PER_RANK, self.n_runs), self._can_hold_out(crew.fitter)
 
         def attempt(rank: int) -> Tried | None:
-            made = crew.runs(stage, rank, runs, hold_out)
-            whole = [run for run in made if run.reason not in EARLY]
+            self.pace.expect(stage, count * max(still_to_try(ranks, table, coarse), rank))
+            self._expect_results(crew, self._rank(list(table.values())) if table else ranks[len(ranks) // 2])
+            made = crew.runs(stage, rank, count, hold_out)
+            whole = [run for run in made if run.whole]
             if len(made) < 2 or (len(whole) < 2 and rank != self.ranks[0]):
                 return None
             return Tried.of(made, crew.agreed(made), self.threshold)
 
-        finished = bool(self._unless_interrupted(crew, lambda: search(ranks, attempt, table, coarse)))
-        self.pace.close(stage)
-        self._ended(stage, before, finished)
-        return [table[rank] for rank in sorted(table)], finished
+        def further() -> list[Tried]:
+            before = self.pace.seconds
+            finished = bool(self._unless_interrupted(crew, lambda: search(ranks, attempt, table, coarse)))
+            self._further = None if finished else further
+            self.pace.close(stage)
+            self.ended(stage, before, finished)
+            return [table[rank] for rank in sorted(table)]
+
+        return further()
+
+    def _expect_results(self, crew: Crew, rank: int) -> None:
+        """Plan the consensus at a rank, and the contributions of all rows, of which a run may see a part."""
+        seen, m = rows_seen(crew.fitter.given, 0, crew.fitter.omega), self.X.shape[0]
+        self.pace.expect("consensus", crew.to_make(rank, self.n_runs) * rank)
+        self.pace.expect(LAST, _LAST_FITS * rank * (1.0 if isinstance(seen, slice) else m / len(seen)))
 
     def _too_few(self, fitter: Fitter) -> tuple[str, ...]:
         return too_few_to_hold_out(fitter.facts, self.X.shape, self.ranks[0], HELD_OUT)
@@ -121,31 +137,58 @@ class Stages:
         """Tell whether held-out entries can judge: X is large enough."""
         return not self._too_few(fitter)
 
-    def consensus(self, crew: Crew, table: list[Tried]) -> tuple[list[Run], Consensus]:
-        """Make all runs at the rank that was chosen."""
-        before = self.pace.seconds
+    def consensus(self, crew: Crew, table: list[Tried]) -> tuple[list[Run], Consensus, list[Tried]]:
+        """Make all runs at the rank that was chosen, and go on with the search for it where that leaves time.
+
+        Returns
+        -------
+        runs, found : the runs, and what they agree on
+        table : the ranks that were tried, which may have become more
+        """
         rank = self._rank(table)
-        self.pace.expect("consensus", self.n_runs * rank)
+        runs = self._consensus_runs(crew, rank)
+        while self._further is not None and self._has_time(runs):
+            before, table = len(table), self._further()
+            if self._rank(table) != rank:
+                rank = self._rank(table)
+                runs = self._consensus_runs(crew, rank)
+            if len(table) == before:
+                break
+        ended = sum(run.whole for run in runs)
+        if self._further is not None:
+            tried = ", ".join(str(one.rank) for one in table)
+            self.missing.insert(0, f"of the ranks {self.ranks[0]} to {self.ranks[-1]} only {tried} were tried")
+        if ended < self.n_runs:
+            self.missing.insert(0, f"{ended} of the {self.n_runs} runs of the consensus were finished")
+        if ended < min(LEAST_RUNS, self.n_runs):
+            runs = self._runs_that_judged(crew, rank, runs)
+        return runs, crew.agreed(runs), table
+
+    def _consensus_runs(self, crew: Crew, rank: int) -> list[Run]:
+        before = self.pace.seconds
+        self._expect_results(crew, rank)
         runs = self._unless_interrupted(crew, lambda: crew.runs("consensus", rank, self.n_runs))
         if not runs:
             runs = crew.runs("consensus", rank, self.n_runs)
-        whole = [run for run in runs if run.reason not in EARLY]
-        if len(whole) < self.n_runs:
-            self.notes.append(f"{self._why()}: {len(whole)} of the {self.n_runs} runs of the consensus were finished.")
-        if len(runs) < 2:
-            runs = self._runs_that_judged(crew, rank)
-        self._ended("consensus", before, len(whole) == self.n_runs)
-        return runs, crew.agreed(runs)
+        self.ended("consensus", before, sum(run.whole for run in runs) == self.n_runs)
+        return runs
 
-    def _runs_that_judged(self, crew: Crew, rank: int) -> list[Run]:
-        """The runs that saw a part of the entries to judge the rank: all there is where the time is up."""
+    def _has_time(self, runs: list[Run]) -> bool:
+        """Whether all runs came to their end well before the limit."""
+        ended = sum(run.whole for run in runs)
+        return not self.interrupted and ended == self.n_runs and self.pace.left > _SPARE * self.pace.limit
+
+    def _runs_that_judged(self, crew: Crew, rank: int, runs: list[Run]) -> list[Run]:
+        """The runs that saw a part of the entries to judge the rank, where more of them than of these were finished."""
         crew.halt()
-        runs = crew.runs("consensus", rank, min(_RUNS_PER_RANK, self.n_runs), True)
+        others = crew.runs("consensus", rank, min(_RUNS_PER_RANK, self.n_runs), True)
+        if len(others) > max(sum(run.whole for run in runs), 1):
+            self.notes.append(
+                "The components are those of the runs that judged the rank, each without a tenth of the entries."
+            )
+            return others
         if len(runs) < 2:
             raise self._too_short(rank)
-        self.notes.append(
-            "The components are those of the runs that judged the rank, each without a tenth of the entries."
-        )
         return runs
 
     def heavy(self, crew: Crew, table: list[Tried], factors: Vector | None) -> Crew:
@@ -160,13 +203,13 @@ class Stages:
         def work() -> list[list[Run]]:
             return [one.runs("heavy", rank, count, True) for one in (crew, capped)]
 
-        made = [[run for run in runs if run.reason not in EARLY] for runs in self._unless_interrupted(crew, work) or []]
+        made = [[run for run in runs if run.whole] for runs in self._unless_interrupted(crew, work) or []]
         judged = len(made) == 2 and min(map(len, made)) >= 2
         self.pace.close("heavy")
-        self._ended("heavy", before, judged)
+        self.ended("heavy", before, judged)
         rows = f"{int((factors < 1.0).sum())} rows weigh more than {HEAVY:g} times the median row"
         if not judged:
-            self.notes.append(f"{self._why()}: {rows}, and whether to scale them down was not judged.")
+            self.missing.append(f"{rows}, and whether to scale them down was not judged")
             return crew
         better = capped_is_better(*made)
         held = "predicted better then" if better else "not predicted better otherwise"
@@ -184,13 +227,13 @@ class Stages:
         for term in terms:
             path = self._unless_interrupted(crew, partial(self._path, crew, rank, chosen, term))
             if path is None:
-                self.notes.append(f"{self._why()}: no alpha was chosen for the {term.name}, which is left out.")
+                self.missing.append(f"no alpha was chosen for the {term.name}, which is left out")
             else:
                 self.paths += (path,)
                 self.notes.append(said(path, term))
                 chosen = with_path(chosen, term, path)
         self.pace.close(PENALTY)
-        self._ended(PENALTY, before, len(self.paths) == len(terms))
+        self.ended(PENALTY, before, len(self.paths) == len(terms))
         sparse = any(isinstance(term, Sparsity) for term in chosen[without:])
         ranks = tuple(r for r in self.ranks if not sparse or r >= LEAST_PART * rank)
         if table:
@@ -205,7 +248,7 @@ class Stages:
         def runs(alpha: float) -> list[Run]:
             one = penalised(crew, (*known, with_alpha(term, alpha))) if alpha else crew
             made = one.runs(PENALTY, rank, count if hold_out else 1, hold_out)
-            return [run for run in made if run.reason not in EARLY]
+            return [run for run in made if run.whole]
 
         if not hold_out:
             return volume_path(term, lambda alpha: min((run.error for run in runs(alpha)), default=math.inf))
@@ -215,10 +258,11 @@ class Stages:
 
     def _finer(self, crew: Crew, ranks: tuple[int, ...]) -> tuple[list[Tried], bool]:
         """Search beside the best rank of the grid; under a sparsity all over, for more components may predict well."""
-        found, finished = self._searched(crew, FINER, ranks)
+        found = self._searched(crew, FINER, ranks)
+        finished, self._further = self._further is None, None
         if not finished:
             tried = ", ".join(str(one.rank) for one in found) or "none"
-            self.notes.append(f"{self._why()}: of the ranks of the finer search only {tried} were tried.")
+            self.missing.append(f"of the ranks of the finer search only {tried} were tried")
         return found, finished
 
     def _rank(self, table: list[Tried]) -> int:
@@ -233,9 +277,6 @@ class Stages:
             crew.halt()
             return None
 
-    def _why(self) -> str:
-        return "Interrupted" if self.interrupted else "Out of time"
-
     def _too_short(self, rank: int) -> BaseException:
         """What to raise where there are no two runs to compare."""
         if self.interrupted:
@@ -245,7 +286,8 @@ class Stages:
             "or smaller ranks."
         )
 
-    def _ended(self, name: str, before: float, finished: bool = True) -> None:
+    def ended(self, name: str, before: float, finished: bool = True) -> None:
+        """Note how long a stage took, and whether it came to its end."""
         self.done.append({"name": name, "seconds": round(self.pace.seconds - before, 3), "finished": finished})
 
 
@@ -260,4 +302,4 @@ def plan(ranks: tuple[int, ...], n_runs: int, noise: bool, heavy: bool, penaltie
     if penalties:
         work[PENALTY] = float(min(_RUNS_PER_RANK, n_runs) * (len(SPARSITIES) - 1) * penalties * middle)
         work[FINER] = float(min(_RUNS_PER_RANK, n_runs) * (GRID + 2.0) * middle) if len(ranks) > 1 else 0.0
-    return work | {"consensus": float(n_runs * middle)}
+    return work | {"consensus": float(n_runs * middle), LAST: _LAST_FITS * middle}

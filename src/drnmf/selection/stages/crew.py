@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 from drnmf.backends.host.single_blas import single_blas
 from drnmf.selection.consensus import Consensus, consensus
 from drnmf.selection.stages.pace import Pace
-from drnmf.selection.stages.runs import EARLY, Fitter, Run, Store
+from drnmf.selection.stages.runs import Fitter, Run, Store
 from drnmf.solve.parallel import run_all
 
 
@@ -45,20 +44,20 @@ class Crew:
         Runs that were stopped early count only where fewer than two have come to their end.
         """
         allowed = self.pace.allowance(stage)
-        until = None if allowed is None else time.perf_counter() + allowed
+        until = None if allowed is None else self.pace.seconds + allowed
         ended: dict[int, Run] = {}
         tasks = [partial(self._run, stage, rank, i, count, until, ended, hold_out) for i in range(count)]
         batch = 1 if hold_out else self.fitter.batch
         with single_blas():  # around all runs: one that ends must not lift the limit of the others
             run_all(tasks, max(batch, self.jobs), self._stop, batched=batch > 1)
-        whole = [ended[i] for i in sorted(ended) if ended[i].reason not in EARLY]
+        whole = [ended[i] for i in sorted(ended) if ended[i].whole]
         return whole if len(whole) >= 2 else [ended[i] for i in sorted(ended)]
 
     def _run(
         self, stage: str, rank: int, i: int, count: int, until: float | None, ended: dict[int, Run], hold_out: bool
     ) -> None:
-        name, made = f"{self.kind}rank{rank}-{'part' if hold_out else 'run'}{i}", False
-        left = None if until is None else until - time.perf_counter()
+        name, made = self._name(rank, i, hold_out), False
+        left = None if until is None else until - self.pace.seconds - (self.pace.overrun if i > 1 else 0.0)
         if left is not None and i == 0 and self.jobs == 1:
             left /= 2.0  # two runs can be compared, one cannot
         if not self.store.has(name) and (self._stop.is_set() or (left is not None and left <= 0)):
@@ -66,12 +65,23 @@ class Crew:
 
         def make() -> Run:
             nonlocal made
-            made = True
-            return self.fitter.run(rank, self.seeds[i], left, self._watch, hold_out)
+            made, before = True, self.pace.seconds
+            run = self.fitter.run(rank, self.seeds[i], left, self._watch, hold_out)
+            fitted = left if run.reason == "max_time" else run.seconds
+            if fitted is not None:
+                self.pace.overran(self.pace.seconds - before - fitted)
+            return run
 
         ended[i] = self.store.run(name, make)
         if not self._stop.is_set():
-            self.pace.advance(stage, rank, f"rank {rank}, run {i + 1} of {count}", made)
+            self.pace.advance(stage, rank if ended[i].whole else 0.0, f"rank {rank}, run {i + 1} of {count}", made)
+
+    def _name(self, rank: int, i: int, hold_out: bool) -> str:
+        return f"{self.kind}rank{rank}-{'part' if hold_out else 'run'}{i}"
+
+    def to_make(self, rank: int, count: int) -> int:
+        """Count the runs of a rank, of so many, that are not there yet."""
+        return sum(not self.store.has(self._name(rank, i, False)) for i in range(count))
 
     def halt(self) -> None:
         """Make no further run: only those that are there already are handed out."""

@@ -9,7 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from drnmf.solve.progress import EVERY, clock
+from drnmf.solve.progress import EVERY
+from drnmf.solve.progress import clock as in_words
+
+LAST_PART = 0.5
+"""Part of the time left that is kept for the last stage at most."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,7 @@ class Moment:
 
     def __str__(self) -> str:
         where = f"stage {self.number} of {self.stages}, {self.stage}: {self.detail}"
-        return f"{where}, {clock(self.seconds)} spent, about {clock(self.left)} left"
+        return f"{where}, {in_words(self.seconds)} spent, about {in_words(self.left)} left"
 
 
 class Pace:
@@ -44,24 +48,38 @@ class Pace:
 
     Parameters
     ----------
-    plan : stage -> work, in the order of the stages; guesses that `expect` corrects
+    plan : stage -> work, in the order of the stages; guesses that `expect` corrects. The last stage makes results of
+        the others: it cannot be left out, so what it needs is kept for it
     max_time : seconds for all of it, None for no limit
     callback : told of every `Moment`
+    clock : seconds since some moment
     """
 
     def __init__(
-        self, plan: dict[str, float], max_time: float | None, callback: Callable[[Moment], Any] | None
-    ) -> None:
-        self._plan, self._done = dict(plan), dict.fromkeys(plan, 0.0)
+        self, plan: dict[str, float], max_time: float | None, callback: Callable[[Moment], Any] | None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:  # fmt: skip
+        self.take(plan, callback)
         self._fresh = 0.0  # work that was not found finished in a folder: only that tells the pace
-        self._max_time, self._callback = max_time, callback
-        self._began = time.perf_counter()
+        self._apart = self._last = 0.0  # seconds that do not belong to it, and when work was last noted
+        self._max_time, self._clock = max_time, clock
+        self._began = clock()
+        self._overrun, self._until = 0.0, dict[str, float]()
         self._alone = threading.Lock()
+
+    def take(self, plan: dict[str, float], callback: Callable[[Moment], Any] | None) -> None:
+        """Take another plan before any work is done: time runs from the first look at X, which makes the plan."""
+        self._plan, self._done, self._callback = dict(plan), dict.fromkeys(plan, 0.0), callback
 
     @property
     def seconds(self) -> float:
         """Seconds since the start."""
-        return time.perf_counter() - self._began
+        return self._clock() - self._began
+
+    @property
+    def left(self) -> float:
+        """Seconds left of the limit; infinite where there is none."""
+        return max(self.limit - self.seconds, 0.0)
 
     @property
     def limit(self) -> float:
@@ -73,12 +91,15 @@ class Pace:
         return self._plan[stage]
 
     def expect(self, stage: str, work: float) -> None:
-        """Correct the plan of a stage."""
-        self._plan[stage] = max(work, self._done[stage])
+        """Correct the plan of a stage: so much is still to be done."""
+        self._plan[stage] = self._done[stage] + work
 
     def advance(self, stage: str, work: float, detail: str, fresh: bool = True) -> None:
-        """Note that work was done."""
+        """Note that work was done; only that of `fresh` runs that came to their end tells the pace."""
         with self._alone:
+            now = self.seconds
+            self._apart += 0.0 if fresh and work else now - self._last
+            self._last = now
             self._done[stage] += work
             self._fresh += work if fresh else 0.0
             self._plan[stage] = max(self._plan[stage], self._done[stage])
@@ -89,9 +110,23 @@ class Pace:
         """Note that a stage needs no more work."""
         self._plan[stage] = self._done[stage]
 
+    @property
+    def rate(self) -> float:
+        """Seconds for a unit of work so far; 0 where none was done."""
+        return (self.seconds - self._apart) / self._fresh if self._fresh else 0.0
+
+    def overran(self, seconds: float) -> None:
+        """Note that a run took so much longer than its iterations: X is opened before them, and scored after them."""
+        self._overrun = max(self._overrun / 2.0, seconds)  # the first run of a process takes longer than others
+
+    @property
+    def overrun(self) -> float:
+        """Seconds by which a run may take longer than its iterations."""
+        return self._overrun
+
     def _moment(self, stage: str, detail: str) -> Moment:
         done, planned = sum(self._done.values()), sum(self._plan.values())
-        left = self.seconds / max(self._fresh, 1e-9) * (planned - done) if self._fresh else 0.0
+        left = self.rate * (planned - done)
         if self._max_time is not None:
             left = min(left, max(self._max_time - self.seconds, 0.0))
         names = list(self._plan)
@@ -99,13 +134,23 @@ class Pace:
         return Moment(stage, names.index(stage) + 1, len(names), detail, share, self.seconds, left)
 
     def allowance(self, stage: str) -> float | None:
-        """Compute the seconds that a stage may still take: its part, by plan, of what is left; None without a limit."""
+        """Compute the seconds that a stage may still take, None without a limit.
+
+        Its part, by plan, of what was left when it first asked, or all that the stages after it do not need at the pace
+        so far, if that is more. The last stage may take all.
+        """
         if self._max_time is None:
             return None
-        names = list(self._plan)
-        ahead = {name: self._plan[name] - self._done[name] for name in names[names.index(stage) :]}
-        part = ahead[stage] / (sum(ahead.values()) or 1.0)
-        return max(self._max_time - self.seconds, 0.0) * (part if names[-1] != stage else 1.0)
+        *before, last = self._plan
+        if stage == last:
+            return self.left
+        ahead = {name: self._plan[name] - self._done[name] for name in self._plan}
+        rate, left = self.rate, self.left
+        left -= min(rate * ahead[last], LAST_PART * left)
+        later = sum(ahead[name] for name in before[before.index(stage) + 1 :])
+        part = ahead[stage] / (ahead[stage] + later) if later else 1.0
+        until = self._until.setdefault(stage, self.seconds + left * part)
+        return max(until - self.seconds, left - rate * later if rate else 0.0, 0.0)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ ranks are tried from a coarse grid inwards, a few runs each.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,7 +129,7 @@ def search(
     ----------
     ranks : what may be tried
     attempt : tries a rank; None where no time is left, which ends the search
-    tried : what was found, by rank; filled here, so that an interruption keeps it
+    tried : what was found, by rank; filled here, so that an interruption keeps it, and a search can be taken up again
     coarse : whether the grid alone is tried
 
     Returns
@@ -139,7 +139,7 @@ def search(
     waiting = grid(ranks)
     while waiting:
         for rank in waiting:
-            if too_large(list(tried.values()), rank):
+            if rank in tried or too_large(list(tried.values()), rank):
                 continue
             found = attempt(rank)
             if found is None:
@@ -150,6 +150,13 @@ def search(
         known = {rank for rank in ranks if rank in tried or too_large(list(tried.values()), rank)}
         waiting = _beside(best_of(list(tried.values())).rank, sorted(ranks), known)
     return True
+
+
+def still_to_try(ranks: Sequence[int], tried: Mapping[int, Tried], coarse: bool = False) -> int:
+    """Guess the sum of the ranks that a search will still try: those of the grid, and two beside the best."""
+    known = list(tried.values())
+    waiting = [rank for rank in grid(ranks) if rank not in tried and not too_large(known, rank)]
+    return sum(waiting) + (0 if coarse or not known else 2 * best_of(known).rank)
 
 
 def _beside(best: int, ranks: list[int], tried: set[int]) -> list[int]:

@@ -32,7 +32,7 @@ from drnmf.selection.entries import Facts
 from drnmf.selection.held_out import Scores, Split, joined
 from drnmf.selection.likelihood import Candidate
 from drnmf.selection.noise import HELD_OUT
-from drnmf.selection.resampling import resampled
+from drnmf.selection.resampling import RESAMPLINGS, UNCERTAINTY, redrawn, resampled
 from drnmf.selection.stages.heavy import scaled_rows
 from drnmf.solve.exchange import fit_interval
 from drnmf.solve.pipeline import fit_factors, running
@@ -82,6 +82,16 @@ class Run:
         """The largest scaled loss."""
         return float((self.losses / self.references).max())
 
+    @property
+    def whole(self) -> bool:
+        """Whether it came to its end."""
+        return self.reason not in EARLY
+
+    @property
+    def seconds(self) -> float | None:
+        """Seconds of its iterations; None under several losses, whose references are not in the trace."""
+        return float(self.trace.seconds[-1]) if len(self.omega) == 1 else None
+
 
 @dataclass(frozen=True)
 class Fitter:
@@ -119,9 +129,13 @@ class Fitter:
         """
         rows = rows_seen(self.given, seed, self.omega, hold_out)
         whole = taken(self.given, rows)
+        drawn = whole
+        if self.resample == UNCERTAINTY and not hold_out:
+            assert not isinstance(whole.observed, HeldOut)
+            drawn = replace(whole, X=redrawn(whole.X, whole.observed, seed))
         factors = None if self.factors is None else self.factors[rows]
-        given = whole if factors is None else replace(whole, X=scaled_rows(whole.X, factors))
-        if self.resample is not None and not hold_out:
+        given = drawn if factors is None else replace(drawn, X=scaled_rows(drawn.X, factors))
+        if self.resample in RESAMPLINGS and not hold_out:
             given = replace(given, X=resampled(given.X, self.resample, seed))
         p, omega = replace(self.parameters, n_components=rank, random_state=seed, max_time=max_time), self.omega
         single = isinstance(self.losses, tuple) and len(omega) == 1
@@ -257,9 +271,9 @@ class Store:
             found = _read_run(path)
         else:
             found = make()
-            if found.reason not in EARLY and path is not None:
+            if found.whole and path is not None:
                 _write_run(path, found)
-        if found.reason not in EARLY:
+        if found.whole:
             self._memory[name] = found
         return found
 
