@@ -164,7 +164,9 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
                 if interval is not None:
                     result = fit_interval(data, fit.starts, interval, method, budget, self.callback, name)
                 else:
-                    result = fit_factors(data, fit.starts, fit.omega, known, method, budget, self.callback, name)
+                    result = fit_factors(
+                        data, fit.starts, fit.omega, known, method, budget, self.callback, name, fit.second
+                    )
             except Interrupted as stop:
                 partly = _complete(stop.result, data, fit.omega)
                 partly = balanced(data, partly, self.normalize, rescale, fixed)
@@ -197,7 +199,7 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         rank, H = self.rank(), as_numpy(self.components_)[: self.rank()]
         W, units = self._encoder(given).rows(fit.data)[:, :rank], fit.units
         last = grown(fit.data, (W * units.left, H * units.right), rank, check_random_state(self.random_state))
-        return replace(fit, starts=[fit.unobserved.clear(fit.data, *last), *fit.starts[1:]])
+        return replace(fit, starts=[fit.unobserved.clear(fit.data, *last), *fit.starts[1:]], second=None)
 
     def _decided(self, X: Any, y: Any, W: ArrayLike | None, H: ArrayLike | None, reading: Reading) -> Array:
         """Let the observed entries of X choose the losses, and fit."""

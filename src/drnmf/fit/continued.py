@@ -44,7 +44,8 @@ class Runs:
     callback: Callback | None
     stage: str
 
-    def _objective(self, references: Vector) -> Objective:
+    def objective(self, references: Vector) -> Objective:
+        """Collect what a run under these references minimises."""
         return objective_of(self.data, self.omega, references, self.method.penalties)
 
     def begin(
@@ -58,7 +59,7 @@ class Runs:
         max_iter : None is that of the budget
         overwrite : the starts may be overwritten
         """
-        objective = self._objective(references)
+        objective = self.objective(references)
         most = self.budget.control.max_iter if max_iter is None else max_iter
 
         def run(start: Start) -> Result:
@@ -81,7 +82,7 @@ class Runs:
             return replace(run.under(references), reason=reason)
         near = self.method.near()
         control = self.budget.take(self.stage, _counted_from(run.n_iter, self.callback))
-        objective = self._objective(references)
+        objective = self.objective(references)
         later = solve(
             self.data, run.W, run.H, objective, near.rule, near.policy, replace(control, max_iter=left, margin=margin)
         )

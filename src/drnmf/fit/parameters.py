@@ -104,7 +104,7 @@ class Parameters:
         inner_iter : updates of (W, H) per move of lambda
         omega : the losses of the fit; without them nothing is minimised but one factor
         """
-        early = self.tol is None and self._may_stop_early(omega)
+        early = self.may_stop_early(omega)
         tol = (HALS_TOLERANCE if early else TOLERANCE) if self.tol is None else check_number("tol", self.tol, 0.0)
         return Control(
             max_iter=check_integer("max_iter", self.max_iter, 1),
@@ -114,7 +114,7 @@ class Parameters:
             inner_iter=check_integer("inner_iter", inner_iter, 1),
         )
 
-    def _may_stop_early(self, omega: Omega) -> bool:
-        """Tell whether a fit takes plain steps of coordinate descent, of which long runs gain little."""
+    def may_stop_early(self, omega: Omega) -> bool:
+        """Tell whether a fit takes plain steps of coordinate descent, of which long runs gain little, to its end."""
         steps = self.update in ("auto", "hals") and [loss.free_part for loss in omega] == ["gram"]
-        return steps and not self.terms() and self.constraints().free
+        return self.tol is None and steps and not self.terms() and self.constraints().free

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,7 +16,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from drnmf.algorithms.initialize import Start, starts
+from drnmf.algorithms.initialize import Start, least_loss, random_start, starts
 from drnmf.algorithms.loop import Callback, Control, with_notes
 from drnmf.algorithms.result import Result
 from drnmf.backends.base import Data, losses_of
@@ -32,6 +32,7 @@ from drnmf.fit.parameters import Parameters
 from drnmf.fit.penalised import certified, refuse_empty, remarks
 from drnmf.fit.progress import progress_bar
 from drnmf.fit.references import compute_references, constant_model_losses
+from drnmf.fit.second_look import leaves_room, second_look
 from drnmf.fit.units import Units
 from drnmf.fit.unobserved import Unobserved
 from drnmf.inputs.check import check_scale, check_zeros, warn_dense_tiles, warn_rank
@@ -60,6 +61,7 @@ class Opened:
     notes : remarks on X
     unobserved : the rows and columns of X without any observed entry
     constraints : what W and H must satisfy
+    second : draws another start for where the only run leaves room; None where no other is to be tried
     """
 
     data: Data
@@ -71,6 +73,7 @@ class Opened:
     notes: tuple[str, ...]
     unobserved: Unobserved
     constraints: Constraints = UNCONSTRAINED
+    second: Callable[[], Start] | None = None
 
     def completed(self, result: Result) -> Result:
         """Give rows and columns of which nothing is known the mean of the others, within the constraints."""
@@ -100,7 +103,7 @@ def opened(
     plain : leave X in the units of the caller
     """
     p = parameters
-    control, rank, n_init = p.control(inner_iter, omega), p.rank(), p.starts()
+    control, rank, n_init, early = p.control(inner_iter, omega), p.rank(), p.starts(), p.may_stop_early(omega)
     data, constraints = placement.open_plain(given) if plain else placement.open(given), p.constraints()
     check_scale(data)
     constraints.check(data.shape, rank, {"H": "fixed", "W": "fixed_W"})
@@ -116,21 +119,25 @@ def opened(
     warn_rank(rank, data.shape)
     W, H = as_numpy(W), as_numpy(H)
 
-    def make() -> list[Start]:
+    def make() -> tuple[list[Start], float]:
         rng = check_random_state(p.random_state)
-        into = (units.left, units.right)
-        made = (unobserved.clear(data, *start) for start in starts(data, rank, p.init, rng, n_init, W, H, into))
-        return [feasible_start(data, constraints, *start) for start in made]
+        made, S = starts(data, rank, p.init, rng, n_init, W, H, (units.left, units.right))
+        clear = (unobserved.clear(data, *start) for start in made)
+        return [feasible_start(data, constraints, *start) for start in clear], least_loss(data, S) if early else 0.0
+
+    def second() -> Start:
+        return random_start(data, rank, check_random_state(p.random_state))
 
     kept = keeper_of(p.checkpoint, p.checkpoint_seconds(), data, identity, W, H)
     # a cluster and a GPU take one run at a time, or the starts of a small X at once; a checkpoint keeps runs in order
     batch = min(n_init, largest_batch(data.count)) if data.space.deferred and batch_kind(data) is not None else 1
     jobs = 1 if p.checkpoint is not None else batch if data.space.deferred else p.jobs()
     with single_blas(), progress_bar(p.verbose, data.status, runs, p.max_time, jobs) as watch, kept as keeper:
-        made = make() if keeper is None else keeper.starts(make)
-        budget = Budget(replace(control, keeper=keeper), runs, watch, jobs, units, batched=batch > 1)
+        made, least = make() if keeper is None else keeper.starts(make)
+        budget = Budget(replace(control, keeper=keeper, least=least), runs, watch, jobs, units, batched=batch > 1)
         inside = units.omega(omega), units.references(omega)
-        yield Opened(data, made, *inside, units, budget, notes, unobserved, constraints)
+        another = second if least > 0 and n_init == 1 and p.init == "auto" else None
+        yield Opened(data, made, *inside, units, budget, notes, unobserved, constraints, another)
 
 
 def fit_factors(
@@ -142,6 +149,7 @@ def fit_factors(
     budget: Budget,
     callback: Callback | None = None,
     stage: str = "fit",
+    second: Callable[[], Start] | None = None,
 ) -> Result:
     """Run from every start under common references and keep the run with the smallest maximum.
 
@@ -150,12 +158,15 @@ def fit_factors(
     starts : given up where the references are given: a run may overwrite its start, and the list is emptied
     references : e_beta; None computes them, one single-objective fit per loss and start, and improves those that a
         run beats where the method says so
+    second : draws another start, which is tried where the references are given and the runs leave room
     """
     runs = Runs(data, omega, method, budget, callback, stage)
     if references is not None:
         given_up = starts.copy()
         starts.clear()
         best = smallest(runs.begin(given_up, references, overwrite=True))
+        if second is not None and leaves_room(best, budget.control):
+            best = second_look(runs, best, second(), references)
         return _finished(data, best, method)
     found = compute_references(data, starts, omega, method, budget)
     if method.improves and len(omega) > 1:
