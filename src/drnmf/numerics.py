@@ -47,7 +47,7 @@ HALS_TOLERANCE, HALS_WINDOW = 3e-3, 0.3
 """The same for coordinate descent under beta = 2 alone: relative decrease over this fraction of all iterations. What a
 longer run would gain is 0.02 % in the median and takes most of its time (docs/development/frobenius.md)."""
 
-LITTLE_LEFT = 0.05
+LITTLE_LEFT = 0.08
 """A loss of beta = 2 within this fraction of what the singular values of X allow has little left to gain: half the
 window is enough, and no other start is tried."""
 
