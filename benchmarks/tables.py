@@ -257,7 +257,7 @@ def circumstances() -> str:
 
 def main(rounds: int) -> None:
     warnings.simplefilter("ignore")
-    rows = listed()
+    rows, lines = listed(), [circumstances()]  # of the tree as it is now, not as it is when the last row has run
     found = dict(tables({row.X for row in rows}))
     measured = []
     with threadpool_limits(1):
@@ -265,7 +265,7 @@ def main(rounds: int) -> None:
             if row.X in found:
                 measured.append(compared(row, found[row.X], rounds))
                 print_table(measured[-1:])
-    lines = [circumstances(), f"all: {summary(measured)}"]
+    lines.append(f"all: {summary(measured)}")
     for half in ("chosen", "held"):
         lines.append(f"{half}: {summary([row for row in measured if row['half'] == half])}")
     print("\n".join(lines))

@@ -57,8 +57,8 @@ LEAST_TRUST = 0.1
 SECOND_LOOK, SECOND_LEAD = 10, 0.01
 """From this iteration on the run from another start must be ahead of the first one by this fraction, or it ends."""
 
-BOUND_DIGITS = 1e5
-"""A bound is used where it is this many units of rounding of ||X||^2: three of its digits count."""
+BOUND_DIGITS = 1e3
+"""A bound is used where it is this many units of rounding of ||X||^2: three of its digits are right."""
 
 REFERENCE_MARGIN = 1e-2
 """A loss met this fraction below its reference shows that the reference fit is not the best: it is continued there."""
