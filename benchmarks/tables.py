@@ -1,21 +1,43 @@
 """Small and middling tables of many kinds: what defaults are judged on.
 
 Some come with scikit-learn, some are drawn from a seed, and those of DRNMF_DATA join where it is set.
+
+    DRNMF_DATA=... OMP_NUM_THREADS=1 python benchmarks/tables.py    # the rows of tables.csv, defaults on both sides
+
+compares `BetaNMF(rank, beta=2)` with `sklearn.decomposition.NMF(rank)`, both as they come: the last loss, and the
+processor time of one thread, in turns on the same X. `half` in tables.csv says which rows were looked at when the rule
+that ends a fit was chosen ("chosen"), and which only afterwards ("held"). Written to results/tables.csv and tables.txt.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+import argparse
+import csv
+import datetime
+import statistics
+import subprocess
+import time
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from algorithms import spectrogram
-from harness import DATA
+from harness import DATA, RESULTS, machine, print_table, write_csv
+from likenesses import Table, likenesses
+from quality_time import loss
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_linnerud, load_wine
+from sklearn.decomposition import NMF
+from threadpoolctl import threadpool_limits
 
-Table = tuple[str, Any]
+from drnmf import BetaNMF
+
+LIST = Path(__file__).with_suffix(".csv")
+LONG = 1.0
+"""Seconds after which a row is not run again."""
 
 MORE = (
     "la1", "reviews", "PCAWG.96", "liver-326", "Baltimore air", "Baton Rouge air",
@@ -30,7 +52,8 @@ def tables(only: Collection[str] | None = None, more: bool = False) -> list[Tabl
     more : those too that take long, or have gaps, which not every peer takes
     """
     some = [name for name in _files() if more or name not in MORE] if only is None else only
-    return [table for table in (*_bundled(), *_drawn(), *_of_the_data(some)) if only is None or table[0] in only]
+    found = (*_bundled(), *_drawn(), *likenesses(), *_of_the_data(some))
+    return [table for table in found if only is None or table[0] in only]
 
 
 def _bundled() -> Iterator[Table]:
@@ -91,8 +114,17 @@ def _files() -> dict[str, tuple[Callable[[Path], Any], str]]:
     found |= {name: (_catalogue, f"signatures/{name}.tsv") for name in ("PCAWG.96", "liver-326")}
     found["Baltimore air"] = _air, "air/Baltimore_con.txt"
     found["Baton Rouge air"] = _air, "air/BatonRouge_con.csv"
-    found["rank5 Poisson"] = _first_of, "rank5/poisson.npz"
+    found |= {
+        f"rank5 {name}": (_first_of, f"rank5/{path}.npz")
+        for name, path in (("Poisson", "poisson"), ("negative binomial", "negative_binomial_10"))
+    }
     found["Samson"] = _samson, "hyperspectral/Samson.mat"
+    found["Raman"] = _raman, "hyperspectral/RamanSMCR.mat"
+    found["blood cells"] = _cells, "cells/pbmc_facs.npz"
+    found["faces"] = _stored, "faces/olivetti32.npz"
+    found["breast genomes"] = _stored, "rank/wtsi.npz"
+    found["two groups"] = _stored, "groups/ortho1.npz"
+    found["pick-ups"] = _pick_ups, "tensors/uber.npz"
     return found
 
 
@@ -131,3 +163,117 @@ def _samson(path: Path) -> Any:
 
     stored = scipy.io.loadmat(path)
     return np.clip(np.asarray(stored["Y"], dtype=float), 0.0, None)
+
+
+def _raman(path: Path) -> Any:
+    """Spectra mixed as they are known, every tenth band, with noise of a hundredth of the mean."""
+    import scipy.io
+
+    stored = scipy.io.loadmat(path)
+    X = stored["W"][::10] @ stored["H"]
+    return np.clip(X + 0.01 * X.mean() * np.random.default_rng(0).normal(size=X.shape), 0.0, None)
+
+
+def _cells(path: Path) -> Any:
+    """Every sixth cell, genes met in at least 100 of them."""
+    counts = sp.csr_array(sp.load_npz(path).astype(float))[::6]
+    return sp.csr_array(counts[:, np.flatnonzero((counts > 0).sum(axis=0) >= 100)])
+
+
+def _stored(path: Path) -> Any:
+    with np.load(path) as stored:
+        return np.asarray(stored["X"], dtype=float)
+
+
+def _pick_ups(path: Path) -> Any:
+    """Hours of the week by cells of the map."""
+    with np.load(path) as stored:
+        Y = stored["Y"].sum(axis=0, dtype=float)
+    return Y.reshape(-1, Y.shape[-2] * Y.shape[-1])
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of tables.csv: a table, a rank, and whether it was looked at when the rule was chosen."""
+
+    X: str
+    rank: int
+    half: str
+
+
+def listed() -> list[Row]:
+    """Read the list."""
+    with LIST.open(newline="") as file:
+        return [Row(line["X"], int(line["rank"]), line["half"]) for line in csv.DictReader(file)]
+
+
+def compared(row: Row, X: Any, rounds: int) -> dict[str, Any]:
+    """Fit by both defaults in turn, and return the ratio of the losses and of the median processor times."""
+    seconds: dict[str, list[float]] = {"theirs": [], "ours": []}
+    for _ in range(rounds):
+        peer, model = NMF(row.rank, random_state=0), BetaNMF(row.rank, beta=2, random_state=0)
+        factors = {}
+        for name, side in (("theirs", peer), ("ours", model)):
+            begun = time.process_time()
+            factors[name] = side.fit_transform(X)
+            seconds[name].append(time.process_time() - begun)
+        if sum(map(sum, seconds.values())) > LONG:
+            break
+    theirs, ours = (
+        loss(X.astype(float), np.asarray(factors[name], dtype=float), np.asarray(side.components_, dtype=float), 2.0)
+        for name, side in (("theirs", peer), ("ours", model))
+    )
+    spent = {name: statistics.median(values) for name, values in seconds.items()}
+    return {
+        **asdict(row),
+        "shape": f"{X.shape[0]} x {X.shape[1]}",
+        "loss_ratio": round(ours / theirs, 5) if theirs else 1.0,
+        "speed": round(spent["theirs"] / spent["ours"], 3),
+        "peer_seconds": round(spent["theirs"], 5),
+        "our_seconds": round(spent["ours"], 5),
+        "peer_iterations": int(peer.n_iter_),
+        "our_iterations": int(model.n_iter_),
+    }
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Say in words what some rows show."""
+    ratios, speeds = (np.array([float(row[name]) for row in rows]) for name in ("loss_ratio", "speed"))
+    return (
+        f"{len(rows)} rows: loss above scikit-learn's by more than 1 % in {np.sum(ratios > 1.01)}, by more than 3 % in "
+        f"{np.sum(ratios > 1.03)}, at most {100 * (ratios.max() - 1):.1f} %, median ratio {np.median(ratios):.4f}; "
+        f"{np.median(speeds):.2f} times its speed in the median"
+    )
+
+
+def circumstances() -> str:
+    """Say when, of what and on what the numbers were measured."""
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, cwd=LIST.parent, check=True
+    ).stdout.strip()
+    where = ", ".join(f"{name} {value}" for name, value in machine().items())
+    return f"{datetime.date.today().isoformat()}, commit {commit}, {where}"
+
+
+def main(rounds: int) -> None:
+    warnings.simplefilter("ignore")
+    rows, lines = listed(), [circumstances()]  # of the tree as it is now, not as it is when the last row has run
+    found = dict(tables({row.X for row in rows}))
+    measured = []
+    with threadpool_limits(1):
+        for row in rows:
+            if row.X in found:
+                measured.append(compared(row, found[row.X], rounds))
+                print_table(measured[-1:])
+    lines.append(f"all: {summary(measured)}")
+    for half in ("chosen", "held"):
+        lines.append(f"{half}: {summary([row for row in measured if row['half'] == half])}")
+    print("\n".join(lines))
+    write_csv("tables", measured)
+    (RESULTS / "tables.txt").write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=3, help="fits of each side of a row, of which the median counts")
+    main(parser.parse_args().rounds)

@@ -47,6 +47,19 @@ HALS_TOLERANCE, HALS_WINDOW = 3e-3, 0.3
 """The same for coordinate descent under beta = 2 alone: relative decrease over this fraction of all iterations. What a
 longer run would gain is 0.02 % in the median and takes most of its time (docs/development/frobenius.md)."""
 
+LITTLE_LEFT = 0.08
+"""A loss of beta = 2 within this fraction of what the singular values of X allow has little left to gain: half the
+window is enough, and no other start is tried."""
+
+LEAST_TRUST = 0.1
+"""Where more is left, the tolerance falls with the root of what is left, down to this fraction of itself."""
+
+SECOND_LOOK, SECOND_LEAD = 10, 0.01
+"""From this iteration on the run from another start must be ahead of the first one by this fraction, or it ends."""
+
+BOUND_DIGITS = 1e3
+"""A bound is used where it is this many units of rounding of ||X||^2: three of its digits are right."""
+
 REFERENCE_MARGIN = 1e-2
 """A loss met this fraction below its reference shows that the reference fit is not the best: it is continued there."""
 

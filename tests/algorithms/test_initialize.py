@@ -9,6 +9,7 @@ from scipy.optimize import nnls
 from sklearn.decomposition._nmf import _initialize_nmf
 
 from drnmf.algorithms.initialize import (
+    least_loss,
     lifted,
     nndsvdar_start,
     nonnegative_least_squares,
@@ -103,7 +104,8 @@ def test_auto_is_nndsvd_where_it_says_something_of_every_component(rng):
     for rank, init in ((6, "nndsvdar"), (7, "random")):
         chosen, named = (start(open_data(X), rank, name, np.random.RandomState(0)) for name in ("auto", init))
         np.testing.assert_array_equal(chosen[0], named[0])
-    first, second, third = starts(open_data(X), 3, "auto", np.random.RandomState(0), 3)
+    (first, second, third), S = starts(open_data(X), 3, "auto", np.random.RandomState(0), 3)
+    np.testing.assert_allclose(S, np.linalg.svd(X, compute_uv=False)[:3])
     assert not np.array_equal(second[0], third[0])
     np.testing.assert_array_equal(first[0], start(open_data(X), 3, "nndsvdar", np.random.RandomState(0))[0])
 
@@ -130,3 +132,24 @@ def test_given_starts_are_in_their_units_and_above_the_floor():
     assert W.max() == 2.0
     assert 0 < W.min() < 1e-6
     assert (H == 0.5).all()
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array, np.float32])
+def test_no_fit_is_below_what_the_singular_values_allow(rng, form):
+    X = rng.gamma(0.5, 1.0, (30, 20))
+    data = open_data(form(X))
+    _, S = starts(data, 4, "auto", np.random.RandomState(0), 1)
+    U, values, Vt = np.linalg.svd(X, full_matrices=False)
+    best = 0.5 * np.sum((X - (U[:, :4] * values[:4]) @ Vt[:4]) ** 2)
+    assert least_loss(data, S) * data.scale**-2 == pytest.approx(best, rel=1e-4)
+
+
+def test_nothing_is_known_to_be_least_of_gaps_of_an_exact_fit_or_without_singular_values(rng):
+    X = rng.uniform(size=(20, 3)) @ rng.uniform(size=(3, 15))
+    S = np.linalg.svd(X, compute_uv=False)
+    assert least_loss(open_data(X), S[:2]) > 0
+    assert least_loss(open_data(X), S[:3]) == 0
+    assert least_loss(open_data(X), np.empty(0)) == 0
+    assert starts(open_data(X), 3, "random", np.random.RandomState(0), 1)[1].size == 0
+    gaps = np.where(rng.uniform(size=X.shape) < 0.1, np.nan, X)
+    assert least_loss(open_data(gaps), S[:2]) == 0

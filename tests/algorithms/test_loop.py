@@ -171,8 +171,36 @@ def test_a_window_that_grows_with_the_run_sees_slow_decrease():
     assert stalled(ended, Control(tol=2e-2, fraction=0.3))
 
 
+def test_a_run_that_gathers_speed_goes_on():
+    """Beside a saddle the loss stands nearly still, and then falls faster and faster."""
+    control = Control(tol=3e-3, fraction=0.3)
+    saddle = [*np.geomspace(1.1, 1.0, 30), *(1.0 - 1e-6 * 1.3 ** np.arange(20))]
+    assert not stalled(saddle, control)
+    slowing = [*np.geomspace(1.1, 1.0, 30), *(1.0 - 1e-4 * (1.0 - 0.8 ** np.arange(20)))]
+    assert stalled(slowing, control)
+
+
+def test_rounding_is_no_speed():
+    still = [*np.geomspace(1.1, 1.0, 20), *[1.0] * 15, 1.0 - 1e-13]
+    assert stalled(still, Control(tol=3e-3, fraction=0.3))
+
+
+def test_the_window_is_shorter_where_little_is_left_and_tol_smaller_where_much_is():
+    ended = [*np.geomspace(2.0, 1.0, 8), *[1.0] * 5]
+    assert not stalled(ended, Control(tol=3e-3, fraction=0.3))
+    assert not stalled(ended, Control(tol=3e-3, fraction=0.3, least=0.9))
+    assert stalled(ended, Control(tol=3e-3, fraction=0.3, least=0.97))
+    slow = [*np.geomspace(2.0, 1.0, 20), *(1.0 - 1e-4 * np.arange(20))]
+    assert stalled(slow, Control(tol=3e-3, fraction=0.3))
+    assert stalled(slow, Control(tol=3e-3, fraction=0.3, least=0.9))
+    assert not stalled(slow, Control(tol=3e-3, fraction=0.3, least=0.2))
+    assert not stalled(slow, Control(tol=3e-3, fraction=0.3, least=1e-9))
+
+
 def stalled(values, control):
     """What a run says that watched these values."""
-    ones = [np.ones(1)] * len(values)
-    log = Log(scaled=[value * np.ones(1) for value in values], weights=ones, watched=values)
-    return Run._stalled(SimpleNamespace(log=log, iterations=len(values) - 1), control)
+    ones, each = [np.ones(1)] * len(values), [value * np.ones(1) for value in values]
+    run = Run.__new__(Run)
+    run.log = Log(losses=each, scaled=each, weights=ones, seconds=[0.0] * len(values), watched=values)
+    run.data = SimpleNamespace(dtype=np.float64)
+    return run._stalled(control)

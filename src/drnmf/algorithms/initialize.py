@@ -9,13 +9,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from drnmf.backends.base import Data
-from drnmf.numerics import EPS, LARGEST_SVD, LIFT, Vector, factor_floor, positive_scale
+from drnmf.numerics import BOUND_DIGITS, EPS, LARGEST_SVD, LIFT, Vector, factor_floor, positive_scale
 
 RandomState = np.random.RandomState
 
 
 Start = tuple[Any, Any]
 """(W, H) to start from: arrays, or factors where they live."""
+
+Triplets = tuple[Vector, Vector, Vector]
+"""Leading singular vectors and values of X: U, S, V'."""
 
 
 def random_start(data: Data, rank: int, rng: RandomState) -> Start:
@@ -101,11 +104,14 @@ def spa_start(data: Data, rank: int, rng: RandomState) -> tuple[Vector, Vector]:
 
 def nndsvdar_start(data: Data, rank: int, rng: RandomState) -> tuple[Vector, Vector]:
     """NNDSVD (Boutsidis and Gallopoulos 2008); zeros become random values up to 1/100 of a typical entry."""
-    m, n = data.shape
-    known = min(rank, m, n)
-    U, S, Vt = _svd(data, known, rng)
+    return _nonnegative(data, rank, _svd(data, rank, rng), rng)
+
+
+def _nonnegative(data: Data, rank: int, triplets: Triplets, rng: RandomState) -> tuple[Vector, Vector]:
+    """The larger nonnegative part of every singular pair, its zeros filled."""
+    (m, n), (U, S, Vt) = data.shape, triplets
     W, H = np.zeros((m, rank)), np.zeros((rank, n))
-    for k in range(known):
+    for k in range(len(S)):
         u, v = U[:, k], Vt[k]
         sides = [(np.maximum(s * u, 0.0), np.maximum(s * v, 0.0)) for s in (1.0, -1.0)]
         left, right = max(sides, key=lambda side: float(np.linalg.norm(side[0]) * np.linalg.norm(side[1])))
@@ -123,10 +129,10 @@ def nndsvdar_start(data: Data, rank: int, rng: RandomState) -> tuple[Vector, Vec
 _SPARE = 10  # columns of the range finder beyond those that are wanted
 
 
-def _svd(data: Data, rank: int, rng: RandomState) -> tuple[Vector, Vector, Vector]:
+def _svd(data: Data, rank: int, rng: RandomState) -> Triplets:
     """Leading singular triplets by a randomised range finder, from products with X alone."""
     m, n = data.shape
-    width = min(rank + _SPARE, m, n)
+    rank, width = min(rank, m, n), min(rank + _SPARE, m, n)
 
     def forward(B: Vector) -> Vector:
         return np.asarray(data.dot(B.astype(data.dtype)), dtype=np.float64)
@@ -142,11 +148,29 @@ def _svd(data: Data, rank: int, rng: RandomState) -> tuple[Vector, Vector, Vecto
     return Q @ small_U[:, :rank], S[:rank], Vt[:rank]
 
 
-def auto_start(data: Data, rank: int, rng: RandomState) -> Start:
+def least_loss(data: Data, S: Vector) -> float:
+    """Bound D_2(X, WH) from below by the singular values that no matrix of the rank can do without (Eckart and Young).
+
+    Returns 0.0, which bounds nothing, where there is no S, where entries of X are missing or weighted, and where
+    rounding leaves less than three digits.
+    """
+    if not len(S) or data.observed is not None:
+        return 0.0
+    whole = float(data.squared_norms().sum())
+    rest = whole - float(S @ S)
+    return 0.5 * rest if rest > BOUND_DIGITS * np.finfo(data.dtype).eps * whole else 0.0
+
+
+def auto_name(data: Data, rank: int) -> str:
     """NNDSVD where it can say something of every component and its factors fit on this machine, else random."""
     m, n = data.shape
     small = (m + n) * (rank + _SPARE) <= LARGEST_SVD
-    return nndsvdar_start(data, rank, rng) if rank <= min(m, n) and small else random_start(data, rank, rng)
+    return "nndsvdar" if rank <= min(m, n) and small else "random"
+
+
+def auto_start(data: Data, rank: int, rng: RandomState) -> Start:
+    """Start as `auto_name` says."""
+    return STARTS[auto_name(data, rank)](data, rank, rng)
 
 
 STARTS: dict[str, Callable[[Data, int, RandomState], Start]] = {
@@ -179,22 +203,34 @@ def start(
     units: tuple[float, float] = (1.0, 1.0),
 ) -> Start:  # fmt: skip
     """Make (W, H) to start from, floored, in the dtype of the data; given ones are multiplied by their units."""
-    m, n = data.shape
+    return begun(data, rank, init, rng, W, H, units)[0]
+
+
+def begun(
+    data: Data, rank: int, init: str, rng: RandomState, W: ArrayLike | None = None, H: ArrayLike | None = None,
+    units: tuple[float, float] = (1.0, 1.0),
+) -> tuple[Start, Vector]:  # fmt: skip
+    """Make a start as `start` does, with the leading singular values of X where it took them, (0,) elsewhere."""
+    (m, n), S = data.shape, np.empty(0)
     if init != "custom" and init not in STARTS:
         raise ValueError(f"init={init!r} is not known: use one of {[*sorted(STARTS), 'custom']}.")
     if init != "custom" and (W is not None or H is not None):
         raise ValueError(f"W and H are only used with init='custom', but init={init!r}.")
-    if init != "custom":
-        W0, H0 = STARTS[init](data, rank, rng)
-        if not isinstance(W0, np.ndarray) or init == "random":  # drawn where the factors live, with their floor
-            return W0, H0
+    name = auto_name(data, rank) if init == "auto" else init
+    if name == "nndsvdar":
+        triplets = _svd(data, rank, rng)
+        (W0, H0), S = _nonnegative(data, rank, triplets, rng), triplets[1]
+    elif name != "custom":
+        W0, H0 = STARTS[name](data, rank, rng)
+        if name == "random":  # drawn where the factors live, with their floor
+            return (W0, H0), S
     elif W is None or H is None:
         raise ValueError("init='custom' needs both W and H: pass them to fit or fit_transform.")
     else:
         W0, H0 = check_factor("W", W, (m, rank)) * units[0], check_factor("H", H, (rank, n)) * units[1]
     floor = factor_floor(data.mean, rank)
     W0, H0 = np.maximum(W0, floor), np.maximum(H0, floor)
-    return np.asfortranarray(W0, data.dtype), H0.astype(data.dtype, copy=False)  # component-first, as in a `Space`
+    return (np.asfortranarray(W0, data.dtype), H0.astype(data.dtype, copy=False)), S  # component-first, as in a `Space`
 
 
 def starts(
@@ -206,7 +242,11 @@ def starts(
     W: ArrayLike | None = None,
     H: ArrayLike | None = None,
     units: tuple[float, float] = (1.0, 1.0),
-) -> list[Start]:
-    """Make `count` starts. NNDSVD gives much the same every time, so with "auto" all but the first are random."""
-    names = [init, *[("random" if init == "auto" else init)] * (count - 1)]
-    return [start(data, rank, name, rng, W, H, units) for name in names]
+) -> tuple[list[Start], Vector]:
+    """Make `count` starts, and return the singular values that the first one took.
+
+    NNDSVD gives much the same every time, so with "auto" all but the first are random.
+    """
+    first, S = begun(data, rank, init, rng, W, H, units)
+    others = ["random" if init == "auto" else init] * (count - 1)
+    return [first, *(start(data, rank, name, rng, W, H, units) for name in others)], S

@@ -5,6 +5,7 @@ It never looks at X: everything it knows of the data comes out of `Data.sweep`.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -23,7 +24,17 @@ from drnmf.algorithms.weights import Policy
 from drnmf.backends.base import Data, losses_of
 from drnmf.backends.weighted import shares_curvature
 from drnmf.losses.base import Omega
-from drnmf.numerics import ALL_BUT_EXACT, NEWTON_RANK, REFERENCE_FLOOR, RESTART_RISE, Array, Vector
+from drnmf.numerics import (
+    ALL_BUT_EXACT,
+    LEAST_TRUST,
+    LITTLE_LEFT,
+    NEWTON_RANK,
+    REFERENCE_FLOOR,
+    RESTART_RISE,
+    Array,
+    Vector,
+    rise_tolerance,
+)
 from drnmf.objective.objective import Objective, complementarity_gap
 
 Callback = Callable[[Progress], Any]
@@ -63,7 +74,10 @@ class Control:
     tol : 0 runs exactly max_iter iterations; else stop when neither the maximum nor the gap has moved by
         more than this (relative to the maximum) over the window, or when X is fitted exactly
     inner_iter : updates of (W, H) per move of lambda; one trace row per move (Algorithm 2 with many)
-    window, fraction : the window has `window` iterations, or this fraction of all so far where that is more
+    window, fraction : the window has `window` iterations, or this fraction of all so far where that is more. With a
+        fraction, a run that falls faster in the second half of the window than in the first goes on
+    least : what no fit can bring the loss of beta = 2 below; where little above it is left the window is half as long,
+        and where much is left tol is smaller
     overwrite : the run may write over the W and H that it begins from
     margin : stop as soon as a scaled loss is this much below one, with reason "reference" and the point where that
         happened: the reference is not the best, and whoever asked can improve it from there
@@ -76,6 +90,7 @@ class Control:
     inner_iter: int = 1
     window: int = 10
     fraction: float = 0.0
+    least: float = 0.0
     overwrite: bool = False
     margin: float | None = None
     keeper: Keeper | None = None
@@ -300,16 +315,36 @@ class Run:
 
     def _stalled(self, control: Control) -> bool:
         """Neither what is minimised nor the gap moved by more than tol over the window, or the fit is exact."""
-        watched, lowest = self.log.watched, self.log.lowest
-        w = max(control.window, int(control.fraction * self.iterations))
+        watched, lowest, w = self.log.watched, self.log.lowest, self._window(control)
         if control.tol <= 0 or len(watched) <= 2 * w:
             return False
         before, now = lowest[-w - 1], lowest[-1]
         if now <= REFERENCE_FLOOR * watched[0]:
             return True  # it would fall by the same fraction for ever
         # what is left of a nearly exact fit would fall by the same fraction for as long: its size counts too
-        least = control.tol * max(before, ALL_BUT_EXACT * watched[0])
-        return before - now <= least and abs(self.log.gap(-w - 1) - self.log.gap(-1)) <= least
+        least = control.tol * self._trust(control) * max(before, ALL_BUT_EXACT * watched[0])
+        still = before - now <= least and abs(self.log.gap(-w - 1) - self.log.gap(-1)) <= least
+        return still and not (control.fraction and self._gathers_speed(w))
+
+    def _window(self, control: Control) -> int:
+        """How many iterations the rule looks back."""
+        w = max(control.window, int(control.fraction * self.iterations))
+        return w // 2 if self._room(control) <= LITTLE_LEFT else w
+
+    def _room(self, control: Control) -> float:
+        """How far the loss is above the least there can be, relative to it; inf where that is not known."""
+        return float(self.log.losses[-1].max()) / control.least - 1.0 if control.least > 0 else math.inf
+
+    def _trust(self, control: Control) -> float:
+        """The part of tol that counts: the more a run could still gain, the less it may move where it is to stop."""
+        room = self._room(control)
+        return max(math.sqrt(LITTLE_LEFT / room), LEAST_TRUST) if LITTLE_LEFT < room < math.inf else 1.0
+
+    def _gathers_speed(self, w: int) -> bool:
+        """Whether the run falls faster than half a window ago, as it does on its way down from a saddle."""
+        middle, now = self.log.lowest[-(w // 2) - 1], self.log.lowest[-1]
+        earlier = self.log.lowest[-2 * (w // 2) - 1]
+        return middle - now > earlier - middle + rise_tolerance(self.data.dtype) * now
 
     def result(self, reason: str) -> Result:
         """The best point with its losses and its weights (those of its row), and the trace of the whole run.

@@ -190,6 +190,7 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         with running(problem, runner, self, runs, identity=identity, W=W, H=H) as runner:
             if continues:
                 runner.starts[0] = self._warm(problem)
+                runner = replace(runner, second=None)
                 runner = runner.near() if self.n_init == 1 else runner
             tasks = Tasks.begin(self, given.X, y, problem.data)
             runner = replace(runner, budget=tasks.budget(runner.budget))

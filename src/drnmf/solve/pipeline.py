@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from drnmf.algorithms.initialize import Start, starts
+from drnmf.algorithms.initialize import Start, least_loss, random_start, starts
 from drnmf.algorithms.loop import Control, with_notes
 from drnmf.algorithms.result import Result
 from drnmf.backends.base import losses_of
@@ -31,7 +31,8 @@ from drnmf.solve.improve import run_continued
 from drnmf.solve.progress import progress_bar
 from drnmf.solve.references import compute_references
 from drnmf.solve.runner import Budget, Runner
-from drnmf.solve.settings import control_of, count_jobs
+from drnmf.solve.second_look import leaves_room, second_look
+from drnmf.solve.settings import control_of, count_jobs, may_stop_early
 from drnmf.solve.solve import smallest, solve
 from drnmf.storage.checkpoint import keeper_of
 
@@ -61,31 +62,40 @@ def running(
     solver, control, n_init = as_solver(p.solver), control_of(p, problem.omega), checked(p, "n_init")
     W, H = as_numpy(W), as_numpy(H)
 
-    def make() -> list[Start]:
+    def make() -> tuple[list[Start], float]:
         rng, into = check_random_state(p.random_state), (units.left, units.right)
-        return [problem.feasible(*begin) for begin in starts(data, problem.rank, p.init, rng, n_init, W, H, into)]
+        made, S = starts(data, problem.rank, p.init, rng, n_init, W, H, into)
+        least = least_loss(data, S) if may_stop_early(p, problem.omega) else 0.0
+        return [problem.feasible(*begin) for begin in made], least
+
+    def second() -> Start:
+        return random_start(data, problem.rank, check_random_state(p.random_state))
 
     kept = keeper_of(solver.checkpoint, checked(solver, "checkpoint_every"), data, identity or {}, W, H)
     # a cluster and a GPU take one run at a time, or the starts of a small X at once; a checkpoint keeps runs in order
     batch = min(n_init, largest_batch(data.count)) if data.space.deferred and batch_kind(data) is not None else 1
     jobs = 1 if solver.checkpoint is not None else batch if data.space.deferred else count_jobs(p.n_jobs)
     with single_blas(), progress_bar(p.verbose, data.status, runs, p.max_time, jobs) as watch, kept as keeper:
-        made = make() if keeper is None else keeper.starts(make)
-        budget = Budget(replace(control, keeper=keeper), runs, watch, jobs, units, batched=batch > 1)
-        yield runner.within(problem.constraints, budget, made)
+        made, least = make() if keeper is None else keeper.starts(make)
+        budget = Budget(replace(control, keeper=keeper, least=least), runs, watch, jobs, units, batched=batch > 1)
+        another = second if least > 0 and n_init == 1 and p.init == "auto" else None
+        yield replace(runner.within(problem.constraints, budget, made), second=another)
 
 
 def fit_factors(problem: Problem, runner: Runner) -> Result:
     """Run from every start under common references and keep the run with the smallest maximum.
 
     Where the references are not known they are found, one single-objective fit per loss and start, and those that a run
-    beats are improved where the runner says so. Where they are known the starts are given up: a run may overwrite its
-    start, and the list is emptied.
+    beats are improved where the runner says so. Where they are known the starts are given up (a run may overwrite its
+    start, and the list is emptied), and a second one is tried where the only run leaves room.
     """
     if problem.objective is not None:
         begun = [problem.begun(start) for start in runner.starts]
         runner.starts.clear()
-        return _finished(problem, smallest(solve(begun, runner, overwrite=True)))
+        best = smallest(solve(begun, runner, overwrite=True))
+        if runner.second is not None and leaves_room(best, runner.budget.control):
+            best = second_look(problem, best, runner.second(), runner)
+        return _finished(problem, best)
     found = compute_references(problem, runner.starts, runner)
     if runner.improves and len(problem.omega) > 1:
         done, found = run_continued(problem, runner.starts, found, runner)

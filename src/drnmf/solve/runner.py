@@ -86,10 +86,11 @@ class Budget:
             spent = before + time.perf_counter() - self.started
             left = max(self.control.max_time - spent, 0.0) / max(-(-self.runs // self.jobs), 1)
         self.runs -= 1
-        return replace(self.control, max_time=left, callback=self.units.watched(_both(watcher, callback)))
+        return replace(self.control, max_time=left, callback=self.units.watched(both(watcher, callback)))
 
 
-def _both(first: Callback | None, second: Callback | None) -> Callback | None:
+def both(first: Callback | None, second: Callback | None) -> Callback | None:
+    """Tell two callbacks, of which either may be missing; a run ends where one of them says so."""
     if first is None or second is None:
         return first or second
 
@@ -118,6 +119,7 @@ class Runner:
     level : they only have to give the level of a loss
     coarser : what the tolerance of fits of one loss alone is multiplied by
     starts : where the runs of the fit begin
+    second : draws another start for where the only run leaves room; None where no other is to be tried
     """
 
     rule: Rule
@@ -131,6 +133,7 @@ class Runner:
     level: bool = False
     coarser: float = 1.0
     starts: list[Start] = field(default_factory=list)
+    second: Callable[[], Start] | None = None
 
     @classmethod
     def of(cls, update: str | Rule, policy: str | Policy, gpu: bool = False) -> Runner:

@@ -129,7 +129,7 @@ def control_of(model: Parameters, omega: Omega = ()) -> Control:
     omega : the losses of the fit; without them nothing is minimised but one factor
     """
     tol, max_iter = checked(model, "tol"), checked(model, "max_iter")
-    early = tol is None and _may_stop_early(model, omega)
+    early = may_stop_early(model, omega)
     return Control(
         max_iter=MAX_ITER if max_iter is None else max_iter,
         tol=(HALS_TOLERANCE if early else TOLERANCE) if tol is None else tol,
@@ -139,7 +139,7 @@ def control_of(model: Parameters, omega: Omega = ()) -> Control:
     )
 
 
-def _may_stop_early(model: Parameters, omega: Omega) -> bool:
-    """Tell whether a fit takes plain steps of coordinate descent, of which long runs gain little."""
+def may_stop_early(model: Parameters, omega: Omega) -> bool:
+    """Tell whether a fit takes plain steps of coordinate descent, of which long runs gain little, to its end."""
     steps = as_solver(model.solver).update in ("auto", "hals") and [loss.free_part for loss in omega] == ["gram"]
-    return steps and not terms_of(model) and constraints_of(model).free
+    return model.tol is None and steps and not terms_of(model) and constraints_of(model).free

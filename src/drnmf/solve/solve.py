@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+from drnmf.algorithms.loop import Callback
 from drnmf.algorithms.result import Result
 from drnmf.problem.problem import Problem
 from drnmf.solve.parallel import run_all, run_of_this_thread
-from drnmf.solve.runner import Runner
+from drnmf.solve.runner import Runner, both
 
 
 def solve(
     problems: Sequence[Problem], runner: Runner, *, margin: float | None = None, max_iter: int | None = None,
-    overwrite: bool = False,
+    overwrite: bool = False, until: Callback | None = None,
 ) -> list[Result]:  # fmt: skip
     """Run every problem from its start, as many at a time as the budget says; results are in the unit of the data.
 
@@ -25,6 +26,7 @@ def solve(
     margin : a run stops once a reference is beaten by that much
     max_iter : most iterations of a run, None for those of the budget
     overwrite : the starts may be overwritten
+    until : asked after every iteration, in the unit of the data; True ends the run
 
     Returns
     -------
@@ -36,6 +38,8 @@ def solve(
     def one(problem: Problem) -> Result:
         assert problem.objective is not None
         control = replace(runner.control(problem), max_iter=most - problem.spent, margin=margin, overwrite=overwrite)
+        if until is not None:
+            control = replace(control, callback=both(control.callback, until))
         run = run_of_this_thread()
         return run(problem.data, *problem.begins, problem.objective, runner.rule, runner.policy, control)
 

@@ -97,18 +97,23 @@ class Checkpoint:
                 self._states = []
                 self._remove_other_states()
 
-    def starts(self, make: Callable[[], list[Start]]) -> list[Start]:
-        """The starts of the fit in the folder, which must be this one; where there is none it begins with `make`'s."""
+    def starts(self, make: Callable[[], tuple[list[Start], float]]) -> tuple[list[Start], float]:
+        """The starts of the fit in the folder, which must be this one, and the bound of its loss that came with them.
+
+        Where there is none it begins with what `make` gives.
+        """
         path = self.folder / "begin.npz"
         here = {"parameters": self.parameters, "X": fingerprint(self.data), "backend": type(self.data).__name__}
         if not path.exists():
-            made = make()
-            self._after = self._write(path, here | {"starts": [self._start_on_host(*start) for start in made]})
+            made, least = make()
+            on_host = [self._start_on_host(*start) for start in made]
+            self._after = self._write(path, here | {"starts": on_host, "least": least})
             self._written = time.perf_counter()
-            return made
+            return made, least
         try:
             begin, self._after = self._read(path)
             starts, there = [(W, H) for W, H in begin["starts"]], {name: begin[name] for name in here}
+            least = float(begin["least"])
         except (ValueError, KeyError, TypeError) as error:
             raise CheckpointError(
                 f"The fit in {self.folder} cannot be resumed, because its beginning is damaged: {error} "
@@ -117,7 +122,7 @@ class Checkpoint:
         self._refuse_another(there, here)
         ended = len(list(self.folder.glob("run-*.npz")))
         logger.info("Resuming the fit in %s: %d of its runs have ended.", self.folder, ended)
-        return starts
+        return starts, least
 
     def _start_on_host(self, W: Any, H: Any) -> Start:
         return on_host(W.T, self.data.T.space).T, on_host(H, self.data.space)
