@@ -149,7 +149,7 @@ def _encode(data: Data, H: Any, objective: Objective, weights: Vector, max_iter:
 
 def _level(data: Data, G: Any, mean: float) -> Vector:
     """The multiple of (1, ..., 1) that gives every row the sum it has, over its observed entries; (m,)."""
-    n, sums = data.shape[1], _row_sums(data, mean)
+    n, sums = data.shape[1], row_sums(data, mean)
     if data.observed is None:
         return np.maximum(sums, EPS * n * mean) / float(as_float64(G).sum())
     weight, total = (_on_host(column_weights(data.T, B)).sum(axis=0) for B in (None, G))
@@ -198,7 +198,7 @@ def _penalties_of_rows(side: Data, G: Any, first: Any, objective: Objective, wei
     return alone.of("W", tuple(np.empty(0) for _ in alone.terms), of_H, objective.factor(weights))
 
 
-def _row_sums(data: Data, mean: float) -> Vector:
+def row_sums(data: Data, mean: float) -> Vector:
     """Sum every row of X, (m,): the part X V^-1 1 of Kullback-Leibler at a constant V.
 
     By a sweep, whose rows do not depend on one another. A product of matrices adds in an order that depends on how many

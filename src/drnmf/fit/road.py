@@ -27,6 +27,7 @@ from drnmf.fit.canonical import canonical
 from drnmf.fit.continued import Runs, run_continued, smallest
 from drnmf.fit.encode import encode
 from drnmf.fit.feasible import feasible_start, imposed
+from drnmf.fit.fixed import check_fixed
 from drnmf.fit.method import Budget, Method
 from drnmf.fit.parameters import Parameters
 from drnmf.fit.penalised import certified, refuse_empty, remarks
@@ -106,7 +107,9 @@ def opened(
     constraints.check(data.shape, rank, {"H": "fixed", "W": "fixed_W"})
     units = Units(data.scale, references, constraints.sum_to_one)
     units.losses(np.full(len(omega), REFERENCE_FLOOR * data.count), omega)  # refuse now what no fit could hand out
-    constraints = units.constraints(constraints).cast(data.dtype)
+    constraints = units.constraints(constraints)
+    check_fixed(data, constraints, omega, rank)
+    constraints = constraints.cast(data.dtype)
     missing = remark_on_missing(data)
     unobserved = Unobserved.of(data)
     notes = (*given.notes, *missing, *unobserved.notes(), *check_zeros(data, omega, p.zeros_choice()))
