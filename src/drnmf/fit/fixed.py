@@ -1,4 +1,4 @@
-"""Fixed components that X refuses: those that cannot explain it, and those whose size leaves nothing of the other half."""
+"""Fixed components that X refuses: those that cannot explain it, and those of a size far from its own."""
 
 from __future__ import annotations
 
