@@ -146,6 +146,9 @@ RESTART_RISE = 1e-3
 WEIGHT_FLOOR = 1e-6
 """Smallest weight of a policy that multiplies weights: from zero they could never come back."""
 
+LARGEST_FIXED = 1e10
+"""A fixed component this many times larger or smaller than X is refused: the floor of its other half would count."""
+
 SETTLE_TOLERANCE = 1e-2
 """Relative difference of the losses by which two W count as fitting alike where r > n leaves W free."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from drnmf import DRNMF, L1, L2, BetaNMF, MultiObjectiveNMF, Solver, Sparsity, pareto_front
 from drnmf.algorithms.updates.base import Parts
@@ -415,6 +416,39 @@ def test_scale_of_x_changes_nothing():
         for scale in (1.0, 2.0**60)
     )
     np.testing.assert_allclose(second, first, atol=1e-9)
+
+
+@pytest.mark.parametrize("betas", [(1,), (0,), (0.5,), ("nb:5",), (1, 2)])
+@pytest.mark.parametrize("layout", ["dense", "gaps", "sparse"])
+def test_fixed_components_that_cannot_explain_x_are_refused(betas, layout):
+    X, W, H = mixed()
+    H, W = H.copy(), W.copy()
+    H[:, 5], W[4] = 0.0, 0.0
+    if layout == "gaps":
+        X[0, 5] = np.nan
+    M = sp.csr_array(X) if layout == "sparse" else X
+    with pytest.raises(ValueError, match=r"fixed is zero in column 5 of X.*loss is infinite"):
+        DRNMF(3, betas=betas, fixed=H).fit(M)
+    with pytest.raises(ValueError, match=r"fixed_W is zero in row 4 of X.*loss is infinite"):
+        DRNMF(3, betas=betas, solver=Solver(fixed_W=W)).fit(M)
+    assert np.isfinite(DRNMF(4, betas=betas, fixed=H, max_iter=5, tol=0).fit(M).reconstruction_err_)
+    assert np.isfinite(BetaNMF(3, beta=2, fixed=H, max_iter=5, tol=0).fit(M).reconstruction_err_)
+    if layout == "gaps":  # nothing of the column is observed: nothing is asked of the components
+        X[:, 5] = np.nan
+        assert np.isfinite(DRNMF(3, betas=betas, fixed=H, max_iter=5, tol=0).fit(X).reconstruction_err_)
+
+
+def test_the_scale_of_fixed_components_does_not_matter_or_is_refused():
+    X, _, H = mixed()
+    plain = BetaNMF(3, beta=1, fixed=H[:1], max_iter=60, tol=0, random_state=0).fit(X)
+    for scale in (1e-8, 1e8):
+        model = BetaNMF(3, beta=1, fixed=scale * H[:1], max_iter=60, tol=0, random_state=0).fit(X)
+        assert model.reconstruction_err_ == pytest.approx(plain.reconstruction_err_, rel=1e-4)
+    for scale in (1e-16, 1e16, 1e200):
+        with pytest.raises(ValueError, match=r"Component 0 of fixed is .* times the size that X asks for"):
+            BetaNMF(3, beta=1, fixed=scale * H[:1]).fit(X)
+        with pytest.raises(ValueError, match=r"Component 0 of fixed_W is .* times the size that X asks for"):
+            BetaNMF(3, beta=1, solver=Solver(fixed_W=scale * H[:1].T)).fit(X.T)
 
 
 @pytest.mark.parametrize(

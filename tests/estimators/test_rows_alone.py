@@ -24,6 +24,15 @@ def test_one_row_is_transformed_as_among_others(form, betas, dtype):
         np.testing.assert_array_equal(model.transform(Y[rows]), W[rows])
 
 
+@pytest.mark.parametrize("betas", [(0,), (0.5,), (1,), (1.5,), (2,), (3,), (0, 1), (1, 2)], ids=str)
+def test_an_exact_fit_is_found_again(betas):
+    rng = np.random.default_rng(3)
+    X = rng.gamma(0.7, 1.0, (40, 4)) @ (rng.gamma(0.7, 1.0, (4, 30)) + 0.01) * rng.gamma(10.0, 0.1, (40, 30)) + 1e-3
+    model = DRNMF(4, betas=betas, max_iter=300, random_state=0, solver=Solver(references=np.ones(len(betas))))
+    W = model.fit_transform(X)
+    assert np.abs(model.transform(model.inverse_transform(W)) - W).max() < 1e-6 * W.max()
+
+
 @pytest.mark.parametrize("references", [(1e-320, 1), (1, 5e-324)])
 def test_references_that_cannot_divide_are_refused(references):
     with pytest.raises(ValueError, match="cannot be divided by in float64"):

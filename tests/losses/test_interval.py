@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
 import drnmf
-from drnmf import DRNMF, Interval, Solver, beta_divergence
+from drnmf import DRNMF, BetaNMF, Interval, Solver, beta_divergence
 from drnmf.backends.base import losses_of
 from drnmf.backends.open import open_data
+from drnmf.losses.interval import coverage
 from drnmf.losses.names import as_losses
 
 
@@ -54,6 +55,39 @@ def test_no_beta_of_the_interval_exceeds_the_bound(interval, rng):
     assert model.reconstruction_err_ == pytest.approx(np.nanmin(model.trace_.maximum[-150:]), rel=1e-9)
 
 
+@pytest.mark.parametrize("grid", [2, 3, 6, 81])
+def test_the_bound_holds_between_the_betas_that_are_looked_at(grid):
+    """Of a fit and of reference fits as unlike as they come, on a grid of 401."""
+    rng, fine = np.random.default_rng(grid), np.linspace(0.0, 2.0, 401)
+    interval = Interval(0, 2, knots=2, grid=grid)
+    for trial in range(12):
+        X, V, *fits = np.exp((0.3, 1.0, 2.0)[trial % 3] * rng.normal(size=(2 + 1 + trial % 4, 5, 4)))
+
+        def losses(Y, betas, X=X):
+            return np.array([beta_divergence(X, Y, beta) for beta in betas])
+
+        points = interval.points()
+        references = np.array([losses(Y, points) for Y in fits])
+        found = coverage(interval, losses(V, points), references, np.zeros(len(points)), 1.0)
+        reached = (losses(V, fine) / np.min([losses(Y, fine) for Y in fits], axis=0)).max()
+        assert reached <= found.bound
+        assert grid < 81 or found.bound < 1.01 * max(reached, 1.0)
+
+
+def test_the_printed_bound_holds_where_nobody_looked():
+    """The references of both ends are the fits of their losses alone."""
+    fine = np.linspace(0.5, 4.0, 81)
+    X = np.exp(1.5 * np.random.default_rng(0).normal(size=(30, 20)))
+    options = {"tol": 0, "max_iter": 60, "random_state": 0, "solver": "mu"}
+    model = DRNMF(3, betas=Interval(0.5, 4, knots=2, grid=2), **options)
+    W = model.fit_transform(X)
+    ends = [BetaNMF(3, beta=beta, **options) for beta in (0.5, 4)]
+    along = [losses_of(open_data(X), end.fit_transform(X), end.components_, as_losses(fine)) for end in ends]
+    reached = losses_of(open_data(X), W, model.components_, as_losses(fine)) / np.min(along, axis=0)
+    assert reached.max() > 1.01 * reached[[0, -1]].max()
+    assert reached.max() <= model.coverage_.bound
+
+
 def test_exchange_adds_the_worst_beta():
     X = np.exp(1.5 * np.random.default_rng(0).normal(size=(30, 20)))
     options = {"tol": 0, "max_iter": 60, "random_state": 0, "solver": "mu"}  # slow enough to leave something to add
@@ -94,7 +128,7 @@ def test_text_form_save_and_load(rng, tmp_path):
     np.testing.assert_array_equal(model.components_, same.components_)
     same.save(tmp_path / "model.npz")
     loaded = drnmf.load(tmp_path / "model.npz")
-    assert loaded.betas == "0..2"
+    assert loaded.betas == Interval(0, 2)
     assert loaded.coverage_.bound == same.coverage_.bound
     np.testing.assert_array_equal(loaded.coverage_.scaled_losses, same.coverage_.scaled_losses)
 

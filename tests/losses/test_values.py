@@ -9,7 +9,7 @@ import pytest
 
 from drnmf import L1, L2, Interval, NegativeBinomial, Smooth, Sparsity, Volume
 from drnmf.losses.beta import KL, Beta
-from drnmf.losses.interval import Coverage, as_interval, bound_factors, coverage
+from drnmf.losses.interval import Coverage, as_interval, chord_bound, coverage
 from drnmf.objective.penalty import Penalties, Setting
 
 VALUES = [
@@ -33,20 +33,18 @@ def test_values_are_equal_hash_alike_and_cannot_be_changed(make):
         first.alpha = 3.0
 
 
-def test_a_bound_is_that_of_the_neighbouring_knots():
-    """log e is straight between the knots, but at one beta of (1, 2) e is a quarter of that: four times the larger of
-    the knots 1 and 2, whose scaled losses are 1 and 2; that of 0, which is 5, has no say there."""
+def test_a_bound_by_hand():
+    """Between 1 and 2 the reference may fall as before and rise as after: to 1/e in the middle."""
+    points, flat = np.array([0.0, 1.0, 2.0, 3.0]), np.ones(4)
+    bent = np.exp([2.0, 0.0, 0.0, 2.0])
+    assert chord_bound(points, flat, bent[None], 0.0 * flat) == pytest.approx(np.e)
+    assert chord_bound(points, flat, bent[None], 0.5 * flat) == pytest.approx(2.0)  # e(beta) is at least the floor
+    assert chord_bound(points, flat, np.array([bent, 9.0 * bent]), 0.0 * flat) == pytest.approx(np.e)
     interval = Interval(0, 2, grid=5)
-    knots, e = np.array([2.0, 0.0, 1.0]), np.array([8.0, 2.0, 4.0])
-    references = np.array([2.0, 2.0 * 2**0.5, 4.0, 4.0 * 2**0.5, 8.0])
-    np.testing.assert_allclose(bound_factors(np.array(interval.betas()), references, knots, e), 1.0)
-    references[3] /= 4.0
-    found = coverage(interval, references * 1.5, references, knots, e, e * [2.0, 5.0, 1.0])
-    assert found.bound == pytest.approx(8.0)
-    assert found.factor == pytest.approx(8.0 / 5.0)
-    np.testing.assert_allclose(found.scaled_losses, 1.5)
-    references[3] *= 4.0
-    assert coverage(interval, references, references, knots, e, e * [2.0, 5.0, 1.0]).bound == pytest.approx(5.0)
+    straight = 2.0 ** np.array(interval.points())
+    found = coverage(interval, 3.0 * straight, straight[None], 0.0 * straight, 2.0)
+    assert (found.bound, found.factor) == (pytest.approx(3.0), pytest.approx(1.5))
+    np.testing.assert_allclose(found.scaled_losses, 3.0)
 
 
 def test_the_worst_beta_has_the_largest_scaled_loss():

@@ -329,6 +329,11 @@ class Data(Protocol):
         ...
 
     @property
+    def compressed(self) -> bool:
+        """Whether X is sparse and its zeros are data: the last bit of a column may then depend on those before it."""
+        ...
+
+    @property
     def observed(self) -> Observed | None:
         """The weights under which X is swept, None where every entry counts once."""
         ...

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from drnmf.backends.base import Ask, Data, Observed, Space, Sweep
-from drnmf.backends.observed import Hidden, Outer, Product, factors_of, pieces, product
+from drnmf.backends.observed import Hidden, Outer, Product, factors_of, pieces, product, stores
 from drnmf.backends.tiles import Tiled, entry_losses, observed_tile, tiles_of
 from drnmf.losses.base import Omega
 from drnmf.numerics import SAFE_SQUARES, Array, Vector, as_float64, identity_limit, model_floor, namespace
@@ -94,6 +94,10 @@ class Weighted:
         data = self.data.scaled(factor)
         safe = 1.0 / SAFE_SQUARES < self.tally.squares < SAFE_SQUARES
         return Weighted(data, self.observed, self.tally.scaled(factor) if safe else data.tally(self.observed))
+
+    @property
+    def compressed(self) -> bool:
+        return bool(self.data.compressed) and not stores(self.observed)
 
     @property
     def shape(self) -> tuple[int, int]:

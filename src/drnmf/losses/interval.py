@@ -5,8 +5,12 @@ Between two knots a < b, with s = (beta - a) / (b - a),
 
 .. math:: \bar D_\beta \le \max(\bar D_a, \bar D_b) \cdot e_a^{1-s} e_b^s / e_\beta :
 
-a finite set of knots bounds the whole interval, by a factor that can be printed. The exchange method solves on the
-knots, finds the worst beta of the interval, makes it a knot if it exceeds the knots' maximum, and repeats.
+a finite set of knots bounds the whole interval. The exchange method solves on the knots, finds the worst beta of the
+interval, makes it a knot if it exceeds the knots' maximum, and repeats.
+
+What is printed is the same thought on the grid, where every loss is computed anyway. Between two of its points log
+D_beta of the fit lies below its chord, and log D_beta of every reference fit, the smallest of which is e(beta), above
+the chords of the two neighbouring pieces: the largest difference is a number that no beta between them exceeds.
 """
 
 from __future__ import annotations
@@ -69,6 +73,11 @@ class Interval:
         """The beta that are looked at."""
         return tuple(np.linspace(self.low, self.high, self.grid).tolist())
 
+    def points(self) -> tuple[float, ...]:
+        """The beta at which losses are computed: those looked at, and one close to each end, where a chord is due."""
+        near = 0.1 * (self.high - self.low) / (self.grid - 1)
+        return tuple(sorted((*self.betas(), self.low + near, self.high - near)))
+
 
 def as_interval(betas: object) -> Interval | None:
     """The interval behind `betas`, an Interval or its text "low..high"; None where it is a set of numbers."""
@@ -104,23 +113,64 @@ class Coverage:
         return float(self.betas[int(np.argmax(self.scaled_losses))])
 
 
-def bound_factors(betas: Vector, references: Vector, knots: Vector, knot_references: Vector) -> Vector:
-    """e_a^(1-s) e_b^s / e(beta) for every beta of the grid between its neighbouring knots a and b; 1 at a knot."""
-    order = np.argsort(knots)
-    x, y = knots[order], np.log(knot_references[order])
-    return np.exp(np.interp(betas, x, y) - np.log(references))
+def chord_bound(points: Vector, losses: Vector, references: Vector, floors: Vector) -> float:
+    """Bound D_beta / e(beta) from the first point to the last, by convexity of the logarithms between them.
+
+    Parameters
+    ----------
+    points : (k,) beta, ascending, at least four
+    losses : (k,) D_beta of the fit
+    references : (s, k) D_beta of every reference fit; e(beta) is the smallest of them, or the floor if that is larger
+    floors : (k,)
+
+    Examples
+    --------
+    >>> beta = np.linspace(0.0, 2.0, 5)
+    >>> round(chord_bound(beta, np.exp(beta), np.ones((1, 5)), np.zeros(5)), 6)  # largest at the end
+    7.389056
+    """
+    with np.errstate(divide="ignore"):
+        fit, below, least = (np.log(part) for part in (losses, references, np.maximum(floors, 0.0)))
+    largest = np.minimum(_largest_difference(points, fit, below), _largest_difference(points, fit, least[None]))
+    return float(np.exp(largest.max()))
 
 
-def coverage(
-    interval: Interval, losses: Vector, references: Vector, knots: Vector, knot_references: Vector, knot_losses: Vector
-) -> Coverage:
-    """The bound of section 8 from what the sweeps said at the grid and at the knots."""
-    betas = np.array(interval.betas())
-    scaled = knot_losses / knot_references
-    order = np.argsort(knots)
-    # each beta is bounded by the larger of its two neighbouring knots
-    right = np.clip(np.searchsorted(knots[order], betas, side="left"), 1, knots.size - 1)
-    neighbours = np.maximum(scaled[order][right - 1], scaled[order][right])
-    bound = float(np.max(neighbours * bound_factors(betas, references, knots, knot_references)))
-    bound = max(bound, float(scaled.max())) * (1.0 + 1e-9)  # rounding
-    return Coverage(betas, losses, references, bound, bound / float(scaled.max()))
+def _largest_difference(points: Vector, upper: Vector, lower: Vector) -> Vector:
+    """How far the chord of one convex function may be above each of others (s, k), in every piece: (s, k - 1).
+
+    Over a piece another function is above the chord of the piece before, drawn on, and that of the piece after, drawn
+    back. The chord less the larger of the two is concave and made of two lines: largest at an end or where they meet.
+    """
+    width = np.diff(points)
+    with np.errstate(invalid="ignore"):  # the logarithm of zero
+        slopes = np.diff(lower, axis=1) / width
+        left = np.full_like(slopes, -np.inf)  # slopes, at the left end of a piece and at its right end
+        right = np.full_like(slopes, np.inf)
+        left[:, 1:], right[:, :-1] = slopes[:, :-1], slopes[:, 1:]
+        start, end = lower[:, :-1], lower[:, 1:]
+        meet = np.clip((end - start - right * width) / (left - right), 0.0, width)
+        meet = np.where(np.isfinite(meet), meet, 0.0)  # parallel lines, or only one of them
+        found = np.full_like(slopes, -np.inf)
+        for at in (0.0 * meet, meet, 0.0 * meet + width):
+            drawn_on = np.where(np.isfinite(left), start + left * at, -np.inf)
+            drawn_back = np.where(np.isfinite(right), end - right * (width - at), -np.inf)
+            chord = upper[:-1] + np.diff(upper) / width * at
+            found = np.fmax(found, chord - np.maximum(drawn_on, drawn_back))
+    return np.where(np.isnan(found) | (found == -np.inf), np.inf, found)
+
+
+def coverage(interval: Interval, losses: Vector, references: Vector, floors: Vector, knot_maximum: float) -> Coverage:
+    """The bound of section 8 from what the sweeps said at the points of an interval (`Interval.points`).
+
+    Parameters
+    ----------
+    losses : (k,) D_beta of the fit
+    references, floors : (s, k) and (k,), as in `chord_bound`
+    knot_maximum : the largest scaled loss at a knot
+    """
+    points, betas = np.array(interval.points()), np.array(interval.betas())
+    least = np.maximum(references.min(axis=0), floors)
+    bound = chord_bound(points, losses, references, floors)
+    bound = max(bound, float((losses / least).max()), knot_maximum) * (1.0 + 1e-9)  # rounding
+    at = np.searchsorted(points, betas)
+    return Coverage(betas, losses[at], least[at], bound, bound / knot_maximum)

@@ -82,8 +82,8 @@ class Parameters:
             number(none=True),
             "Stop when less changes, relatively, over ten iterations; 0 runs all of them.",
             "None is 1e-6; for beta = 2 alone, without penalties or constraints, the fit stops when the loss has "
-            "fallen by less than 0.3 % over the last 30 % of its iterations and does not gather speed: by less where the "
-            "singular values of X leave much to gain. With one start and init='auto' a random one is tried too there.",
+            "fallen by less than 0.3 % over the last 30 % of its iterations and does not gather speed, by less where "
+            "the singular values of X leave much to gain. With one start and init='auto' a random one is tried there.",
             "--tol",
         ),
     )

@@ -26,6 +26,7 @@ from drnmf.problem.canonical import canonical
 from drnmf.problem.check import check_scale, check_zeros, warn_dense_tiles, warn_rank
 from drnmf.problem.device import is_sparse
 from drnmf.problem.feasible import feasible_start, imposed
+from drnmf.problem.fixed import check_fixed
 from drnmf.problem.receive import Received, remark_on_missing
 from drnmf.problem.units import Units, divided
 from drnmf.problem.unobserved import Unobserved
@@ -96,6 +97,8 @@ class Problem:
         constraints.check(data.shape, rank, {"H": "fixed", "W": "fixed_W"})
         units = Units(data.scale, references, constraints.sum_to_one)
         units.losses(np.full(len(omega), REFERENCE_FLOOR * data.count), omega)  # refuse now what no fit could hand out
+        bound = units.constraints(constraints)
+        check_fixed(data, bound, units.omega(omega), rank)
         missing, unobserved = remark_on_missing(data), Unobserved.of(data)
         for note in (*given.notes, *missing):
             logger.info(note)
@@ -104,7 +107,7 @@ class Problem:
         warn_rank(rank, data.shape)
         problem = cls(
             data, units, rank, units.omega(omega), unobserved, given, units.terms(penalties, omega),
-            units.constraints(constraints).cast(data.dtype), notes,
+            bound.cast(data.dtype), notes,
         )  # fmt: skip
         known = units.references(omega)
         return problem if known is None else problem.over(known)

@@ -11,7 +11,8 @@ from drnmf.algorithms.correlation import row_sums
 from drnmf.algorithms.result import Result
 from drnmf.backends.base import Ask, Data
 from drnmf.losses.beta import KL
-from drnmf.numerics import Vector, as_float64, beside, factor_floor, namespace
+from drnmf.numerics import Vector, as_float64, beside, factor_floor, namespace, positive_scale
+from drnmf.problem.device import as_numpy
 
 
 def column_weights(side: Data, G: Any = None) -> Any:
@@ -134,3 +135,17 @@ class Unobserved:
 def mean_row(data: Data, W: Any) -> Vector:
     """Average the rows of W, (r,): what `transform` gives to a row without any observed entry."""
     return data.T.space.sum(row_sums, data.T.space.put(W.T)) / data.shape[0]
+
+
+def row_totals(data: Data, mean: float) -> Vector:
+    """Sum every row of X, (m,): the part X V^-1 1 of Kullback-Leibler at a constant V.
+
+    By a sweep, whose rows do not depend on one another. A product of matrices adds in an order that depends on how many
+    rows there are, and a row alone would differ from the same row among others in its last bit.
+    """
+    m, n = data.shape
+    V = positive_scale(mean)
+    A = data.T.space.put(np.full((1, m), V, dtype=data.dtype))
+    G: Any = data.space.put(np.ones((1, n), dtype=data.dtype)).T
+    sums = data.T.sweep(G, A, Ask((KL,), losses=False)).N
+    return V * np.asarray(as_numpy(sums), dtype=np.float64).reshape(m)

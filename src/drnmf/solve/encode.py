@@ -12,25 +12,26 @@ import scipy.sparse as sp
 
 from drnmf.algorithms.updates.base import Parts
 from drnmf.algorithms.updates.monotone import Monotone
+from drnmf.algorithms.updates.newton import Newton
 from drnmf.algorithms.updates.on_simplex import ahead_on_simplex
 from drnmf.backends.base import Ask, Data, Observed, in_unit
 from drnmf.backends.entries import check_structure
 from drnmf.backends.host.single_blas import single_blas
-from drnmf.backends.observed import weigh
+from drnmf.backends.observed import stores, weigh
 from drnmf.backends.open import open_data
 from drnmf.backends.steps import packed, packed_product, quadratic_step, shared_step
-from drnmf.losses.beta import KL
+from drnmf.losses.base import Omega, need_nonzeros_only
 from drnmf.numerics import (
     ENCODE_ITERATIONS,
     ENCODE_TOLERANCE,
     EPS,
     HALS_PASSES,
+    NEWTON_RANK,
     Array,
     Vector,
     as_float64,
     beside,
     namespace,
-    positive_scale,
 )
 from drnmf.objective.constraints import normalised
 from drnmf.objective.objective import Objective
@@ -38,7 +39,7 @@ from drnmf.objective.penalty import Bound, Penalties, Tilt
 from drnmf.problem.check import check_entries, check_zeros
 from drnmf.problem.device import as_numpy
 from drnmf.problem.units import Units, divided
-from drnmf.problem.unobserved import Side, column_weights
+from drnmf.problem.unobserved import Side, column_weights, row_totals
 
 
 @dataclass(frozen=True)
@@ -116,8 +117,8 @@ def encode(
     """Minimise sum_b lambda_b Dbar_b(X, WH) over W >= 0, (m, r), by majorise-minimise steps or coordinate descent.
 
     No line search and no stopping rule looks at more than one row: a row starts at the multiple of (1, ..., 1)
-    with the right sum, moves by steps that cannot raise its own objective, and stays once it moves by less than
-    tol. So the same row gives the same answer whatever the other rows are.
+    with the right sum, and stays once it moves by less than tol. So the same row gives the same answer whatever the
+    other rows are.
 
     sums : every row sums to one; it starts with all its entries alike
     """
@@ -137,11 +138,10 @@ def _encode(data: Data, H: Any, objective: Objective, weights: Vector, max_iter:
     A: Any = data.T.space.put(np.repeat(level.astype(data.dtype)[None, :], r, axis=0))
     xp, step = namespace(A), _step(data.T, G, A, objective, weights, sums)
     active, tol = A[0] > 0, tol or ENCODE_TOLERANCE
-    for _ in range(min(max_iter, ENCODE_ITERATIONS)):
-        stepped = step(A)
-        moved = xp.amax(abs(stepped - A), axis=0) > tol * xp.amax(stepped, axis=0)
+    for _ in range(-(-min(max_iter, ENCODE_ITERATIONS) // step.sweeps)):
+        stepped, left = step(A)
         A = data.T.space.put(xp.where(active, stepped, A))
-        active &= moved
+        active &= left > tol * xp.amax(stepped, axis=0)
         if not active.any():
             break
     return A
@@ -149,7 +149,7 @@ def _encode(data: Data, H: Any, objective: Objective, weights: Vector, max_iter:
 
 def _level(data: Data, G: Any, mean: float) -> Vector:
     """The multiple of (1, ..., 1) that gives every row the sum it has, over its observed entries; (m,)."""
-    n, sums = data.shape[1], _row_sums(data, mean)
+    n, sums = data.shape[1], row_totals(data, mean)
     if data.observed is None:
         return np.maximum(sums, EPS * n * mean) / float(as_float64(G).sum())
     weight, total = (_on_host(column_weights(data.T, B)).sum(axis=0) for B in (None, G))
@@ -162,32 +162,111 @@ def _on_host(parts: Any) -> Vector:
     return np.asarray(as_numpy(parts), dtype=np.float64)[0]
 
 
-def _step(side: Data, G: Any, first: Any, objective: Objective, weights: Vector, sums: bool) -> Callable[[Any], Any]:
-    """A step that cannot raise the objective of any row; one product with X is enough under beta = 2 alone."""
+@dataclass(frozen=True)
+class _Alone:
+    """Steps of coordinate descent under beta = 2 alone, whose model is the loss: one is all but the end."""
+
+    descend: Callable[[Any], Any]
+    sweeps: int = 1
+
+    def __call__(self, A: Any) -> tuple[Any, Any]:
+        """Step, and tell how far every row moved, (m,)."""
+        stepped = self.descend(A)
+        return stepped, namespace(A).amax(abs(stepped - A), axis=0)
+
+
+@dataclass(frozen=True)
+class _Cycle:
+    """A step that cannot raise the objective of a row, one of second order, and another of the first kind.
+
+    Steps of the first kind shrink by nearly the same fraction each time, by little where components overlap: a row that
+    stops once one is small stops far from its end, also where the fit is exact. The step of second order is as long as
+    what is left, and a row takes it if it is nearer to its end afterwards. Where the components are many, so that the
+    curvature of a row costs too much, or X is compressed (`_compressed`), an extrapolation takes its place.
+    """
+
+    side: Data
+    G: Any
+    objective: Objective
+    coefficients: Vector
+    floor: Any
+    tilt: Tilt | None
+    total: float | None
+    curved: bool
+    sweeps: int = 3
+
+    def __call__(self, A: Any) -> tuple[Any, Any]:
+        """Return where a row goes, (r, m), and how far it may still have to go, (m,)."""
+        xp = namespace(A)
+        first = self._majorised(A, self._parts(A))
+        parts = self._parts(first, self.curved)
+        short = self._majorised(first, parts)
+        far = Newton().minimum(first, replace(parts, floor=0.0)) if self.curved else _further(A, first, short)
+        far = xp.clip(far, self.floor, None) if self.total is None else normalised(far, self.total, self.floor)
+        there = self._parts(far)
+        residual, after = self._residual(first, parts), self._residual(far, there)
+        taken = after <= residual
+        most = xp.amax(first, axis=0)
+        return (
+            xp.where(taken, self._majorised(far, there), short),
+            xp.where(taken, xp.amax(abs(far - first), axis=0), residual * most),
+        )
+
+    def _residual(self, A: Any, parts: Parts) -> Any:
+        """How far every row is from its end: the smaller of an entry and of its slope, both relative, at most; (m,)."""
+        xp, (N, P) = namespace(A), parts.with_penalties(A)
+        slope = P - N - (0.0 if self.total is None else (A * (P - N)).sum(0))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            size, slope = A / xp.amax(A, axis=0), xp.where(P > 0, slope / P, 0.0)
+        return xp.amax(abs(xp.where(size < slope, size, slope)), axis=0)
+
+    def _majorised(self, A: Any, parts: Parts) -> Any:
+        return Monotone().step(A, parts, None)[0]
+
+    def _parts(self, A: Any, curved: bool = False) -> Parts:
+        omega, c = self.objective.omega, self.coefficients
+        sweep = self.side.sweep(self.G, A, Ask(omega, losses=False, curvature=c if curved else None))
+        return Parts(
+            sweep.N, sweep.P, c, omega, self.floor, Q=sweep.Q, gram=sweep.gram, tilt=self.tilt, total=self.total
+        )
+
+
+def _compressed(side: Data, omega: Omega) -> bool:
+    """Whether sweeps go along stored entries, where the last bit of a row's curvature depends on the rows before."""
+    stored = side.observed is not None and stores(side.observed)
+    return stored or (side.compressed and need_nonzeros_only(omega))
+
+
+def _further(A: Any, first: Any, second: Any) -> Any:
+    """Go on from two steps to where they lead: squared extrapolation (Varadhan and Roland 2008)."""
+    xp, one, bend = namespace(A), first - A, second - 2.0 * first + A
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        length = ((one * one).sum(0) / (bend * bend).sum(0)) ** 0.5
+        length = xp.where(length > 1.0, length, 1.0)
+        further = A + 2.0 * length * one + length * length * bend
+    return xp.where(further > 0.1 * second, further, 0.1 * second)  # a zero could not be left again
+
+
+def _step(side: Data, G: Any, first: Any, objective: Objective, weights: Vector, sums: bool) -> _Alone | _Cycle:
+    """The steps of all rows, each on its own; one product with X is enough under beta = 2 alone."""
     omega, coefficients = objective.omega, objective.coefficients(weights)
     tilt = _penalties_of_rows(side, G, first, objective, weights)
-    if [loss.free_part for loss in omega] == ["gram"]:
-        c = np.ones(1) if tilt is None else coefficients
-        once = side.sweep(G, first, Ask(omega, c, False, c))
-        if sums:
-            parts = Parts(once.N, once.P, c, omega, 0.0, Q=once.Q, gram=once.gram, tilt=tilt, total=1.0)
-            return lambda A: normalised(ahead_on_simplex(A, parts, A, 0.0)[0], 1.0, 0.0)
-        added = Bound() if tilt is None else tilt.bound(first)
-        N, bend = once.N[0] - added.slope(), added.curvature
-        if (Q := once.Q) is not None:  # the entries have weights: every row has a curvature of its own
-            Q = Q if bend is None else Q + packed(bend, Q)
-            return lambda A: quadratic_step(A, N, packed_product(Q, A), Q, 0.0, HALS_PASSES)
-        gram = once.gram if bend is None else once.gram + beside(bend, once.gram)
-        return lambda A: shared_step(A, N, gram, 0.0, HALS_PASSES)
-    floor, rule = EPS / G.shape[1] if sums else EPS * first[:1], Monotone()
-    ask = Ask(omega, losses=False)
-
-    def step(A: Any) -> Any:
-        sweep = side.sweep(G, A, ask)
-        total = 1.0 if sums else None
-        return rule.step(A, Parts(sweep.N, sweep.P, coefficients, omega, floor, tilt=tilt, total=total), None)[0]
-
-    return step
+    if [loss.free_part for loss in omega] != ["gram"]:
+        floor = EPS / G.shape[1] if sums else EPS * first[:1]
+        curved = G.shape[1] <= NEWTON_RANK and not _compressed(side, omega)
+        return _Cycle(side, G, objective, coefficients, floor, tilt, 1.0 if sums else None, curved)
+    c = np.ones(1) if tilt is None else coefficients
+    once = side.sweep(G, first, Ask(omega, c, False, c))
+    if sums:
+        parts = Parts(once.N, once.P, c, omega, 0.0, Q=once.Q, gram=once.gram, tilt=tilt, total=1.0)
+        return _Alone(lambda A: normalised(ahead_on_simplex(A, parts, A, 0.0)[0], 1.0, 0.0))
+    added = Bound() if tilt is None else tilt.bound(first)
+    N, bend = once.N[0] - added.slope(), added.curvature
+    if (Q := once.Q) is not None:  # the entries have weights: every row has a curvature of its own
+        Q = Q if bend is None else Q + packed(bend, Q)
+        return _Alone(lambda A: quadratic_step(A, N, packed_product(Q, A), Q, 0.0, HALS_PASSES))
+    gram = once.gram if bend is None else once.gram + beside(bend, once.gram)
+    return _Alone(lambda A: shared_step(A, N, gram, 0.0, HALS_PASSES))
 
 
 def _penalties_of_rows(side: Data, G: Any, first: Any, objective: Objective, weights: Vector) -> Tilt | None:
@@ -196,17 +275,3 @@ def _penalties_of_rows(side: Data, G: Any, first: Any, objective: Objective, wei
     alone = Penalties(tuple(term for term in given.terms if not term.couples("W")), given.setting)
     of_H = alone.measure(side.T.space, G.T, "H")
     return alone.of("W", tuple(np.empty(0) for _ in alone.terms), of_H, objective.factor(weights))
-
-
-def _row_sums(data: Data, mean: float) -> Vector:
-    """Sum every row of X, (m,): the part X V^-1 1 of Kullback-Leibler at a constant V.
-
-    By a sweep, whose rows do not depend on one another. A product of matrices adds in an order that depends on how many
-    rows there are, and a row alone would differ from the same row among others in its last bit.
-    """
-    m, n = data.shape
-    V = positive_scale(mean)
-    A = data.T.space.put(np.full((1, m), V, dtype=data.dtype))
-    G: Any = data.space.put(np.ones((1, n), dtype=data.dtype)).T
-    sums = data.T.sweep(G, A, Ask((KL,), losses=False)).N
-    return V * np.asarray(as_numpy(sums), dtype=np.float64).reshape(m)

@@ -31,13 +31,14 @@ def fit_interval(problem: Problem, interval: Interval, runner: Runner) -> Result
     method improves references (`solve.improve`) among the points of the rounds too. The rounds share the max_iter
     iterations of the fit.
     """
-    knots, grid = list(interval.first_knots()), interval.betas()
+    knots, points = list(interval.first_knots()), interval.points()
     data, starts, most_iter = problem.data, runner.starts, runner.budget.control.max_iter
+    floors = reference_floors(data, _losses(points))
     solutions = _alone(problem, starts, _losses(knots), runner)
     rounds: list[tuple[tuple[float, ...], Result]] = []
     left, done, improvements = most_iter, False, 0
     while True:
-        references, along = _smallest_losses(data, solutions, knots, grid)
+        references = _smallest_losses(data, solutions, knots)
         now = problem.under(_losses(knots), references)
         most = left if runner.budget.control.tol > 0 or done or len(knots) >= interval.max_knots else _half(left)
         margin = REFERENCE_MARGIN if runner.improves and improvements < REFERENCE_ROUNDS else None
@@ -47,11 +48,11 @@ def fit_interval(problem: Problem, interval: Interval, runner: Runner) -> Result
         if runner.improves:
             improvements += 1
             solutions += [best, *_improved(problem, best, runner)]
-            references, along = _smallest_losses(data, solutions, knots, grid)
+            references = _smallest_losses(data, solutions, knots)
             best = best.under(references)
-        seen = coverage(
-            interval, losses_of(data, best.W, best.H, _losses(grid)), along, np.array(knots), references, best.losses
-        )
+        along = np.array([losses_of(data, run.W, run.H, _losses(points)) for run in solutions])
+        losses = losses_of(data, best.W, best.H, _losses(points))
+        seen = coverage(interval, losses, along, floors, float(best.scaled_losses.max()))
         excess = float(seen.scaled_losses.max()) > float(best.scaled_losses.max()) * (1.0 + interval.tol)
         done = not excess or len(knots) >= interval.max_knots or min(abs(seen.worst - k) for k in knots) == 0
         if left <= 0 or best.reason in ("callback", "max_time") or (done and best.reason == "tol"):
@@ -71,14 +72,11 @@ def _alone(problem: Problem, starts: list[Start], omega: Omega, runner: Runner) 
     return list(compute_references(replace(problem, omega=omega), starts, runner).solutions)
 
 
-def _smallest_losses(
-    data: Data, points: Sequence[Result], knots: Sequence[float], grid: Sequence[float]
-) -> tuple[Vector, Vector]:
-    """Compute the smallest loss that a point in hand has, at every knot and at every beta of the grid."""
-    everywhere = _losses([*knots, *grid])
-    table = np.array([losses_of(data, run.W, run.H, everywhere) for run in points])
-    least = np.maximum(table.min(axis=0), reference_floors(data, everywhere))
-    return least[: len(knots)], least[len(knots) :]
+def _smallest_losses(data: Data, points: Sequence[Result], betas: Sequence[float]) -> Vector:
+    """Compute the smallest loss that a point in hand has, for every beta."""
+    omega = _losses(betas)
+    table = np.array([losses_of(data, run.W, run.H, omega) for run in points])
+    return np.maximum(table.min(axis=0), reference_floors(data, omega))
 
 
 def _improved(problem: Problem, best: Result, runner: Runner) -> list[Result]:

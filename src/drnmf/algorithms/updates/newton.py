@@ -116,7 +116,7 @@ class Newton(Rule):
         damping = getattr(state, "damping", 0.0)
         if parts.correlation is not None:
             parts = replace(parts, correlation=shrunk(parts.correlation, damping))
-        stepped = self._minimum(F, parts)
+        stepped = self.minimum(F, parts)
         if parts.Q is None and parts.correlation is None:  # the model is the loss itself, and P was not made
             return stepped, Momentum(stepped, 1.0, state.steps + 1)
         return stepped, Guarded(
@@ -129,7 +129,7 @@ class Newton(Rule):
             return None
         return parts.Q if parts.gram is None else parts.Q + packed(parts.gram, F)
 
-    def _minimum(self, F: Array, parts: Parts) -> Array:
+    def minimum(self, F: Array, parts: Parts) -> Array:
         """The minimum of the model: with one curvature for all columns, scaled or not, or one for each."""
         if parts.total is not None:
             return model_minimum(F, parts)

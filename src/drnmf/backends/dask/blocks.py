@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -57,6 +57,8 @@ class Blocks:
     observed : where there are weights, a mark: every block knows its own
     scale : what entries are multiplied by as they are read
     """
+
+    compressed: ClassVar[bool] = False  # of blocks each for itself
 
     holders: tuple[Any, ...]
     sizes: tuple[int, ...]
@@ -242,6 +244,8 @@ class Blocks:
 @dataclass(frozen=True, eq=False)
 class Transposed:
     """The side of W: sweeps whose parts stay with the rows that they belong to."""
+
+    compressed: ClassVar[bool] = False  # of blocks each for itself
 
     data: Blocks
 

@@ -26,6 +26,7 @@ class HostMatrix:
 
     space: ClassVar[HostSpace] = HOST
     tile_entries: ClassVar[int] = 1 << 18
+    compressed: ClassVar[bool] = False
 
     shape: ClassVar[tuple[int, int]]
     dtype: ClassVar[np.dtype[Any]]

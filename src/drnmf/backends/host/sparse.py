@@ -46,6 +46,10 @@ class SparseMatrix(HostMatrix):
     only: StoredOnly | None = None
     scale: float = 1.0
 
+    @property
+    def compressed(self) -> bool:  # type: ignore[override]
+        return self.only is None
+
     @classmethod
     def of(cls, X: Any, mean: float | None = None) -> Self:
         # A copy of indices and values in canonical form: the caller's matrix may hold unsorted or repeated

@@ -48,6 +48,8 @@ def fused_available(kind: str) -> bool:
 class OnTorch:
     """What every Data does whose factors are torch tensors on one device."""
 
+    compressed: ClassVar[bool] = False
+
     @property
     def shape(self) -> tuple[int, int]:
         raise NotImplementedError

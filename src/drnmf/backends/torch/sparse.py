@@ -108,6 +108,10 @@ class TorchSparse(OnTorch):
     only: StoredOnly | None = None
     scale: float = 1.0
 
+    @property
+    def compressed(self) -> bool:  # type: ignore[override]
+        return self.only is None
+
     @classmethod
     def of(
         cls, X: Any, mean: float | None = None, device: torch.device | str | None = None, fused: bool | None = None
