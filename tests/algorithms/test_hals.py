@@ -244,7 +244,9 @@ def test_no_column_has_a_matrix_of_its_own():
     code = """
         import numpy as np, scipy.sparse as sp
         from drnmf import BetaNMF
-        X = sp.random_array((200, 40_000), density=0.01, rng=0, format="csr")
+        rng = np.random.default_rng(0)
+        rows, columns = rng.integers(200, size=80_000), rng.integers(40_000, size=80_000)
+        X = sp.csr_array((rng.uniform(size=80_000), (rows, columns)), shape=(200, 40_000))
         def fit(X, rank):
             return BetaNMF(rank, beta=2, solver="hals", init="random", tol=0, max_iter=3, random_state=0).fit(X)
         fit(X[:, :500], 3)

@@ -106,8 +106,8 @@ class Checkpoint:
         here = {"parameters": self.parameters, "X": fingerprint(self.data), "backend": type(self.data).__name__}
         if not path.exists():
             made, least = make()
-            on_host = [self._start_on_host(*start) for start in made]
-            self._after = self._write(path, here | {"starts": on_host, "least": least})
+            kept = [self._start_on_host(*start) for start in made]
+            self._after = self._write(path, here | {"starts": kept, "least": least})
             self._written = time.perf_counter()
             return made, least
         try:

@@ -142,7 +142,8 @@ def test_a_host_tensor_uses_the_core_without_a_copy():
 @pytest.mark.usefixtures("_on_torch")
 def test_sparse_on_torch():
     shape, count = ((80, 50), 30) if GPU else ((16, 10), 3)  # the interpreter takes its time for every column
-    X = sp.random_array(shape, density=0.2, rng=np.random.default_rng(0), format="csr")
+    rng = np.random.default_rng(0)
+    X = sp.csr_array(rng.uniform(size=shape) * (rng.uniform(size=shape) < 0.2))
     with pytest.MonkeyPatch.context() as undo:
         undo.setattr("drnmf.estimators.base.place", placement.place)
         here = DRNMF(4, betas=(1, 2), tol=0, max_iter=count, random_state=0).fit(X)
