@@ -32,52 +32,6 @@ from drnmf.problem.weights import Reading
 class BetaNMF(NMF):
     r"""Fit NMF under one loss: min over W, H >= 0 of D_beta(X, WH).
 
-<<<<<<< HEAD
-=======
-    Parameters
-    ----------
-    n_components : r, the number of components
-    beta : number >= 0, or "itakura-saito" (0), "kullback-leibler" (1), "frobenius" (2), or a loss such as
-        ``NegativeBinomial(30)``; "auto" takes the beta under which X is most likely (`drnmf.noise_profile`),
-        from four starts at least where `init` is "auto" too; "nb:auto" the negative binomial, its size by likelihood
-    update : "auto" (for beta = 2 "hals"; else 30 multiplicative steps, the later ones extrapolated, then Newton steps,
-        up to r = 24 with a curvature for every column, above with one for all), "mu" (Algorithm 1 of the paper),
-        "extrapolated", "monotone", "newton" (a curvature for every column at any r), "hals" (coordinate descent on
-        W'W, for beta = 2 alone); "mu" returns the last iterate, the others the best point met
-    init : "auto" ("nndsvdar", then "random" for the other starts of n_init; "random" too where r > min(m, n) or X is
-        very large), "random", "spa", "nndsvdar", or "custom" (W and H given to `fit`)
-    references : what the loss is divided by in `scaled_losses_`, one number; None leaves it as it is
-    max_iter, tol : tol=0 runs exactly max_iter iterations; else the fit stops when the loss has not
-        fallen by more than tol (relative) over ten iterations. None is 1e-6; for beta = 2 alone, without penalties or
-        constraints, the fit stops when it has fallen by less than 0.3 % over the last 30 % of its iterations and does
-        not gather speed: over 15 % within 8 % of what the singular values of X allow, by less where much more is left.
-        With one start and init="auto", a random start is tried too where more than 8 % is left
-    zeros : "raise" or "floor", what to do with zeros of X when beta = 0
-    random_state, n_init : seed, and the number of starts of which the best is kept
-    max_time : seconds after which the fit stops
-    callback : called after each iteration with an object that holds iteration, losses, scaled_losses,
-        weights and seconds; returning True stops
-    verbose : 1 shows a progress bar
-    normalize : return components in canonical form (see `components_`)
-    warm_start : start from the components of the last fit, with the W that X has under them; more components than it
-        had are added small and random, of fewer the largest stay. Rows of X may be others, columns must be the same
-    checkpoint, checkpoint_every : a folder where the fit is kept, and the seconds between two snapshots; a fit that
-        was stopped, by kill -9 too, is resumed when it is called again with the same X and parameters
-    penalties : what the objective holds beside the loss: None, or a list of `Sparsity`, `L1`, `L2` or of texts such as
-        "sparsity:0.1" (docs/penalties/index.md)
-    device : where to fit: None - where X is (the GPU of a CUDA tensor, else this machine), "auto" - a GPU
-        where there is one, "cpu", "cuda", "cuda:1", or "cuda-blocks" - a GPU, with X kept in host memory and streamed
-    precision : of products on a GPU, for X in float32 or half precision: "float32", or "tf32", which is faster
-        (docs/gpu.md says what it costs)
-    n_jobs : how many runs (starts, reference fits) go side by side, each on one core; None is one, with all cores for
-        it, -1 as many as there are cores. Results do not depend on it. A fit on Dask or with a checkpoint takes its
-        runs one after another, and so does one on a GPU unless X is small (docs/gpu.md)
-    sum_to_one : "W" - every row of W sums to one (fractions of components); "H" - every column of H does; exact after
-        every step. None: neither (docs/constraints.md)
-    fixed : (f, n), components that do not move: the first f rows of H
-    fixed_W : (m, f), contributions that do not move: the first f columns of W
-
->>>>>>> 2579aacdd1109756e06924edade29a8bb2b1981a
     Attributes
     ----------
     components_ : (r, n), H; each row has the norm of its column of W, largest contribution first
