@@ -117,7 +117,7 @@ def check(model: DRNMF, dtype: str, largest: bool) -> None:
     low, high = (value + trace.penalty[k : k - 1 or None] for k, value in enumerate(values))
     assert len(low) >= 30
     worst = float(((high - low) / low).max())
-    assert worst <= rise_tolerance(dtype), f"the objective rises by {worst:.2g}"
+    assert worst <= 2 * rise_tolerance(dtype), f"the objective rises by {worst:.2g}"  # two steps in a row of the trace
 
 
 def turns(*axes: str) -> int:

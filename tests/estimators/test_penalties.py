@@ -186,7 +186,7 @@ def test_a_model_is_saved_with_its_penalties(X, tmp_path):
     again = load(tmp_path / "model.npz")
     assert again.penalties_ == model.penalties_
     assert again.penalty_ == model.penalty_
-    assert again.get_params()["penalties"] == ["sparsity:0.1:W", "l1:0.25:scaled=True"]
+    assert again.get_params()["penalties"] == [Sparsity(0.1, on="W"), L1(0.25, scaled=True)]
     assert again.transform(X).tobytes() == model.transform(X).tobytes()
     assert again.trace_.penalty.tobytes() == model.trace_.penalty.tobytes()
 

@@ -120,11 +120,14 @@ def test_intervals_need_knots(settings):
 
 
 def test_the_bound_of_an_interval_by_hand():
-    """Knots 0, 1, 2 given out of order; between 0 and 1 the larger of them, times the gap of the references."""
+    """log D = 1 under the lower of log e = beta and log e = 2 - beta: e at both ends, 1 in the middle; floors lift e."""
     interval = Interval(0, 2, grid=5)
-    knots, references, losses = np.array([2.0, 0.0, 1.0]), np.array([1.0, 1.0, 4.0]), np.array([1.0, 1.5, 8.0])
-    grid = np.array([1.0, 1.0, 4.0, 4.0, 1.0])
-    found = coverage(interval, grid, grid, knots, references, losses)
-    # at 0.5: max(1.5, 2) sqrt(1 * 4) / 1 = 4; at 1.5: max(2, 1) sqrt(4 * 1) / 4 = 1
-    assert found.bound == pytest.approx(4.0)
-    assert found.factor == pytest.approx(2.0)
+    points = np.array(interval.points())
+    losses, references = np.full(points.size, np.e), np.exp([points, 2.0 - points])
+    found = coverage(interval, losses, references, np.zeros(points.size), np.e)
+    assert found.bound == pytest.approx(np.e)
+    assert found.factor == pytest.approx(1.0)
+    np.testing.assert_allclose(np.log(found.references), 1.0 - abs(found.betas - 1.0), atol=1e-12)
+    lifted = coverage(interval, losses, references, np.full(points.size, np.sqrt(np.e)), 1.0)
+    assert lifted.bound == pytest.approx(np.sqrt(np.e))
+    assert lifted.factor == pytest.approx(np.sqrt(np.e))

@@ -188,7 +188,7 @@ class _Half:
         if self.certain:
             return tried
         task, space = self.task, self.data.T.space
-        slack = 0.0 if task.rule.chooses else 0.5 * rise_tolerance(self.data.dtype)  # an iteration has two half-steps
+        slack = 0.0 if task.rule.chooses else rise_tolerance(self.data.dtype)
         ceiling = task.guarded(self.weights, before.sweep.losses, before.penalty) * (1.0 + slack)
         while tried.F is not F and not task.guarded(self.weights, tried.sweep.losses, tried.penalty) <= ceiling:
             count = tried.count

@@ -27,7 +27,7 @@ from drnmf.estimators.deciding import zeros_under
 from drnmf.estimators.scoring import dispersions, mean_log_likelihood, predicted_losses
 from drnmf.losses.base import Omega, betas_of
 from drnmf.losses.interval import Interval
-from drnmf.numerics import Array, Vector
+from drnmf.numerics import ENCODE_ITERATIONS, Array, Vector
 from drnmf.objective.objective import Objective
 from drnmf.objective.penalty import Penalties, Penalty
 from drnmf.objective.simplex import vertex
@@ -230,7 +230,10 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def _warm(self, problem: Problem) -> Start:
         """Start from the components of the last fit, and the W that X has under them."""
         rank, units = problem.rank, problem.units
-        W, H = self._encoder(problem.given).rows(problem.data)[:, :rank], as_numpy(self.components_)[:rank]
+        encoder, H = self._encoder(problem.given), as_numpy(self.components_)[:rank]
+        # to its end, however short the fit is to be, and under the components that stay
+        encoder = replace(encoder, components=H, mean_row=encoder.mean_row[:rank], max_iter=ENCODE_ITERATIONS)
+        W = encoder.rows(problem.data)
         last = grown(problem.data, (W * units.left, H * units.right), rank, check_random_state(self.random_state))
         return problem.unobserved.clear(problem.data, *last)
 

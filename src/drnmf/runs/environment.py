@@ -9,7 +9,7 @@ from typing import Any
 
 from drnmf.backends.host.core import chosen_backend, native_core
 
-REQUIRED = ("numpy", "scipy", "scikit-learn", "threadpoolctl", "typer", "rich")
+REQUIRED = ("numpy", "scipy", "scikit-learn", "joblib", "threadpoolctl", "typer", "rich")
 EXTRAS = {
     "plot": ("matplotlib",),
     "audio": ("soundfile", "fast-bss-eval"),

@@ -151,10 +151,10 @@ def _level(data: Data, G: Any, mean: float) -> Vector:
     """The multiple of (1, ..., 1) that gives every row the sum it has, over its observed entries; (m,)."""
     n, sums = data.shape[1], row_totals(data, mean)
     if data.observed is None:
-        return np.maximum(sums, EPS * n * mean) / float(as_float64(G).sum())
+        return np.where(sums > 0, sums, EPS * n * mean) / float(as_float64(G).sum())
     weight, total = (_on_host(column_weights(data.T, B)).sum(axis=0) for B in (None, G))
-    least = EPS * weight * mean
-    return np.divide(np.maximum(sums, least), total, out=np.zeros_like(total), where=(weight > 0) & (total > 0))
+    sums = np.where(sums > 0, sums, EPS * weight * mean)  # a row of zeros begins small, any other at its own size
+    return np.divide(sums, total, out=np.zeros_like(total), where=(weight > 0) & (total > 0))
 
 
 def _on_host(parts: Any) -> Vector:
