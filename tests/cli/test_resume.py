@@ -62,9 +62,8 @@ def test_resume_gives_what_the_command_would_have_given(here):
     assert "Resuming the fit in kept: 2 of its runs have ended." in output
     assert "Run 2 is resumed after iteration 11." in output
     same_results("result", "whole")
-    assert "exists, with the results of X.npy: choose another --out, or pass --overwrite" in run(
-        "resume", "kept", code=1
-    )
+    refused = run("resume", "kept", code=1)
+    assert "exists, with the results of X.npy: choose another --out, or pass --overwrite" in refused
     run("resume", "kept", "--overwrite", "--threads", "1", "--quiet")
     run("resume", "kept", "--out", "third")
     same_results("third", "whole")

@@ -120,7 +120,7 @@ def test_intervals_need_knots(settings):
 
 
 def test_the_bound_of_an_interval_by_hand():
-    """log D = 1 under the lower of log e = beta and log e = 2 - beta: e at both ends, 1 in the middle; floors lift e."""
+    """log D = 1 under the lower of log e = beta and 2 - beta: e at both ends, 1 in the middle; floors lift e."""
     interval = Interval(0, 2, grid=5)
     points = np.array(interval.points())
     losses, references = np.full(points.size, np.e), np.exp([points, 2.0 - points])
