@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from scipy.interpolate import CubicSpline
-from scipy.special import logsumexp
 
 from drnmf.losses.beta import Beta
 from drnmf.numerics import Vector
@@ -32,7 +31,7 @@ ZERO = 1.0 / 6.0
 """What a zero of the grid enters the variance as, in units."""
 
 _PANEL = np.polynomial.legendre.leggauss(40)
-_HALVINGS = 8
+_HALVINGS = 7
 
 
 @dataclass(frozen=True)
@@ -102,13 +101,16 @@ class Partition:
         near = (mu > 0.5 * start) & (mu < 1.5 * start)  # a narrow peak must not lie where the integral begins
         found = np.empty(mu.shape)
         for some, end in ((near, 2 * start), (~near, start)):
+            if not some.any():
+                continue
             parts = [np.full(int(some.sum()), -np.inf)]
             far = (mu[some] > end) | (end > EXACT)  # where there is something beyond
             far |= self._first[0][min(end, 2 * EXACT - 1), some] <= DEPTH * phi
-            parts[0][far] = self._tail(mu[some][far], phi, end)
+            if far.any():
+                parts[0][far] = self._tail(mu[some][far], phi, end)
             if first < end:
-                parts.append(logsumexp(self._each(some, phi, first, end), axis=0))
-            found[some] = logsumexp(parts, axis=0)
+                parts.append(_log_sum(self._each(some, phi, first, end)))
+            found[some] = _log_sum(np.array(parts))
         return found
 
     def _each(self, some: Any, phi: float, first: int, end: int) -> Vector:
@@ -136,7 +138,7 @@ class Partition:
         ends = self._stable(np.full(mu.shape, low)), self._stable(np.full(mu.shape, high))
         middle = np.clip(self._stable(mu), *ends)
         parts = [self._panel(mu, phi, middle, end) for end in ends]
-        return np.asarray(logsumexp(parts, axis=0))
+        return np.asarray(_log_sum(np.array(parts)))
 
     def _panel(self, mu: Vector, phi: float, near: Vector, far: Vector) -> Vector:
         """Integrate from the end nearest to the mean as far as there is anything to add."""
@@ -146,7 +148,7 @@ class Partition:
         y = near + sign * width * 0.5 * (points[:, None] + 1.0)
         logs = np.log(0.5 * weights)[:, None] - self._deviance(y, mu[None]) / phi
         with np.errstate(divide="ignore"):
-            return np.asarray(logsumexp(logs, axis=0) + np.log(width) - 0.5 * math.log(2.0 * math.pi * phi))
+            return np.asarray(_log_sum(logs) + np.log(width) - 0.5 * math.log(2.0 * math.pi * phi))
 
     def _reach(self, mu: Vector, phi: float, near: Vector, sign: Vector) -> Vector:
         """Find where the density has fallen by DEPTH: by halves of the logarithm, around the width of a normal one."""
@@ -169,3 +171,10 @@ class Partition:
         half = 0.5 * self.beta
         x = np.exp(y) if half == 0.0 else np.maximum(1.0 + half * y, 0.0) ** (1.0 / half)
         return np.asarray(Beta(self.beta).terms(*np.broadcast_arrays(x, mu)))
+
+
+def _log_sum(logs: Vector) -> Vector:
+    """Compute log(sum(exp(logs))) over the first axis."""
+    peak = np.maximum(logs.max(axis=0), -1e300)
+    with np.errstate(divide="ignore"):
+        return np.asarray(peak + np.log(np.exp(logs - peak).sum(axis=0)))
