@@ -61,7 +61,7 @@ def test_where_nothing_is_excluded_beta_0_is_not_either_though_some_entries_are_
     assert any("0.17 % of X is zero" in note for note in model.notes_)
     assert any("2 zero entries of X count as" in note for note in model.notes_)
     assert np.isfinite(model.transform(some[:1])).all()
-    assert everything([0.1, 1.0, 2.0], Facts(1000, 11, 0.0, None)) == ((0.1, 1.0, 2.0), ())
+    assert everything([0.1, 1.0, 2.0], Facts(1000, 11)) == ((0.1, 1.0, 2.0), ())
 
 
 def test_the_size_of_a_negative_binomial_is_found_and_frozen(X):

@@ -22,7 +22,7 @@ from drnmf.losses.beta import Beta
 from drnmf.losses.interval import Interval, as_interval
 from drnmf.losses.names import as_losses, lacks_size
 from drnmf.numerics import Array, Vector
-from drnmf.selection.noise import HELD_OUT
+from drnmf.selection.folds import HELD_OUT
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -22,6 +22,7 @@ from drnmf.inputs.device import place
 from drnmf.inputs.receive import Received
 from drnmf.inputs.weights import Reading
 from drnmf.losses.base import Omega
+from drnmf.losses.beta import KL
 from drnmf.losses.interval import Interval, as_interval
 from drnmf.losses.names import as_losses, text_of
 from drnmf.numerics import Array, Vector
@@ -33,7 +34,7 @@ from drnmf.selection.matching import Matching, match
 from drnmf.selection.noise import NoiseProfile
 from drnmf.selection.penalties.alpha import AlphaPath, decided
 from drnmf.selection.resampling import RESAMPLINGS
-from drnmf.selection.stages.course import Stages, plan
+from drnmf.selection.stages.course import RUNS_PER_RANK, Stages, plan
 from drnmf.selection.stages.crew import Crew, draw_seeds
 from drnmf.selection.stages.heavy import cap_factors
 from drnmf.selection.stages.pace import Moment, Pace, shown
@@ -137,9 +138,9 @@ def discover(
 ) -> Discovery:
     """Find how many components X has, under which noise, and which of them come again in every run.
 
-    The noise is read off the losses (`noise_profile`). Ranks are judged by entries held out of a few runs: of the best
-    and smaller ones within one standard error of it the one with most stable components is taken. The components are
-    the consensus of `n_runs` runs at that rank.
+    Noise (`noise_profile`) and rank are found in turn until both stand. Ranks are judged by entries held out of a few
+    runs: of those within one standard error of the best the one with most stable components is taken. The components
+    are the consensus of `n_runs` runs at that rank.
 
     Parameters
     ----------
@@ -227,7 +228,7 @@ def discover(
     }  # fmt: skip
     if terms:
         settings["penalties"] = [term.key for term in terms]
-    seeds = draw_seeds(random_state, n_runs)
+    seeds = draw_seeds(random_state, max(n_runs, RUNS_PER_RANK))
     with shown(verbose) as show, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of single runs: what matters is in the notes
         factors = None if heavy == "keep" else cap_factors(X)
@@ -238,11 +239,9 @@ def discover(
         identity = {"X": data.digest(), **settings}
         with Store(checkpoint, identity) as store:
             stages = Stages(X, losses, tried, n_runs, threshold, pace, [])
-            noise = stages.noise(random_state)
-            capped = factors if heavy == "cap" else None
-            fitter = Fitter(given, placement, parameters, stages.losses, how, facts_of(counted(given)), capped)
-            crew = Crew(fitter, store, pace, seeds, jobs)
-            table = stages.search(crew, coarse=bool(auto))
+            capped, facts = factors if heavy == "cap" else None, facts_of(counted(given))
+            fitter = Fitter(given, placement, parameters, losses or (KL,), how, facts, capped, uncertainty is not None)
+            crew, table, noise = stages.settle(Crew(fitter, store, pace, seeds, jobs), random_state, bool(auto))
             crew = stages.heavy(crew, table, factors) if judge else crew
             crew, table = stages.penalise(crew, table, auto) if auto else (crew, table)
             runs, found = stages.consensus(crew, table)
@@ -330,7 +329,7 @@ def _assembled(
         notes += (f"No component reaches the stability of {stages.threshold:g}: there is nothing to trust here.",)
     return Discovery(
         found.components, W, found.stability, found.stability >= stages.threshold, found.interval, found.spread,
-        len(found.stability), best.omega, noise, rows_of(table) if table else [],
+        len(found.stability), best.omega, noise, rows_of(table, stages.threshold) if table else [],
         None if reference is None else match(found.components, reference, names=names),
         residuals(X, W, found.components, worst), sorted(runs, key=lambda run: run.error), stages.done,
         stages.interrupted, stages.pace.seconds, notes, tuple(term.key for term in parameters.terms()), stages.paths,

@@ -32,6 +32,9 @@ LEAST_MEAN = 1e-6
 _BULK, _RANGE = 0.9, 30.0
 """A dispersion is sought between 1/30 of what the bulk of the entries says and 30 times what all of them say."""
 
+_WIDEST = 1e3
+"""Largest dispersion, in that of a standard deviation equal to the mean."""
+
 _NARROW = 0.05
 """Least sd of a rounded Gaussian, in units: what is exact on a grid needs no less."""
 
@@ -132,7 +135,8 @@ class DispersedNoise:
             least, x = (0.5 * unit) ** 2 / max(middle, unit) ** (2.0 - self.beta), np.maximum(x, ZERO * unit)
         loss = 2.0 * self.loss.terms(x[x > 0], mu[x > 0])
         low = max(least, float(np.mean(loss[loss <= np.quantile(loss, _BULK)])) / _RANGE)
-        return low, max(float(loss.mean()) * _RANGE, 4.0 * low)
+        widest = _WIDEST * max(middle, unit or 0.0) ** self.beta
+        return low, max(min(float(loss.mean()) * _RANGE, widest), 4.0 * low)
 
     def log_mass(self, x: Vector, mu: Vector, grid: Grid) -> LogMass:
         unit = grid.unit or float(mu.mean())
@@ -193,7 +197,8 @@ class KnownNoise:
         return None
 
     def log_mass(self, x: Vector, mu: Vector, grid: Grid) -> LogMass:
-        values = -_HALF_LOG_2PI - np.log(self.sd) - 0.5 * ((x - mu) / self.sd) ** 2
+        sd = np.resize(self.sd, x.shape)  # entries may be asked for twice, under two means
+        values = -_HALF_LOG_2PI - np.log(sd) - 0.5 * ((x - mu) / sd) ** 2
         return lambda _: values
 
 

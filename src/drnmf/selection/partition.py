@@ -56,7 +56,7 @@ class Partition:
     @property
     def zero(self) -> float:
         """What a zero enters the variance as."""
-        return ZERO if self.whole else np.finfo(np.float64).tiny
+        return ZERO if self.whole else 1e-30
 
     @cached_property
     def at(self) -> Vector:
@@ -153,7 +153,7 @@ class Partition:
     def _reach(self, mu: Vector, phi: float, near: Vector, sign: Vector) -> Vector:
         """Find where the density has fallen by DEPTH: by halves of the logarithm, around the width of a normal one."""
         normal, peak = math.sqrt(2.0 * DEPTH * phi), self._deviance(near, mu)
-        low, high = np.full(mu.shape, -7.0), np.full(mu.shape, 9.0)
+        low, high = np.full(mu.shape, -9.0), np.full(mu.shape, 7.0)
         for _ in range(_HALVINGS):
             middle = 0.5 * (low + high)
             with np.errstate(over="ignore", invalid="ignore"):
@@ -169,8 +169,8 @@ class Partition:
 
     def _deviance(self, y: Vector, mu: Vector) -> Vector:
         half = 0.5 * self.beta
-        x = np.exp(y) if half == 0.0 else np.maximum(1.0 + half * y, 0.0) ** (1.0 / half)
-        return np.asarray(Beta(self.beta).terms(*np.broadcast_arrays(x, mu)))
+        x = np.exp(np.minimum(y, 600.0)) if half == 0.0 else np.maximum(1.0 + half * y, 0.0) ** (1.0 / half)
+        return np.asarray(Beta(self.beta).terms(*np.broadcast_arrays(np.maximum(x, 1e-200), mu)))
 
 
 def _log_sum(logs: Vector) -> Vector:

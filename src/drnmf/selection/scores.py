@@ -27,10 +27,14 @@ BLEND = 0.01
 GAIN = 2.0
 """Standard errors of the paired difference that a richer noise must gain over a simpler one."""
 
+PROOF = 25.0
+"""Gain of log-mass that settles it whatever the standard error: masses that sum to one are e-values, so that under the
+simpler noise such a gain has a probability of at most exp(-25). Where few entries rule, their spread hides it."""
+
 COARSE = 9
 """Parameters of the grid that a search begins with, evenly spaced in the logarithm."""
 
-_PRECISION = 3e-3
+_PRECISION = 0.02
 
 
 @dataclass(frozen=True)
@@ -103,7 +107,7 @@ def mixed_log(fit: Vector, base: Vector) -> Vector:
 
 def score(noise: Noise, held: HeldEntries, grid: Grid, shape: tuple[int, int]) -> Scores:
     """Score held-out entries under a noise, its parameter from the other half."""
-    masses, parameter = entry_scores(noise, held, grid)
+    masses, parameter = entry_scores(noise, held, grid) if held.x.size else (held.x, math.nan)
     values = held.weight * masses
 
     def by(at: Index, what: Vector, size: int) -> Vector:
@@ -220,7 +224,7 @@ def joined(scores: Sequence[Scores]) -> Scores:
 
 
 def simplest(scores: Sequence[Scores], levels: Sequence[int]) -> int:
-    """Choose the best of the candidates, unless a simpler one is within two standard errors of it.
+    """Choose the best of the candidates, unless a simpler one is within two standard errors of it and not disproved.
 
     Parameters
     ----------
@@ -231,7 +235,8 @@ def simplest(scores: Sequence[Scores], levels: Sequence[int]) -> int:
     -------
     index : of the one chosen
     """
-    compared = compare(scores)
-    near = [i for i in range(len(scores)) if compared.differences[i] <= GAIN * compared.errors[i]]
+    compared, total = compare(scores), float(scores[0].row_weights.sum())
+    allowed = np.minimum(GAIN * compared.errors, PROOF / max(total, 1.0))
+    near = [i for i in range(len(scores)) if compared.differences[i] <= allowed[i]]
     least = min(levels[i] for i in near)
     return min((i for i in near if levels[i] == least), key=lambda i: float(compared.differences[i]))

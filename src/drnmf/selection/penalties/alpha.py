@@ -25,14 +25,13 @@ from drnmf.numerics import Vector
 from drnmf.objective.penalties import Sparsity
 from drnmf.objective.penalty import Penalty
 from drnmf.selection.entries import counted, facts_of
-from drnmf.selection.held_out import Split, compare, mask_seed, too_few_to_hold_out
-from drnmf.selection.likelihood import Candidate
+from drnmf.selection.folds import HELD_OUT, Fold, mask_seed, too_few_to_hold_out
+from drnmf.selection.masses import noise_for
+from drnmf.selection.scores import compare
+from drnmf.selection.walk import on_host
 
 LOSS_OF_FIT = 0.05
 """How much larger than without it the loss may be under a volume penalty."""
-
-HELD_OUT = 0.1
-"""Share of the entries that is held out to choose a sparsity."""
 
 _FIRST, _FACTOR, _LARGEST, _BISECTIONS = 1e-3, 4.0, 16.0, 3
 _SPARSITIES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
@@ -145,14 +144,15 @@ class Choice:
         facts = facts_of(counted(Received(self.X, weights)))
         if too_few_to_hold_out(facts, self.data.shape, rank, HELD_OUT):
             return AlphaPath(with_alpha(term, 0.0).key, 0.0, np.empty(0), np.empty(0), np.nan)
-        split = Split.of(self.X, facts, self.data, HELD_OUT, mask_seed(self.seed), weights)
-        data, starts, scores = weigh(self.data, split.mask.others), self.starts, []
+        fold = Fold.of(self.X, facts, self.data, HELD_OUT, mask_seed(self.seed), weights)
+        assert fold.mask is not None
+        data, starts, scores = weigh(self.data, fold.mask.others), self.starts, []
         e = references * (data.count / self.data.count)  # as many entries as there are to fit
         for alpha in _SPARSITIES:
             run = self._fit(data, starts, e, (*known, *((with_alpha(term, alpha),) if alpha else ())), alpha > 0)
-            starts, b = [(run.W, run.H)], int(np.argmax(run.weights))
-            alone = replace(run, omega=run.omega[b : b + 1], losses=run.losses[b : b + 1])
-            scores.append(split.score(data, Candidate(run.omega[b]), alone))
+            starts, loss = [(run.W, run.H)], run.omega[int(np.argmax(run.weights))]
+            W, H = on_host(data, (run.W, run.H))
+            scores.append(fold.score(noise_for(loss), (W / self.data.scale, H)))  # X is in the unit of the caller
         compared = compare(scores)
         found = max(alpha for alpha, near in zip(_SPARSITIES, compared.within, strict=True) if near)
         limit = float(compared.errors[_SPARSITIES.index(found)])

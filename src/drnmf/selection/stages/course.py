@@ -15,23 +15,25 @@ from drnmf.losses.names import as_loss
 from drnmf.numerics import Vector
 from drnmf.objective.penalties import Sparsity
 from drnmf.objective.penalty import Penalty
+from drnmf.selection.choose import best_rank
 from drnmf.selection.consensus import Consensus
-from drnmf.selection.entries import facts_of, mostly_zero
-from drnmf.selection.held_out import too_few_to_hold_out
-from drnmf.selection.noise import HELD_OUT, NoiseProfile, noise_profile
+from drnmf.selection.folds import HELD_OUT, too_few_to_hold_out
+from drnmf.selection.noise import NoiseProfile, noise_profile
 from drnmf.selection.penalties.alpha import AlphaPath, path_of, with_alpha
+from drnmf.selection.rank import FIRST_RANK, ROUNDS, same_loss
 from drnmf.selection.stages.crew import Crew
 from drnmf.selection.stages.heavy import HEAVY
 from drnmf.selection.stages.pace import Pace
 from drnmf.selection.stages.penalty import SPARSITIES, penalised, said, sparsity_path, volume_path, with_path
-from drnmf.selection.stages.ranks import GRID, Tried, best_of, capped_is_better, joined_scores, search
+from drnmf.selection.stages.ranks import Tried, capped_is_better, joined_scores, ladder, search
 from drnmf.selection.stages.runs import EARLY, Fitter, Run
 
 T = TypeVar("T")
-_RUNS_PER_RANK = 4
-_NOISE_FITS = 4.0
+RUNS_PER_RANK = 4
+"""Runs that judge a rank, however many the consensus has: the answer must not depend on those."""
+_NOISE_FITS = 8.0
 """Work of the noise profile, in fits: one, and short ones from where their neighbour ended."""
-PENALTY, FINER = "penalty", "finer ranks"
+NOISE, PENALTY, FINER = "noise", "penalty", "finer ranks"
 LEAST_PART = 0.6
 """Ranks below this part of the one found on the coarse grid are not tried again under penalties."""
 
@@ -51,24 +53,62 @@ class Stages:
     interrupted: bool = False
     paths: tuple[AlphaPath, ...] = ()
 
-    def noise(self, seed: int) -> NoiseProfile | None:
-        """Read the losses off the noise, at a rank in the middle of those to be tried; nothing where they are given."""
+    def settle(self, crew: Crew, seed: int, coarse: bool = False) -> tuple[Crew, list[Tried], NoiseProfile | None]:
+        """Find noise and rank in turn until both stand (`rank.settled`), on the ladder of ranks; losses given stay.
+
+        Returns
+        -------
+        crew : whose runs are made under the losses
+        table : the ranks that were tried under them
+        noise : what they were chosen by, None where they were given
+        """
         if self.losses is not None:
-            return None
-        before, rank = self.pace.seconds, self.ranks[len(self.ranks) // 2]
-        limit = self.pace.allowance("noise")
-        # held-out entries decide only where X is mostly zeros, and cost as much again
-        held_out = HELD_OUT if mostly_zero(facts_of(self.X)) else 0.0
-        profile = noise_profile(self.X, rank, held_out=held_out, random_state=seed, max_time=limit)
+            return crew, self.search(crew, coarse), None
+        profile = self.noise(seed, min(self.ranks, key=lambda rank: abs(rank - FIRST_RANK)))
+        for _ in range(ROUNDS if len(self.ranks) > 1 else 0):
+            before: Any = self.losses
+            crew = self._under(crew)
+            table = self._look(crew)
+            if not table:
+                break
+            profile = self.noise(seed, self._rank(table))
+            if same_loss(as_loss(profile.best), before[0]):
+                self.losses = before
+                break
+        self.pace.close(NOISE)
+        crew = self._under(crew)
+        return crew, self.search(crew, coarse), profile
+
+    def _under(self, crew: Crew) -> Crew:
+        """The crew whose runs are made under the losses found."""
+        names = "-".join(loss.key.replace(":", "_") for loss in self.losses)
+        return replace(crew, fitter=replace(crew.fitter, losses=self.losses), kind=f"{names}-")
+
+    def _look(self, crew: Crew) -> list[Tried]:
+        """Try the ranks of the ladder, as a part of what the noise costs; the search finds these runs made."""
+        table = dict[int, Tried]()
+        attempt = partial(self._attempt, crew, NOISE)
+        self._unless_interrupted(crew, lambda: search(self.ranks, attempt, table, self.threshold, coarse=True))
+        return [table[rank] for rank in sorted(table)]
+
+    def noise(self, seed: int, rank: int) -> NoiseProfile:
+        """Read the losses off the noise at a rank."""
+        before = self.pace.seconds
+        profile = noise_profile(self.X, rank, random_state=seed, max_time=self.pace.allowance(NOISE))
         self.losses = (as_loss(profile.best),)
         if sp.issparse(self.X) and not need_nonzeros_only(self.losses):
             self._take_sparse_loss(profile)
-        self.pace.advance("noise", self.pace.planned("noise"), f"{self.losses[0].name} is the most likely")
+        self.pace.advance(NOISE, _NOISE_FITS * rank, f"{self.losses[0].name} is the likeliest")
         if profile.unfinished:
             names = ", ".join(profile.unfinished)
-            self.notes.append(f"Out of time: the noise was read off fits that had not ended ({names}).")
-        self._ended("noise", before, not profile.unfinished)
+            self._note(f"Out of time: the noise was read off fits that had not ended ({names}).")
+        self._ended(NOISE, before, not profile.unfinished)
         return profile
+
+    def _note(self, note: str) -> None:
+        """Say something once."""
+        if note not in self.notes:
+            self.notes.append(note)
 
     def _take_sparse_loss(self, profile: NoiseProfile) -> None:
         """Take a loss that uses the sparsity of X, where held-out entries cannot tell it from the best."""
@@ -77,10 +117,10 @@ class Stages:
             best, loss = self.losses[0], min(near, key=lambda loss: abs(loss.beta - profile.beta))
             self.losses = (loss,)
             alike = f"held-out entries cannot tell it from {best.name}, and it uses the sparsity of X"
-            self.notes.append(f"{loss.name} is fitted: {alike}.")
+            self._note(f"{loss.name} is fitted: {alike}.")
 
     def search(self, crew: Crew, coarse: bool = False) -> list[Tried]:
-        """Try ranks with a few runs each; `coarse` is those of a grid alone, where `penalise` tries the others."""
+        """Try ranks with a few runs each; `coarse` is those of a ladder alone, where `penalise` tries the others."""
         if len(self.ranks) == 1:
             return []
         self.notes += [note.replace("the criterion of all entries", "stability") for note in self._too_few(crew.fitter)]
@@ -97,19 +137,19 @@ class Stages:
     ) -> tuple[list[Tried], bool]:
         """Search among ranks, in a stage of its own."""
         before, table = self.pace.seconds, dict[int, Tried]()
-        runs, hold_out = min(_RUNS_PER_RANK, self.n_runs), self._can_hold_out(crew.fitter)
-
-        def attempt(rank: int) -> Tried | None:
-            made = crew.runs(stage, rank, runs, hold_out)
-            whole = [run for run in made if run.reason not in EARLY]
-            if len(made) < 2 or (len(whole) < 2 and rank != self.ranks[0]):
-                return None
-            return Tried.of(made, crew.agreed(made), self.threshold)
-
-        finished = bool(self._unless_interrupted(crew, lambda: search(ranks, attempt, table, coarse)))
+        attempt = partial(self._attempt, crew, stage)
+        finished = bool(self._unless_interrupted(crew, lambda: search(ranks, attempt, table, self.threshold, coarse)))
         self.pace.close(stage)
         self._ended(stage, before, finished)
         return [table[rank] for rank in sorted(table)], finished
+
+    def _attempt(self, crew: Crew, stage: str, rank: int) -> Tried | None:
+        """Try a rank; None where no two runs of it came to their end in time."""
+        made = crew.runs(stage, rank, RUNS_PER_RANK, self._can_hold_out(crew.fitter))
+        whole = [run for run in made if run.reason not in EARLY]
+        if len(made) < 2 or (len(whole) < 2 and rank != self.ranks[0]):
+            return None
+        return Tried.of(made, crew.agreed(made))
 
     def _too_few(self, fitter: Fitter) -> tuple[str, ...]:
         return too_few_to_hold_out(fitter.facts, self.X.shape, self.ranks[0], HELD_OUT)
@@ -137,7 +177,7 @@ class Stages:
     def _runs_that_judged(self, crew: Crew, rank: int) -> list[Run]:
         """The runs that saw a part of the entries to judge the rank: all there is where the time is up."""
         crew.halt()
-        runs = crew.runs("consensus", rank, min(_RUNS_PER_RANK, self.n_runs), True)
+        runs = crew.runs("consensus", rank, RUNS_PER_RANK, True)
         if len(runs) < 2:
             raise self._too_short(rank)
         self.notes.append(
@@ -148,7 +188,7 @@ class Stages:
     def heavy(self, crew: Crew, table: list[Tried], factors: Vector | None) -> Crew:
         """Scale heavy rows down for the runs to come, where held-out entries of X are then predicted better."""
         assert factors is not None
-        before, rank, count = self.pace.seconds, self._rank(table), min(_RUNS_PER_RANK, self.n_runs)
+        before, rank, count = self.pace.seconds, self._rank(table), RUNS_PER_RANK
         if not self._can_hold_out(crew.fitter):
             self.pace.close("heavy")
             return crew
@@ -197,7 +237,7 @@ class Stages:
 
     def _path(self, crew: Crew, rank: int, known: tuple[Penalty, ...], term: Penalty) -> AlphaPath | None:
         """Try alphas of one penalty at a rank, beside those that are known."""
-        count, hold_out = min(_RUNS_PER_RANK, self.n_runs), isinstance(term, Sparsity)
+        count, hold_out = RUNS_PER_RANK, isinstance(term, Sparsity)
 
         def runs(alpha: float) -> list[Run]:
             one = penalised(crew, (*known, with_alpha(term, alpha))) if alpha else crew
@@ -219,7 +259,7 @@ class Stages:
         return found, finished
 
     def _rank(self, table: list[Tried]) -> int:
-        return best_of(table).rank if table else self.ranks[0]
+        return best_rank(table, self.threshold).rank if table else self.ranks[0]
 
     def _unless_interrupted(self, crew: Crew, work: Callable[[], T]) -> T | None:
         """Do the work of a stage; after Ctrl-C no further run is made, and what is there must do."""
@@ -243,18 +283,22 @@ class Stages:
         )
 
     def _ended(self, name: str, before: float, finished: bool = True) -> None:
-        self.done.append({"name": name, "seconds": round(self.pace.seconds - before, 3), "finished": finished})
+        """Note a stage; one that comes again is one stage."""
+        seconds = self.pace.seconds - before + sum(one["seconds"] for one in self.done if one["name"] == name)
+        self.done = [one for one in self.done if one["name"] != name]
+        self.done.append({"name": name, "seconds": round(seconds, 3), "finished": finished})
 
 
 def plan(ranks: tuple[int, ...], n_runs: int, noise: bool, heavy: bool, penalties: int = 0) -> dict[str, float]:
     """Guess the work of every stage, in fits times rank."""
     middle = ranks[len(ranks) // 2]
-    work = {"noise": _NOISE_FITS * middle} if noise else {}
+    looks = RUNS_PER_RANK * len(ladder(ranks)) if len(ranks) > 1 else 0
+    work = {"noise": (_NOISE_FITS + looks) * middle} if noise else {}
     if len(ranks) > 1:
-        work["ranks"] = min(_RUNS_PER_RANK, n_runs) * (GRID + (0.0 if penalties else 4.0)) * middle
+        work["ranks"] = RUNS_PER_RANK * (len(ladder(ranks)) + (0.0 if penalties else 4.0)) * middle
     if heavy:
-        work["heavy"] = float(min(_RUNS_PER_RANK, n_runs) * (1 if len(ranks) > 1 else 2) * middle)
+        work["heavy"] = float(RUNS_PER_RANK * (1 if len(ranks) > 1 else 2) * middle)
     if penalties:
-        work[PENALTY] = float(min(_RUNS_PER_RANK, n_runs) * (len(SPARSITIES) - 1) * penalties * middle)
-        work[FINER] = float(min(_RUNS_PER_RANK, n_runs) * (GRID + 2.0) * middle) if len(ranks) > 1 else 0.0
+        work[PENALTY] = float(RUNS_PER_RANK * (len(SPARSITIES) - 1) * penalties * middle)
+        work[FINER] = float(RUNS_PER_RANK * (len(ladder(ranks)) + 2.0) * middle) if len(ranks) > 1 else 0.0
     return work | {"consensus": float(n_runs * middle)}

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from drnmf.algorithms.loop import Callback
 from drnmf.algorithms.result import Result, Trace
-from drnmf.backends.base import Data, losses_of
+from drnmf.backends.base import Data
 from drnmf.backends.observed import HeldOut, weigh
 from drnmf.files import left_over
 from drnmf.fit.exchange import fit_interval
@@ -24,17 +24,16 @@ from drnmf.fit.parameters import Parameters
 from drnmf.fit.road import fit_factors, opened
 from drnmf.inputs.device import Placement, as_numpy, runs_at_once
 from drnmf.inputs.receive import Received
-from drnmf.losses.base import Loss, Omega, need_nonzeros_only
+from drnmf.losses.base import Omega, need_nonzeros_only
 from drnmf.losses.beta import Beta
 from drnmf.losses.interval import Interval
 from drnmf.losses.names import from_text, text_of
-from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Array, Vector
 from drnmf.selection.entries import Facts
-from drnmf.selection.held_out import Scores, Split, joined
-from drnmf.selection.likelihood import Candidate
-from drnmf.selection.noise import HELD_OUT
+from drnmf.selection.folds import HELD_OUT, Fold
+from drnmf.selection.masses import noise_for
 from drnmf.selection.resampling import resampled
+from drnmf.selection.scores import Scores, joined
 from drnmf.selection.stages.heavy import scaled_rows
 from drnmf.storage.archive import read_archive, write_archive
 from drnmf.storage.locking import locked
@@ -43,8 +42,6 @@ FORMAT = "drnmf-discovery-1"
 _IDENTITY = "discovery.npz"
 EARLY = ("max_time", "callback", "interrupted")
 """Reasons of a run that was stopped before its time."""
-BLEND = 0.01
-"""Part of a prediction that is the product of row and column sums; see `blended`."""
 LARGE = 1 << 20
 """Entries above which every run sees a sample of the rows."""
 SCORED = 16
@@ -93,6 +90,7 @@ class Fitter:
     resample : what each run sees, None for X itself
     facts : what is known of the entries of X
     factors : what the rows of X are multiplied by while components are sought, None where they are kept
+    known : whether the weights of entries are those of uncertainties
     """
 
     given: Received
@@ -102,6 +100,7 @@ class Fitter:
     resample: str | None
     facts: Facts
     factors: Vector | None = None
+    known: bool = False
 
     @property
     def batch(self) -> int:
@@ -128,39 +127,22 @@ class Fitter:
         references, runs = (np.ones(1), 1) if single else (None, 1 + len(omega))
         with opened(given, self.placement, parameters, omega, runs, {}, references=references) as fit:
             shared = (method.inside(fit.units, omega), fit.budget, callback, "run")
-            split = self._split(whole, fit.data, seed) if hold_out else None
-            data = fit.data if split is None else weigh(fit.data, split.mask.others)
+            fold = self._fold(whole, fit.data, seed) if hold_out else None
+            data = fit.data if fold is None or fold.mask is None else weigh(fit.data, fold.mask.others)
             if isinstance(self.losses, Interval):
                 result = fit_interval(data, fit.starts, self.losses, *shared)
             else:
                 result = fit_factors(data, fit.starts, fit.omega, fit.references, *shared)
             result = fit.units.result(data, result)
-        if split is None:
+        if fold is None:
             return _kept(result, None)
-        if factors is not None:
-            data, result = self._seen(whole, split, factors, result)
-        return _kept(result, self._scores(split, data, result))
+        W = as_numpy(result.W) if factors is None else as_numpy(result.W) / factors[:, None]
+        return _kept(result, joined([fold.score(noise_for(loss), (W, result.H)) for loss in result.omega]))
 
-    def _split(self, whole: Received, data: Data, seed: int) -> Split:
+    def _fold(self, whole: Received, data: Data, seed: int) -> Fold:
         """The entries that a run does not see; they count in its score as they do in a fit."""
         assert not isinstance(whole.observed, HeldOut)
-        return Split.of(whole.X, self.facts, data, HELD_OUT, seed, whole.observed)
-
-    def _seen(self, whole: Received, split: Split, factors: Vector, result: Result) -> tuple[Data, Result]:
-        """X itself without the held-out entries, and what a fit to rows times factors says of it."""
-        data = weigh(self.placement.open_plain(whole), split.mask.others)
-        W = (as_numpy(result.W) / factors[:, None]).astype(data.dtype)
-        return data, replace(result, W=W, losses=losses_of(data, W, result.H, result.omega))
-
-    def _scores(self, split: Split, data: Data, result: Result) -> Scores:
-        """Score the held-out entries under every loss of a result, added up."""
-        return joined([
-            split.score(data, self._candidate(loss), replace(result, losses=result.losses[j : j + 1]), BLEND)
-            for j, loss in enumerate(result.omega)
-        ])  # fmt: skip
-
-    def _candidate(self, loss: Loss) -> Candidate:
-        return Candidate(loss, self.facts.unit if isinstance(loss, NegativeBinomial) else None)
+        return Fold.of(whole.X, self.facts, data, HELD_OUT, seed, whole.observed, self.known)
 
     @property
     def omega(self) -> Omega:
@@ -285,7 +267,7 @@ def _read_run(path: Path) -> Run:
 
 
 def _read_scores(arrays: Mapping[str, Any]) -> Scores | None:
-    if "scores_sums" not in arrays:
+    if "scores_rows" not in arrays:
         return None
     kept = {name: arrays[f"scores_{name}"] for name in _SCORES if f"scores_{name}" in arrays}
     read: dict[str, Any] = {name: value if value.ndim else float(value) for name, value in kept.items()}
