@@ -75,7 +75,8 @@ def test_the_size_of_a_negative_binomial_is_found_and_frozen(X):
     assert repr(unsized) == "NegativeBinomial(size='auto')"
     np.testing.assert_array_equal(BetaNMF(3, beta=unsized, **RUN).fit(counts).components_, one.components_)
     named = [row["name"] for row in drnmf.noise_profile(counts, 3, betas=(1, unsized), held_out=0, **RUN).table]
-    assert named == ["KL", "Poisson", f"NB({size:g})"]
+    assert named[:2] == ["KL", "Poisson"]
+    assert float(named[2][3:-1]) == pytest.approx(size, rel=5e-3)  # from another start
     with pytest.raises(ValueError, match="does not hold counts"):
         drnmf.noise_profile(X, 3, betas=unsized, **RUN)
     with pytest.raises(ValueError, match="name a size here"):

@@ -21,13 +21,13 @@ from drnmf.selection import noise, rank, walk
 from drnmf.selection.choose import Candidate, Tried, best_rank, candidates, clearly_worse
 from drnmf.selection.entries import Facts, facts_of
 from drnmf.selection.folds import too_few_to_hold_out
-from drnmf.selection.grid import Grid
-from drnmf.selection.masses import PoissonNoise, noise_for
+from drnmf.selection.likelihood.grid import Grid
+from drnmf.selection.likelihood.masses import PoissonNoise, noise_for
+from drnmf.selection.likelihood.scores import Scores
 from drnmf.selection.noise import LEAST_BETA, RARE, STRUCTURE, Asked, Compared, NoiseProfile, everything
 from drnmf.selection.penalties import alpha
 from drnmf.selection.penalties.alpha import largest
 from drnmf.selection.rank import PATIENCE, ROUNDS, Found, RankProfile, _rank_profile, settled
-from drnmf.selection.scores import Scores
 from drnmf.selection.stages import course
 from drnmf.selection.stages.course import LEAST_PART, Stages, plan
 from drnmf.selection.stages.crew import Crew, draw_seeds

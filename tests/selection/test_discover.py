@@ -15,8 +15,8 @@ from drnmf.inputs.receive import Received
 from drnmf.losses.beta import KL
 from drnmf.selection.choose import best_rank
 from drnmf.selection.discover import check_ranks
+from drnmf.selection.likelihood.scores import Scores
 from drnmf.selection.noise import NoiseProfile
-from drnmf.selection.scores import Scores
 from drnmf.selection.stages.crew import Crew
 from drnmf.selection.stages.pace import Pace
 from drnmf.selection.stages.penalty import sparsity_path

@@ -13,8 +13,8 @@ from scipy import integrate, stats
 
 from drnmf.losses.beta import Beta
 from drnmf.losses.negative_binomial import NegativeBinomial
-from drnmf.selection.grid import Grid, common_unit, grid_of
-from drnmf.selection.masses import (
+from drnmf.selection.likelihood.grid import Grid, common_unit, grid_of
+from drnmf.selection.likelihood.masses import (
     DispersedNoise,
     GaussianNoise,
     KnownNoise,
@@ -22,7 +22,16 @@ from drnmf.selection.masses import (
     PoissonNoise,
     noise_for,
 )
-from drnmf.selection.scores import BLEND, HeldEntries, Scores, base_means, compare, entry_scores, score, simplest
+from drnmf.selection.likelihood.scores import (
+    BLEND,
+    HeldEntries,
+    Scores,
+    base_means,
+    compare,
+    entry_scores,
+    score,
+    simplest,
+)
 
 BETAS = (0.0, 0.1, 0.5, 1.0, 1.25, 1.75, 2.5)
 

@@ -10,7 +10,7 @@ from drnmf import Interval, NegativeBinomial, noise_profile
 from drnmf.backends.observed import Entries, Stored
 from drnmf.inputs.receive import Received
 from drnmf.selection.entries import facts_of, sampled
-from drnmf.selection.grid import common_unit
+from drnmf.selection.likelihood.grid import common_unit
 from drnmf.synthetic import planted
 
 NOISES = ("gaussian", "poisson", "gamma", "negative binomial")

@@ -15,10 +15,10 @@ from drnmf.backends.open import open_data
 from drnmf.losses.beta import KL, Beta
 from drnmf.selection.entries import Facts, facts_of
 from drnmf.selection.folds import Fold, too_few_to_hold_out
-from drnmf.selection.grid import Grid
-from drnmf.selection.masses import GaussianNoise, PoissonNoise, noise_for
-from drnmf.selection.scores import BLEND, Scores, compare, joined
-from drnmf.selection.size import corrected_size, drawn, likely_size
+from drnmf.selection.likelihood.grid import Grid
+from drnmf.selection.likelihood.masses import GaussianNoise, PoissonNoise, noise_for
+from drnmf.selection.likelihood.scores import BLEND, Scores, compare, joined
+from drnmf.selection.likelihood.size import corrected_size, drawn, likely_size
 from drnmf.selection.slope import binned_slope
 from drnmf.selection.stability import agreement
 from drnmf.selection.stages.heavy import cap_factors, scaled_rows

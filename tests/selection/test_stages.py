@@ -21,12 +21,12 @@ from drnmf.selection.blocks import bi_cross_validation
 from drnmf.selection.choose import Candidate, Tried, candidates, holds_counts
 from drnmf.selection.entries import Facts, facts_of, sample_shape
 from drnmf.selection.folds import check_fraction, tiles
-from drnmf.selection.grid import Grid, common_unit
-from drnmf.selection.masses import NegativeBinomialNoise, PoissonNoise, noise_for
+from drnmf.selection.likelihood.grid import Grid, common_unit
+from drnmf.selection.likelihood.masses import NegativeBinomialNoise, PoissonNoise, noise_for
+from drnmf.selection.likelihood.scores import Scores
 from drnmf.selection.noise import BETAS, LEAST_BETA, losses_to_try
 from drnmf.selection.rank import PATIENCE, _hopeless, akaike, bayesian
 from drnmf.selection.resampling import resampled
-from drnmf.selection.scores import Scores
 from drnmf.selection.stages.pace import Moment, Pace
 from drnmf.selection.stages.residuals import residuals
 from drnmf.selection.stages.runs import LARGE, Run, Store, rows_seen

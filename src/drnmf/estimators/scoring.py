@@ -17,8 +17,8 @@ from drnmf.losses.base import Omega
 from drnmf.numerics import Vector
 from drnmf.selection.entries import counted, facts_of
 from drnmf.selection.folds import Fold
-from drnmf.selection.masses import noise_for
-from drnmf.selection.scores import Scores
+from drnmf.selection.likelihood.masses import noise_for
+from drnmf.selection.likelihood.scores import Scores
 
 FOLDS = 5
 """Groups of columns, each predicted from W of the others."""

@@ -19,8 +19,8 @@ from drnmf.numerics import Vector
 from drnmf.objective.objective import Objective
 from drnmf.selection.entries import Facts
 from drnmf.selection.folds import Fold
-from drnmf.selection.masses import noise_for
-from drnmf.selection.scores import Scores, joined
+from drnmf.selection.likelihood.masses import noise_for
+from drnmf.selection.likelihood.scores import Scores, joined
 from drnmf.selection.walk import Walk
 
 PARTS = 2

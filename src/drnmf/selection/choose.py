@@ -21,8 +21,8 @@ from drnmf.losses.beta import KL
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Vector
 from drnmf.selection.folds import Fold
-from drnmf.selection.masses import NegativeBinomialNoise, Noise, PoissonNoise, noise_for
-from drnmf.selection.scores import Scores, compare, joined, simplest
+from drnmf.selection.likelihood.masses import NegativeBinomialNoise, Noise, PoissonNoise, noise_for
+from drnmf.selection.likelihood.scores import Scores, compare, joined, simplest
 
 COUNTS_BELOW = 30.0
 """Median mean, in units, above which a negative binomial cannot be told from relative error."""
@@ -79,7 +79,9 @@ def noise_scores(folds: Sequence[Fold], fits: Sequence[Fits], listed: Sequence[C
     """
 
     def at(candidate: Candidate, loss: Loss) -> Scores:
-        return joined([fold.score(candidate.noise, fit[loss]) for fold, fit in zip(folds, fits, strict=True)])
+        return joined(
+            [fold.score(candidate.noise, fit[loss], shrink=True) for fold, fit in zip(folds, fits, strict=True)]
+        )
 
     scores = [at(candidate, candidate.loss) for candidate in listed]
     best = listed[int(np.argmax([one.mean for one in scores]))]

@@ -16,7 +16,7 @@ from drnmf.inputs.device import as_numpy, is_sparse, is_tensor
 from drnmf.inputs.receive import Received
 from drnmf.inputs.weights import observed_values
 from drnmf.numerics import Vector
-from drnmf.selection.grid import Grid, grid_of
+from drnmf.selection.likelihood.grid import Grid, grid_of
 
 SAMPLE = 200_000
 """Entries that are enough to tell one noise from another: of larger X some rows and columns are looked at."""

@@ -19,10 +19,10 @@ from drnmf.inputs.device import as_numpy, is_tensor
 from drnmf.losses.base import Loss
 from drnmf.numerics import Vector
 from drnmf.selection.entries import Facts
-from drnmf.selection.grid import Grid
-from drnmf.selection.masses import KnownNoise, Noise
-from drnmf.selection.partition import ZERO
-from drnmf.selection.scores import Chosen, HeldEntries, Index, Scores, base_means, score
+from drnmf.selection.likelihood.grid import Grid
+from drnmf.selection.likelihood.masses import KnownNoise, Noise
+from drnmf.selection.likelihood.partition import ZERO
+from drnmf.selection.likelihood.scores import Chosen, HeldEntries, Index, Scores, base_means, score
 
 HELD_OUT = 0.1
 """Share of the entries that fits leave out to be scored."""
@@ -32,6 +32,9 @@ LEAST_ENTRIES = 50
 
 SCORED = 200_000
 """Entries that are scored, at most: of more a hash takes so many."""
+
+SHRINKAGES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0)
+"""How far means are moved towards those of row and column sums."""
 
 _TILE, _CHUNK = 1 << 20, 1 << 12
 _HALVES, _SOME = 7919, 104_729
@@ -92,13 +95,24 @@ class Fold:
     def shape(self) -> tuple[int, int]:
         return int(self.X.shape[0]), int(self.X.shape[1])
 
-    def score(self, noise: Noise, factors: Start, seen: bool = False) -> Scores:
-        """Score the held-out entries under a fit of the others; `seen` scores those that it has seen instead."""
+    def score(self, noise: Noise, factors: Start, seen: bool = False, shrink: bool = False) -> Scores:
+        """Score the held-out entries under a fit of the others.
+
+        Parameters
+        ----------
+        noise : of the entries
+        factors : W and H
+        seen : score the entries that the fit has seen instead
+        shrink : compare noises, not fits: with means as far towards those of row and column sums as entries ask for.
+            Of sparse counts a fit is mostly noise, and its error would be taken for that of the entries
+        """
         at = self._places[1 if seen else 0]
-        weight = at.weight
+        mu, weight = at.means(factors), at.weight
         if self.known:
             noise, weight = KnownNoise(at.weight**-0.5), np.ones(at.x.size)
-        held = HeldEntries(at.x, at.means(factors), at.base, weight, at.rows, at.columns, at.half)
+        elif shrink and at.x.size:
+            mu = shrunk(at.x, mu, at.base, weight)
+        held = HeldEntries(at.x, mu, at.base, weight, at.rows, at.columns, at.half)
         return score(noise, held, self.grid, self.shape)
 
     def losses(self, loss: Loss, factors: Start) -> Vector:
@@ -139,7 +153,7 @@ class Fold:
                 rows, inside = np.nonzero(taken)
                 weight = np.broadcast_to(weights, tile.shape)[rows, inside].astype(np.float64)
                 part.append((tile[rows, inside], weight, rows, columns.start + inside))
-        least = self.grid.unit or self.grid.delta or float(np.min(heights[heights > 0], initial=1.0)) / max(n, 1)
+        least = self.grid.unit or self.grid.delta or float(np.min(heights[heights > 0], initial=math.inf)) / n
         base = base_means(train[0], train[1], (train[2], train[3]), least)
         kept = [_joined(part, heights, widths) for part in (parts if self.mask is not None else parts[::-1])]
         halves = HeldOut(0.5, self.seed + _HALVES).bind(self.shape)
@@ -150,6 +164,12 @@ class Fold:
         """What takes some entries of a large X; None where all are scored."""
         part = SCORED / max(count, 1)
         return HeldOut(part, self.seed + _SOME).bind(self.shape).others if part <= 0.5 else None
+
+
+def shrunk(x: Vector, mu: Vector, base: Vector, weight: Vector) -> Vector:
+    """Move means towards others, as far as makes entries likeliest (by the likelihood of counts, in any unit)."""
+    moved = [mu + part * (base - mu) for part in SHRINKAGES]
+    return min(moved, key=lambda mean: float(weight @ (mean - x * np.log(mean))))
 
 
 def _joined(parts: list[tuple[Any, ...]], heights: Vector, widths: Vector) -> tuple[Any, ...]:

@@ -33,9 +33,9 @@ from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.selection.choose import Candidate, candidates, holds_counts, likeliest, noise_scores
 from drnmf.selection.entries import Facts, bound, counted, facts_of, sampled
 from drnmf.selection.folds import HELD_OUT, Fold, check_fraction, mask_seed, too_few_to_hold_out
-from drnmf.selection.masses import NegativeBinomialNoise
-from drnmf.selection.scores import Scores, compare, joined
-from drnmf.selection.size import corrected_size, drawn, likely_size
+from drnmf.selection.likelihood.masses import NegativeBinomialNoise
+from drnmf.selection.likelihood.scores import Scores, compare, joined
+from drnmf.selection.likelihood.size import corrected_size, drawn, likely_size
 from drnmf.selection.slope import binned_slope
 from drnmf.selection.walk import Walk, grown, on_host
 from drnmf.selection.words import describe, structured
@@ -265,7 +265,7 @@ class Asked:
                 near = found[min(found, key=lambda loss: abs(loss.beta - 1.0))]
                 found[KL] = walk.near(KL, (near.W, near.H))
         at = [
-            fold.score(NegativeBinomialNoise(), (found[KL].W, found[KL].H))
+            fold.score(NegativeBinomialNoise(), (found[KL].W, found[KL].H), shrink=True)
             for fold, found in zip(folds, runs, strict=True)
         ]
         size = float(f"{joined(at).parameter:.4g}")

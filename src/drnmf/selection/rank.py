@@ -38,9 +38,9 @@ from drnmf.selection.choose import Tried, best_rank, clearly_worse
 from drnmf.selection.consensus import consensus
 from drnmf.selection.entries import Facts, bound, counted, facts_of
 from drnmf.selection.folds import HELD_OUT, Fold, check_fraction, mask_seed, too_few_to_hold_out
-from drnmf.selection.masses import Noise, noise_for
+from drnmf.selection.likelihood.masses import Noise, noise_for
+from drnmf.selection.likelihood.scores import Compared, compare, joined
 from drnmf.selection.noise import NoiseProfile, noise_profile
-from drnmf.selection.scores import Compared, compare, joined
 from drnmf.selection.stability import agreement
 from drnmf.selection.walk import Walk, grown, on_host
 

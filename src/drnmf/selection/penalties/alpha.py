@@ -26,8 +26,8 @@ from drnmf.objective.penalties import Sparsity
 from drnmf.objective.penalty import Penalty
 from drnmf.selection.entries import counted, facts_of
 from drnmf.selection.folds import HELD_OUT, Fold, mask_seed, too_few_to_hold_out
-from drnmf.selection.masses import noise_for
-from drnmf.selection.scores import compare
+from drnmf.selection.likelihood.masses import noise_for
+from drnmf.selection.likelihood.scores import compare
 from drnmf.selection.walk import on_host
 
 LOSS_OF_FIT = 0.05

@@ -15,8 +15,8 @@ import numpy as np
 from drnmf.objective.penalties import Sparsity
 from drnmf.objective.penalty import Penalty
 from drnmf.selection.choose import CLEARLY, first_within
+from drnmf.selection.likelihood.scores import Scores, compare
 from drnmf.selection.penalties.alpha import LOSS_OF_FIT, AlphaPath, largest, path_of, with_alpha
-from drnmf.selection.scores import Scores, compare
 from drnmf.selection.stages.crew import Crew
 
 SPARSITIES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1)

@@ -15,7 +15,7 @@ from typing import Any
 from drnmf.selection import choose
 from drnmf.selection.choose import best_rank, clearly_worse
 from drnmf.selection.consensus import Consensus
-from drnmf.selection.scores import Scores, compare, joined
+from drnmf.selection.likelihood.scores import Scores, compare, joined
 from drnmf.selection.stages.runs import Run
 
 STEP = 2.0**0.5

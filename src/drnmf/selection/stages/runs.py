@@ -31,9 +31,9 @@ from drnmf.losses.names import from_text, text_of
 from drnmf.numerics import Array, Vector
 from drnmf.selection.entries import Facts
 from drnmf.selection.folds import HELD_OUT, Fold
-from drnmf.selection.masses import noise_for
+from drnmf.selection.likelihood.masses import noise_for
+from drnmf.selection.likelihood.scores import Scores, joined
 from drnmf.selection.resampling import resampled
-from drnmf.selection.scores import Scores, joined
 from drnmf.selection.stages.heavy import scaled_rows
 from drnmf.storage.archive import read_archive, write_archive
 from drnmf.storage.locking import locked

@@ -15,8 +15,8 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from drnmf.numerics import Vector
-from drnmf.selection.grid import Grid
-from drnmf.selection.masses import LogMass, Noise
+from drnmf.selection.likelihood.grid import Grid
+from drnmf.selection.likelihood.masses import LogMass, Noise
 
 Index = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 Chosen = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
@@ -140,17 +140,19 @@ def entry_scores(noise: Noise, held: HeldEntries, grid: Grid) -> tuple[Vector, f
 
 def likely_parameters(mixed: LogMass, weights: Sequence[Vector], bounds: tuple[float, float]) -> list[float]:
     """Find the parameter under which entries are most likely, for several weights of them: a grid, then by parts."""
-    logs = np.linspace(math.log(bounds[0]), math.log(bounds[1]), COARSE)
-    values = np.array([mixed(math.exp(at)) for at in logs])
+    low = bounds[0]  # logarithms are relative to it, so that the unit of X does not change their digits
+    logs = np.linspace(0.0, math.log(bounds[1] / low), COARSE)
+    values = np.array([mixed(low * math.exp(at)) for at in logs])
     found = []
     for weight in weights:
         at = int(np.argmax(values @ weight))
         ends = float(logs[max(at - 1, 0)]), float(logs[min(at + 1, COARSE - 1)])
 
-        def cost(log: float, weight: Vector = weight) -> float:
-            return -float(mixed(math.exp(log)) @ weight)
+        def cost(log: float, weight: Vector = weight, base: Vector = values[at]) -> float:
+            return -float((mixed(low * math.exp(log)) - base) @ weight)
 
-        found.append(math.exp(minimize_scalar(cost, bounds=ends, method="bounded", options={"xatol": _PRECISION}).x))
+        best = minimize_scalar(cost, bounds=ends, method="bounded", options={"xatol": _PRECISION}).x
+        found.append(low * math.exp(best))
     return found
 
 

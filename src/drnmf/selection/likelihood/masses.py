@@ -23,8 +23,8 @@ from drnmf.losses.base import Loss
 from drnmf.losses.beta import KL, Beta
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Vector
-from drnmf.selection.grid import Grid
-from drnmf.selection.partition import ZERO, Partition
+from drnmf.selection.likelihood.grid import Grid
+from drnmf.selection.likelihood.partition import ZERO, Partition
 
 LEAST_MEAN = 1e-6
 """A mean below so many units (or of the mean of all, without a grid) counts as that many."""

@@ -14,9 +14,9 @@ import numpy as np
 from scipy.stats import nbinom
 
 from drnmf.numerics import Vector
-from drnmf.selection.grid import Grid
-from drnmf.selection.masses import NegativeBinomialNoise
-from drnmf.selection.scores import likely_parameters
+from drnmf.selection.likelihood.grid import Grid
+from drnmf.selection.likelihood.masses import NegativeBinomialNoise
+from drnmf.selection.likelihood.scores import likely_parameters
 
 DRAWS = 3
 """Draws that are fitted again."""
