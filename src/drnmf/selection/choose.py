@@ -134,14 +134,15 @@ class Tried:
 def best_rank(tried: Sequence[Tried], threshold: float) -> Tried:
     """Choose among the ranks that held-out entries cannot tell from the best, smaller or larger, by stability.
 
-    What counts is how many components come again less how many do not; of several such ranks the mean stability.
+    What counts is how many components come again less twice how many do not: what a rank too large adds is unstable,
+    and a split that is stable must bring more than it spoils. Of several such ranks the mean stability decides.
     """
     scores = [one.scores for one in tried if one.scores is not None]
     left = list(tried)
     if scores and len(scores) == len(tried):
         compared = compare(scores)
         left = [one for one, near in zip(tried, compared.within, strict=True) if near]
-    return max(left, key=lambda one: (2 * one.stable(threshold) - one.rank, one.mean_stability, -one.rank))
+    return max(left, key=lambda one: (3 * one.stable(threshold) - 2 * one.rank, one.mean_stability, -one.rank))
 
 
 def clearly_worse(tried: Sequence[Tried]) -> list[int]:

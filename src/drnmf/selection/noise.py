@@ -28,7 +28,7 @@ from drnmf.inputs.weights import Reading
 from drnmf.losses.base import Loss, Omega
 from drnmf.losses.beta import KL, Beta
 from drnmf.losses.interval import Interval, as_interval
-from drnmf.losses.names import as_losses, lacks_size
+from drnmf.losses.names import as_loss, as_losses, lacks_size
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.selection.choose import Candidate, candidates, holds_counts, likeliest, noise_scores
 from drnmf.selection.entries import Facts, bound, counted, facts_of, sampled
@@ -103,6 +103,17 @@ class NoiseProfile:
     solutions: dict[str, Start] = field(default_factory=dict, repr=False)
     counts: bool = False
     unfinished: tuple[str, ...] = ()
+
+    @property
+    def judge(self) -> Loss:
+        """The loss under which ranks are compared: `best`, a negative binomial with the size of held-out entries.
+
+        That size holds the error of prediction too, and a fit under it follows few large entries less.
+        """
+        if not isinstance(self.best, NegativeBinomial):
+            return as_loss(self.best)
+        sizes = [row["parameter"] for row in self.table if math.isnan(row["beta"])]
+        return NegativeBinomial(float(f"{sizes[0]:.4g}")) if sizes else self.best
 
     @property
     def losses(self) -> tuple[float, ...] | Interval:

@@ -199,13 +199,13 @@ def settled(search: Callable[[Loss], RankProfile], noise: Callable[[int], NoiseP
     noise : finds the noise at a rank
     first : the rank to begin with
     """
-    loss = as_loss(noise(first).best)
+    loss = noise(first).judge
     for _ in range(ROUNDS):
         found = search(loss)
         profile = noise(found.best)
-        if same_loss(as_loss(profile.best), loss):
+        if same_loss(profile.judge, loss):
             return replace(found, noise=profile, notes=profile.notes + found.notes)
-        loss = as_loss(profile.best)
+        loss = profile.judge
     remark = f"Noise and rank did not settle in {ROUNDS} rounds: the last is taken."
     return replace(found, noise=profile, notes=(*profile.notes, *found.notes, remark))
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import scipy.sparse as sp
 
-from drnmf.losses.base import need_nonzeros_only
+from drnmf.losses.base import Loss, need_nonzeros_only
 from drnmf.losses.names import as_loss
 from drnmf.numerics import Vector
 from drnmf.objective.penalties import Sparsity
@@ -52,6 +52,7 @@ class Stages:
     notes: list[str] = field(default_factory=list)
     interrupted: bool = False
     paths: tuple[AlphaPath, ...] = ()
+    judging: Crew | None = None
 
     def settle(self, crew: Crew, seed: int, coarse: bool = False) -> tuple[Crew, list[Tried], NoiseProfile | None]:
         """Find noise and rank in turn until both stand (`rank.settled`), on the ladder of ranks; losses given stay.
@@ -65,24 +66,27 @@ class Stages:
         if self.losses is not None:
             return crew, self.search(crew, coarse), None
         profile = self.noise(seed, min(self.ranks, key=lambda rank: abs(rank - FIRST_RANK)))
+        self.judging = self._under(crew, self._judge(profile))
         for _ in range(ROUNDS if len(self.ranks) > 1 else 0):
-            before: Any = self.losses
-            crew = self._under(crew)
-            table = self._look(crew)
+            table = self._look(self.judging)
             if not table:
                 break
-            profile = self.noise(seed, self._rank(table))
-            if same_loss(as_loss(profile.best), before[0]):
-                self.losses = before
+            profile, before = self.noise(seed, self._rank(table)), self._judge(profile)
+            if same_loss(self._judge(profile), before):
                 break
+            self.judging = self._under(crew, self._judge(profile))
         self.pace.close(NOISE)
-        crew = self._under(crew)
-        return crew, self.search(crew, coarse), profile
+        likeliest: Any = self.losses
+        return self._under(crew, likeliest[0]), self.search(self.judging, coarse), profile
 
-    def _under(self, crew: Crew) -> Crew:
-        """The crew whose runs are made under the losses found."""
-        names = "-".join(loss.key.replace(":", "_") for loss in self.losses)
-        return replace(crew, fitter=replace(crew.fitter, losses=self.losses), kind=f"{names}-")
+    def _judge(self, profile: NoiseProfile) -> Loss:
+        """The loss under which ranks are compared: that of the profile, unless X asked for one that is sparse."""
+        loss: Loss = self.losses[0]
+        return profile.judge if loss == as_loss(profile.best) else loss
+
+    def _under(self, crew: Crew, loss: Loss) -> Crew:
+        """The crew whose runs are made under a loss."""
+        return replace(crew, fitter=replace(crew.fitter, losses=(loss,)), kind=f"{loss.key.replace(':', '_')}-")
 
     def _look(self, crew: Crew) -> list[Tried]:
         """Try the ranks of the ladder, as a part of what the noise costs; the search finds these runs made."""
@@ -170,7 +174,7 @@ class Stages:
         if len(whole) < self.n_runs:
             self.notes.append(f"{self._why()}: {len(whole)} of the {self.n_runs} runs of the consensus were finished.")
         if len(runs) < 2:
-            runs = self._runs_that_judged(crew, rank)
+            runs = self._runs_that_judged(self.judging or crew, rank)
         self._ended("consensus", before, len(whole) == self.n_runs)
         return runs, crew.agreed(runs)
 
