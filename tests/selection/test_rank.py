@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from drnmf import rank_profile
-from drnmf.selection.rank import check_ranks
+from drnmf.selection.rank import check_ranks, come_again
 from drnmf.synthetic import planted
 
 QUICK = {"max_iter": 200, "n_init": 1, "random_state": 0}
@@ -88,3 +88,31 @@ def test_bad_ranks_are_refused():
     for value in (-0.1, 0.6):
         with pytest.raises(ValueError, match="held_out"):
             rank_profile(np.ones((5, 5)), 2, held_out=value)
+
+
+def test_an_empty_component_does_not_come_again():
+    W, H = np.ones((6, 3)), np.eye(3, 8)
+    assert come_again([(W, H), (W, H)]).min() > 0.4
+    empty = H * np.array([[1.0], [1.0], [1e-9]])
+    assert come_again([(W, empty), (W, empty)])[0] == 0.0
+    assert come_again([(W, H)]).size == 0
+
+
+def test_parts_without_noise_are_counted():
+    """A swimmer: zeros and ones, exactly of rank 4. More components predict as well, and are empty."""
+    rng = np.random.default_rng(5)
+    H = np.zeros((4, 24))
+    for row in H:
+        row[rng.choice(24, 6, replace=False)] = 1.0
+    X = (rng.random((40, 4)) < 0.4) @ H
+    assert rank_profile(X, range(2, 7), betas=1, **QUICK).best == 4
+
+
+@pytest.mark.parametrize("form", ["zeros", "turned", "unit", "range"])
+def test_what_says_nothing_changes_nothing(X, form, monkeypatch):
+    """Rows and columns of zeros, the unit, the orientation, and a larger range of ranks."""
+    monkeypatch.setattr("drnmf.selection.noise.BETAS", (0.5, 1.0, 2.0))
+    monkeypatch.setattr("drnmf.selection.noise.MASKS", 2)
+    other = {"zeros": np.pad(X, ((0, 9), (0, 7))), "turned": X.T, "unit": 0.1 * X, "range": X}[form]
+    found = rank_profile(other, range(2, 8 if form == "range" else 5), n_masks=2, **QUICK)
+    assert (found.best, found.noise.best) == (3, 1.0)

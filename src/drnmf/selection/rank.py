@@ -59,6 +59,9 @@ SAME_SIZE = 1.25
 FIRST_RANK = 3
 """Where noise is read first."""
 
+IDLE = 1e-3
+"""Part of the whole below which a component is empty."""
+
 THRESHOLD = 0.6
 """Stability that a component needs."""
 
@@ -313,7 +316,15 @@ def come_again(fits: list[Start]) -> Vector:
     if len(fits) < 2:
         return np.empty(0)
     sides = [consensus([F[side].T if side == 0 else F[side] for F in fits]).stability for side in (0, 1)]
-    return np.asarray(np.mean([np.sort(side) for side in sides], axis=0))
+    found = np.mean([np.sort(side) for side in sides], axis=0)
+    found[: min(_idle(W, H) for W, H in fits)] = 0.0
+    return np.asarray(found)
+
+
+def _idle(W: Vector, H: Vector) -> int:
+    """Count components that a fit has left empty: exact data need no more, and nothing comes again of those."""
+    sizes = W.sum(axis=0, dtype=np.float64) * H.sum(axis=1, dtype=np.float64)
+    return int((sizes < IDLE * sizes.sum()).sum())
 
 
 def _search(given: Received, facts: Facts, p: Parameters, placement: Any, ask: Question, loss: Loss) -> RankProfile:
