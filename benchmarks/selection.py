@@ -1,9 +1,9 @@
 """How often the noise and the rank are found, on data whose truth is known.
 
-    DRNMF_DATA=... python benchmarks/selection.py noise rank signatures samson cost [--matrices 20] [--again]
+    DRNMF_DATA=... python benchmarks/selection.py noise counts rank doors signatures samson cost [--matrices 20]
 
 Each question writes benchmarks/results/selection-QUESTION.csv and prints a summary. Rows that the file holds already
-are kept, so that a run can be interrupted; --again measures them anew. `noise` needs no data (see `planted`).
+are kept, so that a run can be interrupted; --again measures them anew. `noise` and `counts` need no data.
 Seconds are those of the processor.
 """
 
@@ -24,7 +24,9 @@ import numpy as np
 import scipy.io
 from scipy.optimize import linear_sum_assignment
 
-from drnmf import DRNMF, BetaNMF, noise_profile, rank_profile
+from drnmf import DRNMF, BetaNMF, discover, noise_profile, rank_profile
+from drnmf.selection.likelihood.grid import Grid
+from drnmf.selection.likelihood.size import likely_size
 from drnmf.synthetic import planted
 
 RESULTS = Path(__file__).parent / "results"
@@ -54,6 +56,64 @@ def _noise_of(kind: str, m: int, n: int, seed: int) -> Row:
     row: Row = {"truth": round(truth, 3), "beta": found[0].beta, "beta_1000": found[1].beta}
     row |= {"slope": round(found[0].slope, 3), "good": abs(found[0].beta - truth) <= 0.25}
     return row | {"same": found[0].beta == found[1].beta, "seconds": round((time.process_time() - began) / 2, 2)}
+
+
+def counts(matrices: int) -> Iterator[Case]:
+    """Sparse Poisson counts, sizes of negative binomials, and pictures in 8 bits with zeros."""
+    for seed in range(matrices):
+        for kind in ("poisson", "size", "bits"):
+            yield {"noise": kind, "seed": seed}, partial(_counts_of, kind, seed)
+
+
+def _counts_of(kind: str, seed: int) -> Row:
+    rng = np.random.default_rng([7, seed])
+    m, n, r = int(rng.integers(60, 220)), int(rng.integers(50, 160)), int(rng.integers(2, 6))
+    V = rng.gamma(0.5, size=(m, r)) @ rng.gamma(0.5, size=(r, n))
+    V *= (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)[seed % 6] / V.mean()
+    size = (0.5, 2.0, 10.0)[seed % 3]
+    if kind == "poisson":
+        X = rng.poisson(V)
+    elif kind == "size":
+        X = rng.poisson(10.0 * V * rng.gamma(size, 1.0 / size, V.shape))
+    else:
+        V = rng.random((m, r)) @ (rng.random((r, n)) * (rng.random((r, n)) < 0.6))
+        V *= 200.0 / V.max()
+        X = np.clip(np.rint(V + (8, 20, 40, 60)[seed % 4] * rng.normal(size=V.shape)), 0, 255)
+    began = time.process_time()
+    found = noise_profile(BetaNMF(r, random_state=0), X.astype(np.float64))
+    row: Row = {"X": f"{m}x{n}", "zeros": round(float((X == 0).mean()), 3), "best": str(found.best)}
+    if kind == "size":
+        (name,) = (one["name"] for one in found.table if one["name"].startswith("NB"))
+        ratio = float(name[3:-1]) / likely_size(X.ravel().astype(np.float64), 10.0 * V.ravel(), Grid(1.0))
+        row |= {"best": name, "good": 1 / 1.3 <= ratio <= 1.3}
+    else:
+        row["good"] = found.best == 1.0 if kind == "poisson" else found.beta >= 1.75
+    return row | {"seconds": round(time.process_time() - began, 1)}
+
+
+def doors(matrices: int) -> Iterator[Case]:
+    """wtsi (rank 4) and sparse Poisson counts of rank 3 by `rank_profile` and `discover`."""
+    wtsi = np.load(data("rank", "wtsi.npz"))
+    X = wtsi[wtsi.files[0]].astype(np.float64)
+    for seed in range(min(matrices, 3)):
+        for door in ("rank_profile", "discover"):
+            for turned, name in ((X, "wtsi"), (X.T, "wtsi turned")):
+                yield {"noise": name, "asked": door, "seed": seed}, partial(_door_of, door, turned, 4, seed)
+            rng = np.random.default_rng([11, seed])
+            V = rng.gamma(0.5, size=(300, 3)) @ rng.gamma(0.5, size=(3, 250))
+            sparse = rng.poisson(0.5 * V / V.mean()).astype(np.float64)
+            yield {"noise": "poisson 0.5", "asked": door, "seed": seed}, partial(_door_of, door, sparse, 3, seed)
+
+
+def _door_of(door: str, X: Any, truth: int, seed: int) -> Row:
+    began = time.process_time()
+    if door == "discover":
+        found = discover(X, BetaNMF(beta="auto", random_state=seed), ranks=range(1, 9))
+        rank, loss = found.rank, found.losses[0].name
+    else:
+        profile = rank_profile(BetaNMF(beta="auto", random_state=seed), X, ranks=range(1, 9))
+        rank, loss = profile.best, profile.loss.name
+    return {"rank": rank, "loss": loss, "good": rank == truth, "seconds": round(time.process_time() - began, 1)}
 
 
 def rank(matrices: int) -> Iterator[Case]:
@@ -138,7 +198,10 @@ def _cost_of(seed: int) -> Row:
     return {"fit": round(fit, 2), "profile": round(profile, 2), "good": profile <= 4 * fit}
 
 
-QUESTIONS = {"noise": noise, "rank": rank, "signatures": signatures, "samson": samson, "cost": cost}
+QUESTIONS = {
+    "noise": noise, "counts": counts, "rank": rank, "doors": doors, "signatures": signatures, "samson": samson,
+    "cost": cost,
+}  # fmt: skip
 
 
 def measured(question: str, matrices: int, again: bool) -> list[Row]:

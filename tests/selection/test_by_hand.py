@@ -15,20 +15,23 @@ from drnmf import BetaNMF, Sparsity, Volume, discover, noise_profile, rank_profi
 from drnmf.algorithms.loop import Control
 from drnmf.backends.base import in_unit
 from drnmf.backends.open import open_data
-from drnmf.losses.beta import IS, KL, Beta
+from drnmf.losses.beta import KL, Beta
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.parameters.common import Parameters
 from drnmf.problem.problem import Problem
 from drnmf.problem.receive import Received
 from drnmf.problem.units import Units
-from drnmf.selection import counts, noise, rank, walk
-from drnmf.selection.entries import Facts, total
-from drnmf.selection.held_out import Scores, too_few_to_hold_out
-from drnmf.selection.likelihood import CONSTANT, Candidate
-from drnmf.selection.noise import LEAST_BETA, RARE, STRUCTURE, Fitted, Held, _profile, _structure, everything
+from drnmf.selection import noise, rank, walk
+from drnmf.selection.choose import Candidate, Tried, best_rank, candidates, clearly_worse
+from drnmf.selection.entries import Facts, facts_of
+from drnmf.selection.folds import too_few_to_hold_out
+from drnmf.selection.likelihood.grid import Grid
+from drnmf.selection.likelihood.masses import PoissonNoise, noise_for
+from drnmf.selection.likelihood.scores import Scores
+from drnmf.selection.noise import LEAST_BETA, RARE, STRUCTURE, Asked, Compared, NoiseProfile, everything
 from drnmf.selection.penalties import alpha
 from drnmf.selection.penalties.alpha import largest
-from drnmf.selection.rank import PATIENCE, Search, Tried, _rank_for_noise, _rank_profile
+from drnmf.selection.rank import PATIENCE, ROUNDS, Found, RankProfile, _rank_profile, settled
 from drnmf.selection.stages import course
 from drnmf.selection.stages.course import LEAST_PART, Stages, plan
 from drnmf.selection.stages.crew import Crew, draw_seeds
@@ -40,87 +43,89 @@ from drnmf.solve.runner import Budget, Runner
 from drnmf.synthetic import planted
 
 
-def test_the_noise_is_looked_at_where_half_of_the_entries_are_left():
-    """2 r (m + n - r) of 20 x 30: 98, 192, 282, 368."""
-    for effective, expected in ((97, 1), (98, 1), (191, 1), (192, 2), (281.5, 2), (282, 3), (1e6, 4)):
-        assert _rank_for_noise([1, 2, 3, 4], SimpleNamespace(effective=effective), (20, 30)) == expected
+def scores_of(level: float, spread: float = 0.0) -> Scores:
+    """Ten rows and columns with a level and differences of their own; larger is better."""
+    sums = level + spread * np.linspace(-1.0, 1.0, 10)
+    return Scores(sums, sums, np.ones(10), np.ones(10))
 
 
 def test_twice_the_components_are_tried_where_x_is_large_enough(monkeypatch):
-    """2 k (m + n - k) entries of 20 x 30 for k components; the share is the median over blocks that hold a loss."""
+    """2 k (m + n - k) entries of 20 x 30 for k components; the share is the median over columns that hold a loss."""
     asked = []
     monkeypatch.setattr(noise, "grown", lambda data, start, k, rng: asked.append(k))
-    more = Scores(np.ones(4), np.ones(4), 0.0, losses=np.array([1.0, 1.0, 2.0, 9.0]))
-    before = replace(more, losses=np.array([2.0, 4.0, 4.0, 0.0]))
-    split = SimpleNamespace(score=lambda data, candidate, run: more)
     run = SimpleNamespace(W=np.ones((20, 2)), H=np.ones((2, 30)))
+    more = SimpleNamespace(W=None, H=None)
+    after = np.array([1.0, 1.0, 2.0, 9.0])
 
-    def share(count: int, scores: Scores = before) -> float:
-        data = SimpleNamespace(shape=(20, 30), count=count)
-        fits = SimpleNamespace(data=data, near=lambda loss, start: run)
-        return _structure(split, fits, Candidate(KL), run, scores, 0)
+    def share(count: int, before=(2.0, 4.0, 4.0, 0.0)) -> float:
+        fold = SimpleNamespace(losses=lambda loss, factors: after if factors[0] is None else np.array(before))
+        fits = SimpleNamespace(data=SimpleNamespace(shape=(20, 30), count=count), near=lambda loss, start: more)
+        return Asked._structure(SimpleNamespace(seed=0), fold, fits, KL, run)
 
     assert [share(count) for count in (281, 282, 367, 368, 10**6)] == [0.0, 0.5, 0.5, 0.5, 0.5]
     assert asked == [3, 3, 4, 4]
-    assert share(10**6, replace(before, losses=np.zeros(4))) == 0.0
+    assert share(10**6, np.zeros(4)) == 0.0
 
 
-def fitted(beta: float, criterion: float, exact: bool = False, dispersion: float | None = None) -> Fitted:
-    run = SimpleNamespace(W=np.ones((20, 2)), H=np.ones((2, 30)))
-    return Fitted(Candidate(Beta(beta), dispersion), run, 1.0, criterion, exact)
+MANY = Facts(600, 0)
+THREE = [Candidate(noise_for(Beta(beta)), Beta(beta)) for beta in (0.0, 1.0, 2.0)]
 
 
-MANY = Facts(600, 0, 0.0, None)
-THREE = [fitted(0.0, 3.0), fitted(1.0, 1.0), fitted(2.0, 2.0)]
+def profile(levels, structure=math.nan, exact=False, listed=THREE, facts=MANY) -> NoiseProfile:
+    """What is read off candidates whose scores have a standard error of about 0.2."""
+    runs = {
+        one.name: SimpleNamespace(W=np.ones((20, 2)), H=np.ones((2, 30)), losses=[1.0], reason="tol") for one in listed
+    }
+    scores = [scores_of(level, spread) for level, spread in zip(levels, (0.0, 1.0, 2.0, 3.0), strict=False)]
+    chosen = noise.likeliest(listed, scores)
+    return Compared(listed, scores, chosen, 1.0, structure, 5.0, exact, runs).profile(facts, ("first",))
 
 
-def held(structure: float, *levels: float) -> Held:
-    shifts = 0.1 * np.arange(10)
-    scores = [Scores(level + (1 + i) * shifts, np.ones(10), 0.0) for i, level in enumerate(levels)]
-    return Held(noise.compare(scores), structure)
-
-
-def test_the_best_loss_has_the_smallest_criterion():
-    found = _profile(MANY, THREE, 1.0, None, ("first",))
-    assert (found.best, found.beta, found.interval) == (1.0, 1.0, (1.0,))
+def test_the_likeliest_noise_names_the_loss():
+    found = profile([-1.0, -9.0, -8.0])
+    assert (found.best, found.beta, found.interval) == (0.0, 0.0, (0.0,))
     assert found.notes[0] == "first"
     assert math.isnan(found.structure)
-    assert [row["criterion"] for row in found.table] == [3.0, 1.0, 2.0]
+    assert [row["criterion"] for row in found.table] == pytest.approx([600.0, 5400.0, 4800.0])
     assert sorted(found.solutions) == ["Fro", "IS", "KL"]
 
 
-@pytest.mark.parametrize(
-    ("facts", "fits", "exact"),
-    [
-        (MANY, [*THREE[:2], fitted(2.0, 0.5, exact=True)], True),
-        (Facts(96, 0, 0.0, None), THREE, True),  # r (m + n - r) = 96 parameters
-        (Facts(97, 0, 0.0, None), THREE, False),
-    ],
-)
-def test_nothing_is_said_of_noise_where_a_fit_is_exact(facts, fits, exact):
-    found = _profile(facts, fits, 1.0, None, ())
-    assert any("The fit is exact" in note for note in found.notes) == exact
-    assert found.best == 1.0
+def test_nothing_is_said_of_noise_where_a_fit_is_exact():
+    found = profile([-1.0, -9.0, -8.0], exact=True)
+    assert any("The fit is exact" in note for note in found.notes)
+    assert (found.best, found.interval) == (1.0, (1.0,))
 
 
 def test_losses_that_held_out_entries_cannot_tell_apart():
-    near, far = held(0.1, 1.0, 1.0, 9.0), held(STRUCTURE + 0.1, 1.0, 1.0, 9.0)
-    assert _profile(MANY, THREE, 1.0, near, ()).interval == (0.0, 1.0)
-    assert _profile(MANY, THREE, 1.0, far, ()).interval == (0.0, 1.0, 2.0)
-    assert _profile(MANY, THREE, 1.0, far, ()).structure == far.structure
-    row = _profile(MANY, THREE, 1.0, near, ()).table[2]
+    near, much = [-1.0, -1.1, -9.0], STRUCTURE + 0.1
+    assert profile(near, 0.1).interval == (0.0, 1.0)
+    assert profile(near, 0.1).best == 1.0  # the simpler of two that are alike
+    assert profile(near, much).interval == (0.0, 1.0, 2.0)
+    assert profile(near, much).structure == much
+    row = profile(near, 0.1).table[2]
     assert row["held_out"] > row["standard_error"] > 0
     assert not row["within"]
+
+
+def test_counts_are_named_and_ties_go_to_poisson():
+    listed = candidates((Beta(0.5), KL), True, 4.0)
+    facts = Facts(600, 100, Grid(1.0))
+    found = profile([-9.0, -1.3, -1.2, -1.0], listed=listed, facts=facts)
+    assert (found.best, found.beta, found.counts) == (1.0, 1.0, True)
+    assert any("Poisson is the likeliest" in note for note in found.notes)
+    wide = profile([-9.0, -8.0, -8.0, -1.0], listed=listed, facts=facts)
+    assert (wide.best, wide.counts) == (NegativeBinomial(4.0), True)
+    assert isinstance(listed[2].noise, PoissonNoise)
 
 
 def test_rare_zeros_do_not_exclude_itakura_saito():
     few, betas = round(RARE * 1000), [LEAST_BETA, 1.0]
     for zeros, expected in ((0, LEAST_BETA), (1, 0.0), (few, 0.0), (few + 1, LEAST_BETA)):
-        found, said_so = everything(betas, Facts(1000, zeros, 0.0, None))
+        found, said_so = everything(betas, Facts(1000, zeros))
         assert found == (expected, 1.0)
         assert bool(said_so) == (expected == 0.0)
-    assert everything([0.5, 1.0], Facts(1000, 1, 0.0, None)) == ((0.5, 1.0), ())
-    assert "0.5 %" in everything(betas, Facts(1000, 5, 0.0, None))[1][0]
+    assert everything([0.5, 1.0], Facts(1000, 1)) == ((0.5, 1.0), ())
+    assert "0.5 %" in everything(betas, Facts(1000, 5))[1][0]
 
 
 def test_entries_are_held_out_where_enough_are_left_to_fit():
@@ -128,54 +133,63 @@ def test_entries_are_held_out_where_enough_are_left_to_fit():
     for effective, rank_, fraction, enough in (
         (1000, 19, 0.1, True), (1000, 20, 0.1, False), (500, 1, 0.1, True), (499, 1, 0.1, False), (499, 1, 0.2, True),
     ):  # fmt: skip
-        said_so = too_few_to_hold_out(SimpleNamespace(effective=float(effective)), (40, 25), rank_, fraction)
+        said_so = too_few_to_hold_out(SimpleNamespace(count=effective), (40, 25), rank_, fraction)
         assert (said_so == ()) == enough
-    (said_so,) = too_few_to_hold_out(SimpleNamespace(effective=9.0), (40, 25), 1, 0.1)
+    (said_so,) = too_few_to_hold_out(SimpleNamespace(count=9), (40, 25), 1, 0.1)
     assert said_so.startswith("X of 40 x 25 has too few entries to hold some out at rank 1")
 
 
-@pytest.mark.parametrize("place", [-5.0, 0.0, 0.31, 0.7, 1.0, 7.0])
-def test_the_size_of_a_negative_binomial_is_found_on_two_grids(monkeypatch, place):
-    """Fifteen sizes over the range, then fifteen between the neighbours of the best."""
-    low, high = (math.log(2.0 * end) for end in counts.SIZES)
-    target, asked = low + place * (high - low), []
-
-    def criteria(X, data, facts, run, sizes):
-        asked.append(sizes)
-        return (np.log(sizes) - target) ** 2
-
-    monkeypatch.setattr(counts, "_criteria", criteria)
-    found = counts.likely_size(None, SimpleNamespace(mean=2.0), None, None)
-    assert [sizes.size for sizes in asked] == [15, 15]
-    assert abs(math.log(found) - min(max(target, low), high)) <= (high - low) / 14 / 14 + 1e-9
-    assert asked[1][-1] / asked[1][0] <= asked[0][2] / asked[0][0] * (1 + 1e-9)
+def found_at(rank_: int, level: float | None, criterion: float = 0.0, spread: float = 0.0, stability=()) -> Found:
+    scores = None if level is None else scores_of(level, spread)
+    return Found(Tried(rank_, scores, np.array(stability)), [], criterion, math.nan, math.nan)
 
 
-def test_the_criterion_of_a_rank_is_that_of_the_entries_that_were_fitted():
-    """C = N (log(2 D / N) / 2 - constant) + N / 2 + sum of 1/2 log v."""
-    search = SimpleNamespace(facts=SimpleNamespace(effective=100.0), half_log=7.0, candidate=Candidate(KL))
-    run = SimpleNamespace(losses=np.array([8.0]))
-    scores = Scores(np.ones(2), np.ones(2), 3.0, 20.0)
-    for given, count, half_log in ((None, 100.0, 7.0), (scores, 80.0, 4.0)):
-        expected = count * (0.5 * math.log(16.0 / count) - CONSTANT) + count / 2 + half_log
-        assert Search._criterion(search, run, given) == pytest.approx(expected)
+def test_of_ranks_that_predict_alike_the_most_stable_is_taken():
+    """Components that come again less those that do not, among the ranks within one standard error of the best."""
+    ranks = [
+        found_at(1, -5.0, stability=[1.0]), found_at(2, -1.1, spread=1.0, stability=[1.0, 0.9]),
+        found_at(3, -1.0, stability=[0.9, 0.8, 0.7]), found_at(4, -1.1, spread=1.0, stability=[0.9, 0.9, 0.5, 0.2]),
+    ]  # fmt: skip
+    found = _rank_profile(ranks, KL, (20, 30), ("kept",))
+    assert (found.best, [row["within"] for row in found.table]) == (3, [False, True, True, True])
+    assert found.notes[0] == "kept"
+    assert "best at rank 3, and no worse for certain at 2, 4; of these the components of rank 3" in found.notes[1]
+    larger = [replace(one, tried=replace(one.tried, stability=np.ones(one.tried.rank))) for one in ranks]
+    assert _rank_profile(larger, KL, (20, 30), ()).best == 4  # above the best score too
+    by_bic = [found_at(rank_, None, c) for rank_, c in ((1, 1000.0), (2, 300.0), (3, 299.0))]
+    assert _rank_profile(by_bic, KL, (20, 30), ()).notes == ("BIC is smallest at rank 2.",)
 
 
-def tried(rank_: int, level: float | None, criterion: float = 0.0, spread: float = 0.0) -> Tried:
-    sums = None if level is None else level + spread * np.arange(10)
-    return Tried(rank_, [], criterion, None if level is None else Scores(sums, np.ones(10), 0.0), math.nan, math.nan)
+def test_ranks_without_scores_are_chosen_by_stability_alone():
+    tried = [Tried(rank_, None, np.full(rank_, level)) for rank_, level in ((2, 0.9), (3, 0.8), (4, 0.5))]
+    assert best_rank(tried, 0.6).rank == 3
+    assert clearly_worse(tried) == []
+    assert clearly_worse([Tried(2, scores_of(-1.0)), Tried(3, scores_of(-2.0))]) == [3]
 
 
-def test_the_smallest_rank_within_one_standard_error_is_taken():
-    ranks = [tried(1, 5.0), tried(2, 1.0, spread=0.1), tried(3, 1.0), tried(4, 3.0)]
-    found = _rank_profile(ranks, KL, (20, 30), ())
-    assert (found.best, [row["within"] for row in found.table]) == (3, [False, False, True, False])
-    noisy = _rank_profile([tried(1, 5.0), tried(2, 0.96, spread=0.01), tried(3, 1.0)], KL, (20, 30), ("kept",))
-    assert noisy.best == 2
-    assert noisy.notes[0] == "kept"
-    by_bic = _rank_profile([tried(1, None, 1000.0), tried(2, None, 300.0), tried(3, None, 299.0)], KL, (20, 30), ())
-    assert by_bic.best == 2
-    assert by_bic.notes == ("BIC is smallest at rank 2.",)
+def test_noise_and_rank_are_settled_in_turn():
+    """The noise is read at a small rank first, then at every rank that is found, until neither changes."""
+    asked: list = []
+
+    def search(loss):
+        asked.append(loss.name)
+        return RankProfile({"NB(2)": 4, "NB(8)": 5, "KL": 5}[loss.name], loss, [], None)
+
+    def read(rank_):
+        asked.append(rank_)
+        best = {3: NegativeBinomial(2.0), 4: NegativeBinomial(8.0), 5: 1.0}[rank_]
+        return NoiseProfile(best, 1.0, (1.0,), [], 1.0)
+
+    found = settled(search, read, 3)
+    assert asked == [3, "NB(2)", 4, "NB(8)", 5, "KL", 5]
+    assert (found.best, found.loss, found.noise.best) == (5, KL, 1.0)
+    assert not any("did not settle" in note for note in found.notes)
+    losses = iter(range(1, 99))
+    restless = settled(
+        lambda loss: RankProfile(2, loss, [], None),
+        lambda rank_: NoiseProfile(NegativeBinomial(10.0 ** next(losses)), 1.0, (1.0,), [], 1.0), 3,
+    )  # fmt: skip
+    assert f"did not settle in {ROUNDS} rounds" in restless.notes[-1]
 
 
 @pytest.fixture
@@ -216,16 +230,10 @@ def test_a_search_that_ends_early_says_so(monkeypatch, announced):
 
 def test_every_mask_holds_out_other_entries(monkeypatch):
     seeds = []
-    monkeypatch.setattr("drnmf.selection.rank.Split.of", lambda *given: seeds.append(given[4]) or HIDDEN)
-    monkeypatch.setattr(rank, "Fold", lambda walk, split: None)
-    monkeypatch.setattr(rank, "Walk", lambda problem, runner: None)
-    problem = SimpleNamespace(given=Received(None), data=None, observed=None, without=lambda mask: None)
-    ask = SimpleNamespace(fraction=0.1, masks=3)
-    rank._folds(problem, None, None, SimpleNamespace(random_state=5), ask)
+    monkeypatch.setattr("drnmf.selection.rank.Fold.of", lambda *given: seeds.append(given[3]))
+    ask = SimpleNamespace(fraction=0.1, masks=3, known=False)
+    rank._folds(SimpleNamespace(given=Received(None), observed=None), None, SimpleNamespace(random_state=5), ask)
     assert seeds == [5, 6, 7]
-
-
-HIDDEN = SimpleNamespace(mask=SimpleNamespace(others=None))
 
 
 def test_a_negative_binomial_without_a_size_is_a_model_of_counts(announced):
@@ -234,7 +242,7 @@ def test_a_negative_binomial_without_a_size_is_a_model_of_counts(announced):
     assert [row["name"].partition("(")[0] for row in found.table] == ["KL", "Poisson", "NB"]
     plain = noise_profile(BetaNMF(2, n_init=2, **SMALL), X, betas=(0.5, 1), held_out=0.1)
     assert [row["beta"] for row in plain.table] == [0.5, 1.0]
-    assert announced == [1 + 1 + 2, 2 * (2 + 2 + 2)]
+    assert announced == [1 + 1 + 2, noise.MASKS * (2 + 2 + 2)]
     with pytest.raises(ValueError, match="size of a negative binomial"):
         noise_profile(BetaNMF(2, **SMALL), np.sqrt(X + 1.0), betas="nb:auto")
 
@@ -310,12 +318,16 @@ def test_a_volume_may_cost_five_percent():
     assert volume_path(Volume("auto"), lambda alpha: math.inf).alpha == 0.0
 
 
+def _scores(sums) -> Scores:
+    return Scores(sums, sums, np.ones(sums.size), np.ones(sums.size))
+
+
 def test_sparsities_are_tried_until_entries_are_predicted_clearly_worse():
-    spread = 0.01 * np.arange(10)
+    spread = 0.01 * np.linspace(-1.0, 1.0, 10)
 
     def scores(levels):
         given = dict(zip(SPARSITIES, levels, strict=False))
-        return lambda alpha: None if alpha not in given else Scores(given[alpha] + alpha * spread, np.ones(10), 0.0)
+        return lambda alpha: None if alpha not in given else _scores(-given[alpha] + alpha * spread)
 
     path = sparsity_path(Sparsity("auto"), scores([3.0, 2.0, 1.0, 9.0, 0.0]))
     assert path.alpha == SPARSITIES[2]
@@ -326,17 +338,16 @@ def test_sparsities_are_tried_until_entries_are_predicted_clearly_worse():
 
 
 def test_the_work_of_a_discovery_is_planned():
-    """In fits times rank: four fits of the noise, four runs at each of so many ranks, and the consensus."""
-    grid, alphas = course.GRID, len(SPARSITIES) - 1
-    ranks = (2, 3, 4)
+    """In fits times rank: the noise with a look at every rank of the ladder, four runs at each rank, the consensus."""
+    alphas, ranks, steps = len(SPARSITIES) - 1, (2, 3, 4), 3
     after = {"consensus": 30.0, "contributions": 1.5}
-    assert plan(ranks, 10, True, False) == {"noise": 12.0, "ranks": 4 * (grid + 4) * 3} | after
-    assert plan(ranks, 10, False, True) == {"ranks": 4 * (grid + 4) * 3, "heavy": 12.0} | after
-    assert plan((5,), 3, False, True) == {"heavy": 30.0, "consensus": 15.0, "contributions": 2.5}
+    assert plan(ranks, 10, True, False) == {"noise": (8 + 4 * steps) * 3, "ranks": 4 * (steps + 4) * 3} | after
+    assert plan(ranks, 10, False, True) == {"ranks": 4 * (steps + 4) * 3, "heavy": 12.0} | after
+    assert plan((5,), 3, False, True) == {"heavy": 40.0, "consensus": 15.0, "contributions": 2.5}
     both = plan(ranks, 3, False, False, 2)
-    assert both["ranks"] == 3 * grid * 3
-    assert both["penalty"] == 3 * alphas * 2 * 3
-    assert both["finer ranks"] == 3 * (grid + 2) * 3
+    assert both["ranks"] == 4 * steps * 3
+    assert both["penalty"] == 4 * alphas * 2 * 3
+    assert both["finer ranks"] == 4 * (steps + 2) * 3
     assert plan((5,), 3, False, False, 1)["finer ranks"] == 0.0
 
 
@@ -440,18 +451,11 @@ def test_the_threshold_of_a_discovery_is_a_cosine():
         noise_profile(BetaNMF(2), np.ones((4, 5)), 1)
 
 
-def test_candidates_and_scores_are_values():
-    assert Scores(np.ones(2), np.ones(2), 1.0).effective == 0.0
-    assert len({Candidate(KL), Candidate(KL), Candidate(IS), Candidate(KL, 1.0), Candidate(NegativeBinomial(2.0))}) == 4
-
-
 def test_entries_are_read_in_pieces_whatever_holds_them():
     dask = pytest.importorskip("dask.array")
     X = np.array([[1.0, 0.0, 3.0], [0.0, 5.0, 6.0]])
     for form in (X, sp.csr_array(X), dask.from_array(X, chunks=(1, 2))):
-        found = total(form, lambda x: np.array([x.sum(), x.size]), None)
-        assert found.tolist() == [15.0, 4.0]
-        assert total(form, lambda x: np.array([x.sum(), x.size]), 0.5).tolist() == [16.0, 6.0]
+        assert facts_of(form) == Facts(6, 2, Grid(1.0))
 
 
 @pytest.mark.parametrize(("tol", "used"), [(0.0, 0.0), (1e-7, 1e-5), (1e-3, 1e-3)])

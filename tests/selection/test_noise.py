@@ -9,7 +9,8 @@ import scipy.sparse as sp
 from drnmf import BetaNMF, Interval, NegativeBinomial, noise_profile
 from drnmf.backends.observed import Entries, Stored
 from drnmf.problem.receive import Received
-from drnmf.selection.entries import common_unit, facts_of, sampled
+from drnmf.selection.entries import facts_of, sampled
+from drnmf.selection.likelihood.grid import common_unit
 from drnmf.synthetic import planted
 from tests import flat
 

@@ -8,8 +8,7 @@ import scipy.sparse as sp
 
 from drnmf import BetaNMF, rank_profile
 from drnmf.selection.alike import one_component, twins_of
-from drnmf.selection.held_out import Scores, compare, trimmed
-from drnmf.selection.rank import check_ranks
+from drnmf.selection.rank import check_ranks, come_again
 from drnmf.synthetic import planted
 
 QUICK = {"max_iter": 200, "n_init": 1, "random_state": 0}
@@ -99,14 +98,32 @@ def test_bad_ranks_are_refused():
             rank_profile(BetaNMF(beta="auto", random_state=0), np.ones((5, 5)), ranks=2, held_out=value)
 
 
-def test_one_heavy_block_does_not_rule():
-    rng = np.random.default_rng(0)
-    good = rng.normal(size=20)
-    heavy = good - 0.1
-    heavy[3] = 1e6
-    found = compare([Scores(values, np.ones(20), 0.0) for values in (good, heavy)])
-    assert found.best == 1
-    assert trimmed(np.arange(10.0))[0] == 4.5
+def test_an_empty_component_does_not_come_again():
+    W, H = np.ones((6, 3)), np.eye(3, 8)
+    assert come_again([(W, H), (W, H)]).min() > 0.4
+    empty = H * np.array([[1.0], [1.0], [1e-9]])
+    assert come_again([(W, empty), (W, empty)])[0] == 0.0
+    assert come_again([(W, H)]).size == 0
+
+
+def test_parts_without_noise_are_counted():
+    """A swimmer: zeros and ones, exactly of rank 4. More components predict as well, and are empty."""
+    rng = np.random.default_rng(5)
+    H = np.zeros((4, 24))
+    for row in H:
+        row[rng.choice(24, 6, replace=False)] = 1.0
+    X = (rng.random((40, 4)) < 0.4) @ H
+    assert rank_profile(BetaNMF(beta=1, **QUICK), X, ranks=range(2, 7)).best == 4
+
+
+@pytest.mark.parametrize("form", ["zeros", "turned", "unit", "range"])
+def test_what_says_nothing_changes_nothing(X, form, monkeypatch):
+    """Rows and columns of zeros, the unit, the orientation, and a larger range of ranks."""
+    monkeypatch.setattr("drnmf.selection.noise.BETAS", (0.5, 1.0, 2.0))
+    monkeypatch.setattr("drnmf.selection.noise.MASKS", 2)
+    other = {"zeros": np.pad(X, ((0, 9), (0, 7))), "turned": X.T, "unit": 0.1 * X, "range": X}[form]
+    found = rank_profile(BetaNMF(beta="auto", **QUICK), other, ranks=range(2, 8 if form == "range" else 5), n_masks=2)
+    assert (found.best, found.noise.best) == (3, 1.0)
 
 
 FORMS = [np.asarray, sp.csr_array, sp.csc_array]

@@ -15,16 +15,20 @@ from drnmf.algorithms.loop import Control
 from drnmf.algorithms.result import Trace
 from drnmf.backends.observed import Outer
 from drnmf.backends.open import open_data
-from drnmf.losses.beta import IS, KL, Beta, beta_divergence_terms
+from drnmf.losses.beta import IS, KL, Beta
 from drnmf.losses.interval import Interval
+from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.problem.device import Placement
 from drnmf.problem.receive import Received
 from drnmf.selection.blocks import bi_cross_validation
-from drnmf.selection.entries import Facts, common_unit, facts_of, sample_shape
-from drnmf.selection.held_out import Scores, Split, blocks_of, check_fraction, compare, tiles
-from drnmf.selection.likelihood import Candidate
+from drnmf.selection.choose import Candidate, Tried, candidates, holds_counts
+from drnmf.selection.entries import Facts, facts_of, sample_shape
+from drnmf.selection.folds import check_fraction, tiles
+from drnmf.selection.likelihood.grid import Grid, common_unit
+from drnmf.selection.likelihood.masses import NegativeBinomialNoise, PoissonNoise, noise_for
+from drnmf.selection.likelihood.scores import Scores
 from drnmf.selection.noise import BETAS, LEAST_BETA, losses_to_try
-from drnmf.selection.rank import PATIENCE, Tried, _hopeless, akaike, bayesian
+from drnmf.selection.rank import PATIENCE, _hopeless, akaike, bayesian
 from drnmf.selection.resampling import redrawn, resampled
 from drnmf.selection.stages.contributions import FOR_W, LAST, contributions
 from drnmf.selection.stages.course import plan
@@ -44,12 +48,12 @@ def test_criteria_count_their_parameters():
     assert akaike(7.0, 3, (20, 30)) == pytest.approx(14.0 + 6 * 47)
 
 
-def scored(level: float, spread: float = 0.0) -> Scores:
-    return Scores(np.full(10, level) + spread * np.arange(10), np.ones(10), 0.0)
+def scored(level: float) -> Scores:
+    return Scores(np.full(10, -level), np.full(10, -level), np.ones(10), np.ones(10))
 
 
 def hopeless(*levels: float) -> bool:
-    return _hopeless([Tried(rank, [], 0.0, scored(level), 0.0, 0.0) for rank, level in enumerate(levels, 1)])
+    return _hopeless([Tried(rank, scored(level)) for rank, level in enumerate(levels, 1)])
 
 
 def test_ranks_that_are_clearly_worse_in_a_row_end_the_search():
@@ -60,35 +64,13 @@ def test_ranks_that_are_clearly_worse_in_a_row_end_the_search():
     assert not hopeless(1.0, *worse[1:], 1.0)
 
 
-def test_scores_of_held_out_entries_by_hand(rng):
-    X = rng.gamma(2.0, 3.0, (12, 70))
-    X[2, 5] = 0.0
-    W, H = rng.uniform(1.0, 2.0, (12, 2)), rng.uniform(1.0, 2.0, (2, 70))
-    weights = rng.uniform(0.5, 2.0, X.shape)
-    hidden = rng.uniform(size=X.shape) < 0.3
-    mask = SimpleNamespace(tile=lambda columns: hidden[:, columns])
-    observed = SimpleNamespace(tile=lambda columns: weights[:, columns])
-    run = SimpleNamespace(W=W, H=H, losses=np.array([5.0]))
-    split = Split(X, Facts(840, 1, 0.0, None), mask, observed)
-    found = split.score(open_data(X), Candidate(KL), run)
-    phi = 10.0 / (839 - 2 * 80)
-    loss = weights * beta_divergence_terms(X, W @ H, 1.0)
-    score = np.where(X > 0, 0.5 * math.log(phi) + 0.5 * np.log(np.where(X > 0, X, 1.0)), 0.0) + loss / phi
-    block = np.searchsorted(np.linspace(0, 70, 51).astype(int), np.arange(70), side="right") - 1
-    for got, entries in ((found.sums, score), (found.counts, np.ones_like(X)), (found.losses, loss)):
-        np.testing.assert_allclose(got, np.bincount(block, (entries * hidden).sum(axis=0), minlength=50))
-    assert found.effective == (hidden & (X > 0)).sum()
-    assert found.half_log == pytest.approx(0.5 * np.log(X[hidden & (X > 0)]).sum())
-
-
-def test_blocks_and_tiles_cover_all_columns(monkeypatch, rng):
-    monkeypatch.setattr("drnmf.selection.held_out._TILE", 50)
+def test_tiles_cover_all_columns(monkeypatch, rng):
+    monkeypatch.setattr("drnmf.selection.folds._TILE", 50)
     X = rng.uniform(size=(20, 7))
     for form in (np.asarray, sp.csr_array):
         pieces = list(tiles(form(X)))
         assert [(c.start, c.stop) for c, _ in pieces] == [(0, 2), (2, 4), (4, 6), (6, 7)]
         np.testing.assert_array_equal(np.concatenate([tile for _, tile in pieces], axis=1), X)
-    assert [blocks_of(n) for n in (3, 50, 51)] == [3, 50, 50]
 
 
 def test_half_of_the_entries_at_most_are_held_out():
@@ -98,16 +80,8 @@ def test_half_of_the_entries_at_most_are_held_out():
             check_fraction(value)
 
 
-def test_blocks_without_entries_do_not_count_in_a_comparison():
-    counts = np.array([1.0, 2.0, 0.0])
-    found = compare([Scores(np.array([1.0, 2.0, 9.0]), counts, 0.0), Scores(np.array([2.0, 6.0, 0.0]), counts, 0.0)])
-    assert (found.best, found.within) == (0, [True, False])
-    np.testing.assert_allclose(found.differences, [0.0, 1.5])
-    np.testing.assert_allclose(found.errors, [0.0, np.std([1.0, 2.0], ddof=1) / math.sqrt(2)])
-
-
 def test_losses_to_try():
-    zeros, none = Facts(9, 1, 0.0, None), Facts(9, 0, 0.0, None)
+    zeros, none = Facts(9, 1), Facts(9, 0)
     assert [loss.beta for loss in losses_to_try(None, none)] == list(BETAS)
     assert losses_to_try(None, zeros)[0].beta == LEAST_BETA > 0
     spread = [loss.beta for loss in losses_to_try(Interval(1, 2), zeros)]
@@ -118,24 +92,39 @@ def test_losses_to_try():
 
 
 def test_what_is_said_of_the_noise():
-    counts, others, full = Facts(10, 4, 0.0, 2.0), Facts(10, 4, 0.0, None), Facts(10, 0, 0.0, None)
-    said = describe(counts, 1.0, 1.25, "NB(3)")
-    assert said[0] == "The variance grows like mu^1: Poisson."
-    assert "NB(3) is the most likely" in said[1]
-    assert said[2:3] == ("Squared residuals grow like mu^1.25.",)
-    assert "multiples of 2" in said[3]
-    assert "probability mass" in describe(others, 2.0, math.nan, "Fro")[1]
-    assert "90 % of X is zero" in describe(Facts(10, 9, 0.0, None), 2.0, math.nan, "Fro")[1]
-    assert describe(full, 0.5, math.nan, "IS") == ("The variance grows like mu^1.5: between Poisson and Gamma.",)
+    counts, others = Facts(10, 4, Grid(2.0)), Facts(10, 0)
+    wide = Candidate(NegativeBinomialNoise(), NegativeBinomial(3.0))
+    said = describe(counts, 0.5, 1.25, wide, True, 9.0)
+    assert said[0] == "The variance grows like mu^1.5: between Poisson and Gamma."
+    assert said[1] == "X holds counts (multiples of 2): NB(3) is the likeliest noise."
+    assert said[2] == "Squared residuals grow like mu^1.25."
+    assert "NB(3) expects mu^1.75" not in said[-1]  # within a half
+    assert "relative error, not counts" in describe(counts, 0.5, 1.25, wide, False, 900.0)[1]
+    gamma = Candidate(noise_for(IS), IS)
+    assert describe(others, 0.0, math.nan, gamma, False, 1.0) == ("The variance grows like mu^2: Gamma.",)
+    believed = describe(others, 0.0, 1.4, gamma, False, 1.0)[-1]
+    assert "IS expects mu^2.00: held-out entries are believed" in believed
     assert structured(0.4, 3, False) == ()
     assert structured(0.4, 3, True)[0].startswith("40 % of what rank 3 leaves")
+
+
+def test_counts_are_said_where_a_noise_of_counts_wins_at_few_units():
+    plain, poisson, wide = candidates((KL,), True, 4.0)
+    assert [one.name for one in (plain, poisson, wide)] == ["KL", "Poisson", "NB(4)"]
+    assert [one.level for one in (plain, poisson, wide)] == [1, 0, 2]
+    assert isinstance(poisson.noise, PoissonNoise)
+    for candidate, unit, middle, expected in (
+        (poisson, 1.0, 29.0, True), (poisson, 1.0, 31.0, False), (wide, 0.1, 29.0, False), (wide, None, 1.0, False),
+        (plain, 1.0, 1.0, False),
+    ):  # fmt: skip
+        assert holds_counts(candidate, unit, middle) == expected
 
 
 def test_units_of_counts_and_sizes_of_samples():
     assert common_unit(np.array([6.0, 10.0, 15.0])) == 1.0
     assert common_unit(np.array([6.0, 10.0])) == 2.0
     assert common_unit(np.array([1.0, 1e9 + 0.5])) == math.inf
-    assert facts_of(np.array([[np.nan, 2.0], [0.0, 8.0]])) == Facts(3, 1, pytest.approx(math.log(16.0)), 2.0)
+    assert facts_of(np.array([[np.nan, 2.0], [0.0, 8.0]])) == Facts(3, 1, Grid(2.0))
     assert sample_shape((400, 500), 3) == (400, 500)
     assert sample_shape((401, 500), 3) == (401, 498)
     assert sample_shape((500, 401), 3) == (498, 401)
@@ -288,7 +277,7 @@ def test_X_is_drawn_with_the_deviations_of_its_entries(form):
 def test_a_run_that_was_stopped_early_is_not_kept_and_scores_read_back(tmp_path):
     def run(reason: str) -> Run:
         trace = Trace(*(np.ones((2, 1)) for _ in range(3)), *(np.ones(2) for _ in range(3)))
-        scores = Scores(np.arange(3.0), np.ones(3), 0.5, 2.0, np.ones(3))
+        scores = Scores(np.arange(3.0), np.ones(2), np.ones(3), np.ones(2), 0.5)
         return Run(np.eye(2), (KL,), np.array([6.0]), np.array([2.0]), np.ones(1), trace, reason, scores)
 
     with Store(tmp_path, {"X": "a"}) as store:
@@ -297,8 +286,8 @@ def test_a_run_that_was_stopped_early_is_not_kept_and_scores_read_back(tmp_path)
         assert [store.has(name) for name in ("early", "whole", "never")] == [False, True, False]
     with Store(tmp_path, {"X": "a"}) as store:
         kept = store.run("whole", lambda: run("never made"))
-    assert (kept.reason, kept.omega, kept.error, kept.scores.half_log) == ("tol", (KL,), 3.0, 0.5)
-    np.testing.assert_array_equal(kept.scores.sums, np.arange(3.0))
+    assert (kept.reason, kept.omega, kept.error, kept.scores.parameter) == ("tol", (KL,), 3.0, 0.5)
+    np.testing.assert_array_equal(kept.scores.rows, np.arange(3.0))
     with pytest.raises(ValueError, match="another X"), Store(tmp_path, {"X": "b"}):
         pass
 
@@ -307,21 +296,18 @@ def test_the_work_of_every_stage_is_planned_in_fits_times_rank():
     assert plan((4,), 30, noise=False, heavy=False) == {"consensus": 120.0, "contributions": 2.0}
     whole = plan((2, 4, 8), 30, noise=True, heavy=True)
     assert list(whole) == ["noise", "ranks", "heavy", "consensus", "contributions"]
-    assert whole["ranks"] == 10 * whole["heavy"]
+    assert whole["ranks"] == 7 * whole["heavy"]  # three ranks of the ladder and four more, four runs each
     assert plan((4,), 30, noise=False, heavy=True)["heavy"] == 2 * whole["heavy"]
-    assert plan((2, 4, 8), 1, noise=False, heavy=True)["heavy"] == 4.0
+    assert plan((2, 4, 8), 1, noise=False, heavy=True)["heavy"] == whole["heavy"]
 
 
 def test_a_block_is_predicted_from_the_rest_with_the_score_of_its_noise():
-    """Gaussian noise of variance phi scores 1/2 log(phi / 2) an entry, constants left out; too small a rank more."""
+    """Gaussian noise of variance phi scores 1/2 log(2 pi e phi) an entry; too small a rank more."""
     rng = np.random.default_rng(0)
     X = rng.uniform(1, 9, (40, 2)) @ rng.uniform(1, 9, (2, 36)) + rng.normal(0.0, 0.5, (40, 36))
     runner = replace(Runner.of("auto", "auto"), budget=Budget(Control(max_iter=300, tol=1e-5), 8))
-    scores = [
-        bi_cross_validation(X, facts_of(X), Candidate(Beta(2.0)), rank, runner, np.random.RandomState(0))
-        for rank in (1, 2)
-    ]
-    assert scores[1] == pytest.approx(0.5 * math.log(0.25 / 2), abs=0.15)
+    scores = [bi_cross_validation(X, facts_of(X), Beta(2.0), rank, runner, np.random.RandomState(0)) for rank in (1, 2)]
+    assert scores[1] == pytest.approx(0.5 * math.log(2.0 * math.pi * math.e * 0.25), abs=0.15)
     assert scores[0] > scores[1] + 1.0
 
 
@@ -361,11 +347,3 @@ def test_fits_go_from_the_middle_outwards_each_from_its_neighbour():
     runs = walk.along(tuple(Beta(beta) for beta in (0.0, 0.5, 1.25, 2.0, 3.0)), [])
     assert walk.begun == [(1.25, None), (2.0, 1.25), (3.0, 2.0), (0.5, 1.25), (0.0, 0.5)]
     assert [run.W for run in runs] == [0.0, 0.5, 1.25, 2.0, 3.0]
-
-
-def test_entries_that_are_missing_or_weigh_nothing_are_not_held_out():
-    tile, weights = np.array([[1.0, np.nan, 3.0], [4.0, 5.0, 6.0]]), np.array([[1.0, 1.0, 0.0], [2.0, 1.0, 1.0]])
-    hidden = np.array([[1, 1, 1], [1, 1, 0]])
-    split = Split(tile, Facts(6, 0, 0.0, None), *(SimpleNamespace(tile=lambda _, M=M: M) for M in (hidden, weights)))
-    rows, columns, weight = split._held(slice(0, 3), tile)
-    assert list(zip(rows.tolist(), columns.tolist(), weight.tolist(), strict=True)) == [(0, 0, 1), (1, 0, 2), (1, 1, 1)]

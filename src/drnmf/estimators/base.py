@@ -24,7 +24,7 @@ from drnmf.backends.weighted import held_out_losses
 from drnmf.estimators import saving
 from drnmf.estimators.callbacks import Support, Tasks, managed
 from drnmf.estimators.deciding import zeros_under
-from drnmf.estimators.scoring import dispersions, mean_log_likelihood, predicted_losses
+from drnmf.estimators.scoring import dispersions, predicted_score
 from drnmf.losses.base import Omega, betas_of
 from drnmf.losses.interval import Interval
 from drnmf.numerics import ENCODE_ITERATIONS, Array, Vector
@@ -357,10 +357,10 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def score(self, X: Any, y: Any = None, entry_weight: Any = None, uncertainty: Any = None) -> float:
         """Compute the mean log-likelihood of the observed entries of X, every column predicted from the others.
 
-        W of each row is found from four fifths of its columns, and the rest is compared with WH under the variance
-        that the fit left: it does not rise with a rank that only fits the noise, so `GridSearchCV` over `n_components`
-        and over losses tells the truth. Larger is better; a constant is left out, and values depend on the unit of X.
-        Of several losses the one that suits X best counts. X of one column is compared as a whole.
+        W of each row is found from four fifths of its columns, and the rest is scored as in `rank_profile`, under the
+        noise of the loss with its dispersion from other entries: it does not rise with a rank that only fits the noise,
+        so `GridSearchCV` over `n_components` and over losses tells the truth. Larger is better. Of several losses the
+        one that suits X best counts. X of one column is compared as a whole.
 
         Parameters
         ----------
@@ -375,10 +375,10 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         entries = counted(given)
         if isinstance(entries, np.ndarray) and not np.isfinite(entries).any():
             raise ValueError("No entry of X is observed, so that there is nothing to score.")
-        losses = predicted_losses(
-            given.X.shape[1], lambda some: placement.open(given.columns(some), self.mean_), encoder
-        )
-        return mean_log_likelihood(entries, self.omega_, losses, self.dispersions_)
+        return predicted_score(
+            given, lambda some: placement.open(given.columns(some), self.mean_), encoder, self.omega_,
+            uncertainty is not None,
+        )  # fmt: skip
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model as plain data (one .npz, no pickle); read it back with `drnmf.load`.

@@ -24,7 +24,7 @@ from drnmf.numerics import Array, Vector
 from drnmf.parameters.common import MOVED
 from drnmf.parameters.fields import Kind, about, documented
 from drnmf.problem.weights import Reading
-from drnmf.selection.noise import HELD_OUT
+from drnmf.selection.folds import HELD_OUT
 
 
 @documented(MOVED)

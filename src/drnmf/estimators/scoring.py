@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 
 from drnmf.backends.base import Data
-from drnmf.backends.host.single_blas import single_blas
+from drnmf.backends.observed import HeldOut
 from drnmf.losses.base import Omega
-from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Vector
+from drnmf.problem.device import as_numpy
 from drnmf.problem.problem import floors_at
-from drnmf.problem.units import losses_at
-from drnmf.selection.entries import facts_of
-from drnmf.selection.likelihood import Candidate, half_log_sums
+from drnmf.problem.receive import Received
+from drnmf.selection.entries import counted, facts_of
+from drnmf.selection.folds import Fold
+from drnmf.selection.likelihood.masses import noise_for
+from drnmf.selection.likelihood.scores import Scores
 from drnmf.solve.encode import Encoder
 
 FOLDS = 5
@@ -34,40 +36,31 @@ def column_folds(n: int) -> list[Any]:
     return [np.arange(first, n, FOLDS) for first in range(min(FOLDS, n))] if n > 1 else []
 
 
-def predicted_losses(n: int, open_columns: Callable[[Any], Data], encoder: Encoder) -> Vector:
-    """Add up D over all columns of X, each under the W that the columns of the other groups give.
+def predicted_score(
+    given: Received, open_columns: Callable[[Any], Data], encoder: Encoder, omega: Omega, known: bool
+) -> float:
+    """Compute the mean log-mass of the entries of X, each column predicted from W that the others give.
 
     Parameters
     ----------
-    n : how many columns
+    given : X and the weights of its entries
     open_columns : puts some columns of X behind a backend
     encoder : what finds W
-
-    Returns
-    -------
-    losses : (p,)
+    omega : the losses; the one whose noise suits X best counts
+    known : whether weights are those of uncertainties
     """
-    sums = np.zeros(1)
+    grid, n = facts_of(counted(given)).grid, given.X.shape[1]
+    scores = list[list[Scores]]([[] for _ in omega])
     for fold in column_folds(n) or [np.arange(n)]:
         others = np.setdiff1d(np.arange(n), fold) if n > 1 else fold
-        known, asked = encoder.of_columns(others), encoder.of_columns(fold)
-        rest = open_columns(others)
-        found = known.rows(rest)
+        asked, rest = encoder.of_columns(fold), open_columns(others)
+        found = encoder.of_columns(others).rows(rest)
         # brought here, because W of a Dask array lives in the blocks of the columns that it was found from
-        W = found if rest.T.space.whole else rest.T.space.get(found.T).T
-        data = open_columns(fold)
-        with single_blas():
-            sums = sums + losses_at(data, W, asked.components, asked.objective.omega)
-    return sums
-
-
-def mean_log_likelihood(X: Any, omega: Omega, losses: Vector, phi: Vector) -> float:
-    """Compute the mean logarithm of the density of an entry, that of the loss that suits X best, up to a constant."""
-    facts = facts_of(X)
-    listed = [
-        Candidate(loss, (facts.unit or 1.0) if isinstance(loss, NegativeBinomial) else float(fitted))
-        for loss, fitted in zip(omega, phi, strict=True)
-    ]
-    sums = half_log_sums(X, facts, listed)
-    scores = [c.criterion(d, facts.effective, s) for c, d, s in zip(listed, losses, sums, strict=True)]
-    return -float(min(scores)) / max(facts.count, 1)
+        W = as_numpy(found if rest.T.space.whole else rest.T.space.get(found.T).T)
+        part = given.columns(fold)
+        assert not isinstance(part.observed, HeldOut)
+        cell = Fold(part.X, grid, None, part.observed, known)
+        for kept, loss in zip(scores, omega, strict=True):
+            kept.append(cell.score(noise_for(loss), (W, asked.components)))
+    sums = [(sum(one.rows.sum() for one in kept), sum(one.row_weights.sum() for one in kept)) for kept in scores]
+    return float(max(total / max(weight, np.finfo(np.float64).tiny) for total, weight in sums))

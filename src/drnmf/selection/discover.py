@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from drnmf.backends.base import Data
 from drnmf.backends.observed import HeldOut
 from drnmf.losses.base import Omega
+from drnmf.losses.beta import KL
 from drnmf.losses.interval import Interval, as_interval
 from drnmf.losses.names import as_losses, text_of
 from drnmf.numerics import Array, Vector
@@ -34,7 +35,7 @@ from drnmf.selection.noise import NoiseProfile
 from drnmf.selection.penalties.alpha import AlphaPath, decided
 from drnmf.selection.resampling import RESAMPLINGS, UNCERTAINTY
 from drnmf.selection.stages.contributions import FOR_W, LAST, contributions
-from drnmf.selection.stages.course import LEAST_RUNS, Stages, plan
+from drnmf.selection.stages.course import LEAST_RUNS, RUNS_PER_RANK, Stages, plan
 from drnmf.selection.stages.crew import Crew, draw_seeds
 from drnmf.selection.stages.heavy import cap_factors
 from drnmf.selection.stages.pace import Moment, Pace, shown
@@ -147,9 +148,9 @@ def discover(
 ) -> Discovery:
     """Find how many components X has, under which noise, and which of them come again in every run.
 
-    The noise is read off the losses (`noise_profile`). Ranks are judged by entries held out of a few runs: of the best
-    and smaller ones within one standard error of it the one with most stable components is taken. The components are
-    the consensus of `n_runs` runs at that rank.
+    Noise (`noise_profile`) and rank are found in turn until both stand. Ranks are judged by entries held out of a few
+    runs: of those within one standard error of the best the one with most stable components is taken. The components
+    are the consensus of `n_runs` runs at that rank.
 
     Parameters
     ----------
@@ -238,7 +239,7 @@ def discover(
     }  # fmt: skip
     if terms:
         settings["penalties"] = [term.key for term in terms]
-    seeds = draw_seeds(seed, n_runs)
+    seeds = draw_seeds(seed, max(n_runs, RUNS_PER_RANK))
     with shown(model.verbose) as show, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of single runs: what matters is in the notes
         factors = None if heavy == "keep" else cap_factors(X)
@@ -251,11 +252,13 @@ def discover(
             stages = Stages(
                 X, losses, tried, n_runs, threshold, pace, [], [*remarks, *([ONE_COMPONENT] if alike else [])]
             )
-            noise = stages.noise(seed)
-            capped = factors if heavy == "cap" else None
-            fitter = Fitter(given, placement, parameters, stages.losses, how, facts_of(counted(given)), capped)
-            crew = Crew(fitter, store, pace, seeds, jobs)
-            table = stages.search(crew, coarse=bool(auto))
+            capped, facts, known = (
+                factors if heavy == "cap" else None,
+                facts_of(counted(given)),
+                uncertainty is not None,
+            )
+            fitter = Fitter(given, placement, parameters, losses or (KL,), how, facts, capped, known)
+            crew, table, noise = stages.settle(Crew(fitter, store, pace, seeds, jobs), seed, bool(auto))
             crew = stages.heavy(crew, table, factors) if judge else crew
             crew, table = stages.penalise(crew, table, auto) if auto else (crew, table)
             runs, found, table = stages.consensus(crew, table)
@@ -372,7 +375,7 @@ def _assembled(
     stable = (found.stability >= stages.threshold) & (ended >= LEAST_RUNS)
     return Discovery(
         found.components, W, found.stability, stable, found.interval, found.spread, len(found.stability), best.omega,
-        noise, rows_of(table) if table else [],
+        noise, rows_of(table, stages.threshold) if table else [],
         None if reference is None else match(found.components, reference, names=names),
         misfit, sorted(runs, key=lambda run: run.error), stages.done, stages.interrupted, tuple(stages.missing),
         parameters.max_time, fitter.resample, pace.seconds, _notes(stages, noise, found, ended, fitter.resample),

@@ -1,9 +1,9 @@
-"""What the entries of X say by themselves: how many, how many zeros, whether they are counts, and of what unit."""
+"""What the entries of X say by themselves: how many, how many zeros, and on which grid they lie."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,15 +16,13 @@ from drnmf.numerics import Vector
 from drnmf.problem.device import as_numpy, is_tensor
 from drnmf.problem.receive import Received
 from drnmf.problem.weights import observed_values
-
-MOSTLY_ZERO = 0.8
-"""Share of zeros above which the likelihood of all entries says little, and held-out entries are trusted more."""
+from drnmf.selection.likelihood.grid import Grid, grid_of
 
 SAMPLE = 200_000
 """Entries that are enough to tell one noise from another: of larger X some rows and columns are looked at."""
 
-ZERO_COUNT = 1.0 / 6.0
-"""What a count of zero enters log x as, in units: the saddlepoint density of a Poisson zero is then right to 2 %."""
+
+NO_GRID = Grid()
 
 
 FAR = 256
@@ -38,43 +36,21 @@ class Facts:
     Attributes
     ----------
     count, zeros : observed entries, and those of them that are zero
-    log_sum : sum of log x over the positive entries
-    unit : u where every entry is an integer multiple of u (counts), None for other data
+    grid : the values that entries can take
     """
 
     count: int
     zeros: int
-    log_sum: float
-    unit: float | None
+    grid: Grid = NO_GRID
 
     @property
-    def positive(self) -> int:
-        """Number of positive entries."""
-        return self.count - self.zeros
-
-    @property
-    def effective(self) -> int:
-        """Entries that count in a likelihood: all, but only positive ones where zeros are a mass of their own."""
-        return self.count if self.unit is not None else self.positive
-
-    @property
-    def zero(self) -> float | None:
-        """What a zero enters log x as; None where zeros do not enter."""
-        return None if self.unit is None else ZERO_COUNT * self.unit
-
-    def magnified(self, power: int) -> Facts:
-        """Return the same for X times 2^power."""
-        log_sum = self.log_sum + self.positive * power * math.log(2.0)
-        return replace(self, log_sum=log_sum, unit=None if self.unit is None else float(np.ldexp(self.unit, power)))
-
-
-def mostly_zero(facts: Facts) -> bool:
-    """Tell whether X is mostly zeros, as word counts are."""
-    return facts.zeros > MOSTLY_ZERO * facts.count
+    def unit(self) -> float | None:
+        """u where entries are integer multiples of u, None for other data."""
+        return self.grid.unit
 
 
 def facts_of(X: Any) -> Facts:
-    """Read X once: NaN entries are not observed and do not count.
+    """Read X once: NaN entries are not observed and do not count. Of a large X some entries tell the grid.
 
     Examples
     --------
@@ -82,14 +58,15 @@ def facts_of(X: Any) -> Facts:
     2.0
     """
     count = zeros = 0
-    log_sum, unit = 0.0, 0.0
+    seen = [np.zeros(0)]
     for values, absent in pieces(X):
         positive = values[values > 0]
         empty = absent + int((values == 0).sum())
         count, zeros = count + positive.size + empty, zeros + empty
-        log_sum += float(np.log(positive).sum())
-        unit = common_unit(np.append(positive, unit) if unit > 0 else positive) if math.isfinite(unit) else unit
-    return Facts(count, zeros, log_sum, unit if 0 < unit < math.inf else None)
+        seen.append(positive[:: max(1, positive.size // SAMPLE)])
+        if positive.size:
+            seen.append(np.array([positive.min(), positive.max()]))
+    return Facts(count, zeros, grid_of(np.append(np.concatenate(seen), np.zeros(min(zeros, 1)))))
 
 
 def near_one(given: Received) -> tuple[Received, int]:
@@ -98,22 +75,12 @@ def near_one(given: Received) -> tuple[Received, int]:
     >>> near_one(Received(np.full((2, 2), 2.0**600)))[1], near_one(Received(np.full((2, 2), 600.0)))[1]
     (600, 0)
     """
-    facts = facts_of(counted(given))
-    power = 2 * round(facts.log_sum / max(facts.positive, 1) / math.log(4.0))
+    logs = [np.log2(values[values > 0]) for values, _ in pieces(counted(given))]
+    power = 2 * round(float(np.sum([log.sum() for log in logs])) / max(sum(log.size for log in logs), 1) / 2.0)
     if abs(power) <= FAR:
         return given, 0
     half = 2.0 ** (-power // 2)  # twice: the whole power may leave the range itself
     return replace(given, X=given.X * half * half), power
-
-
-def total(X: Any, function: Callable[[Vector], Vector], zero: float | None) -> Vector:
-    """Add up a function of the entries, (k,); zeros enter as `zero`, or not at all where it is None."""
-    sums: Any = 0.0
-    for values, absent in pieces(X):
-        sums = sums + function(values[values > 0])
-        if zero is not None:
-            sums = sums + (absent + int((values == 0).sum())) * function(np.array([zero]))
-    return np.asarray(sums, dtype=np.float64)
 
 
 def pieces(X: Any) -> Iterator[tuple[Vector, int]]:
@@ -128,26 +95,6 @@ def pieces(X: Any) -> Iterator[tuple[Vector, int]]:
     else:
         values, size = (X.data, X.shape[0] * X.shape[1]) if sp.issparse(X) else (np.asarray(X), X.size)
     yield values.astype(np.float64).ravel(), size - values.size
-
-
-def common_unit(values: Vector) -> float:
-    """Find the largest u of which all positive values are integer multiples (Euclid), infinity where there is none.
-
-    Multiples are taken up to 1/1000 of u, and u down to 1e-7 of the largest value: float32 tells no finer ones apart.
-
-    >>> round(common_unit(np.array([0.7, 2.1, 1.4])), 12), common_unit(np.array([1.0, np.pi, np.e]))
-    (0.7, inf)
-    """
-    if values.size == 0:
-        return 0.0
-    unit, top = float(values.min()), float(values.max())
-    while unit > 1e-7 * top:
-        rest = np.remainder(values, unit)
-        rest = np.minimum(rest, unit - rest)
-        if rest.max() <= 1e-3 * unit:
-            return float(values.sum() / np.rint(values / unit).sum())
-        unit = float(rest[rest > 1e-3 * unit].min())
-    return math.inf
 
 
 def bound(given: Received) -> Received:
@@ -234,12 +181,3 @@ def _turned(given: Received) -> Received:
 
 def _plain(X: Any) -> Any:
     return sp.csr_array(X) if sp.issparse(X) else np.ascontiguousarray(X)
-
-
-def weighs_one(given: Received) -> bool:
-    """Tell whether every observed entry counts once."""
-    observed, n = given.observed, given.X.shape[1]
-    if observed is None or isinstance(observed, HeldOut):
-        return True
-    tiles = (as_numpy(observed.tile(slice(j, min(j + 256, n)))) for j in range(0, n, 256))
-    return all(bool(((tile == 0) | (tile == 1)).all()) for tile in tiles)

@@ -1,7 +1,7 @@
-r"""Which noise? The losses already know: C(beta) at the single-objective solutions, with warm starts along beta.
+"""Which noise? Every candidate at a factorisation of its own, scored by entries that the fits have not seen.
 
 A beta-divergence is half a Tweedie unit deviance, variance = phi mu^(2 - beta): Gaussian for beta = 2, Poisson for 1,
-Gamma for 0. See `likelihood` for the criterion.
+Gamma for 0. See `masses` for what each makes of an entry, and `choose` for how they are compared.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ import numpy as np
 
 from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.result import Result
-from drnmf.losses.base import Omega
+from drnmf.backends.base import in_unit
+from drnmf.backends.open import open_data
+from drnmf.losses.base import Loss, Omega
 from drnmf.losses.beta import KL, Beta
 from drnmf.losses.interval import Interval, as_interval
-from drnmf.losses.names import as_losses, lacks_size
+from drnmf.losses.names import as_loss, as_losses, lacks_size
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.parameters.common import Parameters
 from drnmf.parameters.fields import checked
@@ -27,12 +29,14 @@ from drnmf.problem.device import place
 from drnmf.problem.problem import Problem, reference_floors
 from drnmf.problem.receive import Received
 from drnmf.problem.weights import Reading
-from drnmf.selection.counts import negative_binomial
-from drnmf.selection.entries import Facts, bound, counted, facts_of, mostly_zero, near_one, sampled, weighs_one
-from drnmf.selection.held_out import Compared, Scores, Split, check_fraction, compare, mask_seed, too_few_to_hold_out
-from drnmf.selection.likelihood import Candidate, half_log_sums
-from drnmf.selection.slope import residual_slope
-from drnmf.selection.walk import Walk, grown
+from drnmf.selection.choose import Candidate, candidates, holds_counts, likeliest, noise_scores
+from drnmf.selection.entries import Facts, bound, counted, facts_of, near_one, sampled
+from drnmf.selection.folds import HELD_OUT, Fold, check_fraction, mask_seed, too_few_to_hold_out
+from drnmf.selection.likelihood.masses import NegativeBinomialNoise
+from drnmf.selection.likelihood.scores import Scores, compare, joined
+from drnmf.selection.likelihood.size import corrected_size, drawn, likely_size
+from drnmf.selection.slope import binned_slope
+from drnmf.selection.walk import Walk, grown, on_host
 from drnmf.selection.words import describe, structured
 from drnmf.solve.pipeline import running
 from drnmf.solve.runner import Runner
@@ -50,8 +54,8 @@ RARE = 0.01
 MAX_ITER, TOLERANCE = 1000, 1e-5
 """Iterations of fits that are only compared, where they are left to the library, and their least tolerance."""
 
-HELD_OUT = 0.1
-"""Share of the entries that fits leave out to be scored."""
+MASKS, SMALL = 4, 20_000
+"""How often entries are held out of an X with so many, other ones each time; of a larger one half as often."""
 
 STRUCTURE = 0.5
 """Share of the held-out loss that twice the components explain, above which what is left is structure, not noise."""
@@ -67,8 +71,7 @@ class NoiseProfile:
     Attributes
     ----------
     best : float or NegativeBinomial
-        The loss to fit with: the smallest criterion of all candidates (of their held-out scores where X is mostly
-        zeros).
+        The loss to fit with: that of the likeliest noise, or of a simpler one that is within two standard errors of it.
     beta : float
         The best beta-divergence alone.
     interval : tuple of float
@@ -76,9 +79,10 @@ class NoiseProfile:
         `structure` exceeds one half: what is left is then not noise, and cannot name the loss. Beta = 0 is then among
         them where less than 1 % of X is zero, although the comparison had 0.1 in its place.
     table : list of dict
-        One row for each candidate: name, beta (NaN for the negative binomial), loss (D), criterion (C), held_out
-        (difference to the best by held-out entries, per entry), standard_error (of that difference), within (whether it
-        is within one standard error).
+        One row for each candidate: name, beta (NaN for the negative binomial), loss (D), criterion (minus the
+        log-likelihood, of all entries), held_out (difference to the best by held-out entries, per entry),
+        standard_error (of that difference), within (whether it is within one standard error), parameter (phi, the size
+        or the standard deviation that the scored entries have; NaN where nothing is free).
     slope : float
         Slope of log squared residual against log fitted value: about 2 - beta.
     structure : float
@@ -86,7 +90,10 @@ class NoiseProfile:
         is left; NaN where it was not looked at.
     notes : tuple of str
     solutions : dict
-        Candidate's name -> (W, H), for the rows and columns of X that were looked at.
+        Candidate's name -> (W, H), for the rows and columns of X that were looked at, without the first entries that
+        were held out.
+    counts : bool
+        Whether X says that it holds counts: a noise of counts is the likeliest, at a median mean below 30 units.
     unfinished : tuple of str
         Names of the candidates whose fits `max_time` ended.
     """
@@ -99,7 +106,42 @@ class NoiseProfile:
     structure: float = math.nan
     notes: tuple[str, ...] = ()
     solutions: dict[str, Start] = field(default_factory=dict, repr=False)
+    counts: bool = False
     unfinished: tuple[str, ...] = ()
+
+    @property
+    def judge(self) -> Loss:
+        """The loss under which ranks are compared: `best`, a negative binomial with the size of held-out entries.
+
+        That size holds the error of prediction too, and a fit under it follows few large entries less.
+        """
+        if not isinstance(self.best, NegativeBinomial):
+            return as_loss(self.best)
+        sizes = [row["parameter"] for row in self.table if math.isnan(row["beta"])]
+        return NegativeBinomial(float(f"{sizes[0]:.4g}")) if sizes else self.best
+
+    def magnified(self, power: int) -> NoiseProfile:
+        """Return the same for X times 2^power, an even one."""
+        if not power:
+            return self
+        half, best = 2.0 ** (power // 2), self.best
+        table = [row | self._larger(row, power) for row in self.table]
+        solutions = {name: (W * half, H * half) for name, (W, H) in self.solutions.items()}
+        solutions = {row["name"]: solutions[old["name"]] for row, old in zip(table, self.table, strict=True)}
+        notes = self.notes
+        for row, old in zip(table, self.table, strict=True):
+            notes = tuple(note.replace(old["name"], row["name"]) for note in notes)
+        best = _magnified(best, power) if isinstance(best, NegativeBinomial) else best
+        return replace(self, best=best, table=table, solutions=solutions, notes=notes)
+
+    @staticmethod
+    def _larger(row: dict[str, Any], power: int) -> dict[str, Any]:
+        """What a row of the table says of X times 2^power; masses on a grid have no unit."""
+        loss = as_loss("KL" if row["name"] == "Poisson" else row["name"])
+        with np.errstate(over="ignore", under="ignore", divide="ignore"):
+            larger = {key: float(np.exp2(np.log2(row[key]) + power * loss.degree)) for key in ("loss", "parameter")}
+        name = _magnified(loss, power).name if isinstance(loss, NegativeBinomial) else row["name"]
+        return larger | {"name": name}
 
     @property
     def losses(self) -> tuple[float, ...] | Interval:
@@ -108,32 +150,16 @@ class NoiseProfile:
         return Interval(low, high) if low < high else (low,)
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """A candidate at its solution.
+def _magnified(loss: NegativeBinomial, power: int) -> NegativeBinomial:
+    """Return the negative binomial of X times 2^power; a size beyond float64 is as good as its largest number.
 
-    Attributes
-    ----------
-    candidate : the loss, read as a distribution
-    run : its fit
-    loss, criterion : D and C there
-    exact : whether D is nothing but rounding
+    >>> _magnified(NegativeBinomial(30), 1)
+    NegativeBinomial(size=60.0)
     """
-
-    candidate: Candidate
-    run: Result
-    loss: float
-    criterion: float
-    exact: bool
-
-    def magnified(self, power: int, count: int) -> Fitted:
-        """Return the same at X times 2^power: the criteria of so many entries all shift by the same."""
-        half, loss = 2.0 ** (power // 2), self.candidate.loss
-        run = replace(self.run, W=self.run.W * half, H=self.run.H * half)
-        with np.errstate(over="ignore", under="ignore"):
-            value = float(np.exp2(np.log2(self.loss) + power * loss.degree))
-        shifted = self.criterion + count * power * math.log(2.0)
-        return Fitted(self.candidate.magnified(power), run, value, shifted, self.exact)
+    limits = np.finfo(np.float64)
+    with np.errstate(over="ignore"):
+        size = float(np.clip(np.ldexp(loss.size, power), limits.smallest_subnormal, limits.max))
+    return NegativeBinomial(float(f"{size:.4g}") if size < limits.max else size)
 
 
 def noise_profile(
@@ -156,10 +182,10 @@ def noise_profile(
     betas : numbers >= 0, or an Interval (nine betas of it); None is 0, 0.25, ..., 2, without 0 where X has zeros, and
         where X holds counts Poisson with its variance fixed and the negative binomial too, for which
         ``NegativeBinomial("auto")`` among the betas asks
-    held_out : share of the entries that are left out of a second round of fits and scored; 0 skips that round, which
-        costs as much as the first, and the interval is the best beta alone
-    entry_weight, uncertainty : as in `BetaNMF.fit`; a weight divides the variance of its entry. Models of counts are
-        compared only where every observed entry weighs one
+    held_out : share of the entries that are left out of the fits and scored, four times (of a large X twice); 0 scores
+        the entries that were fitted
+    entry_weight, uncertainty : as in `BetaNMF.fit`; a weight says how often its entry counts, an uncertainty is its
+        standard deviation, under which all losses are then compared
 
     Returns
     -------
@@ -197,29 +223,24 @@ def compare_losses(
     placement = place(X, parameters.device, solver.precision)
     given, remark = _looked_at(placement.accept(X, "noise_profile", reading), parameters)
     given, power = near_one(given)
-    entries = counted(given)
-    facts = facts_of(entries)
+    facts, known = facts_of(counted(given)), reading.uncertainty is not None
     betas, sized = _without_size(betas)
-    count_models = count_models or sized
-    if sized and (facts.unit is None or not weighs_one(given)):
-        raise ValueError("betas asks for the size of a negative binomial, but X does not hold counts of weight one.")
-    omega = losses_to_try(betas, facts)
-    fraction = check_fraction(held_out)
-    runs = (checked(parameters, "n_init") + len(omega) + 2) * (2 if fraction else 1)
+    if sized and (facts.unit is None or known):
+        raise ValueError("betas asks for the size of a negative binomial, but X does not hold counts (multiples of u).")
+    omega, fraction = losses_to_try(betas, facts), check_fraction(held_out)
+    few = too_few_to_hold_out(facts, given.X.shape, checked(parameters, "n_components"), fraction) if fraction else ()
+    fraction = 0.0 if few else fraction
+    runs = (checked(parameters, "n_init") + len(omega) + 2) * masks_of(facts, fraction)
     problem = problem_of(parameters, placement.open(given), omega, given)
+    counts = (count_models or sized) and facts.unit is not None and not known
     with running(problem, Runner.of(solver.update, "auto", placement.gpu), parameters, runs) as runner:
-        walk, starts = Walk(problem, runner), [problem.outside(start) for start in runner.starts]
-        fits = [(Candidate(loss), run) for loss, run in zip(omega, walk.along(omega, starts), strict=True)]
-        if count_models and facts.unit is not None and weighs_one(given):
-            fits += _count_models(entries, walk, facts, fits)
-        fitted = judged(entries, walk, facts, fits)
-        slope = residual_slope(walk.data, _best(fitted).run)
-        listed = [one.candidate for one in fitted]
-        held, remarks = _held_out(problem, facts, starts, runner, listed, fraction, random_state)
-    if power:
-        fitted, facts = [one.magnified(power, facts.effective) for one in fitted], facts.magnified(power)
-    profile = _profile(facts, fitted, slope, held, (*problem.notes, *remark, *remarks))
-    return replace(profile, unfinished=tuple(f.candidate.name for f in fitted if f.run.reason == "max_time"))
+        ask = Asked(problem, facts, runner, mask_seed(random_state), fraction, known)
+        return ask.profile(omega, counts, (*remark, *few)).magnified(power)
+
+
+def masks_of(facts: Facts, fraction: float) -> int:
+    """Say how often entries are held out."""
+    return 1 if not fraction else MASKS if facts.count <= SMALL else MASKS // 2
 
 
 def _looked_at(given: Received, parameters: Parameters) -> tuple[Received, tuple[str, ...]]:
@@ -233,52 +254,157 @@ def _looked_at(given: Received, parameters: Parameters) -> tuple[Received, tuple
 
 
 @dataclass(frozen=True)
-class Held:
-    """What held-out entries say: the candidates by their scores, and the share of structure in what is left."""
+class Asked:
+    """X, how it is fitted, and which entries are held out: what all candidates share."""
 
-    compared: Compared
+    problem: Problem
+    facts: Facts
+    runner: Runner
+    seed: int
+    fraction: float
+    known: bool
+
+    def profile(self, omega: Omega, counts: bool, notes: tuple[str, ...]) -> NoiseProfile:
+        """Fit every loss on every fold, compare the noises, and read the answer off them."""
+        folds = self._folds()
+        walks = [Walk(fold.problem(self.problem), self.runner) for fold in folds]
+        starts = [self.problem.outside(start) for start in self.runner.starts]
+        runs = [dict(zip(omega, walk.along(omega, starts), strict=True)) for walk in walks]
+        size = self._with_counts(folds, walks, runs) if counts else None
+        listed = candidates(omega, counts, size)
+        fits = [{loss: (run.W, run.H) for loss, run in found.items()} for found in runs]
+        scores = noise_scores(folds, fits, listed)
+        chosen = likeliest(listed, scores, self.known)
+        best = listed[chosen]
+        exact = self._exact(walks[0], runs[0])
+        if size is not None and not exact:
+            listed[-1] = Candidate(listed[-1].noise, NegativeBinomial(self._size(size, fits[0])))
+        solutions = {
+            one.name: runs[0][was.loss] for one, was in zip(listed, candidates(omega, counts, size), strict=True)
+        }
+        middle = folds[0].middle(fits[0][best.loss])
+        structure = self._structure(folds[0], walks[0], best.loss, runs[0][best.loss]) if self.fraction else math.nan
+        x, mu = folds[0].entries(fits[0][best.loss], seen=bool(self.fraction))
+        slope = binned_slope(mu, (x - mu) ** 2)
+        found = Compared(listed, scores, chosen, slope, structure, middle, exact, solutions, self.known)
+        return found.profile(self.facts, (*self.problem.notes, *notes))
+
+    def _folds(self) -> list[Fold]:
+        X, observed = self.problem.given.X, self.problem.observed
+        seeds = range(self.seed, self.seed + masks_of(self.facts, self.fraction))
+        return [Fold.of(X, self.facts, self.fraction, seed, observed, self.known) for seed in seeds]
+
+    def _with_counts(self, folds: list[Fold], walks: list[Walk], runs: list[dict[Loss, Result]]) -> float:
+        """Fit Kullback-Leibler, and the negative binomial of the size that scored entries have there."""
+        for walk, found in zip(walks, runs, strict=True):
+            if KL not in found:
+                near = found[min(found, key=lambda loss: abs(loss.beta - 1.0))]
+                found[KL] = walk.near(KL, (near.W, near.H))
+        at = [
+            fold.score(NegativeBinomialNoise(), (found[KL].W, found[KL].H), shrink=True)
+            for fold, found in zip(folds, runs, strict=True)
+        ]
+        size = float(f"{joined(at).parameter:.4g}")
+        for walk, found in zip(walks, runs, strict=True):
+            found[NegativeBinomial(size)] = walk.near(NegativeBinomial(size), (found[KL].W, found[KL].H))
+        return size
+
+    def _size(self, size: float, fits: dict[Loss, Start]) -> float:
+        """Find the size that the fit of all entries should run under, corrected by draws of X."""
+        unit, loss = self.facts.unit, NegativeBinomial(size)
+        assert unit is not None
+        problem, whole = self.problem, Fold.of(self.problem.given.X, self.facts, 0.0, self.seed)
+
+        def found(walk: Walk, fold: Fold, start: Start) -> tuple[float, Start]:
+            run = walk.near(loss, start)
+            factors = on_host(walk.data, (run.W, run.H))
+            return likely_size(*fold.entries(factors), self.facts.grid), factors
+
+        first, (W, H) = found(Walk(problem, self.runner), whole, fits[loss])
+        V = W.astype(np.float64) @ H.astype(np.float64)
+
+        def again(seed: int) -> float:
+            self.runner.budget.expect(1)
+            X = drawn(V, first, unit, seed).astype(W.dtype)
+            again = Problem.of(in_unit(open_data(X)), problem.rank, (loss,))
+            again = again if problem.observed is None else again.without(problem.observed)
+            return found(Walk(again, self.runner), Fold.of(X, self.facts, 0.0, self.seed), (W, H))[0]
+
+        return float(f"{corrected_size(first, again):.4g}")
+
+    def _exact(self, walk: Walk, runs: dict[Loss, Result]) -> bool:
+        """Tell whether some loss is nothing but rounding, or X too small to leave anything over."""
+        (m, n), rank = walk.data.shape, next(iter(runs.values())).H.shape[0]
+        floors = reference_floors(walk.data, tuple(runs))
+        rounding = any(float(run.losses[0]) <= EXACT * floor for run, floor in zip(runs.values(), floors, strict=True))
+        return rounding or self.facts.count <= rank * (m + n - rank)
+
+    def _structure(self, fold: Fold, walk: Walk, loss: Loss, run: Result) -> float:
+        """Compute the share of the held-out loss that twice the components explain; 0 where X is too small for them.
+
+        The median over columns: no heavy column rules.
+        """
+        (m, n), rank = walk.data.shape, run.H.shape[0]
+        most = [k for k in range(rank + 1, min(2 * rank, m, n) + 1) if 2 * k * (m + n - k) <= walk.data.count]
+        if not most:
+            return 0.0
+        more = walk.near(loss, grown(walk.data, (run.W, run.H), most[-1], np.random.RandomState(self.seed)))
+        before, after = (fold.losses(loss, (one.W, one.H)) for one in (run, more))
+        used = before > 0
+        return 1.0 - float(np.median(after[used] / before[used])) if used.any() else 0.0
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Candidates, their scores, and what was found beside them."""
+
+    listed: list[Candidate]
+    scores: list[Scores]
+    chosen: int
+    slope: float
     structure: float
+    middle: float
+    exact: bool
+    runs: dict[str, Result]
+    known: bool = False
 
+    def profile(self, facts: Facts, notes: tuple[str, ...]) -> NoiseProfile:
+        """Read the answer off the candidates; where nothing is left over there is no noise to learn from."""
+        table = self._table(facts)
+        solutions = {name: (run.W, run.H) for name, run in self.runs.items()}
+        unfinished = tuple(name for name, run in self.runs.items() if run.reason == "max_time")
+        if self.exact:
+            notes += ("The fit is exact: X holds no noise to learn from at this rank, and beta = 1 is taken.",)
+            return NoiseProfile(
+                1.0, 1.0, (1.0,), table, self.slope, self.structure, notes, solutions, unfinished=unfinished
+            )
+        single = [i for i, one in enumerate(self.listed) if isinstance(one.loss, Beta) and not one.counts]
+        betas = [float(self.listed[i].loss.beta) for i in single]
+        best = self.listed[self.chosen]
+        first = single[likeliest([self.listed[i] for i in single], [self.scores[i] for i in single], self.known)]
+        beta = 1.0 if best.loss == KL else float(self.listed[first].loss.beta)
+        loss = best.loss if isinstance(best.loss, NegativeBinomial) else float(best.loss.beta)
+        counts, much = holds_counts(best, facts.unit, self.middle), self.structure > STRUCTURE
+        rank = next(iter(solutions.values()))[1].shape[0]
+        notes += describe(facts, beta, self.slope, best, counts, self.middle) + structured(self.structure, rank, much)
+        near = [betas[k] for k, within in enumerate(compare([self.scores[i] for i in single]).within) if within]
+        interval, more = everything(betas, facts) if much else (tuple(sorted({beta, *near})), ())
+        notes += more
+        return NoiseProfile(
+            loss, beta, interval, table, self.slope, self.structure, notes, solutions, counts, unfinished
+        )
 
-def _held_out(
-    problem: Problem, facts: Facts, starts: list[Start], runner: Runner, listed: list[Candidate], fraction: float,
-    seed: Any,
-) -> tuple[Held | None, tuple[str, ...]]:  # fmt: skip
-    """Fit every candidate without some entries and compare the scores of those."""
-    if not fraction:
-        return None, ()
-    too_few = too_few_to_hold_out(facts, problem.data.shape, problem.rank, fraction)
-    if too_few:
-        return None, too_few
-    split = Split.of(problem.given.X, facts, problem.data, fraction, mask_seed(seed), problem.observed)
-    walk = Walk(problem.without(split.mask.others), runner)
-    omega = tuple(candidate.loss for candidate in listed if candidate.dispersion is None)
-    runs = dict(zip(omega, walk.along(omega, starts), strict=True))
-    for candidate in listed:
-        if candidate.loss not in runs:
-            near = runs[min(runs, key=lambda loss: abs(loss.beta - 1.0))]
-            runs[candidate.loss] = walk.near(candidate.loss, (near.W, near.H))
-    compared = compare([split.score(walk.data, candidate, runs[candidate.loss]) for candidate in listed])
-    best = listed[compared.best]
-    structure = _structure(split, walk, best, runs[best.loss], compared.scores[compared.best], mask_seed(seed))
-    return Held(compared, structure), ()
-
-
-def _structure(split: Split, walk: Walk, candidate: Candidate, run: Result, scores: Scores, seed: int) -> float:
-    """Compute the share of the held-out loss that twice the components explain; 0 where X is too small for them.
-
-    The median over blocks of columns: no heavy column rules.
-    """
-    (m, n), rank = walk.data.shape, run.H.shape[0]
-    most = [k for k in range(rank + 1, min(2 * rank, m, n) + 1) if 2 * k * (m + n - k) <= walk.data.count]
-    if not most:
-        return 0.0
-    start = grown(walk.data, (run.W, run.H), most[-1], np.random.RandomState(seed))
-    more = split.score(walk.data, candidate, walk.near(candidate.loss, start))
-    assert scores.losses is not None
-    assert more.losses is not None
-    used = scores.losses > 0
-    return 1.0 - float(np.median(more.losses[used] / scores.losses[used])) if used.any() else 0.0
+    def _table(self, facts: Facts) -> list[dict[str, Any]]:
+        compared = compare(self.scores)
+        return [
+            {
+                "name": one.name, "beta": one.loss.beta, "loss": float(self.runs[one.name].losses[0]),
+                "criterion": -scores.mean * facts.count, "held_out": float(compared.differences[i]),
+                "standard_error": float(compared.errors[i]), "within": compared.within[i],
+                "parameter": scores.parameter,
+            }
+            for i, (one, scores) in enumerate(zip(self.listed, self.scores, strict=True))
+        ]  # fmt: skip
 
 
 def _without_size(betas: Any) -> tuple[Any, bool]:
@@ -303,60 +429,6 @@ def losses_to_try(betas: Any, facts: Facts) -> Omega:
     return tuple(sorted(omega, key=lambda loss: loss.beta))
 
 
-def _count_models(
-    X: Any, walk: Walk, facts: Facts, fits: list[tuple[Candidate, Result]]
-) -> list[tuple[Candidate, Result]]:
-    """Poisson at the Kullback-Leibler solution, and the negative binomial from the most likely fit so far."""
-    kl = min(fits, key=lambda fit: abs(fit[0].loss.beta - 1.0))[1]
-    if kl.omega != (KL,):
-        kl = walk.near(KL, (kl.W, kl.H))
-    near = _best(judged(X, walk, facts, fits)).run
-    return [(Candidate(KL, facts.unit), kl), negative_binomial(X, walk, facts, near)]
-
-
-def judged(X: Any, walk: Walk, facts: Facts, fits: list[tuple[Candidate, Result]]) -> list[Fitted]:
-    """Compute the criterion of every candidate at its solution."""
-    listed = [candidate for candidate, _ in fits]
-    floors = reference_floors(walk.data, tuple(candidate.loss for candidate in listed))
-    sums = half_log_sums(X, facts, listed)
-    found = []
-    for (candidate, run), floor, half_log in zip(fits, floors, sums, strict=True):
-        loss = max(float(run.losses[0]), float(floor))
-        criterion = candidate.criterion(loss, max(facts.effective, 1), float(half_log))
-        found.append(Fitted(candidate, run, loss, criterion, loss <= EXACT * floor))
-    return found
-
-
-def _best(fitted: list[Fitted]) -> Fitted:
-    return min(fitted, key=lambda one: one.criterion)
-
-
-def _profile(
-    facts: Facts, fitted: list[Fitted], slope: float, held: Held | None, notes: tuple[str, ...]
-) -> NoiseProfile:
-    """Read the answer off the candidates; where nothing is left over there is no noise to learn from."""
-    compared, structure = (None, math.nan) if held is None else (held.compared, held.structure)
-    table = _table(fitted, compared)
-    solutions = {one.candidate.name: (one.run.W, one.run.H) for one in fitted}
-    (m, r), n = fitted[0].run.W.shape, fitted[0].run.H.shape[1]
-    if any(one.exact for one in fitted) or facts.effective <= r * (m + n - r):
-        notes += ("The fit is exact: X holds no noise to learn from at this rank, and beta = 1 is taken.",)
-        return NoiseProfile(1.0, 1.0, (1.0,), table, slope, structure, notes, solutions)
-    key = "held_out" if compared is not None and mostly_zero(facts) else "criterion"
-    best = min(range(len(table)), key=lambda i: table[i][key])
-    single = [i for i in range(len(table)) if fitted[i].candidate.dispersion is None]
-    first = min(single, key=lambda i: table[i][key])
-    loss, beta = fitted[best].candidate.loss, float(table[first]["beta"])
-    chosen = loss if isinstance(loss, NegativeBinomial) else float(loss.beta)
-    notes += describe(facts, beta, slope, table[best]["name"]) + structured(structure, r, structure > STRUCTURE)
-    if structure > STRUCTURE:
-        interval, more = everything([float(table[i]["beta"]) for i in single], facts)
-        return NoiseProfile(chosen, beta, interval, table, slope, structure, notes + more, solutions)
-    near = [] if compared is None else compared.among(single)
-    interval = tuple(sorted({beta, *(float(table[single[i]]["beta"]) for i in near)}))
-    return NoiseProfile(chosen, beta, interval, table, slope, structure, notes, solutions)
-
-
 def everything(betas: list[float], facts: Facts) -> tuple[tuple[float, ...], tuple[str, ...]]:
     """Exclude no beta, 0 neither where only its zeros kept it out of the comparison and they are rare."""
     if betas[0] != LEAST_BETA or not 0 < facts.zeros <= RARE * facts.count:
@@ -364,15 +436,3 @@ def everything(betas: list[float], facts: Facts) -> tuple[tuple[float, ...], tup
     share = 100.0 * facts.zeros / facts.count
     note = f"Beta = 0 is not excluded either: only {share:.2g} % of X is zero, and a fit floors them."
     return (0.0, *betas[1:]), (note,)
-
-
-def _table(fitted: list[Fitted], compared: Compared | None) -> list[dict[str, Any]]:
-    rows = []
-    for i, one in enumerate(fitted):
-        row = {"name": one.candidate.name, "beta": one.candidate.loss.beta}
-        row |= {"loss": one.loss, "criterion": one.criterion}
-        row["held_out"] = math.nan if compared is None else float(compared.differences[i])
-        row["standard_error"] = math.nan if compared is None else float(compared.errors[i])
-        row["within"] = compared is not None and compared.within[i]
-        rows.append(row)
-    return rows

@@ -4,19 +4,46 @@ from __future__ import annotations
 
 import math
 
-from drnmf.selection.entries import Facts, mostly_zero
+from drnmf.losses.base import Loss
+from drnmf.losses.negative_binomial import NegativeBinomial
+from drnmf.selection.choose import Candidate
+from drnmf.selection.entries import Facts
+
+DISAGREE = 0.5
+"""Difference of two powers of the mean above which one of the two readings is wrong."""
 
 _FAMILIES = {0.0: "Gamma", 1.0: "Poisson", 2.0: "Gaussian"}
 
 
-def describe(facts: Facts, beta: float, slope: float, best: str) -> tuple[str, ...]:
-    """Describe the noise of X, how its zeros were treated, and what the residuals say."""
+def describe(facts: Facts, beta: float, slope: float, best: Candidate, counts: bool, middle: float) -> tuple[str, ...]:
+    """Describe the noise of X, and what the residuals say."""
     notes = [f"The variance grows like mu^{2.0 - beta:.3g}: {family(beta)}."]
-    if best.startswith(("NB", "Poisson")):
-        notes.append(f"Of the models of counts {best} is the most likely, more so than any beta-divergence.")
+    if best.counts and counts:
+        notes.append(f"X holds counts (multiples of {facts.unit:g}): {best.name} is the likeliest noise.")
+    elif best.counts:
+        notes.append(
+            f"{best.name} is the likeliest noise; at means of {middle:.3g} that is a relative error, not counts."
+        )
+    expected = power_at(best.loss, middle)
     if math.isfinite(slope):
         notes.append(f"Squared residuals grow like mu^{slope:.2f}.")
-    return (*notes, *zeros(facts))
+        if abs(slope - expected) > DISAGREE:
+            notes.append(
+                f"{best.name} expects mu^{expected:.2f}: held-out entries are believed, because the slope of residuals "
+                "follows few large ones."
+            )
+    return tuple(notes)
+
+
+def power_at(loss: Loss, middle: float) -> float:
+    """Compute the power of the mean with which the variance of a loss grows, at a mean.
+
+    >>> power_at(NegativeBinomial(4.0), 4.0)
+    1.5
+    """
+    if isinstance(loss, NegativeBinomial):
+        return (1.0 + 2.0 * middle / loss.size) / (1.0 + middle / loss.size)
+    return 2.0 - float(loss.beta)
 
 
 def structured(share: float, rank: int, much: bool) -> tuple[str, ...]:
@@ -41,16 +68,3 @@ def family(beta: float) -> str:
         return "flatter than Gaussian"
     low = math.floor(beta)
     return f"between {_FAMILIES[low + 1.0]} and {_FAMILIES[float(low)]}"
-
-
-def zeros(facts: Facts) -> tuple[str, ...]:
-    """Say how zeros of X entered."""
-    if facts.zeros == 0:
-        return ()
-    if mostly_zero(facts):
-        return (
-            f"{100 * facts.zeros / facts.count:.0f} % of X is zero: trust held-out entries more than the criterion.",
-        )
-    if facts.unit is not None:
-        return (f"X holds counts (multiples of {facts.unit:g}): its zeros enter the criterion as 1/6 of one.",)
-    return ("X is not counts and has zeros: they are taken as a probability mass of their own.",)

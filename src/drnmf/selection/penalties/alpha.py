@@ -20,17 +20,16 @@ from drnmf.objective.penalty import Penalty
 from drnmf.problem.problem import Problem
 from drnmf.problem.receive import Received
 from drnmf.selection.entries import counted, facts_of
-from drnmf.selection.held_out import Split, compare, mask_seed, too_few_to_hold_out
-from drnmf.selection.likelihood import Candidate
+from drnmf.selection.folds import HELD_OUT, Fold, mask_seed, too_few_to_hold_out
+from drnmf.selection.likelihood.masses import noise_for
+from drnmf.selection.likelihood.scores import compare
+from drnmf.selection.walk import on_host
 from drnmf.solve.references import compute_references
 from drnmf.solve.runner import Runner
 from drnmf.solve.solve import smallest, solve
 
 LOSS_OF_FIT = 0.05
 """How much larger than without it the loss may be under a volume penalty."""
-
-HELD_OUT = 0.1
-"""Share of the entries that is held out to choose a sparsity."""
 
 _FIRST, _FACTOR, _LARGEST, _BISECTIONS = 1e-3, 4.0, 16.0, 3
 _SPARSITIES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
@@ -120,16 +119,16 @@ def _sparsity(problem: Problem, runner: Runner, term: Penalty, seed: Any) -> Alp
     facts = facts_of(counted(Received(X, weights)))
     if too_few_to_hold_out(facts, problem.data.shape, problem.rank, HELD_OUT):
         return AlphaPath(with_alpha(term, 0.0).key, 0.0, np.empty(0), np.empty(0), np.nan)
-    split = Split.of(X, facts, problem.data, HELD_OUT, mask_seed(seed), weights)
-    seen = problem.without(split.mask.others)
+    fold = Fold.of(X, facts, HELD_OUT, mask_seed(seed), weights)
+    seen = fold.problem(problem)
     assert problem.objective is not None
     # as many entries as there are to fit
     seen = seen.over(problem.objective.references * (seen.data.count / problem.data.count))
     for alpha in _SPARSITIES:
         run = _fit(seen, term, alpha, runner.near() if alpha else runner, starts)
-        starts, b, told = [(run.W, run.H)], int(np.argmax(run.weights)), seen.back(run)
-        alone = replace(told, omega=told.omega[b : b + 1], losses=told.losses[b : b + 1])
-        scores.append(split.score(seen.data, Candidate(told.omega[b]), alone))
+        starts, told = [(run.W, run.H)], seen.back(run)
+        noise = noise_for(told.omega[int(np.argmax(run.weights))])
+        scores.append(fold.score(noise, on_host(seen.data, (told.W, told.H))))
     compared = compare(scores)
     found = max(alpha for alpha, near in zip(_SPARSITIES, compared.within, strict=True) if near)
     limit = float(compared.errors[_SPARSITIES.index(found)])

@@ -10,37 +10,39 @@ from typing import Any, TypeVar
 
 import scipy.sparse as sp
 
-from drnmf.losses.base import need_nonzeros_only
+from drnmf.losses.base import Loss, need_nonzeros_only
 from drnmf.losses.names import as_loss
 from drnmf.numerics import Vector
 from drnmf.objective.penalties import Sparsity
 from drnmf.objective.penalty import Penalty
 from drnmf.parameters.common import Parameters
+from drnmf.selection.choose import best_rank
 from drnmf.selection.consensus import Consensus
-from drnmf.selection.entries import facts_of, mostly_zero
-from drnmf.selection.held_out import too_few_to_hold_out
-from drnmf.selection.noise import HELD_OUT, NoiseProfile, noise_profile
+from drnmf.selection.folds import HELD_OUT, too_few_to_hold_out
+from drnmf.selection.noise import NoiseProfile, noise_profile
 from drnmf.selection.penalties.alpha import AlphaPath, path_of, with_alpha
+from drnmf.selection.rank import FIRST_RANK, ROUNDS, same_loss
 from drnmf.selection.stages.contributions import LAST
 from drnmf.selection.stages.crew import Crew
 from drnmf.selection.stages.heavy import HEAVY
 from drnmf.selection.stages.pace import Pace
 from drnmf.selection.stages.penalty import SPARSITIES, penalised, said, sparsity_path, volume_path, with_path
-from drnmf.selection.stages.ranks import GRID, Tried, best_of, capped_is_better, joined_scores, search, still_to_try
+from drnmf.selection.stages.ranks import Tried, capped_is_better, joined_scores, ladder, search, still_to_try
 from drnmf.selection.stages.runs import Fitter, Run, rows_seen
 from drnmf.solve.settings import terms_of
 
 T = TypeVar("T")
-_RUNS_PER_RANK = 4
+RUNS_PER_RANK = 4
+"""Runs that judge a rank, however many the consensus has: the answer must not depend on those."""
 LEAST_RUNS = 4
 """Runs that must have come to their end before anything is called stable."""
-_NOISE_FITS = 4.0
+_NOISE_FITS = 8.0
 """Work of the noise profile, in fits: one, and short ones from where their neighbour ended."""
 _SPARE = 0.1
 """Part of the limit that must be left for more ranks to be tried after the consensus."""
 _LAST_FITS = 0.5
 """Work of the contributions and residuals, in fits: they move one factor, and only as far as it moves."""
-PENALTY, FINER = "penalty", "finer ranks"
+NOISE, PENALTY, FINER = "noise", "penalty", "finer ranks"
 LEAST_PART = 0.6
 """Ranks below this part of the one found on the coarse grid are not tried again under penalties."""
 
@@ -60,27 +62,70 @@ class Stages:
     missing: list[str] = field(default_factory=list)
     interrupted: bool = False
     paths: tuple[AlphaPath, ...] = ()
+    judging: Crew | None = None
     _further: Callable[[], list[Tried]] | None = None
 
-    def noise(self, seed: int) -> NoiseProfile | None:
-        """Read the losses off the noise, at a rank in the middle of those to be tried; nothing where they are given."""
+    def settle(self, crew: Crew, seed: int, coarse: bool = False) -> tuple[Crew, list[Tried], NoiseProfile | None]:
+        """Find noise and rank in turn until both stand (`rank.settled`), on the ladder of ranks; losses given stay.
+
+        Returns
+        -------
+        crew : whose runs are made under the losses
+        table : the ranks that were tried under them
+        noise : what they were chosen by, None where they were given
+        """
         if self.losses is not None:
-            return None
-        before, rank = self.pace.seconds, self.ranks[len(self.ranks) // 2]
-        limit = self.pace.allowance("noise")
-        # held-out entries decide only where X is mostly zeros, and cost as much again
-        held_out = HELD_OUT if mostly_zero(facts_of(self.X)) else 0.0
-        model = Parameters(rank, init="random", random_state=seed, max_time=limit)
-        profile = noise_profile(model, self.X, held_out=held_out)
+            return crew, self.search(crew, coarse), None
+        profile = self.noise(seed, min(self.ranks, key=lambda rank: abs(rank - FIRST_RANK)))
+        self.judging = self._under(crew, self._judge(profile))
+        for _ in range(ROUNDS if len(self.ranks) > 1 else 0):
+            table = self._look(self.judging)
+            if not table:
+                break
+            profile, before = self.noise(seed, self._rank(table)), self._judge(profile)
+            if same_loss(self._judge(profile), before):
+                break
+            self.judging = self._under(crew, self._judge(profile))
+        self.pace.close(NOISE)
+        likeliest: Any = self.losses
+        return self._under(crew, likeliest[0]), self.search(self.judging, coarse), profile
+
+    def _judge(self, profile: NoiseProfile) -> Loss:
+        """The loss under which ranks are compared: that of the profile, unless X asked for one that is sparse."""
+        loss: Loss = self.losses[0]
+        return profile.judge if loss == as_loss(profile.best) else loss
+
+    def _under(self, crew: Crew, loss: Loss) -> Crew:
+        """The crew whose runs are made under a loss."""
+        return replace(crew, fitter=replace(crew.fitter, losses=(loss,)), kind=f"{loss.key.replace(':', '_')}-")
+
+    def _look(self, crew: Crew) -> list[Tried]:
+        """Try the ranks of the ladder, as a part of what the noise costs; the search finds these runs made."""
+        table = dict[int, Tried]()
+        attempt = partial(self._attempt, crew, NOISE)
+        self._unless_interrupted(crew, lambda: search(self.ranks, attempt, table, self.threshold, coarse=True))
+        return [table[rank] for rank in sorted(table)]
+
+    def noise(self, seed: int, rank: int) -> NoiseProfile:
+        """Read the losses off the noise at a rank."""
+        before = self.pace.seconds
+        model = Parameters(rank, init="random", random_state=seed, max_time=self.pace.allowance(NOISE))
+        profile = noise_profile(model, self.X)
         self.losses = (as_loss(profile.best),)
         if sp.issparse(self.X) and not need_nonzeros_only(self.losses):
             self._take_sparse_loss(profile)
-        self.pace.advance("noise", self.pace.planned("noise"), f"{self.losses[0].name} is the most likely", fresh=False)
+        self.pace.advance(NOISE, _NOISE_FITS * rank, f"{self.losses[0].name} is the likeliest", fresh=False)
         if profile.unfinished:
-            self.missing.append("the noise was read off fits that had not ended")
-            self.notes.append(f"Losses whose fits had not ended: {', '.join(profile.unfinished)}.")
-        self.ended("noise", before, not profile.unfinished)
+            missing = "the noise was read off fits that had not ended"
+            self.missing += [missing] if missing not in self.missing else []
+            self._note(f"Losses whose fits had not ended: {', '.join(profile.unfinished)}.")
+        self.ended(NOISE, before, not profile.unfinished)
         return profile
+
+    def _note(self, note: str) -> None:
+        """Say something once."""
+        if note not in self.notes:
+            self.notes.append(note)
 
     def _take_sparse_loss(self, profile: NoiseProfile) -> None:
         """Take a loss that uses the sparsity of X, where held-out entries cannot tell it from the best."""
@@ -89,10 +134,10 @@ class Stages:
             best, loss = self.losses[0], min(near, key=lambda loss: abs(loss.beta - profile.beta))
             self.losses = (loss,)
             alike = f"held-out entries cannot tell it from {best.name}, and it uses the sparsity of X"
-            self.notes.append(f"{loss.name} is fitted: {alike}.")
+            self._note(f"{loss.name} is fitted: {alike}.")
 
     def search(self, crew: Crew, coarse: bool = False) -> list[Tried]:
-        """Try ranks with a few runs each; `coarse` is those of a grid alone, where `penalise` tries the others."""
+        """Try ranks with a few runs each; `coarse` is those of a ladder alone, where `penalise` tries the others."""
         if len(self.ranks) == 1:
             return []
         self.notes += [note.replace("the criterion of all entries", "stability") for note in self._too_few(crew.fitter)]
@@ -103,20 +148,18 @@ class Stages:
 
     def _searched(self, crew: Crew, stage: str, ranks: tuple[int, ...], coarse: bool = False) -> list[Tried]:
         """Search among ranks, in a stage of its own; `_further` goes on with what there was no time for."""
-        table, count, hold_out = dict[int, Tried](), min(_RUNS_PER_RANK, self.n_runs), self._can_hold_out(crew.fitter)
+        table = dict[int, Tried]()
 
         def attempt(rank: int) -> Tried | None:
-            self.pace.expect(stage, count * max(still_to_try(ranks, table, coarse), rank))
+            left = still_to_try(ranks, table, self.threshold, coarse)
+            self.pace.expect(stage, RUNS_PER_RANK * max(left, rank))
             self._expect_results(crew, self._rank(list(table.values())) if table else ranks[len(ranks) // 2])
-            made = crew.runs(stage, rank, count, hold_out)
-            whole = [run for run in made if run.whole]
-            if len(made) < 2 or (len(whole) < 2 and rank != self.ranks[0]):
-                return None
-            return Tried.of(made, crew.agreed(made), self.threshold)
+            return self._attempt(crew, stage, rank)
 
         def further() -> list[Tried]:
             before = self.pace.seconds
-            finished = bool(self._unless_interrupted(crew, lambda: search(ranks, attempt, table, coarse)))
+            work = partial(search, ranks, attempt, table, self.threshold, coarse)
+            finished = bool(self._unless_interrupted(crew, work))
             self._further = None if finished else further
             self.pace.close(stage)
             self.ended(stage, before, finished)
@@ -129,6 +172,14 @@ class Stages:
         seen, m = rows_seen(crew.fitter.given, 0, crew.fitter.omega), self.X.shape[0]
         self.pace.expect("consensus", crew.to_make(rank, self.n_runs) * rank)
         self.pace.expect(LAST, _LAST_FITS * rank * (1.0 if isinstance(seen, slice) else m / len(seen)))
+
+    def _attempt(self, crew: Crew, stage: str, rank: int) -> Tried | None:
+        """Try a rank; None where no two runs of it came to their end in time."""
+        made = crew.runs(stage, rank, RUNS_PER_RANK, self._can_hold_out(crew.fitter))
+        whole = [run for run in made if run.whole]
+        if len(made) < 2 or (len(whole) < 2 and rank != self.ranks[0]):
+            return None
+        return Tried.of(made, crew.agreed(made))
 
     def _too_few(self, fitter: Fitter) -> tuple[str, ...]:
         return too_few_to_hold_out(fitter.facts, self.X.shape, self.ranks[0], HELD_OUT)
@@ -181,7 +232,7 @@ class Stages:
     def _runs_that_judged(self, crew: Crew, rank: int, runs: list[Run]) -> list[Run]:
         """The runs that saw a part of the entries to judge the rank, where more of them than of these were finished."""
         crew.halt()
-        others = crew.runs("consensus", rank, min(_RUNS_PER_RANK, self.n_runs), True)
+        others = (self.judging or crew).runs("consensus", rank, RUNS_PER_RANK, True)
         if len(others) > max(sum(run.whole for run in runs), 1):
             self.notes.append(
                 "The components are those of the runs that judged the rank, each without a tenth of the entries."
@@ -194,7 +245,7 @@ class Stages:
     def heavy(self, crew: Crew, table: list[Tried], factors: Vector | None) -> Crew:
         """Scale heavy rows down for the runs to come, where held-out entries of X are then predicted better."""
         assert factors is not None
-        before, rank, count = self.pace.seconds, self._rank(table), min(_RUNS_PER_RANK, self.n_runs)
+        before, rank, count = self.pace.seconds, self._rank(table), RUNS_PER_RANK
         if not self._can_hold_out(crew.fitter):
             self.pace.close("heavy")
             return crew
@@ -243,7 +294,7 @@ class Stages:
 
     def _path(self, crew: Crew, rank: int, known: tuple[Penalty, ...], term: Penalty) -> AlphaPath | None:
         """Try alphas of one penalty at a rank, beside those that are known."""
-        count, hold_out = min(_RUNS_PER_RANK, self.n_runs), isinstance(term, Sparsity)
+        count, hold_out = RUNS_PER_RANK, isinstance(term, Sparsity)
 
         def runs(alpha: float) -> list[Run]:
             one = penalised(crew, (*known, with_alpha(term, alpha))) if alpha else crew
@@ -266,7 +317,7 @@ class Stages:
         return found, finished
 
     def _rank(self, table: list[Tried]) -> int:
-        return best_of(table).rank if table else self.ranks[0]
+        return best_rank(table, self.threshold).rank if table else self.ranks[0]
 
     def _unless_interrupted(self, crew: Crew, work: Callable[[], T]) -> T | None:
         """Do the work of a stage; after Ctrl-C no further run is made, and what is there must do."""
@@ -287,19 +338,22 @@ class Stages:
         )
 
     def ended(self, name: str, before: float, finished: bool = True) -> None:
-        """Note how long a stage took, and whether it came to its end."""
-        self.done.append({"name": name, "seconds": round(self.pace.seconds - before, 3), "finished": finished})
+        """Note how long a stage took, and whether it came to its end; one that comes again is one stage."""
+        seconds = self.pace.seconds - before + sum(one["seconds"] for one in self.done if one["name"] == name)
+        self.done = [one for one in self.done if one["name"] != name]
+        self.done.append({"name": name, "seconds": round(seconds, 3), "finished": finished})
 
 
 def plan(ranks: tuple[int, ...], n_runs: int, noise: bool, heavy: bool, penalties: int = 0) -> dict[str, float]:
     """Guess the work of every stage, in fits times rank."""
     middle = ranks[len(ranks) // 2]
-    work = {"noise": _NOISE_FITS * middle} if noise else {}
+    looks = RUNS_PER_RANK * len(ladder(ranks)) if len(ranks) > 1 else 0
+    work = {"noise": (_NOISE_FITS + looks) * middle} if noise else {}
     if len(ranks) > 1:
-        work["ranks"] = min(_RUNS_PER_RANK, n_runs) * (GRID + (0.0 if penalties else 4.0)) * middle
+        work["ranks"] = RUNS_PER_RANK * (len(ladder(ranks)) + (0.0 if penalties else 4.0)) * middle
     if heavy:
-        work["heavy"] = float(min(_RUNS_PER_RANK, n_runs) * (1 if len(ranks) > 1 else 2) * middle)
+        work["heavy"] = float(RUNS_PER_RANK * (1 if len(ranks) > 1 else 2) * middle)
     if penalties:
-        work[PENALTY] = float(min(_RUNS_PER_RANK, n_runs) * (len(SPARSITIES) - 1) * penalties * middle)
-        work[FINER] = float(min(_RUNS_PER_RANK, n_runs) * (GRID + 2.0) * middle) if len(ranks) > 1 else 0.0
+        work[PENALTY] = float(RUNS_PER_RANK * (len(SPARSITIES) - 1) * penalties * middle)
+        work[FINER] = float(RUNS_PER_RANK * (len(ladder(ranks)) + 2.0) * middle) if len(ranks) > 1 else 0.0
     return work | {"consensus": float(n_runs * middle), LAST: _LAST_FITS * middle}

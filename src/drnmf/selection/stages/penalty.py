@@ -14,10 +14,10 @@ import numpy as np
 
 from drnmf.objective.penalties import Sparsity
 from drnmf.objective.penalty import Penalty
-from drnmf.selection.held_out import Scores, compare
+from drnmf.selection.choose import CLEARLY, first_within
+from drnmf.selection.likelihood.scores import Scores, compare
 from drnmf.selection.penalties.alpha import LOSS_OF_FIT, AlphaPath, largest, path_of, with_alpha
 from drnmf.selection.stages.crew import Crew
-from drnmf.selection.stages.ranks import CLEARLY
 
 SPARSITIES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1)
 """Alphas of a sparsity that are tried, in this order, until entries are predicted clearly worse."""
@@ -56,7 +56,7 @@ def sparsity_path(term: Penalty, scores_of: Callable[[float], Scores | None]) ->
 
 def _smallest(term: Penalty, tried: Mapping[float, Scores]) -> AlphaPath:
     compared, alphas = compare(list(tried.values())), list(tried)
-    found = compared.within.index(True)
+    found = first_within(list(tried.values()))
     differences = dict(zip(alphas, compared.differences.tolist(), strict=True))
     return path_of(term, alphas[found], differences, float(compared.errors[found]))
 

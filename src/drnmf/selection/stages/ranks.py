@@ -1,8 +1,8 @@
 """How many components? Entries held out of the runs say which ranks predict well, stability which of those to take.
 
 Too small a rank merges components and too large a rank splits them: both predict entries worse that a run has not
-seen. Ranks up to the best and within one standard error of it are told apart by what comes again in every run. The
-ranks are tried from a coarse grid inwards, a few runs each.
+seen. The ranks are tried from below, a few runs each, first on a ladder and then beside the best; the ladder ends where
+ranks are clearly worse, so that the largest rank offered has no say.
 """
 
 from __future__ import annotations
@@ -12,81 +12,47 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
+from drnmf.selection import choose
+from drnmf.selection.choose import best_rank, clearly_worse
 from drnmf.selection.consensus import Consensus
-from drnmf.selection.held_out import Compared, Scores, compare, joined
+from drnmf.selection.likelihood.scores import Scores, compare, joined
 from drnmf.selection.stages.runs import Run
 
-GRID = 6
-"""Ranks of the coarse grid."""
+STEP = 2.0**0.5
+"""Ratio of neighbouring ranks of the ladder."""
 RESOLUTION = 0.1
 """Gaps beside the best rank that are smaller than this part of it are left alone."""
-CLEARLY = 2.0
-"""Standard errors by which a rank is worse than the best before no larger one is tried."""
 
 
 @dataclass(frozen=True)
-class Tried:
-    """A rank that was tried.
+class Tried(choose.Tried):
+    """A rank that was tried, with how many runs, and the smallest loss of these."""
 
-    Attributes
-    ----------
-    rank, runs : int
-    stable : how many components reach the threshold
-    stability, least : mean and smallest stability
-    error : the smallest loss of the runs
-    scores : of the entries held out of the runs, None where none were
-    """
-
-    rank: int
-    runs: int
-    stable: int
-    stability: float
-    least: float
-    error: float
-    scores: Scores | None = None
+    runs: int = 0
+    error: float = math.nan
 
     @classmethod
-    def of(cls, runs: list[Run], found: Consensus, threshold: float) -> Tried:
+    def of(cls, runs: list[Run], found: Consensus) -> Tried:
         """Judge a rank by what its runs agree on and predict."""
-        rank, s = found.components.shape[0], found.stability
-        stable, scores = int((s >= threshold).sum()), [run.scores for run in runs if run.scores is not None]
+        scores = [run.scores for run in runs if run.scores is not None]
         error = min(run.error for run in runs)
-        return cls(rank, len(runs), stable, float(s.mean()), float(s.min()), error, joined(scores) if scores else None)
+        return cls(len(found.stability), joined(scores) if scores else None, found.stability, len(runs), error)
 
 
-def rows_of(tried: Sequence[Tried]) -> list[dict[str, Any]]:
+def rows_of(tried: Sequence[Tried], threshold: float) -> list[dict[str, Any]]:
     """Write the ranks as rows of ranks.csv; held_out is the difference to the best score, per entry."""
-    compared = _compared(tried)
+    scores = [one.scores for one in tried if one.scores is not None]
+    compared = compare(scores) if scores and len(scores) == len(tried) else None
     return [
         {
-            "rank": one.rank, "runs": one.runs, "stable": one.stable, "mean_stability": one.stability,
-            "least_stability": one.least, "loss": one.error,
+            "rank": one.rank, "runs": one.runs, "stable": one.stable(threshold), "mean_stability": one.mean_stability,
+            "least_stability": float(one.stability.min()), "loss": one.error,
             "held_out": math.nan if compared is None else float(compared.differences[i]),
             "standard_error": math.nan if compared is None else float(compared.errors[i]),
             "within": compared is None or compared.within[i],
         }
         for i, one in enumerate(tried)
     ]  # fmt: skip
-
-
-def _compared(tried: Sequence[Tried]) -> Compared | None:
-    """Compare held-out scores; None where some rank has none."""
-    scores = [one.scores for one in tried if one.scores is not None]
-    return compare(scores) if scores and len(scores) == len(tried) else None
-
-
-def best_of(tried: Sequence[Tried]) -> Tried:
-    """Choose among the ranks that held-out entries cannot tell from the best, none above it.
-
-    Of those it is the one with most stable components; of several the one with the largest mean stability. What has
-    more components and predicts no better has nothing that speaks for it, however large its standard error.
-    """
-    compared = _compared(tried)
-    most = max(one.rank for one in tried) if compared is None else tried[compared.best].rank
-    left = [one for i, one in enumerate(tried) if one.rank <= most and (compared is None or compared.within[i])]
-    return max(left, key=lambda one: (one.stable, one.stability, -one.rank))
 
 
 def joined_scores(runs: list[Run]) -> Scores:
@@ -96,47 +62,47 @@ def joined_scores(runs: list[Run]) -> Scores:
 
 def capped_is_better(kept: list[Run], capped: list[Run]) -> bool:
     """Tell whether runs with heavy rows scaled down predict held-out entries better, by more than a standard error."""
-    compared = compare([joined_scores(runs) for runs in (kept, capped)])
-    return compared.best == 1 and not compared.within[0]
+    return choose.first_within([joined_scores(runs) for runs in (kept, capped)]) == 1
 
 
 def too_large(tried: Sequence[Tried], rank: int) -> bool:
-    """Tell whether a smaller rank predicts clearly worse than one that is smaller still."""
-    compared = _compared(tried)
-    if compared is None:
-        return False
-    worse = [one.rank for i, one in enumerate(tried) if compared.differences[i] > CLEARLY * compared.errors[i]]
-    return any(tried[compared.best].rank < other < rank for other in worse)
+    """Tell whether two smaller ranks predict clearly worse than the best, which is smaller still."""
+    worse = clearly_worse(tried)
+    best = max((one.rank for one in tried if one.rank not in worse), default=rank)
+    return sum(best < other < rank for other in worse) >= 2
 
 
-def grid(ranks: Sequence[int], count: int = GRID) -> list[int]:
-    """Choose at most `count` ranks, evenly spread in the logarithm, both ends among them.
+def ladder(ranks: Sequence[int]) -> list[int]:
+    """Choose ranks of a ladder whose steps grow, those that are offered: the smallest, 2, 3, 4, 6, 8, 11, ...
 
-    >>> grid(range(2, 31))
-    [2, 3, 6, 10, 17, 30]
+    >>> ladder(range(2, 31))
+    [2, 3, 4, 6, 8, 11, 16, 23, 30]
     """
-    ranks = sorted(ranks)
-    wanted = np.geomspace(ranks[0], ranks[-1], min(count, len(ranks)))
-    return sorted({min(ranks, key=lambda rank: abs(rank - goal)) for goal in wanted.tolist()})
+    offered, steps = sorted(ranks), [float(min(ranks))]
+    while steps[-1] < offered[-1]:
+        steps.append(max(steps[-1] + 1.0, round(STEP * steps[-1])))
+    return sorted({min(offered, key=lambda rank: abs(rank - goal)) for goal in steps})
 
 
 def search(
-    ranks: Sequence[int], attempt: Callable[[int], Tried | None], tried: dict[int, Tried], coarse: bool = False
-) -> bool:
-    """Try ranks from a coarse grid inwards, halving the gaps beside the best until they are a tenth of it.
+    ranks: Sequence[int], attempt: Callable[[int], Tried | None], tried: dict[int, Tried], threshold: float,
+    coarse: bool = False,
+) -> bool:  # fmt: skip
+    """Try ranks of a ladder, then halve the gaps beside the best until they are a tenth of it.
 
     Parameters
     ----------
     ranks : what may be tried
     attempt : tries a rank; None where no time is left, which ends the search
     tried : what was found, by rank; filled here, so that an interruption keeps it, and a search can be taken up again
-    coarse : whether the grid alone is tried
+    threshold : stability that a component needs
+    coarse : whether the ladder alone is tried
 
     Returns
     -------
     finished : whether the search came to its end
     """
-    waiting = grid(ranks)
+    waiting = ladder(ranks)
     while waiting:
         for rank in waiting:
             if rank in tried or too_large(list(tried.values()), rank):
@@ -148,15 +114,15 @@ def search(
         if coarse:
             break
         known = {rank for rank in ranks if rank in tried or too_large(list(tried.values()), rank)}
-        waiting = _beside(best_of(list(tried.values())).rank, sorted(ranks), known)
+        waiting = _beside(best_rank(list(tried.values()), threshold).rank, sorted(ranks), known)
     return True
 
 
-def still_to_try(ranks: Sequence[int], tried: Mapping[int, Tried], coarse: bool = False) -> int:
-    """Guess the sum of the ranks that a search will still try: those of the grid, and two beside the best."""
+def still_to_try(ranks: Sequence[int], tried: Mapping[int, Tried], threshold: float, coarse: bool = False) -> int:
+    """Guess the sum of the ranks that a search will still try: those of the ladder, and two beside the best."""
     known = list(tried.values())
-    waiting = [rank for rank in grid(ranks) if rank not in tried and not too_large(known, rank)]
-    return sum(waiting) + (0 if coarse or not known else 2 * best_of(known).rank)
+    waiting = [rank for rank in ladder(ranks) if rank not in tried and not too_large(known, rank)]
+    return sum(waiting) + (0 if coarse or not known else 2 * best_rank(known, threshold).rank)
 
 
 def _beside(best: int, ranks: list[int], tried: set[int]) -> list[int]:

@@ -11,7 +11,6 @@ import scipy.sparse as sp
 from drnmf.backends.digest import row_blocks
 from drnmf.losses.base import Loss
 from drnmf.numerics import EPS, Array, Vector
-from drnmf.selection.likelihood import Candidate
 
 
 @dataclass(frozen=True)
@@ -74,6 +73,6 @@ def _expected(levels: Vector, squares: Vector, loss: Loss) -> Vector:
     >>> _expected(np.array([1.0, 2.0, 4.0]), np.array([3.0, 6.0, 12.0]), Beta(1.0)).round(6).tolist()
     [3.0, 6.0, 12.0]
     """
-    logs = 2.0 * Candidate(loss).half_log_variance(levels)
+    logs = -np.log(loss.curvature(levels, levels))
     seen = squares > 0
     return np.exp(logs + (np.log(squares[seen]) - logs[seen]).mean()) if seen.any() else np.zeros_like(levels)

@@ -15,23 +15,21 @@ import scipy.sparse as sp
 
 from drnmf.algorithms.loop import Callback
 from drnmf.algorithms.result import Result, Trace
-from drnmf.backends.base import Data, losses_of
-from drnmf.backends.observed import HeldOut, weigh
+from drnmf.backends.observed import HeldOut
 from drnmf.files import left_over
-from drnmf.losses.base import Loss, Omega, need_nonzeros_only
+from drnmf.losses.base import Omega, need_nonzeros_only
 from drnmf.losses.beta import Beta
 from drnmf.losses.interval import Interval
 from drnmf.losses.names import from_text, text_of
-from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Array, Vector
 from drnmf.parameters.common import Parameters
 from drnmf.parameters.solver import as_solver
 from drnmf.problem.device import Placement, as_numpy, runs_at_once
 from drnmf.problem.receive import Received
 from drnmf.selection.entries import Facts
-from drnmf.selection.held_out import Scores, Split, joined
-from drnmf.selection.likelihood import Candidate
-from drnmf.selection.noise import HELD_OUT
+from drnmf.selection.folds import HELD_OUT, Fold
+from drnmf.selection.likelihood.masses import noise_for
+from drnmf.selection.likelihood.scores import Scores, joined
 from drnmf.selection.resampling import RESAMPLINGS, UNCERTAINTY, redrawn, resampled
 from drnmf.selection.stages.heavy import scaled_rows
 from drnmf.solve.exchange import fit_interval
@@ -45,8 +43,6 @@ FORMAT = "drnmf-discovery-1"
 _IDENTITY = "discovery.npz"
 EARLY = ("max_time", "callback", "interrupted")
 """Reasons of a run that was stopped before its time."""
-BLEND = 0.01
-"""Part of a prediction that is the product of row and column sums; see `blended`."""
 LARGE = 1 << 20
 """Entries above which every run sees a sample of the rows."""
 SCORED = 16
@@ -105,6 +101,7 @@ class Fitter:
     resample : what each run sees, None for X itself
     facts : what is known of the entries of X
     factors : what the rows of X are multiplied by while components are sought, None where they are kept
+    known : whether the weights of entries are those of uncertainties
     """
 
     given: Received
@@ -114,6 +111,7 @@ class Fitter:
     resample: str | None
     facts: Facts
     factors: Vector | None = None
+    known: bool = False
 
     @property
     def batch(self) -> int:
@@ -143,41 +141,23 @@ class Fitter:
         problem = problem_of(p, self.placement.open(given), omega, given, references)
         runner = Runner.of(as_solver(p.solver).update, "auto", self.placement.gpu)
         runner = replace(runner, callback=callback, stage="run")
-        split = self._split(whole, problem.data, seed) if hold_out else None
-        seen = problem if split is None else problem.without(split.mask.others)
+        fold = self._fold(whole, seed) if hold_out else None
+        seen = problem if fold is None else fold.problem(problem)
         with running(problem, runner, p, runs) as runner:
             if isinstance(self.losses, Interval):
                 result = fit_interval(seen, self.losses, runner)
             else:
                 result = fit_factors(seen, runner)
             result = seen.back(result)
-        if split is None:
+        if fold is None:
             return _kept(result, None)
-        data = seen.data
-        if factors is not None:
-            data, result = self._seen(whole, split, factors, result)
-        return _kept(result, self._scores(split, data, result))
+        W = as_numpy(result.W) if factors is None else as_numpy(result.W) / factors[:, None]
+        return _kept(result, joined([fold.score(noise_for(loss), (W, result.H)) for loss in result.omega]))
 
-    def _split(self, whole: Received, data: Data, seed: int) -> Split:
+    def _fold(self, whole: Received, seed: int) -> Fold:
         """The entries that a run does not see; they count in its score as they do in a fit."""
         assert not isinstance(whole.observed, HeldOut)
-        return Split.of(whole.X, self.facts, data, HELD_OUT, seed, whole.observed)
-
-    def _seen(self, whole: Received, split: Split, factors: Vector, result: Result) -> tuple[Data, Result]:
-        """X itself without the held-out entries, and what a fit to rows times factors says of it."""
-        data = weigh(self.placement.open_plain(whole), split.mask.others)
-        W = (as_numpy(result.W) / factors[:, None]).astype(data.dtype)
-        return data, replace(result, W=W, losses=losses_of(data, W, result.H, result.omega))
-
-    def _scores(self, split: Split, data: Data, result: Result) -> Scores:
-        """Score the held-out entries under every loss of a result, added up."""
-        return joined([
-            split.score(data, self._candidate(loss), replace(result, losses=result.losses[j : j + 1]), BLEND)
-            for j, loss in enumerate(result.omega)
-        ])  # fmt: skip
-
-    def _candidate(self, loss: Loss) -> Candidate:
-        return Candidate(loss, self.facts.unit if isinstance(loss, NegativeBinomial) else None)
+        return Fold.of(whole.X, self.facts, HELD_OUT, seed, whole.observed, self.known)
 
     @property
     def omega(self) -> Omega:
@@ -302,7 +282,7 @@ def _read_run(path: Path) -> Run:
 
 
 def _read_scores(arrays: Mapping[str, Any]) -> Scores | None:
-    if "scores_sums" not in arrays:
+    if "scores_rows" not in arrays:
         return None
     kept = {name: arrays[f"scores_{name}"] for name in _SCORES if f"scores_{name}" in arrays}
     read: dict[str, Any] = {name: value if value.ndim else float(value) for name, value in kept.items()}

@@ -1,0 +1,159 @@
+"""One engine for every question that many fits answer: candidates x folds -> held-out scores -> compare -> a rule.
+
+- Which noise: the likeliest, unless a simpler one is within two standard errors (`likeliest`).
+- How many components: among the ranks that held-out entries cannot tell from the best, the most stable (`best_rank`).
+- Which alpha, and whether heavy rows rule: the first in order that is within one standard error (`first_within`).
+
+Fits come from elsewhere: all that is asked of them is W and H for a fold.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from drnmf.algorithms.initialize import Start
+from drnmf.losses.base import Loss, Omega
+from drnmf.losses.beta import KL
+from drnmf.losses.negative_binomial import NegativeBinomial
+from drnmf.numerics import Vector
+from drnmf.selection.folds import Fold
+from drnmf.selection.likelihood.masses import NegativeBinomialNoise, Noise, PoissonNoise, noise_for
+from drnmf.selection.likelihood.scores import Scores, compare, joined, simplest
+
+COUNTS_BELOW = 30.0
+"""Median mean, in units, above which a negative binomial cannot be told from relative error."""
+
+CLEARLY = 2.0
+"""Standard errors by which a candidate is clearly worse than the best."""
+
+POISSON, DISPERSED, RICHER = range(3)
+"""How simple a noise is: Poisson, Kullback-Leibler with a dispersion, the negative binomial and every other beta."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A noise, and the loss that is fitted for it."""
+
+    noise: Noise
+    loss: Loss
+
+    @property
+    def name(self) -> str:
+        """Name for tables: "Poisson" is Kullback-Leibler with its variance fixed."""
+        return self.noise.name if isinstance(self.noise, PoissonNoise) else self.loss.name
+
+    @property
+    def level(self) -> int:
+        """How simple the noise is."""
+        return POISSON if isinstance(self.noise, PoissonNoise) else DISPERSED if self.loss == KL else RICHER
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is a noise of counts alone."""
+        return isinstance(self.noise, PoissonNoise | NegativeBinomialNoise)
+
+
+def candidates(omega: Omega, counts: bool, size: float | None = None) -> list[Candidate]:
+    """List the noises to compare: those of the betas, and where X has a grid those of counts."""
+    listed = [Candidate(noise_for(loss), loss) for loss in omega]
+    if counts:
+        listed.append(Candidate(PoissonNoise(), KL))
+        if size is not None:
+            listed.append(Candidate(NegativeBinomialNoise(), NegativeBinomial(size)))
+    return listed
+
+
+Fits = dict[Loss, Start]
+"""Losses -> W and H of their fits, on one fold."""
+
+
+def noise_scores(folds: Sequence[Fold], fits: Sequence[Fits], listed: Sequence[Candidate]) -> list[Scores]:
+    """Score every candidate at the fit of its loss.
+
+    Where the best is none of the simple ones, those and the counts are scored at its fit too: what must be compared is
+    noise, and of sparse counts the fit under another loss may be the better one.
+    """
+
+    def at(candidate: Candidate, loss: Loss) -> Scores:
+        return joined(
+            [fold.score(candidate.noise, fit[loss], shrink=True) for fold, fit in zip(folds, fits, strict=True)]
+        )
+
+    scores = [at(candidate, candidate.loss) for candidate in listed]
+    best = listed[int(np.argmax([one.mean for one in scores]))]
+    if best.level == RICHER:
+        for i, candidate in enumerate(listed):
+            if (candidate.level < RICHER or candidate.counts) and candidate.loss != best.loss:
+                scores[i] = max(scores[i], at(candidate, best.loss), key=lambda one: one.mean)
+    return scores
+
+
+def likeliest(listed: Sequence[Candidate], scores: Sequence[Scores], known: bool = False) -> int:
+    """Choose the noise: the likeliest, unless a simpler one is within two standard errors of it.
+
+    Where standard deviations are `known` all losses are scored by the Gaussian noise, whose loss is then the simplest.
+    """
+    levels = [int(one.loss.beta != 2.0) for one in listed] if known else [one.level for one in listed]
+    return simplest(scores, levels)
+
+
+def holds_counts(candidate: Candidate, unit: float | None, middle: float) -> bool:
+    """Tell whether the data say that they are counts: a noise of counts wins, at a median mean of few units."""
+    return candidate.counts and unit is not None and middle < COUNTS_BELOW * unit
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A rank that was tried.
+
+    Attributes
+    ----------
+    rank : int
+    scores : of the entries held out of its fits, None where none were
+    stability : (rank,), how well each component comes again in every fit; empty where nobody asked
+    """
+
+    rank: int
+    scores: Scores | None = None
+    stability: Vector = field(default_factory=lambda: np.empty(0))
+
+    def stable(self, threshold: float) -> int:
+        """How many components reach a threshold."""
+        return int((self.stability >= threshold).sum())
+
+    @property
+    def mean_stability(self) -> float:
+        """Mean stability of the components; NaN where nobody asked."""
+        return float(self.stability.mean()) if self.stability.size else math.nan
+
+
+def best_rank(tried: Sequence[Tried], threshold: float) -> Tried:
+    """Choose among the ranks that held-out entries cannot tell from the best, smaller or larger, by stability.
+
+    What counts is how many components come again less twice how many do not: what a rank too large adds is unstable,
+    and a split that is stable must bring more than it spoils. Of several such ranks the mean stability decides.
+    """
+    scores = [one.scores for one in tried if one.scores is not None]
+    left = list(tried)
+    if scores and len(scores) == len(tried):
+        compared = compare(scores)
+        left = [one for one, near in zip(tried, compared.within, strict=True) if near]
+    return max(left, key=lambda one: (3 * one.stable(threshold) - 2 * one.rank, one.mean_stability, -one.rank))
+
+
+def clearly_worse(tried: Sequence[Tried]) -> list[int]:
+    """List the ranks that predict clearly worse than the best."""
+    scores = [one.scores for one in tried if one.scores is not None]
+    if len(scores) < len(tried) or not scores:
+        return []
+    compared = compare(scores)
+    return [one.rank for one, d, e in zip(tried, compared.differences, compared.errors, strict=True) if d > CLEARLY * e]
+
+
+def first_within(scores: Sequence[Scores]) -> int:
+    """Choose the first of ordered candidates that held-out entries cannot tell from the best."""
+    return compare(scores).within.index(True)

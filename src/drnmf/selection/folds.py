@@ -1,0 +1,221 @@
+"""Entries of X to fit and entries to score: where they are, what they weigh, and what is known without a fit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from drnmf.algorithms.initialize import Start
+from drnmf.backends.base import Observed
+from drnmf.backends.observed import HeldOut, Hidden
+from drnmf.losses.base import Loss
+from drnmf.numerics import Vector
+from drnmf.parameters.checks import check_number
+from drnmf.problem.device import as_numpy, is_tensor
+from drnmf.problem.problem import Problem
+from drnmf.selection.alike import twins_of
+from drnmf.selection.entries import Facts
+from drnmf.selection.likelihood.grid import Grid
+from drnmf.selection.likelihood.masses import KnownNoise, Noise
+from drnmf.selection.likelihood.partition import ZERO
+from drnmf.selection.likelihood.scores import Chosen, HeldEntries, Index, Scores, base_means, score
+
+HELD_OUT = 0.1
+"""Share of the entries that fits leave out to be scored."""
+
+LEAST_ENTRIES = 50
+"""Held-out entries below which nothing is said."""
+
+SCORED = 200_000
+"""Entries that are scored, at most: of more a hash takes so many."""
+
+SHRINKAGES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0)
+"""How far means are moved towards those of row and column sums."""
+
+_TILE, _CHUNK = 1 << 20, 1 << 12
+_HALVES, _SOME = 7919, 104_729
+"""What is added to the seed of a mask for the hash that halves its entries, and for the one that takes some of them."""
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Entries that are scored, and what sums of the training entries predict for them."""
+
+    x: Vector
+    base: Vector
+    weight: Vector
+    rows: Index
+    columns: Index
+    half: Chosen
+
+    def means(self, factors: Start) -> Vector:
+        """Compute WH there."""
+        W, H = (np.asarray(as_numpy(F), dtype=np.float64) for F in factors)
+        ends = range(0, max(self.rows.size, 1), _CHUNK)
+        parts = [(self.rows[k : k + _CHUNK], self.columns[k : k + _CHUNK]) for k in ends]
+        mu = np.concatenate([np.einsum("kr,rk->k", W[rows], H[:, columns]) for rows, columns in parts])
+        return np.maximum(mu, np.finfo(np.float64).tiny)
+
+
+@dataclass(frozen=True)
+class Fold:
+    """X, and the entries of it that a fit has not seen.
+
+    Attributes
+    ----------
+    X : the matrix
+    grid : the values that its entries can take
+    mask : weights, one where an entry is left out of the fits (`mask.others` are those of the fits); None where every
+        entry is fitted, and scored all the same
+    observed : weights of the entries of X, None where each counts once
+    known : whether the weights are one over the squares of known standard deviations
+    """
+
+    X: Any
+    grid: Grid
+    mask: Hidden | None
+    observed: Observed | None = None
+    known: bool = False
+    seed: int = 0
+
+    @classmethod
+    def of(
+        cls, X: Any, facts: Facts, fraction: float, seed: int, observed: Observed | None = None, known: bool = False
+    ) -> Fold:
+        """Leave out a fraction of the entries, or none; rows that are equal lose the same."""
+        shape = int(X.shape[0]), int(X.shape[1])
+        mask = HeldOut(fraction, seed).bind(shape, twins_of(X)).others if fraction else None
+        return cls(X, facts.grid, mask, observed, known, seed)
+
+    def problem(self, whole: Problem) -> Problem:
+        """Return a problem of X without the entries that are held out."""
+        return whole if self.mask is None else whole.without(self.mask.others)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return int(self.X.shape[0]), int(self.X.shape[1])
+
+    def score(self, noise: Noise, factors: Start, seen: bool = False, shrink: bool = False) -> Scores:
+        """Score the held-out entries under a fit of the others.
+
+        Parameters
+        ----------
+        noise : of the entries
+        factors : W and H
+        seen : score the entries that the fit has seen instead
+        shrink : compare noises, not fits: with means as far towards those of row and column sums as entries ask for.
+            Of sparse counts a fit is mostly noise, and its error would be taken for that of the entries
+        """
+        at = self._places[1 if seen else 0]
+        mu, weight = at.means(factors), at.weight
+        if self.known:
+            noise, weight = KnownNoise(at.weight**-0.5), np.ones(at.x.size)
+        elif shrink and at.x.size:
+            mu = shrunk(at.x, mu, at.base, weight)
+        held = HeldEntries(at.x, mu, at.base, weight, at.rows, at.columns, at.half)
+        return score(noise, held, self.grid, self.shape)
+
+    def losses(self, loss: Loss, factors: Start) -> Vector:
+        """Add up the loss of the held-out entries of every column, (n,)."""
+        at = self._places[0]
+        least = ZERO * self.grid.unit if self.grid.unit is not None else self.grid.delta or 0.0
+        terms = loss.terms(np.maximum(at.x, least) if loss.infinite_at_zero else at.x, at.means(factors))
+        return np.asarray(np.bincount(at.columns, at.weight * terms, minlength=self.shape[1]), dtype=np.float64)
+
+    def entries(self, factors: Start, seen: bool = False) -> tuple[Vector, Vector]:
+        """Return the scored entries (or those that were fitted), and what a fit predicts for them."""
+        at = self._places[1 if seen else 0]
+        return at.x, at.means(factors)
+
+    def middle(self, factors: Start) -> float:
+        """Compute the median of what a fit predicts for the held-out entries."""
+        means = self._places[0].means(factors)
+        return float(np.median(means)) if means.size else math.nan
+
+    @cached_property
+    def _places(self) -> tuple[_Places, _Places]:
+        """Read X once: sums of the training entries, and the entries to score, held out and seen."""
+        (m, n), train = self.shape, [np.zeros(k) for k in (self.shape[0], self.shape[1]) * 2]
+        heights, widths, parts = np.zeros(m), np.zeros(n), list[list[tuple[Any, ...]]]([[], []])
+        some = self._some(m * n)
+        for columns, tile in tiles(self.X):
+            weights = np.ones(1) if self.observed is None else as_numpy(self.observed.tile(columns))
+            observed = np.isfinite(tile) & (weights > 0)
+            held = np.zeros_like(observed) if self.mask is None else observed & (self.mask.tile(columns) > 0)
+            for sums, which in ((train, observed & ~held), ((heights, widths), observed)):
+                values = np.where(which, tile, 0.0)
+                sums[0][:] += values.sum(axis=1)
+                sums[1][columns] += values.sum(axis=0)
+            train[2] += (observed & ~held).sum(axis=1)
+            train[3][columns] += (observed & ~held).sum(axis=0)
+            for part, which in zip(parts, (held, observed & ~held), strict=True):
+                taken = which if some is None else which & (some.tile(columns) > 0)
+                rows, inside = np.nonzero(taken)
+                weight = np.broadcast_to(weights, tile.shape)[rows, inside].astype(np.float64)
+                part.append((tile[rows, inside], weight, rows, columns.start + inside))
+        least = self.grid.unit or self.grid.delta or float(np.min(heights[heights > 0], initial=math.inf)) / n
+        base = base_means(train[0], train[1], (train[2], train[3]), least)
+        kept = [_joined(part, heights, widths) for part in (parts if self.mask is not None else parts[::-1])]
+        halves = HeldOut(0.5, self.seed + _HALVES).bind(self.shape)
+        made = [_Places(x, base(i, j), w, i, j, np.asarray(halves.at(i, j))) for x, w, i, j in kept]
+        return made[0], made[1]
+
+    def _some(self, count: int) -> Hidden | None:
+        """What takes some entries of a large X; None where all are scored."""
+        part = SCORED / max(count, 1)
+        return HeldOut(part, self.seed + _SOME).bind(self.shape).others if part <= 0.5 else None
+
+
+def shrunk(x: Vector, mu: Vector, base: Vector, weight: Vector) -> Vector:
+    """Move means towards others, as far as makes entries likeliest (by the likelihood of counts, in any unit)."""
+    moved = [mu + part * (base - mu) for part in SHRINKAGES]
+    return min(moved, key=lambda mean: float(weight @ (mean - x * np.log(mean))))
+
+
+def _joined(parts: list[tuple[Any, ...]], heights: Vector, widths: Vector) -> tuple[Any, ...]:
+    """Put the entries of tiles together, without those of rows and columns that are all zero."""
+    x, weight, rows, columns = (np.concatenate([part[k] for part in parts]) for k in range(4))
+    used = (heights[rows] > 0) & (widths[columns] > 0)
+    return x[used], weight[used], rows[used], columns[used]
+
+
+def tiles(X: Any) -> Iterator[tuple[slice, Vector]]:
+    """Yield ranges of columns of X and their entries, dense float64."""
+    m, n = X.shape
+    step = max(1, _TILE // m)
+    X = sp.csc_array(X) if sp.issparse(X) else X
+    for first in range(0, n, step):
+        columns = slice(first, min(first + step, n))
+        tile = X[:, columns]
+        tile = as_numpy(tile.to_dense()) if is_tensor(tile) else tile
+        tile = tile.compute() if hasattr(tile, "compute") else tile
+        yield columns, np.asarray(tile.toarray() if sp.issparse(tile) else tile, dtype=np.float64)
+
+
+def check_fraction(value: Any) -> float:
+    """Check the share of entries to hold out; 0 holds out none."""
+    fraction = check_number("held_out", value, 0.0)
+    if fraction > 0.5:
+        raise ValueError(f"held_out={value!r} must be at most 0.5: the other entries are what is fitted.")
+    return fraction
+
+
+def mask_seed(random_state: Any) -> int:
+    """Choose the mask's seed by a seed of one's own; without one, always the same mask."""
+    return int(random_state) if isinstance(random_state, int | np.integer) else 0
+
+
+def too_few_to_hold_out(facts: Facts, shape: tuple[int, int], rank: int, fraction: float) -> tuple[str, ...]:
+    """Say that X is too small for held-out entries: they, or what is left for the fit, would say nothing."""
+    (m, n), count = shape, facts.count
+    if fraction * count >= LEAST_ENTRIES and (1.0 - fraction) * count > rank * (m + n - rank):
+        return ()
+    return (
+        f"X of {m} x {n} has too few entries to hold some out at rank {rank}: the criterion of all entries decides.",
+    )

@@ -1,0 +1,164 @@
+"""Parts of the engine on their own: sizes, folds, comparisons, slopes, heavy rows."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy import stats
+
+from drnmf.backends.observed import Entries
+from drnmf.losses.beta import KL, Beta
+from drnmf.selection.entries import Facts, facts_of
+from drnmf.selection.folds import Fold, too_few_to_hold_out
+from drnmf.selection.likelihood.grid import Grid
+from drnmf.selection.likelihood.masses import GaussianNoise, PoissonNoise, noise_for
+from drnmf.selection.likelihood.scores import BLEND, Scores, compare, joined
+from drnmf.selection.likelihood.size import corrected_size, drawn, likely_size
+from drnmf.selection.matching import agreement
+from drnmf.selection.slope import binned_slope
+from drnmf.selection.stages.heavy import cap_factors, scaled_rows
+
+
+@pytest.mark.parametrize("size", [3.0, 40.0])
+def test_the_size_of_counts_is_found_where_their_means_are_known(rng, size):
+    V = rng.gamma(3.0, 10.0, (60, 1)) @ rng.gamma(3.0, 1.0, (1, 50))
+    for unit in (1.0, 0.5):
+        X = unit * rng.poisson(V * rng.gamma(size, 1.0 / size, (60, 50))).astype(float)
+        assert likely_size(X.ravel(), unit * V.ravel(), Grid(unit)) == pytest.approx(unit * size, rel=0.15)
+
+
+def test_a_size_is_corrected_by_draws_that_are_fitted_again():
+    assert corrected_size(3.0, lambda seed: (4.0, 4.5, 5.0)[seed]) == pytest.approx(
+        1 / (2 / 3 - (1 / 4 + 1 / 4.5 + 1 / 5) / 3)
+    )
+    assert corrected_size(3.0, lambda seed: 1.0) == 3e5  # nothing is left of the overdispersion
+    V = np.full((200, 100), 12.0)
+    V[0, 0] = math.nan
+    X = drawn(V, 6.0, 2.0, 0)
+    assert math.isnan(X[0, 0])
+    assert set(np.unique(np.remainder(X[1:], 2.0))) == {0.0}
+    assert np.nanmean(X) == pytest.approx(12.0, rel=0.02)
+    assert np.nanvar(X) == pytest.approx(4.0 * (6.0 + 6.0**2 / 3.0), rel=0.1)
+
+
+def halved(mask):
+    """A mask as folds take it: one where an entry is held out."""
+    return SimpleNamespace(tile=lambda columns: mask[:, columns])
+
+
+def test_scores_of_held_out_entries_by_hand(rng):
+    X = rng.poisson(4.0, (12, 30)).astype(float)
+    X[5], X[:, 7] = 0.0, 0.0
+    W, H = rng.uniform(1.0, 2.0, (12, 2)), rng.uniform(1.0, 2.0, (2, 30))
+    weights, hidden = rng.integers(0, 3, X.shape).astype(float), rng.random(X.shape) < 0.3
+    fold = Fold(X, Grid(1.0), halved(hidden), Entries(weights))
+    found = fold.score(PoissonNoise(), (W, H))
+    train = ~hidden & (weights > 0)
+    rows, columns = (np.where(train, X, 0.0).sum(axis=axis) for axis in (1, 0))
+    counts = [np.maximum(train.sum(axis=axis), 1) for axis in (1, 0)]
+    base = np.outer((rows + 1.0) / counts[0], (columns + 1.0) / counts[1]) * train.sum() / (rows.sum() + 1.0)
+    mixed = (1 - BLEND) * stats.poisson.pmf(X, W @ H) + BLEND * stats.poisson.pmf(X, base)
+    used = hidden & (X.sum(axis=1) > 0)[:, None] & (X.sum(axis=0) > 0)  # rows and columns of zeros have no say
+    expected = np.where(used, weights * np.log(mixed), 0.0)
+    np.testing.assert_allclose(found.rows, expected.sum(axis=1), rtol=1e-9)
+    np.testing.assert_allclose(found.columns, expected.sum(axis=0), rtol=1e-9)
+    np.testing.assert_allclose(found.row_weights, np.where(used, weights, 0.0).sum(axis=1))
+    loss = np.where(used, weights * KL.terms(np.maximum(X, 1e-300), W @ H), 0.0)
+    np.testing.assert_allclose(fold.losses(KL, (W, H)), loss.sum(axis=0), rtol=1e-9)
+    seen = fold.score(PoissonNoise(), (W, H), seen=True)
+    assert seen.row_weights.sum() + found.row_weights.sum() == weights[X.sum(axis=1) > 0][:, X.sum(axis=0) > 0].sum()
+
+
+def test_uncertainties_are_known_standard_deviations(rng):
+    X, U = rng.gamma(4.0, 1.0, (10, 12)), rng.uniform(0.5, 2.0, (10, 12))
+    W, H = np.ones((10, 1)), np.full((1, 12), 4.0)
+    known = Fold(X, Grid(), None, Entries(U**-2.0), known=True)
+    scores = [known.score(noise_for(Beta(beta)), (W, H)) for beta in (1.0, 2.0)]
+    assert scores[0].mean == scores[1].mean
+    assert scores[0].row_weights.sum() == X.size
+    plain = stats.norm.logpdf(X, 4.0, U)
+    assert plain.mean() < scores[0].mean < plain.mean() + 0.1  # a hundredth of it is bounded
+
+
+def test_gaps_and_layouts_do_not_matter(rng):
+    X = rng.poisson(2.0, (15, 20)).astype(float)
+    factors = np.full((15, 1), 2.0), np.ones((1, 20))
+    dense, sparse = (Fold.of(form(X), facts_of(X), 0.2, 3) for form in (np.asarray, sp.csr_array))
+    assert dense.score(GaussianNoise(), factors).mean == sparse.score(GaussianNoise(), factors).mean
+    gaps = np.where(rng.random(X.shape) < 0.2, np.nan, X)
+    found = Fold.of(gaps, facts_of(gaps), 0.2, 3).score(PoissonNoise(), factors)
+    assert 0 < found.row_weights.sum() < dense.score(PoissonNoise(), factors).row_weights.sum()
+
+
+def test_of_many_entries_some_are_scored(monkeypatch, rng):
+    X, factors = rng.poisson(2.0, (60, 80)).astype(float), (np.full((60, 1), 2.0), np.ones((1, 80)))
+    monkeypatch.setattr("drnmf.selection.folds.SCORED", 1200)
+    found = Fold.of(X, facts_of(X), 0.0, 3).score(PoissonNoise(), factors)
+    assert 900 < found.row_weights.sum() < 1500
+
+
+def test_too_few_entries_hold_out_nothing():
+    facts = Facts(500, 100)
+    assert too_few_to_hold_out(facts, (20, 30), 2, 0.1) == ()
+    assert too_few_to_hold_out(facts, (20, 30), 2, 0.099)[0].startswith("X of 20 x 30")
+    assert too_few_to_hold_out(facts, (20, 30), 10, 0.1) == ()  # 450 > 400
+    assert "at rank 13" in too_few_to_hold_out(facts, (20, 30), 13, 0.1)[0]  # 450 < 481
+
+
+def test_errors_are_those_of_rows_or_of_columns_whichever_are_larger(rng):
+    """Per entry, with rows and columns as the units that vary; those without entries do not count."""
+    D, shape = rng.normal(0.3, 1.0, (6, 9)), (6, 9)
+    D[:, 4] += 5.0
+    flat = Scores(np.zeros(6), np.zeros(9), np.full(6, 9.0), np.full(9, 6.0))
+    other = Scores(-D.sum(axis=1), -D.sum(axis=0), flat.row_weights, flat.column_weights)
+    found = compare([other, flat])
+    mean = D.mean()
+    assert (found.best, found.differences[0]) == (1, pytest.approx(mean))
+    by_columns = math.sqrt(9 / 8 * ((D.sum(axis=0) - 6 * mean) ** 2).sum()) / D.size
+    assert found.errors[0] == pytest.approx(by_columns)
+    turned = [Scores(one.columns, one.rows, one.column_weights, one.row_weights) for one in (other, flat)]
+    assert compare(turned).errors[0] == pytest.approx(by_columns)
+    more = [Scores(*(np.append(part, np.zeros(3)) for part in (s.rows, s.columns, s.row_weights, s.column_weights)))
+            for s in (other, flat)]  # fmt: skip
+    assert compare(more).errors[0] == pytest.approx(by_columns)
+    assert compare([other, flat]).within == [bool(mean <= by_columns), True]
+    assert shape == D.shape
+
+
+def test_scores_of_several_masks_add_up():
+    one = Scores(np.array([1.0, 2.0]), np.array([3.0]), np.array([3.0, 4.0]), np.array([7.0]), 2.0)
+    both = joined([one, Scores(one.rows, one.columns, one.row_weights, one.column_weights, 8.0)])
+    assert (both.mean, both.parameter) == (one.mean, pytest.approx(4.0))
+    np.testing.assert_array_equal(both.row_weights, 2.0 * one.row_weights)
+
+
+def test_slopes_of_residuals():
+    fitted = np.geomspace(1.0, 1e3, 400)
+    assert binned_slope(fitted[::-1], 7.0 * fitted[::-1] ** 2) == pytest.approx(2.0, abs=0.01)
+    assert binned_slope(np.array([1.0, 2.0]), np.array([1.0, 8.0])) == pytest.approx(3.0)
+    assert math.isnan(binned_slope(np.full(50, 2.0), np.arange(50.0)))
+    assert math.isnan(binned_slope(np.ones(1), np.ones(1)))
+    assert binned_slope(np.array([0.0, 1.0, 2.0]), np.array([5.0, 1.0, 4.0])) == pytest.approx(2.0)
+
+
+def test_agreement_is_the_mean_cosine_of_matched_components():
+    eye, turned = np.eye(2), np.array([[3.0, 4.0], [0.0, 2.0]])
+    runs = [eye, 5.0 * eye[::-1], turned]
+    assert agreement(runs[:2]) == pytest.approx(1.0)
+    assert agreement(runs) == pytest.approx((1.0 + 0.8 + 0.8) / 3)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_heavy_rows_are_scaled_to_ten_median_rows_and_counts_stay_counts(form):
+    X = np.array([[1.0, 1.0], [0.0, 0.0], [2.0, 0.0], [33.0, 7.0]])
+    factors = cap_factors(form(X))
+    np.testing.assert_allclose(factors, [1.0, 1.0, 1.0, 0.5])
+    assert cap_factors(form(X[:3])) is None
+    scaled, other = scaled_rows(form(X), factors), scaled_rows(form(X + math.pi * (X > 0)), factors)
+    scaled, other = (part.toarray() if sp.issparse(part) else part for part in (scaled, other))
+    np.testing.assert_array_equal(scaled, [*X[:3], [16.0, 4.0]])
+    np.testing.assert_allclose(other[3], (X[3] + math.pi) / 2)
