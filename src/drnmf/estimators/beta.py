@@ -23,6 +23,7 @@ from drnmf.inputs.weights import Reading
 from drnmf.losses.base import Loss, Omega
 from drnmf.losses.names import as_loss, lacks_size
 from drnmf.numerics import Array, Vector
+from drnmf.selection.folds import HELD_OUT
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -108,7 +109,7 @@ class BetaNMF(NMF):
         if lacks_size(self.beta):
             sized = size_profile_for(self, X, reading)
             return fit_decided(self, sized, "beta", with_size(self.beta, sized), 1, fit)
-        profile = profile_for(self, X, reading, held_out=0.0)
+        profile = profile_for(self, X, reading, held_out=HELD_OUT)
         return fit_decided(self, profile, "beta", profile.beta, STARTS, fit)
 
     def _omega(self) -> Omega:

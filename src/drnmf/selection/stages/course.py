@@ -15,7 +15,7 @@ from drnmf.losses.names import as_loss
 from drnmf.numerics import Vector
 from drnmf.objective.penalties import Sparsity
 from drnmf.objective.penalty import Penalty
-from drnmf.selection.choose import best_rank
+from drnmf.selection.choose import best_rank, why_rank
 from drnmf.selection.consensus import Consensus
 from drnmf.selection.folds import HELD_OUT, too_few_to_hold_out
 from drnmf.selection.noise import NoiseProfile, noise_profile
@@ -166,6 +166,8 @@ class Stages:
         """Make all runs at the rank that was chosen."""
         before = self.pace.seconds
         rank = self._rank(table)
+        if table:
+            self._note(why_rank(table, self.threshold))
         self.pace.expect("consensus", self.n_runs * rank)
         runs = self._unless_interrupted(crew, lambda: crew.runs("consensus", rank, self.n_runs))
         if not runs:
