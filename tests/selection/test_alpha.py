@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from drnmf import DRNMF, BetaNMF, HeldOut, Interval, Solver, Sparsity, Volume, load, pareto_front
 from drnmf.cli import app
 from drnmf.selection.penalties.alpha import LOSS_OF_FIT
+from drnmf.synthetic import planted
 
 SHORT = {"max_iter": 40, "tol": 1e-4, "random_state": 0}
 
@@ -122,3 +123,11 @@ def test_the_summary_lists_alphas(X, tmp_path):
     assert chosen["alpha"] in chosen["alphas"]
     assert len(chosen["alphas"]) == len(chosen["values"])
     assert f"{chosen['penalty']}: alpha = " in result.output
+
+
+def test_a_sparsity_is_chosen_by_entries_in_the_unit_of_x():
+    X = planted("poisson", 40, 30, seed=1, rank=3)[0].astype(float)
+    model = BetaNMF(3, beta=1, penalties="sparsity:auto", random_state=0, max_iter=60)
+    paths = [model.fit(unit * X).penalty_path_[0] for unit in (1.0, 4.0**5)]
+    assert paths[0].alpha == paths[1].alpha < 0.1
+    np.testing.assert_allclose(paths[0].values, paths[1].values, atol=1e-6)

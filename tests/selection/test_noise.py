@@ -70,6 +70,47 @@ def test_notes_say_what_the_noise_is():
     assert "counts" in notes
 
 
+FEW, BETAS = {"max_iter": 200, "tol": 1e-4, "random_state": 0}, (0.5, 1.0, 1.5, 2.0, "nb:auto")
+
+
+def low_rank(seed: int, mean: float, shape: tuple[int, int] = (100, 80)) -> np.ndarray:
+    """Means of rank 3."""
+    rng = np.random.default_rng(seed)
+    V = rng.gamma(0.5, size=(shape[0], 3)) @ rng.gamma(0.5, size=(3, shape[1]))
+    return mean * V / V.mean()
+
+
+@pytest.mark.parametrize("mean", [0.03, 0.1, 1.0])
+def test_sparse_counts_are_poisson(mean):
+    X = np.random.default_rng(4).poisson(low_rank(4, mean)).astype(float)
+    profile = noise_profile(BetaNMF(3, **FEW), X, betas=BETAS)
+    assert (profile.best, profile.beta, profile.counts) == (1.0, 1.0, True)
+    assert 1.0 in profile.interval
+
+
+def test_the_size_of_sparse_counts_is_found():
+    rng = np.random.default_rng(5)
+    V = low_rank(5, 0.5, (150, 100))
+    X = rng.poisson(V * rng.gamma(2.0, 0.5, V.shape)).astype(float)
+    (row,) = (row for row in noise_profile(BetaNMF(3, **FEW), X, betas=BETAS).table if row["name"].startswith("NB"))
+    assert 2.0 / 1.5 < float(row["name"][3:-1]) < 2.0 * 1.5
+
+
+def test_pictures_in_8_bits_are_gaussian():
+    rng = np.random.default_rng(6)
+    V = rng.random((60, 3)) @ (rng.random((3, 70)) * (rng.random((3, 70)) < 0.6))
+    X = np.clip(np.rint(200.0 * V / V.max() + 25.0 * rng.normal(size=V.shape)), 0, 255)
+    assert 0.02 < (X == 0).mean() < 0.3
+    profile = noise_profile(BetaNMF(3, **FEW), X, betas=BETAS)
+    assert (profile.best, profile.counts) == (2.0, False)
+
+
+def test_rows_and_columns_of_zeros_have_no_say():
+    X = np.random.default_rng(7).poisson(low_rank(7, 6.0, (40, 50))).astype(float)
+    plain, padded = (noise_profile(BetaNMF(3, **FEW), A, betas=BETAS) for A in (X, np.pad(X, ((0, 20), (0, 15)))))
+    assert plain.best == padded.best == 1.0
+
+
 def test_exact_data_have_no_noise():
     rng = np.random.default_rng(0)
     low_rank = rng.gamma(1.0, size=(9, 2)) @ rng.gamma(1.0, size=(2, 8))

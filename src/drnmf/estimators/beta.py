@@ -25,6 +25,7 @@ from drnmf.numerics import Array, Vector
 from drnmf.parameters.common import MOVED
 from drnmf.parameters.fields import Kind, about, documented
 from drnmf.problem.weights import Reading
+from drnmf.selection.folds import HELD_OUT
 
 
 @documented(MOVED)
@@ -79,7 +80,7 @@ class BetaNMF(NMF):
         if lacks_size(self.beta):
             sized = size_profile_for(self, X, reading)
             return fit_decided(self, sized, "beta", with_size(self.beta, sized), 1, fit)
-        profile = profile_for(self, X, reading, held_out=0.0)
+        profile = profile_for(self, X, reading, held_out=HELD_OUT)
         return fit_decided(self, profile, "beta", profile.beta, STARTS, fit)
 
     def _omega(self) -> Omega:

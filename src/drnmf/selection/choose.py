@@ -145,6 +145,21 @@ def best_rank(tried: Sequence[Tried], threshold: float) -> Tried:
     return max(left, key=lambda one: (3 * one.stable(threshold) - 2 * one.rank, one.mean_stability, -one.rank))
 
 
+def why_rank(tried: Sequence[Tried], threshold: float) -> str:
+    """Say in plain words why a rank was taken."""
+    best, scores = best_rank(tried, threshold).rank, [one.scores for one in tried if one.scores is not None]
+    if len(scores) < len(tried) or not scores:
+        return f"The components of rank {best} are most stable; no entries were held out."
+    compared = compare(scores)
+    lowest = tried[compared.best].rank
+    near = [str(one.rank) for one, within in zip(tried, compared.within, strict=True) if within and one.rank != lowest]
+    why = f"Held-out entries are predicted best at rank {lowest}"
+    if not near:
+        return f"{why}."
+    others = f"no worse for certain at {', '.join(near)}"
+    return f"{why}, and {others}; of these the components of rank {best} are most stable."
+
+
 def clearly_worse(tried: Sequence[Tried]) -> list[int]:
     """List the ranks that predict clearly worse than the best."""
     scores = [one.scores for one in tried if one.scores is not None]

@@ -33,7 +33,7 @@ from drnmf.problem.problem import Problem
 from drnmf.problem.receive import Received
 from drnmf.selection.alike import ONE_COMPONENT, one_component
 from drnmf.selection.blocks import bi_cross_validation
-from drnmf.selection.choose import Tried, best_rank, clearly_worse
+from drnmf.selection.choose import Tried, best_rank, clearly_worse, why_rank
 from drnmf.selection.consensus import consensus
 from drnmf.selection.entries import Facts, bound, counted, facts_of
 from drnmf.selection.folds import HELD_OUT, Fold, check_fraction, mask_seed, too_few_to_hold_out
@@ -397,14 +397,7 @@ def _rank_profile(found: list[Found], loss: Loss, shape: tuple[int, int], notes:
         notes += (f"BIC is smallest at rank {best}.",)
         return RankProfile(best, loss, table, None, notes)
     best = best_rank(tried, THRESHOLD).rank
-    lowest = tried[compared.best].rank
-    why = f"Held-out entries are predicted best at rank {lowest}"
-    near = [str(row["rank"]) for row in table if row["within"] and row["rank"] != lowest]
-    if near:
-        why += (
-            f", and no worse for certain at {', '.join(near)}; of these the components of rank {best} are most stable"
-        )
-    return RankProfile(best, loss, table, None, (*notes, f"{why}."))
+    return RankProfile(best, loss, table, None, (*notes, why_rank(tried, THRESHOLD)))
 
 
 def _row(one: Found, i: int, compared: Compared | None, shape: tuple[int, int]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from drnmf.numerics import Vector
 from drnmf.objective.penalties import Sparsity
 from drnmf.objective.penalty import Penalty
 from drnmf.parameters.common import Parameters
-from drnmf.selection.choose import best_rank
+from drnmf.selection.choose import best_rank, why_rank
 from drnmf.selection.consensus import Consensus
 from drnmf.selection.folds import HELD_OUT, too_few_to_hold_out
 from drnmf.selection.noise import NoiseProfile, noise_profile
@@ -213,6 +213,8 @@ class Stages:
             self.missing.insert(0, f"{ended} of the {self.n_runs} runs of the consensus were finished")
         if ended < min(LEAST_RUNS, self.n_runs):
             runs = self._runs_that_judged(crew, rank, runs)
+        if table:
+            self._note(why_rank(table, self.threshold))
         return runs, crew.agreed(runs), table
 
     def _consensus_runs(self, crew: Crew, rank: int) -> list[Run]:
