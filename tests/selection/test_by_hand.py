@@ -22,7 +22,7 @@ from drnmf.problem.problem import Problem
 from drnmf.problem.receive import Received
 from drnmf.problem.units import Units
 from drnmf.selection import noise, rank, walk
-from drnmf.selection.choose import Candidate, Tried, best_rank, candidates, clearly_worse
+from drnmf.selection.choose import Candidate, Tried, best_rank, candidates, clearly_worse, overdispersed
 from drnmf.selection.entries import Facts, facts_of
 from drnmf.selection.folds import too_few_to_hold_out
 from drnmf.selection.likelihood.grid import Grid
@@ -551,3 +551,14 @@ def test_seeds_of_fewer_runs_are_the_first_of_more():
     assert len(set(draw_seeds(5, 100))) == 100
     assert draw_seeds(6, 3) != draw_seeds(5, 3)
     assert 0 <= min(draw_seeds(5, 100)) <= max(draw_seeds(5, 100)) < 2**31
+
+
+def test_overdispersed_counts_take_the_negative_binomial():
+    """In the place of a beta below one, where the middle of the means is below 30 units."""
+    listed = candidates((Beta(0.5), KL, Beta(2.0)), True, 7.0)
+    sized = len(listed) - 1
+    assert overdispersed(listed, 0, 1.0, 5.0) == sized
+    assert overdispersed(listed, 0, 1.0, 50.0) == 0
+    assert overdispersed(listed, 0, None, 5.0) == 0
+    assert [overdispersed(listed, i, 1.0, 5.0) for i in (1, 2, 3)] == [1, 2, 3]
+    assert overdispersed(listed[:3], 0, 1.0, 5.0) == 0

@@ -101,6 +101,17 @@ def likeliest(listed: Sequence[Candidate], scores: Sequence[Scores], known: bool
     return simplest(scores, levels)
 
 
+def overdispersed(listed: Sequence[Candidate], chosen: int, unit: float | None, middle: float) -> int:
+    """Take the negative binomial in the place of a beta below one, where X may hold counts: its entries are few units.
+
+    Such a beta says that the variance of counts grows faster than their mean, which the negative binomial says of
+    counts; a fit under it follows small entries, whose relative error is that of counting.
+    """
+    sized = [i for i, one in enumerate(listed) if isinstance(one.noise, NegativeBinomialNoise)]
+    few = unit is not None and middle < COUNTS_BELOW * unit
+    return sized[0] if sized and few and not listed[chosen].counts and listed[chosen].loss.beta < 1.0 else chosen
+
+
 def holds_counts(candidate: Candidate, unit: float | None, middle: float) -> bool:
     """Tell whether the data say that they are counts: a noise of counts wins, at a median mean of few units."""
     return candidate.counts and unit is not None and middle < COUNTS_BELOW * unit

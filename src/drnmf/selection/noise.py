@@ -29,7 +29,7 @@ from drnmf.problem.device import place
 from drnmf.problem.problem import Problem, reference_floors
 from drnmf.problem.receive import Received
 from drnmf.problem.weights import Reading
-from drnmf.selection.choose import Candidate, candidates, holds_counts, likeliest, noise_scores
+from drnmf.selection.choose import Candidate, candidates, holds_counts, likeliest, noise_scores, overdispersed
 from drnmf.selection.entries import Facts, bound, counted, facts_of, near_one, sampled
 from drnmf.selection.folds import HELD_OUT, Fold, check_fraction, mask_seed, too_few_to_hold_out
 from drnmf.selection.likelihood.masses import NegativeBinomialNoise
@@ -275,6 +275,8 @@ class Asked:
         fits = [{loss: (run.W, run.H) for loss, run in found.items()} for found in runs]
         scores = noise_scores(folds, fits, listed)
         chosen = likeliest(listed, scores, self.known)
+        middle = folds[0].middle(fits[0][listed[chosen].loss])
+        chosen = overdispersed(listed, chosen, self.facts.unit, middle)
         best = listed[chosen]
         exact = self._exact(walks[0], runs[0])
         if size is not None and not exact:
@@ -282,7 +284,6 @@ class Asked:
         solutions = {
             one.name: runs[0][was.loss] for one, was in zip(listed, candidates(omega, counts, size), strict=True)
         }
-        middle = folds[0].middle(fits[0][best.loss])
         structure = self._structure(folds[0], walks[0], best.loss, runs[0][best.loss]) if self.fraction else math.nan
         x, mu = folds[0].entries(fits[0][best.loss], seen=bool(self.fraction))
         slope = binned_slope(mu, (x - mu) ** 2)
