@@ -75,7 +75,7 @@ class Control:
         more than this (relative to the maximum) over the window, or when X is fitted exactly
     inner_iter : updates of (W, H) per move of lambda; one trace row per move (Algorithm 2 with many)
     window, fraction : the window has `window` iterations, or this fraction of all so far where that is more. With a
-        fraction, a run that falls faster in the second half of the window than in the first goes on
+        fraction, a run that falls faster in the second half of the window than in the first continues
     least : what no fit can bring the loss of beta = 2 below; where little above it is left the window is half as long,
         and where much is left tol is smaller
     overwrite : the run may write over the W and H that it begins from

@@ -147,7 +147,7 @@ class Stages:
         return table
 
     def _searched(self, crew: Crew, stage: str, ranks: tuple[int, ...], coarse: bool = False) -> list[Tried]:
-        """Search among ranks, in a stage of its own; `_further` goes on with what there was no time for."""
+        """Search among ranks, in a stage of its own; `_further` continues with what there was no time for."""
         table = dict[int, Tried]()
 
         def attempt(rank: int) -> Tried | None:
@@ -189,7 +189,7 @@ class Stages:
         return not self._too_few(fitter)
 
     def consensus(self, crew: Crew, table: list[Tried]) -> tuple[list[Run], Consensus, list[Tried]]:
-        """Make all runs at the rank that was chosen, and go on with the search for it where that leaves time.
+        """Make all runs at the rank that was chosen, and continue the search for it where that leaves time.
 
         Returns
         -------
