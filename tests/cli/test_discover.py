@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from drnmf.cli import app
 from drnmf.cli.discover.command import parse_ranks, parse_seconds
 from drnmf.cli.discover.reference import read_reference, spelt
+from drnmf.losses.names import as_loss
 from drnmf.selection.stages.runs import Fitter, Run
 
 TYPES = [f"{a}[{b}>{c}]{d}" for b, c in ("CA", "CG", "CT") for a in "ACGT" for d in "ACGT"][:24]
@@ -104,6 +105,16 @@ def test_the_page_answers_in_order(here: Path) -> None:
     places = [page.index(f"<h2>{title}</h2>") for title in (*titles, "How it was made")]
     assert places == sorted(places)
     assert re.search(r"<h3>Component \d = SBS1, (0\.9\d|1\.00)</h3>", page)
+
+
+def test_the_page_names_the_loss_that_was_fitted(here: Path) -> None:
+    """Which need not be the one with the smallest criterion: ties go to the simpler."""
+    pytest.importorskip("plotly")
+    run("discover", "catalog.csv", "--profiles", "rows", "--ranks", "2", "--runs", "2", "--max-iter", "60", "--quiet")
+    page = (here / "catalog-discover" / "report.html").read_text()
+    summary = json.loads((here / "catalog-discover" / "summary.json").read_text())
+    (key,) = summary["losses"]
+    assert f"{as_loss(key).name} is fitted" in page
 
 
 def unfinished(said: str, folder: Path, first: str, cure: str) -> None:

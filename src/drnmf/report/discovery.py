@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from drnmf.losses.names import from_text
 from drnmf.numerics import Vector
 from drnmf.report.charts import Chart, factor_image, numbers
 from drnmf.report.components import bars
 from drnmf.report.parts import NOTHING, Section, place, section
+from drnmf.report.words import loss_name
 from drnmf.runs import schema
 from drnmf.runs.read import Run
 
@@ -82,8 +84,8 @@ def what_noise(run: Run) -> Section:
         drawn = sorted((beta, value) for beta, name, value in betas if math.isfinite(beta) and name != "Poisson")
         line = _line([beta for beta, _ in drawn], [value for _, value in drawn], "criterion")
         parts["noise"] = _chart([line], "beta", "above the most likely")
-        best = min(rows, key=lambda row: float(row["criterion"]))["name"]
-        note = f"The most likely loss is {best}: beta 2 is Gaussian noise, 1 Poisson, 0 Gamma. Lower is more likely."
+        fitted = ", ".join(loss_name(from_text(key)) for key in run.summary["losses"])
+        note = f"{fitted} is fitted: beta 2 is Gaussian noise, 1 Poisson, 0 Gamma. Lower is likelier, ties aside."
     parts["variance"] = _variance(*(_column(variance, name) for name in ("fitted", "squared_residual", "expected")))
     note += " Squared residuals against fitted values show the same: the line is what the loss expects."
     places = "".join(
