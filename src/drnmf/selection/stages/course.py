@@ -44,7 +44,7 @@ _LAST_FITS = 0.5
 """Work of the contributions and residuals, in fits: they move one factor, and only as far as it moves."""
 NOISE, PENALTY, FINER = "noise", "penalty", "finer ranks"
 LEAST_PART = 0.6
-"""Ranks below this part of the one found on the coarse grid are not tried again under penalties."""
+"""Ranks below this part of the one found on the ladder are not tried again under penalties."""
 
 
 @dataclass

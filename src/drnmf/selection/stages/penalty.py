@@ -1,4 +1,4 @@
-"""How much the penalties of a discovery count: alphas from the data, at the best rank of a coarse grid without them.
+"""How much the penalties of a discovery count: alphas from the data, at the best rank of the ladder without them.
 
 Sparsity: the smallest alpha that held-out entries cannot tell from the best, so that none is used where none helps.
 Volume: the largest under which the loss is at most 5 % above that without, as in a fit.
