@@ -1,6 +1,6 @@
 """One update of every block with lambda fixed, each taken back while it raised what it must not raise.
 
-Factors are component-first and move one after another: H (r, n), then W' (r, m), where X is a matrix. Every half-step is
+Blocks are component-first and move one after another: H (r, n), then W' (r, m), where X is a matrix. Every half-step is
 the same call. A check costs nothing extra: the losses come with the sweep that the next half-step needs anyway. Where
 sweeps return before they are done (`Space.deferred`: a GPU, a cluster) the losses of all half-steps are read together,
 once an iteration; the points are the same, only a rejected step costs the sweeps that were begun behind it.
