@@ -15,7 +15,7 @@ from drnmf.algorithms.updates.table import GPU_RULES, RULES
 from drnmf.algorithms.weights import Fixed, FrankWolfe, Reactive
 from drnmf.backends.base import Data, Sweep
 from drnmf.backends.batch import largest_batch
-from drnmf.backends.host.space import HOST
+from drnmf.backends.host.space import HOST, HostSpace
 from drnmf.backends.open import open_data
 from drnmf.losses.names import as_losses
 from drnmf.objective.objective import Objective
@@ -89,8 +89,10 @@ RUNS = {
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("name", RUNS)
-def test_every_run_comes_to_what_it_comes_to_by_itself(name):
+@pytest.mark.parametrize("deferred", [False, True])
+def test_every_run_comes_to_what_it_comes_to_by_itself(name, deferred, monkeypatch):
     """The runs end at different iterations, for different reasons, and look several times an iteration or once."""
+    monkeypatch.setattr(HostSpace, "deferred", deferred)
     controls = [Control(max_iter=most, tol=tol) for most, tol in ((12, 0.0), (30, 1e-2), (1, 1e-6))]
     for inner_iter in (1, 2):
         made = calls(*RUNS[name], [replace(control, inner_iter=inner_iter) for control in controls])

@@ -124,6 +124,18 @@ def test_a_matrix_is_a_tensor_of_two_modes(rule):
         np.testing.assert_array_equal(F, expected)
 
 
+@pytest.mark.parametrize("omega", [(Beta(3.0),), (Beta(-1.0),)])
+def test_steps_that_are_looked_at_together_are_those_looked_at_one_by_one(omega, monkeypatch):
+    data, starts = planted(5)
+    one_by_one, _ = run(data, starts, omega, RULES["extrapolated"], POLICIES["auto"])
+    monkeypatch.setattr(HostSpace, "deferred", True)
+    together, _ = run(data, starts, omega, RULES["extrapolated"], POLICIES["auto"])
+    np.testing.assert_array_equal(together.trace.losses, one_by_one.trace.losses)
+    wasted = together.trace.sweeps[-1] - one_by_one.trace.sweeps[-1]
+    assert wasted > 0  # what was begun behind a rejected step
+    assert one_by_one.trace.sweeps[-1] > 1 + 3 * one_by_one.n_iter
+
+
 @pytest.mark.parametrize("omega", [(KL,), (FROBENIUS,)])
 def test_the_certificate_tells_how_far_a_tensor_is_from_stationary(omega):
     data, starts = planted(3)

@@ -12,8 +12,9 @@ import pytest
 
 from drnmf import L1, L2
 from drnmf.algorithms import certificates
-from drnmf.algorithms.batch import _Group, _put, _take
+from drnmf.algorithms.batch import Together
 from drnmf.algorithms.initialize import auto_start, nndsvdar_start, nonnegative_least_squares, random_start
+from drnmf.algorithms.iteration import Point
 from drnmf.algorithms.loop import Control, Log, _require_finite, solve
 from drnmf.algorithms.result import Trace
 from drnmf.algorithms.updates.base import Parts, Rule, halve
@@ -26,6 +27,7 @@ from drnmf.algorithms.updates.multiplicative import Multiplicative
 from drnmf.algorithms.updates.multiplier import _Search, searched
 from drnmf.algorithms.updates.newton import Newton, tilted_step
 from drnmf.algorithms.weights import Fixed
+from drnmf.backends.base import Sweep
 from drnmf.backends.open import open_data
 from drnmf.backends.steps import packed
 from drnmf.losses.beta import FROBENIUS, IS, KL, Beta
@@ -235,37 +237,47 @@ def test_nndsvd_starts_a_fit_whose_factors_are_not_too_large(monkeypatch, rng):
         np.testing.assert_array_equal(found[1], same[1])
 
 
-def group(references, chosen, omega=(IS, KL)) -> _Group:
+def together(references, chosen, omega=(IS, KL)) -> Together:
     objectives = tuple(Objective(omega, np.array(values), 1.0) for values in references)
-    made = _Group(HALS(), omega, False, None, objectives, np.array([[1.0, 2.0], [3.0, 3.0]]), 0.0)
+    floors = np.array([[1.0, 2.0], [3.0, 3.0]])
+    made = Together(None, objectives[0], HALS(), False, (HALS(), HALS()), floors, (True, True), False, objectives)
     return made.under([np.array(weights) for weights in chosen])
 
 
+def at_losses(losses, runs=2):
+    F = np.ones((runs, 3, 4))
+    return Point((F, F), Sweep(np.array(losses), F[:, None], F[:, None]), (), 1, np.ones((runs, 2)), 0)
+
+
 def test_what_runs_at_once_must_not_raise_is_the_weighted_sum_of_scaled_losses():
-    both = group([[2.0, 5.0], [4.0, 1.0]], [[0.5, 0.5], [0.25, 0.75]])
-    np.testing.assert_allclose(both.values(np.array([[2.0, 5.0], [8.0, 3.0]])), [1.0, 0.5 + 2.25])
+    both = together([[2.0, 5.0], [4.0, 1.0]], [[0.5, 0.5], [0.25, 0.75]])
+    values = both.guarded(both.weights, at_losses([[2.0, 5.0], [8.0, 3.0]]))
+    np.testing.assert_allclose(values, [1.0, 0.5 + 2.25])
+    assert both.risen(values, np.array([1.0, 2.0])).tolist() == [1]
+    assert both.risen(values, values) is None
+    assert both.risen(np.array([np.nan, 0.0]), values).tolist() == [0]
     assert both.under([np.array([0.5, 0.5]), np.array([0.25, 0.75])]) is both
-    assert both.shared.shape == (2, 2)
-    same = group([[2.0, 5.0], [2.0, 5.0]], [[0.5, 0.5], [0.5, 0.5]])
-    np.testing.assert_allclose(same.shared, same.coefficients[1])
+    assert both.coefficients(both.weights).shape == (2, 2)
+    same = together([[2.0, 5.0], [2.0, 5.0]], [[0.5, 0.5], [0.5, 0.5]])
+    np.testing.assert_allclose(same.coefficients(same.weights), same.made[1])
 
 
 def test_floors_and_coefficients_of_runs_at_once():
-    both, F = group([[2.0, 5.0], [4.0, 1.0]], [[0.5, 0.5], [0.25, 0.75]]), np.ones((2, 3, 4))
-    np.testing.assert_array_equal(np.ravel(both.floor("H", F)), [1.0, 2.0])
-    assert both.floor("W", F) == 3.0
-    np.testing.assert_allclose([np.ravel(c) for c in both.numbers(F)], both.coefficients.T)
-    assert group([[2.0], [2.0]], [[1.0], [1.0]], (KL,)).numbers(F) == [1.0]
-    assert both.ask(False, False).parts == "separate"
-    assert both.ask(True, True).curvature is both.shared
+    both, point = together([[2.0, 5.0], [4.0, 1.0]], [[0.5, 0.5], [0.25, 0.75]]), at_losses(np.ones((2, 2)))
+    H, W = (both.parts(block, point, both.weights, both.coefficients(both.weights)) for block in (0, 1))
+    np.testing.assert_array_equal(np.ravel(H.floor), [1.0, 2.0])
+    assert W.floor == 3.0
+    np.testing.assert_allclose([np.ravel(c) for c in H.coefficients], both.made.T)
+    one = together([[2.0], [2.0]], [[1.0], [1.0]], (KL,))
+    assert one.parts(0, point, one.weights, one.coefficients(one.weights)).coefficients == [1.0]
 
 
 def test_some_of_many_runs_are_taken_and_put_back():
-    tree = (np.arange(4.0), 2.0, None, 1.0)
-    taken = _take(tree, np.array([1, 3]))
+    tree, runs, four = (np.arange(4.0), 2.0, None, 1.0), np.array([1, 3]), together([[1.0, 1.0]] * 4, [[0.5, 0.5]] * 4)
+    taken = four.take(tree, runs)
     assert taken[0].tolist() == [1.0, 3.0]
     assert taken[1:] == (2.0, None, 1.0)
-    whole, number, nothing, same = _put(tree, np.array([1, 3]), (np.array([7.0, 8.0]), 5.0, None, 1.0), 4)
+    whole, number, nothing, same = four.put(tree, runs, (np.array([7.0, 8.0]), 5.0, None, 1.0))
     assert whole.tolist() == [0.0, 7.0, 2.0, 8.0]
     assert number.tolist() == [2.0, 5.0, 2.0, 5.0]
     assert (nothing, same) == (None, 1.0)

@@ -8,11 +8,11 @@ once an iteration; the points are the same, only a rejected step costs the sweep
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from drnmf.algorithms.correlation import correlation, row_sums
 from drnmf.algorithms.updates.base import Parts, Rule, halve_state
@@ -22,6 +22,11 @@ from drnmf.numerics import MAX_HALVINGS, Array, Vector, rise_tolerance
 from drnmf.objective.objective import Objective
 from drnmf.objective.penalty import Measures
 
+T = TypeVar("T")
+Number = float | Vector  # one for the only run, or one for each
+Runs = NDArray[np.intp]  # which of many
+ALONE: Runs = np.zeros(1, np.intp)
+
 
 @dataclass(frozen=True)
 class Point:
@@ -30,7 +35,7 @@ class Point:
     blocks: Factors
     sweep: Sweep
     states: tuple[Any, ...]  # of the rule, for every block
-    sweeps: int
+    sweeps: Any  # spent so far: a number, or one for each of many runs
     weights: Vector  # lambda when the sweep was made
     steps: int  # taken by the block that moves next
     measures: tuple[Measures, ...] = ()  # of the penalties, for every block
@@ -47,6 +52,7 @@ class Task:
     fixed: bool  # lambda never moves
     rules: tuple[Rule, ...]  # of every block: the rule itself, unless the block is constrained
     floors: tuple[float, ...]  # the smallest entry of every block
+    certain: tuple[bool, ...]  # whether steps of a block cannot raise the objective, so that nobody needs to look
     in_place: bool = False  # steps may be written over the blocks: none is taken back, and nobody keeps an earlier one
 
     @classmethod
@@ -62,22 +68,80 @@ class Task:
         """
         rules = tuple(rule.of_block(name, rank) for name in data.names)
         floors = tuple(rule.floor(name, data.mean, rank) for name in data.names)
-        task = cls(data, objective, rule, constant and not rule.chooses, rules, floors)
-        return replace(task, in_place=in_place and rule.overwrites and all(map(task.certain, range(len(rules)))))
-
-    def certain(self, block: int) -> bool:
-        """Tell whether steps of a block cannot raise the objective, so that nobody needs to look."""
-        rule, penalties = self.rules[block], self.objective.penalties
-        return rule.certain(self.objective.omega) and (not penalties or (rule.bounded and penalties.certain))
+        penalties = objective.penalties
+        certain = tuple(
+            rule.certain(objective.omega) and (not penalties or (rule.bounded and penalties.certain)) for rule in rules
+        )
+        in_place = in_place and rule.overwrites and all(certain)
+        return cls(data, objective, rule, constant and not rule.chooses, rules, floors, certain, in_place)
 
     def watched(self, weights: Vector, losses: Vector, penalty: float) -> float:
         """Compute what the run is to lower: the weighted sum under fixed weights, else the maximum; plus penalties."""
         return penalty + (self.objective.value(weights, losses) if self.fixed else self.objective.maximum(losses))
 
-    def guarded(self, weights: Vector, losses: Vector, penalty: float) -> float:
+    def guarded(self, weights: Vector, point: Point) -> Number:
         """Compute what no half-step may raise: the weighted sum, or the maximum where the rule chooses lambda."""
-        chooses = self.rule.chooses
-        return penalty + (self.objective.maximum(losses) if chooses else self.objective.value(weights, losses))
+        chooses, losses = self.rule.chooses, point.sweep.losses
+        return point.penalty + (self.objective.maximum(losses) if chooses else self.objective.value(weights, losses))
+
+    # what `algorithms.batch` does for some of many runs, here for the only one
+
+    def coefficients(self, weights: Vector) -> Vector:
+        """Compute c_beta under some weights."""
+        return self.objective.coefficients(weights)
+
+    def risen(self, values: Number, ceiling: Number) -> Runs | None:
+        """Tell in which runs a value is above its ceiling, or no number; None where in none."""
+        return None if values <= ceiling else ALONE
+
+    def within(self, runs: Runs) -> Task:
+        """Return the task of some runs."""
+        return self
+
+    def take(self, tree: T, runs: Runs) -> T:
+        """Return what belongs to some runs."""
+        return tree
+
+    def put(self, tree: T, runs: Runs, part: T) -> T:
+        """Return the same with what belongs to some runs replaced."""
+        return part
+
+    def unmoved(self, before: Any, after: Any) -> Any:
+        """Return the state of a step that was given up, from those before and after it."""
+        return before
+
+    def parts(self, block: int, point: Point, weights: Vector, coefficients: Vector) -> Parts:
+        """Say what a step of the block sees, from the sweep of a point."""
+        objective, rule, sweep = self.objective, self.rules[block], point.sweep
+        return Parts(
+            sweep.N,
+            sweep.P,
+            coefficients,
+            objective.omega,
+            self.floors[block],
+            objective.scaled(sweep.losses) if rule.chooses else None,
+            objective.references,
+            sweep.Q,
+            sweep.gram,
+            self._Q_scale(block, point, weights, coefficients),
+            self._correlation(block, point, coefficients),
+            objective.penalties.of(block, point.measures, objective.factor(weights)) if objective.penalties else None,
+            final=self.in_place,
+        )
+
+    def _Q_scale(self, block: int, point: Point, weights: Vector, coefficients: Vector) -> float:
+        """How much larger the coefficients are than when the curvature of the block was made."""
+        if point.weights is weights or not self.rules[block].curves(point.steps, point.blocks[block].shape[-2]):
+            return 1.0
+        return float(coefficients.sum() / self.objective.coefficients(point.weights).sum())
+
+    def _correlation(self, block: int, point: Point, coefficients: Vector) -> Vector | None:
+        """How the components of what stands overlap, where the step wants to know it."""
+        data, omega, blocks = self.data, self.objective.omega, point.blocks
+        if not self.rules[block].correlates(point.steps, blocks[block].shape[-2], omega):
+            return None
+        mean = data.spaces[block].sum(row_sums, blocks[block]) / data.sizes[block]
+        return correlation(lambda function: data.sum_others(block, function, blocks), mean, omega, coefficients)
 
     def measure(self, block: int, F: Array) -> Measures:
         """Measure a block for the penalties."""
@@ -99,7 +163,7 @@ class Task:
         rule, omega = self.rules[block], self.objective.omega
         known = early or len(omega) == 1  # lambda of one loss is one
         parts: Literal["separate"] | Vector = coefficients if known and not rule.separate else "separate"
-        curvature = coefficients if rule.curves(steps, blocks[block].shape[0]) else None
+        curvature = coefficients if rule.curves(steps, blocks[block].shape[-2]) else None
         return self.data.sweep(block, blocks, Ask(omega, parts, losses, curvature, into=into, used=used))
 
     def read(self, points: list[Point]) -> list[Point]:
@@ -136,19 +200,11 @@ class _Half:
 
     def attempt(self, point: Point) -> Point:
         """Step from the parts in the sweep of a point, and sweep for the next block at the new one."""
-        task, k, before = self.task, self.block, point.sweep
-        objective, rule, F = task.objective, task.rules[k], point.blocks[k]
-        following = 0 if self.last else k + 1
-        parts = Parts(
-            before.N, before.P, self.coefficients, objective.omega, task.floors[k],
-            objective.scaled(before.losses) if rule.chooses else None, objective.references, before.Q, before.gram,
-            self._Q_scale(point), self._correlation(point),
-            objective.penalties.of(k, point.measures, objective.factor(self.weights)) if objective.penalties else None,
-            final=task.in_place,
-        )  # fmt: skip
-        moved, state = task.data.spaces[k].map(rule.step, F, parts, point.states[k], count=2)
-        look = self.last or not (task.certain(k) and task.certain(following))
-        return self._moved(point, moved, state, point.sweeps + 1, look, before if task.in_place else None)
+        task, k = self.task, self.block
+        parts = task.parts(k, point, self.weights, self.coefficients)
+        moved, state = task.data.spaces[k].map(task.rules[k].step, point.blocks[k], parts, point.states[k], count=2)
+        look = self.last or not (task.certain[k] and task.certain[k + 1])
+        return self._moved(point, moved, state, point.sweeps + 1, look, point.sweep if task.in_place else None)
 
     def _moved(
         self, point: Point, F: Array, state: Any, sweeps: int, look: bool = True, used: Sweep | None = None
@@ -164,42 +220,38 @@ class _Half:
             penalty = task.objective.penalties.value(measures)
         return Point(blocks, sweep, _put(point.states, k, state), sweeps, self.weights, steps, measures, penalty)
 
-    def _Q_scale(self, point: Point) -> float:
-        """How much larger the coefficients are than when the curvature of the block was made."""
-        task, rank = self.task, point.blocks[self.block].shape[0]
-        if point.weights is self.weights or not task.rules[self.block].curves(point.steps, rank):
-            return 1.0
-        return float(self.coefficients.sum() / task.objective.coefficients(point.weights).sum())
-
-    def _correlation(self, point: Point) -> Vector | None:
-        """How the components of what stands overlap, where the step wants to know it."""
-        data, k, omega, blocks = self.task.data, self.block, self.task.objective.omega, point.blocks
-        if not self.task.rules[k].correlates(point.steps, blocks[k].shape[0], omega):
-            return None
-        mean = data.spaces[k].sum(row_sums, blocks[k]) / data.sizes[k]
-        return correlation(lambda function: data.sum_others(k, function, blocks), mean, omega, self.coefficients)
-
     def settle(self, before: Point, tried: Point) -> Point:
         """Return the step tried, or the first one on the way back that did not rise; no step after many."""
         task, k = self.task, self.block
-        if task.certain(k):
+        if task.certain[k]:
             return tried
-        F, space = before.blocks[k], task.data.spaces[k]
         slack = 0.0 if task.rule.chooses else rise_tolerance(task.data.dtype)
-        ceiling = task.guarded(self.weights, before.sweep.losses, before.penalty) * (1.0 + slack)
-        while tried.blocks[k] is not F and not task.guarded(self.weights, tried.sweep.losses, tried.penalty) <= ceiling:
-            count = tried.sweeps - before.sweeps
-            moved, state = F, before.states[k]
-            if count <= MAX_HALVINGS:
-                moved, state = space.map(self._retry, F, tried.blocks[k], count, tried.states[k], count=2)
-            (tried,) = task.read([self._moved(before, moved, state, tried.sweeps + 1)])
+        ceiling = task.guarded(self.weights, before) * (1.0 + slack)
+        for count in range(1, MAX_HALVINGS + 2):
+            runs = task.risen(task.guarded(self.weights, tried), ceiling)
+            if runs is None or tried.blocks[k] is before.blocks[k]:
+                return tried
+            again = self.within(runs)._again(task.take(before, runs), task.take(tried, runs), count)
+            tried = task.put(tried, runs, again)
         return tried
 
-    @property
-    def _retry(self) -> Callable[..., tuple[Array, Any]]:
-        """The rule's own, but for one that trusts its bound: under penalties that bound may be only nearly one."""
-        rule = self.task.rules[self.block]
-        return halve_state if rule.chooses and self.task.objective.penalties else rule.retry
+    def _again(self, before: Point, tried: Point, count: int) -> Point:
+        """Retry a step that rose, and give it up after many."""
+        task, k, F, rule = self.task, self.block, before.blocks[self.block], self.task.rules[self.block]
+        moved, state = F, task.unmoved(before.states[k], tried.states[k])
+        if count <= MAX_HALVINGS:
+            # a rule that chooses trusts its bound, which under penalties may be only nearly one
+            retry = halve_state if rule.chooses and task.objective.penalties else rule.retry
+            moved, state = task.data.spaces[k].map(retry, F, tried.blocks[k], count, tried.states[k], count=2)
+        return task.read([self._moved(before, moved, state, tried.sweeps + 1)])[0]
+
+    def within(self, runs: Runs) -> _Half:
+        """Return the half-step of some runs."""
+        task = self.task.within(runs)
+        if task is self.task:
+            return self
+        weights = self.task.take(self.weights, runs)
+        return replace(self, task=task, weights=weights, coefficients=task.coefficients(weights))
 
 
 def _put(values: tuple[Any, ...], at: int, value: Any) -> tuple[Any, ...]:
@@ -216,7 +268,7 @@ def swept(task: Task, blocks: Factors, weights: Vector, states: tuple[Any, ...],
     sweeps : spent so far, this one included
     steps : taken by each block
     """
-    c = task.objective.coefficients(weights)
+    c = task.coefficients(weights)
     # or the backend would keep as much for itself
     used = Sweep(c, np.empty_like(blocks[-1]), blocks[-1]) if task.in_place else None
     sweep = task.sweep(0, blocks, steps, c, early=task.fixed, used=used)
@@ -232,7 +284,7 @@ def iterate(task: Task, point: Point, weights: Vector, early: bool) -> Point:
     ----------
     early : lambda will still be the same in the next iteration, so that the last sweep may weigh its parts too
     """
-    c, count = task.objective.coefficients(weights), len(point.blocks)
+    c, count = task.coefficients(weights), len(point.blocks)
     into = point.sweep if task.data.reuses else None
     halves = [_Half(task, k, weights, c, early, into if k == count - 1 else None) for k in range(count)]
     together = task.data.spaces[0].deferred and not task.rule.chooses
@@ -240,9 +292,20 @@ def iterate(task: Task, point: Point, weights: Vector, early: bool) -> Point:
     for k, half in enumerate(halves):
         tried, *ahead = ahead or task.read(_attempts(point, halves[k:] if together else [half]))
         point = half.settle(point, tried)
-        if point is not tried and ahead:  # what was begun behind a rejected step
-            point, ahead = replace(point, sweeps=point.sweeps + len(ahead)), []
+        if point is not tried and ahead:
+            ahead = _redone(task, point, tried, halves[k + 1 :], ahead)
     return point
+
+
+def _redone(task: Task, settled: Point, tried: Point, halves: list[_Half], ahead: list[Point]) -> list[Point]:
+    """Begin again what was begun behind steps that were rejected, in the runs where they were."""
+    runs = task.risen(settled.sweeps, tried.sweeps)
+    if runs is None:
+        return ahead
+    wasted = task.take(settled, runs)
+    wasted = replace(wasted, sweeps=wasted.sweeps + len(ahead))
+    again = task.read(_attempts(wasted, [half.within(runs) for half in halves]))
+    return [task.put(old, runs, new) for old, new in zip(ahead, again, strict=True)]
 
 
 def _attempts(point: Point, halves: list[_Half]) -> list[Point]:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from drnmf.backends.base import Ask, Data, Space, Sweep
+from drnmf.backends.batch import Batch
 from drnmf.backends.weighted import shares_curvature
 from drnmf.numerics import Array, Vector
 
@@ -104,7 +105,7 @@ class Matrix:
     names = ("H", "W")
 
     @cached_property
-    def sides(self) -> tuple[Data, Data]:
+    def sides(self) -> tuple[Data | Batch, Data | Batch]:
         """X for each block: the side whose columns are those of the block."""
         return self.data, self.data.T
 
