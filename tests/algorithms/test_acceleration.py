@@ -36,6 +36,11 @@ def at_the_end(steps: int = NEWTON_DELAY + 3, fixed: bool = True, rank: int = 2,
     return task, swept(task, (1.1 * H, W.T.copy()), weights, (None, None), 7, steps), weights
 
 
+def without_acceleration(monkeypatch):
+    wants = Newton.wants
+    monkeypatch.setattr(Newton, "wants", lambda *given: replace(wants(*given), acceleration=False))
+
+
 def _with_H(point, H):
     return (H, *point.blocks[1:])
 
@@ -102,7 +107,7 @@ def test_a_run_falls_further_in_as_many_sweeps_and_never_rises(monkeypatch):
     options = {"beta": 1, "init": "random", "random_state": 3, "tol": 0, "max_iter": 150}
     quick = BetaNMF(4, **options).fit(X)
     assert (np.diff(quick.trace_.losses[:, 0]) <= 1e-12 * quick.trace_.losses[1:, 0]).all()
-    monkeypatch.setattr(Newton, "accelerates", lambda self, step, rank: False)
+    without_acceleration(monkeypatch)
     plain = BetaNMF(4, **{**options, "max_iter": 200}).fit(X)
     assert quick.trace_.sweeps[-1] <= plain.trace_.sweeps[-1]
     assert quick.losses_[0] < plain.losses_[0]
@@ -115,7 +120,7 @@ def test_constrained_and_robust_runs_are_left_as_they_are(monkeypatch):
         lambda: DRNMF(3, betas=(1, 0), solver=Solver(references=(9.0, 1.0)), **options).fit(X).losses_.tolist(),
     ]
     with_it = [fit() for fit in fits]
-    monkeypatch.setattr(Newton, "accelerates", lambda self, step, rank: False)
+    without_acceleration(monkeypatch)
     assert with_it == [fit() for fit in fits]
 
 

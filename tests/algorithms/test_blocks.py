@@ -84,10 +84,10 @@ def test_no_rule_raises_what_it_lowers(rule, omega):
     if rule is RULES["hals"] and omega != (FROBENIUS,):
         pytest.skip("hals is for beta = 2 alone")
     result, objective = run(data, starts, omega, rule)
-    values = [objective.maximum(row) if rule.chooses else row.sum() for row in result.trace.losses]
+    values = [objective.maximum(row) if rule.facts.chooses else row.sum() for row in result.trace.losses]
     lowest = np.minimum.accumulate(values)
     assert values[-1] < 0.5 * values[0]
-    if rule.certain(omega) or not rule.best:
+    if rule.certain(omega) or not rule.facts.best:
         np.testing.assert_allclose(values, lowest, rtol=1e-9)
     assert [F.shape for F in result.blocks] == [(RANK, size) for size in SHAPE]
     assert result.losses.sum() == pytest.approx(min(row.sum() for row in result.trace.losses), rel=0.05)

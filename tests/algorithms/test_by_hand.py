@@ -17,7 +17,7 @@ from drnmf.algorithms.initialize import auto_start, nndsvdar_start, nonnegative_
 from drnmf.algorithms.iteration import Point
 from drnmf.algorithms.loop import Control, Log, _require_finite, solve
 from drnmf.algorithms.result import Trace
-from drnmf.algorithms.updates.base import Parts, Rule, halve
+from drnmf.algorithms.updates.base import Facts, Parts, Rule, Wants, halve
 from drnmf.algorithms.updates.constrained import free_bound, free_parts
 from drnmf.algorithms.updates.extrapolated import Extrapolated, Momentum
 from drnmf.algorithms.updates.hals import HALS
@@ -147,11 +147,10 @@ def test_the_bracket_of_the_multiplier_holds_its_root(rng, columns):
 
 def test_ranks_with_a_curvature_for_every_column_and_those_with_one_for_all():
     rule = Newton(delay=3, largest_rank=4)
-    found = [(rule.curves(step, rank), rule.correlates(step, rank, (KL,))) for step in (2, 3, 4) for rank in (3, 4, 5)]
+    wanted = [rule.wants(step, rank, (KL,)) for step in (2, 3, 4) for rank in (3, 4, 5)]
+    found = [(wants.curvature, wants.correlation) for wants in wanted]
     assert found == 3 * [(False, False)] + 2 * [(True, False), (True, False), (False, True)]
-    free = Newton(delay=3)
-    assert free.curves(3, 1000)
-    assert not free.correlates(3, 1000, (KL,))
+    assert Newton(delay=3).wants(3, 1000, (KL,)) == Wants(curvature=True)
 
 
 def test_a_newton_step_under_penalties_is_the_minimum_of_loss_and_penalties(rng):
@@ -365,7 +364,7 @@ def test_states_restart_where_the_objective_rose_and_only_there(factors, states)
 class Last(Told):
     """The same, where the last point counts and not the best."""
 
-    best = False
+    facts = Facts(best=False)
 
 
 @pytest.mark.parametrize(("kind", "found"), [(Told, 1.0), (Last, 2.0)])

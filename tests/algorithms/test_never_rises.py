@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from drnmf import DRNMF, L1, L2, Solver, Sparsity, Volume
 from drnmf.algorithms import iteration
 from drnmf.algorithms.updates.base import Rule
-from drnmf.algorithms.updates.constrained import Constrained, OneSide
+from drnmf.algorithms.updates.constrained import OneSide
 from drnmf.algorithms.updates.extrapolated import Extrapolated
 from drnmf.algorithms.updates.hals import HALS
 from drnmf.algorithms.updates.minimax import Minimax
@@ -88,7 +88,7 @@ def steps(monkeypatch):
     def watched(half, *given):
         tried = attempt(half, *given)
         rule = half.task.rules[half.block]
-        while isinstance(rule, OneSide | Constrained):
+        while isinstance(rule, OneSide):
             rule = rule.rule
         taken.append((rule, tried.states[half.block]))
         return tried

@@ -9,6 +9,7 @@ import pytest
 
 from drnmf import DRNMF, BetaNMF, MultiObjectiveNMF, Solver
 from drnmf.algorithms.loop import Control, solve
+from drnmf.algorithms.updates.base import Setup
 from drnmf.algorithms.updates.newton import Newton
 from drnmf.algorithms.weights import Fixed
 from drnmf.backends.host.dense import DenseMatrix
@@ -57,21 +58,26 @@ def test_the_same_minimum_is_reached(beta):
 def test_a_curvature_is_kept_where_it_is_small_and_its_length_can_be_found_again():
     rule, losses = Newton(), (Beta(1.0),)
     most = LARGEST_KEPT // 15
-    assert rule.keeping(losses, 5, most) == replace(rule, keeps=True)
-    assert rule.keeping(losses, 5, most + 1) == rule
-    assert rule.keeping((*losses, NegativeBinomial(3.0)), 5, most) == rule
-    assert rule.keeping((Beta(2.0),), 5, most) == rule
+
+    def kept(omega, columns):
+        return rule.under(Setup(omega, 5, columns=columns))
+
+    assert kept(losses, most) == replace(rule, keeps=True)
+    assert kept(losses, most + 1) == rule
+    assert kept((*losses, NegativeBinomial(3.0)), most) == rule
+    assert kept((Beta(2.0),), most) == rule
+    assert kept(losses, None) == rule
 
 
 def test_a_curvature_is_kept_only_while_the_weights_stand(monkeypatch):
     asked = []
-    monkeypatch.setattr(Newton, "keeping", lambda self, omega, rank, columns: asked.append(len(omega)) or self)
+    monkeypatch.setattr(Newton, "under", lambda self, setup: asked.append(setup.columns) or self)
     X = np.random.default_rng(0).gamma(1.0, size=(12, 9))
     given = {"betas": (0, 1), "solver": Solver(references=(1, 1)), "max_iter": 3, "tol": 0, "random_state": 0}
     DRNMF(2, **given).fit(X)
-    assert asked == []
     MultiObjectiveNMF(2, weights=(0.5, 0.5), **given).fit(X)
-    assert asked == [2]
+    MultiObjectiveNMF(2, weights=(0.5, 0.5), sum_to_one="W", **given).fit(X)  # nor within constraints
+    assert asked == [None, 12 + 9, None]
 
 
 def test_steps_that_were_given_up_before_the_first_newton_step_are_no_trouble():

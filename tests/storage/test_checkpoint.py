@@ -16,7 +16,7 @@ import drnmf
 from drnmf import DRNMF, BetaNMF, Interval, MultiObjectiveNMF, Solver
 from drnmf.algorithms.loop import Control
 from drnmf.algorithms.updates.table import RULES
-from drnmf.algorithms.weights import POLICIES
+from drnmf.algorithms.weights import POLICIES, Policy
 from drnmf.backends.open import open_data
 from drnmf.solve.runner import Budget
 from drnmf.storage.checkpoint import Checkpoint, CheckpointError
@@ -187,7 +187,7 @@ def test_what_does_not_change_the_answer_may_change(tmp_path):
 
 
 @dataclass(frozen=True)
-class Odd:
+class Odd(Policy):
     """A policy whose state is an object of its own."""
 
     kind: Any

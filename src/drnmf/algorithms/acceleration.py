@@ -47,8 +47,8 @@ def accelerated(task: Task, point: Point, weights: Vector, since: Direction | No
     point : the one further along if what is minimised is lower there, else the same
     since : for the next call
     """
-    rank = point.blocks[0].shape[0]
-    if not (task.fixed and all(rule.accelerates(point.steps, rank) for rule in task.rules)):
+    rank, omega = point.blocks[0].shape[0], task.objective.omega
+    if not (task.fixed and all(rule.wants(point.steps, rank, omega).acceleration for rule in task.rules)):
         return point, None
     if since is None:
         return point, Direction(point.blocks, point.steps)

@@ -19,12 +19,13 @@ from drnmf.algorithms.correlation import batched_correlation
 from drnmf.algorithms.iteration import Point, Runs, T, Task, iterate, swept
 from drnmf.algorithms.loop import Control, Run
 from drnmf.algorithms.result import Result
-from drnmf.algorithms.updates.base import Parts, Rule
+from drnmf.algorithms.updates.base import Parts, Rule, Setup
 from drnmf.algorithms.weights import Policy
 from drnmf.backends.base import Ask, Data, Sweep
 from drnmf.backends.batch import Batch, batch_kind, batch_of
 from drnmf.backends.modes import Factors, Matrix
 from drnmf.numerics import Array, Vector, of_each_run
+from drnmf.objective.constraints import UNCONSTRAINED, Constraints
 from drnmf.objective.objective import Objective
 from drnmf.trees import map_leaves
 
@@ -40,23 +41,25 @@ class Call:
     rule: Rule
     policy: Policy
     control: Control
+    constraints: Constraints = UNCONSTRAINED
     asked: float = field(default_factory=time.perf_counter)
 
     @cached_property
     def task(self) -> Task:
-        rule, constant = self.rule.under(self.objective.omega), getattr(self.policy, "constant", False)
-        return Task.of(Matrix(self.data), self.objective, rule, constant, self.H.shape[0])
+        rank = self.H.shape[0]
+        rule = self.rule.under(Setup(self.objective.omega, rank))
+        return Task.of(Matrix(self.data), self.objective, rule, self.policy.constant, rank, self.constraints)
 
     @property
     def kind(self) -> Hashable:
         """What calls must have in common to be made at once; None where one cannot be made with others."""
         objective, rank, rule = self.objective, self.H.shape[0], self.task.rule
         quadratic = [loss.free_part for loss in objective.omega] == ["gram"]
-        own_curvature = rule.curves(1 << 30, rank) and not quadratic
-        if self.control.keeper is not None or objective.penalties or own_curvature:
+        own_curvature = rule.wants(1 << 30, rank, objective.omega).curvature and not quadratic
+        if self.control.keeper is not None or objective.penalties or own_curvature or not self.constraints.free:
             return None
         data = batch_kind(self.data)
-        if data is None or not rule.batched:
+        if data is None or not rule.facts.batched:
             return None
         return data, rank, objective.omega, rule, self.task.fixed, self.control.inner_iter
 
@@ -237,7 +240,7 @@ class Together(Task):
         omega, F, sweep = self.objective.omega, point.blocks[block], point.sweep
         # N and P of one loss are weighted already
         c: Any = [1.0] if len(omega) == 1 else [of_each_run(one, F) for one in coefficients]
-        correlated = self.rules[block].correlates(point.steps, F.shape[-2], omega)
+        correlated = self._wants(block, point.steps, point.blocks).correlation
         correlation = batched_correlation(F, point.blocks[1 - block], omega, c) if correlated else None
         floors = self.floors[block]
         floor = of_each_run(floors[0] if (floors == floors[0]).all() else floors, F)

@@ -15,10 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drnmf.algorithms.correlation import correlation, row_sums
-from drnmf.algorithms.updates.base import Parts, Rule, halve_state
+from drnmf.algorithms.updates.base import Parts, Rule, Wants, halve_state
+from drnmf.algorithms.updates.constrained import constrained
 from drnmf.backends.base import Ask, Sweep
 from drnmf.backends.modes import Factors, Modes
 from drnmf.numerics import MAX_HALVINGS, Array, Vector, rise_tolerance
+from drnmf.objective.constraints import UNCONSTRAINED, Constraints
 from drnmf.objective.objective import Objective
 from drnmf.objective.penalty import Measures
 
@@ -57,23 +59,26 @@ class Task:
 
     @classmethod
     def of(
-        cls, data: Modes, objective: Objective, rule: Rule, constant: bool, rank: int, in_place: bool = False
-    ) -> Task:
+        cls, data: Modes, objective: Objective, rule: Rule, constant: bool, rank: int,
+        constraints: Constraints = UNCONSTRAINED, in_place: bool = False,
+    ) -> Task:  # fmt: skip
         """Choose the rules of all blocks for so many components.
 
         Parameters
         ----------
         constant : the policy never moves lambda
+        constraints : what the factors must satisfy
         in_place : blocks may be overwritten where no step of the rule is taken back
         """
-        rules = tuple(rule.of_block(name, rank) for name in data.names)
-        floors = tuple(rule.floor(name, data.mean, rank) for name in data.names)
+        rules = tuple(constrained(rule, constraints, name, rank) for name in data.names)
+        floors = tuple(constraints.floor(name, data.mean, rank) for name in data.names)
         penalties = objective.penalties
         certain = tuple(
-            rule.certain(objective.omega) and (not penalties or (rule.bounded and penalties.certain)) for rule in rules
+            rule.certain(objective.omega) and (not penalties or (rule.facts.bounded and penalties.certain))
+            for rule in rules
         )
-        in_place = in_place and rule.overwrites and all(certain)
-        return cls(data, objective, rule, constant and not rule.chooses, rules, floors, certain, in_place)
+        in_place = in_place and rule.facts.overwrites and all(certain)
+        return cls(data, objective, rule, constant and not rule.facts.chooses, rules, floors, certain, in_place)
 
     def watched(self, weights: Vector, losses: Vector, penalty: float) -> float:
         """Compute what the run is to lower: the weighted sum under fixed weights, else the maximum; plus penalties."""
@@ -81,7 +86,7 @@ class Task:
 
     def guarded(self, weights: Vector, point: Point) -> Number:
         """Compute what no half-step may raise: the weighted sum, or the maximum where the rule chooses lambda."""
-        chooses, losses = self.rule.chooses, point.sweep.losses
+        chooses, losses = self.rule.facts.chooses, point.sweep.losses
         return point.penalty + (self.objective.maximum(losses) if chooses else self.objective.value(weights, losses))
 
     # what `algorithms.batch` does for some of many runs, here for the only one
@@ -119,7 +124,7 @@ class Task:
             coefficients,
             objective.omega,
             self.floors[block],
-            objective.scaled(sweep.losses) if rule.chooses else None,
+            objective.scaled(sweep.losses) if rule.facts.chooses else None,
             objective.references,
             sweep.Q,
             sweep.gram,
@@ -129,16 +134,20 @@ class Task:
             final=self.in_place,
         )
 
+    def _wants(self, block: int, steps: int, blocks: Factors) -> Wants:
+        """What the next step of a block wants beside the parts."""
+        return self.rules[block].wants(steps, blocks[block].shape[-2], self.objective.omega)
+
     def _Q_scale(self, block: int, point: Point, weights: Vector, coefficients: Vector) -> float:
         """How much larger the coefficients are than when the curvature of the block was made."""
-        if point.weights is weights or not self.rules[block].curves(point.steps, point.blocks[block].shape[-2]):
+        if point.weights is weights or not self._wants(block, point.steps, point.blocks).curvature:
             return 1.0
         return float(coefficients.sum() / self.objective.coefficients(point.weights).sum())
 
     def _correlation(self, block: int, point: Point, coefficients: Vector) -> Vector | None:
         """How the components of what stands overlap, where the step wants to know it."""
         data, omega, blocks = self.data, self.objective.omega, point.blocks
-        if not self.rules[block].correlates(point.steps, blocks[block].shape[-2], omega):
+        if not self._wants(block, point.steps, blocks).correlation:
             return None
         mean = data.spaces[block].sum(row_sums, blocks[block]) / data.sizes[block]
         return correlation(lambda function: data.sum_others(block, function, blocks), mean, omega, coefficients)
@@ -162,8 +171,8 @@ class Task:
         """
         rule, omega = self.rules[block], self.objective.omega
         known = early or len(omega) == 1  # lambda of one loss is one
-        parts: Literal["separate"] | Vector = coefficients if known and not rule.separate else "separate"
-        curvature = coefficients if rule.curves(steps, blocks[block].shape[-2]) else None
+        parts: Literal["separate"] | Vector = coefficients if known and not rule.facts.separate else "separate"
+        curvature = coefficients if self._wants(block, steps, blocks).curvature else None
         return self.data.sweep(block, blocks, Ask(omega, parts, losses, curvature, into=into, used=used))
 
     def read(self, points: list[Point]) -> list[Point]:
@@ -225,7 +234,7 @@ class _Half:
         task, k = self.task, self.block
         if task.certain[k]:
             return tried
-        slack = 0.0 if task.rule.chooses else rise_tolerance(task.data.dtype)
+        slack = 0.0 if task.rule.facts.chooses else rise_tolerance(task.data.dtype)
         ceiling = task.guarded(self.weights, before) * (1.0 + slack)
         for count in range(1, MAX_HALVINGS + 2):
             runs = task.risen(task.guarded(self.weights, tried), ceiling)
@@ -241,7 +250,7 @@ class _Half:
         moved, state = F, task.unmoved(before.states[k], tried.states[k])
         if count <= MAX_HALVINGS:
             # a rule that chooses trusts its bound, which under penalties may be only nearly one
-            retry = halve_state if rule.chooses and task.objective.penalties else rule.retry
+            retry = halve_state if rule.facts.chooses and task.objective.penalties else rule.retry
             moved, state = task.data.spaces[k].map(retry, F, tried.blocks[k], count, tried.states[k], count=2)
         return task.read([self._moved(before, moved, state, tried.sweeps + 1)])[0]
 
@@ -287,7 +296,7 @@ def iterate(task: Task, point: Point, weights: Vector, early: bool) -> Point:
     c, count = task.coefficients(weights), len(point.blocks)
     into = point.sweep if task.data.reuses else None
     halves = [_Half(task, k, weights, c, early, into if k == count - 1 else None) for k in range(count)]
-    together = task.data.spaces[0].deferred and not task.rule.chooses
+    together = task.data.spaces[0].deferred and not task.rule.facts.chooses
     ahead: list[Point] = []
     for k, half in enumerate(halves):
         tried, *ahead = ahead or task.read(_attempts(point, halves[k:] if together else [half]))

@@ -19,7 +19,7 @@ from drnmf.algorithms.acceleration import Direction, accelerated
 from drnmf.algorithms.certificates import entry_sum
 from drnmf.algorithms.iteration import Point, Task, iterate, swept
 from drnmf.algorithms.result import Interrupted, Progress, Result, Trace
-from drnmf.algorithms.updates.base import Rule
+from drnmf.algorithms.updates.base import Rule, Setup
 from drnmf.algorithms.weights import Policy
 from drnmf.backends.base import Ask, Data
 from drnmf.backends.modes import Factors, Matrix, Modes
@@ -35,6 +35,7 @@ from drnmf.numerics import (
     Vector,
     rise_tolerance,
 )
+from drnmf.objective.constraints import UNCONSTRAINED, Constraints
 from drnmf.objective.objective import Objective, complementarity_gap
 
 Callback = Callable[[Progress], Any]
@@ -165,14 +166,18 @@ class Snapshot:
     direction: Direction | None = None
 
 
-def solve(data: Data, W: Array, H: Array, objective: Objective, rule: Rule, policy: Policy, control: Control) -> Result:
+def solve(
+    data: Data, W: Array, H: Array, objective: Objective, rule: Rule, policy: Policy, control: Control,
+    constraints: Constraints = UNCONSTRAINED,
+) -> Result:  # fmt: skip
     """Minimise over the factors of a matrix, from W (m, r) and H (r, n): `minimise` in the names of a matrix."""
-    return minimise(Matrix(data), (H, W.T), objective, rule, policy, control)
+    return minimise(Matrix(data), (H, W.T), objective, rule, policy, control, constraints)
 
 
 def minimise(
-    data: Modes, starts: Factors, objective: Objective, rule: Rule, policy: Policy, control: Control
-) -> Result:
+    data: Modes, starts: Factors, objective: Objective, rule: Rule, policy: Policy, control: Control,
+    constraints: Constraints = UNCONSTRAINED,
+) -> Result:  # fmt: skip
     """Minimise the weighted (fixed policy) or the largest (moving policy) scaled loss from a start.
 
     Parameters
@@ -181,28 +186,27 @@ def minimise(
     starts : (r, columns) for every block, strictly positive; none is changed unless the control allows it
     objective, rule, policy : what is minimised, how blocks step, how lambda moves
     control : when to stop, whom to tell, who keeps the state
+    constraints : what the factors must satisfy
 
     Returns
     -------
     result : Result
     """
     rank = starts[0].shape[0]
-    rule = rule.under(objective.omega, data.shares_curvature or rank <= NEWTON_RANK)
-    constant = getattr(policy, "constant", False)
-    if constant:  # where lambda moves, an earlier curvature is that of another mixture
-        rule = rule.keeping(objective.omega, rank, sum(data.sizes))
-    owners = (rule, getattr(rule, "rule", rule), policy)
-    known = None if control.keeper is None else control.keeper.recall(objective.omega, *owners)
+    # where lambda moves, an earlier curvature is that of another mixture
+    columns = sum(data.sizes) if policy.constant and constraints.free else None
+    rule = rule.under(Setup(objective.omega, rank, data.shares_curvature or rank <= NEWTON_RANK, columns))
+    known = None if control.keeper is None else control.keeper.recall(objective.omega, rule, policy)
     if isinstance(known, Result):
         return known
-    if rule.chooses and not all(space.whole for space in data.spaces):
+    if rule.facts.chooses and not all(space.whole for space in data.spaces):
         raise ValueError(
             f"{type(rule).__name__} chooses the weights from all parts of the factors in one place, and the rows of a "
             "Dask array are never in one place: use another policy, for example policy='auto'."
         )
     _refuse_pieces(objective, data)
     in_place = control.keeper is None and not data.spaces[0].deferred  # a keeper keeps the last iteration whole
-    task = Task.of(data, objective, rule, constant, rank, in_place)
+    task = Task.of(data, objective, rule, policy.constant, rank, constraints, in_place)
     run = Run.begin(task, policy, starts, control) if known is None else Run.resume(task, policy, known)
     reason = run.reason(control)
     try:
@@ -286,7 +290,7 @@ class Run:
     def note(self) -> bool:
         """Move lambda, write the row, remember the best, and tell whether the states of the rule are to restart."""
         task, losses = self.task, self.point.sweep.losses
-        if task.rule.chooses:
+        if task.rule.facts.chooses:
             # all blocks chose, the last one last; one of which nothing is free chooses nothing
             self.weights = next(state for state in reversed(self.point.states) if state is not None)
         else:
@@ -294,7 +298,7 @@ class Run:
             self.weights, self.policy_state = self.policy.step(self.weights, scaled, self.policy_state)
         self._add_row()
         watched = self.log.watched
-        if not task.rule.best or task.in_place or watched[-1] == self.log.lowest[-1]:
+        if not task.rule.facts.best or task.in_place or watched[-1] == self.log.lowest[-1]:
             self.best = Best(self.point.blocks, losses, self.weights, self.point.penalty)
         return watched[-1] > watched[-2] and watched[-1] > self.log.lowest[-1] * (1.0 + RESTART_RISE)
 

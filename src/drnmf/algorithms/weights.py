@@ -8,7 +8,7 @@ sum is what the run lowers.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -21,6 +21,7 @@ def _largest(scaled_losses: Vector) -> float:
     return float(scaled_losses.max()) or 1.0
 
 
+@runtime_checkable
 class Policy(Protocol):
     """What the loop asks of a policy.
 
@@ -209,6 +210,9 @@ def as_policy(policy: str | Policy) -> Policy:
         if policy not in POLICIES:
             raise ValueError(f"policy={policy!r} is not known: use one of {sorted(POLICIES)} or an object.")
         return POLICIES[policy]
-    if isinstance(policy, type) or not (hasattr(policy, "init") and hasattr(policy, "step")):
-        raise ValueError(f"policy={policy!r} needs methods init(p) and step(weights, scaled_losses, state).")
+    if isinstance(policy, type) or not isinstance(policy, Policy):
+        raise ValueError(
+            f"policy={policy!r} needs methods init(p) and step(weights, scaled_losses, state): make an object of a "
+            "class that derives from drnmf.algorithms.weights.Policy."
+        )
     return policy

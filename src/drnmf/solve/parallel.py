@@ -94,7 +94,7 @@ def _made(call: Call) -> Result | BaseException:
     if control.max_time is not None:
         control = replace(control, max_time=max(control.max_time - waited, 0.0))
     try:
-        return solve_alone(call.data, call.W, call.H, call.objective, call.rule, call.policy, control)
+        return solve_alone(call.data, call.W, call.H, call.objective, call.rule, call.policy, control, call.constraints)
     except Exception as error:
         return error
 

@@ -79,7 +79,7 @@ def running(
         made, least = make() if keeper is None else keeper.starts(make)
         budget = Budget(replace(control, keeper=keeper, least=least), runs, watch, jobs, units, batched=batch > 1)
         another = second if least > 0 and n_init == 1 and p.init == "auto" else None
-        yield replace(runner.within(problem.constraints, budget, made), second=another)
+        yield replace(runner, budget=budget, starts=made, second=another)
 
 
 def fit_factors(problem: Problem, runner: Runner) -> Result:

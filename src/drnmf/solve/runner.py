@@ -12,8 +12,7 @@ from typing import Any
 from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.loop import Callback, Control
 from drnmf.algorithms.result import Progress
-from drnmf.algorithms.updates.base import Rule
-from drnmf.algorithms.updates.constrained import Constrained
+from drnmf.algorithms.updates.base import Rule, Setup
 from drnmf.algorithms.updates.extrapolated import Extrapolated
 from drnmf.algorithms.updates.hals import HALS
 from drnmf.algorithms.updates.minimax import Minimax
@@ -21,7 +20,6 @@ from drnmf.algorithms.updates.newton import Newton
 from drnmf.algorithms.updates.table import as_rule
 from drnmf.algorithms.weights import ByRule, Fixed, Policy, Reactive, as_policy
 from drnmf.numerics import LEVEL_TOLERANCE, REFERENCE_TOLERANCE
-from drnmf.objective.constraints import Constraints
 from drnmf.problem.problem import Problem
 from drnmf.problem.units import Units
 
@@ -147,13 +145,6 @@ class Runner:
         tol = REFERENCE_TOLERANCE if update == "auto" else 0.0
         return cls(Minimax() if isinstance(chosen, ByRule) else rule, chosen, rule, tol, update == "auto")
 
-    def within(self, constraints: Constraints, budget: Budget, starts: list[Start]) -> Runner:
-        """Return the same for a fit: steps stay within its constraints, and runs begin at its starts."""
-        rules = self.rule, self.reference_rule
-        if not constraints.free:
-            rules = Constrained(rules[0], constraints), Constrained(rules[1], constraints)
-        return replace(self, rule=rules[0], reference_rule=rules[1], budget=budget, starts=starts)
-
     def near(self) -> Runner:
         """Return the same for starts that are near a solution already: no step is held back."""
         return replace(
@@ -185,8 +176,9 @@ class Runner:
         tol = self.coarser * max(control.tol, self.reference_tol) if control.tol > 0 else 0.0
         if not (self.level and self.reference_tol > 0 and tol > 0):
             return tol
-        accelerates = self.rule.under(problem.omega).accelerates(control.max_iter, problem.rank)
-        return max(tol, LEVEL_TOLERANCE) if accelerates else tol
+        rule = self.rule.under(Setup(problem.omega, problem.rank))
+        wants = rule.wants(control.max_iter, problem.rank, problem.omega)
+        return max(tol, LEVEL_TOLERANCE) if wants.acceleration and problem.constraints.free else tol
 
 
 def _counted_from(before: int, callback: Callback | None) -> Callback | None:
@@ -203,6 +195,4 @@ def _counted_from(before: int, callback: Callback | None) -> Callback | None:
 
 def _at_once(how: Any) -> Any:
     """A rule or a policy without its delay, where it has one."""
-    if isinstance(how, Constrained):
-        return replace(how, rule=_at_once(how.rule))
     return replace(how, delay=0) if isinstance(how, Newton | Extrapolated | HALS | Reactive) and how.delay else how

@@ -41,7 +41,8 @@ def solve(
         if until is not None:
             control = replace(control, callback=both(control.callback, until))
         run = run_of_this_thread()
-        return run(problem.data, *problem.begins, problem.objective, runner.rule, runner.policy, control)
+        how = runner.rule, runner.policy, control, problem.constraints
+        return run(problem.data, *problem.begins, problem.objective, *how)
 
     if len(problems) == 1:
         return [one(problems[0])]

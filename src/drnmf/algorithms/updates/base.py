@@ -17,7 +17,6 @@ from drnmf.algorithms.updates.roots import NO_SLOTS, Slots, joined_slots
 from drnmf.backends.steps import multiplicative_step, weighted_sum
 from drnmf.losses.base import Omega
 from drnmf.numerics import Array, Vector, beside
-from drnmf.objective.constraints import UNCONSTRAINED
 from drnmf.objective.penalty import Bound, Tilt
 
 
@@ -164,8 +163,9 @@ class Parts:
         return self.N[0] - bound.slope(), gram
 
 
-class Rule(Protocol):
-    """What the loop asks of an update rule. Derive from it: `init` and `step` are enough.
+@dataclass(frozen=True)
+class Facts:
+    """What a rule is, whatever the run.
 
     Attributes
     ----------
@@ -178,71 +178,69 @@ class Rule(Protocol):
         last point
     """
 
-    separate: ClassVar[bool] = False
-    best: ClassVar[bool] = True
-    chooses: ClassVar[bool] = False
-    bounded: ClassVar[bool] = False
-    batched: ClassVar[bool] = False
-    overwrites: ClassVar[bool] = False
+    separate: bool = False
+    best: bool = True
+    chooses: bool = False
+    bounded: bool = False
+    batched: bool = False
+    overwrites: bool = False
 
-    def under(self, omega: Omega, shared: bool = True) -> Rule:
-        """Return the rule that a run under these losses takes: itself, unless it knows a better one for them.
+
+@dataclass(frozen=True)
+class Setup:
+    """What a rule may know of a run before it begins.
+
+    Attributes
+    ----------
+    omega : the losses
+    rank : r
+    shared : whether the curvature of beta = 2 is cheap: all columns share it, or, where weights of entries leave each
+        its own, the components are few
+    columns : of all blocks together, where a state may keep what a sweep made; None where it may not
+    """
+
+    omega: Omega
+    rank: int
+    shared: bool = True
+    columns: int | None = None
+
+
+@dataclass(frozen=True)
+class Wants:
+    """What a step wants beside the parts.
+
+    Attributes
+    ----------
+    curvature : that of the columns
+    correlation : how the components of what stands overlap (`algorithms.correlation`)
+    acceleration : whole iterations may be extrapolated before it (`algorithms.acceleration`)
+    """
+
+    curvature: bool = False
+    correlation: bool = False
+    acceleration: bool = False
+
+
+NOTHING = Wants()
+
+
+class Rule(Protocol):
+    """What the loop asks of an update rule. Derive from it: `init` and `step` are enough."""
+
+    facts: ClassVar[Facts] = Facts()
+
+    def under(self, setup: Setup) -> Rule:
+        """Return the rule that a run takes: itself, unless it knows a better one for its losses.
 
         Parameters
         ----------
-        omega : the losses
-        shared : whether the curvature of beta = 2 is cheap: all columns share it, or, where weights of entries leave
-            each its own, the components are few
+        setup : of the run
 
         Returns
         -------
         rule : Rule
         """
         return self
-
-    def keeping(self, omega: Omega, rank: int, columns: int) -> Rule:
-        """Return the rule of a run in which a state may keep what a sweep made: itself, unless that helps it.
-
-        Parameters
-        ----------
-        omega : the losses
-        rank : r
-        columns : of both blocks, m + n
-
-        Returns
-        -------
-        rule : Rule
-        """
-        return self
-
-    def of_block(self, name: str, rank: int) -> Rule:
-        """Return the rule of one block: itself, unless the block is constrained.
-
-        Parameters
-        ----------
-        name : of the block, "H" or "W"
-        rank : r
-
-        Returns
-        -------
-        rule : Rule
-        """
-        return self
-
-    def floor(self, side: str, mean: float, rank: int) -> float:
-        """Compute the smallest entry of a block, relative to the data.
-
-        Parameters
-        ----------
-        side : "H" or "W"
-        mean : mean(X)
-        rank : r
-
-        Returns
-        -------
-        floor : float
-        """
-        return UNCONSTRAINED.floor(side, mean, rank)
 
     def certain(self, omega: Omega) -> bool:
         """Tell whether steps cannot raise the weighted objective, so that nobody needs to look.
@@ -257,22 +255,8 @@ class Rule(Protocol):
         """
         return False
 
-    def curves(self, step: int, rank: int) -> bool:
-        """Tell whether step number `step`, from 0, wants the curvature of the columns beside the parts.
-
-        Parameters
-        ----------
-        step : int
-        rank : r
-
-        Returns
-        -------
-        curves : bool
-        """
-        return False
-
-    def correlates(self, step: int, rank: int, omega: Omega) -> bool:
-        """Tell whether step number `step`, from 0, wants the correlation of the other block's components.
+    def wants(self, step: int, rank: int, omega: Omega) -> Wants:
+        """Say what step number `step` of a block, from 0, wants beside the parts.
 
         Parameters
         ----------
@@ -282,23 +266,9 @@ class Rule(Protocol):
 
         Returns
         -------
-        wanted : bool
+        wants : Wants
         """
-        return False
-
-    def accelerates(self, step: int, rank: int) -> bool:
-        """Tell whether whole iterations may be extrapolated after `step` steps (`algorithms.acceleration`).
-
-        Parameters
-        ----------
-        step : steps taken by the block
-        rank : r
-
-        Returns
-        -------
-        accelerates : bool
-        """
-        return False
+        return NOTHING
 
     def init(self, F: Array) -> Any:
         """Return the state before the first step.

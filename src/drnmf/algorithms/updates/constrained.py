@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from drnmf.algorithms.updates.base import Parts, Rule
+from drnmf.algorithms.updates.base import Facts, Parts, Rule, Wants
 from drnmf.backends.steps import balanced_sizes, packed_product, triangle_rows
 from drnmf.losses.base import Omega
 from drnmf.numerics import Array, beside, namespace
@@ -24,7 +24,7 @@ from drnmf.objective.penalty import Bound, in_kind
 class Still(Rule):
     """No step at all: every component of the block is fixed."""
 
-    bounded: ClassVar[bool] = True
+    facts: ClassVar[Facts] = Facts(bounded=True)
 
     def certain(self, omega: Omega) -> bool:
         return True
@@ -37,34 +37,7 @@ class Still(Rule):
 
 
 @dataclass(frozen=True)
-class _Around(Rule):
-    """A rule that leaves its steps to another one, and so has the facts of that one."""
-
-    rule: Rule
-
-    @property
-    def separate(self) -> bool:  # type: ignore[override]
-        return self.rule.separate
-
-    @property
-    def best(self) -> bool:  # type: ignore[override]
-        return self.rule.best
-
-    @property
-    def chooses(self) -> bool:  # type: ignore[override]
-        return self.rule.chooses
-
-    @property
-    def bounded(self) -> bool:  # type: ignore[override]
-        return self.rule.bounded
-
-    @property
-    def overwrites(self) -> bool:  # type: ignore[override]
-        return self.rule.overwrites
-
-
-@dataclass(frozen=True)
-class OneSide(_Around):
+class OneSide(Rule):
     """A rule for a block of which some rows are fixed or the columns sum to one.
 
     Parameters
@@ -74,17 +47,19 @@ class OneSide(_Around):
     sums : whether every column sums to one
     """
 
+    rule: Rule
     fixed: int = 0
     sums: bool = False
+
+    @property
+    def facts(self) -> Facts:  # type: ignore[override]
+        return self.rule.facts
 
     def certain(self, omega: Omega) -> bool:
         return self.rule.certain(omega)
 
-    def curves(self, step: int, rank: int) -> bool:
-        return self.rule.curves(step, rank)
-
-    def correlates(self, step: int, rank: int, omega: Omega) -> bool:
-        return self.rule.correlates(step, rank, omega)
+    def wants(self, step: int, rank: int, omega: Omega) -> Wants:
+        return replace(self.rule.wants(step, rank, omega), acceleration=False)
 
     def init(self, F: Array) -> Any:
         return self.rule.init(self._free(F))
@@ -173,32 +148,17 @@ def _solid(stack: Any) -> Any:
     return namespace(stack).ascontiguousarray(stack) if hasattr(stack, "flags") else stack.contiguous()
 
 
-@dataclass(frozen=True)
-class Constrained(_Around):
-    """A rule for all blocks under constraints.
+def constrained(rule: Rule, constraints: Constraints, block: str, rank: int) -> Rule:
+    """Return the rule of one block under constraints: itself where the block is free.
 
     Parameters
     ----------
     rule : takes the steps of what is free
     constraints : what the factors must satisfy
+    block : its name
+    rank : r
     """
-
-    constraints: Constraints
-
-    def under(self, omega: Omega, shared: bool = True) -> Rule:
-        return replace(self, rule=self.rule.under(omega, shared))
-
-    def of_block(self, name: str, rank: int) -> Rule:
-        fixed, sums = self.constraints.of(name)
-        if fixed == rank:
-            return Still()
-        return OneSide(self.rule, fixed, sums) if fixed or sums else self.rule
-
-    def floor(self, side: str, mean: float, rank: int) -> float:
-        return self.constraints.floor(side, mean, rank)
-
-    def init(self, F: Array) -> Any:
-        return self.rule.init(F)
-
-    def step(self, F: Array, parts: Parts, state: Any) -> tuple[Array, Any]:
-        return self.rule.step(F, parts, state)
+    fixed, sums = constraints.of(block)
+    if fixed == rank:
+        return Still()
+    return OneSide(rule, fixed, sums) if fixed or sums else rule

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from drnmf.algorithms.updates.base import Parts, Rule, halve
+from drnmf.algorithms.updates.base import Facts, Parts, Rule, halve
 from drnmf.numerics import Array, namespace, of_each_run
 
 
@@ -39,7 +39,7 @@ class Extrapolated(Rule):
         the paper's algorithm while that happens.
     """
 
-    batched: ClassVar[bool] = True
+    facts: ClassVar[Facts] = Facts(batched=True)
 
     geometric: bool = False
     delay: int = 0

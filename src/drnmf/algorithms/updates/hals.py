@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from drnmf.algorithms.updates.base import Parts, Rule, halve
+from drnmf.algorithms.updates.base import Facts, Parts, Rule, Wants, halve
 from drnmf.algorithms.updates.extrapolated import Extrapolated, Momentum
 from drnmf.algorithms.updates.on_simplex import ahead_on_simplex
 from drnmf.backends.steps import extrapolated_step, packed, packed_product, quadratic_step
@@ -48,8 +48,7 @@ class HALS(Rule):
     array([[3.]])
     """
 
-    batched: ClassVar[bool] = True
-    overwrites: ClassVar[bool] = True
+    facts: ClassVar[Facts] = Facts(batched=True, overwrites=True)
 
     passes: int = HALS_PASSES
     delay: int = HALS_DELAY
@@ -57,8 +56,8 @@ class HALS(Rule):
     def certain(self, omega: Omega) -> bool:
         return True
 
-    def curves(self, step: int, rank: int) -> bool:
-        return True
+    def wants(self, step: int, rank: int, omega: Omega) -> Wants:
+        return Wants(curvature=True)
 
     def init(self, F: Array) -> Momentum:
         return Momentum(F, 1.0)

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.optimize import minimize
 
-from drnmf.algorithms.updates.base import Parts, Rule
+from drnmf.algorithms.updates.base import Facts, Parts, Rule
 from drnmf.algorithms.updates.monotone import majorised
 from drnmf.algorithms.updates.roots import NO_SLOTS, Slots
 from drnmf.numerics import Array, Vector, namespace
@@ -66,8 +66,7 @@ def _power_integral(log_t: Array, exponent: float, xp: Any) -> Array:
 class Minimax(Rule):
     """The min-max step as a rule; its state is the lambda it chose. Where no lambda improves, the block stays."""
 
-    separate: ClassVar[bool] = True
-    chooses: ClassVar[bool] = True
+    facts: ClassVar[Facts] = Facts(separate=True, chooses=True)
 
     def init(self, F: Array) -> Vector | None:
         return None

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from drnmf.algorithms.updates.base import Parts, Rule
+from drnmf.algorithms.updates.base import Facts, Parts, Rule
 from drnmf.algorithms.updates.multiplier import multiplier_step
 from drnmf.algorithms.updates.roots import NO_SLOTS, Slots, positive_root, total
 from drnmf.backends.steps import usable
@@ -26,8 +26,7 @@ from drnmf.numerics import Array, namespace
 class Monotone(Rule):
     """The step to the minimum of the majoriser."""
 
-    separate: ClassVar[bool] = True
-    bounded: ClassVar[bool] = True
+    facts: ClassVar[Facts] = Facts(separate=True, bounded=True)
 
     def certain(self, omega: Omega) -> bool:
         return True

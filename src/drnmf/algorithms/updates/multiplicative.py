@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from drnmf.algorithms.updates.base import Parts, Rule
+from drnmf.algorithms.updates.base import Facts, Parts, Rule
 from drnmf.algorithms.updates.monotone import majorised
 from drnmf.losses.base import Omega, is_monotone
 from drnmf.numerics import Array
@@ -20,9 +20,7 @@ class Multiplicative(Rule):
     Where that is the exact step of the majoriser it remains so under penalties.
     """
 
-    best: ClassVar[bool] = False
-    bounded: ClassVar[bool] = True
-    batched: ClassVar[bool] = True
+    facts: ClassVar[Facts] = Facts(best=False, bounded=True, batched=True)
 
     def certain(self, omega: Omega) -> bool:
         return is_monotone(omega)

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from drnmf.algorithms.correlation import shrunk
-from drnmf.algorithms.updates.base import Parts, Rule, halve
+from drnmf.algorithms.updates.base import NOTHING, Facts, Parts, Rule, Setup, Wants, halve
 from drnmf.algorithms.updates.extrapolated import Extrapolated, Momentum
 from drnmf.algorithms.updates.on_simplex import model_minimum
 from drnmf.backends.steps import correlated_step, packed, packed_product, quadratic_step, shared_step
@@ -65,10 +65,10 @@ class Newton(Rule):
     passes : of coordinate descent over the model
     alone : the rule for beta = 2 alone, whose model is the loss itself and the same for all columns; None: this one
     refresh : steps that one curvature of every column serves, where it may be kept
-    keeps : whether it may: set by `keeping`
+    keeps : whether it may: set by `under`
     """
 
-    batched: ClassVar[bool] = True
+    facts: ClassVar[Facts] = Facts(batched=True)
 
     delay: int = NEWTON_DELAY
     largest_rank: int | None = None
@@ -77,31 +77,29 @@ class Newton(Rule):
     refresh: int = NEWTON_REFRESH
     keeps: bool = False
 
-    def under(self, omega: Omega, shared: bool = True) -> Rule:
-        return self.alone if shared and _quadratic(omega) and self.alone is not None else self
-
-    def keeping(self, omega: Omega, rank: int, columns: int) -> Rule:
+    def under(self, setup: Setup) -> Rule:
+        omega, rank = setup.omega, setup.rank
+        if _quadratic(omega):
+            return self.alone if setup.shared and self.alone is not None else self
+        if setup.columns is None or rank * (rank + 1) // 2 * setup.columns > LARGEST_KEPT:
+            return self
         # the length of a curvature that is not of the current point is found again by F'QF = F'P, which needs P = Q F
-        fits = all(loss.homogeneous for loss in omega) and rank * (rank + 1) // 2 * columns <= LARGEST_KEPT
-        return replace(self, keeps=True) if fits and not _quadratic(omega) else self
+        return replace(self, keeps=True) if all(loss.homogeneous for loss in omega) else self
 
     @property
     def first(self) -> Extrapolated:
         return Extrapolated(geometric=True, delay=RULE_DELAY)
 
-    def curves(self, step: int, rank: int) -> bool:
-        due = step >= self.delay and (not self.keeps or (step - self.delay) % self.refresh == 0)
-        return due and self._own(rank)
+    def wants(self, step: int, rank: int, omega: Omega) -> Wants:
+        if step < self.delay:
+            return NOTHING
+        if self.largest_rank is None or rank <= self.largest_rank:  # every column has a curvature of its own
+            return Wants(curvature=self._due(step), acceleration=step > self.delay)
+        return Wants(correlation=all(loss.homogeneous for loss in omega))
 
-    def accelerates(self, step: int, rank: int) -> bool:
-        return step > self.delay and self._own(rank)
-
-    def correlates(self, step: int, rank: int, omega: Omega) -> bool:
-        return step >= self.delay and not self._own(rank) and all(loss.homogeneous for loss in omega)
-
-    def _own(self, rank: int) -> bool:
-        """Whether every column has a curvature of its own."""
-        return self.largest_rank is None or rank <= self.largest_rank
+    def _due(self, step: int) -> bool:
+        """Whether a step of second order brings its own curvature."""
+        return not self.keeps or (step - self.delay) % self.refresh == 0
 
     def init(self, F: Array) -> Momentum:
         return self.first.init(F)
@@ -125,7 +123,7 @@ class Newton(Rule):
 
     def _kept(self, F: Array, parts: Parts, state: Momentum) -> Any:
         """The curvature for the next step, None where that one brings its own."""
-        if parts.Q is None or not self.keeps or self.curves(state.steps + 1, F.shape[0]):
+        if parts.Q is None or self._due(state.steps + 1):
             return None
         return parts.Q if parts.gram is None else parts.Q + packed(parts.gram, F)
 
