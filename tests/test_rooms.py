@@ -160,6 +160,10 @@ def test_only_backends_name_the_classes_of_a_backend():
     assert not {name: found for name, found in named.items() if found}
 
 
+def test_only_backends_import_the_backend_of_the_host():
+    assert not [f"{a} -> {b}" for a, b in edges() if b.startswith("backends.host") and room(a) != "backends"]
+
+
 def test_backends_name_no_rule_and_no_policy():
     hidden = classes_of("algorithms")
     assert {"Newton", "Multiplicative", "FrankWolfe", "Rule", "Policy"} <= hidden

@@ -14,7 +14,7 @@ import numpy as np
 
 import drnmf
 from drnmf import DRNMF, _core
-from drnmf.backends.host.core import chosen_backend
+from drnmf.backends.core import chosen_backend
 
 
 def check(holds: bool, what: str) -> None:

@@ -26,10 +26,10 @@ from drnmf.algorithms.updates.monotone import Monotone
 from drnmf.algorithms.updates.multiplicative import Multiplicative
 from drnmf.algorithms.updates.multiplier import _Search, searched
 from drnmf.algorithms.updates.newton import Newton, tilted_step
+from drnmf.algorithms.updates.steps import packed
 from drnmf.algorithms.weights import Fixed
 from drnmf.backends.base import Sweep
 from drnmf.backends.open import open_data
-from drnmf.backends.steps import packed
 from drnmf.losses.beta import FROBENIUS, IS, KL, Beta
 from drnmf.numerics import MAX_HALVINGS
 from drnmf.objective.objective import Objective

@@ -11,7 +11,7 @@ from drnmf.algorithms.updates.base import Parts
 from drnmf.algorithms.updates.minimax import surrogates
 from drnmf.algorithms.updates.monotone import majorised
 from drnmf.algorithms.updates.multiplier import multiplier_step, searched
-from drnmf.backends.simplex_steps import simplex_step, simplex_step_ahead
+from drnmf.algorithms.updates.simplex_steps import simplex_step, simplex_step_ahead
 from drnmf.losses.names import as_losses
 
 RULES = ("mu", "monotone", "extrapolated", "newton", "auto")

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from drnmf import DRNMF, BetaNMF, Solver
 from drnmf.algorithms.correlation import correlation, shrunk
-from drnmf.backends.steps import correlated_step, multiplicative_step, quadratic_step
+from drnmf.algorithms.updates.steps import correlated_step, multiplicative_step, quadratic_step
 from drnmf.losses.names import as_losses
 
 RANK = 30  # above the largest rank at which every column has a curvature of its own
@@ -22,7 +22,7 @@ def planted(rng, shape=(60, 80), rank=35):
 @pytest.mark.parametrize("beta", [0.0, 0.5, 1.0, 2.0])
 def test_exact_where_the_model_has_rank_one(beta, monkeypatch):
     """With columns of V in proportion c_ij = a_i b_j, and D C D is the curvature itself."""
-    monkeypatch.setattr("drnmf.backends.steps.BALANCE_STEPS", 300)  # to the end, where a fit takes a few
+    monkeypatch.setattr("drnmf.algorithms.updates.steps.BALANCE_STEPS", 300)  # to the end, where a fit takes a few
     rng = np.random.default_rng(0)
     W, h, t = rng.gamma(2.0, size=(40, 5)), rng.gamma(2.0, size=5), rng.gamma(2.0, size=7)
     H = h[:, None] * t

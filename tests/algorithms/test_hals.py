@@ -15,11 +15,11 @@ from drnmf import BetaNMF, Solver
 from drnmf.algorithms.loop import Control, solve
 from drnmf.algorithms.result import Interrupted
 from drnmf.algorithms.updates.hals import HALS
+from drnmf.algorithms.updates.steps import _descend_shared, _push, extrapolated_step, shared_step
 from drnmf.algorithms.weights import Fixed
 from drnmf.backends.base import losses_of
 from drnmf.backends.host.threads import get_num_threads, set_num_threads
 from drnmf.backends.open import open_data
-from drnmf.backends.steps import _descend_shared, _push, extrapolated_step, shared_step
 from drnmf.losses.beta import FROBENIUS
 from drnmf.losses.names import as_loss
 from drnmf.numerics import HALS_TOLERANCE, HALS_WINDOW, TOLERANCE

@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 from drnmf.backends.base import Ask, losses_of
-from drnmf.backends.host.core import default_backend
+from drnmf.backends.core import default_backend
 from drnmf.backends.host.dense import DenseMatrix
 from drnmf.backends.open import open_data
 from drnmf.losses.beta import FROBENIUS, KL

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from drnmf.algorithms.updates.steps import _descend, quadratic_step, triangle_rows
 from drnmf.backends.base import Ask
 from drnmf.backends.open import open_data
-from drnmf.backends.steps import _descend, quadratic_step, triangle_rows
 from drnmf.losses.beta import IS, KL, Beta
 from drnmf.losses.negative_binomial import NegativeBinomial
 from tests.backends.problems import completed, entries, factors

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from drnmf.backends.simplex_steps import simplex_step
+from drnmf.algorithms.updates.simplex_steps import simplex_step
 
 pytest.importorskip("drnmf._core", reason="the compiled extension was not built")
 

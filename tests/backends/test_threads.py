@@ -20,9 +20,9 @@ import scipy.sparse as sp
 import threadpoolctl
 
 from drnmf.algorithms.updates.multiplier import multiplier_step
+from drnmf.algorithms.updates.simplex_steps import simplex_step_ahead
 from drnmf.backends.base import Ask
 from drnmf.backends.open import open_data
-from drnmf.backends.simplex_steps import simplex_step_ahead
 from drnmf.losses.beta import FROBENIUS, IS, KL, Beta
 from tests.backends.problems import entries, factors
 

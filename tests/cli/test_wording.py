@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from drnmf.backends.host.core import native_core
+from drnmf.backends.core import native_core
 from drnmf.cli import app
 from drnmf.cli.common import in_options
 

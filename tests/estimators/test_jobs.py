@@ -11,7 +11,7 @@ import pytest
 
 from drnmf import DRNMF, BetaNMF, Solver, pareto_front
 from drnmf.algorithms.result import Interrupted
-from drnmf.backends.host.core import native_core
+from drnmf.backends.core import native_core
 from drnmf.losses.interval import Interval
 
 X = np.random.default_rng(0).gamma(1.0, size=(40, 30))

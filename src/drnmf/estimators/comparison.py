@@ -13,8 +13,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from drnmf.algorithms.loop import Callback
 from drnmf.backends.base import in_unit
-from drnmf.backends.host.single_blas import single_blas
 from drnmf.backends.open import open_data
+from drnmf.backends.single_blas import single_blas
 from drnmf.estimators.beta import BetaNMF
 from drnmf.estimators.robust import DRNMF
 from drnmf.losses.base import Loss, Omega, betas_of

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from drnmf.backends.host.single_blas import single_blas
+from drnmf.backends.single_blas import single_blas
 from drnmf.estimators.beta import BetaNMF
 from drnmf.numerics import Array, Vector
 from drnmf.parameters.checks import check_choice, check_integer, check_number

@@ -7,7 +7,7 @@ import platform
 from importlib import metadata
 from typing import Any
 
-from drnmf.backends.host.core import chosen_backend, native_core
+from drnmf.backends.core import chosen_backend, native_core
 
 REQUIRED = ("numpy", "scipy", "scikit-learn", "joblib", "threadpoolctl", "typer", "rich")
 EXTRAS = {

@@ -73,7 +73,7 @@ def describe_input(
 
 def computed_by(X: Any, device: str | None = None, precision: str = "float32") -> schema.Summary:
     """Tell what computed a fit of X: the backend, its instruction set where it is compiled, and its threads."""
-    from drnmf.backends.host.core import chosen_backend, native_core
+    from drnmf.backends.core import chosen_backend, native_core
     from drnmf.backends.open import is_dask
     from drnmf.problem.device import place
 

@@ -14,12 +14,12 @@ from drnmf.algorithms.updates.base import Parts
 from drnmf.algorithms.updates.monotone import Monotone
 from drnmf.algorithms.updates.newton import Newton
 from drnmf.algorithms.updates.on_simplex import ahead_on_simplex
+from drnmf.algorithms.updates.steps import packed, packed_product, quadratic_step, shared_step
 from drnmf.backends.base import Ask, Data, Observed, in_unit
 from drnmf.backends.entries import check_structure
-from drnmf.backends.host.single_blas import single_blas
 from drnmf.backends.observed import stores, weigh
 from drnmf.backends.open import open_data
-from drnmf.backends.steps import packed, packed_product, quadratic_step, shared_step
+from drnmf.backends.single_blas import single_blas
 from drnmf.losses.base import Omega, need_nonzeros_only
 from drnmf.numerics import (
     ENCODE_ITERATIONS,

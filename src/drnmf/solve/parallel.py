@@ -20,7 +20,7 @@ from typing import TypeVar
 from drnmf.algorithms.batch import Call, solve_batch
 from drnmf.algorithms.loop import solve as solve_alone
 from drnmf.algorithms.result import Interrupted, Result
-from drnmf.backends.host.core import native_core
+from drnmf.backends.core import native_core
 
 Task = Callable[[], Result]
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from drnmf.algorithms.loop import Control, with_notes
 from drnmf.algorithms.result import Result
 from drnmf.backends.base import losses_of
 from drnmf.backends.batch import batch_kind, largest_batch
-from drnmf.backends.host.single_blas import single_blas
+from drnmf.backends.single_blas import single_blas
 from drnmf.numerics import EXACT_FIT, NEARLY_EXACT, SETTLE_TOLERANCE
 from drnmf.objective.objective import Objective
 from drnmf.parameters.common import Parameters

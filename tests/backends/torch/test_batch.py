@@ -13,11 +13,11 @@ import torch
 from drnmf import DRNMF, BetaNMF, ConsensusNMF
 from drnmf.algorithms.batch import Call, solve_batch
 from drnmf.algorithms.loop import Control, Run, solve
+from drnmf.algorithms.updates.steps import extrapolated_step
 from drnmf.algorithms.updates.table import GPU_RULES, RULES
 from drnmf.algorithms.weights import Fixed, FrankWolfe, Reactive
 from drnmf.backends.base import Ask, Sweep
 from drnmf.backends.batch import batch_of
-from drnmf.backends.steps import extrapolated_step
 from drnmf.backends.torch.dense import TorchDense
 from drnmf.losses.names import as_losses
 from drnmf.numerics import of_each_run

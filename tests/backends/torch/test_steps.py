@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from drnmf import BetaNMF, MultiObjectiveNMF, Solver
-from drnmf.backends.steps import correlated_step, extrapolated_step, shared_step
+from drnmf.algorithms.updates.steps import correlated_step, extrapolated_step, shared_step
 from tests.backends.table import DEVICE
 
 

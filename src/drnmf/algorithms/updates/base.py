@@ -14,7 +14,7 @@ import numpy as np
 
 from drnmf.algorithms.updates.multiplier import multiplier_step
 from drnmf.algorithms.updates.roots import NO_SLOTS, Slots, joined_slots
-from drnmf.backends.steps import multiplicative_step, weighted_sum
+from drnmf.algorithms.updates.steps import multiplicative_step, weighted_sum
 from drnmf.losses.base import Omega
 from drnmf.numerics import Array, Vector, beside
 from drnmf.objective.penalty import Bound, Tilt

@@ -2,7 +2,7 @@ r"""Any rule under constraints: columns that sum to one, and components that do 
 
 The rule itself sees the free rows of a block alone, with `Parts.total` where their sum is given: the multiplicative and
 the monotone steps then minimise the same majoriser with a multiplier for every column (`updates.multiplier`), and the
-steps of second order minimise their quadratic model on the simplex (`backends.simplex_steps`). Under beta = 2 the fixed
+steps of second order minimise their quadratic model on the simplex (`updates.simplex_steps`). Under beta = 2 the fixed
 components are taken off X, as far as the parts know it. The curvature of other losses is that of the whole block, whose
 length F'QF = F'P gives: the free rows take it from there (`Parts.sizes`).
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from drnmf.algorithms.updates.base import Facts, Parts, Rule, Wants
-from drnmf.backends.steps import balanced_sizes, packed_product, triangle_rows
+from drnmf.algorithms.updates.steps import balanced_sizes, packed_product, triangle_rows
 from drnmf.losses.base import Omega
 from drnmf.numerics import Array, beside, namespace
 from drnmf.objective.constraints import Constraints, left_over, normalised

@@ -17,7 +17,7 @@ import numpy as np
 from drnmf.algorithms.updates.base import Facts, Parts, Rule
 from drnmf.algorithms.updates.multiplier import multiplier_step
 from drnmf.algorithms.updates.roots import NO_SLOTS, Slots, positive_root, total
-from drnmf.backends.steps import usable
+from drnmf.algorithms.updates.steps import usable
 from drnmf.losses.base import Omega
 from drnmf.numerics import Array, namespace
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from drnmf.algorithms.updates.roots import positive_root, total
-from drnmf.backends.host.core import native_core
+from drnmf.backends.core import native_core
 from drnmf.numerics import SUM_TOLERANCE, Array, namespace, unit_roundoff
 from drnmf.objective.constraints import normalised
 from drnmf.objective.penalty import Powers

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from drnmf.algorithms.updates.base import Parts
-from drnmf.backends.simplex_steps import model_slope, simplex_step, simplex_step_ahead
-from drnmf.backends.steps import balanced_sizes, packed, packed_product
+from drnmf.algorithms.updates.simplex_steps import model_slope, simplex_step, simplex_step_ahead
+from drnmf.algorithms.updates.steps import balanced_sizes, packed, packed_product
 from drnmf.numerics import SIMPLEX_MOVES, Array, namespace, power_ceiling, precision_of
 from drnmf.objective.penalty import in_kind
 

@@ -8,7 +8,7 @@ from typing import Any
 from scipy.sparse import issparse
 
 from drnmf.backends.base import Data
-from drnmf.backends.host.core import chosen_backend
+from drnmf.backends.core import chosen_backend
 
 
 def _numpy(X: Any, mean: float | None) -> Data:

@@ -49,7 +49,7 @@ def descent(
 
 
 def descend(F: torch.Tensor, target: torch.Tensor, gram: Any, floor: Any, passes: int) -> torch.Tensor:
-    """Take passes of coordinate descent from F (r, n) on one curvature for all columns (`backends.steps.shared_step`).
+    """Take passes of coordinate descent from F (r, n) on one curvature for all columns (`updates.steps.shared_step`).
 
     Parameters
     ----------

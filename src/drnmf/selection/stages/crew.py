@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from drnmf.backends.host.single_blas import single_blas
+from drnmf.backends.single_blas import single_blas
 from drnmf.selection.consensus import Consensus, consensus
 from drnmf.selection.stages.pace import Pace
 from drnmf.selection.stages.runs import Fitter, Run, Store

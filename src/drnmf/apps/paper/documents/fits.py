@@ -15,8 +15,8 @@ from drnmf.apps.paper.datasets import Dataset, Documents, load_documents
 from drnmf.apps.paper.fits import Comparison, Fit, Options, Start, excess, references
 from drnmf.apps.paper.store import Results, Saved, Unit
 from drnmf.apps.text.clusters import assign, clustering_accuracy
-from drnmf.backends.host.single_blas import single_blas
 from drnmf.backends.open import open_data
+from drnmf.backends.single_blas import single_blas
 from drnmf.numerics import LIFT, Vector, factor_floor
 
 BETAS = (1.0, 2.0)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from drnmf.backends.host.core import native_core
+from drnmf.backends.core import native_core
 from drnmf.numerics import (
     BALANCE_STEPS,
     LARGEST_PART,

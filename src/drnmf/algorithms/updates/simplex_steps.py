@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from drnmf.backends.host.core import native_core
-from drnmf.backends.steps import packed_product, triangle_rows
+from drnmf.algorithms.updates.steps import packed_product, triangle_rows
+from drnmf.backends.core import native_core
 from drnmf.numerics import PAIR_TOLERANCE, Array, Vector, beside, namespace
 from drnmf.objective.constraints import normalised
 
