@@ -62,7 +62,7 @@ def test_moments_without_copies(backend, dtype):
         data = open_data(layout(X), backend)
         assert data.mean == pytest.approx(X.mean(dtype=np.float64), rel=1e-13)
         assert data.zeros == X.size - np.count_nonzero(X)
-        assert np.allclose(data.squared_norms(), squares.sum(axis=0))
+        assert np.allclose(data.starts.squared_norms(), squares.sum(axis=0))
         if hasattr(data, "squared_norm"):
             assert data.squared_norm == pytest.approx(squares.sum(), rel=1e-13)
     assert [np.shares_memory(open_data(X, backend).X, X) for X in (X, X.T)] == [True, True]
@@ -74,10 +74,10 @@ def test_what_a_start_asks_for(backend, layout):
     X = entries((40, 30), np.float64, zeros=0.3)
     data = open_data(LAYOUTS[layout](X), backend)
     B = np.random.default_rng(0).random((30, 4))
-    assert np.allclose(data.dot(B), X @ B)
-    assert np.allclose(data.T.dot(X @ B), X.T @ (X @ B))
-    assert np.array_equal(data.column(7), X[:, 7])
-    assert np.array_equal(data.T.column(5), X[5])
+    assert np.allclose(data.starts.dot(B), X @ B)
+    assert np.allclose(data.T.starts.dot(X @ B), X.T @ (X @ B))
+    assert np.array_equal(data.starts.column(7), X[:, 7])
+    assert np.array_equal(data.T.starts.column(5), X[5])
     assert data.first_zero() == tuple(int(i) for i in np.argwhere(X == 0)[0])
 
 
@@ -130,7 +130,7 @@ def test_sparse_input_is_put_in_order_and_left_alone():
     for backend in ("numpy", "native"):
         data = open_data(X, backend)
         assert data.zeros == 7
-        assert data.column(1).tolist() == [3.0, 0.0, 0.0]
+        assert data.starts.column(1).tolist() == [3.0, 0.0, 0.0]
         assert X.nnz == 4
 
 

@@ -295,14 +295,14 @@ def test_starts_see_no_gap(backend):
     gaps = X.copy()
     gaps[3], gaps[:, 5], gaps[7, 7] = np.nan, np.nan, np.nan
     data = weigh(row.open(gaps), None)
-    filled = np.stack([data.column(j) for j in range(12)], axis=1)
+    filled = np.stack([data.starts.column(j) for j in range(12)], axis=1)
     seen = np.isfinite(gaps)
     np.testing.assert_allclose(filled[seen], X[seen])
     assert filled[~seen].min() > 0.3
-    np.testing.assert_allclose(data.squared_norms(), np.square(filled).sum(0))
+    np.testing.assert_allclose(data.starts.squared_norms(), np.square(filled).sum(0))
     B = np.random.default_rng(0).random((12, 2))
-    np.testing.assert_allclose(data.dot(B), filled @ B)
-    np.testing.assert_allclose(data.T.dot(X[:, :2]), filled.T @ X[:, :2])
+    np.testing.assert_allclose(data.starts.dot(B), filled @ B)
+    np.testing.assert_allclose(data.T.starts.dot(X[:, :2]), filled.T @ X[:, :2])
     assert (data.count, data.zeros) == (seen.sum(), 0)
 
 
@@ -316,12 +316,12 @@ def test_starts_see_no_gap_in_sparse_x(kind):
     wanted = dense.tile(slice(0, 12))
     if kind == "held out":
         wanted = np.where(observed[kind].tile(slice(0, 12)) > 0, X.toarray(), 0.0)
-    filled = np.stack([data.column(j) for j in range(12)], axis=1)
+    filled = np.stack([data.starts.column(j) for j in range(12)], axis=1)
     np.testing.assert_allclose(filled, wanted, atol=1e-12)
-    np.testing.assert_allclose(data.squared_norms(), np.square(filled).sum(0))
+    np.testing.assert_allclose(data.starts.squared_norms(), np.square(filled).sum(0))
     B = np.random.default_rng(0).random((12, 2))
-    np.testing.assert_allclose(data.dot(B), filled @ B)
-    np.testing.assert_allclose(data.T.dot(filled[:, :3]), filled.T @ filled[:, :3])
+    np.testing.assert_allclose(data.starts.dot(B), filled @ B)
+    np.testing.assert_allclose(data.T.starts.dot(filled[:, :3]), filled.T @ filled[:, :3])
 
 
 def test_the_digest_tells_weights_apart():

@@ -27,7 +27,7 @@ def random_start(data: Data, rank: int, rng: RandomState) -> Start:
     def scale(mean: float) -> float:
         return float(np.sqrt(positive_scale(data.mean) / mean))
 
-    return data.draw(rank, rng, scale, factor_floor(data.mean, rank))
+    return data.starts.draw(rank, rng, scale, factor_floor(data.mean, rank))
 
 
 def successive_projection(data: Data, rank: int) -> list[int]:
@@ -36,13 +36,13 @@ def successive_projection(data: Data, rank: int) -> list[int]:
     The residual norms follow from one product with X per pick, so a sparse X stays sparse. Stops early
     when nothing is left to pick.
     """
-    norms = data.squared_norms()
+    norms = data.starts.squared_norms()
     first, picked, basis = float(norms.max(initial=0.0)), list[int](), list[Vector]()
     for _ in range(min(rank, data.shape[1])):
         j = int(np.argmax(norms))
         if norms[j] <= EPS * max(first, 0.0):
             break
-        direction = data.column(j)
+        direction = data.starts.column(j)
         for _ in range(2):  # twice: one pass of Gram-Schmidt loses digits
             for previous in basis:
                 direction = direction - previous * (previous @ direction)
@@ -52,7 +52,9 @@ def successive_projection(data: Data, rank: int) -> list[int]:
         direction = direction / length
         basis.append(direction)
         picked.append(j)
-        norms = np.maximum(norms - data.T.dot(direction[:, None].astype(data.dtype))[:, 0].astype(np.float64) ** 2, 0.0)
+        norms = np.maximum(
+            norms - data.T.starts.dot(direction[:, None].astype(data.dtype))[:, 0].astype(np.float64) ** 2, 0.0
+        )
         norms[picked] = 0.0
     return picked
 
@@ -84,11 +86,11 @@ def spa_factors(data: Data, rank: int, rng: RandomState) -> tuple[Vector, Vector
     picked = successive_projection(data, rank)
     W = np.empty((data.shape[0], rank))
     for k, j in enumerate(picked):
-        W[:, k] = data.column(j)
+        W[:, k] = data.starts.column(j)
     missing = rank - len(picked)
     W[:, rank - missing :] = rng.uniform(size=(data.shape[0], missing)) * 2.0 * positive_scale(data.mean)
     gram = W.T @ W
-    target = np.asarray(data.T.dot(W.astype(data.dtype)), dtype=np.float64).T
+    target = np.asarray(data.T.starts.dot(W.astype(data.dtype)), dtype=np.float64).T
     return W, nonnegative_least_squares(gram, target)
 
 
@@ -135,10 +137,10 @@ def _svd(data: Data, rank: int, rng: RandomState) -> Triplets:
     rank, width = min(rank, m, n), min(rank + _SPARE, m, n)
 
     def forward(B: Vector) -> Vector:
-        return np.asarray(data.dot(B.astype(data.dtype)), dtype=np.float64)
+        return np.asarray(data.starts.dot(B.astype(data.dtype)), dtype=np.float64)
 
     def backward(B: Vector) -> Vector:
-        return np.asarray(data.T.dot(B.astype(data.dtype)), dtype=np.float64)
+        return np.asarray(data.T.starts.dot(B.astype(data.dtype)), dtype=np.float64)
 
     Q = np.linalg.qr(forward(rng.normal(size=(n, width))))[0]
     for _ in range(4):
@@ -156,7 +158,7 @@ def least_loss(data: Data, S: Vector) -> float:
     """
     if not len(S) or data.observed is not None:
         return 0.0
-    whole = float(data.squared_norms().sum())
+    whole = float(data.starts.squared_norms().sum())
     rest = whole - float(S @ S)
     return 0.5 * rest if rest > BOUND_DIGITS * np.finfo(data.dtype).eps * whole else 0.0
 

@@ -276,6 +276,15 @@ class Space(Protocol):
         """
         ...
 
+    def status(self) -> str:
+        """Describe in a few words what happens where, for a progress bar; empty where there is nothing to say.
+
+        Returns
+        -------
+        status : str
+        """
+        ...
+
     def deliver(self, F: Any) -> Any:
         """Return the transpose of a factor (r, n) as the caller of an estimator gets it.
 
@@ -286,6 +295,61 @@ class Space(Protocol):
         Returns
         -------
         Ft : (n, r), NumPy or what the backend's users expect (a tensor, a Dask array)
+        """
+        ...
+
+
+class Starts(Protocol):
+    """What starts ask of X, whose missing entries they see filled in."""
+
+    def column(self, j: int) -> Vector:
+        """Return column j of X, dense float64.
+
+        Parameters
+        ----------
+        j : int, from 0
+
+        Returns
+        -------
+        x : (m,)
+        """
+        ...
+
+    def dot(self, B: Array) -> Array:
+        """Compute X @ B for a dense (n, k) array B of the same dtype.
+
+        Parameters
+        ----------
+        B : (n, k)
+
+        Returns
+        -------
+        product : array (m, k)
+        """
+        ...
+
+    def squared_norms(self) -> Vector:
+        """Compute the squared Euclidean norm of every column of X, (n,) float64.
+
+        Returns
+        -------
+        norms : (n,) float64
+        """
+        ...
+
+    def draw(self, rank: int, rng: np.random.RandomState, scale: Callable[[float], float], floor: float) -> Any:
+        """Draw uniform factors (W, H), W first, each times ``scale(mean(WH))`` and floored, where they will live.
+
+        Parameters
+        ----------
+        rank : r
+        rng : where the numbers come from, those of W first
+        scale : mean of WH -> the factor for both
+        floor : smallest entry
+
+        Returns
+        -------
+        W, H : (m, r) and (r, n)
         """
         ...
 
@@ -346,6 +410,11 @@ class Data(Protocol):
     @property
     def space(self) -> Space:
         """Where factors (r, n) of this side live."""
+        ...
+
+    @property
+    def starts(self) -> Starts:
+        """X as starts see it."""
         ...
 
     def sweep(self, W: Any, H: Any, ask: Ask) -> Sweep:
@@ -412,41 +481,6 @@ class Data(Protocol):
         """
         ...
 
-    def column(self, j: int) -> Vector:
-        """Return column j of X, dense float64 (for starts, which see missing entries filled in).
-
-        Parameters
-        ----------
-        j : int, from 0
-
-        Returns
-        -------
-        x : (m,)
-        """
-        ...
-
-    def dot(self, B: Array) -> Array:
-        """Compute X @ B for a dense (n, k) array B of the same dtype (for starts).
-
-        Parameters
-        ----------
-        B : (n, k)
-
-        Returns
-        -------
-        product : array (m, k)
-        """
-        ...
-
-    def squared_norms(self) -> Vector:
-        """Compute the squared Euclidean norm of every column of X, (n,) float64 (for starts).
-
-        Returns
-        -------
-        norms : (n,) float64
-        """
-        ...
-
     def map_rows(self, function: Callable[[Any], Any], rank: int) -> Any:
         """Apply a function of a Data that gives W' (r, rows) of its rows, piece by piece where rows are in pieces.
 
@@ -467,31 +501,6 @@ class Data(Protocol):
         Returns
         -------
         digest : str, 64 hexadecimal digits
-        """
-        ...
-
-    def draw(self, rank: int, rng: np.random.RandomState, scale: Callable[[float], float], floor: float) -> Any:
-        """Draw uniform factors (W, H), W first, each times ``scale(mean(WH))`` and floored, where they will live.
-
-        Parameters
-        ----------
-        rank : r
-        rng : where the numbers come from, those of W first
-        scale : mean of WH -> the factor for both
-        floor : smallest entry
-
-        Returns
-        -------
-        W, H : (m, r) and (r, n)
-        """
-        ...
-
-    def status(self) -> str:
-        """Describe in a few words what happens where, for a progress bar; empty where there is nothing to say.
-
-        Returns
-        -------
-        status : str
         """
         ...
 

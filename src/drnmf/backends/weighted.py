@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -229,6 +229,10 @@ class Weighted:
         rows, columns = np.nonzero(_on_host((X == 0) & (M > 0)))
         return (int(rows[0]), int(columns[0]) + J.start) if rows.size else None
 
+    @property
+    def starts(self) -> Self:
+        return self
+
     @cached_property
     def _filled(self) -> Filled | None:
         found: Filled | None = self.data.filled(self.observed)
@@ -260,13 +264,10 @@ class Weighted:
         yield from self.data.row_digests()
 
     def draw(self, rank: int, rng: np.random.RandomState, scale: Callable[[float], float], floor: float) -> Any:
-        return self.data.draw(rank, rng, scale, floor)
+        return self.data.starts.draw(rank, rng, scale, floor)
 
     def map_rows(self, function: Callable[[Any], Any], rank: int) -> Any:
         return function(self)
-
-    def status(self) -> str:
-        return str(self.data.status())
 
 
 def _on_host(part: Any) -> Any:

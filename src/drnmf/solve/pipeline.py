@@ -75,7 +75,7 @@ def running(
     # a cluster and a GPU take one run at a time, or the starts of a small X at once; a checkpoint keeps runs in order
     batch = min(n_init, largest_batch(data.count)) if data.space.deferred and batch_kind(data) is not None else 1
     jobs = 1 if solver.checkpoint is not None else batch if data.space.deferred else count_jobs(p.n_jobs)
-    with single_blas(), progress_bar(p.verbose, data.status, runs, p.max_time, jobs) as watch, kept as keeper:
+    with single_blas(), progress_bar(p.verbose, data.space.status, runs, p.max_time, jobs) as watch, kept as keeper:
         made, least = make() if keeper is None else keeper.starts(make)
         budget = Budget(replace(control, keeper=keeper, least=least), runs, watch, jobs, units, batched=batch > 1)
         another = second if least > 0 and n_init == 1 and p.init == "auto" else None

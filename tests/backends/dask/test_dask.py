@@ -102,11 +102,11 @@ def test_blocks_answer_like_the_matrix(sparse, dtype):
         expected, sweep = one.sweep(A.T, B, ask), answer(many, A.T, B, ask)
         for name in ("losses", "N", "P"):
             np.testing.assert_allclose(getattr(sweep, name), getattr(expected, name), rtol=tol)
-    np.testing.assert_allclose(many.column(3), one.column(3))
-    np.testing.assert_allclose(many.T.column(70), one.T.column(70))
-    np.testing.assert_allclose(many.dot(B.T), one.dot(B.T), rtol=tol)
-    np.testing.assert_allclose(many.T.dot(A.T), one.T.dot(A.T), rtol=tol)
-    np.testing.assert_allclose(many.squared_norms(), one.squared_norms(), rtol=tol)
+    np.testing.assert_allclose(many.starts.column(3), one.starts.column(3))
+    np.testing.assert_allclose(many.T.starts.column(70), one.T.starts.column(70))
+    np.testing.assert_allclose(many.starts.dot(B.T), one.starts.dot(B.T), rtol=tol)
+    np.testing.assert_allclose(many.T.starts.dot(A.T), one.T.starts.dot(A.T), rtol=tol)
+    np.testing.assert_allclose(many.starts.squared_norms(), one.starts.squared_norms(), rtol=tol)
     np.testing.assert_array_equal(many.T.space.get(many.T.space.put(A)), A)
 
 

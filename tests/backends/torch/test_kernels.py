@@ -167,8 +167,8 @@ def test_streamed_is_the_whole(dtype):
         np.testing.assert_allclose(pieces.losses, one.losses, rtol=bound.losses)
         for name in ("N", "P"):
             assert by_norm(getattr(pieces, name), getattr(one, name)) < bound.parts
-    assert np.allclose(streamed.dot(H.T.copy()), X @ H.T, rtol=1e-5)
-    assert np.allclose(streamed.squared_norms(), (X.astype(np.float64) ** 2).sum(0))
+    assert np.allclose(streamed.starts.dot(H.T.copy()), X @ H.T, rtol=1e-5)
+    assert np.allclose(streamed.starts.squared_norms(), (X.astype(np.float64) ** 2).sum(0))
 
 
 @pytest.mark.parametrize("make", [TorchDense.of, lambda X: TorchSparse.of(sp.csr_array(X), device=DEVICE)])
@@ -178,10 +178,10 @@ def test_what_a_start_asks_for(make):
     B = np.random.default_rng(0).random((30, 4))
     assert data.mean == pytest.approx(X.mean())
     assert data.zeros == X.size - np.count_nonzero(X)
-    assert np.allclose(data.dot(B), X @ B)
-    assert np.allclose(data.column(7), X[:, 7])
-    assert np.allclose(data.squared_norms(), (X**2).sum(0))
-    assert np.allclose(data.T.column(5), X[5])
+    assert np.allclose(data.starts.dot(B), X @ B)
+    assert np.allclose(data.starts.column(7), X[:, 7])
+    assert np.allclose(data.starts.squared_norms(), (X**2).sum(0))
+    assert np.allclose(data.T.starts.column(5), X[5])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -215,8 +215,9 @@ class Blocks:
         start, (i, j) = places[0]
         return start + i, j
 
-    def status(self) -> str:
-        return self.traffic.describe()
+    @property
+    def starts(self) -> Self:
+        return self
 
     def column(self, j: int) -> Vector:
         return np.concatenate(self.collect(partial(_column, j)))
@@ -308,8 +309,9 @@ class Transposed:
     def map_rows(self, function: Callable[[Any], Array], rank: int) -> Any:
         raise NotImplementedError("only the rows of X itself are in blocks")
 
-    def status(self) -> str:
-        return self.data.status()
+    @property
+    def starts(self) -> Self:
+        return self
 
     def column(self, j: int) -> Vector:
         block = int(np.searchsorted(np.cumsum(self.data.sizes), j, side="right"))

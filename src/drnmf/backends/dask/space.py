@@ -50,6 +50,9 @@ class ColumnSpace(HostSpace):
     def read(self, *sweeps: Sweep) -> tuple[Sweep, ...]:
         return self.data.read(*sweeps)
 
+    def status(self) -> str:
+        return str(self.data.traffic.describe())
+
 
 class RowSpace:
     """The side of W: handles to what every block holds."""
@@ -93,6 +96,9 @@ class RowSpace:
 
         blocks = range(len(self.data.sizes))
         return self._sent([map_leaves(partial(part, block=i), whole, leaf=Elsewhere) for i in blocks], 0)
+
+    def status(self) -> str:
+        return str(self.data.traffic.describe())
 
     def deliver(self, F: Factor) -> Any:
         return as_array(F)

@@ -59,11 +59,12 @@ class HostMatrix:
         """Take an array of weights into the dtype of X, once; integers stay."""
         return np.asarray(array, self.dtype if np.asarray(array).dtype.kind == "f" else None)
 
+    @property
+    def starts(self) -> Self:
+        return self
+
     def map_rows(self, function: Callable[[Any], Array], rank: int) -> Array:
         return function(self)
-
-    def status(self) -> str:
-        return ""
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,9 @@ class HostSpace:
     def split(self, whole: Any) -> Any:
         return whole
 
+    def status(self) -> str:
+        return ""
+
     def deliver(self, F: Array) -> Array:
         return np.ascontiguousarray(F.T)
 

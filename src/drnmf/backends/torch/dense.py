@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -93,11 +93,12 @@ class OnTorch:
         placed = observed.placed(self.beside)
         return Weighted.of(self, placed, self.tally(placed), mean)
 
+    @property
+    def starts(self) -> Self:
+        return self
+
     def map_rows(self, function: Callable[[Any], Any], rank: int) -> Any:
         return function(self)
-
-    def status(self) -> str:
-        return ""
 
 
 def moments(X: Tensor) -> tuple[float, int, int]:

@@ -75,5 +75,8 @@ class TorchSpace:
             lambda leaf: self.put(leaf.values) if isinstance(leaf, Elsewhere) else leaf, whole, leaf=Elsewhere
         )
 
+    def status(self) -> str:
+        return ""
+
     def deliver(self, F: Tensor) -> Tensor:
         return F.T.contiguous()
