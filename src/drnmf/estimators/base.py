@@ -43,7 +43,7 @@ from drnmf.problem.unobserved import mean_row
 from drnmf.problem.weights import Reading
 from drnmf.selection.entries import counted
 from drnmf.selection.penalties.alpha import AlphaPath, choose_alphas, decided, undecided
-from drnmf.selection.walk import grown
+from drnmf.selection.warm_starts import grown
 from drnmf.solve.encode import Encoder
 from drnmf.solve.exchange import fit_interval
 from drnmf.solve.pipeline import fit_factors, running, settle, warn_unconverged

@@ -27,7 +27,7 @@ from drnmf.problem.device import as_numpy
 from drnmf.problem.problem import Problem, constant_model_losses
 from drnmf.solve.encode import encode
 from drnmf.solve.finish import certified, refuse_empty, remarks
-from drnmf.solve.improve import run_continued
+from drnmf.solve.improve import run_improving
 from drnmf.solve.progress import progress_bar
 from drnmf.solve.references import compute_references
 from drnmf.solve.runner import Budget, Runner
@@ -98,7 +98,7 @@ def fit_factors(problem: Problem, runner: Runner) -> Result:
         return _finished(problem, best)
     found = compute_references(problem, runner.starts, runner)
     if runner.improves and len(problem.omega) > 1:
-        done, found = run_continued(problem, runner.starts, found, runner)
+        done, found = run_improving(problem, runner.starts, found, runner)
     else:
         scaled = problem.over(found.values)
         done = solve([scaled.begun(start) for start in runner.starts], runner)
