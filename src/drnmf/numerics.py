@@ -15,6 +15,9 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 Array = NDArray[np.floating]
 Vector = NDArray[np.float64]
+Numbers = float | Array  # one for all, or one for every run, row or column of a factor
+MaybeArray = Array | None
+Library = Any  # NumPy or torch: what `namespace` returns
 
 EPS = 2.2e-16
 """Relative size of the floors, in float64 and float32 alike (the value matters on sparse data)."""

@@ -19,7 +19,7 @@ from drnmf.algorithms.correlation import batched_correlation
 from drnmf.algorithms.iteration import Point, Runs, T, Task, iterate, swept
 from drnmf.algorithms.loop import Control, Run
 from drnmf.algorithms.result import Result
-from drnmf.algorithms.updates.base import Parts, Rule, Setup
+from drnmf.algorithms.updates.base import Parts, Rule, Setup, State
 from drnmf.algorithms.weights import Policy
 from drnmf.backends.base import Ask, Data, Sweep
 from drnmf.backends.batch import Batch, batch_kind, batch_of
@@ -233,7 +233,7 @@ class Together(Task):
         found: T = map_leaves(joined, tree, part)
         return found
 
-    def unmoved(self, before: Any, after: Any) -> Any:
+    def unmoved(self, before: State, after: State) -> State:
         return before if type(before) is type(after) else after  # the states of all runs are of one type
 
     def parts(self, block: int, point: Point, weights: Vector, coefficients: Vector) -> Parts:

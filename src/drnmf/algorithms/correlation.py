@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 
 from drnmf.losses.base import Omega
-from drnmf.numerics import EPS, Array, Vector, as_float64, beside, namespace, of_each_run
+from drnmf.numerics import EPS, Array, Numbers, Vector, as_float64, beside, namespace, of_each_run
 
 SumUp = Callable[[Callable[[Array], Vector]], Vector]
 
 
-def correlation(sum_up: SumUp, mean: Vector, omega: Omega, coefficients: Vector) -> Vector:
+def correlation(sum_up: SumUp, mean: Vector, omega: Omega, coefficients: Vector) -> Array:
     """Compute C, (r, r), for the block that moves while G stands.
 
     Parameters
@@ -42,7 +42,7 @@ def correlation(sum_up: SumUp, mean: Vector, omega: Omega, coefficients: Vector)
     return _normalised(sum_up(found).reshape(rank, rank))
 
 
-def batched_correlation(F: Array, G: Array, omega: Omega, coefficients: Any) -> Any:
+def batched_correlation(F: Array, G: Array, omega: Omega, coefficients: Any) -> Array:
     """Compute C for every run of a batch, where the factors live.
 
     Parameters
@@ -60,7 +60,7 @@ def batched_correlation(F: Array, G: Array, omega: Omega, coefficients: Any) -> 
     return _normalised(_weighted_gram(as_float64(G), mean, omega, coefficients))
 
 
-def _normalised(B: Any) -> Any:
+def _normalised(B: Array) -> Array:
     """B with a diagonal of ones; the last two axes are those of the matrix."""
     xp = namespace(B)
     size = xp.diagonal(B, 0, -2, -1) ** 0.5
@@ -68,11 +68,11 @@ def _normalised(B: Any) -> Any:
     return _with_unit_diagonal(B / (size[..., :, None] * size[..., None, :]))
 
 
-def _with_unit_diagonal(C: Any) -> Any:
+def _with_unit_diagonal(C: Array) -> Array:
     return namespace(C).where(beside(np.eye(C.shape[-1], dtype=bool), C), 1.0, C)
 
 
-def shrunk(C: Vector, damping: Any) -> Vector:
+def shrunk(C: Array, damping: Numbers) -> Array:
     """Shrink a correlation towards the identity, for columns whose components overlap otherwise than the mean's.
 
     D is found after this, so Q h = P holds for every damping; with damping = 1 the step is the multiplicative one.
@@ -100,7 +100,7 @@ def _flat_gram(G: Array, mean: Vector, omega: Omega, coefficients: Vector) -> Ve
     return np.array(_weighted_gram(as_float64(G), mean, omega, numbers).reshape(-1).tolist())
 
 
-def _weighted_gram(G: Array, mean: Any, omega: Omega, coefficients: Any) -> Array:
+def _weighted_gram(G: Array, mean: Array, omega: Omega, coefficients: Any) -> Array:
     """G diag(c(u)) G' with u = mean' G, for G (r, m) or one for every run."""
     xp = namespace(G)
     u = beside(mean, G) @ G

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drnmf.algorithms.correlation import correlation, row_sums
-from drnmf.algorithms.updates.base import Parts, Rule, Wants, halve_state
+from drnmf.algorithms.updates.base import Parts, Rule, State, Wants, halve_state
 from drnmf.algorithms.updates.constrained import constrained
 from drnmf.backends.base import Ask, Sweep
 from drnmf.backends.modes import Factors, Modes
@@ -36,7 +36,7 @@ class Point:
 
     blocks: Factors
     sweep: Sweep
-    states: tuple[Any, ...]  # of the rule, for every block
+    states: tuple[State, ...]  # of the rule, for every block
     sweeps: Any  # spent so far: a number, or one for each of many runs
     weights: Vector  # lambda when the sweep was made
     steps: int  # taken by the block that moves next
@@ -111,7 +111,7 @@ class Task:
         """Return the same with what belongs to some runs replaced."""
         return part
 
-    def unmoved(self, before: Any, after: Any) -> Any:
+    def unmoved(self, before: State, after: State) -> State:
         """Return the state of a step that was given up, from those before and after it."""
         return before
 
@@ -144,7 +144,7 @@ class Task:
             return 1.0
         return float(coefficients.sum() / self.objective.coefficients(point.weights).sum())
 
-    def _correlation(self, block: int, point: Point, coefficients: Vector) -> Vector | None:
+    def _correlation(self, block: int, point: Point, coefficients: Vector) -> Array | None:
         """How the components of what stands overlap, where the step wants to know it."""
         data, omega, blocks = self.data, self.objective.omega, point.blocks
         if not self._wants(block, point.steps, blocks).correlation:
@@ -216,7 +216,7 @@ class _Half:
         return self._moved(point, moved, state, point.sweeps + 1, look, point.sweep if task.in_place else None)
 
     def _moved(
-        self, point: Point, F: Array, state: Any, sweeps: int, look: bool = True, used: Sweep | None = None
+        self, point: Point, F: Array, state: State, sweeps: int, look: bool = True, used: Sweep | None = None
     ) -> Point:
         """The point with another block, swept for the next one."""
         task, k = self.task, self.block
@@ -263,12 +263,12 @@ class _Half:
         return replace(self, task=task, weights=weights, coefficients=task.coefficients(weights))
 
 
-def _put(values: tuple[Any, ...], at: int, value: Any) -> tuple[Any, ...]:
+def _put(values: tuple[T, ...], at: int, value: T) -> tuple[T, ...]:
     """The same with one value replaced."""
     return (*values[:at], value, *values[at + 1 :])
 
 
-def swept(task: Task, blocks: Factors, weights: Vector, states: tuple[Any, ...], sweeps: int, steps: int) -> Point:
+def swept(task: Task, blocks: Factors, weights: Vector, states: tuple[State, ...], sweeps: int, steps: int) -> Point:
     """Sweep for what an iteration begins from.
 
     Parameters

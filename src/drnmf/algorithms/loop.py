@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from drnmf.algorithms.acceleration import Direction, accelerated
 from drnmf.algorithms.certificates import entry_sum
 from drnmf.algorithms.iteration import Point, Task, iterate, swept
 from drnmf.algorithms.result import Interrupted, Progress, Result, Trace
-from drnmf.algorithms.updates.base import Rule, Setup
+from drnmf.algorithms.updates.base import Rule, Setup, State
 from drnmf.algorithms.weights import Policy
 from drnmf.backends.base import Ask, Data
 from drnmf.backends.modes import Factors, Matrix, Modes
@@ -38,7 +38,7 @@ from drnmf.numerics import (
 from drnmf.objective.constraints import UNCONSTRAINED, Constraints
 from drnmf.objective.objective import Objective, complementarity_gap
 
-Callback = Callable[[Progress], Any]
+Callback = Callable[[Progress], object]
 
 
 class Keeper(Protocol):
@@ -49,7 +49,7 @@ class Keeper(Protocol):
         """Return the time of what was recalled so far, spent before this process began."""
         ...
 
-    def recall(self, omega: Omega, *owners: Any) -> Result | Snapshot | None:
+    def recall(self, omega: Omega, *owners: Rule | Policy) -> Result | Snapshot | None:
         """Return what is known of the run that begins now: its result, where it stood, or nothing.
 
         Parameters
@@ -155,12 +155,12 @@ class Snapshot:
     """Where a run stands after an iteration: all of it but the parts, which a sweep at the blocks gives again."""
 
     blocks: Factors
-    states: tuple[Any, ...]
+    states: tuple[State, ...]
     sweeps: int
     swept: Vector  # lambda when the sweep at the blocks was made
     steps: int
     weights: Vector
-    policy_state: Any
+    policy_state: State
     best: Best
     log: Log
     direction: Direction | None = None
@@ -233,7 +233,7 @@ class Run:
     policy: Policy
     point: Point
     weights: Vector
-    policy_state: Any
+    policy_state: State
     best: Best
     log: Log
     started: float
@@ -251,7 +251,7 @@ class Run:
         return cls.at(task, policy, swept(task, blocks, weights, states, 1, 0), policy_state, started)
 
     @classmethod
-    def at(cls, task: Task, policy: Policy, point: Point, policy_state: Any, started: float) -> Run:
+    def at(cls, task: Task, policy: Policy, point: Point, policy_state: State, started: float) -> Run:
         """Begin at a point that was swept under the first weights."""
         weights = point.weights
         _require_finite(point.sweep.losses, task.data)

@@ -16,8 +16,11 @@ from drnmf.algorithms.updates.multiplier import multiplier_step
 from drnmf.algorithms.updates.roots import NO_SLOTS, Slots, joined_slots
 from drnmf.algorithms.updates.steps import multiplicative_step, weighted_sum
 from drnmf.losses.base import Omega
-from drnmf.numerics import Array, Vector, beside
+from drnmf.numerics import Array, MaybeArray, Numbers, Vector, beside
 from drnmf.objective.penalty import Bound, Tilt
+
+State = Any
+"""What a rule keeps from step to step: any nesting of arrays, numbers, text, tuples, lists, dicts and dataclasses."""
 
 
 @dataclass(frozen=True)
@@ -46,16 +49,16 @@ class Parts:
     P: Array
     coefficients: Vector
     omega: Omega
-    floor: Any
+    floor: Numbers
     scaled_losses: Vector | None = None
     references: Vector | None = None
-    Q: Array | None = None
-    gram: Any = None
+    Q: MaybeArray = None
+    gram: MaybeArray = None
     Q_scale: float = 1.0
-    correlation: Any = None
+    correlation: MaybeArray = None
     tilt: Tilt | None = None
-    total: Any = None
-    sizes: Any = None
+    total: Numbers | None = None
+    sizes: MaybeArray = None
     final: bool = False
 
     def weighted(self) -> tuple[Array, Array]:
@@ -144,7 +147,7 @@ class Parts:
         up, down = bound.bend(F)
         return N - bound.slope() + (0.0 if down is None else down), P + (0.0 if up is None else up)
 
-    def shared(self, F: Array) -> tuple[Array, Any]:
+    def shared(self, F: Array) -> tuple[Array, Array]:
         """Compute N and G of the quadratic model 1/2 h'Gh - N'h that all columns share, penalties included.
 
         Parameters
@@ -156,6 +159,7 @@ class Parts:
         N : (r, n)
         G : (r, r) float64
         """
+        assert self.gram is not None
         if self.tilt is None:
             return self.N[0], self.gram
         bound = self.tilt.bound(F)
@@ -270,7 +274,7 @@ class Rule(Protocol):
         """
         return NOTHING
 
-    def init(self, F: Array) -> Any:
+    def init(self, F: Array) -> State:
         """Return the state before the first step.
 
         Any nesting of arrays, numbers, text, tuples, lists, dicts and dataclasses. The last axis of its arrays is that
@@ -286,7 +290,7 @@ class Rule(Protocol):
         """
         ...
 
-    def step(self, F: Array, parts: Parts, state: Any) -> tuple[Array, Any]:
+    def step(self, F: Array, parts: Parts, state: State) -> tuple[Array, State]:
         """Return the next block and the state that goes with it.
 
         Parameters
@@ -302,7 +306,7 @@ class Rule(Protocol):
         """
         ...
 
-    def retry(self, F: Array, tried: Array, attempt: int, state: Any) -> tuple[Array, Any]:
+    def retry(self, F: Array, tried: Array, attempt: int, state: State) -> tuple[Array, State]:
         """Return another block after one that raised the objective: half-way back to F unless a rule knows better.
 
         Parameters
@@ -319,7 +323,7 @@ class Rule(Protocol):
         """
         return halve_state(F, tried, attempt, state)
 
-    def restart(self, state: Any) -> Any:
+    def restart(self, state: State) -> State:
         """Return the state after an iteration that raised what is minimised.
 
         Parameters
@@ -338,6 +342,6 @@ def halve(F: Array, tried: Array) -> Array:
     return 0.5 * (F + tried)
 
 
-def halve_state(F: Array, tried: Array, attempt: int, state: Any) -> tuple[Array, Any]:
+def halve_state(F: Array, tried: Array, attempt: int, state: State) -> tuple[Array, State]:
     """Go half-way back and keep the state: what `Rule.retry` does where a rule says nothing else."""
     return halve(F, tried), state

@@ -12,10 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from drnmf.algorithms.updates.base import Facts, Parts, Rule, Wants
+from drnmf.algorithms.updates.base import Facts, Parts, Rule, State, Wants
 from drnmf.algorithms.updates.steps import balanced_sizes, packed_product, triangle_rows
 from drnmf.losses.base import Omega
-from drnmf.numerics import Array, beside, namespace
+from drnmf.numerics import Array, Numbers, beside, namespace
 from drnmf.objective.constraints import Constraints, left_over, normalised
 from drnmf.objective.penalty import Bound, in_kind
 
@@ -61,27 +61,27 @@ class OneSide(Rule):
     def wants(self, step: int, rank: int, omega: Omega) -> Wants:
         return replace(self.rule.wants(step, rank, omega), acceleration=False)
 
-    def init(self, F: Array) -> Any:
+    def init(self, F: Array) -> State:
         return self.rule.init(self._free(F))
 
-    def step(self, F: Array, parts: Parts, state: Any) -> tuple[Array, Any]:
+    def step(self, F: Array, parts: Parts, state: State) -> tuple[Array, State]:
         moved, after = self.rule.step(self._free(F), self._within(F, parts), state)
         return self._whole(F, moved, parts.floor), after
 
-    def retry(self, F: Array, tried: Array, attempt: int, state: Any) -> tuple[Array, Any]:
+    def retry(self, F: Array, tried: Array, attempt: int, state: State) -> tuple[Array, State]:
         moved, after = self.rule.retry(self._free(F), self._free(tried), attempt, state)
         return self._whole(F, moved, 0.0), after
 
-    def restart(self, state: Any) -> Any:
+    def restart(self, state: State) -> State:
         return self.rule.restart(state)
 
     def _free(self, F: Array) -> Array:
         return F[self.fixed :]
 
-    def _total(self, F: Array) -> Any:
+    def _total(self, F: Array) -> Numbers:
         return 1.0 if not self.fixed else left_over(F[: self.fixed])
 
-    def _whole(self, F: Array, moved: Array, floor: Any) -> Array:
+    def _whole(self, F: Array, moved: Array, floor: Numbers) -> Array:
         """The block with what moved, on the simplex to the last digit, beside what did not."""
         if self.sums:
             moved = normalised(moved, self._total(F), floor)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from drnmf.algorithms.updates.base import Facts, Parts, Rule, halve
-from drnmf.numerics import Array, namespace, of_each_run
+from drnmf.numerics import Array, Numbers, namespace, of_each_run
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Momentum:
     """
 
     F: Array
-    nu: Any
+    nu: Numbers
     steps: int = 0
 
 
@@ -53,14 +53,14 @@ class Extrapolated(Rule):
         further = self.push(stepped, state.F, of_each_run(a, stepped)) if np.any(a) else stepped
         return further, Momentum(stepped, nu, state.steps + 1)
 
-    def pace(self, state: Momentum) -> tuple[Any, Any]:
+    def pace(self, state: Momentum) -> tuple[Numbers, Numbers]:
         """Compute (a_k, nu_k) of the step that begins at `state`."""
         if state.steps < self.delay:
             return 0.0, 1.0
         nu = _plain(0.5 * (1.0 + np.sqrt(1.0 + 4.0 * state.nu**2)))
         return (state.nu - 1.0) / nu, nu
 
-    def push(self, stepped: Array, last: Array, a: Any) -> Array:
+    def push(self, stepped: Array, last: Array, a: Numbers) -> Array:
         """Extrapolate; a = 0 leaves the point at F_k."""
         xp = namespace(stepped)
         if self.geometric:
@@ -81,6 +81,6 @@ class Extrapolated(Rule):
         return replace(state, nu=1.0)
 
 
-def _plain(number: Any) -> Any:
+def _plain(number: Numbers) -> Numbers:
     """One number as Python's own, which leaves the dtype of arrays alone; a vector stays."""
     return float(number) if np.ndim(number) == 0 else number

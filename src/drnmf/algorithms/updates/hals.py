@@ -14,14 +14,14 @@ is there, so a column that would end above where it began stays with its minimum
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from drnmf.algorithms.updates.base import Facts, Parts, Rule, Wants, halve
 from drnmf.algorithms.updates.extrapolated import Extrapolated, Momentum
 from drnmf.algorithms.updates.on_simplex import ahead_on_simplex
 from drnmf.algorithms.updates.steps import extrapolated_step, packed, packed_product, quadratic_step
 from drnmf.losses.base import Omega
-from drnmf.numerics import HALS_DELAY, HALS_PASSES, Array, namespace
+from drnmf.numerics import HALS_DELAY, HALS_PASSES, Array, Numbers, namespace
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class HALS(Rule):
             stepped, further = extrapolated_step(F, N, G, parts.floor, passes, state.F, a, parts.final)
         return further, Momentum(stepped, nu, state.steps + 1)
 
-    def _weighted(self, F: Array, parts: Parts, passes: int, last: Array, pace: Any) -> tuple[Array, Array]:
+    def _weighted(self, F: Array, parts: Parts, passes: int, last: Array, pace: Numbers) -> tuple[Array, Array]:
         """The same where the entries of X have weights, and with them every column a curvature of its own."""
         xp, N, P, Q = namespace(F), parts.N[0], parts.P[0], parts.Q
         assert Q is not None

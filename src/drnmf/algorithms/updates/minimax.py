@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy.optimize import minimize
@@ -23,7 +23,7 @@ from scipy.optimize import minimize
 from drnmf.algorithms.updates.base import Facts, Parts, Rule
 from drnmf.algorithms.updates.monotone import majorised
 from drnmf.algorithms.updates.roots import NO_SLOTS, Slots
-from drnmf.numerics import Array, Vector, namespace
+from drnmf.numerics import Array, Library, Vector, namespace
 from drnmf.objective import simplex
 
 Evaluate = Callable[[Vector], Vector]
@@ -57,7 +57,7 @@ def surrogates(F: Array, t: Array, parts: Parts, penalty: Slots = NO_SLOTS) -> V
     return values
 
 
-def _power_integral(log_t: Array, exponent: float, xp: Any) -> Array:
+def _power_integral(log_t: Array, exponent: float, xp: Library) -> Array:
     """Integral of s^(exponent-1) from 1 to t: (t^exponent - 1) / exponent, or log t for exponent 0."""
     return log_t if exponent == 0 else xp.expm1(exponent * log_t) / exponent
 

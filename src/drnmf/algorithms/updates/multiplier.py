@@ -20,14 +20,14 @@ import numpy as np
 
 from drnmf.algorithms.updates.roots import positive_root, total
 from drnmf.backends.core import native_core
-from drnmf.numerics import SUM_TOLERANCE, Array, namespace, unit_roundoff
+from drnmf.numerics import SUM_TOLERANCE, Array, Library, Numbers, namespace, unit_roundoff
 from drnmf.objective.constraints import normalised
 from drnmf.objective.penalty import Powers
 
 _STEPS = 60
 
 
-def multiplier_step(F: Array, rising: Powers, falling: Powers, sums: Any, floor: Any) -> Array:
+def multiplier_step(F: Array, rising: Powers, falling: Powers, sums: Numbers, floor: Numbers) -> Array:
     """Minimise the majoriser over columns that sum to `sums`: compiled for NumPy arrays, in F's library elsewhere.
 
     Parameters
@@ -69,7 +69,7 @@ def tolerance(F: Array) -> float:
     return max(SUM_TOLERANCE, 8.0 * F.shape[0] * unit_roundoff(F))
 
 
-def searched(F: Array, rising: Powers, falling: Powers, sums: Any, floor: Any) -> Array:
+def searched(F: Array, rising: Powers, falling: Powers, sums: Numbers, floor: Numbers) -> Array:
     """`multiplier_step` in the array library of F: the reference of the compiled one."""
     xp = namespace(F)
     rising, falling = ({k: part + xp.zeros_like(F) for k, part in powers.items()} for powers in (rising, falling))
@@ -82,8 +82,8 @@ def searched(F: Array, rising: Powers, falling: Powers, sums: Any, floor: Any) -
 class _Search:
     """The root of every column: Newton's method inside a bracket."""
 
-    def __init__(self, F: Array, rising: Powers, falling: Powers, sums: Any, floor: Any) -> None:
-        xp: Any = namespace(F)
+    def __init__(self, F: Array, rising: Powers, falling: Powers, sums: Numbers, floor: Numbers) -> None:
+        xp: Library = namespace(F)
         nothing = xp.zeros_like(F)
         self.xp, self.floor, self.F, self.sums = xp, floor, F, sums + 0.0 * F[0]
         constant = rising.get(0.0, nothing) - falling.get(0.0, nothing)

@@ -12,7 +12,7 @@ model with Q replaced by diag(P / h~): it leaves out that components overlap, an
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -32,6 +32,8 @@ from drnmf.numerics import (
     NEWTON_REFRESH,
     RULE_DELAY,
     Array,
+    MaybeArray,
+    Numbers,
     namespace,
     power_ceiling,
     precision_of,
@@ -47,8 +49,8 @@ class Guarded(Momentum):
     Q : the whole curvature, where the next step takes it again
     """
 
-    damping: Any = 0.0
-    Q: Any = None
+    damping: Numbers = 0.0
+    Q: MaybeArray = None
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,7 @@ class Newton(Rule):
             parts.multiplicative(F), 1.0, state.steps + 1, DAMPING_DECAY * damping, self._kept(F, parts, state)
         )  # fmt: skip
 
-    def _kept(self, F: Array, parts: Parts, state: Momentum) -> Any:
+    def _kept(self, F: Array, parts: Parts, state: Momentum) -> MaybeArray:
         """The curvature for the next step, None where that one brings its own."""
         if parts.Q is None or self._due(state.steps + 1):
             return None
@@ -161,7 +163,15 @@ def _quadratic(omega: Omega) -> bool:
 
 
 def tilted_step(
-    F: Array, N: Array, P: Array, Q: Array, floor: float, passes: int, scale: Any, gram: Any, bound: Bound
+    F: Array,
+    N: Array,
+    P: Array,
+    Q: Array,
+    floor: Numbers,
+    passes: int,
+    scale: Numbers | None,
+    gram: MaybeArray,
+    bound: Bound,
 ) -> Array:
     """Take the step of `quadratic_step` under penalties, whose curvature needs no correction of its length.
 

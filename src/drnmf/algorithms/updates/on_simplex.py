@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from drnmf.algorithms.updates.base import Parts
 from drnmf.algorithms.updates.simplex_steps import model_slope, simplex_step, simplex_step_ahead
 from drnmf.algorithms.updates.steps import balanced_sizes, packed, packed_product
-from drnmf.numerics import SIMPLEX_MOVES, Array, namespace, power_ceiling, precision_of
+from drnmf.numerics import SIMPLEX_MOVES, Array, MaybeArray, Numbers, namespace, power_ceiling, precision_of
 from drnmf.objective.penalty import in_kind
 
 
@@ -38,12 +36,13 @@ def model_minimum(F: Array, parts: Parts) -> Array:
         return step if bool(good.all()) else xp.where(good, step, parts.multiplicative(F))
 
 
-def _whole(F: Array, parts: Parts) -> Any:
+def _whole(F: Array, parts: Parts) -> Array:
     """The curvature of every column of the sweep, packed, with the part that all share."""
+    assert parts.Q is not None
     return parts.Q if parts.gram is None else parts.Q + packed(parts.gram, F)
 
 
-def _length(F: Array, parts: Parts) -> Any:
+def _length(F: Array, parts: Parts) -> Array:
     """How much larger the curvature is now than that of the sweep (see `steps.quadratic_step`)."""
     if parts.sizes is not None:
         return parts.sizes
@@ -52,7 +51,7 @@ def _length(F: Array, parts: Parts) -> Any:
     return (F * parts.weighted()[1]).sum(0) / (F * packed_product(_whole(F, parts), F)).sum(0)
 
 
-def _model(F: Array, parts: Parts) -> tuple[Array, Any, Any]:
+def _model(F: Array, parts: Parts) -> tuple[Array, MaybeArray, MaybeArray]:
     """N, gram and Q of 1/2 h'(gram + Q)h - N'h, the loss of beta = 2 alone with its penalties."""
     if parts.gram is not None:
         return *parts.shared(F), None
@@ -60,7 +59,7 @@ def _model(F: Array, parts: Parts) -> tuple[Array, Any, Any]:
     return parts.N[0] - bound.slope(), bound.curvature, parts.Q
 
 
-def ahead_on_simplex(F: Array, parts: Parts, last: Array, pace: float) -> tuple[Array, Array]:
+def ahead_on_simplex(F: Array, parts: Parts, last: Array, pace: Numbers) -> tuple[Array, Array]:
     """Take the step of `hals.HALS` on the simplex, and go on beyond it where the loss stays below that of F.
 
     Parameters
@@ -73,6 +72,7 @@ def ahead_on_simplex(F: Array, parts: Parts, last: Array, pace: float) -> tuple[
     stepped, further : what was found, and where the columns went
     """
     N, gram, Q = _model(F, parts)
+    assert parts.total is not None
     return simplex_step_ahead(F, N, parts.floor, _moves(F), parts.total, last, pace, gram, Q)
 
 

@@ -6,7 +6,7 @@ from functools import reduce
 from operator import add
 from typing import Any
 
-from drnmf.numerics import Array, namespace, precision_of
+from drnmf.numerics import Array, Library, namespace, precision_of
 from drnmf.objective.penalty import Powers
 
 Slots = tuple[Powers, Powers]  # exponents of the rising and of the falling powers -> what stands before them
@@ -23,7 +23,7 @@ def joined_slots(first: Slots, second: Slots) -> Slots:
 
 def positive_root(rising: Powers, falling: Powers, near: Array | None = None) -> Array:
     """Solve sum P_a t^a = sum N_b t^-b: in closed form where there is one, else by Newton steps, from `near`."""
-    xp: Any = namespace(next(iter(rising.values())))
+    xp: Library = namespace(next(iter(rising.values())))
     if len(rising) == len(falling) == 1:
         ((a, P),), ((b, N),) = rising.items(), falling.items()
         return N / P if a + b == 1.0 else (N / P) ** (1.0 / (a + b))
@@ -41,7 +41,7 @@ def positive_root(rising: Powers, falling: Powers, near: Array | None = None) ->
 _NEWTON_STEPS = 40
 
 
-def _newton_root(rising: Powers, falling: Powers, xp: Any, near: Array | None) -> Array:
+def _newton_root(rising: Powers, falling: Powers, xp: Library, near: Array | None) -> Array:
     """Newton in s = log t on g(s) = log sum P e^(a s) - log sum N e^(-b s), which is increasing.
 
     Its slope stays between fixed bounds and the step is at most 2, so that the iteration cannot run away; a bracket
@@ -66,7 +66,7 @@ def _newton_root(rising: Powers, falling: Powers, xp: Any, near: Array | None) -
     return xp.exp(s)
 
 
-def _with_slope(powers: Powers, s: Array, sign: float, xp: Any) -> tuple[Array, Array]:
+def _with_slope(powers: Powers, s: Array, sign: float, xp: Library) -> tuple[Array, Array]:
     """sum of F e^(sign k s) over the powers k, and the same with every term times k."""
     terms = {k: F * xp.exp(sign * k * s) for k, F in powers.items()}
     return total(terms), total({k: k * term for k, term in terms.items()})

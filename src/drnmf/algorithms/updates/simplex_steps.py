@@ -14,12 +14,18 @@ import numpy as np
 
 from drnmf.algorithms.updates.steps import packed_product, triangle_rows
 from drnmf.backends.core import native_core
-from drnmf.numerics import PAIR_TOLERANCE, Array, Vector, beside, namespace
+from drnmf.numerics import PAIR_TOLERANCE, Array, Library, MaybeArray, Numbers, beside, namespace
 from drnmf.objective.constraints import normalised
 
 
 def simplex_step(
-    F: Array, slope: Array, floor: float, moves: int, gram: Any = None, Q: Any = None, sizes: Any = None
+    F: Array,
+    slope: Array,
+    floor: Numbers,
+    moves: int,
+    gram: MaybeArray = None,
+    Q: MaybeArray = None,
+    sizes: MaybeArray = None,
 ) -> Array:
     """Minimise the quadratic model of every column over h >= floor and sum h = sum f.
 
@@ -52,7 +58,15 @@ def simplex_step(
 
 
 def simplex_step_ahead(
-    F: Array, N: Array, floor: float, moves: int, totals: Any, last: Array, pace: float, gram: Any = None, Q: Any = None
+    F: Array,
+    N: Array,
+    floor: Numbers,
+    moves: int,
+    totals: Numbers,
+    last: Array,
+    pace: Numbers,
+    gram: MaybeArray = None,
+    Q: MaybeArray = None,
 ) -> tuple[Array, Array]:
     """Minimise 1/2 h'Mh - N'h in every column as `simplex_step` does, and go on beyond where that stays below F's.
 
@@ -86,7 +100,7 @@ def simplex_step_ahead(
     return stepped, further
 
 
-def model_slope(F: Array, N: Array, gram: Any, Q: Any) -> Array:
+def model_slope(F: Array, N: Array, gram: MaybeArray, Q: MaybeArray) -> Array:
     """Compute (gram + Q) F - N, the gradient of 1/2 h'(gram + Q)h - N'h in every column."""
     found = -N
     if gram is not None:
@@ -95,7 +109,15 @@ def model_slope(F: Array, N: Array, gram: Any, Q: Any) -> Array:
 
 
 def _ahead(
-    F: Array, N: Array, floor: float, moves: int, totals: Any, last: Array, pace: float, gram: Any, Q: Any
+    F: Array,
+    N: Array,
+    floor: Numbers,
+    moves: int,
+    totals: Numbers,
+    last: Array,
+    pace: Numbers,
+    gram: MaybeArray,
+    Q: MaybeArray,
 ) -> tuple[Array, Array]:
     """`simplex_step_ahead` in the array library of F: the reference of the compiled one."""
     stepped = normalised(simplex_step(F, model_slope(F, N, gram, Q), floor, moves, gram, Q), totals, floor)
@@ -109,7 +131,7 @@ def _ahead(
 class _Curvature:
     """M of every column, by its columns."""
 
-    def __init__(self, F: Array, gram: Vector | None, Q: Any, sizes: Any) -> None:
+    def __init__(self, F: Array, gram: MaybeArray, Q: MaybeArray, sizes: MaybeArray) -> None:
         xp, r = namespace(F), F.shape[0]
         self.xp, self.sizes, self.Q, self.rows = xp, sizes, Q, beside(np.array(triangle_rows(r)), F)
         self.gram = None if gram is None else xp.asarray(beside(gram, F), dtype=F.dtype)
@@ -125,14 +147,14 @@ class _Curvature:
         return whole if self.sizes is None else whole * self.sizes * _taken(xp, self.sizes, k[None])
 
 
-def _taken(xp: Any, stack: Array, rows: Any) -> Array:
+def _taken(xp: Library, stack: Array, rows: Any) -> Array:
     """Entry rows[i, j] of column j."""
     if xp is np:
         return np.take_along_axis(stack, rows, axis=0)
     return xp.gather(stack, 0, rows)
 
 
-def _put(xp: Any, H: Any, row: Any, values: Array) -> None:
+def _put(xp: Library, H: Any, row: Any, values: Array) -> None:
     """Write one entry of every column, in place."""
     if xp is np:
         np.put_along_axis(H, row[None], values[None], axis=0)
@@ -140,7 +162,7 @@ def _put(xp: Any, H: Any, row: Any, values: Array) -> None:
         H.scatter_(0, row[None], values[None])
 
 
-def _moved(F: Array, slope: Array, floor: float, moves: int, M: _Curvature) -> Array:
+def _moved(F: Array, slope: Array, floor: Numbers, moves: int, M: _Curvature) -> Array:
     """`simplex_step` in the array library of F: the reference of the compiled one."""
     xp = namespace(F)
     H, first = 1.0 * F, None

@@ -13,6 +13,8 @@ from drnmf.numerics import (
     LARGEST_PART,
     VANISHED,
     Array,
+    MaybeArray,
+    Numbers,
     Vector,
     beside,
     namespace,
@@ -31,7 +33,7 @@ def weighted_sum(coefficients: Any, stack: Array) -> Array:
     return total
 
 
-def multiplicative_step(F: Array, N: Array, P: Array, coefficients: Vector, floor: Any) -> Array:
+def multiplicative_step(F: Array, N: Array, P: Array, coefficients: Vector, floor: Numbers) -> Array:
     """Compute max(F * (sum c_b N_b) / (sum c_b P_b), floor), entry by entry; entries without a slope stay.
 
     Parameters
@@ -55,7 +57,7 @@ def multiplicative_step(F: Array, N: Array, P: Array, coefficients: Vector, floo
     return out
 
 
-def ratio_step(F: Array, N: Array, P: Array, floor: Any) -> Array:
+def ratio_step(F: Array, N: Array, P: Array, floor: Numbers) -> Array:
     """Compute max(F * N / P, floor) in the array library of F: the reference of the compiled step."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         stepped: Array = namespace(F).clip(F * usable(N / P, P), floor, None)
@@ -75,7 +77,14 @@ def usable(ratio: Array, P: Array) -> Array:
 
 
 def quadratic_step(
-    F: Array, N: Array, P: Array, Q: Array, floor: float, passes: int, scale: Any = None, gram: Any = None
+    F: Array,
+    N: Array,
+    P: Array,
+    Q: Array,
+    floor: Numbers,
+    passes: int,
+    scale: Numbers | None = None,
+    gram: MaybeArray = None,
 ) -> Array:
     """Minimise the quadratic model of every column over h >= floor, by cyclic coordinate descent from F.
 
@@ -104,7 +113,7 @@ def quadratic_step(
 
 
 def _scaled_by_column(
-    F: Array, N: Array, P: Array, Q: Array, floor: float, passes: int, scale: Vector, gram: Any
+    F: Array, N: Array, P: Array, Q: Array, floor: Numbers, passes: int, scale: Array, gram: MaybeArray
 ) -> Array:
     """The compiled step where every column has a scale of its own: the slope is divided by it."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -115,7 +124,9 @@ def _scaled_by_column(
         return step if good.all() else np.where(good, step, np.clip(F * usable(N / P, P), floor, None))
 
 
-def _descend(F: Array, N: Array, P: Array, Q: Array, floor: float, passes: int, given: Any, gram: Any) -> Array:
+def _descend(
+    F: Array, N: Array, P: Array, Q: Array, floor: Numbers, passes: int, given: Numbers | None, gram: MaybeArray
+) -> Array:
     """The same in the array library of F: the reference of the compiled step."""
     xp = namespace(F)
     if gram is not None:
@@ -137,7 +148,7 @@ def _descend(F: Array, N: Array, P: Array, Q: Array, floor: float, passes: int, 
     return xp.where(good, step, xp.clip(F * usable(N / P, P), floor, None))
 
 
-def packed(matrix: Any, like: Array) -> Any:
+def packed(matrix: Array, like: Array) -> Array:
     """Pack the lower triangle of a symmetric matrix of the host as one column of Q, in the kind of another array.
 
     >>> packed(np.array([[2.0, 1.0], [1.0, 3.0]]), np.ones(1)).tolist()
@@ -165,7 +176,7 @@ def packed_product(Q: Array, F: Array) -> Array:
     return product
 
 
-def shared_step(F: Array, N: Array, gram: Vector, floor: Any, passes: int) -> Array:
+def shared_step(F: Array, N: Array, gram: Array, floor: Numbers, passes: int) -> Array:
     """Take `passes` of coordinate descent over h >= floor on 1/2 h'Gh - N'h, in every column from F.
 
     A component of the other block that is all floor (`numerics.VANISHED`) says nothing: its entries stay. They would
@@ -183,7 +194,7 @@ def shared_step(F: Array, N: Array, gram: Vector, floor: Any, passes: int) -> Ar
 
 
 def correlated_step(
-    F: Array, N: Array, P: Array, correlation: Any, floor: Any, passes: int, sizes: Any = None
+    F: Array, N: Array, P: Array, correlation: Array, floor: Numbers, passes: int, sizes: MaybeArray = None
 ) -> Array:
     """Minimise the quadratic model of every column whose curvature is D C D, D diagonal with D C D f = P.
 
@@ -215,7 +226,7 @@ def correlated_step(
         return xp.where(good, step, xp.clip(F * usable(N / P, P), floor, None))
 
 
-def balanced_sizes(F: Array, P: Array, correlation: Any) -> Array:
+def balanced_sizes(F: Array, P: Array, correlation: Array) -> Array:
     """Find y = D f with y (C y) = P f in every column, by a symmetric Sinkhorn scaling."""
     C = namespace(F).asarray(beside(correlation, F), dtype=F.dtype)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -228,7 +239,7 @@ def balanced_sizes(F: Array, P: Array, correlation: Any) -> Array:
 
 
 def extrapolated_step(
-    F: Array, N: Array, gram: Any, floor: Any, passes: int, last: Array, pace: Any, overwrite: bool = False
+    F: Array, N: Array, gram: Array, floor: Numbers, passes: int, last: Array, pace: Numbers, overwrite: bool = False
 ) -> tuple[Array, Array]:
     """Take the same step to F+, and go on to max(F+ + pace (F+ - last), floor) in the columns where f stays below f(F).
 
@@ -250,19 +261,19 @@ def extrapolated_step(
     return stepped, further
 
 
-def _smallest(gram: Any) -> float:
+def _smallest(gram: Array) -> float:
     """The square of a component that counts as vanished."""
     return VANISHED**2 * float(gram.diagonal().max())
 
 
-def _moving(gram: Any, F: Array) -> Array:
+def _moving(gram: Array, F: Array) -> Array:
     """(r, 1), or one for every run: the components that have not vanished."""
     xp = namespace(gram)
     square = xp.diagonal(gram, 0, -2, -1)
     return beside(square > VANISHED**2 * xp.amax(square, axis=-1, keepdims=True), F)[..., None]
 
 
-def _descend_elsewhere(F: Any, N: Any, gram: Any, floor: Any, passes: int) -> Any:
+def _descend_elsewhere(F: Any, N: Array, gram: Array, floor: Numbers, passes: int) -> Array:
     """`shared_step` without the compiled extension: one kernel on a GPU, the array library of F elsewhere."""
     if namespace(F) is not np:
         from drnmf.backends.torch.dense import fused_available
@@ -279,7 +290,7 @@ def _descend_elsewhere(F: Any, N: Any, gram: Any, floor: Any, passes: int) -> An
     return _descend_shared(F, N, gram, floor, passes)
 
 
-def _descend_shared(F: Array, N: Array, gram: Any, floor: Any, passes: int) -> Array:
+def _descend_shared(F: Array, N: Array, gram: Array, floor: Numbers, passes: int) -> Array:
     """`shared_step` in the array library of F: the reference of the compiled one."""
     xp, square, smallest = namespace(F), gram.diagonal(), _smallest(gram)
     G, H = xp.asarray(beside(gram, F), dtype=F.dtype), 1.0 * F
@@ -290,7 +301,7 @@ def _descend_shared(F: Array, N: Array, gram: Any, floor: Any, passes: int) -> A
     return H
 
 
-def _push(F: Array, N: Array, gram: Any, floor: Any, stepped: Array, last: Array, pace: Any) -> Array:
+def _push(F: Array, N: Array, gram: Array, floor: Numbers, stepped: Array, last: Array, pace: Numbers) -> Array:
     """The extrapolation of `extrapolated_step` in the array library of F."""
     xp = namespace(F)
     ahead = of_each_run(pace, F) * (stepped - last)
