@@ -9,7 +9,7 @@ import pytest
 
 from drnmf.losses.beta import FROBENIUS, IS, KL
 from drnmf.numerics import EPS, factor_floor
-from drnmf.objective.constraints import UNCONSTRAINED, Constraints, as_constraints, left_over, normalised, uniform_row
+from drnmf.objective.constraints import UNCONSTRAINED, Constraints, as_constraints, left_over, normalised
 from drnmf.objective.objective import Objective, complementarity_gap
 from drnmf.objective.simplex import check_weights, project
 
@@ -76,7 +76,6 @@ def test_sums_of_columns():
     F = np.array([[2.0, -1.0], [6.0, 3.0]])
     np.testing.assert_allclose(normalised(F, np.array([1.0, 2.0]), 0.0), [[0.25, 0.0], [0.75, 2.0]])
     np.testing.assert_allclose(left_over(np.array([[0.2, 0.9], [0.3, 0.4]])), [0.5, 0.0])
-    np.testing.assert_allclose(uniform_row(4), [0.25] * 4)
 
 
 @pytest.mark.parametrize("mean", [1e-30, 1.0, 1e30])

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
@@ -277,6 +277,54 @@ def _on_host(part: Any) -> Any:
 def _beside(part: Vector, data: Any) -> Any:
     """Take a vector to where the tiles are, in the dtype of the factors."""
     return data.space.put(part.astype(data.dtype)[None])[0]
+
+
+class Unweighted:
+    """What every X does whose entries have no weights yet, whatever its layout and device."""
+
+    compressed: ClassVar[bool] = False
+
+    @property
+    def starts(self) -> Self:
+        return self
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        raise NotImplementedError
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        raise NotImplementedError
+
+    def draw(
+        self, rank: int, rng: np.random.RandomState, scale: Callable[[float], float], floor: float
+    ) -> tuple[Array, Array]:
+        (m, n), dtype = self.shape, self.dtype
+        W, H = rng.uniform(size=(m, rank)), rng.uniform(size=(rank, n))
+        root = scale(float(W.sum(axis=0) @ H.sum(axis=1)) / (m * n))
+        for F in (W, H):
+            F *= root
+            np.maximum(F, floor, out=F)
+        return np.asfortranarray(W, dtype), H.astype(dtype, copy=False)  # component-first, as `put` wants W' and H
+
+    def tally(self, observed: Observed) -> Tally:
+        """Count and add up the entries that are observed."""
+        return tally_tiles(self, observed)  # type: ignore[arg-type]
+
+    def filled(self, observed: Observed) -> Filled | None:
+        """Return X with its gaps filled, for starts; None where dense tiles serve."""
+        return None
+
+    def beside(self, array: Any) -> Any:
+        """Take an array of weights to where X is, in the dtype of the factors unless it holds integers."""
+        raise NotImplementedError
+
+    def weigh(self, observed: Observed, mean: float | None) -> Data:
+        placed = observed.placed(self.beside)
+        return Weighted.of(self, placed, self.tally(placed), mean)
+
+    def map_rows(self, function: Callable[[Any], Any], rank: int) -> Any:
+        return function(self)
 
 
 @dataclass(frozen=True)

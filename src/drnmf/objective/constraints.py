@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from drnmf.numerics import EPS, Array, Vector, factor_floor, namespace, positive_scale
+from drnmf.numerics import EPS, Array, factor_floor, namespace, positive_scale
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,8 +160,3 @@ def normalised(F: Array, total: Any, floor: Any) -> Array:
 def left_over(fixed: Array) -> Array:
     """Compute what the free entries of every column must sum to, beside the fixed ones."""
     return namespace(fixed).clip(1.0 - fixed.sum(0), 0.0, None)
-
-
-def uniform_row(rank: int) -> Vector:
-    """Return a row on the simplex that prefers no component."""
-    return np.full(rank, 1.0 / rank)

@@ -188,7 +188,7 @@ class Blocks:
     def draw(
         self, rank: int, rng: np.random.RandomState, scale: Callable[[float], float], floor: float
     ) -> tuple[Factor, Array]:
-        """Draw the numbers of `draw_uniform` without ever holding W.
+        """Draw the numbers of `Unweighted.draw` without ever holding W.
 
         The stream is run through here once, a block at a time, for the sums that the scale needs; each block gets the
         state of the generator where its rows begin and draws them again.

@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from drnmf.backends.base import Ask, Data, Observed, Sweep
+from drnmf.backends.base import Ask, Observed, Sweep
 from drnmf.backends.digest import combined, dense_rows, row_blocks
 from drnmf.backends.entries import first_zero
-from drnmf.backends.host.space import HOST, HostSpace, draw_uniform
+from drnmf.backends.host.space import HOST, HostSpace
 from drnmf.backends.observed import Ones
 from drnmf.backends.tiles import sweep_tiles, tiles_of
-from drnmf.backends.weighted import Filled, Tally, Weighted, tally_tiles
+from drnmf.backends.weighted import Unweighted
 from drnmf.numerics import Array, Vector
 
 
 @dataclass(frozen=True)
-class HostMatrix:
+class HostMatrix(Unweighted):
     """What every matrix on the host does, whatever its layout."""
 
     space: ClassVar[HostSpace] = HOST
     tile_entries: ClassVar[int] = 1 << 18
-    compressed: ClassVar[bool] = False
-
-    shape: ClassVar[tuple[int, int]]
-    dtype: ClassVar[np.dtype[Any]]
 
     def row_digests(self) -> Iterator[bytes]:
         """Yield the SHA-256 of every row of X, 32 bytes each (see `backends.digest`)."""
@@ -38,33 +34,9 @@ class HostMatrix:
     def digest(self) -> str:
         return combined(self.row_digests())
 
-    def draw(
-        self, rank: int, rng: np.random.RandomState, scale: Callable[[float], float], floor: float
-    ) -> tuple[Array, Array]:
-        return draw_uniform(self.shape, self.dtype, rank, rng, scale, floor)
-
-    def tally(self, observed: Observed) -> Tally:
-        """Count and add up the entries that are observed."""
-        return tally_tiles(self, observed)  # type: ignore[arg-type]
-
-    def filled(self, observed: Observed) -> Filled | None:
-        """Return X with its gaps filled, for starts; None where dense tiles serve."""
-        return None
-
-    def weigh(self, observed: Observed, mean: float | None) -> Data:
-        observed = observed.placed(self._beside)
-        return Weighted.of(self, observed, self.tally(observed), mean)
-
-    def _beside(self, array: Any) -> Any:
+    def beside(self, array: Any) -> Any:
         """Take an array of weights into the dtype of X, once; integers stay."""
         return np.asarray(array, self.dtype if np.asarray(array).dtype.kind == "f" else None)
-
-    @property
-    def starts(self) -> Self:
-        return self
-
-    def map_rows(self, function: Callable[[Any], Array], rank: int) -> Array:
-        return function(self)
 
 
 @dataclass(frozen=True)
@@ -102,11 +74,11 @@ class DenseMatrix(HostMatrix):
         return replace(ask, observed=self.observed) if self.missing and ask.observed is None else ask
 
     @property
-    def shape(self) -> tuple[int, int]:  # type: ignore[override]
+    def shape(self) -> tuple[int, int]:
         return self.X.shape[0], self.X.shape[1]
 
     @property
-    def dtype(self) -> np.dtype[Any]:  # type: ignore[override]
+    def dtype(self) -> np.dtype[Any]:
         return self.X.dtype
 
     @cached_property

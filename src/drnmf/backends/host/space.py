@@ -46,17 +46,3 @@ class HostSpace:
 
 
 HOST = HostSpace()
-
-
-def draw_uniform(
-    shape: tuple[int, int], dtype: Any, rank: int, rng: np.random.RandomState, scale: Callable[[float], float],
-    floor: float,
-) -> tuple[Array, Array]:  # fmt: skip
-    """Draw W (m, r), then H (r, n), uniform in [0, 1], times the scale that their mean product asks for, floored."""
-    m, n = shape
-    W, H = rng.uniform(size=(m, rank)), rng.uniform(size=(rank, n))
-    root = scale(float(W.sum(axis=0) @ H.sum(axis=1)) / (m * n))
-    for F in (W, H):
-        F *= root
-        np.maximum(F, floor, out=F)
-    return np.asfortranarray(W, dtype), H.astype(dtype, copy=False)  # component-first, as `put` wants W' and H

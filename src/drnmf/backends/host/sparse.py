@@ -63,11 +63,11 @@ class SparseMatrix(HostMatrix):
         return cls(sp.csc_array(rows), sp.csc_array(rows.T), own, squared_norm)
 
     @property
-    def shape(self) -> tuple[int, int]:  # type: ignore[override]
+    def shape(self) -> tuple[int, int]:
         return self.by_column.shape[0], self.by_column.shape[1]
 
     @property
-    def dtype(self) -> np.dtype[Any]:  # type: ignore[override]
+    def dtype(self) -> np.dtype[Any]:
         return self.by_column.dtype
 
     @property

@@ -7,23 +7,21 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
-from drnmf.backends.base import Ask, Data, Observed, Sweep, check_shapes, zero_of
+from drnmf.backends.base import Ask, Observed, Sweep, check_shapes, zero_of
 from drnmf.backends.digest import combined, dense_rows, row_blocks
 from drnmf.backends.entries import first_zero
-from drnmf.backends.host.space import draw_uniform
 from drnmf.backends.observed import Ones
 from drnmf.backends.tiles import sweep_tiles
 from drnmf.backends.torch.kernels import kernels_of, takes
 from drnmf.backends.torch.space import Tensor, TorchSpace, full_precision
-from drnmf.backends.weighted import Tally, Weighted, tally_tiles
+from drnmf.backends.weighted import Unweighted
 from drnmf.losses.base import Omega
 from drnmf.numerics import Array, Vector
 
@@ -45,14 +43,8 @@ def fused_available(kind: str) -> bool:
     return kind == "cuda" or INTERPRETED
 
 
-class OnTorch:
+class OnTorch(Unweighted):
     """What every Data does whose factors are torch tensors on one device."""
-
-    compressed: ClassVar[bool] = False
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        raise NotImplementedError
 
     @property
     def device(self) -> torch.device:
@@ -71,34 +63,10 @@ class OnTorch:
     def space(self) -> TorchSpace:
         return TorchSpace(self.device, self.working)
 
-    def draw(
-        self, rank: int, rng: np.random.RandomState, scale: Callable[[float], float], floor: float
-    ) -> tuple[Array, Array]:
-        return draw_uniform(self.shape, self.dtype, rank, rng, scale, floor)
-
-    def tally(self, observed: Observed) -> Tally:
-        """Count and add up the entries that are observed."""
-        return tally_tiles(self, observed)  # type: ignore[arg-type]
-
-    def filled(self, observed: Observed) -> None:
-        """Leave the filling of gaps to tiles."""
-        return
-
     def beside(self, array: Any) -> Tensor:
         """Take an array of weights to the device, in the dtype of the factors unless it holds integers."""
         tensor = array if isinstance(array, torch.Tensor) else torch.as_tensor(np.ascontiguousarray(array))
         return tensor.to(self.device, self.working if tensor.is_floating_point() else tensor.dtype)
-
-    def weigh(self, observed: Observed, mean: float | None) -> Data:
-        placed = observed.placed(self.beside)
-        return Weighted.of(self, placed, self.tally(placed), mean)
-
-    @property
-    def starts(self) -> Self:
-        return self
-
-    def map_rows(self, function: Callable[[Any], Any], rank: int) -> Any:
-        return function(self)
 
 
 def moments(X: Tensor) -> tuple[float, int, int]:
