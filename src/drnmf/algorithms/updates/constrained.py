@@ -12,6 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+import numpy as np
+
 from drnmf.algorithms.updates.base import Facts, Parts, Rule, State, Wants
 from drnmf.algorithms.updates.steps import balanced_sizes, packed_product, triangle_rows
 from drnmf.losses.base import Omega
@@ -145,7 +147,7 @@ def free_bound(F: Array, bound: Bound, fixed: int) -> Bound:
 
 def _solid(stack: Any) -> Any:
     """The same numbers in one piece, as compiled steps need them."""
-    return namespace(stack).ascontiguousarray(stack) if hasattr(stack, "flags") else stack.contiguous()
+    return np.ascontiguousarray(stack) if isinstance(stack, np.ndarray) else stack.contiguous()
 
 
 def constrained(rule: Rule, constraints: Constraints, block: str, rank: int) -> Rule:

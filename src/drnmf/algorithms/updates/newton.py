@@ -113,7 +113,7 @@ class Newton(Rule):
         first = state.steps < self.delay and len(parts.P) > 0
         if first or (parts.Q is None and parts.gram is None and parts.correlation is None):
             return self.first.step(F, parts, state)
-        damping = getattr(state, "damping", 0.0)
+        damping = state.damping if isinstance(state, Guarded) else 0.0
         if parts.correlation is not None:
             parts = replace(parts, correlation=shrunk(parts.correlation, damping))
         stepped = self.minimum(F, parts)
