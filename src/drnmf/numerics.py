@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 Array = NDArray[np.floating]
 Vector = NDArray[np.float64]
 Numbers = float | Array  # one for all, or one for every run, row or column of a factor
-MaybeArray = Array | None
+Maybe = Array | None
 Library = Any  # NumPy or torch: what `namespace` returns
 
 EPS = 2.2e-16

@@ -16,7 +16,7 @@ from drnmf.algorithms.updates.multiplier import multiplier_step
 from drnmf.algorithms.updates.roots import NO_SLOTS, Slots, joined_slots
 from drnmf.algorithms.updates.steps import multiplicative_step, weighted_sum
 from drnmf.losses.base import Omega
-from drnmf.numerics import Array, MaybeArray, Numbers, Vector, beside
+from drnmf.numerics import Array, Maybe, Numbers, Vector, beside
 from drnmf.objective.penalty import Bound, Tilt
 
 State = Any
@@ -52,13 +52,13 @@ class Parts:
     floor: Numbers
     scaled_losses: Vector | None = None
     references: Vector | None = None
-    Q: MaybeArray = None
-    gram: MaybeArray = None
+    Q: Maybe = None
+    gram: Maybe = None
     Q_scale: float = 1.0
-    correlation: MaybeArray = None
+    correlation: Maybe = None
     tilt: Tilt | None = None
     total: Numbers | None = None
-    sizes: MaybeArray = None
+    sizes: Maybe = None
     final: bool = False
 
     def weighted(self) -> tuple[Array, Array]:

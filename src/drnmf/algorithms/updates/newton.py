@@ -32,7 +32,7 @@ from drnmf.numerics import (
     NEWTON_REFRESH,
     RULE_DELAY,
     Array,
-    MaybeArray,
+    Maybe,
     Numbers,
     namespace,
     power_ceiling,
@@ -50,7 +50,7 @@ class Guarded(Momentum):
     """
 
     damping: Numbers = 0.0
-    Q: MaybeArray = None
+    Q: Maybe = None
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Newton(Rule):
             parts.multiplicative(F), 1.0, state.steps + 1, DAMPING_DECAY * damping, self._kept(F, parts, state)
         )  # fmt: skip
 
-    def _kept(self, F: Array, parts: Parts, state: Momentum) -> MaybeArray:
+    def _kept(self, F: Array, parts: Parts, state: Momentum) -> Maybe:
         """The curvature for the next step, None where that one brings its own."""
         if parts.Q is None or self._due(state.steps + 1):
             return None
@@ -170,7 +170,7 @@ def tilted_step(
     floor: Numbers,
     passes: int,
     scale: Numbers | None,
-    gram: MaybeArray,
+    gram: Maybe,
     bound: Bound,
 ) -> Array:
     """Take the step of `quadratic_step` under penalties, whose curvature needs no correction of its length.

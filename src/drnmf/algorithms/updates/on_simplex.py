@@ -7,7 +7,7 @@ import numpy as np
 from drnmf.algorithms.updates.base import Parts
 from drnmf.algorithms.updates.simplex_steps import model_slope, simplex_step, simplex_step_ahead
 from drnmf.algorithms.updates.steps import balanced_sizes, packed, packed_product
-from drnmf.numerics import SIMPLEX_MOVES, Array, MaybeArray, Numbers, namespace, power_ceiling, precision_of
+from drnmf.numerics import SIMPLEX_MOVES, Array, Maybe, Numbers, namespace, power_ceiling, precision_of
 from drnmf.objective.penalty import in_kind
 
 
@@ -51,7 +51,7 @@ def _length(F: Array, parts: Parts) -> Array:
     return (F * parts.weighted()[1]).sum(0) / (F * packed_product(_whole(F, parts), F)).sum(0)
 
 
-def _model(F: Array, parts: Parts) -> tuple[Array, MaybeArray, MaybeArray]:
+def _model(F: Array, parts: Parts) -> tuple[Array, Maybe, Maybe]:
     """N, gram and Q of 1/2 h'(gram + Q)h - N'h, the loss of beta = 2 alone with its penalties."""
     if parts.gram is not None:
         return *parts.shared(F), None

@@ -14,18 +14,12 @@ import numpy as np
 
 from drnmf.algorithms.updates.steps import packed_product, triangle_rows
 from drnmf.backends.core import native_core
-from drnmf.numerics import PAIR_TOLERANCE, Array, Library, MaybeArray, Numbers, beside, namespace
+from drnmf.numerics import PAIR_TOLERANCE, Array, Library, Maybe, Numbers, beside, namespace
 from drnmf.objective.constraints import normalised
 
 
 def simplex_step(
-    F: Array,
-    slope: Array,
-    floor: Numbers,
-    moves: int,
-    gram: MaybeArray = None,
-    Q: MaybeArray = None,
-    sizes: MaybeArray = None,
+    F: Array, slope: Array, floor: Numbers, moves: int, gram: Maybe = None, Q: Maybe = None, sizes: Maybe = None
 ) -> Array:
     """Minimise the quadratic model of every column over h >= floor and sum h = sum f.
 
@@ -65,8 +59,8 @@ def simplex_step_ahead(
     totals: Numbers,
     last: Array,
     pace: Numbers,
-    gram: MaybeArray = None,
-    Q: MaybeArray = None,
+    gram: Maybe = None,
+    Q: Maybe = None,
 ) -> tuple[Array, Array]:
     """Minimise 1/2 h'Mh - N'h in every column as `simplex_step` does, and go on beyond where that stays below F's.
 
@@ -100,7 +94,7 @@ def simplex_step_ahead(
     return stepped, further
 
 
-def model_slope(F: Array, N: Array, gram: MaybeArray, Q: MaybeArray) -> Array:
+def model_slope(F: Array, N: Array, gram: Maybe, Q: Maybe) -> Array:
     """Compute (gram + Q) F - N, the gradient of 1/2 h'(gram + Q)h - N'h in every column."""
     found = -N
     if gram is not None:
@@ -109,15 +103,7 @@ def model_slope(F: Array, N: Array, gram: MaybeArray, Q: MaybeArray) -> Array:
 
 
 def _ahead(
-    F: Array,
-    N: Array,
-    floor: Numbers,
-    moves: int,
-    totals: Numbers,
-    last: Array,
-    pace: Numbers,
-    gram: MaybeArray,
-    Q: MaybeArray,
+    F: Array, N: Array, floor: Numbers, moves: int, totals: Numbers, last: Array, pace: Numbers, gram: Maybe, Q: Maybe
 ) -> tuple[Array, Array]:
     """`simplex_step_ahead` in the array library of F: the reference of the compiled one."""
     stepped = normalised(simplex_step(F, model_slope(F, N, gram, Q), floor, moves, gram, Q), totals, floor)
@@ -131,7 +117,7 @@ def _ahead(
 class _Curvature:
     """M of every column, by its columns."""
 
-    def __init__(self, F: Array, gram: MaybeArray, Q: MaybeArray, sizes: MaybeArray) -> None:
+    def __init__(self, F: Array, gram: Maybe, Q: Maybe, sizes: Maybe) -> None:
         xp, r = namespace(F), F.shape[0]
         self.xp, self.sizes, self.Q, self.rows = xp, sizes, Q, beside(np.array(triangle_rows(r)), F)
         self.gram = None if gram is None else xp.asarray(beside(gram, F), dtype=F.dtype)

@@ -13,7 +13,7 @@ from drnmf.numerics import (
     LARGEST_PART,
     VANISHED,
     Array,
-    MaybeArray,
+    Maybe,
     Numbers,
     Vector,
     beside,
@@ -84,7 +84,7 @@ def quadratic_step(
     floor: Numbers,
     passes: int,
     scale: Numbers | None = None,
-    gram: MaybeArray = None,
+    gram: Maybe = None,
 ) -> Array:
     """Minimise the quadratic model of every column over h >= floor, by cyclic coordinate descent from F.
 
@@ -113,7 +113,7 @@ def quadratic_step(
 
 
 def _scaled_by_column(
-    F: Array, N: Array, P: Array, Q: Array, floor: Numbers, passes: int, scale: Array, gram: MaybeArray
+    F: Array, N: Array, P: Array, Q: Array, floor: Numbers, passes: int, scale: Array, gram: Maybe
 ) -> Array:
     """The compiled step where every column has a scale of its own: the slope is divided by it."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -125,7 +125,7 @@ def _scaled_by_column(
 
 
 def _descend(
-    F: Array, N: Array, P: Array, Q: Array, floor: Numbers, passes: int, given: Numbers | None, gram: MaybeArray
+    F: Array, N: Array, P: Array, Q: Array, floor: Numbers, passes: int, given: Numbers | None, gram: Maybe
 ) -> Array:
     """The same in the array library of F: the reference of the compiled step."""
     xp = namespace(F)
@@ -194,7 +194,7 @@ def shared_step(F: Array, N: Array, gram: Array, floor: Numbers, passes: int) ->
 
 
 def correlated_step(
-    F: Array, N: Array, P: Array, correlation: Array, floor: Numbers, passes: int, sizes: MaybeArray = None
+    F: Array, N: Array, P: Array, correlation: Array, floor: Numbers, passes: int, sizes: Maybe = None
 ) -> Array:
     """Minimise the quadratic model of every column whose curvature is D C D, D diagonal with D C D f = P.
 
