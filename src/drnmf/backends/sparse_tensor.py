@@ -97,7 +97,7 @@ class SparseTensor(Tensor):
                     continue
                 weights = under if under is None or name != "Q" else under[pairs[0]] * under[pairs[1]]
                 flat = (part if weights is None else part * weights).reshape(-1, part.shape[-1])
-                total = (adds @ flat.T).T.reshape(*part.shape[:-1], size)
+                total = np.ascontiguousarray((adds @ flat.T).T).reshape(*part.shape[:-1], size)
                 parts[name] = parts[name] + total if name in parts else total
         return Sweep(losses, parts["N"], parts["P"], parts.get("Q"))
 

@@ -186,7 +186,4 @@ def columns_of_data(data: Any, at: Any) -> Any:
         norm = float(np.square(X.data, dtype=np.float64).sum())
         return replace(data, by_column=X, by_row=sp.csc_array(X.T), squared_norm=norm, only=only)
     assert isinstance(data, DenseMatrix)
-    piece = replace(data, X=data.X[:, at])
-    if not hasattr(piece, "squared_norm"):
-        return piece
-    return replace(piece, squared_norm=float(piece.squared_norms().sum()))
+    return type(data).of(data.X[:, at], data.mean / data.scale).scaled(data.scale)

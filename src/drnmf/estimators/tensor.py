@@ -75,7 +75,8 @@ class CP(NMF):
 
     @property
     def column_modes(self) -> tuple[int, ...]:  # type: ignore[override]
-        return () if self.shape is None else tuple(int(size) for size in self.shape[1:])
+        sizes = () if self.shape is None else tuple(int(size) for size in self.shape[1:])
+        return sizes if len(sizes) > 1 else ()  # two modes are a matrix
 
     def _omega(self) -> Omega:
         single = isinstance(self.betas, int | float | str | Loss)
@@ -126,8 +127,10 @@ class CP(NMF):
         """
         cube = Cube.of(X, self.shape)
         # rows of the unfolding: the longest mode, of a dense X where that needs no copy
-        row = max(range(len(cube.shape)) if cube.sparse else (0, len(cube.shape) - 1), key=lambda k: cube.shape[k])
-        order = [row, *(k for k in range(len(cube.shape)) if k != row)]
+        modes = len(cube.shape)
+        free = range(modes) if cube.sparse else (0, modes - 1)
+        row = max(free, key=lambda k: cube.shape[k]) if modes > 2 else 0
+        order = [row, *(k for k in range(modes) if k != row)]
         inner = clone(self).set_params(shape=tuple(cube.shape[k] for k in order))
         W = H = None
         if factors is not None:
