@@ -68,7 +68,7 @@ class SparseTensor(Tensor):
         if self.inner.only is None and not need_nonzeros_only(ask.omega):
             return super().sweep(block, blocks, ask)
         ask, rows = replace(ask, into=None, used=None), block == len(factors)
-        gathered = [F[:, index] for F, index in zip(factors, self.indices, strict=True)]
+        gathered = [self._gathered(k, F) for k, F in enumerate(factors)]
         if rows:
             G = reduce(np.multiply, gathered)
             found = plain_sweep(self.kept.T, G, A, ask)
@@ -79,6 +79,13 @@ class SparseTensor(Tensor):
             found = self._contracted_stored(block, A, others, G, ask)
         return found if self.inner.only is not None else self._with_zeros(block, blocks, G, found, ask)
 
+    def _gathered(self, mode: int, F: Array) -> Array:
+        """Return a factor at the indices of the columns kept; all but the one that moved last are known already."""
+        known = self._kept.get(("gathered", mode))
+        if known is None or not np.array_equal(known[0], F):  # steps may overwrite a factor: identity says nothing
+            known = self._kept["gathered", mode] = F.copy(), np.take(F, self.indices[mode], axis=1)
+        return known[1]  # type: ignore[no-any-return]
+
     def _contracted_stored(self, block: int, A: Array, others: Array | None, G: Array, ask: Ask) -> Sweep:
         """Sweep the columns kept, piece by piece where curvatures are asked for.
 
@@ -87,19 +94,21 @@ class SparseTensor(Tensor):
         pairs, size = np.tril_indices(len(A)), self.columns[block]
         width = len(self.places) if ask.curvature is None else max(1, PIECE_NUMBERS // max(1, len(pairs[0])))
         losses, parts = np.zeros(len(ask.omega)), dict[str, Array]()
+        wanted = ("N", "P", "Q") if self.inner.only is not None else ("N", "Q")  # else P is that of all columns
         for piece, at in self._stored_pieces(width):
             found = plain_sweep(piece, A, np.ascontiguousarray(G[:, at]), ask)
             losses = losses + found.losses
             adds = self.sums[block][:, at]
             under = None if others is None else others[:, at]
-            for name, part in {"N": found.N, "P": found.P, "Q": found.Q}.items():
+            for name in wanted:
+                part = getattr(found, name)
                 if part is None:
                     continue
                 weights = under if under is None or name != "Q" else under[pairs[0]] * under[pairs[1]]
                 flat = (part if weights is None else part * weights).reshape(-1, part.shape[-1])
                 total = np.ascontiguousarray((adds @ flat.T).T).reshape(*part.shape[:-1], size)
                 parts[name] = parts[name] + total if name in parts else total
-        return Sweep(losses, parts["N"], parts["P"], parts.get("Q"))
+        return Sweep(losses, parts["N"], parts.get("P", parts["N"][:0]), parts.get("Q"))
 
     def _stored_pieces(self, width: int) -> list[tuple[Any, slice]]:
         count = len(self.places)
