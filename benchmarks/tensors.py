@@ -1,6 +1,6 @@
 """CP beside tensorly under beta = 2, and beside its own multiplicative steps on sparse counts under beta = 1.
 
-    DRNMF_DATA=... python benchmarks/tensors.py [--seeds 5]
+    DRNMF_DATA=... OMP_NUM_THREADS=1 python benchmarks/tensors.py [--seeds 5]
 
 Processor time of one thread to the loss that the other reaches, from the same start. tensorly must be installed.
 """
@@ -12,10 +12,8 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
-for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ[name] = "1"
-
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from drnmf import CP, Solver
 
@@ -72,6 +70,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=5)
     seeds = range(parser.parse_args().seeds)
+    threadpool_limits(1)
     rows = {f"tensorly, r = {rank}": [beside_tensorly(rank, seed) for seed in seeds] for rank in (10, 30)}
     uber = Path(os.environ.get("DRNMF_DATA", "")) / "tensors" / "uber.npz"
     if uber.exists():

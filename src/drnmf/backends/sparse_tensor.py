@@ -84,7 +84,7 @@ class SparseTensor(Tensor):
         known = self._kept.get(("gathered", mode))
         if known is None or not np.array_equal(known[0], F):  # steps may overwrite a factor: identity says nothing
             known = self._kept["gathered", mode] = F.copy(), np.take(F, self.indices[mode], axis=1)
-        return known[1]  # type: ignore[no-any-return]
+        return known[1]
 
     def _contracted_stored(self, block: int, A: Array, others: Array | None, G: Array, ask: Ask) -> Sweep:
         """Sweep the columns kept, piece by piece where curvatures are asked for.
@@ -116,7 +116,7 @@ class SparseTensor(Tensor):
             ends = [slice(at, min(at + width, count)) for at in range(0, count, width)] or [slice(0, 0)]
             whole = len(ends) == 1
             self._kept["stored", width] = [(self.kept if whole else columns_of_data(self.kept, at), at) for at in ends]
-        return self._kept["stored", width]  # type: ignore[no-any-return]
+        return self._kept["stored", width]
 
     def _with_zeros(self, block: int, blocks: Factors, G: Array, found: Sweep, ask: Ask) -> Sweep:
         """Add what the columns that store nothing count."""
@@ -125,8 +125,7 @@ class SparseTensor(Tensor):
         sums = np.prod([B.sum(axis=1) for B in others], axis=0)
         grams = np.prod([B @ B.T for B in others], axis=0)
         own = F.astype(np.float64)
-        positive = {"sums": lambda: np.broadcast_to(sums[:, None], F.shape), "gram": lambda: grams @ own}
-        P = [positive[str(loss.free_part)]() for loss in ask.omega]
+        P = [np.broadcast_to(sums[:, None], F.shape) if loss.free_part == "sums" else grams @ own for loss in ask.omega]
         losses, kept = found.losses, G.astype(np.float64)
         if ask.losses:
             inside = {"sums": A.sum(axis=1) @ kept.sum(axis=1), "gram": float(np.sum(A @ A.T * (kept @ kept.T)))}

@@ -156,7 +156,7 @@ class Tensor:
             self._kept[width] = [
                 (columns_of_data(self.data, slice(at.start * inner, at.stop * inner)), at) for at in ends
             ]
-        return self._kept[width]  # type: ignore[no-any-return]
+        return self._kept[width]
 
 
 @dataclass(frozen=True, eq=False)

@@ -80,7 +80,7 @@ class CP(NMF):
 
     def _omega(self) -> Omega:
         single = isinstance(self.betas, int | float | str | Loss)
-        return as_losses([self.betas] if single else self.betas)  # type: ignore[list-item, arg-type]
+        return as_losses([self.betas] if single else self.betas)
 
     def _policy(self, p: int) -> str | Policy:
         if self.weights is None and p > 1:
@@ -91,7 +91,7 @@ class CP(NMF):
     def _references(self, p: int) -> Vector | None:
         return super()._references(p) if p > 1 else np.ones(1)
 
-    def fit(
+    def fit(  # type: ignore[override]
         self, X: Any, y: Any = None, factors: Any = None, entry_weight: Any = None, uncertainty: Any = None
     ) -> Self:
         """Factorise X.
@@ -112,7 +112,7 @@ class CP(NMF):
         self.fit_transform(X, y, factors, entry_weight, uncertainty)
         return self
 
-    def fit_transform(
+    def fit_transform(  # type: ignore[override]
         self, X: Any, y: Any = None, factors: Any = None, entry_weight: Any = None, uncertainty: Any = None
     ) -> Any:
         """Fit, and return the factor of the first mode, (I, r), in the unit of X.
@@ -138,7 +138,7 @@ class CP(NMF):
         weights = {"entry_weight": entry_weight, "uncertainty": uncertainty}
         given = {name: None if M is None else cube.unfolded_like(M, order) for name, M in weights.items()}
         made = NMF.fit_transform(inner, cube.unfolded(order), y, W, H, **given)
-        vars(self).update(fitted_attributes(inner))
+        self.__dict__.update(fitted_attributes(inner))
         self._set_factors(np.asarray(made), order, cube)
         return cube.labelled(self.factors_[0], 0)
 
@@ -203,7 +203,7 @@ class Cube:
 
     shape: tuple[int, ...]
     values: Array
-    coords: tuple[Array, ...] | None = None
+    coords: tuple[Any, ...] | None = None
     labels: tuple[tuple[str, Any], ...] | None = None
 
     @classmethod
