@@ -423,6 +423,6 @@ def _complete(result: Result, problem: Problem) -> Result:
     trace = Trace(losses[None], ones[None], weights[None], np.zeros(1), np.zeros(1), result.trace.sweeps[-1:])
     note = f"Interrupted in the reference fit of {result.omega[0].name}: the factors are that fit's."
     return Result(
-        result.W, result.H, omega, np.maximum(losses, np.finfo(np.float64).tiny), losses, ones, weights, trace, 0,
+        result.blocks, omega, np.maximum(losses, np.finfo(np.float64).tiny), losses, ones, weights, trace, 0,
         False, "interrupted", (note,),
     )  # fmt: skip

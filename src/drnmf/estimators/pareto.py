@@ -354,7 +354,7 @@ def _corner(result: Result, known: list[Result]) -> Result:
     least = min(known, key=lambda other: float(other.losses[used[0]]))
     if float(least.losses[used[0]]) >= float(result.losses[used[0]]):
         return result
-    return replace(result, W=least.W, H=least.H, losses=least.losses)
+    return replace(result, blocks=least.blocks, losses=least.losses)
 
 
 def _solve_points(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -111,15 +111,15 @@ class Unobserved:
     def cleared(self, data: Data, result: Result) -> Result:
         """The result without a trace of them, so that they have no say in the canonical form."""
         W, H = self.clear(data, result.W, result.H)
-        return replace(result, W=W, H=H)
+        return result.at(W, H)
 
     def complete(self, result: Result) -> Result:
         """The mean row of W, and the mean column of H, for those of which nothing is known."""
         if self.rows is not None:
             A = self.rows.data.space.put(result.W.T)
-            result = replace(result, W=self.rows.fill(A, self.rows.mean(A)).T)
+            result = result.at(self.rows.fill(A, self.rows.mean(A)).T, result.H)
         if self.columns is not None:
-            result = replace(result, H=self.columns.fill(result.H, self.columns.mean(result.H)))
+            result = result.at(result.W, self.columns.fill(result.H, self.columns.mean(result.H)))
         return result
 
     def notes(self) -> tuple[str, ...]:

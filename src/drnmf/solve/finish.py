@@ -17,6 +17,7 @@ from drnmf.algorithms.correlation import row_sums
 from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.loop import Control
 from drnmf.algorithms.result import Interrupted, Progress, Result
+from drnmf.backends.modes import Matrix
 from drnmf.numerics import EMPTY_MODEL, LITTLE_LEFT, SECOND_LEAD, SECOND_LOOK, positive_scale
 from drnmf.objective.penalties import L1, L2
 from drnmf.objective.penalty import Penalty
@@ -29,7 +30,7 @@ def certified(problem: Problem, result: Result) -> Result:
     """Add its certificate to a result."""
     data = problem.data
     objective = objective_of(data, result.omega, result.references, problem.penalties)
-    found = certify(data, result.W, result.H, objective, result.weights, result.losses, problem.constraints)
+    found = certify(Matrix(data), result.blocks, objective, result.weights, result.losses, problem.constraints)
     return replace(result, certificate=found)
 
 
@@ -74,11 +75,11 @@ def _constant(problem: Problem, result: Result) -> float:
     (m, n), r = problem.data.shape, result.H.shape[0]
     root = np.sqrt(positive_scale(problem.data.mean) / r)
     penalties = objective_of(problem.data, result.omega, result.references, problem.penalties).penalties
-    W, H = (
+    measures = tuple(
         tuple(term.measure(np.full((r, size), root), side) for term in penalties.terms)
-        for side, size in (("W", m), ("H", n))
+        for side, size in (("H", n), ("W", m))
     )
-    return penalties.setting.level / max(penalties.value(W, H), np.finfo(np.float64).tiny)
+    return penalties.setting.level / max(penalties.value(measures), np.finfo(np.float64).tiny)
 
 
 def leaves_room(run: Result, control: Control) -> bool:

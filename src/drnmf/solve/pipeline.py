@@ -138,7 +138,7 @@ def settle(problem: Problem, result: Result, control: Control) -> Result:
     exact = result.losses <= EXACT_FIT * constant
     if not np.all(losses <= np.where(exact, NEARLY_EXACT * constant, (1.0 + SETTLE_TOLERANCE) * result.losses)):
         return result
-    return replace(result, W=W, losses=losses, scaled_losses=objective.scaled(losses))
+    return replace(result.at(W, result.H), losses=losses, scaled_losses=objective.scaled(losses))
 
 
 def _last_fall(result: Result) -> float:
