@@ -464,12 +464,12 @@ def predicted(rank: int, stable: int, score: float) -> Tried:
 
 
 def search(ranks, attempt, tried: dict[int, Tried], how: str = LADDER) -> None:
-    for rank in to_try(ranks, tried, 0.6, how):
+    for rank in to_try(ranks, tried, how):
         tried[rank] = attempt(rank)
 
 
 def best_of(tried: list[Tried]) -> int:
-    return best_rank(tried, 0.6).rank
+    return best_rank(tried).rank
 
 
 def test_the_rank_with_most_stable_components_is_found_without_trying_all():

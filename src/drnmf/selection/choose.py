@@ -1,7 +1,7 @@
 """One engine for every question that many fits answer: candidates x folds -> held-out scores -> compare -> a rule.
 
 - Which noise: the likeliest, unless a simpler one is within two standard errors (`likeliest`).
-- How many components: among the ranks that held-out entries cannot tell from the best, the most stable (`best_rank`).
+- How many components: among the ranks that are not clearly worse than the best, the most stable (`best_rank`).
 - Which alpha, and whether heavy rows rule: the first in order that is within one standard error (`first_within`).
 
 Fits come from elsewhere: all that is asked of them is W and H for a fold.
@@ -30,6 +30,9 @@ COUNTS_BELOW = 30.0
 
 CLEARLY = 2.0
 """Standard errors by which a candidate is clearly worse than the best."""
+
+NEUTRAL = 0.75
+"""Stability at which a component speaks neither for its rank nor against it."""
 
 POISSON, DISPERSED, RICHER = range(3)
 """How simple a noise is: Poisson, Kullback-Leibler with a dispersion, the negative binomial and every other beta."""
@@ -151,6 +154,11 @@ class Tried:
         return float(self.stability.mean()) if self.stability.size else math.nan
 
     @property
+    def merit(self) -> float:
+        """How well components come again: each counts 1 where it does in every run, 0 at NEUTRAL, less below."""
+        return float((self.stability - NEUTRAL).sum()) / (1.0 - NEUTRAL)
+
+    @property
     def bic(self) -> float:
         """BIC from C: each entry of W sees n observations, each of H sees m."""
         (m, n), r = self.shape, self.rank
@@ -163,19 +171,18 @@ class Tried:
         return 2.0 * self.criterion + 2.0 * r * (m + n - r)
 
 
-def best_rank(tried: Sequence[Tried], threshold: float) -> Tried:
-    """Choose among the ranks that held-out entries cannot tell from the best, smaller or larger, by stability.
+def best_rank(tried: Sequence[Tried]) -> Tried:
+    """Choose among the ranks that do not predict held-out entries clearly worse than the best, smaller or larger.
 
-    What counts is how many components come again less twice how many do not: what a rank too large adds is unstable,
-    and a split that is stable must bring more than it spoils. Of several such ranks the mean stability decides. Where X
-    is too small to hold entries out BIC decides, and stability where not even C is known.
+    What counts is how well their components come again (`Tried.merit`): what a rank too large adds is unstable, and a
+    split that is stable must bring more than it spoils. Where X is too small to hold entries out BIC decides, and
+    stability where not even C is known.
     """
-    left, compared = list(tried), _compared(tried)
-    if compared is not None:
-        left = [one for one, near in zip(tried, compared.within, strict=True) if near]
-    elif not any(math.isnan(one.bic) for one in tried):
+    if _compared(tried) is None and not any(math.isnan(one.bic) for one in tried):
         return min(tried, key=lambda one: one.bic)
-    return max(left, key=lambda one: (3 * one.stable(threshold) - 2 * one.rank, one.mean_stability, -one.rank))
+    worse = clearly_worse(tried)
+    left = [one for one in tried if one.rank not in worse]
+    return max(left, key=lambda one: (one.merit, -one.rank))
 
 
 def _compared(tried: Sequence[Tried]) -> Compared | None:
@@ -184,20 +191,21 @@ def _compared(tried: Sequence[Tried]) -> Compared | None:
     return compare(scores) if scores and len(scores) == len(tried) else None
 
 
-def why_rank(tried: Sequence[Tried], threshold: float) -> str:
+def why_rank(tried: Sequence[Tried]) -> str:
     """Say in plain words why a rank was taken."""
-    best, compared = best_rank(tried, threshold).rank, _compared(tried)
+    best, compared = best_rank(tried).rank, _compared(tried)
     if compared is None and not any(math.isnan(one.bic) for one in tried):
         return f"BIC is smallest at rank {best}."
     if compared is None:
         return f"The components of rank {best} are most stable; no entries were held out."
     lowest = tried[compared.best].rank
-    near = [str(one.rank) for one, within in zip(tried, compared.within, strict=True) if within and one.rank != lowest]
+    worse = clearly_worse(tried)
+    near = [str(one.rank) for one in tried if one.rank not in (*worse, lowest)]
     why = f"Held-out entries are predicted best at rank {lowest}"
     if not near:
         return f"{why}."
-    others = f"no worse for certain at {', '.join(near)}"
-    return f"{why}, and {others}; of these the components of rank {best} are most stable."
+    others = f"not clearly worse at {', '.join(near)}"
+    return f"{why}, and {others}; of these the components of rank {best} come again best."
 
 
 def differences(tried: Sequence[Tried]) -> list[dict[str, Any]]:

@@ -154,8 +154,8 @@ def discover(
     """Find how many components X has, under which noise, and which of them come again in every run.
 
     Noise (`noise_profile`) and rank are found in turn until both stand. Ranks are judged by entries held out of a few
-    runs: of those within one standard error of the best the one with most stable components is taken. The components
-    are the consensus of `n_runs` runs at that rank.
+    runs (`rank_profile`): of those not clearly worse than the best the one whose components come again best is taken.
+    The components are the consensus of `n_runs` runs at that rank.
 
     Parameters
     ----------

@@ -36,7 +36,8 @@ class RankProfile:
     Attributes
     ----------
     best : int
-        The most stable of the ranks within one standard error of the best held-out score; by BIC where X is too small.
+        The most stable of the ranks whose held-out score is not clearly worse than the best; where X is too small the
+        one of the smallest BIC.
     loss : Loss
         The loss under which ranks were compared.
     table : list of dict
@@ -125,11 +126,13 @@ def profile_ranks(study: Study, ask: Question) -> RankProfile:
     stages = Stages(ask, losses, schedule, notes)
     pool = RunPool(study, Store(None, {}), schedule, seeds, count_jobs(model.n_jobs))
     pool, table, noise = stages.settle(pool)
-    best, judge = best_rank(table, ask.threshold).rank, (stages.judging or pool).study.omega[0]
+    best, judge = best_rank(table).rank, (stages.judging or pool).study.omega[0]
     said = (*(() if noise is None else noise.notes), *stages.notes, *(f"Out of time: {one}." for one in stages.missing))
-    if len(table) < len(ask.ranks) and ask.how == UPWARDS:
+    if len(table) < len(ask.ranks) and ask.how == ALL:
+        said += (f"Out of time: of the ranks only {', '.join(str(one.rank) for one in table)} were tried.",)
+    elif len(table) < len(ask.ranks) and ask.how == UPWARDS:
         said += (f"The search stopped at rank {table[-1].rank}: two smaller ranks were clearly worse than the best.",)
-    return RankProfile(best, judge, _rows(table), noise, (*said, why_rank(table, ask.threshold)))
+    return RankProfile(best, judge, _rows(table), noise, (*said, why_rank(table)))
 
 
 def _one_loss(betas: Any) -> Loss:

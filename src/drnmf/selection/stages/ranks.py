@@ -64,7 +64,7 @@ def ladder(ranks: Sequence[int]) -> list[int]:
     return sorted({min(offered, key=lambda rank: abs(rank - goal)) for goal in steps})
 
 
-def to_try(ranks: Sequence[int], tried: Mapping[int, Tried], threshold: float, how: str = LADDER) -> Iterator[int]:
+def to_try(ranks: Sequence[int], tried: Mapping[int, Tried], how: str = LADDER) -> Iterator[int]:
     """Yield the ranks to try, one after another: those of a ladder, then the middles of the gaps next to the best.
 
     Parameters
@@ -72,7 +72,6 @@ def to_try(ranks: Sequence[int], tried: Mapping[int, Tried], threshold: float, h
     ranks : what may be tried
     tried : what was found, by rank: the caller adds each rank before it asks for the next; a search with some ranks
         in it is taken up again
-    threshold : stability that a component needs
     how : ALL, UPWARDS, LADDER or COARSE
     """
     waiting = sorted(ranks) if how in (ALL, UPWARDS) else ladder(ranks)
@@ -83,15 +82,15 @@ def to_try(ranks: Sequence[int], tried: Mapping[int, Tried], threshold: float, h
         if how != LADDER:
             return
         known = {rank for rank in ranks if rank in tried or too_large(list(tried.values()), rank)}
-        waiting = _next_to(best_rank(list(tried.values()), threshold).rank, sorted(ranks), known)
+        waiting = _next_to(best_rank(list(tried.values())).rank, sorted(ranks), known)
 
 
-def still_to_try(ranks: Sequence[int], tried: Mapping[int, Tried], threshold: float, how: str = LADDER) -> int:
+def still_to_try(ranks: Sequence[int], tried: Mapping[int, Tried], how: str = LADDER) -> int:
     """Guess the sum of the ranks that a search will still try: those of the ladder, and two next to the best."""
     known = list(tried.values())
     asked = ranks if how in (ALL, UPWARDS) else ladder(ranks)
     waiting = [rank for rank in asked if rank not in tried and not too_large(known, rank)]
-    return sum(waiting) + (0 if how != LADDER or not known else 2 * best_rank(known, threshold).rank)
+    return sum(waiting) + (0 if how != LADDER or not known else 2 * best_rank(known).rank)
 
 
 def _next_to(best: int, ranks: list[int], tried: set[int]) -> list[int]:

@@ -145,7 +145,7 @@ class Study:
         W, H = on_host(part.data, (result.W, result.H))
         W = W if factors is None else W / factors[:, None]
         scores = joined([fold.score(noise_for(loss), (W, H)) for loss in result.omega]) if self.fraction else None
-        result = replace(result, W=H.T, H=W.T) if turned else replace(result, W=W, H=H)
+        result = result.at(H.T, W.T) if turned else result.at(W, H)
         return Run.of(result, scores, isinstance(rows, slice))
 
     def fold(self, given: Received, seed: int) -> Fold:

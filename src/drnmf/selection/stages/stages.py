@@ -236,12 +236,12 @@ class Stages:
 
     def _try(self, search: Search) -> None:
         """Try one rank after another, unless there is no time for two runs of it."""
-        found, ranks, threshold = search.found, search.ranks, self.ask.threshold
+        found, ranks = search.found, search.ranks
         pool = self._that_judges(search.pool)
         with self._until_interrupted(pool):
-            for rank in to_try(ranks, found, threshold, search.how):
+            for rank in to_try(ranks, found, search.how):
                 if search.stage != NOISE:
-                    left = still_to_try(ranks, found, threshold, search.how)
+                    left = still_to_try(ranks, found, search.how)
                     self.schedule.expect(search.stage, self.ask.judges * max(left, rank))
                     likely = self._rank(search.table) if found else ranks[len(ranks) // 2]
                     self._expect_results(pool, likely)
@@ -308,7 +308,7 @@ class Stages:
         if ended < min(LEAST_RUNS, n_runs):
             runs = self._runs_that_judged(pool, rank, runs)
         if table:
-            self._note(why_rank(table, self.ask.threshold))
+            self._note(why_rank(table))
         return runs, consensus([run.H for run in runs]), table
 
     def _consensus_runs(self, pool: RunPool, rank: int) -> list[Run]:
@@ -413,7 +413,7 @@ class Stages:
         return found, finished
 
     def _rank(self, table: list[Tried]) -> int:
-        return best_rank(table, self.ask.threshold).rank if table else self.ranks[0]
+        return best_rank(table).rank if table else self.ranks[0]
 
     @contextmanager
     def _until_interrupted(self, pool: RunPool) -> Iterator[None]:
