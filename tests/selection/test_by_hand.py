@@ -428,6 +428,7 @@ def test_heavy_rows_are_scaled_down_where_two_runs_of_each_kind_say_so(monkeypat
 
     pool = SimpleNamespace(study=None, runs=work, halt=lambda: None)
     pool.changed = lambda kind, factors: SimpleNamespace(**vars(pool))
+    pool.as_it_is = lambda: pool
     monkeypatch.setattr(module, "capped_is_better", lambda *runs: better)
     monkeypatch.setattr(module, "_too_few", lambda *given: ())
     monkeypatch.setattr(Stages, "_rank", lambda self, table: 5)

@@ -319,8 +319,8 @@ def test_names_come_from_the_reference():
 @pytest.mark.parametrize(
     ("X", "settings", "message"),
     [
-        (counts(), {"ranks": range(2, 40)}, "ranks go up to 39, but X of shape .60, 24. has at most 24"),
-        (counts(), {"ranks": []}, "ranks is empty"),
+        (counts(), {"ranks": range(2, 40)}, "ranks holds 39, but X of 60 x 24 has no more than 24"),
+        (counts(), {"ranks": []}, "names no rank"),
         (counts(), {"ranks": 0}, "ranks=0 must be an integer >= 1"),
         (counts()[:1], {}, "at least 2 rows and 2 columns"),
         (np.zeros((6, 5)), {"ranks": 2}, "all zeros: it has no components"),

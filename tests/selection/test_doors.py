@@ -129,6 +129,16 @@ def test_X_and_its_transpose_have_one_answer():
         assert one["mean_stability"] == pytest.approx(other["mean_stability"], rel=1e-6)
 
 
+def test_heavy_rows_and_alphas_are_judged_on_X_though_ranks_are_on_its_transpose():
+    """Capped rows and penalties belong to one side: what they are compared with must hold out the same entries."""
+    X = counts(m=24, n=40)
+    X[3] *= 40
+    model = BetaNMF(beta=1, penalties=[Sparsity("auto", on="W")], **QUICK)
+    found = discover(X, model, ranks=[1, 2], n_runs=2)
+    assert any("rows weigh more than" in note for note in found.notes)
+    assert len(found.penalty_path) == 1
+
+
 def test_what_is_said_of_counts_is_believed():
     X = counts(m=40)
     said = noise_profile(BetaNMF(2, **QUICK), X, counts=True)

@@ -64,6 +64,7 @@ class Study:
     factors : what the rows of X are multiplied by while components are sought, None where they are kept
     fraction : part of the entries that runs which judge a rank do not see
     batch : how many runs to make at once, on a GPU; one elsewhere
+    sided : whether runs are compared with others that belong to one side of X, so that none may be turned
     """
 
     problem: Problem
@@ -75,6 +76,7 @@ class Study:
     factors: Vector | None = None
     fraction: float = HELD_OUT
     batch: int = 1
+    sided: bool = False
 
     @classmethod
     def of(cls, X: Any, model: Parameters, consumer: str, reading: Reading) -> Study:
@@ -109,7 +111,8 @@ class Study:
         Penalties, capped rows and a sample of the rows belong to one side, and X on a cluster or a GPU stays there.
         """
         X = self.problem.given.X
-        one_sided = self.factors is not None or bool(terms_of(self.model)) or X.shape[0] * X.shape[1] > LARGE
+        one_sided = self.sided or self.factors is not None or bool(terms_of(self.model))
+        one_sided = one_sided or X.shape[0] * X.shape[1] > LARGE
         return (sp.issparse(X) or isinstance(X, np.ndarray)) and not one_sided and X.shape[0] < X.shape[1]
 
     @property
@@ -203,6 +206,10 @@ class RunPool:
     def changed(self, kind: str | None = None, **changes: Any) -> RunPool:
         """Return a pool whose study has other losses, penalties or factors, and whose runs have other names."""
         return replace(self, study=replace(self.study, **changes), kind=self.kind if kind is None else kind)
+
+    def as_it_is(self) -> RunPool:
+        """Return a pool whose runs judge X and never its transpose, next to others that cannot be turned."""
+        return self.changed(f"{self.kind}sided-", sided=True) if self.study.turns else self
 
     def penalised(self, terms: tuple[Penalty, ...]) -> RunPool:
         """Return a pool whose runs have these penalties and no others."""

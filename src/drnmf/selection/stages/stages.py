@@ -347,7 +347,7 @@ class Stages:
             return pool
         capped = pool.changed("capped-", factors=factors)
         with self._until_interrupted(pool):
-            made = [one.runs("heavy", rank, self.ask.judges, True) for one in (pool, capped)]
+            made = [one.runs("heavy", rank, self.ask.judges, True) for one in (pool.as_it_is(), capped)]
         made = [[run for run in runs if run.whole] for runs in made]
         judged = len(made) == 2 and min(map(len, made)) >= 2
         self.schedule.close("heavy")
@@ -390,7 +390,7 @@ class Stages:
 
     def _path(self, pool: RunPool, rank: int, known: tuple[Penalty, ...], term: Penalty) -> AlphaPath | None:
         """Try alphas of one penalty at a rank, next to those that are known."""
-        judge = isinstance(term, Sparsity)
+        judge, pool = isinstance(term, Sparsity), pool.as_it_is()
 
         def runs(alpha: float) -> list[Run]:
             one = pool.penalised((*known, with_alpha(term, alpha))) if alpha else pool
