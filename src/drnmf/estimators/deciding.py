@@ -48,6 +48,8 @@ def with_rank(model: P, X: Any, reading: Reading) -> tuple[P, RankProfile | None
     """
     if checked(model, "n_components") != AUTO:
         return model, None
+    if model.column_modes:
+        raise ValueError("n_components='auto' finds the rank of a matrix: name that of a tensor.")
     losses = asked_losses(model)
     one = not (is_auto(losses) or lacks_size(losses) or (isinstance(losses, Iterable) and not isinstance(losses, str)))
     judge = model if one else Parameters(**{name: getattr(model, name) for name in parameters_of(Parameters)})
@@ -60,7 +62,7 @@ def fit_ranked(model: Any, X: Any, reading: Reading, fit: Any) -> Array:
     ranked, profile = with_rank(clone(model), X, reading)
     assert profile is not None
     W: Array = fit(ranked)
-    vars(model).update(_fitted(ranked))
+    vars(model).update(fitted_attributes(ranked))
     model.rank_profile_ = profile
     model.notes_ = profile.notes + model.notes_
     return W
@@ -79,9 +81,9 @@ def fit_decided(model: Any, profile: NoiseProfile, name: str, value: Any, starts
     n_init = max(model.n_init, starts) if model.init == AUTO else model.n_init
     decided = clone(model).set_params(**{name: value, "n_init": n_init, "zeros": zeros_under(model)})
     if model.warm_start:
-        vars(decided).update(_fitted(model))
+        vars(decided).update(fitted_attributes(model))
     W: Array = fit(decided)
-    vars(model).update(_fitted(decided))
+    vars(model).update(fitted_attributes(decided))
     model.noise_profile_ = profile
     model.notes_ = profile.notes + model.notes_
     return W
@@ -92,7 +94,7 @@ def zeros_under(model: Any) -> str:
     return "floor" if is_auto(asked_losses(model)) else str(checked(model, "zeros"))
 
 
-def _fitted(model: Any) -> dict[str, Any]:
+def fitted_attributes(model: Any) -> dict[str, Any]:
     """Collect what a fit left."""
     return {key: kept for key, kept in vars(model).items() if key.endswith("_") and key[0] != "_"}
 

@@ -17,8 +17,10 @@ import numpy as np
 from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.result import Result
 from drnmf.backends.base import Data, Observed, in_unit, losses_of
+from drnmf.backends.modes import Factors, Matrix, Modes, split_columns
 from drnmf.backends.observed import HeldOut, Stored, weigh
 from drnmf.backends.open import reopened
+from drnmf.backends.sparse_tensor import modes_of
 from drnmf.losses.base import Loss, Omega
 from drnmf.numerics import REFERENCE_FLOOR, Vector, positive_scale
 from drnmf.objective.constraints import UNCONSTRAINED, Constraints
@@ -55,6 +57,7 @@ class Problem:
     objective : the losses over their references, and the penalties; None while the references are not known
     start : where a run begins, None where that is not settled
     spent : iterations that the run to this start took, where it is a continued one
+    columns : sizes of the modes that the columns of X are made of, where X is the unfolding of a tensor
     """
 
     data: Data
@@ -69,23 +72,27 @@ class Problem:
     objective: Objective | None = None
     start: Start | None = None
     spent: int = 0
+    columns: tuple[int, ...] = ()
 
     @classmethod
-    def opened(cls, data: Data, given: Received | None = None) -> Problem:
+    def opened(cls, data: Data, given: Received | None = None, columns: tuple[int, ...] = ()) -> Problem:
         """Check X, of which nothing is asked yet.
 
         Parameters
         ----------
         data : X in its backend, in a unit of its own (`Placement.open`, `backends.base.in_unit`)
         given : X as it was received, for whoever looks at its entries
+        columns : sizes of the modes of the columns of X, where it is the unfolding of a tensor
         """
         given = Received(None) if given is None else given
         check_scale(data)
         missing, unobserved = remark_on_missing(data), Unobserved.of(data)
+        if columns:  # what the other modes say of an index of one mode says of all its columns
+            unobserved = replace(unobserved, columns=None)
         for note in (*given.notes, *missing):
             logger.info(note)
         notes = (*given.notes, *missing, *unobserved.notes())
-        return cls(data, Units(data.scale), 0, (), unobserved, given, notes=notes)
+        return cls(data, Units(data.scale), 0, (), unobserved, given, notes=notes, columns=columns)
 
     def asked(
         self, rank: int, omega: Omega, *, references: Vector | None = None, penalties: tuple[Penalty, ...] = (),
@@ -144,6 +151,16 @@ class Problem:
         """The weights of the entries of X, None where each counts once; entries that are held out are bound to X."""
         observed = self.given.observed
         return observed.bind(self.data.shape) if isinstance(observed, HeldOut) else observed
+
+    @property
+    def modes(self) -> Modes:
+        """X as the loop sees it."""
+        return modes_of(self.data, self.columns) if self.columns else Matrix(self.data)
+
+    def blocks(self, start: Start) -> Factors:
+        """Return factors W and H as the blocks that the loop moves."""
+        W, H = start
+        return (*split_columns(H, self.columns), W.T) if self.columns else (H, W.T)
 
     @property
     def begins(self) -> Start:

@@ -17,7 +17,6 @@ from drnmf.algorithms.correlation import row_sums
 from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.loop import Control
 from drnmf.algorithms.result import Interrupted, Progress, Result
-from drnmf.backends.modes import Matrix
 from drnmf.numerics import EMPTY_MODEL, LITTLE_LEFT, SECOND_LEAD, SECOND_LOOK, positive_scale
 from drnmf.objective.penalties import L1, L2
 from drnmf.objective.penalty import Penalty
@@ -30,7 +29,7 @@ def certified(problem: Problem, result: Result) -> Result:
     """Add its certificate to a result."""
     data = problem.data
     objective = objective_of(data, result.omega, result.references, problem.penalties)
-    found = certify(Matrix(data), result.blocks, objective, result.weights, result.losses, problem.constraints)
+    found = certify(problem.modes, result.blocks, objective, result.weights, result.losses, problem.constraints)
     return replace(result, certificate=found)
 
 

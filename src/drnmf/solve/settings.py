@@ -117,7 +117,7 @@ def problem_of(
     omega, references : in the unit of the caller; references None are to be found
     given : X as it was received
     """
-    return ask(Problem.opened(data, given), model, omega, references)
+    return ask(Problem.opened(data, given, model.column_modes), model, omega, references)
 
 
 def ask(X: Problem, model: Parameters, omega: Omega, references: Vector | None = None) -> Problem:
