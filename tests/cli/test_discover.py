@@ -17,7 +17,8 @@ from drnmf.cli import app
 from drnmf.cli.discover.command import parse_ranks, parse_seconds
 from drnmf.cli.discover.reference import read_reference, spelt
 from drnmf.losses.names import as_loss
-from drnmf.selection.stages.runs import Fitter, Run
+from drnmf.selection.stages.run_pool import Study
+from drnmf.selection.stages.runs import Run
 
 TYPES = [f"{a}[{b}>{c}]{d}" for b, c in ("CA", "CG", "CT") for a in "ACGT" for d in "ACGT"][:24]
 FAST = ("--runs", "4", "--ranks", "2:4", "--betas", "1", "--max-iter", "150", "--tol", "1e-4", "--quiet")
@@ -135,8 +136,8 @@ def unfinished(said: str, folder: Path, first: str, cure: str) -> None:
 
 def test_a_discovery_out_of_time_says_so_first(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("plotly")
-    make = Fitter.run
-    monkeypatch.setattr(Fitter, "run", lambda *given: replace(make(*given), reason="max_time"))
+    make = Study.run
+    monkeypatch.setattr(Study, "run", lambda *given: replace(make(*given), reason="max_time"))
     said = run("discover", "catalog.csv", "--profiles", "rows", *FAST, "--max-time", "1h")
     first = "Out of time: 0 of the 4 runs of the consensus were finished"
     unfinished(said, here / "catalog-discover", first, "To finish it, raise --max-time, which was 3600 s.")
@@ -144,7 +145,7 @@ def test_a_discovery_out_of_time_says_so_first(here: Path, monkeypatch: pytest.M
 
 def test_a_discovery_that_was_interrupted_says_so_first(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("plotly")
-    make, made = Fitter.run, []
+    make, made = Study.run, []
 
     def interrupted(*given: object) -> Run:
         made.append(given)
@@ -152,7 +153,7 @@ def test_a_discovery_that_was_interrupted_says_so_first(here: Path, monkeypatch:
             raise KeyboardInterrupt
         return make(*given)
 
-    monkeypatch.setattr(Fitter, "run", interrupted)
+    monkeypatch.setattr(Study, "run", interrupted)
     said = run("discover", "catalog.csv", "--profiles", "rows", *FAST, "--ranks", "3", code=130)
     first = "Interrupted: 3 of the 4 runs of the consensus were finished."
     unfinished(said, here / "catalog-discover", first, "To finish it, let it run to its end.")

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from drnmf import DRNMF, BetaNMF, HeldOut, Interval, Solver, Sparsity, Volume, load, pareto_front
 from drnmf.cli import app
-from drnmf.selection.penalties.alpha import LOSS_OF_FIT
+from drnmf.selection.alpha import LOSS_OF_FIT
 from drnmf.synthetic import planted
 
 SHORT = {"max_iter": 40, "tol": 1e-4, "random_state": 0}

@@ -1,4 +1,4 @@
-"""Decisions of profiles, walks and discoveries against numbers worked out by hand, without fits."""
+"""Decisions of profiles and discoveries against numbers worked out by hand, without fits."""
 
 from __future__ import annotations
 
@@ -16,29 +16,37 @@ from drnmf.algorithms.loop import Control
 from drnmf.backends.base import in_unit
 from drnmf.backends.open import open_data
 from drnmf.losses.beta import KL, Beta
+from drnmf.losses.names import as_loss
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.parameters.common import Parameters
 from drnmf.problem.problem import Problem
-from drnmf.problem.receive import Received
 from drnmf.problem.units import Units
-from drnmf.selection import noise, rank, warm_starts
-from drnmf.selection.choose import Candidate, Tried, best_rank, candidates, clearly_worse, overdispersed
+from drnmf.selection import alpha, noise, warm_starts
+from drnmf.selection.alpha import SPARSITIES, largest, said, sparsity_path, volume_path, with_path
+from drnmf.selection.choose import (
+    Candidate,
+    Tried,
+    best_rank,
+    candidates,
+    clearly_worse,
+    differences,
+    overdispersed,
+    why_rank,
+)
 from drnmf.selection.entries import Facts, facts_of
 from drnmf.selection.folds import too_few_to_hold_out
 from drnmf.selection.likelihood.grid import Grid
 from drnmf.selection.likelihood.masses import PoissonNoise, noise_for
 from drnmf.selection.likelihood.scores import Scores
 from drnmf.selection.noise import LEAST_BETA, RARE, STRUCTURE, Asked, Compared, NoiseProfile, everything
-from drnmf.selection.penalties import alpha
-from drnmf.selection.penalties.alpha import largest
-from drnmf.selection.rank import PATIENCE, ROUNDS, Found, RankProfile, _rank_profile, settled
+from drnmf.selection.stages import ranks as ranks_module
+from drnmf.selection.stages import run_pool
 from drnmf.selection.stages import stages as module
-from drnmf.selection.stages.penalty import SPARSITIES, said, sparsity_path, volume_path, with_path
 from drnmf.selection.stages.run_pool import RunPool, draw_seeds
 from drnmf.selection.stages.runs import Store
 from drnmf.selection.stages.schedule import Schedule
-from drnmf.selection.stages.stages import LEAST_PART, Stages, plan
-from drnmf.selection.warm_starts import RACE, Walk
+from drnmf.selection.stages.stages import LEAST_PART, ROUNDS, Question, Stages, plan
+from drnmf.selection.warm_starts import RACE, fit_best
 from drnmf.solve.runner import Budget, Runner
 from drnmf.synthetic import planted
 
@@ -59,8 +67,10 @@ def test_twice_the_components_are_tried_where_x_is_large_enough(monkeypatch):
 
     def share(count: int, before=(2.0, 4.0, 4.0, 0.0)) -> float:
         fold = SimpleNamespace(losses=lambda loss, factors: after if factors[0] is None else np.array(before))
-        fits = SimpleNamespace(data=SimpleNamespace(shape=(20, 30), count=count), near=lambda loss, start: more)
-        return Asked._structure(SimpleNamespace(seed=0), fold, fits, KL, run)
+        monkeypatch.setattr(noise, "in_unit_of_X", lambda problem: problem.data)
+        monkeypatch.setattr(noise, "fit_near", lambda *given: more)
+        seen = SimpleNamespace(data=SimpleNamespace(shape=(20, 30), count=count))
+        return Asked._structure(SimpleNamespace(seed=0, runner=None), fold, seen, KL, run)
 
     assert [share(count) for count in (281, 282, 367, 368, 10**6)] == [0.0, 0.5, 0.5, 0.5, 0.5]
     assert asked == [3, 3, 4, 4]
@@ -139,57 +149,70 @@ def test_entries_are_held_out_where_enough_are_left_to_fit():
     assert said_so.startswith("X of 40 x 25 has too few entries to hold some out at rank 1")
 
 
-def found_at(rank_: int, level: float | None, criterion: float = 0.0, spread: float = 0.0, stability=()) -> Found:
+def tried_at(rank: int, level: float | None, criterion: float = math.nan, spread: float = 0.0, stability=()) -> Tried:
     scores = None if level is None else scores_of(level, spread)
-    return Found(Tried(rank_, scores, np.array(stability)), [], criterion, math.nan, math.nan)
+    return Tried(rank, scores, np.array(stability), criterion=criterion, shape=(20, 30))
 
 
 def test_of_ranks_that_predict_alike_the_most_stable_is_taken():
-    """Components that come again less those that do not, among the ranks within one standard error of the best."""
+    """A component counts 1 at a stability of one and 0 at 3/4, among ranks that are not clearly worse than the best."""
     ranks = [
-        found_at(1, -5.0, stability=[1.0]), found_at(2, -1.1, spread=1.0, stability=[1.0, 0.9]),
-        found_at(3, -1.0, stability=[0.9, 0.8, 0.7]), found_at(4, -1.1, spread=1.0, stability=[0.9, 0.9, 0.5, 0.2]),
+        tried_at(1, -5.0, stability=[1.0]), tried_at(2, -1.1, spread=1.0, stability=[1.0, 0.9]),
+        tried_at(3, -1.0, stability=[1.0, 0.95, 0.9]), tried_at(4, -1.1, spread=1.0, stability=[0.9, 0.9, 0.5, 0.2]),
     ]  # fmt: skip
-    found = _rank_profile(ranks, KL, (20, 30), ("kept",))
-    assert (found.best, [row["within"] for row in found.table]) == (3, [False, True, True, True])
-    assert found.notes[0] == "kept"
-    assert "best at rank 3, and no worse for certain at 2, 4; of these the components of rank 3" in found.notes[1]
-    larger = [replace(one, tried=replace(one.tried, stability=np.ones(one.tried.rank))) for one in ranks]
-    assert _rank_profile(larger, KL, (20, 30), ()).best == 4  # above the best score too
-    by_bic = [found_at(rank_, None, c) for rank_, c in ((1, 1000.0), (2, 300.0), (3, 299.0))]
-    assert _rank_profile(by_bic, KL, (20, 30), ()).notes == ("BIC is smallest at rank 2.",)
+    assert best_rank(ranks).rank == 3
+    assert [row["within"] for row in differences(ranks)] == [False, True, True, True]
+    assert "best at rank 3, and not clearly worse at 2, 4; of these the components of rank 3" in why_rank(ranks)
+    larger = [replace(one, stability=np.ones(one.rank)) for one in ranks]
+    assert best_rank(larger).rank == 4  # above the best score too
+    by_bic = [tried_at(rank, None, c) for rank, c in ((1, 1000.0), (2, 300.0), (3, 299.0))]
+    assert why_rank(by_bic) == "BIC is smallest at rank 2."
 
 
 def test_ranks_without_scores_are_chosen_by_stability_alone():
-    tried = [Tried(rank_, None, np.full(rank_, level)) for rank_, level in ((2, 0.9), (3, 0.8), (4, 0.5))]
-    assert best_rank(tried, 0.6).rank == 3
+    tried = [Tried(rank_, None, np.full(rank_, level)) for rank_, level in ((2, 0.9), (3, 0.9), (4, 0.5))]
+    assert best_rank(tried).rank == 3
     assert clearly_worse(tried) == []
     assert clearly_worse([Tried(2, scores_of(-1.0)), Tried(3, scores_of(-2.0))]) == [3]
 
 
-def test_noise_and_rank_are_settled_in_turn():
-    """The noise is read at a small rank first, then at every rank that is found, until neither changes."""
+def settled(monkeypatch, rank_under, noise_at):
+    """Settle noise and rank, of which both are given: the stages, and what was asked in which order."""
     asked: list = []
 
-    def search(loss):
+    def read(self, study, rank):
+        asked.append(rank)
+        profile = NoiseProfile(noise_at(rank), 1.0, (1.0,), [], 1.0)
+        self.losses = (as_loss(profile.best),)
+        return profile
+
+    def tried(self, search):
+        loss = search.pool.study.losses[0]
         asked.append(loss.name)
-        return RankProfile({"NB(2)": 4, "NB(8)": 5, "KL": 5}[loss.name], loss, [], None)
+        rank = rank_under(loss)
+        search.found[rank], search.finished = Tried(rank), True
 
-    def read(rank_):
-        asked.append(rank_)
-        best = {3: NegativeBinomial(2.0), 4: NegativeBinomial(8.0), 5: 1.0}[rank_]
-        return NoiseProfile(best, 1.0, (1.0,), [], 1.0)
+    monkeypatch.setattr(Stages, "noise", read)
+    monkeypatch.setattr(Stages, "_try", tried)
+    monkeypatch.setattr(module, "_too_few", lambda *given: ())
+    schedule = Schedule({"noise": 1.0, "ranks": 1.0, "contributions": 0.0}, None, None)
+    made = Stages(Question((2, 3, 4, 5), Parameters()), None, schedule)
+    pool = RunPool(run_pool.Study(None, Parameters(), None, None), Store(None, {}), schedule, [7], 1)
+    found, table, profile = made.settle(pool)
+    return made, asked, table[0].rank, found.study.losses[0], profile.best
 
-    found = settled(search, read, 3)
-    assert asked == [3, "NB(2)", 4, "NB(8)", 5, "KL", 5]
-    assert (found.best, found.loss, found.noise.best) == (5, KL, 1.0)
-    assert not any("did not settle" in note for note in found.notes)
-    losses = iter(range(1, 99))
-    restless = settled(
-        lambda loss: RankProfile(2, loss, [], None),
-        lambda rank_: NoiseProfile(NegativeBinomial(10.0 ** next(losses)), 1.0, (1.0,), [], 1.0), 3,
-    )  # fmt: skip
-    assert f"did not settle in {ROUNDS} rounds" in restless.notes[-1]
+
+def test_noise_and_rank_are_settled_in_turn(monkeypatch):
+    """The noise is read at a small rank first, then at every rank that is found, until neither changes."""
+    ranks = {"NB(2)": 4, "NB(8)": 5, "KL": 5}
+    noises = {3: NegativeBinomial(2.0), 4: NegativeBinomial(8.0), 5: 1.0}
+    made, asked, rank, loss, best = settled(monkeypatch, lambda loss: ranks[loss.name], noises.__getitem__)
+    assert asked == [3, "NB(2)", 4, "NB(8)", 5, "KL", 5, "KL"]
+    assert (rank, loss, best) == (5, KL, 1.0)
+    assert not any("did not settle" in note for note in made.notes)
+    sizes = iter(range(1, 99))
+    made, *_ = settled(monkeypatch, lambda loss: 2, lambda rank: NegativeBinomial(10.0 ** next(sizes)))
+    assert f"did not settle in {ROUNDS} rounds" in made.notes[-1]
 
 
 @pytest.fixture
@@ -208,7 +231,7 @@ def announced(monkeypatch):
 
         monkeypatch.setattr(module, "running", recording)
 
-    recorded(rank)
+    recorded(run_pool)
     recorded(noise)
     return seen
 
@@ -218,22 +241,14 @@ SMALL = {"max_iter": 3, "random_state": 0}
 
 def test_a_search_that_ends_early_says_so(monkeypatch, announced):
     X = planted("poisson", 40, 50, seed=1, rank=2)[0]
-    whole = rank_profile(BetaNMF(beta=1, n_init=3, **SMALL), X, ranks=range(1, 4), n_masks=2, stability=2)
+    whole = rank_profile(BetaNMF(beta=1, n_init=3, **SMALL), X, ranks=range(1, 4), n_masks=2)
     assert not any("stopped" in note for note in whole.notes)
-    assert announced == [3 * 2 * (3 + 1 + 2)]
-    monkeypatch.setattr(rank, "_hopeless", lambda tried: len(tried) == 2)
+    assert announced == 3 * 2 * [3]
+    monkeypatch.setattr(ranks_module, "too_large", lambda tried, rank: len(tried) == 2)
     early = rank_profile(BetaNMF(beta=1, **SMALL), X, ranks=3, n_masks=1)
     assert [row["rank"] for row in early.table] == [1, 2]
-    assert any(f"stopped at rank 2: {PATIENCE} ranks" in note for note in early.notes)
+    assert any("stopped at rank 2: two smaller ranks" in note for note in early.notes)
     assert len(rank_profile(BetaNMF(beta=1, **SMALL), X, ranks=range(1, 4), n_masks=1).table) == 3  # as named
-
-
-def test_every_mask_holds_out_other_entries(monkeypatch):
-    seeds = []
-    monkeypatch.setattr("drnmf.selection.rank.Fold.of", lambda *given: seeds.append(given[3]))
-    ask = SimpleNamespace(fraction=0.1, masks=3, known=False)
-    rank._folds(SimpleNamespace(given=Received(None), observed=None), None, SimpleNamespace(random_state=5), ask)
-    assert seeds == [5, 6, 7]
 
 
 def test_a_negative_binomial_without_a_size_is_a_model_of_counts(announced):
@@ -248,14 +263,15 @@ def test_a_negative_binomial_without_a_size_is_a_model_of_counts(announced):
 
 
 class Recorded:
-    """The tolerance and the start of every fit of a walk; a fit ends with the loss that its start names."""
+    """The tolerance and the start of every fit; a fit ends with the loss that its start names."""
 
     def __init__(self, monkeypatch, tol: float = 1e-4) -> None:
         self.tolerances: list[float] = []
         monkeypatch.setattr(warm_starts, "solve", self.fit)
         monkeypatch.setattr(Units, "result", lambda self, data, result: result)
-        problem = Problem.of(in_unit(open_data(np.ones((3, 4)))), 1, (KL,))
-        self.walk = Walk(problem, replace(Runner.of("auto", "auto"), budget=Budget(Control(tol=tol), 9)))
+        problem = Problem.opened(in_unit(open_data(np.ones((3, 4))))).asked(1, (KL,))
+        self.problem, runner = problem, Runner.of("auto", "auto")
+        self.runner = replace(runner, budget=Budget(Control(tol=tol), 9))
 
     def fit(self, problems, runner):
         found = []
@@ -270,22 +286,19 @@ def begin(level: float):
     return np.ones((3, 1)), np.full((1, 4), level)
 
 
-@pytest.mark.parametrize(("fresh", "warm"), [(2, 0), (1, 1), (2, 3), (0, 2)])
-def test_starts_compete_coarsely_and_the_best_is_brought_to_its_end(monkeypatch, fresh, warm):
+def test_starts_compete_coarsely_and_the_best_is_brought_to_its_end(monkeypatch):
     record = Recorded(monkeypatch)
-    levels = [5.0 - i for i in range(fresh + warm)]
-    starts = [begin(level) for level in levels]
-    found = record.walk.first(KL, starts[:fresh], tuple(starts[fresh:]))
-    np.testing.assert_allclose(record.tolerances, [*(fresh + warm) * [RACE * 1e-4], 1e-4])
-    assert found.losses == pytest.approx(min(levels))
+    found = fit_best(record.problem, record.runner, KL, [begin(5.0), begin(4.0), begin(3.0)])
+    np.testing.assert_allclose(record.tolerances, [*3 * [RACE * 1e-4], 1e-4])
+    assert found.losses == pytest.approx(3.0)
 
 
-@pytest.mark.parametrize(("fresh", "warm", "tol"), [(1, 0, 1e-4), (0, 1, 1e-4), (2, 1, 0.0)])
-def test_one_start_and_fits_of_given_length_are_not_made_twice(monkeypatch, fresh, warm, tol):
+@pytest.mark.parametrize(("count", "tol"), [(1, 1e-4), (3, 0.0)])
+def test_one_start_and_fits_of_given_length_are_not_made_twice(monkeypatch, count, tol):
     record = Recorded(monkeypatch, tol)
-    starts = [begin(2.0 + i) for i in range(fresh + warm)]
-    assert record.walk.first(KL, starts[:fresh], tuple(starts[fresh:])).losses == pytest.approx(2.0)
-    assert record.tolerances == (fresh + warm) * [tol]
+    starts = [begin(2.0 + i) for i in range(count)]
+    assert fit_best(record.problem, record.runner, KL, starts).losses == pytest.approx(2.0)
+    assert record.tolerances == count * [tol]
 
 
 def test_the_largest_alpha_that_holds():
@@ -353,7 +366,7 @@ def test_the_work_of_a_discovery_is_planned():
 
 def stages(ranks=(2, 3, 4, 5, 6)) -> Stages:
     schedule = SimpleNamespace(seconds=1.0, close=lambda name: None)
-    return Stages(None, None, ranks, 10, 0.5, schedule, [])
+    return Stages(Question(ranks, Parameters(), 0.5, 10), None, schedule)
 
 
 @pytest.mark.parametrize(("term", "expected"), [(Sparsity("auto"), (3, 4, 5, 6)), (Volume("auto"), (2, 3, 4, 5, 6))])
@@ -361,8 +374,7 @@ def test_under_a_sparsity_small_ranks_are_not_tried_again(monkeypatch, term, exp
     """The best rank of the grid is 5: ranks below 60 % of it are left out, unless no sparsity was chosen."""
     made, asked = stages(), []
     path = SimpleNamespace(alpha=0.1, alphas=np.ones(1))
-    pool = SimpleNamespace(fitter=SimpleNamespace(parameters=Parameters()))
-    monkeypatch.setattr(module, "penalised", lambda pool, terms: ("penalised", terms))
+    pool = SimpleNamespace(study=SimpleNamespace(model=Parameters()), penalised=lambda terms: ("penalised", terms))
     monkeypatch.setattr(Stages, "_path", lambda *given: path)
     monkeypatch.setattr(Stages, "_rank", lambda self, table: 5)
     monkeypatch.setattr(Stages, "_finer", lambda self, pool, ranks: asked.append((pool, ranks)) or (["finer"], True))
@@ -378,7 +390,7 @@ def test_under_a_sparsity_small_ranks_are_not_tried_again(monkeypatch, term, exp
 def test_an_interrupted_search_of_alphas_leaves_the_penalty_out(monkeypatch):
     made, halted = stages(), []
     parameters = Parameters()
-    pool = SimpleNamespace(fitter=SimpleNamespace(parameters=parameters), halt=lambda: halted.append(True))
+    pool = SimpleNamespace(study=SimpleNamespace(model=parameters), halt=lambda: halted.append(True))
 
     def interrupted(*given):
         raise KeyboardInterrupt
@@ -414,10 +426,11 @@ def test_heavy_rows_are_scaled_down_where_two_runs_of_each_kind_say_so(monkeypat
             raise KeyboardInterrupt
         return next(given)
 
-    pool = SimpleNamespace(fitter=SimpleNamespace(factors=None), runs=work, halt=lambda: None)
-    monkeypatch.setattr(module, "replace", lambda one, **new: SimpleNamespace(**{**vars(one), **new}))
+    pool = SimpleNamespace(study=None, runs=work, halt=lambda: None)
+    pool.changed = lambda kind, factors: SimpleNamespace(**vars(pool))
+    pool.as_it_is = lambda: pool
     monkeypatch.setattr(module, "capped_is_better", lambda *runs: better)
-    monkeypatch.setattr(Stages, "_can_hold_out", lambda self, fitter: True)
+    monkeypatch.setattr(module, "_too_few", lambda *given: ())
     monkeypatch.setattr(Stages, "_rank", lambda self, table: 5)
     found = stage.heavy(pool, [], np.array([1.0, 0.5, 1.0, 0.2]))
     assert (found is not pool) == (judged and better)
@@ -468,14 +481,14 @@ def test_fits_that_compare_alphas_need_not_be_fine(monkeypatch, tol, used):
 
     monkeypatch.setattr(alpha, "solve", solve)
     monkeypatch.setattr(alpha, "smallest", lambda runs: runs)
-    problem = Problem.of(in_unit(open_data(np.ones((3, 4)))), 1, (KL,), references=np.ones(1))
+    problem = Problem.opened(in_unit(open_data(np.ones((3, 4))))).asked(1, (KL,), references=np.ones(1))
     runner = replace(Runner.of("auto", "auto"), budget=Budget(Control(tol=tol), 3))
     for how in (runner, runner.near()):
         assert alpha._fit(problem, Volume("auto"), 0.1, how, [begin(1.0)]) == ["run"]
     assert asked == 2 * [(used, (Volume(0.1),))]
 
 
-class Fitter:
+class Study:
     """Fits that note how long they may take, and take a second of a clock each."""
 
     batch = 1
@@ -483,8 +496,8 @@ class Fitter:
     def __init__(self, clock, reasons) -> None:
         self.clock, self.reasons, self.asked = clock, iter(reasons), []
 
-    def run(self, rank_, seed, left, watch, hold_out):
-        self.asked.append((rank_, seed, left, hold_out))
+    def run(self, rank_, seed, left, watch, judges):
+        self.asked.append((rank_, seed, left, judges))
         self.clock.now += 1.0
         return SimpleNamespace(whole=next(self.reasons) == "tol", reason="", seconds=1.0)
 
@@ -497,52 +510,52 @@ class Told(Schedule):
 
 
 @pytest.fixture
-def crewed():
+def pooled():
     clock = SimpleNamespace(now=0.0)
 
     def make(allowed, reasons, jobs=1):
         schedule = Told({"ranks": 1.0, "contributions": 0.0}, allowed, None, lambda: clock.now)
         told = schedule.told = []
-        fitter = Fitter(clock, reasons)
-        return RunPool(fitter, Store(None, {}), schedule, [7, 8, 9, 10], jobs), fitter, told
+        study = Study(clock, reasons)
+        return RunPool(study, Store(None, {}), schedule, [7, 8, 9, 10], jobs), study, told
 
     return make
 
 
-def test_the_first_of_several_runs_takes_half_of_the_time_at_most(crewed):
+def test_the_first_of_several_runs_takes_half_of_the_time_at_most(pooled):
     """Two runs can be compared, one cannot; what is left when the time is up is not begun."""
-    pool, fitter, told = crewed(2.5, 4 * ["tol"])
+    pool, study, told = pooled(2.5, 4 * ["tol"])
     assert len(pool.runs("ranks", 3, 4)) == 3
-    assert fitter.asked == [(3, 7, 1.25, False), (3, 8, 1.5, False), (3, 9, 0.5, False)]
+    assert study.asked == [(3, 7, 1.25, False), (3, 8, 1.5, False), (3, 9, 0.5, False)]
     assert told == [("ranks", 3, f"rank 3, run {i} of 4", True) for i in (1, 2, 3)]
     assert pool.schedule.overrun == 0.0
     assert len(pool.runs("ranks", 3, 2)) == 2
-    assert len(fitter.asked) == 3  # they were there already
+    assert len(study.asked) == 3  # they were there already
     assert told[-1][-1] is False
 
 
-def test_what_a_run_takes_beside_its_iterations_is_kept_for_it(crewed):
-    pool, fitter, _ = crewed(8.0, 4 * ["tol"])
-    make = fitter.run
-    fitter.run = lambda *given: SimpleNamespace(**vars(make(*given)) | {"seconds": 0.25})
+def test_what_a_run_takes_beside_its_iterations_is_kept_for_it(pooled):
+    pool, study, _ = pooled(8.0, 4 * ["tol"])
+    make = study.run
+    study.run = lambda *given: SimpleNamespace(**vars(make(*given)) | {"seconds": 0.25})
     pool.runs("ranks", 3, 4)
     assert pool.schedule.overrun == 0.75
-    assert [left for _, _, left, _ in fitter.asked] == [4.0, 7.0, 5.25, 4.25]
+    assert [left for _, _, left, _ in study.asked] == [4.0, 7.0, 5.25, 4.25]
 
 
-def test_runs_that_were_stopped_count_where_fewer_than_two_came_to_their_end(crewed):
+def test_runs_that_were_stopped_count_where_fewer_than_two_came_to_their_end(pooled):
     for reasons, count in ((["tol", "max_time", "tol"], 2), (["tol", "max_time", "max_time"], 3)):
-        pool, _, _ = crewed(None, reasons)
+        pool, _, _ = pooled(None, reasons)
         assert len(pool.runs("ranks", 3, 3)) == count
 
 
-def test_after_a_halt_no_run_is_begun(crewed):
-    pool, fitter, told = crewed(None, 4 * ["tol"])
+def test_after_a_halt_no_run_is_begun(pooled):
+    pool, study, told = pooled(None, 4 * ["tol"])
     pool.runs("ranks", 3, 2, True)
     pool.halt()
     assert len(pool.runs("ranks", 3, 4, True)) == 2
     assert pool.runs("ranks", 4, 2) == []
-    assert [asked[:2] for asked in fitter.asked] == [(3, 7), (3, 8)]
+    assert [asked[:2] for asked in study.asked] == [(3, 7), (3, 8)]
     assert len(told) == 2
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import drnmf
-from drnmf.selection.stages.runs import Fitter
+from drnmf.selection.stages.run_pool import Study
 from drnmf.selection.stages.schedule import Schedule
 from drnmf.solve.encode import Encoder
 
@@ -17,16 +17,16 @@ X = np.random.default_rng(0).poisson(np.random.default_rng(1).gamma(0.4, 60.0, (
 MODEL = {"beta": 1, "max_iter": 8, "tol": 0.0}
 ASKED = {"ranks": range(2, 13), "n_runs": 10, "heavy": "keep"}
 OPENING = 0.5
-"""Seconds that a run takes beside its iterations."""
+"""Seconds that a run takes next to its iterations."""
 
 
 def slow(patch: pytest.MonkeyPatch, seconds: float) -> None:
     """Let every run take so many seconds for each of its components, of no real clock."""
-    now, make, rows = [0.0], Fitter.run, Encoder.rows
+    now, make, rows = [0.0], Study.run, Encoder.rows
 
-    def run(self, rank, seed, max_time, callback, hold_out=False):
-        made = make(self, rank, seed, None, callback, hold_out)
-        taken = seconds * rank * (1.5 if hold_out else 1.0)
+    def run(self, rank, seed, max_time, callback, judges=False):
+        made = make(self, rank, seed, None, callback, judges)
+        taken = seconds * rank * (1.5 if judges else 1.0)
         early = max_time is not None and taken > max_time
         taken = max(max_time, 0.01) if early else taken
         now[0] += OPENING + taken
@@ -38,7 +38,7 @@ def slow(patch: pytest.MonkeyPatch, seconds: float) -> None:
         return rows(self, data, first_row)
 
     patch.setattr(Encoder, "rows", encoded)
-    patch.setattr(Fitter, "run", run)
+    patch.setattr(Study, "run", run)
     patch.setattr("drnmf.selection.discover.Schedule", partial(Schedule, clock=lambda: now[0]))
 
 

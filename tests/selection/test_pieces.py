@@ -12,6 +12,7 @@ from scipy import stats
 
 from drnmf.backends.observed import Entries
 from drnmf.losses.beta import KL, Beta
+from drnmf.problem.receive import Received
 from drnmf.selection.entries import Facts, facts_of
 from drnmf.selection.folds import Fold, too_few_to_hold_out
 from drnmf.selection.likelihood.grid import Grid
@@ -19,8 +20,8 @@ from drnmf.selection.likelihood.masses import GaussianNoise, PoissonNoise, noise
 from drnmf.selection.likelihood.scores import BLEND, Scores, compare, joined
 from drnmf.selection.likelihood.size import corrected_size, drawn, likely_size
 from drnmf.selection.matching import agreement
-from drnmf.selection.slope import binned_slope
-from drnmf.selection.stages.heavy import cap_factors, scaled_rows
+from drnmf.selection.resampling import cap_factors, scaled_rows
+from drnmf.selection.words import binned_slope
 
 
 @pytest.mark.parametrize("size", [3.0, 40.0])
@@ -87,17 +88,17 @@ def test_uncertainties_are_known_standard_deviations(rng):
 def test_gaps_and_layouts_do_not_matter(rng):
     X = rng.poisson(2.0, (15, 20)).astype(float)
     factors = np.full((15, 1), 2.0), np.ones((1, 20))
-    dense, sparse = (Fold.of(form(X), facts_of(X), 0.2, 3) for form in (np.asarray, sp.csr_array))
+    dense, sparse = (Fold.of(Received(form(X)), facts_of(X), 0.2, 3) for form in (np.asarray, sp.csr_array))
     assert dense.score(GaussianNoise(), factors).mean == sparse.score(GaussianNoise(), factors).mean
     gaps = np.where(rng.random(X.shape) < 0.2, np.nan, X)
-    found = Fold.of(gaps, facts_of(gaps), 0.2, 3).score(PoissonNoise(), factors)
+    found = Fold.of(Received(gaps), facts_of(gaps), 0.2, 3).score(PoissonNoise(), factors)
     assert 0 < found.row_weights.sum() < dense.score(PoissonNoise(), factors).row_weights.sum()
 
 
 def test_of_many_entries_some_are_scored(monkeypatch, rng):
     X, factors = rng.poisson(2.0, (60, 80)).astype(float), (np.full((60, 1), 2.0), np.ones((1, 80)))
     monkeypatch.setattr("drnmf.selection.folds.SCORED", 1200)
-    found = Fold.of(X, facts_of(X), 0.0, 3).score(PoissonNoise(), factors)
+    found = Fold.of(Received(X), facts_of(X), 0.0, 3).score(PoissonNoise(), factors)
     assert 900 < found.row_weights.sum() < 1500
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,16 +10,15 @@ import pytest
 import scipy.sparse as sp
 
 import drnmf
-from drnmf.algorithms.loop import Control
 from drnmf.algorithms.result import Trace
 from drnmf.backends.observed import Outer
 from drnmf.backends.open import open_data
 from drnmf.losses.beta import IS, KL, Beta
 from drnmf.losses.interval import Interval
 from drnmf.losses.negative_binomial import NegativeBinomial
-from drnmf.problem.device import Placement
+from drnmf.problem.problem import Problem
 from drnmf.problem.receive import Received
-from drnmf.selection.blocks import bi_cross_validation
+from drnmf.selection import warm_starts
 from drnmf.selection.choose import Candidate, Tried, candidates, holds_counts
 from drnmf.selection.entries import Facts, facts_of, sample_shape
 from drnmf.selection.folds import check_fraction, tiles
@@ -28,40 +26,42 @@ from drnmf.selection.likelihood.grid import Grid, common_unit
 from drnmf.selection.likelihood.masses import NegativeBinomialNoise, PoissonNoise, noise_for
 from drnmf.selection.likelihood.scores import Scores
 from drnmf.selection.noise import BETAS, LEAST_BETA, losses_to_try
-from drnmf.selection.rank import PATIENCE, _hopeless, akaike, bayesian
 from drnmf.selection.resampling import redrawn, resampled
 from drnmf.selection.stages.contributions import FOR_W, LAST, contributions
+from drnmf.selection.stages.ranks import too_large
 from drnmf.selection.stages.residuals import residuals
-from drnmf.selection.stages.runs import LARGE, Run, Store, rows_seen
+from drnmf.selection.stages.run_pool import LARGE, rows_seen
+from drnmf.selection.stages.runs import Run, Store
 from drnmf.selection.stages.schedule import Moment, Schedule
 from drnmf.selection.stages.stages import plan
-from drnmf.selection.warm_starts import NEW_COMPONENT, Walk, grown
+from drnmf.selection.warm_starts import NEW_COMPONENT, fit_along, grown
 from drnmf.selection.words import describe, structured
 from drnmf.solve.encode import Encoder
-from drnmf.solve.runner import Budget, Runner
+from drnmf.solve.runner import Runner
 
 
 def test_criteria_count_their_parameters():
     """BIC: r m log n + r n log m - r^2 log min(m, n); AIC: 2 r (m + n - r)."""
     expected = 2 * 7.0 + 3 * 20 * math.log(30) + 3 * 30 * math.log(20) - 9 * math.log(20)
-    assert bayesian(7.0, 3, (20, 30)) == pytest.approx(expected)
-    assert akaike(7.0, 3, (20, 30)) == pytest.approx(14.0 + 6 * 47)
+    tried = Tried(3, criterion=7.0, shape=(20, 30))
+    assert tried.bic == pytest.approx(expected)
+    assert tried.aic == pytest.approx(14.0 + 6 * 47)
 
 
 def scored(level: float) -> Scores:
     return Scores(np.full(10, -level), np.full(10, -level), np.ones(10), np.ones(10))
 
 
-def hopeless(*levels: float) -> bool:
-    return _hopeless([Tried(rank, scored(level)) for rank, level in enumerate(levels, 1)])
+def ends(*levels: float) -> bool:
+    """Whether the next rank is too large after ranks with these losses."""
+    return too_large([Tried(rank, scored(level)) for rank, level in enumerate(levels, 1)], len(levels) + 1)
 
 
-def test_ranks_that_are_clearly_worse_in_a_row_end_the_search():
-    worse = [2.0] * PATIENCE
-    assert hopeless(1.0, *worse)
-    assert not hopeless(*worse)
-    assert not hopeless(1.0, *worse[1:])
-    assert not hopeless(1.0, *worse[1:], 1.0)
+def test_two_ranks_that_are_clearly_worse_end_the_search():
+    assert ends(1.0, 2.0, 2.0)
+    assert not ends(2.0, 2.0)
+    assert not ends(1.0, 2.0)
+    assert not ends(2.0, 2.0, 1.0)
 
 
 def test_tiles_cover_all_columns(monkeypatch, rng):
@@ -229,7 +229,7 @@ def test_contributions_are_told_block_by_block_and_keep_within_the_time(monkeypa
         np.ones((2, 5)), SimpleNamespace(mean=1.0), np.ones(1), 500, 0.0, "raise", "discover", np.zeros(2)
     )
     schedule = Schedule({LAST: 7.0}, limit, told.append, lambda: at[0])
-    W, stopped = contributions(encoder, Received(X), Placement(None, "float32"), schedule)
+    W, stopped = contributions(encoder, Problem.opened(open_data(X), Received(X)), schedule)
     assert W.shape == (400, 2)
     assert stopped == cut
     assert len(told) == 20
@@ -281,11 +281,13 @@ def test_a_run_that_was_stopped_early_is_not_kept_and_scores_read_back(tmp_path)
         return Run(np.eye(2), (KL,), np.array([6.0]), np.array([2.0]), np.ones(1), trace, reason, scores)
 
     with Store(tmp_path, {"X": "a"}) as store:
-        assert store.run("early", lambda: run("max_time")).error == 3.0
-        store.run("whole", lambda: run("tol"))
+        store.keep("early", run("max_time"))
+        store.keep("whole", run("tol"))
+        assert store.get("early") is None
         assert [store.has(name) for name in ("early", "whole", "never")] == [False, True, False]
     with Store(tmp_path, {"X": "a"}) as store:
-        kept = store.run("whole", lambda: run("never made"))
+        kept = store.get("whole")
+    assert kept is not None
     assert (kept.reason, kept.omega, kept.error, kept.scores.parameter) == ("tol", (KL,), 3.0, 0.5)
     np.testing.assert_array_equal(kept.scores.rows, np.arange(3.0))
     with pytest.raises(ValueError, match="another X"), Store(tmp_path, {"X": "b"}):
@@ -301,20 +303,10 @@ def test_the_work_of_every_stage_is_planned_in_fits_times_rank():
     assert plan((2, 4, 8), 1, noise=False, heavy=True)["heavy"] == whole["heavy"]
 
 
-def test_a_block_is_predicted_from_the_rest_with_the_score_of_its_noise():
-    """Gaussian noise of variance phi scores 1/2 log(2 pi e phi) an entry; too small a rank more."""
-    rng = np.random.default_rng(0)
-    X = rng.uniform(1, 9, (40, 2)) @ rng.uniform(1, 9, (2, 36)) + rng.normal(0.0, 0.5, (40, 36))
-    runner = replace(Runner.of("auto", "auto"), budget=Budget(Control(max_iter=300, tol=1e-5), 8))
-    scores = [bi_cross_validation(X, facts_of(X), Beta(2.0), rank, runner, np.random.RandomState(0)) for rank in (1, 2)]
-    assert scores[1] == pytest.approx(0.5 * math.log(2.0 * math.pi * math.e * 0.25), abs=0.15)
-    assert scores[0] > scores[1] + 1.0
-
-
 def test_rows_of_a_large_X_are_drawn(monkeypatch):
     assert LARGE == 2**20
-    monkeypatch.setattr("drnmf.selection.stages.runs.LARGE", 2000)
-    monkeypatch.setattr("drnmf.selection.stages.runs.LEAST_ROWS", 10)
+    monkeypatch.setattr("drnmf.selection.stages.run_pool.LARGE", 2000)
+    monkeypatch.setattr("drnmf.selection.stages.run_pool.LEAST_ROWS", 10)
     assert rows_seen(Received(np.ones((100, 20))), 0) == slice(None)
     rows = rows_seen(Received(np.ones((200, 20))), 0)
     assert len(np.unique(rows)) == 100
@@ -325,25 +317,17 @@ def test_rows_of_a_large_X_are_drawn(monkeypatch):
     assert len(rows_seen(sparse, 0, (IS,))) == 10
 
 
-class Neighbours(Walk):
-    """Fits that only note where they began: the beta of each stands for its factors."""
+def test_fits_go_from_the_middle_outwards_each_from_its_neighbour(monkeypatch):
+    """The beta of each fit stands for its factors."""
+    begun: list[tuple[float, float | None]] = []
 
-    def __init__(self) -> None:
-        self.begun: list[tuple[float, float | None]] = []
+    def noted(problem, runner, loss, starts):
+        begun.append((loss.beta, starts[0][0] if starts else None))
+        return [SimpleNamespace(W=loss.beta, H=loss.beta)]
 
-    def first(self, loss, starts):
-        return self._noted(loss, None)
-
-    def near(self, loss, start):
-        return self._noted(loss, start[0])
-
-    def _noted(self, loss, begun):
-        self.begun.append((loss.beta, begun))
-        return SimpleNamespace(W=loss.beta, H=loss.beta)
-
-
-def test_fits_go_from_the_middle_outwards_each_from_its_neighbour():
-    walk = Neighbours()
-    runs = walk.along(tuple(Beta(beta) for beta in (0.0, 0.5, 1.25, 2.0, 3.0)), [])
-    assert walk.begun == [(1.25, None), (2.0, 1.25), (3.0, 2.0), (0.5, 1.25), (0.0, 0.5)]
+    monkeypatch.setattr(warm_starts, "fit_all", noted)
+    monkeypatch.setattr(warm_starts, "fit_best", lambda *given: noted(*given)[0])
+    omega = tuple(Beta(beta) for beta in (0.0, 0.5, 1.25, 2.0, 3.0))
+    runs = fit_along(None, Runner.of("auto", "auto"), omega, [])
+    assert begun == [(1.25, None), (2.0, 1.25), (3.0, 2.0), (0.5, 1.25), (0.0, 0.5)]
     assert [run.W for run in runs] == [0.0, 0.5, 1.25, 2.0, 3.0]

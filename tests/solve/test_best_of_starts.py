@@ -25,7 +25,7 @@ BAD = np.ones((20, 3)), np.ones((3, 15))
 """Equal components stay equal under multiplicative steps: a model of rank one, however long it runs."""
 
 
-PROBLEM = Problem.of(in_unit(open_data(X)), 3, (IS, KL))
+PROBLEM = Problem.opened(in_unit(open_data(X))).asked(3, (IS, KL))
 
 
 def runner() -> Runner:

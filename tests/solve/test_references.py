@@ -162,5 +162,5 @@ def test_runs_of_a_consensus_start_at_random():
 def test_references_stop_earlier_where_whole_iterations_are_extrapolated(update, beta, rank, tol, expected):
     (loss,) = as_losses(beta)
     runner = replace(Runner.of(update, "auto"), budget=Budget(Control(tol=tol), 1)).alone(level=True)
-    problem = Problem.of(in_unit(open_data(WINE)), rank, (loss,))
+    problem = Problem.opened(in_unit(open_data(WINE))).asked(rank, (loss,))
     assert runner.control(problem).tol == expected

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, cast
 
 from drnmf.backends.base import Data
-from drnmf.backends.host.open import open_data
+from drnmf.backends.host.open import open_data, reopened
 
-__all__ = ["is_dask", "open_blocks", "open_data", "open_tensor"]
+__all__ = ["is_dask", "open_blocks", "open_data", "open_tensor", "reopened"]
 
 
 def is_dask(X: Any) -> bool:

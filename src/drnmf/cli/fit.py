@@ -112,7 +112,7 @@ def fit(
     say(f"{model.n_iter_} iterations, {seconds:.1f} s; results in {folder}")
 
 
-def _estimator(rank: int, betas: Omega | Interval | str, weights: str | None, settings: options.Settings) -> Any:
+def _estimator(rank: str, betas: Omega | Interval | str, weights: str | None, settings: options.Settings) -> Any:
     """Choose the estimator: BetaNMF for one loss, else DRNMF, or MultiObjectiveNMF under given weights."""
     from drnmf.estimators.beta import BetaNMF
     from drnmf.estimators.multi_objective import MultiObjectiveNMF

@@ -27,13 +27,28 @@ EXPERT = "Expert"
 MODEL, SOLVER = parameters_of(Parameters), parameters_of(Solver)
 
 
+def parse_rank(text: str) -> int | str:
+    """Read a number of components, or "auto"."""
+    if str(text).strip().lower() == "auto":
+        return "auto"
+    try:
+        rank = int(text)
+    except ValueError:
+        rank = 0
+    if rank < 1:
+        raise typer.BadParameter(f"{text!r} is no rank: write a whole number from 1 on, or auto.", param_hint="--rank")
+    return rank
+
+
 def option(name: str) -> Any:
     """Make the option of a parameter."""
     known, expert = (MODEL | SOLVER)[name], name in SOLVER
     kind, text = known.kind, known.help
     if kind.names and not any(word in text for word in kind.names):
         text = f"{text.rstrip('.')}: {', '.join(kind.names)}."
-    names = (known.option, "-r") if known.option == "--rank" else (known.option,)
+    if known.option == "--rank":
+        return typer.Option("--rank", "-r", help=text, parser=parse_rank, metavar="INTEGER|auto", show_default=False)
+    names = (known.option,)
     return typer.Option(*names, help=text, min=kind.least, rich_help_panel=EXPERT if expert else None)
 
 
@@ -61,7 +76,8 @@ Delimiter = Annotated[
 Sheet = Annotated[str | None, typer.Option("--sheet", help="Which sheet of an .xlsx file (default: the first).")]
 Transpose = Annotated[bool, typer.Option("--transpose", metavar="", help="Exchange rows and columns of X.")]
 Quiet = Annotated[bool, typer.Option("--quiet", metavar="", help="No progress.")]
-Rank = Annotated[int, option("n_components")]
+Rank = Annotated[str, option("n_components")]
+"""A number, or "auto"."""
 MaxIter = Annotated[int, option("max_iter")]
 Tol = Annotated[float, option("tol")]
 Starts = Annotated[int, option("n_init")]

@@ -73,6 +73,8 @@ def pareto(
     matrix = read_input(x, variable, layout, settings["negatives"])
     weights_given = read_beside(uncertainty, entry_weights, x, matrix, layout)
     known = read_fixed(settings["fixed"], x, matrix, layout)
+    if rank == "auto":
+        raise typer.BadParameter("a front has one rank: name it, or find it with drnmf fit.", param_hint="--rank")
     model = DRNMF(rank, betas=omega, verbose=int(not quiet), **settings.given(), **known)
     if checkpoint is not None:
         keeping.remember(checkpoint, "pareto", settings.asked | {"out": folder})

@@ -23,7 +23,7 @@ from drnmf.backends.open import is_dask
 from drnmf.backends.weighted import held_out_losses
 from drnmf.estimators import saving
 from drnmf.estimators.callbacks import Support, Tasks, managed
-from drnmf.estimators.deciding import zeros_under
+from drnmf.estimators.deciding import AUTO, fit_ranked, zeros_under
 from drnmf.estimators.scoring import dispersions, predicted_score
 from drnmf.losses.base import Omega, betas_of
 from drnmf.losses.interval import Interval
@@ -41,8 +41,8 @@ from drnmf.problem.receive import Received
 from drnmf.problem.units import mean_of
 from drnmf.problem.unobserved import mean_row
 from drnmf.problem.weights import Reading
+from drnmf.selection.alpha import AlphaPath, choose_alphas, decided, undecided
 from drnmf.selection.entries import counted
-from drnmf.selection.penalties.alpha import AlphaPath, choose_alphas, decided, undecided
 from drnmf.selection.warm_starts import grown
 from drnmf.solve.encode import Encoder
 from drnmf.solve.exchange import fit_interval
@@ -173,9 +173,8 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         -------
         W : array of shape (m, r), in the kind that X came in
         """
-        checked(self, "n_components")
         solver = self._solver
-        if self._undecided():
+        if checked(self, "n_components") == AUTO or self._undecided():
             return self._decided(X, y, W, H, reading_of(self, entry_weight, uncertainty))
         omega, interval, name = self._omega(), self._interval(), type(self).__name__
         references, terms, control = self._references(len(omega)), terms_of(self), control_of(self, omega)
@@ -238,7 +237,7 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         return problem.unobserved.clear(problem.data, *last)
 
     def _decided(self, X: Any, y: Any, W: ArrayLike | None, H: ArrayLike | None, reading: Reading) -> Array:
-        """Let the observed entries of X choose the losses, and fit."""
+        """Let the observed entries of X choose the rank or the losses, and fit."""
         placement = place(X, self.device, self._solver.precision)
         given = placement.receive(self, X, True, reading)
 
@@ -248,6 +247,8 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             )
             return found
 
+        if self.n_components == AUTO:
+            return fit_ranked(self, X, reading, fit)
         return self._decide(given.X, reading, fit)
 
     def _adopt(

@@ -16,6 +16,7 @@ from drnmf.backends.base import in_unit
 from drnmf.backends.open import open_data
 from drnmf.backends.single_blas import single_blas
 from drnmf.estimators.beta import BetaNMF
+from drnmf.estimators.deciding import with_rank
 from drnmf.estimators.robust import DRNMF
 from drnmf.losses.base import Loss, Omega, betas_of
 from drnmf.losses.names import as_losses
@@ -26,7 +27,7 @@ from drnmf.parameters.solver import as_solver
 from drnmf.problem.problem import floors_at
 from drnmf.problem.units import losses_at
 from drnmf.solve.progress import progress_bar
-from drnmf.solve.settings import control_of
+from drnmf.solve.settings import control_of, reading_of
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,7 @@ def compare(model: DRNMF, X: Any) -> Comparison:
     >>> [method.name for method in found.methods], bool(found.robust.scaled.max() < 1.1)
     (['IS-NMF', 'KL-NMF', 'DR-NMF'], True)
     """
+    model, _ = with_rank(model, X, reading_of(model))
     omega, limit, n_init = as_losses(model.betas), model.max_time, model.n_init
     shared = replace(model, betas=omega, max_time=None if limit is None else limit / (len(omega) + 1), verbose=0)
     with progress_bar(model.verbose, str, n_init * (len(omega) + 1), limit) as watch:

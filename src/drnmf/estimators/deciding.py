@@ -1,9 +1,10 @@
-"""Estimators whose losses the data choose: ``beta="auto"``, ``betas="auto"`` and the size of ``"nb:auto"``."""
+"""Estimators whose losses or rank the data choose: ``beta="auto"``, ``"nb:auto"``, ``n_components="auto"``."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from sklearn.base import clone
 
@@ -11,11 +12,13 @@ from drnmf.losses.names import as_loss, lacks_size
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Array
 from drnmf.parameters.common import Parameters
-from drnmf.parameters.fields import checked
+from drnmf.parameters.fields import checked, parameters_of
 from drnmf.problem.weights import Reading
 from drnmf.selection.noise import NoiseProfile, compare_losses
+from drnmf.selection.rank import RankProfile, rank_profile
 from drnmf.solve.settings import asked_losses
 
+P = TypeVar("P", bound=Parameters)
 AUTO = "auto"
 
 STARTS = 4
@@ -35,6 +38,34 @@ def profile_for(model: Parameters, X: Any, reading: Reading, held_out: float, be
     """Compare losses on X, whose negative entries are dealt with, with the settings of an estimator, from one start."""
     alone = replace(model, n_init=1, max_time=None, verbose=0)
     return compare_losses(alone, X, replace(reading, negatives="raise"), betas, held_out)
+
+
+def with_rank(model: P, X: Any, reading: Reading) -> tuple[P, RankProfile | None]:
+    """Return the model with the number of components that X asks for, where that is left to the data, and why.
+
+    Ranks are compared under the loss of the model; where that is left to the data too, or there are several, under the
+    likeliest noise.
+    """
+    if checked(model, "n_components") != AUTO:
+        return model, None
+    if model.column_modes:
+        raise ValueError("n_components='auto' finds the rank of a matrix: name that of a tensor.")
+    losses = asked_losses(model)
+    one = not (is_auto(losses) or lacks_size(losses) or (isinstance(losses, Iterable) and not isinstance(losses, str)))
+    judge = model if one else Parameters(**{name: getattr(model, name) for name in parameters_of(Parameters)})
+    found = rank_profile(judge, X, ranks=None, entry_weight=reading.entry_weight, uncertainty=reading.uncertainty)
+    return replace(model, n_components=found.best), found
+
+
+def fit_ranked(model: Any, X: Any, reading: Reading, fit: Any) -> Array:
+    """Fit with the number of components that X asks for, and take over what the fit leaves."""
+    ranked, profile = with_rank(clone(model), X, reading)
+    assert profile is not None
+    W: Array = fit(ranked)
+    vars(model).update(fitted_attributes(ranked))
+    model.rank_profile_ = profile
+    model.notes_ = profile.notes + model.notes_
+    return W
 
 
 def fit_decided(model: Any, profile: NoiseProfile, name: str, value: Any, starts: int, fit: Any) -> Array:

@@ -26,11 +26,19 @@ from drnmf.parameters.fields import checked
 from drnmf.parameters.solver import as_solver
 from drnmf.problem.device import Placement, place
 from drnmf.problem.problem import Problem
-from drnmf.selection.penalties.alpha import AlphaPath, choose_alphas, decided, undecided
-from drnmf.solve.improve import improved, lowered, resume, run_improving, run_near
+from drnmf.selection.alpha import AlphaPath, choose_alphas, decided, undecided
 from drnmf.solve.parallel import run_all
 from drnmf.solve.pipeline import running, warn_unconverged
-from drnmf.solve.references import References, check_references, compute_references
+from drnmf.solve.references import (
+    References,
+    check_references,
+    compute_references,
+    improved,
+    lowered,
+    resume,
+    run_improving,
+    run_near,
+)
 from drnmf.solve.runner import Runner
 from drnmf.solve.settings import asked_losses, check_model, control_of, problem_of, reading_of, settings_of, terms_of
 from drnmf.solve.solve import smallest, solve

@@ -19,8 +19,8 @@ from drnmf.parameters.common import Parameters
 from drnmf.parameters.fields import parameters_of
 from drnmf.parameters.solver import Solver
 from drnmf.problem.device import as_numpy
+from drnmf.selection.alpha import AlphaPath
 from drnmf.selection.noise import NoiseProfile
-from drnmf.selection.penalties.alpha import AlphaPath
 from drnmf.solve.references import check_references
 from drnmf.storage import archive
 from drnmf.storage.records import TYPES

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from drnmf.algorithms.initialize import STARTS
-from drnmf.parameters.fields import Kind, about, choice, integer, named, number
+from drnmf.parameters.fields import Kind, about, choice, integer, named, number, rank_or_auto
 from drnmf.parameters.solver import Solver
 
 MAX_ITER = 10_000
@@ -31,8 +31,16 @@ class Parameters:
 
     column_modes: ClassVar[tuple[int, ...]] = ()
 
-    n_components: int = field(
-        default=10, kw_only=False, metadata=about(integer(1), "Number of components, r.", "", "--rank")
+    n_components: int | str = field(
+        default=10,
+        kw_only=False,
+        metadata=about(
+            rank_or_auto(),
+            "Number of components, r; auto finds it.",
+            '"auto" takes the one that `drnmf.rank_profile` finds from 2 to 30, under the loss of the model or, where '
+            "it has several, the likeliest noise.",
+            "--rank",
+        ),
     )
     penalties: Any = field(
         default=None,

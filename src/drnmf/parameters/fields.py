@@ -56,6 +56,15 @@ def integer(least: int, none: bool = False) -> Kind:
     return Kind(f"int >= {least}", none, int, least, test=lambda name, value: check_integer(name, value, least))
 
 
+def rank_or_auto() -> Kind:
+    """Describe a number of components, or the word that leaves it to the data."""
+
+    def test(name: str, value: Any) -> Any:
+        return value if isinstance(value, str) and value == "auto" else check_integer(name, value, 1)
+
+    return Kind('int >= 1, or "auto"', type=int, test=test)
+
+
 def number(none: bool = False, strict: bool = False) -> Kind:
     """Describe finite numbers that are not negative, `strict` also not zero: on the command line from 0.001 on."""
     kind = Kind(f"float {'>' if strict else '>='} 0", none, float, 0.001 if strict else 0.0)

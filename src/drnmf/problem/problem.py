@@ -1,7 +1,8 @@
 """A problem: X in its backend and unit, what is observed of it, and what its factors are to minimise.
 
-Made once (`Problem.of`), in the only place that knows two units. From a problem come others: under other losses,
-without some entries, from another start, over given references. `solve.solve` runs a list of them.
+X is opened once (`Problem.opened`), in the only place that knows two units. From a problem come others: under other
+losses (`asked`), with some rows, with X drawn again, without some entries, from another start, over given references.
+`solve.solve` runs a list of them.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ import numpy as np
 
 from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.result import Result
-from drnmf.backends.base import Data, Observed, losses_of
+from drnmf.backends.base import Data, Observed, in_unit, losses_of
 from drnmf.backends.modes import Factors, Matrix, Modes, split_columns
 from drnmf.backends.observed import HeldOut, Stored, weigh
+from drnmf.backends.open import reopened
 from drnmf.backends.sparse_tensor import modes_of
 from drnmf.losses.base import Loss, Omega
 from drnmf.numerics import REFERENCE_FLOOR, Vector, positive_scale
@@ -27,8 +29,7 @@ from drnmf.objective.penalty import Penalties, Penalty, Setting
 from drnmf.problem.canonical import canonical
 from drnmf.problem.check import check_scale, check_zeros, warn_dense_tiles, warn_rank
 from drnmf.problem.device import is_sparse
-from drnmf.problem.feasible import feasible_start, imposed
-from drnmf.problem.fixed import check_fixed
+from drnmf.problem.feasible import check_fixed, feasible_start, imposed
 from drnmf.problem.receive import Received, remark_on_missing
 from drnmf.problem.units import Units, divided
 from drnmf.problem.unobserved import Unobserved
@@ -74,51 +75,76 @@ class Problem:
     columns: tuple[int, ...] = ()
 
     @classmethod
-    def of(
-        cls,
-        data: Data,
-        rank: int,
-        omega: Omega,
-        *,
-        given: Received | None = None,
-        references: Vector | None = None,
-        penalties: tuple[Penalty, ...] = (),
-        constraints: Constraints = UNCONSTRAINED,
-        zeros: str = "raise",
-        columns: tuple[int, ...] = (),
-    ) -> Problem:
-        """Check what is asked of the factors of X, and take it into the unit of the data.
+    def opened(cls, data: Data, given: Received | None = None, columns: tuple[int, ...] = ()) -> Problem:
+        """Check X, of which nothing is asked yet.
 
         Parameters
         ----------
         data : X in its backend, in a unit of its own (`Placement.open`, `backends.base.in_unit`)
-        rank : r
-        omega, references, penalties, constraints : in the unit of the caller; references None are to be found
         given : X as it was received, for whoever looks at its entries
-        zeros : what to do with zeros of X under a loss that is infinite there
         columns : sizes of the modes of the columns of X, where it is the unfolding of a tensor
         """
         given = Received(None) if given is None else given
         check_scale(data)
-        constraints.check(data.shape, rank, {"H": "fixed", "W": "fixed_W"})
-        units = Units(data.scale, references, constraints.sum_to_one)
-        units.losses(np.full(len(omega), REFERENCE_FLOOR * data.count), omega)  # refuse now what no fit could hand out
-        bound = units.constraints(constraints)
-        check_fixed(data, bound, units.omega(omega), rank)
         missing, unobserved = remark_on_missing(data), Unobserved.of(data)
         if columns:  # what the other modes say of an index of one mode says of all its columns
             unobserved = replace(unobserved, columns=None)
         for note in (*given.notes, *missing):
             logger.info(note)
-        notes = (*given.notes, *missing, *unobserved.notes(), *check_zeros(data, omega, zeros))
-        warn_dense_tiles(is_sparse(given.X) and not isinstance(given.observed, Stored), data.shape, omega)
+        notes = (*given.notes, *missing, *unobserved.notes())
+        return cls(data, Units(data.scale), 0, (), unobserved, given, notes=notes, columns=columns)
+
+    def asked(
+        self, rank: int, omega: Omega, *, references: Vector | None = None, penalties: tuple[Penalty, ...] = (),
+        constraints: Constraints = UNCONSTRAINED, zeros: str = "raise",
+    ) -> Problem:  # fmt: skip
+        """Check what is asked of the factors of X, and take it into the unit of the data.
+
+        Parameters
+        ----------
+        rank : r
+        omega, references, penalties, constraints : in the unit of the caller; references None are to be found
+        zeros : what to do with zeros of X under a loss that is infinite there
+        """
+        data = self.data
+        constraints.check(data.shape, rank, {"H": "fixed", "W": "fixed_W"})
+        units = Units(data.scale, references, constraints.sum_to_one)
+        units.losses(np.full(len(omega), REFERENCE_FLOOR * data.count), omega)  # refuse now what no fit could hand out
+        bound = units.constraints(constraints)
+        check_fixed(data, bound, units.omega(omega), rank)
+        notes = (*self.notes, *check_zeros(data, omega, zeros))
+        warn_dense_tiles(is_sparse(self.given.X) and not isinstance(self.given.observed, Stored), data.shape, omega)
         warn_rank(rank, data.shape)
-        problem = cls(
-            data, units, rank, units.omega(omega), unobserved, given, units.terms(penalties, omega),
-            bound.cast(data.dtype), notes, columns=columns,
+        problem = replace(
+            self, units=units, rank=rank, omega=units.omega(omega), penalties=units.terms(penalties, omega),
+            constraints=bound.cast(data.dtype), notes=notes,
         )  # fmt: skip
         known = units.references(omega)
         return problem if known is None else problem.over(known)
+
+    def drawn(self, X: Any, mean: float | None = None) -> Problem:
+        """Return other entries in the place of those of X, under the same weights; nothing is asked of them yet.
+
+        mean : in the unit of the caller, where floors refer to another than theirs
+        """
+        given = replace(self.given, X=X, notes=())
+        return Problem.opened(in_unit(weigh(reopened(self.data, X, mean), given.observed, mean)), given)
+
+    @property
+    def turned(self) -> Problem:
+        """X transposed; nothing is asked of it yet."""
+        observed = None if self.observed is None else self.observed.T
+        given = replace(self.given, X=self.given.X.T, observed=observed)
+        sides = Unobserved(self.unobserved.columns, self.unobserved.rows)
+        return replace(self, data=self.data.T, given=given, unobserved=sides)
+
+    def rows(self, some: Any, mean: float | None = None) -> Problem:
+        """Return some rows of X, by a slice or by indices where it has no weights; nothing is asked of them yet."""
+        if isinstance(some, slice) and some == slice(None):
+            return self
+        X = self.given.X.tocsr() if is_sparse(self.given.X) else self.given.X
+        observed = None if self.observed is None else self.observed.within(some)
+        return replace(self, given=replace(self.given, observed=observed)).drawn(X[some], mean)
 
     @property
     def observed(self) -> Observed | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,17 +24,19 @@ class Received:
     X : as it is fitted; NaN in dense X is not observed
     observed : weights of the entries, None where each counts once
     notes : remarks on what was done to X
+    known : whether the weights are one over the squares of known standard deviations
     """
 
     X: Any
     observed: Observed | HeldOut | None = None
     notes: tuple[str, ...] = ()
+    known: bool = False
 
     def columns(self, some: Any) -> Received:
         """Return some columns, given by their indices; a `HeldOut` must be bound to X already."""
         assert not isinstance(self.observed, HeldOut)
         observed = None if self.observed is None else columns_of(self.observed, some)
-        return Received(self.X[:, some], observed)
+        return replace(self, X=self.X[:, some], observed=observed, notes=())
 
 
 def received(X: Any, reading: Reading, consumer: str) -> Received:
@@ -65,7 +67,7 @@ def received(X: Any, reading: Reading, consumer: str) -> Received:
         check_entries(X, consumer)
     elif not is_dask(X):
         check_tensor_entries(X, consumer)
-    return Received(X, observed, notes)
+    return Received(X, observed, notes, reading.uncertainty is not None)
 
 
 def _negatives_hidden(X: Any) -> Any:

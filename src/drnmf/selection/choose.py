@@ -1,7 +1,7 @@
 """One engine for every question that many fits answer: candidates x folds -> held-out scores -> compare -> a rule.
 
 - Which noise: the likeliest, unless a simpler one is within two standard errors (`likeliest`).
-- How many components: among the ranks that held-out entries cannot tell from the best, the most stable (`best_rank`).
+- How many components: among the ranks that are not clearly worse than the best, the most stable (`best_rank`).
 - Which alpha, and whether heavy rows rule: the first in order that is within one standard error (`first_within`).
 
 Fits come from elsewhere: all that is asked of them is W and H for a fold.
@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -22,13 +23,16 @@ from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Vector
 from drnmf.selection.folds import Fold
 from drnmf.selection.likelihood.masses import NegativeBinomialNoise, Noise, PoissonNoise, noise_for
-from drnmf.selection.likelihood.scores import Scores, compare, joined, simplest
+from drnmf.selection.likelihood.scores import Compared, Scores, compare, joined, simplest
 
 COUNTS_BELOW = 30.0
 """Median mean, in units, above which a negative binomial cannot be told from relative error."""
 
 CLEARLY = 2.0
 """Standard errors by which a candidate is clearly worse than the best."""
+
+NEUTRAL = 0.75
+"""Stability at which a component speaks neither for its rank nor against it."""
 
 POISSON, DISPERSED, RICHER = range(3)
 """How simple a noise is: Poisson, Kullback-Leibler with a dispersion, the negative binomial and every other beta."""
@@ -124,13 +128,21 @@ class Tried:
     Attributes
     ----------
     rank : int
-    scores : of the entries held out of its fits, None where none were
-    stability : (rank,), how well each component comes again in every fit; empty where nobody asked
+    scores : of the entries held out of its runs, None where none were
+    stability : (rank,), how well each component comes again in every run
+    runs : how many there were
+    error : the smallest loss of these
+    criterion : C of the first, minus the log-likelihood of its entries; NaN where nobody asked
+    shape : of X
     """
 
     rank: int
     scores: Scores | None = None
     stability: Vector = field(default_factory=lambda: np.empty(0))
+    runs: int = 0
+    error: float = math.nan
+    criterion: float = math.nan
+    shape: tuple[int, int] = (2, 2)
 
     def stable(self, threshold: float) -> int:
         """How many components reach a threshold."""
@@ -141,42 +153,75 @@ class Tried:
         """Mean stability of the components; NaN where nobody asked."""
         return float(self.stability.mean()) if self.stability.size else math.nan
 
+    @property
+    def merit(self) -> float:
+        """How well components come again: each counts 1 where it does in every run, 0 at NEUTRAL, less below."""
+        return float((self.stability - NEUTRAL).sum()) / (1.0 - NEUTRAL)
 
-def best_rank(tried: Sequence[Tried], threshold: float) -> Tried:
-    """Choose among the ranks that held-out entries cannot tell from the best, smaller or larger, by stability.
+    @property
+    def bic(self) -> float:
+        """BIC from C: each entry of W sees n observations, each of H sees m."""
+        (m, n), r = self.shape, self.rank
+        return 2.0 * self.criterion + r * m * math.log(n) + r * n * math.log(m) - r**2 * math.log(min(m, n))
 
-    What counts is how many components come again less twice how many do not: what a rank too large adds is unstable,
-    and a split that is stable must bring more than it spoils. Of several such ranks the mean stability decides.
+    @property
+    def aic(self) -> float:
+        """AIC from C, with r (m + n - r) parameters."""
+        (m, n), r = self.shape, self.rank
+        return 2.0 * self.criterion + 2.0 * r * (m + n - r)
+
+
+def best_rank(tried: Sequence[Tried]) -> Tried:
+    """Choose among the ranks that do not predict held-out entries clearly worse than the best, smaller or larger.
+
+    What counts is how well their components come again (`Tried.merit`): what a rank too large adds is unstable, and a
+    split that is stable must bring more than it spoils. Where X is too small to hold entries out BIC decides, and
+    stability where not even C is known.
     """
+    if _compared(tried) is None and not any(math.isnan(one.bic) for one in tried):
+        return min(tried, key=lambda one: one.bic)
+    worse = clearly_worse(tried)
+    left = [one for one in tried if one.rank not in worse]
+    return max(left, key=lambda one: (one.merit, -one.rank))
+
+
+def _compared(tried: Sequence[Tried]) -> Compared | None:
+    """Compare the scores of ranks, where all have some."""
     scores = [one.scores for one in tried if one.scores is not None]
-    left = list(tried)
-    if scores and len(scores) == len(tried):
-        compared = compare(scores)
-        left = [one for one, near in zip(tried, compared.within, strict=True) if near]
-    return max(left, key=lambda one: (3 * one.stable(threshold) - 2 * one.rank, one.mean_stability, -one.rank))
+    return compare(scores) if scores and len(scores) == len(tried) else None
 
 
-def why_rank(tried: Sequence[Tried], threshold: float) -> str:
+def why_rank(tried: Sequence[Tried]) -> str:
     """Say in plain words why a rank was taken."""
-    best, scores = best_rank(tried, threshold).rank, [one.scores for one in tried if one.scores is not None]
-    if len(scores) < len(tried) or not scores:
+    best, compared = best_rank(tried).rank, _compared(tried)
+    if compared is None and not any(math.isnan(one.bic) for one in tried):
+        return f"BIC is smallest at rank {best}."
+    if compared is None:
         return f"The components of rank {best} are most stable; no entries were held out."
-    compared = compare(scores)
     lowest = tried[compared.best].rank
-    near = [str(one.rank) for one, within in zip(tried, compared.within, strict=True) if within and one.rank != lowest]
+    worse = clearly_worse(tried)
+    near = [str(one.rank) for one in tried if one.rank not in (*worse, lowest)]
     why = f"Held-out entries are predicted best at rank {lowest}"
     if not near:
         return f"{why}."
-    others = f"no worse for certain at {', '.join(near)}"
-    return f"{why}, and {others}; of these the components of rank {best} are most stable."
+    others = f"not clearly worse at {', '.join(near)}"
+    return f"{why}, and {others}; of these the components of rank {best} come again best."
+
+
+def differences(tried: Sequence[Tried]) -> list[dict[str, Any]]:
+    """Return for every rank how far its score is from the best, per entry, with its standard error, for tables."""
+    compared = _compared(tried)
+    if compared is None:
+        return [{"held_out": math.nan, "standard_error": math.nan, "within": False} for _ in tried]
+    rows = zip(compared.differences, compared.errors, compared.within, strict=True)
+    return [{"held_out": float(far), "standard_error": float(e), "within": near} for far, e, near in rows]
 
 
 def clearly_worse(tried: Sequence[Tried]) -> list[int]:
     """List the ranks that predict clearly worse than the best."""
-    scores = [one.scores for one in tried if one.scores is not None]
-    if len(scores) < len(tried) or not scores:
+    compared = _compared(tried)
+    if compared is None:
         return []
-    compared = compare(scores)
     return [one.rank for one, d, e in zip(tried, compared.differences, compared.errors, strict=True) if d > CLEARLY * e]
 
 

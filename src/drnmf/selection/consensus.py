@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from drnmf.algorithms.initialize import Start
 from drnmf.numerics import Array, Vector
 from drnmf.selection.matching import Indices, assign, shares, unit
 
@@ -23,6 +24,8 @@ FIRST_CENTRES = 8
 """Runs whose components are tried as the first centres."""
 TURNS = 100
 """Most turns of assignment and means; a handful is enough as a rule."""
+IDLE = 1e-3
+"""Part of the whole below which a component is empty."""
 QUANTILES = (0.05, 0.95)
 """Ends of the interval that a component's entries have over the runs."""
 
@@ -139,3 +142,19 @@ def silhouettes(directions: Vector) -> Vector:
 
 _ROUNDING = 1e-12
 """Distances below it are zero but for rounding: two clusters at the same place are no clusters."""
+
+
+def come_again(fits: Sequence[Start]) -> Vector:
+    """Compute how well components come again in several fits: by both factors, so that X and X' say the same."""
+    if len(fits) < 2:
+        return np.empty(0)
+    sides = [consensus([F[side].T if side == 0 else F[side] for F in fits]).stability for side in (0, 1)]
+    found = np.mean([np.sort(side) for side in sides], axis=0)
+    found[: min(_idle(W, H) for W, H in fits)] = 0.0
+    return np.asarray(found)
+
+
+def _idle(W: Array, H: Array) -> int:
+    """Count components that a fit has left empty: exact data need no more, and nothing comes again of those."""
+    sizes = W.sum(axis=0, dtype=np.float64) * H.sum(axis=1, dtype=np.float64)
+    return int((sizes < IDLE * sizes.sum()).sum())

@@ -8,14 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from drnmf.backends.base import Data
-from drnmf.backends.observed import HeldOut
 from drnmf.losses.base import Omega
 from drnmf.losses.beta import KL
 from drnmf.losses.interval import Interval, as_interval
 from drnmf.losses.names import as_losses, text_of
+from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Array, Vector
 from drnmf.objective.objective import Objective
 from drnmf.objective.penalty import Penalty
@@ -23,34 +22,39 @@ from drnmf.parameters.checks import check_choice, check_integer, check_number
 from drnmf.parameters.common import Parameters
 from drnmf.parameters.fields import checked
 from drnmf.parameters.solver import Solver, as_solver
-from drnmf.problem.device import place
 from drnmf.problem.problem import objective_of
 from drnmf.problem.receive import Received
 from drnmf.problem.units import Units, mean_of
 from drnmf.selection.alike import ONE_COMPONENT, one_component
+from drnmf.selection.alpha import AlphaPath, decided
+from drnmf.selection.choose import Tried
 from drnmf.selection.consensus import Consensus
-from drnmf.selection.entries import counted, facts_of
 from drnmf.selection.matching import Matching, match
 from drnmf.selection.noise import NoiseProfile
-from drnmf.selection.penalties.alpha import AlphaPath, decided
-from drnmf.selection.resampling import RESAMPLINGS, UNCERTAINTY
+from drnmf.selection.rank import check_ranks
+from drnmf.selection.resampling import RESAMPLINGS, UNCERTAINTY, cap_factors
 from drnmf.selection.stages.contributions import FOR_W, LAST, contributions
-from drnmf.selection.stages.heavy import cap_factors
-from drnmf.selection.stages.ranks import Tried, rows_of
+from drnmf.selection.stages.ranks import rows_of
 from drnmf.selection.stages.residuals import Residuals, residuals
-from drnmf.selection.stages.run_pool import RunPool, draw_seeds
-from drnmf.selection.stages.runs import Fitter, Run, Store
+from drnmf.selection.stages.run_pool import RunPool, Study, draw_seeds
+from drnmf.selection.stages.runs import Run, Store
 from drnmf.selection.stages.schedule import Moment, Schedule, shown
-from drnmf.selection.stages.stages import LEAST_RUNS, RUNS_PER_RANK, Stages, plan
+from drnmf.selection.stages.stages import LEAST_RUNS, RUNS_PER_RANK, Question, Stages, plan
 from drnmf.solve.encode import Encoder
-from drnmf.solve.settings import asked_losses, check_model, control_of, count_jobs, reading_of, settled_budget, terms_of
+from drnmf.solve.settings import (
+    JUDGED_ITERATIONS,
+    JUDGED_TOLERANCE,
+    asked_losses,
+    check_model,
+    control_of,
+    count_jobs,
+    reading_of,
+    settled_budget,
+    terms_of,
+)
 from drnmf.storage.records import described
 
 HEAVY_CHOICES = ("auto", "keep", "cap")
-MAX_ITER, TOLERANCE = 500, 1e-5
-"""Of every run, where the model leaves them to the library."""
-MOST_RANKS = 30
-"""Largest rank that is tried where none is given."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +144,7 @@ def discover(
     resample: str | None = "auto",
     heavy: str = "auto",
     threshold: float = 0.6,
+    counts: bool | None = None,
     reference: Any = None,
     reference_names: Iterable[str] | None = None,
     entry_weight: Any = None,
@@ -149,8 +154,8 @@ def discover(
     """Find how many components X has, under which noise, and which of them come again in every run.
 
     Noise (`noise_profile`) and rank are found in turn until both stand. Ranks are judged by entries held out of a few
-    runs: of those within one standard error of the best the one with most stable components is taken. The components
-    are the consensus of `n_runs` runs at that rank.
+    runs (`rank_profile`): of those not clearly worse than the best the one whose components come again best is taken.
+    The components are the consensus of `n_runs` runs at that rank.
 
     Parameters
     ----------
@@ -170,13 +175,17 @@ def discover(
         Runs of the consensus. Nothing is called stable on the word of fewer than four.
     resample : {"auto", None, "poisson", "bootstrap", "uncertainty"}
         What each run sees; "auto" draws X again by its uncertainties where those are given ("uncertainty": X + U z, cut
-        off at zero), counts with X as their mean ("poisson"), and rows of other data ("bootstrap"). What it became is
-        in `resample` of the result; None is X itself, and then intervals say nothing of the noise.
+        off at zero), counts with X as their mean ("poisson") where the noise or `counts` says that X holds counts (or
+        the loss, where it is given: Kullback-Leibler or negative binomial of whole numbers), and rows of other data
+        ("bootstrap"). What it became is in `resample` of the result; None is X itself, and then intervals say nothing
+        of the noise.
     heavy : {"auto", "keep", "cap"}
         "cap" scales rows down that weigh more than ten times the median row, while components are sought; their
         contributions are those of X. "auto" does so where held-out entries of X are then predicted better.
     threshold : float
         Stability that a component needs.
+    counts : bool, optional
+        Whether X holds counts, as in `noise_profile`; None lets the data say.
     reference : array or DataFrame of shape (s, n), optional
         Known components; see `match`.
     reference_names : iterable of str, optional
@@ -205,65 +214,51 @@ def discover(
     check_integer("n_runs", n_runs, 2)
     check_choice("heavy", heavy, HEAVY_CHOICES)
     check_number("threshold", threshold, -1.0)
-    model = _discovered(model)
-    betas, random_state, solver = asked_losses(model), model.random_state or 0, as_solver(model.solver)
-    seed = check_integer("random_state", random_state, 0)
-    jobs, control = count_jobs(model.n_jobs), control_of(model)
-    schedule, terms = Schedule({}, control.max_time, None), terms_of(model)
-    parameters = replace(
-        model, penalties=decided(terms, ()), n_jobs=None, verbose=0, solver=Solver(update=solver.update)
-    )
+    raw = _discovered(model)
+    model = settled_budget(raw, JUDGED_ITERATIONS, JUDGED_TOLERANCE)
+    betas, seed = asked_losses(model), check_integer("random_state", model.random_state or 0, 0)
+    solver, terms = as_solver(model.solver), terms_of(model)
+    schedule = Schedule({}, control_of(model).max_time, None)
     losses = None if isinstance(betas, str) and betas == "auto" else as_interval(betas) or as_losses(betas)
-    placement = place(X, None, "float32")
-    given = placement.accept(X, "discover", reading_of(model, entry_weight, uncertainty))
-    if isinstance(given.observed, HeldOut):
-        given = replace(given, observed=given.observed.bind(given.X.shape))
-    remarks, given = given.notes, replace(given, notes=())  # said once, and not by every run
-    X = given.X
     if losses is None and uncertainty is not None:
         losses = as_losses(2)
-    if not float(X.max() if sp.issparse(X) else np.nanmax(X)) > 0:
-        raise ValueError("X is all zeros: it has no components.")
-    tried = check_ranks(ranks, X.shape)
-    alike = one_component(X)
-    if alike:
+    study = Study.of(X, model, "discover", reading_of(model, entry_weight, uncertainty))
+    given, remarks = study.problem.given, list(study.problem.given.notes)
+    shape, names = study.problem.data.shape, None if reference_names is None else list(map(str, reference_names))
+    if min(shape) < 2:
+        raise ValueError(f"X has shape {shape}: components can be told apart only with at least 2 rows and 2 columns.")
+    tried = check_ranks([ranks] if isinstance(ranks, int) else ranks, shape)
+    if one_component(given.X):
         tried = (1,) if ranks is None else tried[:1]
-    how = _resampling(resample, given, uncertainty is not None)
+        remarks.append(ONE_COMPONENT)
+    _check_resampling(resample, given)
     if reference is not None:  # labels and shapes that do not fit are refused before hours of work
-        match(np.ones((1, X.shape[1])), reference, names=_listed(reference_names))
+        match(np.ones((1, shape[1])), reference, names=names)
     settings = {
-        "ranks": list(tried), "betas": "auto" if losses is None else _texts(losses), "resample": how, "heavy": heavy,
-        "max_iter": control.max_iter, "tol": control.tol, "zeros": model.zeros, "random_state": seed,
+        "ranks": list(tried), "betas": "auto" if losses is None else _texts(losses), "resample": resample,
+        "heavy": heavy, "max_iter": model.max_iter, "tol": model.tol, "zeros": model.zeros, "random_state": seed,
         "threshold": threshold, "init": model.init, "n_init": model.n_init, "negatives": model.negatives,
-        "update": described(solver.update),
+        "update": described(solver.update), "counts": counts, "penalties": [term.key for term in terms],
     }  # fmt: skip
-    if terms:
-        settings["penalties"] = [term.key for term in terms]
-    seeds = draw_seeds(seed, max(n_runs, RUNS_PER_RANK))
+    factors, auto = None if heavy == "keep" else cap_factors(given.X), [term for term in terms if term.alpha == "auto"]
+    judge = heavy == "auto" and factors is not None and given.observed is None
+    shared = replace(model, penalties=decided(terms, ()), n_jobs=None, verbose=0, solver=Solver(update=solver.update))
+    study = replace(study, model=shared, losses=losses or (KL,), factors=factors if heavy == "cap" else None)
+    asked = Parameters(random_state=seed, max_iter=raw.max_iter, tol=raw.tol)
+    stages = Stages(Question(tried, asked, threshold, n_runs, counts=counts), losses, schedule, remarks)
     with shown(model.verbose) as show, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of single runs: what matters is in the notes
-        factors = None if heavy == "keep" else cap_factors(X)
-        judge = heavy == "auto" and factors is not None and given.observed is None
-        auto = tuple(term for term in terms if term.alpha == "auto")
         schedule.take(plan(tried, n_runs, losses is None, judge, len(auto)), _both(show, callback))
-        data = placement.open(given)
-        identity = {"X": data.digest(), **settings}
-        with Store(solver.checkpoint, identity) as store:
-            stages = Stages(
-                X, losses, tried, n_runs, threshold, schedule, [], [*remarks, *([ONE_COMPONENT] if alike else [])]
-            )
-            capped, facts, known = (
-                factors if heavy == "cap" else None,
-                facts_of(counted(given)),
-                uncertainty is not None,
-            )
-            fitter = Fitter(given, placement, parameters, losses or (KL,), how, facts, capped, known)
-            pool, table, noise = stages.settle(RunPool(fitter, store, schedule, seeds, jobs), seed, bool(auto))
-            pool = stages.heavy(pool, table, factors) if judge else pool
-            pool, table = stages.penalise(pool, table, auto) if auto else (pool, table)
+        with Store(solver.checkpoint, {"X": study.problem.data.digest(), **settings}) as store:
+            seeds = draw_seeds(seed, max(n_runs, RUNS_PER_RANK))
+            pool = RunPool(study, store, schedule, seeds, count_jobs(model.n_jobs))
+            pool, table, noise = stages.settle(pool, bool(auto))
+            pool = pool.changed(resample=_resampling(resample, pool.study, noise, counts))
+            if judge and factors is not None:
+                pool = stages.heavy(pool, table, factors)
+            pool, table = stages.penalise(pool, table, tuple(auto)) if auto else (pool, table)
             runs, found, table = stages.consensus(pool, table)
-        fitter = replace(pool.fitter, given=given)
-        return _assembled(fitter, data, stages, noise, table, runs, found, reference, _listed(reference_names))
+        return _assembled(pool.study, stages, noise, table, runs, found, reference, names)
 
 
 def _discovered(model: Parameters | None) -> Parameters:
@@ -281,52 +276,42 @@ def _discovered(model: Parameters | None) -> Parameters:
     }
     for name in (name for name, given in unknown.items() if given):
         raise ValueError(f"discover takes no {name}: leave it out of the model.")
-    return settled_budget(model, MAX_ITER, TOLERANCE)
+    return model
 
 
-def check_ranks(ranks: Iterable[int] | int | None, shape: tuple[int, int]) -> tuple[int, ...]:
-    """Check the ranks to try: distinct, in order, none above min(m, n).
-
-    >>> check_ranks(None, (100, 12))
-    (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)
-    """
-    most = min(shape)
-    if most < 2:
-        raise ValueError(f"X has shape {shape}: components can be told apart only with at least 2 rows and 2 columns.")
-    if ranks is None:
-        return tuple(range(2, min(MOST_RANKS, most) + 1))
-    listed = [ranks] if isinstance(ranks, int) else list(ranks)
-    if not listed:
-        raise ValueError("ranks is empty: name at least one rank.")
-    whole = sorted({check_integer("ranks", rank, 1) for rank in listed})
-    if whole[-1] > most:
-        raise ValueError(f"ranks go up to {whole[-1]}, but X of shape {shape} has at most {most} components.")
-    return tuple(whole)
-
-
-def _resampling(resample: str | None, given: Received, uncertain: bool) -> str | None:
-    """Choose what each run sees; weights belong to their rows, which the bootstrap would tear apart."""
+def _check_resampling(resample: str | None, given: Received) -> None:
+    """Refuse what cannot be drawn; weights belong to their rows, which the bootstrap would tear apart."""
     if resample is None:
-        return None
+        return
     check_choice("resample", resample, ("auto", *RESAMPLINGS, UNCERTAINTY))
-    weighted = given.observed is not None
-    if resample == UNCERTAINTY and not uncertain:
+    if resample == UNCERTAINTY and not given.known:
         raise ValueError('resample="uncertainty" draws X by the uncertainties of its entries: give uncertainty.')
-    if resample == "auto" and uncertain:
-        return UNCERTAINTY
-    if resample == "auto":
-        return "poisson" if facts_of(given.X).unit == 1.0 else None if weighted else "bootstrap"
-    if resample == "bootstrap" and weighted:
+    if resample == "bootstrap" and given.observed is not None:
         raise ValueError('resample="bootstrap" draws rows of X, which have weights here: use "poisson" or None.')
-    return resample
+
+
+def _resampling(resample: str | None, study: Study, noise: NoiseProfile | None, counts: bool | None) -> str | None:
+    """Choose what each run sees, by what is known of counts: what the user says, what the noise says, or the loss."""
+    given = study.problem.given
+    if resample != "auto":
+        return resample
+    if given.known:
+        return UNCERTAINTY
+    said = noise.counts if noise is not None else _of_counts(study.losses)
+    if study.facts.unit == 1.0 and (said if counts is None else counts):
+        return "poisson"
+    return None if given.observed is not None else "bootstrap"
+
+
+def _of_counts(losses: Omega | Interval) -> bool:
+    """Tell whether losses that were given are those of counts."""
+    if isinstance(losses, Interval):
+        return losses.low <= 1.0 <= losses.high
+    return any(loss == KL or isinstance(loss, NegativeBinomial) for loss in losses)
 
 
 def _texts(losses: Any) -> Any:
     return str(losses) if isinstance(losses, Interval) else [text_of(loss) for loss in losses]
-
-
-def _listed(names: Iterable[str] | None) -> list[str] | None:
-    return None if names is None else [str(name) for name in names]
 
 
 def _both(first: Callable[[Moment], Any] | None, second: Callable[[Moment], Any] | None) -> Callable[[Moment], Any]:
@@ -352,35 +337,50 @@ def _too_few(ended: int) -> str:
 
 
 def _assembled(
-    fitter: Fitter, data: Data, stages: Stages, noise: NoiseProfile | None, table: list[Tried], runs: list[Run],
-    found: Consensus, reference: Any, names: list[str] | None,
+    study: Study, stages: Stages, noise: NoiseProfile | None, table: list[Tried], runs: list[Run], found: Consensus,
+    reference: Any, names: list[str] | None,
 ) -> Discovery:  # fmt: skip
     """W under the losses of the best run and the penalties, components by size, partners, residuals."""
-    best, schedule, parameters = min(runs, key=lambda run: run.error), stages.schedule, fitter.parameters
-    before, control, terms = schedule.seconds, control_of(parameters), terms_of(parameters)
+    best, schedule, model, X = min(runs, key=lambda run: run.error), stages.schedule, study.model, study.problem
+    before, control, terms = schedule.seconds, control_of(model), terms_of(model)
     encoder = Encoder(
-        found.components.astype(best.H.dtype), _objective(data, best, terms), best.weights,
-        control.max_iter, control.tol, checked(parameters, "zeros"), "discover", np.zeros(len(found.stability)),
+        found.components.astype(best.H.dtype), _objective(X.data, best, terms), best.weights,
+        control.max_iter, control.tol, checked(model, "zeros"), "discover", np.zeros(len(found.stability)),
     )  # fmt: skip
-    W, cut = contributions(encoder, fitter.given, fitter.placement, schedule)
+    W, cut = contributions(encoder, X, schedule)
     if cut:
         stages.missing.append(f"the contributions of {cut} rows were still moving")
     order = np.argsort(-W.sum(axis=0, dtype=np.float64), kind="stable")
     found, W = found.reordered(order), W[:, order]
     worst = best.omega[int(np.argmax(best.losses / best.references))]
-    misfit = residuals(fitter.given.X, W, found.components, worst)
+    misfit = residuals(X.given.X, W, found.components, worst)
     schedule.advance(LAST, (1.0 - FOR_W) * schedule.planned(LAST), "residuals")
     stages.ended(LAST, before, not cut)
-    ended = sum(run.whole for run in runs)
-    stable = (found.stability >= stages.threshold) & (ended >= LEAST_RUNS)
+    ended, threshold = sum(run.whole for run in runs), stages.ask.threshold
     return Discovery(
-        found.components, W, found.stability, stable, found.interval, found.spread, len(found.stability), best.omega,
-        noise, rows_of(table, stages.threshold) if table else [],
-        None if reference is None else match(found.components, reference, names=names),
-        misfit, sorted(runs, key=lambda run: run.error), stages.done, stages.interrupted, tuple(stages.missing),
-        parameters.max_time, fitter.resample, schedule.seconds, _notes(stages, noise, found, ended, fitter.resample),
-        tuple(term.key for term in terms), stages.paths,
-    )  # fmt: skip
+        components=found.components,
+        contributions=W,
+        stability=found.stability,
+        stable=(found.stability >= threshold) & (ended >= LEAST_RUNS),
+        interval=found.interval,
+        spread=found.spread,
+        rank=len(found.stability),
+        losses=best.omega,
+        noise=noise,
+        ranks=rows_of(table, threshold) if table else [],
+        matching=None if reference is None else match(found.components, reference, names=names),
+        residuals=misfit,
+        runs=sorted(runs, key=lambda run: run.error),
+        stages=stages.done,
+        interrupted=stages.interrupted,
+        missing=tuple(stages.missing),
+        max_time=model.max_time,
+        resample=study.resample,
+        seconds=schedule.seconds,
+        notes=_notes(stages, noise, found, ended, study.resample),
+        penalties=tuple(term.key for term in terms),
+        penalty_path=stages.paths,
+    )
 
 
 _SEEN = {
@@ -401,6 +401,9 @@ def _notes(
     notes = (*missing, *(() if noise is None else noise.notes), *stages.notes, _SEEN[resample])
     if ended < LEAST_RUNS:
         return (*notes, _too_few(ended))
-    if not (found.stability >= stages.threshold).any():
-        return (*notes, f"No component reaches the stability of {stages.threshold:g}: there is nothing to trust here.")
+    if not (found.stability >= stages.ask.threshold).any():
+        return (
+            *notes,
+            f"No component reaches the stability of {stages.ask.threshold:g}: there is nothing to trust here.",
+        )
     return notes

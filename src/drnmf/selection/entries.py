@@ -169,9 +169,9 @@ def _kept(given: Received, side: int, size: int, seed: int) -> Received:
     some = np.sort(order[:size])
     if side == 1:
         found = given.columns(some)
-        return Received(_plain(found.X), found.observed, given.notes)
+        return replace(given, X=_plain(found.X), observed=found.observed)
     turned = _turned(given).columns(some)
-    return replace(_turned(turned), X=_plain(turned.X.T), notes=given.notes)
+    return replace(given, X=_plain(turned.X.T), observed=_turned(turned).observed)
 
 
 def _turned(given: Received) -> Received:

@@ -19,6 +19,7 @@ from drnmf.numerics import Vector
 from drnmf.parameters.checks import check_number
 from drnmf.problem.device import as_numpy, is_tensor
 from drnmf.problem.problem import Problem
+from drnmf.problem.receive import Received
 from drnmf.selection.alike import twins_of
 from drnmf.selection.entries import Facts
 from drnmf.selection.likelihood.grid import Grid
@@ -85,13 +86,13 @@ class Fold:
     seed: int = 0
 
     @classmethod
-    def of(
-        cls, X: Any, facts: Facts, fraction: float, seed: int, observed: Observed | None = None, known: bool = False
-    ) -> Fold:
+    def of(cls, given: Received, facts: Facts, fraction: float, seed: int) -> Fold:
         """Leave out a fraction of the entries, or none; rows that are equal lose the same."""
+        X, observed = given.X, given.observed
         shape = int(X.shape[0]), int(X.shape[1])
         mask = HeldOut(fraction, seed).bind(shape, twins_of(X)).others if fraction else None
-        return cls(X, facts.grid, mask, observed, known, seed)
+        seen = observed.bind(shape) if isinstance(observed, HeldOut) else observed
+        return cls(X, facts.grid, mask, seen, given.known, seed)
 
     def problem(self, whole: Problem) -> Problem:
         """Return a problem of X without the entries that are held out."""

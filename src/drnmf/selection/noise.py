@@ -15,13 +15,12 @@ import numpy as np
 
 from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.result import Result
-from drnmf.backends.base import in_unit
-from drnmf.backends.open import open_data
 from drnmf.losses.base import Loss, Omega
 from drnmf.losses.beta import KL, Beta
 from drnmf.losses.interval import Interval, as_interval
 from drnmf.losses.names import as_loss, as_losses, lacks_size
 from drnmf.losses.negative_binomial import NegativeBinomial
+from drnmf.parameters.checks import check_integer
 from drnmf.parameters.common import Parameters
 from drnmf.parameters.fields import checked
 from drnmf.parameters.solver import as_solver
@@ -35,12 +34,11 @@ from drnmf.selection.folds import HELD_OUT, Fold, check_fraction, mask_seed, too
 from drnmf.selection.likelihood.masses import NegativeBinomialNoise
 from drnmf.selection.likelihood.scores import Scores, compare, joined
 from drnmf.selection.likelihood.size import corrected_size, drawn, likely_size
-from drnmf.selection.slope import binned_slope
-from drnmf.selection.warm_starts import Walk, grown, on_host
-from drnmf.selection.words import describe, structured
+from drnmf.selection.warm_starts import fit_along, fit_near, grown, in_unit_of_X, on_host
+from drnmf.selection.words import binned_slope, describe, structured
 from drnmf.solve.pipeline import running
 from drnmf.solve.runner import Runner
-from drnmf.solve.settings import check_model, only_compared, problem_of, reading_of
+from drnmf.solve.settings import ask, check_model, only_compared, reading_of
 
 BETAS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0)
 """The grid, from Gamma over Poisson to Gaussian."""
@@ -168,6 +166,7 @@ def noise_profile(
     *,
     betas: Iterable[float] | Interval | str | None = None,
     held_out: float = HELD_OUT,
+    counts: bool | None = None,
     entry_weight: Any = None,
     uncertainty: Any = None,
 ) -> NoiseProfile:
@@ -184,6 +183,8 @@ def noise_profile(
         ``NegativeBinomial("auto")`` among the betas asks
     held_out : share of the entries that are left out of the fits and scored, four times (of a large X twice); 0 scores
         the entries that were fitted
+    counts : whether X holds counts, which are drawn from its means; None lets the data say. True compares noises of
+        counts alone (Poisson, Kullback-Leibler, negative binomial), False all others
     entry_weight, uncertainty : as in `BetaNMF.fit`; a weight says how often its entry counts, an uncertainty is its
         standard deviation, under which all losses are then compared
 
@@ -209,33 +210,58 @@ def noise_profile(
     1.0
     """
     check_model(model, "noise_profile")
-    return compare_losses(model, X, reading_of(model, entry_weight, uncertainty), betas, held_out, betas is None)
+    return compare_losses(model, X, reading_of(model, entry_weight, uncertainty), betas, held_out, counts)
 
 
 def compare_losses(
-    model: Parameters, X: Any, reading: Reading, betas: Any, held_out: float, count_models: bool = True
+    model: Parameters, X: Any, reading: Reading, betas: Any, held_out: float, counts: bool | None = None
 ) -> NoiseProfile:
-    """Compare losses as `noise_profile` does, and models of counts where they are asked for."""
+    """Open X, and compare losses as `noise_profile` does."""
+    solver = as_solver(model.solver)
+    placement = place(X, model.device, solver.precision)
+    given = bound(placement.accept(X, "noise_profile", reading))
+    few = _looked_at(given, model)
+    opened, runner = Problem.opened(placement.open(few), few), Runner.of(solver.update, "auto", placement.gpu)
+    return read_noise(opened, model, runner, betas=betas, held_out=held_out, counts=counts, of=given.X.shape)
+
+
+def read_noise(
+    opened: Problem, model: Parameters, runner: Runner, *, betas: Any = None, held_out: float = HELD_OUT,
+    counts: bool | None = None, of: tuple[int, int] | None = None,
+) -> NoiseProfile:  # fmt: skip
+    """Compare losses on X that is open already.
+
+    Parameters
+    ----------
+    opened : X
+    model : its rank, starts and tolerances
+    runner : its rules
+    betas, held_out, counts : as in `noise_profile`
+    of : the shape of the whole X, where some of it was opened
+    """
     loose = 0.0 if model.tol == 0 else max(checked(model, "tol") or 0.0, TOLERANCE)
     start = "random" if model.init == "custom" else model.init
     parameters = only_compared(replace(model, tol=loose), MAX_ITER, TOLERANCE, init=start)
-    solver, random_state = as_solver(parameters.solver), parameters.random_state
-    placement = place(X, parameters.device, solver.precision)
-    given, remark = _looked_at(placement.accept(X, "noise_profile", reading), parameters)
-    given, power = near_one(given)
-    facts, known = facts_of(counted(given)), reading.uncertainty is not None
-    betas, sized = _without_size(betas)
-    if sized and (facts.unit is None or known):
+    given, power = near_one(_looked_at(opened.given, parameters))
+    whole, known = of or opened.data.shape, given.known
+    if given is not opened.given:
+        opened = replace(opened, given=given).drawn(given.X)
+    facts, (betas, sized) = facts_of(counted(given)), _without_size(betas)
+    uncounted = facts.unit is None or known
+    if sized and uncounted:
         raise ValueError("betas asks for the size of a negative binomial, but X does not hold counts (multiples of u).")
-    omega, fraction = losses_to_try(betas, facts), check_fraction(held_out)
-    few = too_few_to_hold_out(facts, given.X.shape, checked(parameters, "n_components"), fraction) if fraction else ()
+    if counts and uncounted:
+        raise ValueError("counts=True, but X does not hold counts (multiples of one unit, each of weight one).")
+    omega = losses_to_try((1.0,) if counts and betas is None else betas, facts)
+    fraction, rank = check_fraction(held_out), check_integer("n_components", parameters.n_components, 1)
+    few = too_few_to_hold_out(facts, given.X.shape, rank, fraction) if fraction else ()
     fraction = 0.0 if few else fraction
     runs = (checked(parameters, "n_init") + len(omega) + 2) * masks_of(facts, fraction)
-    problem = problem_of(parameters, placement.open(given), omega, given)
-    counts = (count_models or sized) and facts.unit is not None and not known
-    with running(problem, Runner.of(solver.update, "auto", placement.gpu), parameters, runs) as runner:
-        ask = Asked(problem, facts, runner, mask_seed(random_state), fraction, known)
-        return ask.profile(omega, counts, (*remark, *few)).magnified(power)
+    problem = ask(opened, parameters, omega)
+    models = (counts or sized or (counts is None and betas is None)) and not uncounted
+    with running(problem, runner, parameters, runs) as runner:
+        asked = Asked(problem, facts, runner, mask_seed(parameters.random_state), fraction, counts)
+        return asked.profile(omega, models, (*_sampled(whole, given.X.shape), *few)).magnified(power)
 
 
 def masks_of(facts: Facts, fraction: float) -> int:
@@ -243,14 +269,17 @@ def masks_of(facts: Facts, fraction: float) -> int:
     return 1 if not fraction else MASKS if facts.count <= SMALL else MASKS // 2
 
 
-def _looked_at(given: Received, parameters: Parameters) -> tuple[Received, tuple[str, ...]]:
-    """Take some rows and columns of a large X, and say so."""
-    given = bound(given)
-    some = sampled(given, checked(parameters, "n_components"), mask_seed(parameters.random_state))
-    if some.X.shape == given.X.shape:
-        return given, ()
-    (m, n), (rows, columns) = given.X.shape, some.X.shape
-    return some, (f"Losses were compared on {rows} of {m} rows and {columns} of {n} columns of X.",)
+def _looked_at(given: Received, parameters: Parameters) -> Received:
+    """Take some rows and columns of a large X."""
+    return sampled(given, check_integer("n_components", parameters.n_components, 1), mask_seed(parameters.random_state))
+
+
+def _sampled(whole: tuple[int, int], some: tuple[int, int]) -> tuple[str, ...]:
+    """Say that some rows and columns were looked at."""
+    if some == whole:
+        return ()
+    (m, n), (rows, columns) = whole, some
+    return (f"Losses were compared on {rows} of {m} rows and {columns} of {n} columns of X.",)
 
 
 @dataclass(frozen=True)
@@ -262,15 +291,20 @@ class Asked:
     runner: Runner
     seed: int
     fraction: float
-    known: bool
+    counts: bool | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether the standard deviations of the entries are known."""
+        return self.problem.given.known
 
     def profile(self, omega: Omega, counts: bool, notes: tuple[str, ...]) -> NoiseProfile:
         """Fit every loss on every fold, compare the noises, and read the answer off them."""
         folds = self._folds()
-        walks = [Walk(fold.problem(self.problem), self.runner) for fold in folds]
+        seen = [fold.problem(self.problem) for fold in folds]
         starts = [self.problem.outside(start) for start in self.runner.starts]
-        runs = [dict(zip(omega, walk.along(omega, starts), strict=True)) for walk in walks]
-        size = self._with_counts(folds, walks, runs) if counts else None
+        runs = [dict(zip(omega, fit_along(part, self.runner, omega, starts), strict=True)) for part in seen]
+        size = self._with_counts(folds, seen, runs) if counts else None
         listed = candidates(omega, counts, size)
         fits = [{loss: (run.W, run.H) for loss, run in found.items()} for found in runs]
         scores = noise_scores(folds, fits, listed)
@@ -278,79 +312,77 @@ class Asked:
         middle = folds[0].middle(fits[0][listed[chosen].loss])
         chosen = overdispersed(listed, chosen, self.facts.unit, middle)
         best = listed[chosen]
-        exact = self._exact(walks[0], runs[0])
+        exact = self._exact(seen[0], runs[0])
         if size is not None and not exact:
             listed[-1] = Candidate(listed[-1].noise, NegativeBinomial(self._size(size, fits[0])))
         solutions = {
             one.name: runs[0][was.loss] for one, was in zip(listed, candidates(omega, counts, size), strict=True)
         }
-        structure = self._structure(folds[0], walks[0], best.loss, runs[0][best.loss]) if self.fraction else math.nan
+        structure = self._structure(folds[0], seen[0], best.loss, runs[0][best.loss]) if self.fraction else math.nan
         x, mu = folds[0].entries(fits[0][best.loss], seen=bool(self.fraction))
         slope = binned_slope(mu, (x - mu) ** 2)
-        found = Compared(listed, scores, chosen, slope, structure, middle, exact, solutions, self.known)
+        found = Compared(listed, scores, chosen, slope, structure, middle, exact, solutions, self.known, self.counts)
         return found.profile(self.facts, (*self.problem.notes, *notes))
 
     def _folds(self) -> list[Fold]:
-        X, observed = self.problem.given.X, self.problem.observed
         seeds = range(self.seed, self.seed + masks_of(self.facts, self.fraction))
-        return [Fold.of(X, self.facts, self.fraction, seed, observed, self.known) for seed in seeds]
+        return [Fold.of(self.problem.given, self.facts, self.fraction, seed) for seed in seeds]
 
-    def _with_counts(self, folds: list[Fold], walks: list[Walk], runs: list[dict[Loss, Result]]) -> float:
+    def _with_counts(self, folds: list[Fold], seen: list[Problem], runs: list[dict[Loss, Result]]) -> float:
         """Fit Kullback-Leibler, and the negative binomial of the size that scored entries have there."""
-        for walk, found in zip(walks, runs, strict=True):
+        for part, found in zip(seen, runs, strict=True):
             if KL not in found:
                 near = found[min(found, key=lambda loss: abs(loss.beta - 1.0))]
-                found[KL] = walk.near(KL, (near.W, near.H))
+                found[KL] = fit_near(part, self.runner, KL, (near.W, near.H))
         at = [
             fold.score(NegativeBinomialNoise(), (found[KL].W, found[KL].H), shrink=True)
             for fold, found in zip(folds, runs, strict=True)
         ]
-        size = float(f"{joined(at).parameter:.4g}")
-        for walk, found in zip(walks, runs, strict=True):
-            found[NegativeBinomial(size)] = walk.near(NegativeBinomial(size), (found[KL].W, found[KL].H))
-        return size
+        sized = NegativeBinomial(float(f"{joined(at).parameter:.4g}"))
+        for part, found in zip(seen, runs, strict=True):
+            found[sized] = fit_near(part, self.runner, sized, (found[KL].W, found[KL].H))
+        return sized.size
 
     def _size(self, size: float, fits: dict[Loss, Start]) -> float:
         """Find the size that the fit of all entries should run under, corrected by draws of X."""
-        unit, loss = self.facts.unit, NegativeBinomial(size)
+        unit, loss, problem = self.facts.unit, NegativeBinomial(size), self.problem
         assert unit is not None
-        problem, whole = self.problem, Fold.of(self.problem.given.X, self.facts, 0.0, self.seed)
 
-        def found(walk: Walk, fold: Fold, start: Start) -> tuple[float, Start]:
-            run = walk.near(loss, start)
-            factors = on_host(walk.data, (run.W, run.H))
-            return likely_size(*fold.entries(factors), self.facts.grid), factors
+        def found(of: Problem, X: Any, start: Start) -> tuple[float, Start]:
+            run = fit_near(of, self.runner, loss, start)
+            factors = on_host(of.data, (run.W, run.H))
+            everywhere = Fold.of(Received(X), self.facts, 0.0, self.seed)
+            return likely_size(*everywhere.entries(factors), self.facts.grid), factors
 
-        first, (W, H) = found(Walk(problem, self.runner), whole, fits[loss])
+        first, (W, H) = found(problem, problem.given.X, fits[loss])
         V = W.astype(np.float64) @ H.astype(np.float64)
 
         def again(seed: int) -> float:
             self.runner.budget.expect(1)
             X = drawn(V, first, unit, seed).astype(W.dtype)
-            again = Problem.of(in_unit(open_data(X)), problem.rank, (loss,))
-            again = again if problem.observed is None else again.without(problem.observed)
-            return found(Walk(again, self.runner), Fold.of(X, self.facts, 0.0, self.seed), (W, H))[0]
+            return found(problem.drawn(X).asked(problem.rank, (loss,)), X, (W, H))[0]
 
         return float(f"{corrected_size(first, again):.4g}")
 
-    def _exact(self, walk: Walk, runs: dict[Loss, Result]) -> bool:
+    def _exact(self, seen: Problem, runs: dict[Loss, Result]) -> bool:
         """Tell whether some loss is nothing but rounding, or X too small to leave anything over."""
-        (m, n), rank = walk.data.shape, next(iter(runs.values())).H.shape[0]
-        floors = reference_floors(walk.data, tuple(runs))
+        (m, n), rank = seen.data.shape, next(iter(runs.values())).H.shape[0]
+        floors = reference_floors(in_unit_of_X(seen), tuple(runs))
         rounding = any(float(run.losses[0]) <= EXACT * floor for run, floor in zip(runs.values(), floors, strict=True))
         return rounding or self.facts.count <= rank * (m + n - rank)
 
-    def _structure(self, fold: Fold, walk: Walk, loss: Loss, run: Result) -> float:
+    def _structure(self, fold: Fold, seen: Problem, loss: Loss, run: Result) -> float:
         """Compute the share of the held-out loss that twice the components explain; 0 where X is too small for them.
 
         The median over columns: no heavy column rules.
         """
-        (m, n), rank = walk.data.shape, run.H.shape[0]
-        most = [k for k in range(rank + 1, min(2 * rank, m, n) + 1) if 2 * k * (m + n - k) <= walk.data.count]
+        (m, n), rank, data = seen.data.shape, run.H.shape[0], in_unit_of_X(seen)
+        most = [k for k in range(rank + 1, min(2 * rank, m, n) + 1) if 2 * k * (m + n - k) <= data.count]
         if not most:
             return 0.0
-        more = walk.near(loss, grown(walk.data, (run.W, run.H), most[-1], np.random.RandomState(self.seed)))
-        before, after = (fold.losses(loss, (one.W, one.H)) for one in (run, more))
+        more = grown(data, (run.W, run.H), most[-1], np.random.RandomState(self.seed))
+        more_run = fit_near(seen, self.runner, loss, more)
+        before, after = (fold.losses(loss, (one.W, one.H)) for one in (run, more_run))
         used = before > 0
         return 1.0 - float(np.median(after[used] / before[used])) if used.any() else 0.0
 
@@ -368,6 +400,7 @@ class Compared:
     exact: bool
     runs: dict[str, Result]
     known: bool = False
+    counts: bool | None = None
 
     def profile(self, facts: Facts, notes: tuple[str, ...]) -> NoiseProfile:
         """Read the answer off the candidates; where nothing is left over there is no noise to learn from."""
@@ -385,7 +418,8 @@ class Compared:
         first = single[likeliest([self.listed[i] for i in single], [self.scores[i] for i in single], self.known)]
         beta = 1.0 if best.loss == KL else float(self.listed[first].loss.beta)
         loss = best.loss if isinstance(best.loss, NegativeBinomial) else float(best.loss.beta)
-        counts, much = holds_counts(best, facts.unit, self.middle), self.structure > STRUCTURE
+        said, much = holds_counts(best, facts.unit, self.middle), self.structure > STRUCTURE
+        counts = said if self.counts is None else self.counts
         rank = next(iter(solutions.values()))[1].shape[0]
         notes += describe(facts, beta, self.slope, best, counts, self.middle) + structured(self.structure, rank, much)
         near = [betas[k] for k, within in enumerate(compare([self.scores[i] for i in single]).within) if within]

@@ -1,4 +1,7 @@
-"""X as it could have come out: the same experiment again, from the one matrix there is."""
+"""What a run sees of X: the same experiment again, from the one matrix there is, and rows that must not rule.
+
+Rows may be much heavier than the others: hypermutated samples, deep libraries.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,35 @@ import numpy as np
 import scipy.sparse as sp
 
 from drnmf.backends.base import Observed
+from drnmf.backends.observed import HeldOut
+from drnmf.numerics import Vector
 from drnmf.parameters.checks import check_choice
+from drnmf.problem.receive import Received
+from drnmf.selection.entries import facts_of
 
 RESAMPLINGS = ("poisson", "bootstrap")
 UNCERTAINTY = "uncertainty"
 """X drawn again by the uncertainties of its entries, which are weights 1 / uncertainty^2."""
+HEAVY = 10.0
+"""A capped row weighs at most this many times the median row."""
 _LARGEST = 1e18
 """Largest mean that the Poisson generator takes."""
+
+
+def seen_by_run(given: Received, how: str | None, factors: Vector | None, seed: int) -> Any:
+    """Return what a run sees of X: drawn again by its uncertainties, rows scaled down, or counts or rows drawn again.
+
+    Parameters
+    ----------
+    given : X and the weights of its entries, bound to it
+    how : "uncertainty", "poisson", "bootstrap", or None for X itself
+    factors : of the rows, None where they are kept
+    seed : int
+    """
+    assert not isinstance(given.observed, HeldOut)
+    X = redrawn(given.X, given.observed, seed) if how == UNCERTAINTY else given.X
+    X = X if factors is None else scaled_rows(X, factors)
+    return resampled(X, how, seed) if how in RESAMPLINGS else X
 
 
 def resampled(X: Any, how: str, seed: int) -> Any:
@@ -79,3 +104,27 @@ def redrawn(X: Any, observed: Observed | None, seed: int) -> Any:
         return drawn.astype(X.dtype)
     entries.data = drawn.astype(X.dtype)
     return entries
+
+
+def cap_factors(X: Any) -> Vector | None:
+    """Compute by what every row of X (m, n) is multiplied so that none is too heavy; None where none is.
+
+    >>> cap_factors(np.array([[1.0], [1.0], [40.0]])).tolist()
+    [1.0, 1.0, 0.25]
+    """
+    sums = np.asarray(X.sum(axis=1) if sp.issparse(X) else np.nansum(X, axis=1), dtype=np.float64).ravel()
+    limit = HEAVY * float(np.median(sums[sums > 0]))
+    factors = limit / np.maximum(sums, limit)
+    return factors if bool((factors < 1.0).any()) else None
+
+
+def scaled_rows(X: Any, factors: Vector) -> Any:
+    """Multiply the rows of X by factors; counts stay counts.
+
+    >>> scaled_rows(np.array([[4.0, 3.0]]), np.array([0.5])).tolist()
+    [[2.0, 2.0]]
+    """
+    scaled = sp.csr_array(sp.diags_array(factors) @ X) if sp.issparse(X) else X * factors[:, None]
+    if facts_of(X).unit is None:
+        return scaled.astype(X.dtype)
+    return (scaled.rint() if sp.issparse(X) else np.rint(scaled)).astype(X.dtype)

@@ -1,10 +1,9 @@
-"""Fits of neighbouring losses on one X, each from where its neighbour ended."""
+"""Fits of single losses on one X, each from where its neighbour ended; starts and results are in the unit of X."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -15,7 +14,6 @@ from drnmf.losses.base import Loss, Omega
 from drnmf.numerics import factor_floor, positive_scale
 from drnmf.problem.device import as_numpy
 from drnmf.problem.problem import Problem
-from drnmf.solve.parallel import run_all
 from drnmf.solve.runner import Runner
 from drnmf.solve.solve import smallest, solve
 
@@ -23,62 +21,43 @@ RACE = 10.0
 """Tolerance of the starts that compete, in that of the fit: only the best of them is brought to its end."""
 
 NEW_COMPONENT = 0.1
-"""Share of the mean of X that new components start with, beside those of a smaller rank."""
+"""Share of the mean of X that new components start with, next to those of a smaller rank."""
 
 
-class Walk:
-    """Fits of single losses on one X; starts and results are in its unit.
+def fit_all(problem: Problem, runner: Runner, loss: Loss, starts: list[Start]) -> list[Result]:
+    """Fit a loss alone from every start."""
+    alone = problem.alone(loss.scaled(problem.units.scale))
+    found = solve([alone.begun(alone.inside(start)) for start in starts], runner.alone())
+    return [alone.back(result) for result in found]
 
-    Parameters
-    ----------
-    problem : X
-    runner : how to fit
-    """
 
-    def __init__(self, problem: Problem, runner: Runner) -> None:
-        self._problem, self._runner = problem, runner.alone()
-        self.data = problem.data.scaled(1.0 / problem.data.scale)
+def fit_near(problem: Problem, runner: Runner, loss: Loss, start: Start) -> Result:
+    """Fit from where another fit ended."""
+    return fit_all(problem, runner.near(), loss, [start])[0]
 
-    def first(self, loss: Loss, starts: list[Start], warm: tuple[Start, ...] = ()) -> Result:
-        """Fit from every start, coarsely where there are several, and return the best, fitted to its end.
 
-        Parameters
-        ----------
-        loss : what to fit
-        starts : fresh ones
-        warm : others, where another fit ended
-        """
-        budget = self._runner.budget
-        if len(starts) + len(warm) == 1 or budget.control.tol <= 0:
-            return smallest([*self.all(loss, starts), *(self.near(loss, start) for start in warm)])
-        fresh = replace(self._runner, coarser=RACE)
-        budget.expect(1)
-        asked = [(fresh, start) for start in starts] + [(fresh.near(), start) for start in warm]
-        tasks = [partial(self._fit, loss, [start], runner) for runner, start in asked]
-        best = smallest([found[0] for found in run_all(tasks, budget.jobs, budget.stop, budget.batched)])
-        return self.near(loss, (best.W, best.H)) if best.reason == "tol" else best
+def fit_best(problem: Problem, runner: Runner, loss: Loss, starts: list[Start]) -> Result:
+    """Fit from every start, coarsely where there are several, and return the best, fitted to its end."""
+    if len(starts) == 1 or runner.budget.control.tol <= 0:
+        return smallest(fit_all(problem, runner, loss, starts))
+    runner.budget.expect(1)
+    best = smallest(fit_all(problem, replace(runner, coarser=RACE), loss, starts))
+    return fit_near(problem, runner, loss, (best.W, best.H)) if best.reason == "tol" else best
 
-    def all(self, loss: Loss, starts: list[Start]) -> list[Result]:
-        """Fit from every start."""
-        return self._fit(loss, starts, self._runner)
 
-    def near(self, loss: Loss, start: Start) -> Result:
-        """Fit from where another fit ended."""
-        return self._fit(loss, [start], self._runner.near())[0]
+def fit_along(problem: Problem, runner: Runner, omega: Omega, starts: list[Start]) -> list[Result]:
+    """Fit losses that are in the order of their betas, from the one nearest to Kullback-Leibler outwards."""
+    middle = int(np.argmin([abs(loss.beta - 1.0) for loss in omega]))
+    runs = {middle: fit_best(problem, runner, omega[middle], starts)}
+    for i in (*range(middle + 1, len(omega)), *range(middle - 1, -1, -1)):
+        neighbour = runs[i - 1 if i > middle else i + 1]
+        runs[i] = fit_near(problem, runner, omega[i], (neighbour.W, neighbour.H))
+    return [runs[i] for i in range(len(omega))]
 
-    def along(self, omega: Omega, starts: list[Start]) -> list[Result]:
-        """Fit losses that are in the order of their betas, from the one nearest to Kullback-Leibler outwards."""
-        middle = int(np.argmin([abs(loss.beta - 1.0) for loss in omega]))
-        runs = {middle: self.first(omega[middle], starts)}
-        for i in (*range(middle + 1, len(omega)), *range(middle - 1, -1, -1)):
-            neighbour = runs[i - 1 if i > middle else i + 1]
-            runs[i] = self.near(omega[i], (neighbour.W, neighbour.H))
-        return [runs[i] for i in range(len(omega))]
 
-    def _fit(self, loss: Loss, starts: list[Start], runner: Runner) -> list[Result]:
-        problem = self._problem.alone(loss.scaled(self._problem.units.scale))
-        found = solve([problem.begun(problem.inside(start)) for start in starts], runner)
-        return [problem.back(result) for result in found]
+def in_unit_of_X(problem: Problem) -> Data:
+    """Return the data in the unit of X."""
+    return problem.data.scaled(1.0 / problem.data.scale)
 
 
 def on_host(data: Data, factors: Start) -> Start:

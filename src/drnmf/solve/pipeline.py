@@ -26,12 +26,10 @@ from drnmf.parameters.solver import as_solver
 from drnmf.problem.device import as_numpy
 from drnmf.problem.problem import Problem, constant_model_losses
 from drnmf.solve.encode import encode
-from drnmf.solve.finish import certified, refuse_empty, remarks
-from drnmf.solve.improve import run_improving
+from drnmf.solve.finish import certified, leaves_room, refuse_empty, remarks, second_look
 from drnmf.solve.progress import progress_bar
-from drnmf.solve.references import compute_references
+from drnmf.solve.references import compute_references, run_improving
 from drnmf.solve.runner import Budget, Runner
-from drnmf.solve.second_look import leaves_room, second_look
 from drnmf.solve.settings import control_of, count_jobs, may_stop_early
 from drnmf.solve.solve import smallest, solve
 from drnmf.storage.checkpoint import keeper_of

@@ -15,6 +15,7 @@ from drnmf.numerics import HALS_TOLERANCE, HALS_WINDOW, TOLERANCE, Vector
 from drnmf.objective.constraints import Constraints, as_constraints
 from drnmf.objective.penalties import as_penalties, settled
 from drnmf.objective.penalty import Penalty, without_zeros
+from drnmf.parameters.checks import check_integer
 from drnmf.parameters.common import MAX_ITER, Parameters
 from drnmf.parameters.fields import checked
 from drnmf.parameters.solver import Solver, as_solver
@@ -23,6 +24,8 @@ from drnmf.problem.receive import Received
 from drnmf.problem.weights import Reading
 
 P = TypeVar("P", bound=Parameters)
+JUDGED_ITERATIONS, JUDGED_TOLERANCE = 500, 1e-5
+"""Of every run that judges a rank, where the model leaves them to the library."""
 
 
 def check_model(model: Any, function: str) -> None:
@@ -74,6 +77,11 @@ def settled_budget(model: P, max_iter: int, tol: float) -> P:
     )
 
 
+def judged_budget(model: P) -> P:
+    """Make the model of runs that judge ranks, without penalties, constraints, policy, references and checkpoint."""
+    return only_compared(model, JUDGED_ITERATIONS, JUDGED_TOLERANCE)
+
+
 def count_jobs(n_jobs: int | None) -> int:
     """Count the runs that go side by side, as joblib counts them."""
     if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral)):
@@ -109,16 +117,18 @@ def problem_of(
     omega, references : in the unit of the caller; references None are to be found
     given : X as it was received
     """
-    return Problem.of(
-        data,
-        checked(model, "n_components"),
+    return ask(Problem.opened(data, given, model.column_modes), model, omega, references)
+
+
+def ask(X: Problem, model: Parameters, omega: Omega, references: Vector | None = None) -> Problem:
+    """Ask what a model asks of X that is open already; see `problem_of`."""
+    return X.asked(
+        check_integer("n_components", model.n_components, 1),
         omega,
-        given=given,
         references=references,
         penalties=terms_of(model),
         constraints=constraints_of(model),
         zeros=checked(model, "zeros"),
-        columns=model.column_modes,
     )
 
 

@@ -85,9 +85,9 @@ def separate(
     from drnmf.estimators.robust import DRNMF
 
     choice(encoding, ENCODINGS, "--encoding")
-    if group is not None:
+    if group is not None and rank != "auto":
         with bad_usage("--group"):
-            parse_groups(group, rank)
+            parse_groups(group, int(rank))
     started = time.perf_counter()
     mixture = open_recording(recording)
     truths = open_references(reference or (), mixture)
@@ -117,7 +117,7 @@ def separate(
         reporting.add(temporary, report)
     if not quiet:
         _show(found, measures)
-    say(f"{rank} components of {mixture.name} ({mixture.seconds:.1f} s), {seconds:.1f} s; results in {folder}")
+    say(f"{H.shape[0]} components of {mixture.name} ({mixture.seconds:.1f} s), {seconds:.1f} s; results in {folder}")
 
 
 @contextmanager

@@ -87,7 +87,7 @@ def choose_groups(group: str | int | Groups | None, W: Array, H: Array) -> Group
 
 def separate(
     source: str | os.PathLike[str] | ArrayLike | Recording,
-    n_components: int,
+    n_components: int | str,
     *,
     rate: float | None = None,
     betas: Any = (0, 1),
@@ -108,7 +108,7 @@ def separate(
     Parameters
     ----------
     source : a file name, or samples of shape (length,) or (length, channels) with their `rate`
-    n_components : r, the number of components
+    n_components : r, the number of components; "auto" finds it as `rank_profile` does
     betas : the losses that DR-NMF minimises together; 0 (IS) and 1 (KL) suit sound
     window, hop : samples of the analysis window, and from one frame to the next; None takes 0.064 seconds and a quarter
         of the window
@@ -130,9 +130,8 @@ def separate(
     """
     recording = open_recording(source, rate)
     seen = spectrogram(recording, window=window, hop=hop, power=power)
-    check_integer("n_components", n_components, 1)
-    if isinstance(group, str):
-        parse_groups(group, n_components)
+    if n_components != "auto" and isinstance(group, str):
+        parse_groups(group, check_integer("n_components", n_components, 1))
     model = DRNMF(
         n_components, betas=betas, max_iter=max_iter, tol=tol, zeros="floor", random_state=random_state, n_init=n_init,
         verbose=verbose,

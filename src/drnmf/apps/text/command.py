@@ -143,7 +143,7 @@ def topics(
         reporting.add(temporary, report)
     if not quiet:
         _show(found, scores)
-    say(f"{rank} topics, {seconds:.1f} s; results in {folder}")
+    say(f"{found.H.shape[0]} topics, {seconds:.1f} s; results in {folder}")
 
 
 def transform_texts(request: Request) -> bool:

@@ -61,7 +61,7 @@ def shares_of(W: Array, H: Array) -> Vector:
 
 def fit_topics(
     corpus: Corpus,
-    n_topics: int,
+    n_topics: int | str,
     *,
     betas: Any = (1, 2),
     init: str = "spa",
@@ -76,7 +76,7 @@ def fit_topics(
     Parameters
     ----------
     corpus : Corpus
-    n_topics : how many
+    n_topics : how many; "auto" finds it as `rank_profile` does
     betas : the losses; 1 (KL) and 2 (Frobenius) keep a sparse matrix sparse
     init, max_iter, tol, random_state, n_init, verbose : as in `DRNMF`
 
@@ -89,9 +89,8 @@ def fit_topics(
     ValueError
         Where there are more topics than documents or words.
     """
-    check_integer("n_topics", n_topics, 1)
     smallest = min(corpus.X.shape)
-    if n_topics > smallest:
+    if n_topics != "auto" and check_integer("n_topics", n_topics, 1) > smallest:
         raise ValueError(
             f"{n_topics} topics cannot be told apart in {corpus.X.shape[0]} documents with {corpus.X.shape[1]} words: "
             f"ask for at most {smallest}."

@@ -28,6 +28,16 @@ BACKENDS: dict[str, Callable[[Any, float | None], Data]] = {"numpy": _numpy, "na
 """Backend for arrays of this process -> constructor."""
 
 
+def reopened(data: Data, X: Any, mean: float | None = None) -> Data:
+    """Put other entries (some rows of X, or X drawn again) behind the backend that X has, without its weights."""
+    from drnmf.backends.host.dense import HostMatrix
+    from drnmf.backends.host.sparse import SparseMatrix
+
+    kind: Any = type(getattr(data, "data", data))
+    alike = issubclass(kind, HostMatrix) and issubclass(kind, SparseMatrix) == issparse(X)
+    return kind.of(X, mean) if alike else open_data(X, mean=mean)
+
+
 def open_data(X: Any, backend: str | None = None, mean: float | None = None) -> Data:
     """Put X behind the protocol of the backends, without a copy if possible.
 

@@ -51,6 +51,10 @@ Profiles = Annotated[
 Resample = Annotated[
     str, typer.Option("--resample", help="What each run sees: auto, none (X itself), poisson, bootstrap, uncertainty.")
 ]
+Counts = Annotated[
+    bool | None,
+    typer.Option("--counts/--no-counts", help="Whether X holds counts (default: what its noise says)."),
+]
 Heavy = Annotated[
     str, typer.Option("--heavy", help="Samples far heavier than others: keep, cap at ten times the median, or auto.")
 ]
@@ -72,6 +76,7 @@ def discover(
     resample: Resample = "auto",
     heavy: Heavy = "auto",
     threshold: Threshold = 0.6,
+    counts: Counts = None,
     max_time: Duration = None,
     *,
     settings: options.Settings,
@@ -128,7 +133,7 @@ def discover(
     with plain_warnings() as warned, keeping.kept(checkpoint), keyboard_interrupts(), named:
         found = find(
             matrix.X, model, ranks=given, n_runs=runs, resample=None if resample == "none" else resample, heavy=heavy,
-            threshold=threshold, reference=None if known is None else known.components,
+            threshold=threshold, counts=counts, reference=None if known is None else known.components,
             reference_names=None if known is None else known.names, **weights,
         )  # fmt: skip
     with output_folder(folder, overwrite, inputs) as temporary:

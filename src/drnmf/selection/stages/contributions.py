@@ -7,10 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from drnmf.backends.observed import HeldOut
 from drnmf.numerics import ENCODE_ITERATIONS, Array
-from drnmf.problem.device import Placement
-from drnmf.problem.receive import Received
+from drnmf.problem.problem import Problem
 from drnmf.selection.stages.schedule import Schedule
 from drnmf.solve.encode import Encoder
 
@@ -30,13 +28,13 @@ _USED_UP = 0.7
 """A block that took this part of the time of all its steps was not over before the last one."""
 
 
-def contributions(encoder: Encoder, given: Received, placement: Placement, schedule: Schedule) -> tuple[Array, int]:
+def contributions(encoder: Encoder, problem: Problem, schedule: Schedule) -> tuple[Array, int]:
     """Compute W (m, r); rows of which nothing is observed get the mean of the others.
 
     Parameters
     ----------
     encoder : the components and losses, in the units of the caller
-    given, placement : X, and where to work on it
+    problem : X
     schedule : told of every block; where it has a limit the steps of a row are as many as there is time for
 
     Returns
@@ -44,11 +42,11 @@ def contributions(encoder: Encoder, given: Received, placement: Placement, sched
     W : (m, r)
     cut : how many rows would have moved on, had there been time
     """
-    (m, _), most = given.X.shape, min(encoder.max_iter, ENCODE_ITERATIONS)
+    (m, _), most = problem.data.shape, min(encoder.max_iter, ENCODE_ITERATIONS)
     encoder = replace(encoder, mean_row=np.full(encoder.components.shape[0], -1.0))  # no W is negative
     work, found, cut, cost = FOR_W * schedule.planned(LAST), list[Array](), 0, 0.0
-    for at in _blocks(given.X.shape):
-        data, steps = placement.open(_within(given, at), encoder.objective.mean), most
+    for at in _blocks(problem.data.shape):
+        data, steps = problem.rows(at, encoder.objective.mean).data, most
         if np.isfinite(schedule.limit):
             if not cost:
                 before = schedule.seconds
@@ -72,9 +70,3 @@ def _blocks(shape: tuple[int, int]) -> Iterator[slice]:
     m, n = shape
     step = max(-(-m // PARTS), -(-LEAST_ENTRIES // n))
     return (slice(first, min(first + step, m)) for first in range(0, m, step))
-
-
-def _within(given: Received, rows: slice) -> Received:
-    assert not isinstance(given.observed, HeldOut)
-    X = given.X.tocsr() if hasattr(given.X, "tocsr") else given.X
-    return Received(X[rows], None if given.observed is None else given.observed.within(rows))

@@ -7,51 +7,31 @@ ends where ranks are clearly worse, so that the largest rank offered has no say.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from drnmf.selection import choose
-from drnmf.selection.choose import best_rank, clearly_worse
-from drnmf.selection.consensus import Consensus
-from drnmf.selection.likelihood.scores import Scores, compare, joined
+from drnmf.selection.choose import Tried, best_rank, clearly_worse, differences, first_within
+from drnmf.selection.likelihood.scores import Scores, joined
 from drnmf.selection.stages.runs import Run
 
 STEP = 2.0**0.5
 """Ratio of neighbouring ranks of the ladder."""
 RESOLUTION = 0.1
 """Gaps next to the best rank that are smaller than this part of it are left alone."""
-
-
-@dataclass(frozen=True)
-class Tried(choose.Tried):
-    """A rank that was tried, with how many runs, and the smallest loss of these."""
-
-    runs: int = 0
-    error: float = math.nan
-
-    @classmethod
-    def of(cls, runs: list[Run], found: Consensus) -> Tried:
-        """Judge a rank by what its runs agree on and predict."""
-        scores = [run.scores for run in runs if run.scores is not None]
-        error = min(run.error for run in runs)
-        return cls(len(found.stability), joined(scores) if scores else None, found.stability, len(runs), error)
+ALL, UPWARDS, LADDER, COARSE = "all", "upwards", "ladder", "coarse"
+"""Which ranks are tried: all; from below until clearly worse; on a ladder and then next to the best; on a ladder."""
 
 
 def rows_of(tried: Sequence[Tried], threshold: float) -> list[dict[str, Any]]:
     """Write the ranks as rows of ranks.csv; held_out is the difference to the best score, per entry."""
-    scores = [one.scores for one in tried if one.scores is not None]
-    compared = compare(scores) if scores and len(scores) == len(tried) else None
+    judged = any(one.scores is not None for one in tried)
     return [
         {
             "rank": one.rank, "runs": one.runs, "stable": one.stable(threshold), "mean_stability": one.mean_stability,
-            "least_stability": float(one.stability.min()), "loss": one.error,
-            "held_out": math.nan if compared is None else float(compared.differences[i]),
-            "standard_error": math.nan if compared is None else float(compared.errors[i]),
-            "within": compared is None or compared.within[i],
+            "least_stability": float(one.stability.min()), "loss": one.error, **row,
+            "within": row["within"] or not judged,
         }
-        for i, one in enumerate(tried)
+        for one, row in zip(tried, differences(tried), strict=True)
     ]  # fmt: skip
 
 
@@ -62,7 +42,7 @@ def joined_scores(runs: list[Run]) -> Scores:
 
 def capped_is_better(kept: list[Run], capped: list[Run]) -> bool:
     """Tell whether runs with heavy rows scaled down predict held-out entries better, by more than a standard error."""
-    return choose.first_within([joined_scores(runs) for runs in (kept, capped)]) == 1
+    return first_within([joined_scores(runs) for runs in (kept, capped)]) == 1
 
 
 def too_large(tried: Sequence[Tried], rank: int) -> bool:
@@ -84,45 +64,33 @@ def ladder(ranks: Sequence[int]) -> list[int]:
     return sorted({min(offered, key=lambda rank: abs(rank - goal)) for goal in steps})
 
 
-def search(
-    ranks: Sequence[int], attempt: Callable[[int], Tried | None], tried: dict[int, Tried], threshold: float,
-    coarse: bool = False,
-) -> bool:  # fmt: skip
-    """Try ranks of a ladder, then halve the gaps next to the best until they are a tenth of it.
+def to_try(ranks: Sequence[int], tried: Mapping[int, Tried], how: str = LADDER) -> Iterator[int]:
+    """Yield the ranks to try, one after another: those of a ladder, then the middles of the gaps next to the best.
 
     Parameters
     ----------
     ranks : what may be tried
-    attempt : tries a rank; None where no time is left, which ends the search
-    tried : what was found, by rank; filled here, so that an interruption keeps it, and a search can be taken up again
-    threshold : stability that a component needs
-    coarse : whether the ladder alone is tried
-
-    Returns
-    -------
-    finished : whether the search came to its end
+    tried : what was found, by rank: the caller adds each rank before it asks for the next; a search with some ranks
+        in it is taken up again
+    how : ALL, UPWARDS, LADDER or COARSE
     """
-    waiting = ladder(ranks)
+    waiting = sorted(ranks) if how in (ALL, UPWARDS) else ladder(ranks)
     while waiting:
         for rank in waiting:
-            if rank in tried or too_large(list(tried.values()), rank):
-                continue
-            found = attempt(rank)
-            if found is None:
-                return False
-            tried[rank] = found
-        if coarse:
-            break
+            if rank not in tried and (how == ALL or not too_large(list(tried.values()), rank)):
+                yield rank
+        if how != LADDER:
+            return
         known = {rank for rank in ranks if rank in tried or too_large(list(tried.values()), rank)}
-        waiting = _next_to(best_rank(list(tried.values()), threshold).rank, sorted(ranks), known)
-    return True
+        waiting = _next_to(best_rank(list(tried.values())).rank, sorted(ranks), known)
 
 
-def still_to_try(ranks: Sequence[int], tried: Mapping[int, Tried], threshold: float, coarse: bool = False) -> int:
+def still_to_try(ranks: Sequence[int], tried: Mapping[int, Tried], how: str = LADDER) -> int:
     """Guess the sum of the ranks that a search will still try: those of the ladder, and two next to the best."""
     known = list(tried.values())
-    waiting = [rank for rank in ladder(ranks) if rank not in tried and not too_large(known, rank)]
-    return sum(waiting) + (0 if coarse or not known else 2 * best_rank(known, threshold).rank)
+    asked = ranks if how in (ALL, UPWARDS) else ladder(ranks)
+    waiting = [rank for rank in asked if rank not in tried and not too_large(known, rank)]
+    return sum(waiting) + (0 if how != LADDER or not known else 2 * best_rank(known).rank)
 
 
 def _next_to(best: int, ranks: list[int], tried: set[int]) -> list[int]:

@@ -1,74 +1,152 @@
-"""The stages of a discovery: noise, ranks, heavy rows, consensus, each as far as the time allows."""
+"""The stages of a discovery: noise, ranks, heavy rows, penalties, consensus, each as far as the time allows.
+
+`Stages.settle` is the one answer to "which noise, and how many components": `rank_profile`, ``n_components="auto"`` and
+`discover` call it.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
-import scipy.sparse as sp
+from scipy.sparse import issparse
 
-from drnmf.losses.base import Loss, need_nonzeros_only
+from drnmf.losses.base import Loss, Omega, need_nonzeros_only
+from drnmf.losses.interval import Interval
 from drnmf.losses.names import as_loss
+from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Vector
 from drnmf.objective.penalties import Sparsity
 from drnmf.objective.penalty import Penalty
 from drnmf.parameters.common import Parameters
-from drnmf.selection.choose import best_rank, why_rank
-from drnmf.selection.consensus import Consensus
+from drnmf.selection.alpha import (
+    SPARSITIES,
+    AlphaPath,
+    path_of,
+    said,
+    sparsity_path,
+    volume_path,
+    with_alpha,
+    with_path,
+)
+from drnmf.selection.choose import Tried, best_rank, why_rank
+from drnmf.selection.consensus import Consensus, come_again, consensus
 from drnmf.selection.folds import HELD_OUT, too_few_to_hold_out
-from drnmf.selection.noise import NoiseProfile, noise_profile
-from drnmf.selection.penalties.alpha import AlphaPath, path_of, with_alpha
-from drnmf.selection.rank import FIRST_RANK, ROUNDS, same_loss
+from drnmf.selection.likelihood.scores import joined
+from drnmf.selection.noise import NoiseProfile, read_noise
+from drnmf.selection.resampling import HEAVY
 from drnmf.selection.stages.contributions import LAST
-from drnmf.selection.stages.heavy import HEAVY
-from drnmf.selection.stages.penalty import SPARSITIES, penalised, said, sparsity_path, volume_path, with_path
-from drnmf.selection.stages.ranks import Tried, capped_is_better, joined_scores, ladder, search, still_to_try
-from drnmf.selection.stages.run_pool import RunPool
-from drnmf.selection.stages.runs import Fitter, Run, rows_seen
+from drnmf.selection.stages.ranks import (
+    COARSE,
+    LADDER,
+    capped_is_better,
+    joined_scores,
+    ladder,
+    still_to_try,
+    to_try,
+)
+from drnmf.selection.stages.run_pool import RunPool, Study, rows_seen
+from drnmf.selection.stages.runs import Run
 from drnmf.selection.stages.schedule import Schedule
 from drnmf.solve.settings import terms_of
 
-T = TypeVar("T")
 RUNS_PER_RANK = 4
 """Runs that judge a rank, however many the consensus has: the answer must not depend on those."""
 LEAST_RUNS = 4
 """Runs that must have come to their end before anything is called stable."""
+MOST_RANKS = 30
+"""Largest rank that is tried where none is given."""
+ROUNDS = 4
+"""How often noise and rank are settled in turn, at most."""
+FIRST_RANK = 3
+"""Where noise is read first."""
+SAME_SIZE = 1.25
+"""Sizes of a negative binomial within this ratio are one loss."""
 _NOISE_FITS = 8.0
 """Work of the noise profile, in fits: one, and short ones from where their neighbour ended."""
 _SPARE = 0.1
 """Part of the limit that must be left for more ranks to be tried after the consensus."""
 _LAST_FITS = 0.5
 """Work of the contributions and residuals, in fits: they move one factor, and only as far as it moves."""
-NOISE, PENALTY, FINER = "noise", "penalty", "finer ranks"
+NOISE, RANKS, PENALTY, FINER = "noise", "ranks", "penalty", "finer ranks"
 LEAST_PART = 0.6
 """Ranks below this part of the one found on the ladder are not tried again under penalties."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of X.
+
+    Attributes
+    ----------
+    ranks : what may be tried
+    model : whose tolerances noise is read with
+    threshold : stability that a component needs
+    n_runs : of the consensus
+    judges : runs that judge a rank
+    how : which of the ranks are tried (`ranks.to_try`)
+    held_out : part of the entries that such a run does not see
+    counts : whether X holds counts; None lets the data say
+    criteria : whether C is wanted of every rank
+    """
+
+    ranks: tuple[int, ...]
+    model: Parameters
+    threshold: float = 0.6
+    n_runs: int = 0
+    judges: int = RUNS_PER_RANK
+    how: str = LADDER
+    held_out: float = HELD_OUT
+    counts: bool | None = None
+    criteria: bool = False
+
+
+@dataclass
+class Search:
+    """Ranks that were tried in a stage, and whether the time was enough for all of them."""
+
+    pool: RunPool
+    stage: str
+    ranks: tuple[int, ...]
+    how: str
+    found: dict[int, Tried] = field(default_factory=dict)
+    finished: bool = False
+
+    @property
+    def table(self) -> list[Tried]:
+        """What was found, by rank."""
+        return [self.found[rank] for rank in sorted(self.found)]
 
 
 @dataclass
 class Stages:
     """The stages of a discovery, each of which may run out of time and then says so in `missing`."""
 
-    X: Any
-    losses: Any
-    ranks: tuple[int, ...]
-    n_runs: int
-    threshold: float
+    ask: Question
+    losses: Omega | Interval | None
     schedule: Schedule
-    done: list[dict[str, Any]]
     notes: list[str] = field(default_factory=list)
+    done: list[dict[str, Any]] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     interrupted: bool = False
     paths: tuple[AlphaPath, ...] = ()
     judging: RunPool | None = None
-    _further: Callable[[], list[Tried]] | None = None
+    _left: Search | None = None
 
-    def settle(
-        self, pool: RunPool, seed: int, coarse: bool = False
-    ) -> tuple[RunPool, list[Tried], NoiseProfile | None]:
-        """Find noise and rank in turn until both stand (`rank.settled`), on the ladder of ranks; losses given stay.
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """What may be tried."""
+        return self.ask.ranks
+
+    def settle(self, pool: RunPool, coarse: bool = False) -> tuple[RunPool, list[Tried], NoiseProfile | None]:
+        """Find noise and rank in turn until both stand; losses given stay.
+
+        Noise is read at the rank that was found, from below, never at the largest: too few components look like noise
+        that is too wide, under which too many are not found; a fit of too many has eaten the noise, and stands by
+        itself. The rounds look at the ladder of ranks alone.
 
         Returns
         -------
@@ -76,46 +154,45 @@ class Stages:
         table : the ranks that were tried under them
         noise : what they were chosen by, None where they were given
         """
+        how = COARSE if coarse else self.ask.how
         if self.losses is not None:
-            return pool, self.search(pool, coarse), None
-        profile = self.noise(seed, min(self.ranks, key=lambda rank: abs(rank - FIRST_RANK)))
-        self.judging = self._under(pool, self._judge(profile))
+            return pool, self.search(pool, how), None
+        profile = self.noise(pool.study, min(self.ranks, key=lambda rank: abs(rank - FIRST_RANK)))
+        self.judging = _under(pool, self._judge(profile))
         for _ in range(ROUNDS if len(self.ranks) > 1 else 0):
-            table = self._look(self.judging)
-            if not table:
+            look = Search(self.judging, NOISE, self.ranks, COARSE)
+            self._try(look)
+            if not look.found:
                 break
-            profile, before = self.noise(seed, self._rank(table)), self._judge(profile)
+            before = self._judge(profile)  # first: a reading takes another loss
+            profile = self.noise(pool.study, self._rank(look.table))
             if same_loss(self._judge(profile), before):
                 break
-            self.judging = self._under(pool, self._judge(profile))
+            self.judging = _under(pool, self._judge(profile))
+        else:
+            if len(self.ranks) > 1:
+                self._note(f"Noise and rank did not settle in {ROUNDS} rounds: the last is taken.")
         self.schedule.close(NOISE)
-        likeliest: Any = self.losses
-        return self._under(pool, likeliest[0]), self.search(self.judging, coarse), profile
+        assert isinstance(self.losses, tuple)
+        return _under(pool, self.losses[0]), self.search(self.judging, how), profile
 
     def _judge(self, profile: NoiseProfile) -> Loss:
         """The loss under which ranks are compared: that of the profile, unless X asked for one that is sparse."""
-        loss: Loss = self.losses[0]
-        return profile.judge if loss == as_loss(profile.best) else loss
+        assert isinstance(self.losses, tuple)
+        return profile.judge if self.losses[0] == as_loss(profile.best) else self.losses[0]
 
-    def _under(self, pool: RunPool, loss: Loss) -> RunPool:
-        """The pool whose runs are made under a loss."""
-        return replace(pool, fitter=replace(pool.fitter, losses=(loss,)), kind=f"{loss.key.replace(':', '_')}-")
-
-    def _look(self, pool: RunPool) -> list[Tried]:
-        """Try the ranks of the ladder, as a part of what the noise costs; the search finds these runs made."""
-        table = dict[int, Tried]()
-        attempt = partial(self._attempt, pool, NOISE)
-        self._unless_interrupted(pool, lambda: search(self.ranks, attempt, table, self.threshold, coarse=True))
-        return [table[rank] for rank in sorted(table)]
-
-    def noise(self, seed: int, rank: int) -> NoiseProfile:
+    def noise(self, study: Study, rank: int) -> NoiseProfile:
         """Read the losses off the noise at a rank."""
-        before = self.schedule.seconds
-        model = Parameters(rank, init="random", random_state=seed, max_time=self.schedule.allowance(NOISE))
-        profile = noise_profile(model, self.X)
+        before, allowed = self.schedule.seconds, self.schedule.allowance(NOISE)
+        model = replace(self.ask.model, n_components=rank, n_init=1, init="random", max_time=allowed, verbose=0)
+        held_out, X = self.ask.held_out, study.problem.given.X
+        profile = read_noise(study.upright, model, study.runner, held_out=held_out, counts=self.ask.counts)
+        if study.turns:
+            solutions = {name: (H.T, W.T) for name, (W, H) in profile.solutions.items()}
+            profile = replace(profile, solutions=solutions)
         self.losses = (as_loss(profile.best),)
-        if sp.issparse(self.X) and not need_nonzeros_only(self.losses):
-            self._take_sparse_loss(profile)
+        if issparse(X) and not need_nonzeros_only(self.losses):
+            self._take_sparse_loss(profile, self.losses[0])
         self.schedule.advance(NOISE, _NOISE_FITS * rank, f"{self.losses[0].name} is the likeliest", fresh=False)
         if profile.unfinished:
             missing = "the noise was read off fits that had not ended"
@@ -129,66 +206,81 @@ class Stages:
         if note not in self.notes:
             self.notes.append(note)
 
-    def _take_sparse_loss(self, profile: NoiseProfile) -> None:
+    def _take_sparse_loss(self, profile: NoiseProfile, best: Loss) -> None:
         """Take a loss that uses the sparsity of X, where held-out entries cannot tell it from the best."""
         near = [as_loss(beta) for beta in profile.interval if need_nonzeros_only((as_loss(beta),))]
         if near:
-            best, loss = self.losses[0], min(near, key=lambda loss: abs(loss.beta - profile.beta))
+            loss = min(near, key=lambda loss: abs(loss.beta - profile.beta))
             self.losses = (loss,)
             alike = f"held-out entries cannot tell it from {best.name}, and it uses the sparsity of X"
             self._note(f"{loss.name} is fitted: {alike}.")
 
-    def search(self, pool: RunPool, coarse: bool = False) -> list[Tried]:
-        """Try ranks with a few runs each; `coarse` is those of a ladder alone, where `penalise` tries the others."""
-        if len(self.ranks) == 1:
+    def search(self, pool: RunPool, how: str) -> list[Tried]:
+        """Try ranks with a few runs each; where all is COARSE `penalise` tries the others."""
+        if len(self.ranks) == 1 and not self.ask.criteria:
             return []
-        self.notes += [note.replace("the criterion of all entries", "stability") for note in self._too_few(pool.fitter)]
-        table = self._searched(pool, "ranks", self.ranks, coarse)
+        self.notes += _too_few(pool.study, self.ranks[0], self.ask.held_out)
+        table = self._searched(Search(pool, RANKS, self.ranks, how))
         if not table:
             raise self._too_short(self.ranks[0])
         return table
 
-    def _searched(self, pool: RunPool, stage: str, ranks: tuple[int, ...], coarse: bool = False) -> list[Tried]:
-        """Search among ranks, in a stage of its own; `_further` continues with what there was no time for."""
-        table = dict[int, Tried]()
+    def _searched(self, search: Search) -> list[Tried]:
+        """Search among ranks in a stage of its own; what there is no time for is `_left` for later."""
+        before = self.schedule.seconds
+        self._try(search)
+        self._left = None if search.finished else search
+        self.schedule.close(search.stage)
+        self.ended(search.stage, before, search.finished)
+        return search.table
 
-        def attempt(rank: int) -> Tried | None:
-            left = still_to_try(ranks, table, self.threshold, coarse)
-            self.schedule.expect(stage, RUNS_PER_RANK * max(left, rank))
-            self._expect_results(pool, self._rank(list(table.values())) if table else ranks[len(ranks) // 2])
-            return self._attempt(pool, stage, rank)
+    def _try(self, search: Search) -> None:
+        """Try one rank after another, unless there is no time for two runs of it."""
+        found, ranks = search.found, search.ranks
+        pool = self._that_judges(search.pool)
+        with self._until_interrupted(pool):
+            for rank in to_try(ranks, found, search.how):
+                if search.stage != NOISE:
+                    left = still_to_try(ranks, found, search.how)
+                    self.schedule.expect(search.stage, self.ask.judges * max(left, rank))
+                    likely = self._rank(search.table) if found else ranks[len(ranks) // 2]
+                    self._expect_results(pool, likely)
+                made = pool.runs(search.stage, rank, self.ask.judges, judge=True)
+                whole = [run for run in made if run.whole]
+                enough = min(2, self.ask.judges)
+                if len(made) < enough or (len(whole) < enough and rank != ranks[0]):
+                    return
+                found[rank] = self._judged(pool, rank, made)
+            search.finished = True
 
-        def further() -> list[Tried]:
-            before = self.schedule.seconds
-            work = partial(search, ranks, attempt, table, self.threshold, coarse)
-            finished = bool(self._unless_interrupted(pool, work))
-            self._further = None if finished else further
-            self.schedule.close(stage)
-            self.ended(stage, before, finished)
-            return [table[rank] for rank in sorted(table)]
+    def _that_judges(self, pool: RunPool) -> RunPool:
+        """The pool whose runs do not see some entries, or see all where X is too small for that."""
+        fraction = 0.0 if _too_few(pool.study, self.ranks[0], self.ask.held_out) else self.ask.held_out
+        return pool if fraction == pool.study.fraction else pool.changed(fraction=fraction)
 
-        return further()
+    def _judged(self, pool: RunPool, rank: int, runs: list[Run]) -> Tried:
+        """Judge a rank by what its runs agree on and predict."""
+        scores = [run.scores for run in runs if run.scores is not None]
+        fits = [(run.W, run.H) for run in runs if run.W is not None]
+        same_rows = len(fits) == len(runs)  # of a large X every run saw others
+        stability = come_again(fits) if same_rows else consensus([run.H for run in runs]).stability
+        study = pool.study
+        wanted = not study.fraction or (self.ask.criteria and len(runs) == self.ask.judges)
+        one = runs[0] if study.fraction else min(runs, key=lambda run: run.error)  # of other masks losses are others
+        criterion = study.criterion(one, pool.seeds[0]) if wanted and fits else math.nan
+        error = min(run.error for run in runs)
+        together = joined(scores) if scores else None
+        return Tried(rank, together, stability, len(runs), error, criterion, study.problem.data.shape)
 
     def _expect_results(self, pool: RunPool, rank: int) -> None:
         """Plan the consensus at a rank, and the contributions of all rows, of which a run may see a part."""
-        seen, m = rows_seen(pool.fitter.given, 0, pool.fitter.omega), self.X.shape[0]
-        self.schedule.expect("consensus", pool.to_make(rank, self.n_runs) * rank)
-        self.schedule.expect(LAST, _LAST_FITS * rank * (1.0 if isinstance(seen, slice) else m / len(seen)))
-
-    def _attempt(self, pool: RunPool, stage: str, rank: int) -> Tried | None:
-        """Try a rank; None where no two runs of it came to their end in time."""
-        made = pool.runs(stage, rank, RUNS_PER_RANK, self._can_hold_out(pool.fitter))
-        whole = [run for run in made if run.whole]
-        if len(made) < 2 or (len(whole) < 2 and rank != self.ranks[0]):
-            return None
-        return Tried.of(made, pool.agreed(made))
-
-    def _too_few(self, fitter: Fitter) -> tuple[str, ...]:
-        return too_few_to_hold_out(fitter.facts, self.X.shape, self.ranks[0], HELD_OUT)
-
-    def _can_hold_out(self, fitter: Fitter) -> bool:
-        """Tell whether held-out entries can judge: X is large enough."""
-        return not self._too_few(fitter)
+        if not self.ask.n_runs:
+            return
+        given = pool.study.problem.given
+        seen = rows_seen(given, 0, pool.study.omega)
+        self.schedule.expect("consensus", pool.to_make(rank, self.ask.n_runs) * rank)
+        part = 1.0 if isinstance(seen, slice) else given.X.shape[0] / len(seen)
+        self.schedule.expect(LAST, _LAST_FITS * rank * part)
 
     def consensus(self, pool: RunPool, table: list[Tried]) -> tuple[list[Run], Consensus, list[Tried]]:
         """Make all runs at the rank that was chosen, and continue the search for it where that leaves time.
@@ -198,45 +290,46 @@ class Stages:
         runs, found : the runs, and what they agree on
         table : the ranks that were tried, which may have become more
         """
-        rank = self._rank(table)
+        rank, n_runs = self._rank(table), self.ask.n_runs
         runs = self._consensus_runs(pool, rank)
-        while self._further is not None and self._has_time(runs):
-            before, table = len(table), self._further()
+        while self._left is not None and self._has_time(runs):
+            before, table = len(table), self._searched(self._left)
             if self._rank(table) != rank:
                 rank = self._rank(table)
                 runs = self._consensus_runs(pool, rank)
             if len(table) == before:
                 break
         ended = sum(run.whole for run in runs)
-        if self._further is not None:
+        if self._left is not None:
             tried = ", ".join(str(one.rank) for one in table)
             self.missing.insert(0, f"of the ranks {self.ranks[0]} to {self.ranks[-1]} only {tried} were tried")
-        if ended < self.n_runs:
-            self.missing.insert(0, f"{ended} of the {self.n_runs} runs of the consensus were finished")
-        if ended < min(LEAST_RUNS, self.n_runs):
+        if ended < n_runs:
+            self.missing.insert(0, f"{ended} of the {n_runs} runs of the consensus were finished")
+        if ended < min(LEAST_RUNS, n_runs):
             runs = self._runs_that_judged(pool, rank, runs)
         if table:
-            self._note(why_rank(table, self.threshold))
-        return runs, pool.agreed(runs), table
+            self._note(why_rank(table))
+        return runs, consensus([run.H for run in runs]), table
 
     def _consensus_runs(self, pool: RunPool, rank: int) -> list[Run]:
-        before = self.schedule.seconds
+        before, runs = self.schedule.seconds, list[Run]()
         self._expect_results(pool, rank)
-        runs = self._unless_interrupted(pool, lambda: pool.runs("consensus", rank, self.n_runs))
+        with self._until_interrupted(pool):
+            runs = pool.runs("consensus", rank, self.ask.n_runs)
         if not runs:
-            runs = pool.runs("consensus", rank, self.n_runs)
-        self.ended("consensus", before, sum(run.whole for run in runs) == self.n_runs)
+            runs = pool.runs("consensus", rank, self.ask.n_runs)
+        self.ended("consensus", before, sum(run.whole for run in runs) == self.ask.n_runs)
         return runs
 
     def _has_time(self, runs: list[Run]) -> bool:
         """Whether all runs came to their end well before the limit."""
         ended = sum(run.whole for run in runs)
-        return not self.interrupted and ended == self.n_runs and self.schedule.left > _SPARE * self.schedule.limit
+        return not self.interrupted and ended == self.ask.n_runs and self.schedule.left > _SPARE * self.schedule.limit
 
     def _runs_that_judged(self, pool: RunPool, rank: int, runs: list[Run]) -> list[Run]:
         """The runs that saw a part of the entries to judge the rank, where more of them than of these were finished."""
         pool.halt()
-        others = (self.judging or pool).runs("consensus", rank, RUNS_PER_RANK, True)
+        others = (self.judging or pool).runs("consensus", rank, self.ask.judges, True)
         if len(others) > max(sum(run.whole for run in runs), 1):
             self.notes.append(
                 "The components are those of the runs that judged the rank, each without a tenth of the entries."
@@ -246,19 +339,16 @@ class Stages:
             raise self._too_short(rank)
         return runs
 
-    def heavy(self, pool: RunPool, table: list[Tried], factors: Vector | None) -> RunPool:
+    def heavy(self, pool: RunPool, table: list[Tried], factors: Vector) -> RunPool:
         """Scale heavy rows down for the runs to come, where held-out entries of X are then predicted better."""
-        assert factors is not None
-        before, rank, count = self.schedule.seconds, self._rank(table), RUNS_PER_RANK
-        if not self._can_hold_out(pool.fitter):
+        before, rank, made = self.schedule.seconds, self._rank(table), list[list[Run]]()
+        if _too_few(pool.study, self.ranks[0], self.ask.held_out):
             self.schedule.close("heavy")
             return pool
-        capped = replace(pool, fitter=replace(pool.fitter, factors=factors), kind="capped-")
-
-        def work() -> list[list[Run]]:
-            return [one.runs("heavy", rank, count, True) for one in (pool, capped)]
-
-        made = [[run for run in runs if run.whole] for runs in self._unless_interrupted(pool, work) or []]
+        capped = pool.changed("capped-", factors=factors)
+        with self._until_interrupted(pool):
+            made = [one.runs("heavy", rank, self.ask.judges, True) for one in (pool.as_it_is(), capped)]
+        made = [[run for run in runs if run.whole] for runs in made]
         judged = len(made) == 2 and min(map(len, made)) >= 2
         self.schedule.close("heavy")
         self.ended("heavy", before, judged)
@@ -277,10 +367,12 @@ class Stages:
         A volume is not chosen by prediction, and prediction under it says nothing of the rank.
         """
         before, rank = self.schedule.seconds, self._rank(table)
-        chosen = terms_of(pool.fitter.parameters)
+        chosen = terms_of(pool.study.model)
         without = len(chosen)
         for term in terms:
-            path = self._unless_interrupted(pool, partial(self._path, pool, rank, chosen, term))
+            path = None
+            with self._until_interrupted(pool):
+                path = self._path(pool, rank, chosen, term)
             if path is None:
                 self.missing.append(f"no alpha was chosen for the {term.name}, which is left out")
             else:
@@ -292,45 +384,45 @@ class Stages:
         sparse = any(isinstance(term, Sparsity) for term in chosen[without:])
         ranks = tuple(r for r in self.ranks if not sparse or r >= LEAST_PART * rank)
         if table:
-            found, finished = self._finer(penalised(pool, chosen) if sparse else pool, ranks)
+            found, finished = self._finer(pool.penalised(chosen) if sparse else pool, ranks)
             table = found if finished or not sparse else table
-        return penalised(pool, chosen) if len(chosen) > without else pool, table
+        return pool.penalised(chosen) if len(chosen) > without else pool, table
 
     def _path(self, pool: RunPool, rank: int, known: tuple[Penalty, ...], term: Penalty) -> AlphaPath | None:
-        """Try alphas of one penalty at a rank, beside those that are known."""
-        count, hold_out = RUNS_PER_RANK, isinstance(term, Sparsity)
+        """Try alphas of one penalty at a rank, next to those that are known."""
+        judge, pool = isinstance(term, Sparsity), pool.as_it_is()
 
         def runs(alpha: float) -> list[Run]:
-            one = penalised(pool, (*known, with_alpha(term, alpha))) if alpha else pool
-            made = one.runs(PENALTY, rank, count if hold_out else 1, hold_out)
+            one = pool.penalised((*known, with_alpha(term, alpha))) if alpha else pool
+            made = one.runs(PENALTY, rank, self.ask.judges if judge else 1, judge)
             return [run for run in made if run.whole]
 
-        if not hold_out:
+        if not judge:
             return volume_path(term, lambda alpha: min((run.error for run in runs(alpha)), default=math.inf))
-        if not self._can_hold_out(pool.fitter):
+        if _too_few(pool.study, self.ranks[0], self.ask.held_out):
             return path_of(term, 0.0, {}, math.nan)
         return sparsity_path(term, lambda alpha: joined_scores(made) if len(made := runs(alpha)) >= 2 else None)
 
     def _finer(self, pool: RunPool, ranks: tuple[int, ...]) -> tuple[list[Tried], bool]:
-        """Search beside the best rank of the grid; under a sparsity all over, for more components may predict well."""
-        found = self._searched(pool, FINER, ranks)
-        finished, self._further = self._further is None, None
+        """Search next to the best rank of the grid; under a sparsity all over, for more components may predict well."""
+        found = self._searched(Search(pool, FINER, ranks, LADDER))
+        finished, self._left = self._left is None, None
         if not finished:
             tried = ", ".join(str(one.rank) for one in found) or "none"
             self.missing.append(f"of the ranks of the finer search only {tried} were tried")
         return found, finished
 
     def _rank(self, table: list[Tried]) -> int:
-        return best_rank(table, self.threshold).rank if table else self.ranks[0]
+        return best_rank(table).rank if table else self.ranks[0]
 
-    def _unless_interrupted(self, pool: RunPool, work: Callable[[], T]) -> T | None:
+    @contextmanager
+    def _until_interrupted(self, pool: RunPool) -> Iterator[None]:
         """Do the work of a stage; after Ctrl-C no further run is made, and what is there must do."""
         try:
-            return work()
+            yield
         except KeyboardInterrupt:
             self.interrupted = True
             pool.halt()
-            return None
 
     def _too_short(self, rank: int) -> BaseException:
         """What to raise where there are no two runs to compare."""
@@ -348,13 +440,35 @@ class Stages:
         self.done.append({"name": name, "seconds": round(seconds, 3), "finished": finished})
 
 
+def _under(pool: RunPool, loss: Loss) -> RunPool:
+    """The pool whose runs are made under a loss."""
+    return pool.changed(f"{loss.key.replace(':', '_')}-", losses=(loss,))
+
+
+def _too_few(study: Study, rank: int, fraction: float) -> tuple[str, ...]:
+    """Say that X is too small for held-out entries; nothing where none were asked for."""
+    return too_few_to_hold_out(study.facts, study.problem.data.shape, rank, fraction) if fraction else ()
+
+
+def same_loss(one: Loss, other: Loss) -> bool:
+    """Tell whether two losses are one for the question of the rank.
+
+    >>> from drnmf.losses.beta import KL
+    >>> same_loss(NegativeBinomial(10), NegativeBinomial(11)), same_loss(NegativeBinomial(10), KL)
+    (True, False)
+    """
+    if isinstance(one, NegativeBinomial) and isinstance(other, NegativeBinomial):
+        return max(one.size, other.size) <= SAME_SIZE * min(one.size, other.size)
+    return one == other
+
+
 def plan(ranks: tuple[int, ...], n_runs: int, noise: bool, heavy: bool, penalties: int = 0) -> dict[str, float]:
     """Guess the work of every stage, in fits times rank."""
     middle = ranks[len(ranks) // 2]
     looks = RUNS_PER_RANK * len(ladder(ranks)) if len(ranks) > 1 else 0
-    work = {"noise": (_NOISE_FITS + looks) * middle} if noise else {}
+    work = {NOISE: (_NOISE_FITS + looks) * middle} if noise else {}
     if len(ranks) > 1:
-        work["ranks"] = RUNS_PER_RANK * (len(ladder(ranks)) + (0.0 if penalties else 4.0)) * middle
+        work[RANKS] = RUNS_PER_RANK * (len(ladder(ranks)) + (0.0 if penalties else 4.0)) * middle
     if heavy:
         work["heavy"] = float(RUNS_PER_RANK * (1 if len(ranks) > 1 else 2) * middle)
     if penalties:

@@ -1,11 +1,12 @@
 """How much a penalty should count: alpha from the data.
 
-`Volume`: the largest alpha under which the loss is at most 5 % above that without. `Sparsity`: the largest alpha whose
-prediction of held-out entries is within one standard error of the best.
+`Volume`: the largest alpha under which the loss is at most 5 % above that without. `Sparsity`: the smallest alpha that
+held-out entries cannot tell from the best, so that none is used where none helps. Fits and discoveries have one rule.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,11 +19,11 @@ from drnmf.numerics import Vector
 from drnmf.objective.penalties import Sparsity
 from drnmf.objective.penalty import Penalty
 from drnmf.problem.problem import Problem
-from drnmf.problem.receive import Received
+from drnmf.selection.choose import CLEARLY, first_within
 from drnmf.selection.entries import counted, facts_of
 from drnmf.selection.folds import HELD_OUT, Fold, mask_seed, too_few_to_hold_out
 from drnmf.selection.likelihood.masses import noise_for
-from drnmf.selection.likelihood.scores import compare
+from drnmf.selection.likelihood.scores import Scores, compare
 from drnmf.selection.warm_starts import on_host
 from drnmf.solve.references import compute_references
 from drnmf.solve.runner import Runner
@@ -32,7 +33,8 @@ LOSS_OF_FIT = 0.05
 """How much larger than without it the loss may be under a volume penalty."""
 
 _FIRST, _FACTOR, _LARGEST, _BISECTIONS = 1e-3, 4.0, 16.0, 3
-_SPARSITIES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
+SPARSITIES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1)
+"""Alphas of a sparsity that are tried, in this order, until entries are predicted clearly worse."""
 _TOLERANCE = 1e-5
 
 
@@ -83,7 +85,7 @@ def choose_alphas(problem: Problem, runner: Runner, seed: Any) -> tuple[Problem,
             base = problem.penalised(known).over(references)
             path = _sparsity(base, runner, term, seed) if isinstance(term, Sparsity) else _volume(base, runner, term)
             paths.append(path)
-            known += (with_alpha(term, path.alpha),) if path.alpha > 0 else ()
+            known = with_path(known, term, path)
     return problem.penalised(known).over(references), tuple(paths)
 
 
@@ -101,38 +103,91 @@ def _fit(problem: Problem, term: Penalty, alpha: float, runner: Runner, starts: 
 
 def _volume(problem: Problem, runner: Runner, term: Penalty) -> AlphaPath:
     """Raise alpha until the fit suffers, then halve the last step."""
-    tried: dict[float, float] = {}
     whole = problem.units.whole(problem.omega)  # paths are in the unit of the caller
-
-    def loss(alpha: float) -> float:
-        tried[alpha] = float(_fit(problem, term, alpha, runner, runner.starts).scaled_losses.max()) / whole
-        return tried[alpha]
-
-    limit = (1.0 + LOSS_OF_FIT) * loss(0.0)
-    found = largest(lambda alpha: loss(alpha) <= limit)
-    return path_of(term, found, tried, limit)
+    return volume_path(
+        term, lambda alpha: float(_fit(problem, term, alpha, runner, runner.starts).scaled_losses.max()) / whole
+    )
 
 
 def _sparsity(problem: Problem, runner: Runner, term: Penalty, seed: Any) -> AlphaPath:
     """Fit without some entries, each alpha from where the smaller one ended, and compare their prediction."""
-    weights, X, starts, scores = problem.observed, problem.given.X, runner.starts, []
-    facts = facts_of(counted(Received(X, weights)))
+    starts, facts = runner.starts, facts_of(counted(problem.given))
     if too_few_to_hold_out(facts, problem.data.shape, problem.rank, HELD_OUT):
-        return AlphaPath(with_alpha(term, 0.0).key, 0.0, np.empty(0), np.empty(0), np.nan)
-    fold = Fold.of(X, facts, HELD_OUT, mask_seed(seed), weights)
+        return path_of(term, 0.0, {}, math.nan)
+    fold = Fold.of(replace(problem.given, known=False), facts, HELD_OUT, mask_seed(seed))
     seen = fold.problem(problem)
     assert problem.objective is not None
     # as many entries as there are to fit
     seen = seen.over(problem.objective.references * (seen.data.count / problem.data.count))
-    for alpha in _SPARSITIES:
+
+    def scores_of(alpha: float) -> Scores:
+        nonlocal starts
         run = _fit(seen, term, alpha, runner.near() if alpha else runner, starts)
         starts, outside = [(run.W, run.H)], seen.back(run)
         noise = noise_for(outside.omega[int(np.argmax(run.weights))])
-        scores.append(fold.score(noise, on_host(seen.data, (outside.W, outside.H))))
-    compared = compare(scores)
-    found = max(alpha for alpha, near in zip(_SPARSITIES, compared.within, strict=True) if near)
-    limit = float(compared.errors[_SPARSITIES.index(found)])
-    return path_of(term, found, dict(zip(_SPARSITIES, compared.differences.tolist(), strict=True)), limit)
+        return fold.score(noise, on_host(seen.data, (outside.W, outside.H)))
+
+    path = sparsity_path(term, scores_of)
+    assert path is not None
+    return path
+
+
+def sparsity_path(term: Penalty, scores_of: Callable[[float], Scores | None]) -> AlphaPath | None:
+    """Choose the alpha of a sparsity.
+
+    Parameters
+    ----------
+    term : the penalty
+    scores_of : of the entries held out of runs with an alpha; None where no time is left
+
+    Returns
+    -------
+    path : None where there was no time for two alphas
+    """
+    tried: dict[float, Scores] = {}
+    for alpha in SPARSITIES:
+        scores = scores_of(alpha)
+        if scores is None:
+            break
+        tried[alpha] = scores
+        compared = compare(list(tried.values()))
+        if compared.differences[-1] > CLEARLY * compared.errors[-1]:
+            break
+    if len(tried) < 2:
+        return None
+    at = first_within(list(tried.values()))
+    differences = dict(zip(tried, compared.differences.tolist(), strict=True))
+    return path_of(term, list(tried)[at], differences, float(compared.errors[at]))
+
+
+def volume_path(term: Penalty, loss_of: Callable[[float], float]) -> AlphaPath:
+    """Choose the alpha of a volume by the loss that runs with an alpha have; infinite where no time is left."""
+    tried: dict[float, float] = {}
+
+    def loss(alpha: float) -> float:
+        tried[alpha] = loss_of(alpha)
+        return tried[alpha]
+
+    limit = (1.0 + LOSS_OF_FIT) * loss(0.0)
+    return path_of(term, largest(lambda alpha: np.isfinite(limit) and loss(alpha) <= limit), tried, limit)
+
+
+def with_path(terms: tuple[Penalty, ...], term: Penalty, path: AlphaPath) -> tuple[Penalty, ...]:
+    """Add a penalty with the alpha that was chosen, unless that is zero."""
+    return (*terms, with_alpha(term, path.alpha)) if path.alpha > 0 else terms
+
+
+def said(path: AlphaPath, term: Any) -> str:
+    """Say what was chosen."""
+    name = f"{term.word} of the {'contributions' if term.on == 'W' else 'components'}"
+    if not path.alphas.size:
+        return f"Too few entries to hold some out: no {name} is used."
+    if isinstance(term, Sparsity):
+        why = "held-out entries are predicted {} with it"
+        none, some = why.format("no better"), why.format("better")
+    else:
+        none, some = "any costs more than 5 % of the fit", "the largest that costs at most 5 % of the fit"
+    return f"The {name} has alpha = {path.alpha:.3g}: {some}." if path.alpha else f"No {name} is used: {none}."
 
 
 def with_alpha(penalty: Penalty, alpha: float) -> Penalty:

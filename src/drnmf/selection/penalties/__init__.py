@@ -1,1 +1,0 @@
-"""Penalties whose weight is left to the data."""
