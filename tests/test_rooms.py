@@ -21,7 +21,7 @@ LEVELS = (
     ("solve",),
     ("selection",),
     ("estimators",),
-    ("runs", "matrices", "synthetic"),
+    ("runs", "matrices", "synthetic", "sklearn"),
     ("cli", "report"),
     ("apps", "__main__"),
     ("apps.audio", "apps.text"),
