@@ -22,7 +22,7 @@ LEVELS = (
     ("selection",),
     ("estimators",),
     ("runs", "matrices", "synthetic", "sklearn"),
-    ("cli", "report"),
+    ("cli", "report", "accelerate"),
     ("apps", "__main__"),
     ("apps.audio", "apps.text"),
     ("apps.paper",),

@@ -61,6 +61,10 @@ class Settings:
     device: str | None = None
     name: str = "NMF"
 
+    def on(self, device: str) -> Settings:
+        """Return the same on a device."""
+        return replace(self, device=device)
+
     @property
     def penalties(self) -> tuple[Penalty, ...]:
         """The elastic net as penalties of this package."""
