@@ -13,14 +13,17 @@ from drnmf.numerics import Vector
 from drnmf.problem.device import as_numpy
 
 
-def check_sample_weight(sample_weight: Any, rows: int) -> Vector:
-    """Check one weight for every row, finite and nonnegative, not all zero.
+def row_weights(X: Any, sample_weight: Any) -> Vector | None:
+    """Check one weight for every row, finite and nonnegative, not all zero; None where rows have none.
 
     Examples
     --------
-    >>> check_sample_weight([1, 2], 2).tolist()
+    >>> row_weights(np.ones((2, 3)), [1, 2]).tolist()
     [1.0, 2.0]
     """
+    if sample_weight is None:
+        return None
+    rows = X.shape[0] if hasattr(X, "shape") else len(np.asarray(X))
     try:
         weights = np.asarray(as_numpy(sample_weight), dtype=np.float64)
     except (TypeError, ValueError):
@@ -37,7 +40,7 @@ def check_sample_weight(sample_weight: Any, rows: int) -> Vector:
     return weights
 
 
-def with_rows_weighted(X: Any, sample_weight: Any, entry_weight: Any, uncertainty: Any) -> Any:
+def with_rows_weighted(rows: Vector | None, entry_weight: Any = None, uncertainty: Any = None) -> Any:
     """Return `entry_weight` multiplied by the weight of every row; as it is where rows have none.
 
     Raises
@@ -45,9 +48,8 @@ def with_rows_weighted(X: Any, sample_weight: Any, entry_weight: Any, uncertaint
     ValueError
         Beside uncertainties, held-out entries and Dask arrays of weights, which are not multiplied here.
     """
-    if sample_weight is None:
+    if rows is None:
         return entry_weight
-    column = check_sample_weight(sample_weight, X.shape[0] if hasattr(X, "shape") else len(X))[:, None]
     if uncertainty is not None:
         raise ValueError(
             "sample_weight and uncertainty were both given: give entry_weight = sample_weight / uncertainty^2 instead."
@@ -57,6 +59,7 @@ def with_rows_weighted(X: Any, sample_weight: Any, entry_weight: Any, uncertaint
             f"sample_weight does not go with entry_weight of type {type(entry_weight).__name__}: leave one of the two "
             "out."
         )
+    column = rows[:, None]
     if entry_weight is None:
         return column
     if sp.issparse(entry_weight):

@@ -25,7 +25,7 @@ from drnmf.objective.penalty import Penalties, Penalty, Setting, without_zeros
 from drnmf.problem.device import Placement, place
 from drnmf.problem.exact_zeros import with_exact_zeros
 from drnmf.problem.problem import Problem
-from drnmf.problem.row_weights import with_rows_weighted
+from drnmf.problem.row_weights import row_weights, with_rows_weighted
 from drnmf.problem.units import mean_of
 from drnmf.problem.weights import Reading
 from drnmf.solve.encode import Encoder
@@ -93,7 +93,8 @@ def factorise(X: Any, W: Any, H: Any, settings: Settings, sample_weight: Any = N
     sample_weight : how much every row counts, None where each counts once
     """
     placement, rank = place(X, settings.device, "float32"), H.shape[0]
-    given = placement.accept(X, settings.name, Reading(entry_weight=with_rows_weighted(X, sample_weight, None, None)))
+    rows = row_weights(X, sample_weight)
+    given = placement.accept(X, settings.name, Reading(entry_weight=with_rows_weighted(rows)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # scikit-learn says nothing of many components and dense tiles
         problem = Problem.of(
@@ -105,7 +106,11 @@ def factorise(X: Any, W: Any, H: Any, settings: Settings, sample_weight: Any = N
     with single_blas():
         (run,) = solve([problem.begun(begins)], runner)
         run = with_exact_zeros(problem.data, problem.constraints, problem.unobserved.cleared(problem.data, run))
-    return _handed_back(placement, problem, problem.back(problem.completed(run)))
+    found = _handed_back(placement, problem, problem.back(problem.completed(run)))
+    if rows is not None and not rows.all():
+        unseen = np.flatnonzero(rows == 0)
+        found.W[unseen] = contributions(X, found.H, settings)[unseen]
+    return found
 
 
 def _units(problem: Problem) -> tuple[float, float]:

@@ -17,6 +17,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import validate_data
 
+from drnmf.estimators.shares import Shares, shares_of
+
 if TYPE_CHECKING:
     from drnmf.numerics import Array
     from drnmf.sklearn.engine import Settings
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 _FORMS: dict[str, Any] = {"accept_sparse": ("csr", "csc"), "dtype": [np.float64, np.float32]}
 
 
-class NMF(decomposition.NMF):  # type: ignore[misc]
+class NMF(Shares, decomposition.NMF):  # type: ignore[misc]
     """Fit scikit-learn's NMF with the engine of this package.
 
     Parameters, attributes, messages and their meaning are those of `sklearn.decomposition.NMF`, of which it is a
@@ -44,6 +46,7 @@ class NMF(decomposition.NMF):  # type: ignore[misc]
     n_components_, n_features_in_, feature_names_in_ : as in scikit-learn
     reconstruction_err_ : sqrt(2 D), for beta_loss="frobenius" the norm of X - WH
     n_iter_ : iterations
+    shares_ : (m, r), the part of every row that each component explains
 
     Examples
     --------
@@ -117,6 +120,7 @@ class NMF(decomposition.NMF):  # type: ignore[misc]
         W, self.components_, self.n_iter_, loss = self._factorised(X, W, H, sample_weight)
         self.n_components_ = self.components_.shape[0]
         self.reconstruction_err_ = math.sqrt(2.0 * loss)
+        self.shares_ = shares_of(W, self.components_)
         return W
 
     def _fit_transform(self, X: Any, y: Any = None, W: Any = None, H: Any = None, update_H: bool = True) -> Any:
