@@ -37,7 +37,8 @@ from drnmf.parameters.common import Parameters
 from drnmf.parameters.fields import checked
 from drnmf.parameters.solver import Solver, as_solver
 from drnmf.problem.check import warn_dense_tiles
-from drnmf.problem.device import Placement, as_numpy, is_sparse, is_tensor, place, times
+from drnmf.problem.device import Placement, as_numpy, is_sparse, is_tensor, place, replaced, times
+from drnmf.problem.foreign import is_foreign
 from drnmf.problem.problem import Problem, objective_of
 from drnmf.problem.receive import Received
 from drnmf.problem.row_weights import row_weights, with_rows_weighted
@@ -184,7 +185,7 @@ class NMF(Parameters, Shares, BaseEstimator, Support):  # type: ignore[misc]
         factors = self._fit_entries(X, y, W, H, entry_weight, uncertainty)
         if rows is not None and not rows.all():  # a row of weight zero is observed, but nobody fitted it
             unseen = np.flatnonzero(rows == 0)
-            factors[unseen] = _unwrapped(self.transform)(self, X)[unseen]
+            factors = replaced(factors, unseen, _unwrapped(self.transform)(self, X))
         self.shares_ = shares_of(factors, self.components_)
         return factors
 
@@ -365,7 +366,7 @@ class NMF(Parameters, Shares, BaseEstimator, Support):  # type: ignore[misc]
         WH : array of shape (rows, n_features_in_)
         """
         check_is_fitted(self)
-        W: Any = X if is_tensor(X) else np.asarray(X)
+        W: Any = X if is_tensor(X) or is_foreign(X) else np.asarray(X)
         if W.ndim != 2 or W.shape[1] != self.components_.shape[0]:
             raise ValueError(
                 f"W has shape {tuple(W.shape)}, but this model has {self.components_.shape[0]} components: "

@@ -6,6 +6,8 @@ from typing import Any
 
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
+from drnmf.problem.foreign import as_host, is_foreign, kind_of, returned
+
 
 class Shares(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: ignore[misc]
     """A transformer into contributions of components, which knows their shares too.
@@ -52,7 +54,9 @@ def shares_of(W: Any, H: Any) -> Any:
     >>> shares_of(np.array([[1.0, 1.0], [0.0, 0.0]]), np.array([[1.0], [3.0]])).tolist()
     [[0.25, 0.75], [0.5, 0.5]]
     """
-    W = W.to_numpy() if hasattr(W, "iloc") or type(W).__module__.startswith("polars") else W
+    if is_foreign(W):
+        return returned(kind_of(W), shares_of(as_host(W), as_host(H)))
+    W = W.to_numpy() if hasattr(W, "to_numpy") else W
     parts = W * H.sum(1)
     total = parts.sum(1)[:, None]
     empty = total == 0

@@ -22,7 +22,7 @@ from drnmf.numerics import ENCODE_ITERATIONS, ENCODE_TOLERANCE, HALS_TOLERANCE, 
 from drnmf.objective.objective import Objective
 from drnmf.objective.penalties import L1, L2
 from drnmf.objective.penalty import Penalties, Penalty, Setting, without_zeros
-from drnmf.problem.device import Placement, place
+from drnmf.problem.device import Placement, as_numpy, place, replaced
 from drnmf.problem.exact_zeros import with_exact_zeros
 from drnmf.problem.problem import Problem
 from drnmf.problem.row_weights import row_weights, with_rows_weighted
@@ -108,8 +108,8 @@ def factorise(X: Any, W: Any, H: Any, settings: Settings, sample_weight: Any = N
         run = with_exact_zeros(problem.data, problem.constraints, problem.unobserved.cleared(problem.data, run))
     found = _handed_back(placement, problem, problem.back(problem.completed(run)))
     if rows is not None and not rows.all():
-        unseen = np.flatnonzero(rows == 0)
-        found.W[unseen] = contributions(X, found.H, settings)[unseen]
+        W = replaced(found.W, np.flatnonzero(rows == 0), contributions(X, found.H, settings))
+        return replace(found, W=W)
     return found
 
 
@@ -196,6 +196,6 @@ def contributions(X: Any, H: Any, settings: Settings) -> Array:
     objective = Objective((Beta(settings.beta),), np.ones(1), mean, Penalties(of_rows_alone, Setting(data.shape, mean)))
     tol = min(settings.tol, ENCODE_TOLERANCE)
     encoder = Encoder(
-        np.asarray(H), objective, np.ones(1), ENCODE_ITERATIONS, tol, "floor", settings.name, np.zeros(rank)
+        as_numpy(H), objective, np.ones(1), ENCODE_ITERATIONS, tol, "floor", settings.name, np.zeros(rank)
     )
     return placement.hand_back(encoder.rows(data))

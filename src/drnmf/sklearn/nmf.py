@@ -15,7 +15,7 @@ from sklearn import decomposition
 from sklearn.base import _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from drnmf.estimators.shares import Shares, shares_of
 
@@ -116,37 +116,54 @@ class NMF(Shares, decomposition.NMF):  # type: ignore[misc]
         -------
         W : array of shape (m, r)
         """
-        X = validate_data(self, X, **_FORMS)
-        W, self.components_, self.n_iter_, loss = self._factorised(X, W, H, sample_weight)
+        here = validate_data(self, _on_host(X), **_FORMS)
+        W, self.components_, self.n_iter_, loss = self._factorised(here, W, H, sample_weight, _where_it_is(X, here))
         self.n_components_ = self.components_.shape[0]
         self.reconstruction_err_ = math.sqrt(2.0 * loss)
         self.shares_ = shares_of(W, self.components_)
         return W
 
-    def _fit_transform(self, X: Any, y: Any = None, W: Any = None, H: Any = None, update_H: bool = True) -> Any:
-        """Do what scikit-learn's `transform` and `non_negative_factorization` ask for: W, H and n_iter."""
-        if update_H:
-            return self._factorised(X, W, H, None)[:3]
-        self._checked(X)
-        _, H = self._check_w_h(X, W, H, update_H)
-        return _engine().contributions(X, H, self._settings()), H, 1  # every row to its end, in one go
+    def transform(self, X: Any) -> Array:
+        """Compute W for new rows, each on its own.
 
-    def _factorised(self, X: Any, W: Any, H: Any, sample_weight: Any) -> tuple[Array, Array, int, float]:
-        """Begin where scikit-learn would, and fit."""
+        Parameters
+        ----------
+        X : as in `fit`
+
+        Returns
+        -------
+        W : array of shape (rows of X, r)
+        """
+        check_is_fitted(self)
+        here = validate_data(self, _on_host(X), reset=False, ensure_non_negative=True, **_FORMS)
+        return self._contributions(here, None, _on_host(self.components_), _where_it_is(X, here))[0]
+
+    def _contributions(self, X: Any, W: Any, H: Any, there: Any = None) -> tuple[Array, Array]:
+        """Find W under H; `there` is X where it is fitted, if not in host memory."""
+        self._checked(X)
+        _, H = self._check_w_h(X, W, H, False)
+        return _engine().contributions(X if there is None else there, H, self._settings()), H
+
+    def _factorised(
+        self, X: Any, W: Any, H: Any, sample_weight: Any, there: Any = None
+    ) -> tuple[Array, Array, int, float]:
+        """Begin where scikit-learn would, and fit; `there` is X where it is fitted, if not in host memory."""
         self._checked(X)
         W, H = self._check_w_h(X, *self._completed(X, W, H), True)
-        order = np.arange(H.shape[0])
         if self.shuffle:
-            order = check_random_state(self.random_state).permutation(order)
-        found = _engine().factorise(X, W[:, order], H[order], self._settings(), sample_weight)
+            order = check_random_state(self.random_state).permutation(H.shape[0])
+            W, H = W[:, order], H[order]
+        found = _engine().factorise(X if there is None else there, W, H, self._settings(), sample_weight)
         if found.n_iter == self.max_iter and self.tol > 0:
             warnings.warn(
                 f"Maximum number of iterations {self.max_iter} reached. Increase it to improve convergence.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        back = np.argsort(order)
-        return found.W[:, back], found.H[back], found.n_iter, found.loss
+        if self.shuffle:
+            back = np.argsort(order)
+            return found.W[:, back], found.H[back], found.n_iter, found.loss
+        return found.W, found.H, found.n_iter, found.loss
 
     def _checked(self, X: Any) -> None:
         self._check_params(X)
@@ -173,6 +190,17 @@ class NMF(Shares, decomposition.NMF):  # type: ignore[misc]
             self._beta_loss, l1, l2, self.max_iter, self.tol, self.solver, self.verbose, self.device
         )
         return found
+
+
+def _on_host(X: Any) -> Any:
+    """Return a tensor or an array of another library as NumPy's: scikit-learn's checks and starts are made for it."""
+    return X if isinstance(X, np.ndarray) or not hasattr(X, "__dlpack__") else _engine().as_numpy(X)
+
+
+def _where_it_is(X: Any, here: Any) -> Any:
+    """Return the tensor or array that is to be fitted in its place; None where it is in host memory or was cast."""
+    moved = isinstance(here, np.ndarray) and not isinstance(X, np.ndarray) and hasattr(X, "__dlpack__")
+    return X if moved and str(X.dtype).endswith(str(here.dtype)) else None
 
 
 def _engine() -> Any:
@@ -230,5 +258,7 @@ def non_negative_factorization(
         alpha_H=alpha_H, l1_ratio=l1_ratio, random_state=random_state, verbose=verbose, shuffle=shuffle, device=device,
     )  # fmt: skip
     model._validate_params()
-    found: tuple[Array, Array, int] = model._fit_transform(check_array(X, **_FORMS), W=W, H=H, update_H=update_H)
-    return found
+    X = check_array(X, **_FORMS)
+    if update_H:
+        return model._factorised(X, W, H, None)[:3]
+    return *model._contributions(X, W, H), 1
