@@ -6,7 +6,6 @@ there at the end is a zero that the algorithm could not write.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -37,7 +36,7 @@ def with_exact_zeros(data: Data, constraints: Constraints, result: Result) -> Re
     with np.errstate(invalid="ignore"):
         losses = losses_of(data, W, H, result.omega)
         stays = bool(np.all(losses <= result.losses * (1.0 + rise_tolerance(data.dtype))))
-    return replace(result, W=W, H=H) if stays else result
+    return result.at(W, H) if stays else result
 
 
 def _at_floor(F: Any, most: float, fixed: int) -> Any:
