@@ -40,7 +40,8 @@ import json
 import numpy as np
 import librosa
 
-tone = sum(librosa.tone(f, sr=8000, length=16000) * (np.arange(16000) % p < p // 2) for f, p in ((440, 3000), (660, 5000)))
+at = np.arange(16000)
+tone = sum(librosa.tone(f, sr=8000, length=16000) * (at % p < p // 2) for f, p in ((440, 3000), (660, 5000)))
 S = np.abs(librosa.stft(tone, n_fft=512))
 W, H = librosa.decompose.decompose(S, n_components=4, sort=True)
 print(json.dumps({"shapes": [list(W.shape), list(H.shape)], "loss": float(np.linalg.norm(S - W @ H))}))

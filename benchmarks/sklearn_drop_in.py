@@ -2,8 +2,8 @@
 
     DRNMF_DATA=... OMP_NUM_THREADS=1 python benchmarks/sklearn_drop_in.py [--most 200000] [--only NAME ...]
 
-Tables of tables.py with r = 5, 20 and 40 components, scikit-learn's defaults and ``solver="mu"`` with Kullback-Leibler and
-Itakura-Saito (which X without zeros alone has). Both begin at scikit-learn's start, which is made before the clock starts.
+Tables of tables.py with r = 5, 20 and 40 components, scikit-learn's defaults and ``solver="mu"`` with Kullback-Leibler
+and Itakura-Saito (which X without zeros alone has). Both begin at scikit-learn's start, made before the clock starts.
 Processor time of one thread until scikit-learn's last loss is reached, infinite where it is not, and the last loss over
 scikit-learn's. Written to results/sklearn-drop-in.csv.
 """
