@@ -138,6 +138,7 @@ PROTOCOLS = {
     ),
     "What a fit returns": ("algorithms.result.Trace", "algorithms.result.Progress"),
     "Data to try it on": ("synthetic.synthetic",),
+    "In the place of scikit-learn": ("sklearn.NMF", "sklearn.non_negative_factorization", "accelerate.swapped"),
 }  # fmt: skip
 
 

@@ -137,6 +137,9 @@ SIMPLEX_MOVES = 4
 """Moves of pairs of entries in a step of second order on the simplex, or a quarter of the components if those are more:
 with further ones a run needs no fewer iterations."""
 
+AT_FLOOR = 4.0
+"""An entry of a factor up to this many times its floor is at the floor: sums brought to one may have moved it."""
+
 VANISHED = 16 * EPS
 """A component whose norm is below this fraction of the largest is all floor: the other side of it stays where it is."""
 

@@ -14,8 +14,9 @@ from typer.main import get_command
 import drnmf
 from drnmf import DRNMF, BetaNMF, MultiObjectiveNMF, Solver
 from drnmf.cli import app
-from drnmf.parameters.common import Parameters
+from drnmf.parameters.common import MOVED, Parameters
 from drnmf.parameters.fields import checked, parameters_of
+from drnmf.parameters.foreign import FOREIGN
 from drnmf.parameters.solver import as_solver
 
 ESTIMATORS = (BetaNMF, MultiObjectiveNMF, DRNMF)
@@ -73,6 +74,32 @@ def test_a_setting_of_the_solver_says_where_it_is():
         BetaNMF(3, update="mu")
     with pytest.raises(TypeError, match="unheard"):
         BetaNMF(3, unheard=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "here"),
+    [
+        ("beta_loss", "beta="),
+        ("alpha_W", "penalties="),
+        ("l1_ratio", "L2"),
+        ("rank", "n_components="),
+        ("nrun", "n_init="),
+    ],
+)
+@pytest.mark.parametrize("cls", [BetaNMF, DRNMF, MultiObjectiveNMF])
+def test_a_parameter_of_another_package_names_ours(cls, name, here):
+    with pytest.raises(TypeError, match=f"{cls.__name__} takes no {name}: .*{here}"):
+        cls(**{name: 1})
+
+
+def test_names_elsewhere_are_none_of_ours():
+    assert not FOREIGN.keys() & (parameters_of(BetaNMF).keys() | parameters_of(DRNMF).keys() | MOVED.keys())
+
+
+@pytest.mark.parametrize(("name", "here"), [("cd", "hals"), ("brunet", "mu")])
+def test_a_rule_of_another_package_names_ours(name, here):
+    with pytest.raises(ValueError, match=f"write solver={here!r}"):
+        BetaNMF(1, solver=name).fit([[1.0, 2.0], [3.0, 4.0]])
     with pytest.raises(ValueError, match="Solver has no 'unheard'"):
         Solver().set_params(unheard=1)
     with pytest.raises(ValueError, match="solver=3 must be a drnmf"):

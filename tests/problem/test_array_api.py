@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
 from drnmf import BetaNMF, beta_divergence
+from drnmf.sklearn import NMF
 
 X = np.random.default_rng(0).gamma(2.0, size=(12, 7))
 
@@ -30,6 +35,53 @@ def test_strict_arrays_on_another_device_are_refused_in_one_sentence(xp) -> None
     elsewhere = xp.asarray(X, device=xp.Device("device1"))
     with pytest.raises(TypeError, match=r"^X is a array_api_strict\.Array whose entries NumPy cannot read: copy it"):
         model().fit(elsewhere)
+
+
+DISPATCH = """
+import array_api_strict as xp, numpy as np, sklearn
+from drnmf import BetaNMF, DRNMF
+from drnmf.sklearn import NMF
+
+X = np.random.default_rng(0).gamma(2.0, size=(12, 7))
+weights = np.arange(12) % 2
+for make in (lambda: BetaNMF(2, random_state=0), lambda: DRNMF(2, random_state=0), lambda: NMF(2, random_state=0)):
+    plain = make()
+    expected = plain.fit_transform(X, sample_weight=weights)
+    with sklearn.config_context(array_api_dispatch=True):
+        model, given = make(), xp.asarray(X)
+        W = model.fit_transform(given, sample_weight=weights)
+        found = [W, model.components_, model.transform(given), model.shares_, model.shares(given)]
+        found.append(model.inverse_transform(W))
+    there = [expected, plain.components_, plain.transform(X), plain.shares_, plain.shares(X)]
+    there.append(plain.inverse_transform(expected))
+    assert {type(one) for one in found} == {type(given)}, [type(one) for one in found]
+    assert all(np.allclose(np.asarray(a), b) for a, b in zip(found, there, strict=True))
+"""
+
+
+def test_strict_arrays_come_back_as_such_where_scikit_learn_dispatches(xp) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", DISPATCH], capture_output=True, text=True, env=os.environ | {"SCIPY_ARRAY_API": "1"}
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_tensors_come_back_as_tensors_in_scikit_learns_clothes() -> None:
+    torch = pytest.importorskip("torch")
+    given, plain, fitted = torch.from_numpy(X), NMF(2, random_state=0), NMF(2, random_state=0)
+    W = fitted.fit_transform(given)
+    found = [W, fitted.components_, fitted.transform(given), fitted.shares_, fitted.inverse_transform(W)]
+    expected = plain.fit_transform(X)
+    assert all(isinstance(one, torch.Tensor) for one in found)
+    np.testing.assert_allclose(W.numpy(), expected)
+
+
+def test_arrays_of_cupy_come_back_as_such() -> None:
+    cupy = pytest.importorskip("cupy")
+    pytest.importorskip("torch")
+    for fitted in (model(), NMF(2, random_state=0)):
+        W = fitted.fit_transform(cupy.asarray(X))
+        assert all(isinstance(one, cupy.ndarray) for one in (W, fitted.components_, fitted.shares_))
 
 
 class OnGPU:

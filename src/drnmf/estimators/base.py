@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import warnings
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -25,6 +26,7 @@ from drnmf.estimators import saving
 from drnmf.estimators.callbacks import Support, Tasks, managed
 from drnmf.estimators.deciding import AUTO, fit_ranked, zeros_under
 from drnmf.estimators.scoring import dispersions, predicted_score
+from drnmf.estimators.shares import Shares, shares_of
 from drnmf.losses.base import Omega, betas_of
 from drnmf.losses.interval import Interval
 from drnmf.numerics import ENCODE_ITERATIONS, Array, Vector
@@ -35,9 +37,11 @@ from drnmf.parameters.common import Parameters
 from drnmf.parameters.fields import checked
 from drnmf.parameters.solver import Solver, as_solver
 from drnmf.problem.check import warn_dense_tiles
-from drnmf.problem.device import Placement, as_numpy, is_sparse, is_tensor, place, times
+from drnmf.problem.device import Placement, as_numpy, is_sparse, is_tensor, place, replaced, times
+from drnmf.problem.foreign import is_foreign
 from drnmf.problem.problem import Problem, objective_of
 from drnmf.problem.receive import Received
+from drnmf.problem.row_weights import row_weights, with_rows_weighted
 from drnmf.problem.units import mean_of
 from drnmf.problem.unobserved import mean_row
 from drnmf.problem.weights import Reading
@@ -53,7 +57,7 @@ from drnmf.solve.settings import control_of, problem_of, reading_of, settings_of
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, Support):  # type: ignore[misc]
+class NMF(Parameters, Shares, BaseEstimator, Support):  # type: ignore[misc]
     """What the three estimators share. Subclasses say which losses, which weights, and whether to scale."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -136,7 +140,7 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
     def fit(
         self, X: Any, y: Any = None, W: ArrayLike | None = None, H: ArrayLike | None = None,
-        entry_weight: Any = None, uncertainty: Any = None,
+        entry_weight: Any = None, uncertainty: Any = None, sample_weight: Any = None,
     ) -> Self:  # fmt: skip
         """Factorise X (m x n) as W H with W (m x r) and H (r x n) nonnegative.
 
@@ -150,29 +154,45 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             (m, n), (m, 1) or (1, n); for sparse X also a sparse matrix, 0 where nothing is stored; or
             ``drnmf.HeldOut(fraction, seed)``
         uncertainty : the standard deviation of every entry, > 0, in the same shapes: weights 1 / uncertainty^2
+        sample_weight : (m,), how much every row counts, >= 0; a row of weight 0 has no say in the components
 
         Returns
         -------
         self : the fitted estimator
         """
-        self.fit_transform(X, y, W=W, H=H, entry_weight=entry_weight, uncertainty=uncertainty)
+        self.fit_transform(
+            X, y, W=W, H=H, entry_weight=entry_weight, uncertainty=uncertainty, sample_weight=sample_weight
+        )
         return self
 
     @managed
     def fit_transform(
         self, X: Any, y: Any = None, W: ArrayLike | None = None, H: ArrayLike | None = None,
-        entry_weight: Any = None, uncertainty: Any = None,
+        entry_weight: Any = None, uncertainty: Any = None, sample_weight: Any = None,
     ) -> Array:  # fmt: skip
         """Fit, and return W. More accurate and cheaper than ``fit(X).transform(X)``.
 
         Parameters
         ----------
-        X, y, W, H, entry_weight, uncertainty : as in `fit`
+        X, y, W, H, entry_weight, uncertainty, sample_weight : as in `fit`
 
         Returns
         -------
         W : array of shape (m, r), in the kind that X came in
         """
+        rows = row_weights(X, sample_weight)
+        entry_weight = with_rows_weighted(rows, entry_weight, uncertainty)
+        factors = self._fit_entries(X, y, W, H, entry_weight, uncertainty)
+        if rows is not None and not rows.all():  # a row of weight zero is observed, but nobody fitted it
+            unseen = np.flatnonzero(rows == 0)
+            factors = replaced(factors, unseen, _unwrapped(self.transform)(self, X))
+        self.shares_ = shares_of(factors, self.components_)
+        return factors
+
+    def _fit_entries(
+        self, X: Any, y: Any, W: ArrayLike | None, H: ArrayLike | None, entry_weight: Any, uncertainty: Any
+    ) -> Array:
+        """Fit to the entries of X under their weights, and return W."""
         solver = self._solver
         if checked(self, "n_components") == AUTO or self._undecided():
             return self._decided(X, y, W, H, reading_of(self, entry_weight, uncertainty))
@@ -347,7 +367,7 @@ class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         WH : array of shape (rows, n_features_in_)
         """
         check_is_fitted(self)
-        W: Any = X if is_tensor(X) else np.asarray(X)
+        W: Any = X if is_tensor(X) or is_foreign(X) else np.asarray(X)
         if W.ndim != 2 or W.shape[1] != self.components_.shape[0]:
             raise ValueError(
                 f"W has shape {tuple(W.shape)}, but this model has {self.components_.shape[0]} components: "
@@ -411,6 +431,11 @@ def _say_what_couples_rows(penalties: Penalties) -> None:
             "it was left out. fit_transform applies it.",
             stacklevel=3,
         )
+
+
+def _unwrapped(method: Any) -> Any:
+    """Return a method without what scikit-learn puts around its output (`set_output`)."""
+    return inspect.unwrap(method.__func__)
 
 
 def _complete(result: Result, problem: Problem) -> Result:

@@ -24,11 +24,12 @@ from drnmf.losses.names import as_loss, lacks_size
 from drnmf.numerics import Array, Vector
 from drnmf.parameters.common import MOVED
 from drnmf.parameters.fields import Kind, about, documented
+from drnmf.parameters.foreign import FOREIGN
 from drnmf.problem.weights import Reading
 from drnmf.selection.folds import HELD_OUT
 
 
-@documented(MOVED)
+@documented(MOVED | FOREIGN)
 @dataclass(kw_only=True, eq=False, repr=False)
 class BetaNMF(NMF):
     r"""Fit NMF under one loss: min over W, H >= 0 of D_beta(X, WH).

@@ -11,17 +11,19 @@ from functools import partial
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from drnmf.backends.single_blas import single_blas
 from drnmf.estimators.beta import BetaNMF
+from drnmf.estimators.shares import Shares, shares_of
 from drnmf.numerics import Array, Vector
 from drnmf.parameters.checks import check_choice, check_integer, check_number
 from drnmf.problem.check import check_matrix
 from drnmf.problem.device import runs_at_once
 from drnmf.problem.receive import received
+from drnmf.problem.row_weights import row_weights
 from drnmf.problem.weights import Reading
 from drnmf.selection.consensus import consensus
 from drnmf.selection.resampling import RESAMPLINGS, resampled
@@ -32,7 +34,7 @@ UNSTABLE = ("keep", "drop")
 _GIVE = "give an estimator of nonnegative components, for example BetaNMF(5), DRNMF(5) or scikit-learn's NMF(5)."
 
 
-class ConsensusNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class ConsensusNMF(Shares, BaseEstimator):  # type: ignore[misc]
     """Fit the same model many times and keep what comes again: medians of clusters of components.
 
     Every cluster holds exactly one component of each run. Its median is the component, its mean silhouette under the
@@ -109,13 +111,14 @@ class ConsensusNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def _n_features_out(self) -> int:
         return int(self.components_.shape[0])
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit the runs and find what they agree on.
 
         Parameters
         ----------
         X : array or SciPy sparse matrix of shape (m, n), nonnegative
         y : ignored, here for pipelines
+        sample_weight : (m,), how much every row counts in each run, for an estimator that takes it
 
         Returns
         -------
@@ -128,15 +131,15 @@ class ConsensusNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         ValueError
             For bad X or parameters, and where ``unstable="drop"`` leaves no component.
         """
-        self.fit_transform(X)
+        self.fit_transform(X, sample_weight=sample_weight)
         return self
 
-    def fit_transform(self, X: Any, y: Any = None) -> Array:
+    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
         """Fit, and return W of shape (m, r), found with the consensus components fixed.
 
         Parameters
         ----------
-        X, y : as in `fit`
+        X, y, sample_weight : as in `fit`
 
         Returns
         -------
@@ -149,10 +152,11 @@ class ConsensusNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         if self.resample is not None:
             check_choice("resample", self.resample, RESAMPLINGS)
             resampled(X, self.resample, 0)  # refuse before the first run what cannot be resampled
+        rows = self._row_weights(X, sample_weight)
         seeds = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=n_runs).tolist()
         ended: dict[int, Any] = {}
         try:
-            self._run(X, seeds, jobs, ended)
+            self._run(X, rows, seeds, jobs, ended)
         except KeyboardInterrupt:
             if len(ended) >= 2:
                 with suppress(ValueError):  # nothing is left by unstable="drop"
@@ -164,7 +168,17 @@ class ConsensusNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """Check X as the estimators do; NaN counts as missing."""
         return received(check_matrix(self, X, reset=reset), Reading(), type(self).__name__).X
 
-    def _run(self, X: Any, seeds: list[int], jobs: int, ended: dict[int, Any]) -> None:
+    def _row_weights(self, X: Any, sample_weight: Any) -> dict[str, Any]:
+        """Return what the fit of a run is given for the weights of the rows."""
+        if sample_weight is None:
+            return {}
+        if self.resample == "bootstrap":
+            raise ValueError(
+                "resample='bootstrap' draws rows, and sample_weight weighs them: use resample='poisson' or None."
+            )
+        return {"sample_weight": row_weights(X, sample_weight)}
+
+    def _run(self, X: Any, rows: dict[str, Any], seeds: list[int], jobs: int, ended: dict[int, Any]) -> None:
         """Fit one clone per seed, `jobs` at a time, into `ended`."""
         base = BetaNMF() if self.estimator is None else self.estimator
         if not hasattr(base, "get_params") or "random_state" not in base.get_params(deep=False):
@@ -172,11 +186,14 @@ class ConsensusNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         stop = threading.Event()
         # BLAS is limited around all runs: a run that ends must not lift the limit of those that have not
         batch = runs_at_once(X, base.get_params(deep=False).get("device"))
-        tasks = [partial(self._fit, base, X, seed, stop, ended, i) for i, seed in enumerate(seeds)]
+        tasks = [partial(self._fit, base, X, rows, seed, stop, ended, i) for i, seed in enumerate(seeds)]
         with single_blas(), warnings.catch_warnings():
             run_all(tasks, batch if batch > 1 else jobs, stop, batched=batch > 1)
 
-    def _fit(self, base: Any, X: Any, seed: int, stop: threading.Event, ended: dict[int, Any], place: int) -> None:
+    def _fit(
+        self, base: Any, X: Any, rows: dict[str, Any], seed: int, stop: threading.Event, ended: dict[int, Any],
+        place: int,
+    ) -> None:  # fmt: skip
         """Fit a clone from a seed; where it takes a callback it ends once another run has failed or at Ctrl-C."""
         model = clone(base).set_params(random_state=seed)
         if model.get_params(deep=False).get("init") == "auto":  # much the same start for every seed
@@ -184,7 +201,7 @@ class ConsensusNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         own = model.get_params().get("solver__callback", _no_callback)
         if own is not _no_callback:
             model.set_params(solver__callback=_stoppable(own, stop))
-        model.fit(X if self.resample is None else resampled(X, self.resample, seed))
+        model.fit(X if self.resample is None else resampled(X, self.resample, seed), **rows)
         if own is not _no_callback:
             model.set_params(solver__callback=own)
         if not all(hasattr(model, name) for name in ("components_", "reconstruction_err_", "inverse_transform")):
@@ -203,7 +220,9 @@ class ConsensusNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.n_components_ = self.components_.shape[0]
         self.stability_, self.stable_ = found.stability, found.stability >= self.threshold
         self.spread_, self.interval_, self.runs_ = found.spread, found.interval, found.runs
-        return np.asarray(self.estimator_.transform(X))
+        W = np.asarray(self.estimator_.transform(X))
+        self.shares_ = shares_of(W, self.components_)
+        return W
 
     def _kept(self, stability: Vector, order: Any) -> Any:
         """Leave unstable components out of an order, where that is asked for."""

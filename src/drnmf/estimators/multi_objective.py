@@ -14,9 +14,10 @@ from drnmf.losses.names import as_losses
 from drnmf.objective.simplex import check_weights
 from drnmf.parameters.common import MOVED
 from drnmf.parameters.fields import Kind, about, documented
+from drnmf.parameters.foreign import FOREIGN
 
 
-@documented(MOVED)
+@documented(MOVED | FOREIGN)
 @dataclass(kw_only=True, eq=False, repr=False)
 class MultiObjectiveNMF(NMF):
     r"""Fit NMF under a weighted sum of scaled losses (MO-NMF, section 2 of the paper).

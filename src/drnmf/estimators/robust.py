@@ -23,11 +23,12 @@ from drnmf.losses.names import as_losses, lacks_size
 from drnmf.numerics import Array, Vector
 from drnmf.parameters.common import MOVED
 from drnmf.parameters.fields import Kind, about, documented
+from drnmf.parameters.foreign import FOREIGN
 from drnmf.problem.weights import Reading
 from drnmf.selection.folds import HELD_OUT
 
 
-@documented(MOVED)
+@documented(MOVED | FOREIGN)
 @dataclass(kw_only=True, eq=False, repr=False)
 class DRNMF(NMF):
     r"""Fit distributionally robust NMF: the largest scaled loss as small as possible (section 4 of the paper).

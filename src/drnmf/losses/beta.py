@@ -21,7 +21,7 @@ _SERIES_RADIUS = 1e-2
 
 @dataclass(frozen=True)
 class Beta:
-    r"""The beta-divergence, beta >= 0 (section 1 of the paper).
+    r"""The beta-divergence (section 1 of the paper, where beta >= 0; below zero it is defined for X > 0).
 
     .. math:: d_0 = x/y - \log(x/y) - 1, \quad d_1 = x \log(x/y) - x + y, \quad
               d_\beta = \frac{x^\beta + (\beta-1) y^\beta - \beta x y^{\beta-1}}{\beta(\beta-1)}
@@ -57,7 +57,7 @@ class Beta:
 
     @property
     def infinite_at_zero(self) -> bool:
-        return self.beta == 0.0
+        return self.beta <= 0.0
 
     @property
     def free_part(self) -> str | None:

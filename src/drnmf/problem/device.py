@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from drnmf.numerics import Array
 from drnmf.parameters.checks import check_choice
 from drnmf.parameters.solver import PRECISIONS
 from drnmf.problem.check import as_matrix, check_features, check_matrix, check_tensor
+from drnmf.problem.foreign import as_host, brought, is_foreign, kind_of, returned
 from drnmf.problem.receive import Received, received
 from drnmf.problem.weights import Reading
 
@@ -40,12 +41,14 @@ class Placement:
     device : None for the host's own backend, else a device of torch
     blocks : X stays in host memory and passes through the GPU block by block
     source : the device of the tensor that X came as, None where X is no tensor
+    kind : the library in whose arrays results come back, None for NumPy and PyTorch
     """
 
     device: str | None
     precision: str
     blocks: bool = False
     source: Any = None
+    kind: Any = None
 
     @property
     def gpu(self) -> bool:
@@ -54,7 +57,7 @@ class Placement:
 
     def receive(self, estimator: Any, X: Any, reset: bool, reading: Reading) -> Received:
         """Check X, and the weights of its entries, for an estimator."""
-        name = type(estimator).__name__
+        name, X = type(estimator).__name__, brought(X)
         if is_tensor(X):
             check_tensor(X, name)
             check_features(estimator, X, reset)
@@ -63,6 +66,7 @@ class Placement:
 
     def accept(self, X: Any, consumer: str, reading: Reading) -> Received:
         """Check X, and the weights of its entries, for a function that is not an estimator."""
+        X = brought(X)
         if is_tensor(X):
             check_tensor(X, consumer)
             return received(X.detach(), reading, consumer)
@@ -89,9 +93,11 @@ class Placement:
     def hand_back(self, F: Any) -> Any:
         """Return a factor in the kind and on the device that X came in."""
         if self.source is None:
-            return np.ascontiguousarray(array) if isinstance(array := as_numpy(F), np.ndarray) else array
+            array = as_numpy(F)
+            return returned(self.kind, np.ascontiguousarray(array)) if isinstance(array, np.ndarray) else array
         torch = sys.modules["torch"]
-        return (F if is_tensor(F) else torch.from_numpy(np.ascontiguousarray(F))).to(self.source).contiguous()
+        F = (F if is_tensor(F) else torch.from_numpy(np.ascontiguousarray(F))).to(self.source).contiguous()
+        return returned(self.kind, F)
 
 
 def place(X: Any, device: str | None, precision: str) -> Placement:
@@ -101,6 +107,11 @@ def place(X: Any, device: str | None, precision: str) -> Placement:
         "cpu"; "cuda", "cuda:1", ...; "cuda-blocks" - a GPU, with X kept in host memory
     """
     check_choice("precision", precision, PRECISIONS)
+    return replace(_place(brought(X), device, precision), kind=kind_of(X))
+
+
+def _place(X: Any, device: str | None, precision: str) -> Placement:
+    """The same for what is no array of another library."""
     tensor = is_tensor(X)
     source: Any = X.device if tensor else None
     on_gpu = tensor and source.type != "cpu"
@@ -173,17 +184,27 @@ def runs_at_once(X: Any, device: Any) -> int:
 
 
 def as_numpy(value: Any) -> Any:
-    """A tensor as a NumPy array in host memory; anything else as it is."""
-    return value.detach().cpu().numpy() if is_tensor(value) else value
+    """A tensor or an array of another library as a NumPy array in host memory; anything else as it is."""
+    return value.detach().cpu().numpy() if is_tensor(value) else as_host(value)
 
 
 def times(W: Any, H: Any) -> Array:
     """W H in the kind of W; tensors must be on one device."""
+    if is_foreign(W):
+        return returned(kind_of(W), times(brought(W) if is_tensor(brought(W)) else as_host(W), brought(H)))
     if not is_tensor(W):
         return np.asarray(W) @ as_numpy(H)
     if is_tensor(H) and H.device != W.device:
         raise ValueError(f"W is on {W.device} and components_ on {H.device}: move W with W.to({str(H.device)!r}).")
     return W @ (H if is_tensor(H) else sys.modules["torch"].from_numpy(H).to(W.device))
+
+
+def replaced(W: Any, rows: Any, by: Any) -> Any:
+    """Return W with some rows of another array of its kind."""
+    if is_foreign(W):
+        return returned(kind_of(W), replaced(as_host(W), rows, as_host(by)))
+    W[rows] = by[rows]
+    return W
 
 
 def is_sparse(X: Any) -> bool:

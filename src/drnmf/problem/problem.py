@@ -29,6 +29,7 @@ from drnmf.objective.penalty import Penalties, Penalty, Setting
 from drnmf.problem.canonical import canonical
 from drnmf.problem.check import check_scale, check_zeros, warn_dense_tiles, warn_rank
 from drnmf.problem.device import is_sparse
+from drnmf.problem.exact_zeros import with_exact_zeros
 from drnmf.problem.feasible import check_fixed, feasible_start, imposed
 from drnmf.problem.receive import Received, remark_on_missing
 from drnmf.problem.units import Units, divided
@@ -205,10 +206,11 @@ class Problem:
     def canonical(self, result: Result, normalize: bool = True) -> Result:
         """Bring a result into canonical form, where that is wanted.
 
-        Rows and columns that are not observed have no say in it, and penalties and constraints have one in the scale of
+        Entries at the floor of the factors become exact zeros where the losses allow it. Rows and columns that are not
+        observed have no say in it, and penalties and constraints have one in the scale of
         components.
         """
-        result = self.unobserved.cleared(self.data, result)
+        result = with_exact_zeros(self.data, self.constraints, self.unobserved.cleared(self.data, result))
         if not normalize:
             return result
         rescale = self.constraints.free and not self.penalties

@@ -22,6 +22,7 @@ from drnmf.backends.open import open_data
 from drnmf.backends.single_blas import single_blas
 from drnmf.losses.base import Omega, need_nonzeros_only
 from drnmf.numerics import (
+    AT_FLOOR,
     ENCODE_ITERATIONS,
     ENCODE_TOLERANCE,
     EPS,
@@ -144,7 +145,7 @@ def _encode(data: Data, H: Any, objective: Objective, weights: Vector, max_iter:
         active &= left > tol * xp.amax(stepped, axis=0)
         if not active.any():
             break
-    return A
+    return step.with_zeros(A)
 
 
 def _level(data: Data, G: Any, mean: float) -> Vector:
@@ -173,6 +174,10 @@ class _Alone:
         """Step, and tell how far every row moved, (m,)."""
         stepped = self.descend(A)
         return stepped, namespace(A).amax(abs(stepped - A), axis=0)
+
+    def with_zeros(self, A: Any) -> Any:
+        """Return W', which has its zeros already."""
+        return A
 
 
 @dataclass(frozen=True)
@@ -211,6 +216,12 @@ class _Cycle:
             xp.where(taken, self._majorised(far, there), short),
             xp.where(taken, xp.amax(abs(far - first), axis=0), residual * most),
         )
+
+    def with_zeros(self, A: Any) -> Any:
+        """Return W' with exact zeros for what is at the floor; a row that is all at its floor stays."""
+        most = AT_FLOOR * self.floor
+        low = ~(most < A)
+        return namespace(A).where(low & ~low.all(0), A * 0.0, A)
 
     def _residual(self, A: Any, parts: Parts) -> Any:
         """How far every row is from its end: the smaller of an entry and of its slope, both relative, at most; (m,)."""

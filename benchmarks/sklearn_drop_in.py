@@ -1,0 +1,106 @@
+"""`drnmf.sklearn.NMF` beside `sklearn.decomposition.NMF`: the same settings, the same start.
+
+    DRNMF_DATA=... OMP_NUM_THREADS=1 python benchmarks/sklearn_drop_in.py [--most 200000] [--only NAME ...]
+
+Tables of tables.py with r = 5, 20 and 40 components, scikit-learn's defaults and ``solver="mu"`` with Kullback-Leibler
+and Itakura-Saito (which X without zeros alone has). Both begin at scikit-learn's start, made before the clock starts.
+Processor time of one thread until scikit-learn's last loss is reached, infinite where it is not, and the last loss over
+scikit-learn's. Written to results/sklearn-drop-in.csv.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from harness import print_table, write_csv
+from sklearn import decomposition
+from tables import tables
+from threadpoolctl import threadpool_limits
+
+from drnmf.algorithms.result import Progress
+from drnmf.backends.base import losses_of
+from drnmf.backends.open import open_data
+from drnmf.losses.beta import Beta
+from drnmf.sklearn import NMF
+from drnmf.sklearn.engine import Settings, factorise
+
+RANKS = (5, 20, 40)
+CASES = {"defaults": ("cd", 2.0), "mu, KL": ("mu", 1.0), "mu, IS": ("mu", 0.0)}
+NEAR = 1.01
+
+
+def loss(X: Any, W: Any, H: Any, beta: float) -> float:
+    """Compute D_beta of given factors, the same for both."""
+    return float(losses_of(open_data(X), W, H, (Beta(beta),))[0])
+
+
+def compared(X: Any, rank: int, solver: str, beta: float) -> dict[str, float]:
+    """Fit both from the same start."""
+    model = NMF(rank, solver=solver, beta_loss=beta, random_state=0)
+    model._checked(X)
+    W, H = model._check_w_h(X, None, None, True)
+    begun = time.process_time()
+    theirs = decomposition.non_negative_factorization(
+        X, W.copy(), H.copy(), rank, init="custom", solver=solver, beta_loss=beta
+    )
+    spent = time.process_time() - begun
+    aim, course = loss(X, theirs[0], theirs[1], beta), list[tuple[float, float]]()
+
+    def note(progress: Progress) -> None:
+        course.append((time.process_time() - begun, float(progress.losses[0])))
+
+    begun = time.process_time()
+    found = factorise(X, W, H, Settings(beta, solver=solver, callback=note))
+    reached = next((at for at, value in course if value <= aim), math.inf)
+    return {
+        "scikit-learn, s": spent, "to its loss, s": reached, "times faster": spent / reached,
+        "whole fit, s": time.process_time() - begun, "loss over its": loss(X, found.W, found.H, beta) / aim,
+        "iterations": found.n_iter, "its iterations": theirs[2],
+    }  # fmt: skip
+
+
+def rows(only: list[str] | None, most: int) -> Iterator[dict[str, Any]]:
+    for name, X in tables(only):
+        X = X if sp.issparse(X) else np.ascontiguousarray(X, dtype=np.float64)
+        dense = X.shape[0] * X.shape[1]
+        if (X.nnz if sp.issparse(X) else X.size) > most or (not sp.issparse(X) and np.isnan(X).any()):
+            continue
+        for rank in (rank for rank in RANKS if rank <= min(X.shape)):
+            for case, (solver, beta) in CASES.items():
+                if beta <= 0 and (sp.issparse(X) or X.min() == 0 or dense > most):
+                    continue
+                yield {"X": name, "r": rank, "case": case, **compared(X, rank, solver, beta)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="*", help="names of tables")
+    parser.add_argument("--most", type=int, default=10**7, help="entries of X that are counted, at most")
+    asked = parser.parse_args()
+    warnings.simplefilter("ignore")
+    with threadpool_limits(1):
+        found = list(rows(asked.only, asked.most))
+    write_csv("sklearn-drop-in", found)
+    summary = []
+    for case in CASES:
+        some = [row for row in found if row["case"] == case]
+        if some:
+            faster, over = ([row[key] for row in some] for key in ("times faster", "loss over its"))
+            summary.append(
+                {"case": case, "rows": len(some), "times faster, median": float(np.median(faster)),
+                 "reached": sum(value > 0 for value in faster) / len(some),
+                 "within 1 %": sum(value <= NEAR for value in over) / len(some), "worst": max(over)}
+            )  # fmt: skip
+    print_table(found)
+    print_table(summary)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""`python -m drnmf.accelerate script.py args...`: run a program with scikit-learn's NMF on this package."""
+
+from __future__ import annotations
+
+import argparse
+import runpy
+import sys
+from pathlib import Path
+
+from drnmf.accelerate.swap import swapped
+
+
+def main(given: list[str]) -> None:
+    """Run a script, or a module with -m, and say at the end what ran where."""
+    parser = argparse.ArgumentParser(
+        prog="python -m drnmf.accelerate",
+        usage="%(prog)s [--device DEVICE] (SCRIPT | -m MODULE) [ARGS ...]",
+        description="Run a program with scikit-learn's NMF on the engine of drnmf.",
+    )
+    parser.add_argument("--device", help="where to fit: auto, cpu, cuda, cuda:N or cuda-blocks")
+    parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module, with what follows its name")
+    parser.add_argument("script", nargs=argparse.REMAINDER, help="run a file, with what follows it")
+    asked = parser.parse_args(given)
+    program = asked.module or asked.script
+    if not program:
+        parser.error("name a script, or a module with -m")
+    if not asked.module and not Path(program[0]).is_file():
+        parser.error(f"{program[0]}: no such file")
+    with swapped(asked.device) as tally:
+        try:
+            _run(program, bool(asked.module))
+        finally:
+            print(tally.report(), file=sys.stderr)
+
+
+def _run(program: list[str], module: bool) -> None:
+    sys.argv = program
+    if module:
+        sys.path.insert(0, "")
+        runpy.run_module(program[0], run_name="__main__", alter_sys=True)
+    else:
+        sys.path.insert(0, str(Path(program[0]).resolve().parent))
+        runpy.run_path(program[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

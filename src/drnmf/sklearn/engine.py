@@ -1,0 +1,204 @@
+"""What scikit-learn's settings ask of this package: a problem, a rule and a time to stop."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from drnmf.algorithms.initialize import Start, start
+from drnmf.algorithms.loop import Callback, Control
+from drnmf.algorithms.result import Progress, Result
+from drnmf.algorithms.updates.newton import Newton
+from drnmf.algorithms.updates.table import as_rule
+from drnmf.algorithms.weights import Fixed
+from drnmf.backends.base import losses_of
+from drnmf.backends.host.single_blas import single_blas
+from drnmf.losses.beta import Beta
+from drnmf.numerics import ENCODE_ITERATIONS, ENCODE_TOLERANCE, HALS_WINDOW, Array, Vector
+from drnmf.objective.objective import Objective
+from drnmf.objective.penalties import L1, L2
+from drnmf.objective.penalty import Penalties, Penalty, Setting, without_zeros
+from drnmf.problem.device import Placement, as_numpy, place, replaced
+from drnmf.problem.exact_zeros import with_exact_zeros
+from drnmf.problem.problem import Problem
+from drnmf.problem.row_weights import row_weights, with_rows_weighted
+from drnmf.problem.units import mean_of
+from drnmf.problem.weights import Reading
+from drnmf.solve.encode import Encoder
+from drnmf.solve.runner import Budget, Runner, both
+from drnmf.solve.solve import solve
+
+_EVERY = 10
+"""Iterations between two looks at the error under ``solver="mu"``, as in scikit-learn."""
+
+_FALL = 15.0
+"""Coordinate descent stops where the loss has fallen by less than this many times tol over the last 30 % of the
+iterations: at scikit-learn's default half of what `BetaNMF` stops at, which ends as low as scikit-learn does
+(benchmarks/sklearn_drop_in.py)."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What scikit-learn's parameters say of a fit.
+
+    Attributes
+    ----------
+    beta : of the divergence, any number
+    l1, l2 : of W and of H, to be multiplied by the number of columns and of rows of X
+    max_iter, tol, solver, verbose, device : as there
+    name : what errors call the estimator
+    callback : told after every iteration, in the units of X
+    """
+
+    beta: float = 2.0
+    l1: tuple[float, float] = (0.0, 0.0)
+    l2: tuple[float, float] = (0.0, 0.0)
+    max_iter: int = 200
+    tol: float = 1e-4
+    solver: str = "cd"
+    verbose: int = 0
+    device: str | None = None
+    name: str = "NMF"
+    callback: Callback | None = None
+
+    def on(self, device: str) -> Settings:
+        """Return the same on a device."""
+        return replace(self, device=device)
+
+    @property
+    def penalties(self) -> tuple[Penalty, ...]:
+        """The elastic net as penalties of this package."""
+        pairs = zip("WH", self.l1, self.l2, strict=True)
+        both = [(L1(a, side, scaled=True), L2(b, side, scaled=True)) for side, a, b in pairs]
+        return without_zeros(term for pair in both for term in pair)
+
+
+@dataclass(frozen=True)
+class Factors:
+    """W, H, the loss at them and the iterations they took."""
+
+    W: Array
+    H: Array
+    loss: float
+    n_iter: int
+
+
+def factorise(X: Any, W: Any, H: Any, settings: Settings, sample_weight: Any = None) -> Factors:
+    """Minimise scikit-learn's objective from W and H.
+
+    Parameters
+    ----------
+    X : checked for its form
+    W, H : the start, in the units of X
+    sample_weight : how much every row counts, None where each counts once
+    """
+    placement, rank = place(X, settings.device, "float32"), H.shape[0]
+    rows = row_weights(X, sample_weight)
+    given = placement.accept(X, settings.name, Reading(entry_weight=with_rows_weighted(rows)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # scikit-learn says nothing of many components and dense tiles
+        problem = Problem.of(
+            placement.open(given), rank, (Beta(settings.beta),), given=given, references=np.ones(1),
+            penalties=settings.penalties, zeros="floor",
+        )  # fmt: skip
+    begins = start(problem.data, rank, "custom", np.random.RandomState(0), W, H, _units(problem))
+    runner = _runner(settings, placement.gpu, problem, begins)
+    with single_blas():
+        (run,) = solve([problem.begun(begins)], runner)
+        run = with_exact_zeros(problem.data, problem.constraints, problem.unobserved.cleared(problem.data, run))
+    found = _handed_back(placement, problem, problem.back(problem.completed(run)))
+    if rows is not None and not rows.all():
+        W = replaced(found.W, np.flatnonzero(rows == 0), contributions(X, found.H, settings))
+        return replace(found, W=W)
+    return found
+
+
+def _units(problem: Problem) -> tuple[float, float]:
+    return problem.units.left, problem.units.right
+
+
+def _handed_back(placement: Placement, problem: Problem, run: Result) -> Factors:
+    W = problem.data.T.space.deliver(problem.data.T.space.put(run.W.T))
+    return Factors(placement.hand_back(W), placement.hand_back(run.H), float(run.losses[0]), run.n_iter)
+
+
+def _runner(settings: Settings, gpu: bool, problem: Problem, begins: Start) -> Runner:
+    """The rule, and when it is over.
+
+    Coordinate descent stops by the rule of this package, at a multiple of tol, or where the fit is exact but for tol.
+    Under "mu" it is scikit-learn's rule: by how much the error has fallen in ten iterations, relative to that of the
+    start.
+    """
+    rule, told = as_rule("auto", gpu), both(settings.callback, _said(settings))
+    if settings.solver == "cd":
+        control = Control(max_iter=settings.max_iter, tol=_FALL * settings.tol, fraction=HALS_WINDOW)
+        told = both(told, _exact(settings.tol) if settings.tol > 0 else None)
+    else:
+        assert isinstance(rule, Newton)
+        rule = replace(rule, alone=None)  # continuous in beta, as multiplicative steps are
+        control = Control(max_iter=settings.max_iter, tol=0.0)
+        if settings.tol > 0:
+            first = problem.units.losses(losses_of(problem.data, begins[0], begins[1], problem.omega), problem.omega)
+            told = both(told, _stalled(_error(first), settings.tol))
+    runner = replace(Runner.of(rule, Fixed()), stage="fit", callback=told)
+    return replace(runner, budget=Budget(control, 1, units=problem.units))
+
+
+def _error(losses: Vector) -> float:
+    """scikit-learn's error, sqrt(2 D)."""
+    return math.sqrt(2.0 * float(losses[0]))
+
+
+def _exact(tol: float) -> Callback:
+    """End a run once the error is below tol times that after the first iteration."""
+    first: list[float] = []
+
+    def call(progress: Progress) -> bool:
+        first.append(_error(progress.losses)) if not first else None
+        return _error(progress.losses) <= tol * first[0]
+
+    return call
+
+
+def _stalled(first: float, tol: float) -> Callback:
+    """End a run once the error has fallen by less than tol times the first one in ten iterations."""
+    errors = [first]
+
+    def call(progress: Progress) -> bool:
+        if progress.iteration % _EVERY:
+            return False
+        errors.append(_error(progress.losses))
+        return errors[-2] - errors[-1] < tol * first or first == 0
+
+    return call
+
+
+def _said(settings: Settings) -> Callback | None:
+    """Print the error every ten iterations, in scikit-learn's words, where it is to be said."""
+    if not settings.verbose:
+        return None
+
+    def call(progress: Progress) -> None:
+        if progress.iteration % _EVERY == 0 or progress.iteration == settings.max_iter:
+            error, seconds = _error(progress.losses), progress.seconds
+            print(f"Epoch {progress.iteration:02d} reached after {seconds:.3f} seconds, error: {error:f}")
+
+    return call
+
+
+def contributions(X: Any, H: Any, settings: Settings) -> Array:
+    """Find W of every row of X under H: each row on its own, to its end."""
+    placement = place(X, settings.device, "float32")
+    data = placement.open(placement.accept(X, settings.name, Reading()))
+    mean, rank = mean_of(data), H.shape[0]
+    of_rows_alone = tuple(term for term in settings.penalties if getattr(term, "on", "") == "W")
+    objective = Objective((Beta(settings.beta),), np.ones(1), mean, Penalties(of_rows_alone, Setting(data.shape, mean)))
+    tol = min(settings.tol, ENCODE_TOLERANCE)
+    encoder = Encoder(
+        as_numpy(H), objective, np.ones(1), ENCODE_ITERATIONS, tol, "floor", settings.name, np.zeros(rank)
+    )
+    return placement.hand_back(encoder.rows(data))

@@ -1,0 +1,264 @@
+"""NMF and non_negative_factorization with scikit-learn's parameters, attributes and messages.
+
+What is checked and said, and where a fit begins, is scikit-learn's own, inherited: the same seed gives the same start.
+The fit is this package's (`engine`), which is loaded when there is one.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from sklearn import decomposition
+from sklearn.base import _fit_context
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_array, check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from drnmf.estimators.shares import Shares, shares_of
+
+if TYPE_CHECKING:
+    from drnmf.numerics import Array
+    from drnmf.sklearn.engine import Settings
+
+_FORMS: dict[str, Any] = {"accept_sparse": ("csr", "csc"), "dtype": [np.float64, np.float32]}
+
+
+class NMF(Shares, decomposition.NMF):  # type: ignore[misc]
+    """Fit scikit-learn's NMF with the engine of this package.
+
+    Parameters, attributes, messages and their meaning are those of `sklearn.decomposition.NMF`, of which it is a
+    subclass. ``solver="cd"`` runs coordinate descent, ``solver="mu"`` multiplicative steps followed by Newton steps:
+    each iteration lowers the loss at least as far, so a fit ends as low in fewer of them.
+
+    Parameters
+    ----------
+    n_components, init, solver, beta_loss, tol, max_iter, random_state, alpha_W, alpha_H, l1_ratio, verbose : as in
+        scikit-learn; with ``init="custom"`` W or H may be left out
+    shuffle : whether the order of the components in coordinate descent is drawn, once for a fit
+    device : None (where X is), "auto", "cpu", "cuda", "cuda:1" or "cuda-blocks"
+
+    Attributes
+    ----------
+    components_ : (r, n), H
+    n_components_, n_features_in_, feature_names_in_ : as in scikit-learn
+    reconstruction_err_ : sqrt(2 D), for beta_loss="frobenius" the norm of X - WH
+    n_iter_ : iterations
+    shares_ : (m, r), the part of every row that each component explains
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[1, 1], [2, 1], [3, 1.2], [4, 1], [5, 0.8], [6, 1]])
+    >>> model = NMF(n_components=2, init="random", random_state=0)
+    >>> W = model.fit_transform(X)
+    >>> bool(model.reconstruction_err_ < 0.1)
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **decomposition.NMF._parameter_constraints,
+        "device": [str, None],
+    }
+
+    def __init__(
+        self,
+        n_components: int | str | None = "auto",
+        *,
+        init: str | None = None,
+        solver: str = "cd",
+        beta_loss: float | str = "frobenius",
+        tol: float = 1e-4,
+        max_iter: int = 200,
+        random_state: int | np.random.RandomState | None = None,
+        alpha_W: float = 0.0,
+        alpha_H: float | str = "same",
+        l1_ratio: float = 0.0,
+        verbose: int = 0,
+        shuffle: bool = False,
+        device: str | None = None,
+    ) -> None:
+        super().__init__(
+            n_components=n_components, init=init, solver=solver, beta_loss=beta_loss, tol=tol, max_iter=max_iter,
+            random_state=random_state, alpha_W=alpha_W, alpha_H=alpha_H, l1_ratio=l1_ratio, verbose=verbose,
+            shuffle=shuffle,
+        )  # fmt: skip
+        self.device = device
+
+    def fit(self, X: Any, y: Any = None, W: Any = None, H: Any = None, sample_weight: Any = None) -> Self:
+        """Factorise X as W H.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (m, n), nonnegative
+        y : ignored
+        W, H : the start, with ``init="custom"``; one alone will do
+        sample_weight : (m,), how much every row counts, >= 0
+
+        Returns
+        -------
+        self : the fitted estimator
+        """
+        self.fit_transform(X, W=W, H=H, sample_weight=sample_weight)
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
+    def fit_transform(self, X: Any, y: Any = None, W: Any = None, H: Any = None, sample_weight: Any = None) -> Array:
+        """Fit, and return W.
+
+        Parameters
+        ----------
+        X, y, W, H, sample_weight : as in `fit`
+
+        Returns
+        -------
+        W : array of shape (m, r)
+        """
+        here = validate_data(self, _on_host(X), **_FORMS)
+        W, self.components_, self.n_iter_, loss = self._factorised(here, W, H, sample_weight, _where_it_is(X, here))
+        self.n_components_ = self.components_.shape[0]
+        self.reconstruction_err_ = math.sqrt(2.0 * loss)
+        self.shares_ = shares_of(W, self.components_)
+        return W
+
+    def transform(self, X: Any) -> Array:
+        """Compute W for new rows, each on its own.
+
+        Parameters
+        ----------
+        X : as in `fit`
+
+        Returns
+        -------
+        W : array of shape (rows of X, r)
+        """
+        check_is_fitted(self)
+        here = validate_data(self, _on_host(X), reset=False, ensure_non_negative=True, **_FORMS)
+        return self._contributions(here, None, _on_host(self.components_), _where_it_is(X, here))[0]
+
+    def _contributions(self, X: Any, W: Any, H: Any, there: Any = None) -> tuple[Array, Array]:
+        """Find W under H; `there` is X where it is fitted, if not in host memory."""
+        self._checked(X)
+        _, H = self._check_w_h(X, W, H, False)
+        return _engine().contributions(X if there is None else there, H, self._settings()), H
+
+    def _factorised(
+        self, X: Any, W: Any, H: Any, sample_weight: Any, there: Any = None
+    ) -> tuple[Array, Array, int, float]:
+        """Begin where scikit-learn would, and fit; `there` is X where it is fitted, if not in host memory."""
+        self._checked(X)
+        W, H = self._check_w_h(X, *self._completed(X, W, H), True)
+        if self.shuffle:
+            order = check_random_state(self.random_state).permutation(H.shape[0])
+            W, H = W[:, order], H[order]
+        found = _engine().factorise(X if there is None else there, W, H, self._settings(), sample_weight)
+        if found.n_iter == self.max_iter and self.tol > 0:
+            warnings.warn(
+                f"Maximum number of iterations {self.max_iter} reached. Increase it to improve convergence.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        if self.shuffle:
+            back = np.argsort(order)
+            return found.W[:, back], found.H[back], found.n_iter, found.loss
+        return found.W, found.H, found.n_iter, found.loss
+
+    def _checked(self, X: Any) -> None:
+        self._check_params(X)
+        if self._beta_loss <= 0 and X.min() == 0:
+            raise ValueError(
+                "When beta_loss <= 0 and X contains zeros, the solver may diverge. Please add small values to X, or "
+                "use a positive beta_loss."
+            )
+
+    def _completed(self, X: Any, W: Any, H: Any) -> tuple[Any, Any]:
+        """Find the factor that was not given, where only the other one was."""
+        if self.init != "custom" or (W is None) == (H is None):
+            return W, H
+        if W is None:
+            H = check_array(H, dtype=X.dtype, ensure_non_negative=True)
+            return _engine().contributions(X, H, self._settings()), H
+        W = check_array(W, dtype=X.dtype, ensure_non_negative=True)
+        return W, np.ascontiguousarray(_engine().contributions(X.T, W.T, self._settings()).T)
+
+    def _settings(self) -> Settings:
+        alpha = np.array([self.alpha_W, self.alpha_W if self.alpha_H == "same" else self.alpha_H])
+        l1, l2 = (tuple((share * alpha).tolist()) for share in (self.l1_ratio, 1.0 - self.l1_ratio))
+        found: Settings = _engine().Settings(
+            self._beta_loss, l1, l2, self.max_iter, self.tol, self.solver, self.verbose, self.device
+        )
+        return found
+
+
+def _on_host(X: Any) -> Any:
+    """Return a tensor or an array of another library as NumPy's: scikit-learn's checks and starts are made for it."""
+    return X if isinstance(X, np.ndarray) or not hasattr(X, "__dlpack__") else _engine().as_numpy(X)
+
+
+def _where_it_is(X: Any, here: Any) -> Any:
+    """Return the tensor or array that is to be fitted in its place; None where it is in host memory or was cast."""
+    moved = isinstance(here, np.ndarray) and not isinstance(X, np.ndarray) and hasattr(X, "__dlpack__")
+    return X if moved and str(X.dtype).endswith(str(here.dtype)) else None
+
+
+def _engine() -> Any:
+    """Load the engine with the first fit: ``import drnmf.sklearn`` costs no more than scikit-learn does."""
+    from drnmf.sklearn import engine
+
+    return engine
+
+
+def non_negative_factorization(
+    X: Any,
+    W: Any = None,
+    H: Any = None,
+    n_components: int | str | None = "auto",
+    *,
+    init: str | None = None,
+    update_H: bool = True,
+    solver: str = "cd",
+    beta_loss: float | str = "frobenius",
+    tol: float = 1e-4,
+    max_iter: int = 200,
+    alpha_W: float = 0.0,
+    alpha_H: float | str = "same",
+    l1_ratio: float = 0.0,
+    random_state: int | np.random.RandomState | None = None,
+    verbose: int = 0,
+    shuffle: bool = False,
+    device: str | None = None,
+) -> tuple[Array, Array, int]:
+    """Compute W and H as `NMF` does; with ``update_H=False`` W alone, under the H given.
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (m, n)
+    W, H : the start with ``init="custom"``, or H with ``update_H=False``
+    n_components, init, solver, beta_loss, tol, max_iter, alpha_W, alpha_H, l1_ratio, random_state, verbose, shuffle,
+        device : as in `NMF`
+    update_H : whether H is found too
+
+    Returns
+    -------
+    W, H : the factors
+    n_iter : iterations; 1 with ``update_H=False``, where every row is brought to its end at once
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[1, 1], [2, 1], [3, 1.2], [4, 1], [5, 0.8], [6, 1]])
+    >>> W, H, n_iter = non_negative_factorization(X, n_components=2, init="random", random_state=0)
+    >>> W.shape, H.shape
+    ((6, 2), (2, 2))
+    """
+    model = NMF(
+        n_components, init=init, solver=solver, beta_loss=beta_loss, tol=tol, max_iter=max_iter, alpha_W=alpha_W,
+        alpha_H=alpha_H, l1_ratio=l1_ratio, random_state=random_state, verbose=verbose, shuffle=shuffle, device=device,
+    )  # fmt: skip
+    model._validate_params()
+    X = check_array(X, **_FORMS)
+    if update_H:
+        return model._factorised(X, W, H, None)[:3]
+    return *model._contributions(X, W, H), 1

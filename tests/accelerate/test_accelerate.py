@@ -1,0 +1,87 @@
+"""`python -m drnmf.accelerate`: programs that know nothing of this package run on it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import sklearn.decomposition
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+
+from drnmf.accelerate import swapped
+
+X = np.random.default_rng(0).uniform(size=(12, 8))
+
+SCRIPT = """
+import sys
+import library
+print(library.run(), sys.argv[1:], __name__)
+"""
+LIBRARY = """
+import numpy as np
+from sklearn.decomposition import NMF, non_negative_factorization
+
+def run():
+    X = np.random.default_rng(0).uniform(size=(12, 8))
+    model = NMF(2, random_state=0)
+    model.fit(X).transform(X)
+    non_negative_factorization(X, n_components=2, solver="mu", beta_loss="kullback-leibler")
+    return type(model).__module__
+"""
+
+
+def run(folder, *arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "drnmf.accelerate", *arguments], cwd=folder, capture_output=True, text=True
+    )
+
+
+@pytest.mark.parametrize("how", [("script.py",), ("-m", "script"), ("--device", "cpu", "script.py")])
+def test_libraries_that_a_script_imports_run_here(tmp_path, how):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    (tmp_path / "library.py").write_text(LIBRARY)
+    done = run(tmp_path, *how, "--device", "mine", "1")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "drnmf.accelerate.swap ['--device', 'mine', '1'] __main__\n"
+    assert "3 of 3 calls ran on drnmf (100 %)" in done.stderr
+
+
+def test_a_script_that_fails_fails_as_it_would(tmp_path):
+    (tmp_path / "script.py").write_text("import sys; sys.exit(3)")
+    done = run(tmp_path, "script.py")
+    assert done.returncode == 3
+    assert "nothing of NMF was called" in done.stderr
+    assert "no such file" in run(tmp_path, "other.py").stderr
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_is_refused_here_runs_there_with_a_line(capsys):
+    with swapped() as tally, np.errstate(all="ignore"):
+        huge = sklearn.decomposition.NMF(2, init="random", random_state=0, max_iter=5).fit(X * 1e160)
+        huge.transform(X * 1e160)
+        sklearn.decomposition.MiniBatchNMF(2).fit(X)
+    assert huge.components_.shape == (2, 8)
+    assert "NMF.fit" not in tally.here
+    said = capsys.readouterr().err
+    assert "drnmf.accelerate: NMF.fit runs on scikit-learn: Losses leave the range of float64" in said
+    assert "MiniBatchNMF.fit" in tally.report()
+
+
+def test_what_both_refuse_is_their_error():
+    with swapped() as tally, pytest.raises(ValueError, match="Negative values in data passed to NMF init"):
+        sklearn.decomposition.NMF(2).fit(-X)
+    assert not tally.there
+
+
+def test_a_search_over_a_pipeline_runs_here_and_names_come_back():
+    theirs = sklearn.decomposition.NMF
+    with swapped() as tally:
+        pipeline = make_pipeline(sklearn.decomposition.NMF(random_state=0))
+        grid = {"nmf__n_components": [1, 2], "nmf__solver": ["cd", "mu"]}
+        GridSearchCV(pipeline, grid, scoring=lambda model, X, y=None: -model[-1].reconstruction_err_, cv=2).fit(X)
+    assert sklearn.decomposition.NMF is theirs
+    assert tally.here["NMF.fit"] == 9
+    assert not tally.there
