@@ -15,7 +15,7 @@ from drnmf.backends.observed import HeldOut
 from drnmf.losses.base import Omega
 from drnmf.losses.beta import KL
 from drnmf.losses.interval import Interval, as_interval
-from drnmf.losses.names import as_losses, text_of
+from drnmf.losses.names import as_losses, noise_of, text_of
 from drnmf.numerics import Array, Vector
 from drnmf.objective.objective import Objective
 from drnmf.objective.penalty import Penalty
@@ -55,7 +55,7 @@ MOST_RANKS = 30
 
 @dataclass(frozen=True)
 class Discovery:
-    """What `discover` found. Components are those of the consensus, largest contribution first, unstable ones too.
+    """What `discover` found. Components are those of the consensus: stable ones first, each by contribution.
 
     Attributes
     ----------
@@ -81,6 +81,7 @@ class Discovery:
     notes : tuple of str
     penalties : tuple of str, those of the runs and the contributions ("sparsity:0.003:W")
     penalty_path : tuple of AlphaPath, what was tried for alphas that the data chose
+    encoder : the components as a function of rows, which gives the contributions of new ones
     """
 
     components: Vector
@@ -105,6 +106,7 @@ class Discovery:
     notes: tuple[str, ...]
     penalties: tuple[str, ...] = ()
     penalty_path: tuple[AlphaPath, ...] = ()
+    encoder: Encoder | None = field(default=None, repr=False)
 
     @property
     def sizes(self) -> Vector:
@@ -127,7 +129,7 @@ class Discovery:
                 f"{first}Found nothing to trust: of {self.rank} components none comes again in the runs (largest "
                 f"stability {self.stability.max():.2f})."
             )
-        names = ", ".join(loss.name for loss in self.losses)
+        names = ", ".join(f"{loss.name} ({noise_of(loss)})" for loss in self.losses)
         return f"{first}{'So far ' if first else ''}{count} stable components of {self.rank}, under {names}."
 
 
@@ -365,21 +367,22 @@ def _assembled(
     W, cut = contributions(encoder, fitter.given, fitter.placement, pace)
     if cut:
         stages.missing.append(f"the contributions of {cut} rows were still moving")
-    order = np.argsort(-W.sum(axis=0, dtype=np.float64), kind="stable")
-    found, W = found.reordered(order), W[:, order]
+    ended = sum(run.whole for run in runs)
+    stable = (found.stability >= stages.threshold) & (ended >= LEAST_RUNS)
+    order = np.lexsort((-W.sum(axis=0, dtype=np.float64), ~stable))  # numbered alike in files, pages and Python
+    found, W, stable = found.reordered(order), W[:, order], stable[order]
     worst = best.omega[int(np.argmax(best.losses / best.references))]
     misfit = residuals(fitter.given.X, W, found.components, worst)
     pace.advance(LAST, (1.0 - FOR_W) * pace.planned(LAST), "residuals")
     stages.ended(LAST, before, not cut)
-    ended = sum(run.whole for run in runs)
-    stable = (found.stability >= stages.threshold) & (ended >= LEAST_RUNS)
+    encoder = replace(encoder, components=encoder.components[order], mean_row=W.mean(axis=0, dtype=np.float64))
     return Discovery(
         found.components, W, found.stability, stable, found.interval, found.spread, len(found.stability), best.omega,
         noise, rows_of(table, stages.threshold) if table else [],
         None if reference is None else match(found.components, reference, names=names),
         misfit, sorted(runs, key=lambda run: run.error), stages.done, stages.interrupted, tuple(stages.missing),
         parameters.max_time, fitter.resample, pace.seconds, _notes(stages, noise, found, ended, fitter.resample),
-        tuple(term.key for term in terms), stages.paths,
+        tuple(term.key for term in terms), stages.paths, encoder,
     )  # fmt: skip
 
 
