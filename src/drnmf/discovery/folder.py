@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from drnmf.discovery.found import Discovery
+from drnmf.discovery.named import Named
 from drnmf.matrices.matrix import Matrix
 from drnmf.report import write_report
 from drnmf.report.fields import field_of
@@ -16,7 +16,7 @@ from drnmf.runs.output import output_folder
 from drnmf.runs.quality import write_quality
 
 
-def write_discovery(folder: Path, found: Discovery, summary: schema.Summary) -> None:
+def write_discovery(folder: Path, found: Named, summary: schema.Summary) -> None:
     """Write every table of a discovery, its model and its summary.
 
     Parameters
@@ -52,7 +52,7 @@ def write_discovery(folder: Path, found: Discovery, summary: schema.Summary) -> 
     write.write_summary(folder, content)
 
 
-def _described(found: Discovery) -> schema.Summary:
+def _described(found: Named) -> schema.Summary:
     """What summary.json says of any discovery."""
     best = found.runs[0]
     return {
@@ -65,7 +65,7 @@ def _described(found: Discovery) -> schema.Summary:
     }  # fmt: skip
 
 
-def discovered(found: Discovery, profiles: str = "columns") -> schema.Discovered:
+def discovered(found: Named, profiles: str = "columns") -> schema.Discovered:
     """What summary.json says of the search; its sentences are those of Python."""
     noise = found.noise
     return {
@@ -76,7 +76,7 @@ def discovered(found: Discovery, profiles: str = "columns") -> schema.Discovered
     }  # fmt: skip
 
 
-def write_report_folder(found: Discovery, folder: Path, overwrite: bool) -> Path:
+def write_report_folder(found: Named, folder: Path, overwrite: bool) -> Path:
     """Write the folder of a discovery that was made in Python, and return the path of its page."""
     m, n = np.asarray(found.contributions).shape[0], np.asarray(found.components).shape[1]
     image = None if found.rows is None else found.rows.image
@@ -87,7 +87,7 @@ def write_report_folder(found: Discovery, folder: Path, overwrite: bool) -> Path
     return folder / schema.REPORT
 
 
-def _residuals(found: Discovery) -> list[dict[str, Any]]:
+def _residuals(found: Named) -> list[dict[str, Any]]:
     seen = found.residuals
     sides = (
         ("contribution", found.row_names, seen.rows, seen.row_sums),

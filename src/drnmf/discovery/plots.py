@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from drnmf.discovery.named import Named
 from drnmf.matrices.mutations import SUBSTITUTIONS, substitution
 from drnmf.report import figures
 from drnmf.report.fields import DRAWN, FIELDS, axis_of, dates_of, field_of
 from drnmf.report.pictures import STACKED, mutation_order
-
-if TYPE_CHECKING:
-    from drnmf.discovery.found import Discovery
 
 WHAT = ("components", "contributions", "maps")
 BASES = dict(zip(SUBSTITUTIONS, ("#02bdee", "#111111", "#e42a27", "#b8b4b5", "#a2cf63", "#ecb0ae"), strict=True))
@@ -21,7 +19,7 @@ _LISTED = 15
 """Genes that are listed of a long profile."""
 
 
-def draw(found: Discovery, what: str = "components", field: str | None = None) -> Any:
+def draw(found: Named, what: str = "components", field: str | None = None) -> Any:
     """Draw the stable components of a discovery, their contributions, or maps of these."""
     if what not in WHAT or (field is not None and field not in FIELDS):
         raise ValueError(f"what={what!r}, field={field!r}: draw one of {', '.join(WHAT)}, as {', '.join(FIELDS)}.")
@@ -44,7 +42,7 @@ def draw(found: Discovery, what: str = "components", field: str | None = None) -
 
 
 def _panels(
-    found: Discovery, shown: Any, axis: Callable[[Any, Discovery, int], None], columns: int, size: tuple[float, float]
+    found: Named, shown: Any, axis: Callable[[Any, Named, int], None], columns: int, size: tuple[float, float]
 ) -> Any:
     """Draw one panel for every component."""
     figures.check_matplotlib()
@@ -63,7 +61,7 @@ def _panels(
     return drawing
 
 
-def _signature(axis: Any, found: Discovery, k: int) -> None:
+def _signature(axis: Any, found: Named, k: int) -> None:
     labels = found.column_names
     order = mutation_order(labels)
     kinds = [substitution(labels[j]) or "C>A" for j in order]
@@ -75,7 +73,7 @@ def _signature(axis: Any, found: Discovery, k: int) -> None:
     axis.grid(visible=False)
 
 
-def _species(axis: Any, found: Discovery, k: int) -> None:
+def _species(axis: Any, found: Named, k: int) -> None:
     parts, H = np.asarray(found.contributions), np.asarray(found.components)
     amounts = parts.mean(axis=0)[:, None] * H
     share = amounts[k] / np.maximum(amounts.sum(axis=0), np.finfo(np.float64).tiny)
@@ -90,14 +88,14 @@ def _species(axis: Any, found: Discovery, k: int) -> None:
     other.grid(visible=False)
 
 
-def _spectrum(axis: Any, found: Discovery, k: int) -> None:
+def _spectrum(axis: Any, found: Named, k: int) -> None:
     named = axis_of(found.column_names)
     x = np.arange(1, np.asarray(found.components).shape[1] + 1) if named is None else named
     axis.fill_between(x, *found.interval[:, k], color="0.85")
     axis.plot(x, np.asarray(found.components)[k], color=figures.COLOURS["IS"], lw=1.5)
 
 
-def _bars(axis: Any, found: Discovery, k: int) -> None:
+def _bars(axis: Any, found: Named, k: int) -> None:
     labels, y = found.column_names, np.asarray(found.components)[k]
     ends = np.maximum(np.abs(found.interval[:, k] - y), 0.0)
     axis.bar(range(len(y)), y, yerr=ends, color=figures.COLOURS["IS"], ecolor="0.4", error_kw={"lw": 0.8})
@@ -105,20 +103,20 @@ def _bars(axis: Any, found: Discovery, k: int) -> None:
     axis.set_xticks(range(0, len(labels), step), labels[::step], rotation=90, fontsize=6)
 
 
-def _top(axis: Any, found: Discovery, k: int) -> None:
+def _top(axis: Any, found: Named, k: int) -> None:
     y = np.asarray(found.components)[k]
     order = np.argsort(-y)[:_LISTED]
     axis.bar(range(len(order)), y[order], color=figures.COLOURS["IS"])
     axis.set_xticks(range(len(order)), [found.column_names[j] for j in order], rotation=60, fontsize=7)
 
 
-def _over_dates(axis: Any, found: Discovery, k: int) -> None:
+def _over_dates(axis: Any, found: Named, k: int) -> None:
     dates = np.array(dates_of(found.row_names), dtype="datetime64[s]")
     axis.plot(dates, np.asarray(found.contributions)[:, k], color=figures.COLOURS["IS"], lw=0.8)
     axis.set_ylim(bottom=0)
 
 
-def _map(axis: Any, found: Discovery, k: int) -> None:
+def _map(axis: Any, found: Named, k: int) -> None:
     assert found.rows is not None
     assert found.rows.image is not None
     parts = np.asarray(found.contributions)
@@ -127,7 +125,7 @@ def _map(axis: Any, found: Discovery, k: int) -> None:
     axis.set_axis_off()
 
 
-def _stacked(found: Discovery, shown: Any) -> Any:
+def _stacked(found: Named, shown: Any) -> Any:
     """Draw contributions stacked by sample, the largest samples first."""
     figures.check_matplotlib()
     import matplotlib

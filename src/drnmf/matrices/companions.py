@@ -70,14 +70,14 @@ def read_known(path: Path, option: str, labels: Names, count: int) -> Known:
     table = files.read_matrix(path)
     X = np.asarray(table.X.toarray() if hasattr(table.X, "toarray") else table.X, dtype=np.float64)
     named = labels is not None and (table.row_names is not None or table.column_names is not None)
-    if _side(table, labels) == "columns" or (not named and X.shape[0] != count == X.shape[1]):
+    if _side(table, labels, part=True) == "columns" or (not named and X.shape[0] != count == X.shape[1]):
         table, X = table.transposed(), X.T
     if labels is not None and table.row_names is not None:
         try:
             X = X[positions([spelt(name) for name in labels], [spelt(name) for name in table.row_names])]
         except ValueError as error:
             raise ValueError(f"{option} {path}: {error}") from None
-    elif X.shape[0] != count:
+    elif X.shape[0] != count:  # nothing to match by
         raise ValueError(
             f"{option} {path} has {X.shape[0]} rows, but a component of X has {count} entries: give one component per "
             "column, with as many rows."
@@ -93,15 +93,15 @@ def side_named(path: Path, matrix: Matrix) -> str | None:
     return found[0] if len(found) == 1 else None
 
 
-def _side(table: Matrix, labels: Names) -> str | None:
-    """Find on which side of a table all of some labels are."""
+def _side(table: Matrix, labels: Names, part: bool = False) -> str | None:
+    """Find on which side of a table all of some labels are, or with `part` most of them."""
     if labels is None:
         return None
     wanted = {spelt(name) for name in labels}
-    for side, names in (("rows", table.row_names), ("columns", table.column_names)):
-        if names is not None and wanted <= {spelt(name) for name in names}:
-            return side
-    return None
+    sides = (("rows", table.row_names), ("columns", table.column_names))
+    shared = [(len(wanted & {spelt(name) for name in names}), side) for side, names in sides if names is not None]
+    count, side = max(shared, default=(0, "rows"), key=lambda pair: pair[0])
+    return side if count > (len(wanted) // 2 if part else len(wanted) - 1) else None
 
 
 @contextmanager

@@ -159,7 +159,9 @@ def exposures(found: Profiles) -> Chart:
         "xaxis": {"showticklabels": False, "title": {"text": f"sample, largest first ({len(order)} of {len(totals)})"},
                   "showgrid": False},
         "yaxis": {"title": {"text": "contribution"}},
-        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": 11}},
+        "legend": {
+            "orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": 11}, "traceorder": "normal",
+        },
     }  # fmt: skip
     rows = -(-len(stacks) // 8)
     return {"data": data, "layout": layout, "height": 330 + 20 * rows, "phone": 330 + 22 * -(-len(stacks) // 3)}
@@ -212,5 +214,6 @@ def _short(label: str) -> str:
 
 
 def _small(data: list[dict[str, Any]], height: int) -> Chart:
-    layout = {"xaxis": {"title": {"text": ""}}, "yaxis": {"title": {"text": ""}}, "showlegend": False, "bargap": 0.15}
+    axis = {"title": {"text": "", "standoff": 0}}
+    layout = {"xaxis": dict(axis), "yaxis": dict(axis), "showlegend": False, "bargap": 0.15}
     return {"data": data, "layout": layout, "height": height, "phone": height}

@@ -185,7 +185,7 @@ def _quality(found: Any, matrix: Matrix, weights: dict[str, Any]) -> Any:
 
 def _annotate(x: Path, folder: Path, found: Any) -> None:
     """Put a copy of an .h5ad file with the result in it into the folder."""
-    from drnmf.discovery.found import facts_of
+    from drnmf.discovery.named import facts_of
     from drnmf.runs.annotated import write_annotated
 
     facts = facts_of(found)
