@@ -116,7 +116,7 @@ def fit(
 
 def _called(names: list[str] | None, rank: int) -> list[str] | None:
     """Name the components as asked, the rest by counting."""
-    from drnmf.runs.schema import component_names
+    from drnmf.problem.tabular import component_names
 
     if names is not None and (len(names) > rank or len(set(names)) < len(names)):
         raise typer.BadParameter(f"give at most {rank} names, each once.", param_hint="--names")

@@ -27,6 +27,7 @@ _READING = {
     "delimiter": Annotated[str | None, "Between the cells of a text table: ; tab space ... (default: found)."],
     "sheet": Annotated[str | None, "Which sheet of an .xlsx file (default: the first)."],
     "transpose": Annotated[bool, "Exchange rows and columns of X."],
+    "scale_rows": Annotated[bool, "Divide every row of X by its sum."],
 }
 """How X is read, by the names of the arguments: what every command that reads a matrix takes."""
 
@@ -39,6 +40,7 @@ class Source:
     variable: str | None = None
     uncertainty: Path | None = None
     entry_weights: Path | None = None
+    scale_rows: bool = False
 
     @property
     def weights_file(self) -> Path | None:
@@ -49,7 +51,7 @@ class Source:
     def of(
         cls, uncertainty: Path | None, entry_weights: Path | None, variable: str | None, layer: str | None,
         long: bool | None, image: str | None, labels: int | None, delimiter: str | None, sheet: str | None,
-        transpose: bool,
+        transpose: bool, scale_rows: bool,
     ) -> Source:  # fmt: skip
         """Collect the options, checked."""
         from drnmf.matrices.delimited import as_delimiter
@@ -65,7 +67,7 @@ class Source:
             )
         size = None if image is None else parse_image(image)
         layout = Layout(labels, delimiter, sheet, transpose, layer, long, size)
-        return cls(layout, variable, uncertainty, entry_weights)
+        return cls(layout, variable, uncertainty, entry_weights, scale_rows)
 
     def read(self, path: Path, negatives: str = "raise", cure: str | None = None) -> Matrix:
         """Read a matrix as a whole, with remarks on standard error; a bad cell is named, with its cure."""
@@ -75,7 +77,17 @@ class Source:
         for note in matrix.notes:
             warn(in_options(note))
         check_cells(matrix, path, negatives, cure or TAKE_NEGATIVES)
-        return matrix
+        return self._scaled(matrix)
+
+    def _scaled(self, matrix: Matrix) -> Matrix:
+        """Divide every row by its sum, where that was asked for; uncertainties would have to be divided too."""
+        if not self.scale_rows:
+            return matrix
+        if self.uncertainty is not None:
+            raise typer.BadParameter(
+                "uncertainties belong to X as it is: scale both in the files.", param_hint="--scale-rows"
+            )
+        return matrix.scaled_rows()
 
     def _whole(self, path: Path) -> Matrix:
         from drnmf.matrices import files
@@ -103,6 +115,8 @@ class Source:
 def of_matrix(settings: options.Settings, matrix: Matrix) -> dict[str, Any]:
     """Collect the parameters of a model that the data decide: components that do not move, and what is missing."""
     given: dict[str, Any] = {}
+    if settings["sum_to_one"] == "W":
+        _warn_of_sums(matrix)
     if matrix.unstored == "missing":
         given["unstored"] = "missing"
     if settings["fixed"] is not None:
@@ -110,6 +124,28 @@ def of_matrix(settings: options.Settings, matrix: Matrix) -> dict[str, Any]:
 
         given["fixed"] = read_known(settings["fixed"], "--fixed", matrix.column_names, matrix.X.shape[1]).components
     return given
+
+
+def _warn_of_sums(matrix: Matrix) -> None:
+    """Warn where rows of X have very different sums, which fractions that sum to one cannot follow."""
+    import numpy as np
+
+    if hasattr(matrix.X, "chunks"):
+        return
+    sums = np.asarray(np.nansum(matrix.X.toarray() if hasattr(matrix.X, "toarray") else matrix.X, axis=1))
+    low, high = (
+        (float(value) for value in np.quantile(sums[sums > 0], (0.05, 0.95))) if (sums > 0).any() else (1.0, 1.0)
+    )
+    if high > UNEVEN * low:
+        warn(
+            f"Most rows of X sum to between {low:.3g} and {high:.3g}, but with --sum-to-one W every row is a mixture "
+            "of the same components with the same total: light and dark rows need components of their own. Pass "
+            "--scale-rows to divide every row by its sum, or leave --sum-to-one out."
+        )
+
+
+UNEVEN = 1.5
+"""Ratio of the sums of heavy and light rows from which fractions cannot follow both."""
 
 
 def stored_in_blocks(path: Path) -> bool:

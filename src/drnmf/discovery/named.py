@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from drnmf.discovery.model import model_of
+from drnmf.estimators.tables import places
 from drnmf.matrices.frames import needs
 from drnmf.matrices.matrix import Labels
 from drnmf.matrices.mutations import spelt
 from drnmf.numerics import Array
-from drnmf.problem.tabular import tabular
+from drnmf.problem.tabular import component_names, tabular
 from drnmf.runs.quality import Quality
-from drnmf.runs.schema import component_names
 from drnmf.selection import discover as search
 from drnmf.selection.matching import Matching, positions
 
@@ -136,7 +136,7 @@ class Named(search.Discovery):
         -------
         array with a value for every pair
         """
-        i, j = _places(rows, self.row_names), _places(columns, self.column_names)
+        i, j = places(rows, self.row_names), places(columns, self.column_names)
         return np.asarray(np.einsum("ij,ij->i", np.asarray(self.contributions)[i], np.asarray(self.components).T[j]))
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -190,11 +190,3 @@ def _names(labels: Labels | None, count: int) -> list[str]:
 def framed(values: Any, index: Sequence[str] | None, columns: Sequence[str]) -> Any:
     frame = needs("pandas", "tables").DataFrame
     return frame(np.asarray(values), None if index is None else list(index), list(columns))
-
-
-def _places(asked: Any, names: Sequence[str]) -> Any:
-    """Turn names, or positions from 0, into positions."""
-    values = np.asarray(asked)
-    if values.dtype.kind in "iu":
-        return values
-    return np.array(positions([str(value) for value in values.ravel().tolist()], names))

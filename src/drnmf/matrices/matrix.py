@@ -129,6 +129,13 @@ class Matrix:
         rows = Labels.of_pixels(layout.image) if found.rows is None else replace(found.rows, image=layout.image)
         return replace(found, rows=rows)
 
+    def scaled_rows(self) -> Matrix:
+        """Divide every row by its sum over what was observed; rows of zeros stay."""
+        sparse = sp.issparse(self.X)
+        sums = np.asarray(self.X.sum(axis=1) if sparse else np.nansum(self.X, axis=1), dtype=np.float64).ravel()
+        by = 1.0 / np.where(sums > 0, sums, 1.0)
+        return replace(self, X=sp.csr_array(sp.diags_array(by) @ self.X) if sparse else self.X * by[:, None])
+
     def with_gaps(self) -> Matrix:
         """Turn sparse X whose unstored entries are missing into an array with NaN there; any other stays."""
         if self.unstored != "missing" or not sp.issparse(self.X):

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 COUNTS = "counts"
 """The layer of AnnData that is read where none is named: NMF wants counts, and X is often their logarithm."""
@@ -34,6 +33,15 @@ class Tabular:
     columns: Names = None
     image: tuple[int, int] | None = None
     kind: str = "array"
+
+
+def component_names(rank: int) -> list[str]:
+    """Name components where they have no names of their own, in tables, on pages and in messages.
+
+    >>> component_names(2)
+    ['component_1', 'component_2']
+    """
+    return [f"component_{k + 1}" for k in range(rank)]
 
 
 def is_anndata(X: Any) -> bool:
@@ -84,7 +92,7 @@ def _layer(X: Any, layer: str | None) -> Any:
     found = X.X if layer is None else X.layers[layer]
     if found is None:
         raise ValueError("this AnnData has no X: name a layer, layer='counts'.")
-    return sp.csr_array(found) if sp.issparse(found) else np.asarray(found)
+    return found.tocsr() if hasattr(found, "tocsr") else np.asarray(found)
 
 
 def _labelled_array(X: Any) -> Tabular:

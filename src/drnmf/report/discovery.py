@@ -139,9 +139,7 @@ def how_well(run: Run) -> Section:
     columns = table(heads, listed, range(1, 6))
     chart = _chart([bar], "residual / uncertainty", "entries")
     chart["layout"]["bargap"] = 0.05
-    body = (
-        f'<div class="pair">{place("scaled-residuals", "Scaled residuals")}<div><h3>Columns</h3>{columns}</div></div>'
-    )
+    body = f"{place('scaled-residuals', 'Scaled residuals')}<h3>Columns</h3>{columns}"
     return section("How well, within the uncertainties", note, body), {"scaled-residuals": chart}
 
 

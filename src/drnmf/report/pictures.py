@@ -48,7 +48,7 @@ def signature(found: Profiles, k: int) -> Chart:
     bar = _bars(found, k, order)
     bar["marker"] = {"color": [BASES[kind] for kind in kinds]}
     places = {kind: [i for i, other in enumerate(kinds) if other == kind] for kind in SUBSTITUTIONS if kind in kinds}
-    chart = _small([bar], 165)
+    chart = _small([bar], 150, flat=True)
     chart["layout"]["xaxis"] |= {
         "tickvals": [float(np.mean(at)) for at in places.values()], "ticktext": list(places), "ticks": "",
         "tickangle": 0, "showgrid": False, "range": [-0.7, len(order) - 0.3],
@@ -85,7 +85,8 @@ def species(found: Profiles, k: int) -> Chart:
     }  # fmt: skip
     chart["layout"]["yaxis"] |= {"type": "log", "range": [low, top], "dtick": 1, "exponentformat": "power"}
     chart["layout"]["yaxis2"] = {
-        "overlaying": "y", "side": "right", "range": [0, 105], "ticksuffix": "%", "nticks": 4, "showgrid": False,
+        "overlaying": "y", "side": "right", "range": [0, 105], "tickmode": "array", "tickvals": [0, 50, 100],
+        "ticktext": ["0%", "50%", "100%"], "showgrid": False,
     }  # fmt: skip
     return chart
 
@@ -107,7 +108,7 @@ def spectrum(found: Profiles, k: int) -> Chart:
             "line": {"color": colour(k), "width": 2}, "hovertemplate": "%{x}: %{y:.3g}<extra></extra>",
         }
     )  # fmt: skip
-    chart = _small(data, 190)
+    chart = _small(data, 170, flat=True)
     chart["layout"]["yaxis"] |= {"rangemode": "tozero", "nticks": 4}
     return chart
 
@@ -173,7 +174,7 @@ def over_dates(found: Profiles, k: int) -> Chart:
         "type": "scatter", "mode": "lines", "x": dates_of(found.samples), "y": numbers(found.parts[:, k], 4),
         "line": {"color": colour(k), "width": 1.2}, "hovertemplate": "%{x|%Y-%m-%d}: %{y:.3g}<extra></extra>",
     }  # fmt: skip
-    chart = _small([line], 150)
+    chart = _small([line], 130, flat=True)
     chart["layout"]["xaxis"] |= {"type": "date", "nticks": 6}
     chart["layout"]["yaxis"] |= {"rangemode": "tozero", "nticks": 4}
     return chart
@@ -213,7 +214,9 @@ def _short(label: str) -> str:
     return label if len(label) <= _LETTERS else label[: _LETTERS - 1] + "…"
 
 
-def _small(data: list[dict[str, Any]], height: int) -> Chart:
-    axis = {"title": {"text": "", "standoff": 0}}
-    layout = {"xaxis": dict(axis), "yaxis": dict(axis), "showlegend": False, "bargap": 0.15}
+def _small(data: list[dict[str, Any]], height: int, flat: bool = False) -> Chart:
+    axis: dict[str, Any] = {"title": {"text": "", "standoff": 0}}
+    layout: dict[str, Any] = {"xaxis": dict(axis), "yaxis": dict(axis), "showlegend": False, "bargap": 0.15}
+    if flat:  # tick labels lie in one line: no room is left for more
+        layout |= {"xaxis": {**axis, "automargin": False}, "margin": {"l": 8, "r": 8, "t": 6, "b": 20}}
     return {"data": data, "layout": layout, "height": height, "phone": height}

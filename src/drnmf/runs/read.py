@@ -13,6 +13,7 @@ import numpy as np
 from drnmf.losses.base import Omega
 from drnmf.matrices.formulas import unguarded
 from drnmf.numerics import Array, Vector
+from drnmf.problem.tabular import component_names
 from drnmf.runs import schema
 from drnmf.runs.schema import column, loss_keys
 from drnmf.runs.validate import misfit
@@ -222,4 +223,4 @@ def component_names_of(run: Path, rank: int) -> list[str]:
     """Name the components of a run: as its names.json does, or by counting from 1."""
     names = _json(run / schema.NAMES, schema.Names) if run.is_dir() else None
     own = None if names is None else names.get("components")
-    return own if own is not None and len(own) == rank else schema.component_names(rank)
+    return own if own is not None and len(own) == rank else component_names(rank)

@@ -55,15 +55,6 @@ def column(quantity: Quantity, key: str) -> str:
     return f"{quantity}_{key}"
 
 
-def component_names(rank: int) -> list[str]:
-    """Name the components in tables, on pages and in messages, where they have no names of their own.
-
-    >>> component_names(2)
-    ['component_1', 'component_2']
-    """
-    return [f"component_{k + 1}" for k in range(rank)]
-
-
 def loss_keys(header: Iterable[str]) -> list[str]:
     """List the losses of trace.csv or front.csv in their order, from the names of the columns.
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from drnmf.files import replacing
 from drnmf.matrices.formulas import guarded
+from drnmf.problem.tabular import component_names
 from drnmf.runs import schema
 from drnmf.runs.schema import column
 
@@ -269,7 +270,7 @@ def write_names(folder: Path, matrix: Matrix, W: Any, H: Any, components: Sequen
     """Write names.json, W.csv and H.csv, where the input had names for rows or columns, or the components have them."""
     if not matrix.named and components is None:
         return
-    names = list(components or schema.component_names(H.shape[0]))
+    names = list(components or component_names(H.shape[0]))
     write_component_names(folder, matrix, names)
     write_rows(folder / schema.W_TABLE, labelled(matrix.row_names, W, names))
     write_rows(folder / schema.H_TABLE, labelled(matrix.column_names, H.T, names))
