@@ -119,6 +119,7 @@ def _documented(function: Callable[..., Any]) -> None:
     text = search.discover.__doc__ or ""
     start, end = text.index("    X : "), text.index("    model : ")
     text = text[:start] + _X + text[end:]
+    text = text.replace("    >>> rng", "    >>> import numpy as np\n    >>> rng", 1)
     function.__doc__ = text.replace("    ranks : ", _MORE + "    ranks : ", 1)
 
 

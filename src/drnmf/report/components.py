@@ -55,8 +55,10 @@ def components(run: Run) -> Section:
             parts[f"profile-{k + 1}"] = drawn[0](found, k)
             cards.append(f'<div class="card">{head}{place(f"profile-{k + 1}")}</div>')
     note = drawn[1] if drawn is not None else "What has the largest part in each component, in percent of its sum."
-    if found.low is not None:
-        note += " Whiskers and bands are what 90% of the runs gave. Largest contribution first."
+    if found.low is not None and drawn is not None and found.field != "air":
+        shown = "The band is" if found.field == "spectra" else "Whiskers are"
+        note += f" {shown} what 90% of the runs gave."
+    note += " Largest contribution first."
     if len(found.names) > SHOWN:
         note += f" These are the first {SHOWN} of {len(found.names)}; the tables have all."
     grid = "profiles" if drawn is not None else "cards"

@@ -64,7 +64,7 @@ def _how_clear(ranks: list[int], rows: Rows) -> tuple[str, str, Chart, str]:
 def what_noise(run: Run) -> Section:
     """Draw how likely every loss makes X, and how residuals grow with the fitted value."""
     rows, variance, found = run.table(schema.NOISE), run.table(schema.VARIANCE), run.summary.get("discovery")
-    if found is None or not variance:
+    if found is None or not variance or (not rows and "quality" in run.summary):  # uncertainties say what is expected
         return NOTHING
     parts: dict[str, Chart] = {}
     note = "The losses were given."

@@ -93,8 +93,8 @@ def _of_discovery(run: Run) -> Profiles | None:
 def _stability(row: Mapping[str, str], name: str) -> str:
     text = f"{100 * float(row['size']):.2g}%, stability {float(row['stability']):.2f}"
     if row.get("match"):
-        partner = "" if row["match"] == name else f"{row['match']} "
-        text += f", {partner}{float(row['similarity']):.2f}"
+        like = f"cosine {float(row['similarity']):.2f}"
+        text += f", {like}" if row["match"] == name else f", nearest {row['match']} ({like})"
     return text
 
 
