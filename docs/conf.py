@@ -136,7 +136,9 @@ PROTOCOLS = {
         "algorithms.weights.Policy",
         "backends.base.Ask", "backends.base.Sweep", "backends.base.Data", "backends.base.Space",
     ),
-    "What a fit returns": ("algorithms.result.Trace", "algorithms.result.Progress"),
+    "What a fit and `discover` return": (
+        "algorithms.result.Trace", "algorithms.result.Progress", "discovery.found.Discovery",
+    ),
     "Data to try it on": ("synthetic.synthetic",),
 }  # fmt: skip
 

@@ -49,7 +49,7 @@ def same(one, other) -> bool:
 def test_the_planted_components_are_found(found):
     assert found.rank == 3
     assert found.stable.all()
-    assert found.summary() == "3 stable components of 3, under KL."
+    assert found.summary() == "3 stable components of 3, under KL (counts)."
     truth = np.repeat(np.eye(3), 8, axis=1)
     assert sorted(drnmf.match(found.components, truth).index.tolist()) == [0, 1, 2]
     np.testing.assert_allclose(found.components.sum(axis=1), 1.0)
