@@ -186,6 +186,12 @@ def test_ratings_are_predicted_better_than_by_means(here: Path, drnmf: Run) -> N
     drnmf("predict", "ratings-drnmf", "pairs.csv")
     found = pd.read_csv("pairs-predicted.csv")
     assert list(found) == ["user", "item", "predicted"]
+    known[known["user"].isin(["u4", "u2"])].iloc[::-1].to_csv(
+        "again.csv", index=False
+    )  # items in another order, some not
+    drnmf("transform", "ratings-drnmf", "again.csv")
+    W = pd.read_csv("ratings-drnmf/W.csv", index_col=0).loc[["u4", "u2"]]
+    np.testing.assert_allclose(pd.read_csv("again-W.csv", index_col=0).to_numpy(), W.to_numpy(), rtol=0.02, atol=0.02)
     error = float(np.sqrt(((found["predicted"] - hidden["rating"]) ** 2).mean()))
     assert error < 0.9 * means
 

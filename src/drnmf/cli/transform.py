@@ -81,6 +81,8 @@ def transform(
     weights = source.weights(x, matrix)
     if profiles_of(run) == "rows":  # as X was read there
         matrix, weights = matrix.transposed(), {name: table.T for name, table in weights.items()}
+    if matrix.unstored == "missing" and hasattr(model, "feature_names_in_"):
+        matrix = matrix.under(model.feature_names_in_.tolist())
     _check_names(model, matrix.column_names, x)
     with plain_warnings(), named_cells(matrix, x, source.weights_file):
         W = model.transform(matrix.X, **weights)

@@ -129,6 +129,24 @@ class Matrix:
         rows = Labels.of_pixels(layout.image) if found.rows is None else replace(found.rows, image=layout.image)
         return replace(found, rows=rows)
 
+    def under(self, names: Sequence[str]) -> Matrix:
+        """Bring the columns of a long table, which come as they are first named, under the names of a model.
+
+        Raises
+        ------
+        Refused
+            With a column that the model does not have.
+        """
+        where = {name: j for j, name in enumerate(names)}
+        own = self.column_names or ()
+        strange = next((name for name in own if name not in where), None)
+        if strange is not None:
+            raise Refused(f"column {strange!r} is not known to the model: leave its entries out.")
+        entries = sp.coo_array(self.X)
+        places = np.array([where[name] for name in own])[entries.col]
+        X = sp.csr_array((entries.data, (entries.row, places)), shape=(self.X.shape[0], len(names)))
+        return replace(self, X=X, columns=Labels.of(tuple(names)))
+
     def scaled_rows(self) -> Matrix:
         """Divide every row by its sum over what was observed; rows of zeros stay."""
         sparse = sp.issparse(self.X)
