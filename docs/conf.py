@@ -136,7 +136,9 @@ PROTOCOLS = {
         "algorithms.weights.Policy",
         "backends.base.Ask", "backends.base.Sweep", "backends.base.Data", "backends.base.Space",
     ),
-    "What a fit returns": ("algorithms.result.Trace", "algorithms.result.Progress"),
+    "What a fit and `discover` return": (
+        "algorithms.result.Trace", "algorithms.result.Progress", "discovery.found.Discovery",
+    ),
     "Data to try it on": ("synthetic.synthetic",),
     "In the place of scikit-learn": ("sklearn.NMF", "sklearn.non_negative_factorization", "accelerate.swapped"),
 }  # fmt: skip

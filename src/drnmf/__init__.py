@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from drnmf.backends.observed import HeldOut
+    from drnmf.discovery.found import discover
     from drnmf.estimators.beta import BetaNMF
     from drnmf.estimators.consensus import ConsensusNMF
     from drnmf.estimators.load import load
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from drnmf.objective.penalties import L1, L2, Smooth, Sparsity, Volume
     from drnmf.parameters.solver import Solver
     from drnmf.problem.divergence import beta_divergence
-    from drnmf.selection.discover import discover
     from drnmf.selection.matching import match
     from drnmf.selection.noise import noise_profile
     from drnmf.selection.rank import rank_profile
@@ -65,7 +65,7 @@ _MODULES = {
     "Solver": "parameters.solver",
     "Sparsity": "objective.penalties",
     "Volume": "objective.penalties",
-    "discover": "selection.discover",
+    "discover": "discovery.found",
     "match": "selection.matching",
     "load": "estimators.load",
     "beta_divergence": "problem.divergence",

@@ -105,7 +105,7 @@ def test_fit_reads_sparse_and_tables_with_names(here: Path) -> None:
     frame.to_csv("table.csv")
     run("fit", "table.csv", "--rank", "2", *FAST)
     stored = json.loads(Path("table-drnmf/names.json").read_text())
-    assert stored == {"rows": frame.index.tolist(), "columns": names}
+    assert stored == {"rows": frame.index.tolist(), "columns": names, "components": ["component_1", "component_2"]}
     assert drnmf.load("table-drnmf/model.npz").feature_names_in_.tolist() == names
     run("transform", "table-drnmf", "table.csv")
     assert np.load("table-W.npy").shape == (12, 2)

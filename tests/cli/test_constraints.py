@@ -49,6 +49,17 @@ def test_what_does_not_fit_is_refused(given, tmp_path):
     x, _, H = given
     assert "--sum-to-one" in run("fit", x, "-r", 2, "--sum-to-one", "both").output
     narrow = table(tmp_path / "narrow.csv", H[:1, :5].tolist(), NAMES[:5])
-    assert "has 5 columns" in " ".join(run("fit", x, "-r", 2, "--fixed", narrow).output.split())
-    turned = table(tmp_path / "turned.csv", H[:1].tolist(), ("b", "a", *NAMES[2:]))
-    assert "put its columns in the order" in " ".join(run("fit", x, "-r", 2, "--fixed", turned).output.split())
+    assert "lacks 1 of 6 labels: 'f'" in " ".join(run("fit", x, "-r", 2, "--fixed", narrow).output.split())
+
+
+def test_known_components_are_matched_by_label(given, tmp_path):
+    """As --reference takes them: one per column or per row, in any order."""
+    x, _, H = given
+    lines = [f"{name},{value!r}" for name, value in zip(NAMES[::-1], H[0, ::-1].tolist(), strict=True)]
+    (tmp_path / "column.csv").write_text("\n".join(["sample,known", *lines]) + "\n")
+    turned = table(tmp_path / "turned.csv", H[:1, [1, 0, 2, 3, 4, 5]].tolist(), ("b", "a", *NAMES[2:]))
+    for file in (tmp_path / "column.csv", turned):
+        out = tmp_path / f"{file.stem}-out"
+        result = run("fit", x, "-r", 2, "--betas", 2, "--fixed", file, "--max-iter", 5, "--tol", 0, "--out", out)
+        assert result.exit_code == 0, result.output
+        np.testing.assert_array_equal(np.load(out / "H.npy")[0], H[0])

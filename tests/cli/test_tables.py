@@ -44,18 +44,15 @@ def rows_of(path: Path) -> list[list[str]]:
         return list(csv.reader(stream))
 
 
-def check_names(out: Path, labels: list[list[str]], columns: list[str], titles: list[str]) -> None:
+def check_names(out: Path, labels: list[list[str]], columns: list[str]) -> None:
     """Names are in W.csv, H.csv, names.json, the model and the page; the numbers are those of the arrays."""
     W, H = np.load(out / "W.npy"), np.load(out / "H.npy")
-    components = [f"component {k}" for k in range(W.shape[1])]
-    head, *body = rows_of(out / "W.csv")
-    assert head == [*titles, *components]
-    assert [row[: len(titles)] for row in body] == labels
-    np.testing.assert_array_equal(np.array([row[len(titles) :] for row in body], dtype=W.dtype), W)
-    head, *body = rows_of(out / "H.csv")
-    assert head == ["component", *columns]
-    assert [row[0] for row in body] == components
-    np.testing.assert_array_equal(np.array([row[1:] for row in body], dtype=H.dtype), H)
+    components = [f"component_{k + 1}" for k in range(W.shape[1])]
+    for name, factor, along in (("W.csv", W, [" ".join(row) for row in labels]), ("H.csv", H.T, columns)):
+        head, *body = rows_of(out / name)
+        assert head == ["label", *components]
+        assert [row[0] for row in body] == along
+        np.testing.assert_array_equal(np.array([row[1:] for row in body], dtype=factor.dtype), factor)
     stored = json.loads((out / "names.json").read_text(encoding="utf-8"))
     assert stored["rows"] == [" ".join(row) for row in labels]
     assert stored["columns"] == columns
@@ -63,7 +60,7 @@ def check_names(out: Path, labels: list[list[str]], columns: list[str], titles: 
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "The components" in page
     best = columns[int(H[0].argmax())]
-    assert f"<b>{best.replace('>', '&gt;')}</b>" in page
+    assert best.replace(">", "&gt;") in page or best.replace(">", "\\u003e") in page  # in a list, or under a bar
 
 
 @pytest.mark.skipif(not FILES, reason=f"no tables under {DATA}: name their folder in DRNMF_DATA")
@@ -76,9 +73,8 @@ def test_real_tables_are_fitted_as_they_are(here: Path, path: Path) -> None:
     texts = dict.fromkeys(range(count), str)
     expected = pd.read_csv(path, sep=mark, dtype=texts, keep_default_na=False, na_values=[""]).dropna(how="all")
     run("fit", path, "--out", "out", *FAST)
-    titles = ["row" if title.startswith("Unnamed") else title for title in expected.columns[:count]]
     labels = expected.iloc[:, :count].to_numpy().tolist()
-    check_names(here / "out", labels, expected.columns[count:].tolist(), titles)
+    check_names(here / "out", labels, expected.columns[count:].tolist())
     assert json.loads(Path("out/summary.json").read_text())["input"]["shape"] == [
         len(expected), expected.shape[1] - count,
     ]  # fmt: skip
@@ -96,7 +92,7 @@ def test_every_kind_of_table_gives_the_same_run(here: Path, kind: str) -> None:
     else:
         FRAME.to_csv(path, sep=";" if "semicolon" in kind else "\t", decimal="," if "semicolon" in kind else ".")
     run("fit", path, "--out", "out", *FAST)
-    check_names(here / "out", [list(row) for row in FRAME.index], FRAME.columns.tolist(), ["type", "site"])
+    check_names(here / "out", [list(row) for row in FRAME.index], FRAME.columns.tolist())
     W = drnmf.DRNMF(3, max_iter=5, tol=0, random_state=0).fit_transform(FRAME.to_numpy())
     np.testing.assert_allclose(np.load("out/W.npy"), W, rtol=1e-9)
 
@@ -105,7 +101,7 @@ def test_transposed(here: Path) -> None:
     FRAME.to_csv("table.csv")
     run("fit", "table.csv", "--transpose", "--out", "out", *FAST)
     names = [" ".join(row) for row in FRAME.index]
-    check_names(here / "out", [[name] for name in FRAME.columns], names, ["row"])
+    check_names(here / "out", [[name] for name in FRAME.columns], names)
     stored = json.loads(Path("out/names.json").read_text())
     assert [column["title"] for column in stored["column_labels"]] == ["type", "site"]
 

@@ -61,8 +61,8 @@ def test_new_rows_keep_their_names(here: Path) -> None:
     assert "new-W.npy and new-W.csv" in run("transform", "old-drnmf", "new.csv")
     W = np.load("new-W.npy")
     rows = table("new-W.csv")
-    assert [row["row"] for row in rows] == ["row 10", "row 11", "row 12", "row 13"]
-    np.testing.assert_array_equal([[float(row["component 0"]), float(row["component 1"])] for row in rows], W)
+    assert [row["label"] for row in rows] == ["row 10", "row 11", "row 12", "row 13"]
+    np.testing.assert_array_equal([[float(row["component_1"]), float(row["component_2"])] for row in rows], W)
     assert "exists" in run("transform", "old-drnmf", "new.csv", code=1)
     run("transform", "old-drnmf", "new.csv", "--overwrite")
     Path("new-W.csv").write_text("mine\n1\n")

@@ -72,7 +72,7 @@ def test_printed_names_are_taken(here: Path) -> None:
     losses = json.loads(Path("one/summary.json").read_text())["losses"]
     assert list(losses) == ["1", "0", "2", "0.5", "nb:30"]
     printed = run("fit", "X.npy", "--betas", ",".join(losses), "--out", "two", *FAST[:4], "--no-report")
-    for name in ("KL", "IS", "Fro", "beta=0.5", "NB(30)"):
+    for name in ("KL", "IS", "Fro", "beta 0.5", "NB(30)"):
         assert name in printed
     run("pareto", "X.npy", "--betas", "KL,Fro", "--points", 2, "--out", "front", *FAST)
     assert "'X' is not a known loss" in run("fit", "X.npy", "--betas", "KL,X", *FAST, code=2)

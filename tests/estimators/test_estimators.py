@@ -403,7 +403,7 @@ def test_bad_entries_are_named_by_position(value, message, form, problem):
         model.transform(matrix)
 
 
-@pytest.mark.parametrize("X", [np.empty((0, 3)), np.empty((3, 0)), np.ones(4), np.ones((2, 2, 2)), [["a", "b"]]])
+@pytest.mark.parametrize("X", [np.empty((0, 3)), np.empty((3, 0)), np.ones(4), np.ones((2, 2, 2, 2)), [["a", "b"]]])
 def test_bad_shapes_and_types(X):
     with pytest.raises(ValueError, match=r"minimum of 1|Expected 2D|dim|could not convert"):
         DRNMF(2).fit(X)

@@ -106,7 +106,7 @@ def test_pickles_are_never_loaded(tmp_path: Path, name: str) -> None:
     ("array", "message"),
     [
         (np.ones(3), "two dimensions"),
-        (np.ones((2, 2, 2)), "two dimensions"),
+        (np.ones((2, 2, 2, 2)), "two dimensions"),
         (np.ones((0, 3)), "empty matrix"),
         (np.ones((2, 2)) * 1j, "complex"),
         (np.array([["a", "b"]]), "not numbers"),

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from drnmf.matrices.beside import check_beside
 from drnmf.matrices.cells import MISSING
+from drnmf.matrices.companions import check_weights
 from drnmf.matrices.files import read_matrix
 from drnmf.matrices.matrix import Labels, Layout, Matrix, check_cells
 
@@ -172,9 +172,9 @@ def test_cells_that_nmf_cannot_take_are_refused_by_name(tmp_path: Path) -> None:
 
 def test_a_table_beside_another_has_its_names_in_its_order(tmp_path: Path) -> None:
     X, there = Matrix(np.ones((2, 3)), Labels.of("uv"), Labels.of("abc")), Path("X.csv")
-    check_beside(Matrix(np.ones((2, 3)), Labels.of("uv"), Labels.of("abc")), X, tmp_path, there)
-    check_beside(Matrix(np.ones((1, 3)), Labels.of("z"), Labels.of("abc")), X, tmp_path, there)
-    check_beside(Matrix(np.ones((2, 1))), X, tmp_path, there)
+    check_weights(Matrix(np.ones((2, 3)), Labels.of("uv"), Labels.of("abc")), X, tmp_path, there)
+    check_weights(Matrix(np.ones((1, 3)), Labels.of("z"), Labels.of("abc")), X, tmp_path, there)
+    check_weights(Matrix(np.ones((2, 1))), X, tmp_path, there)
     for rows, columns, message in (
         ("uw", "abc", r"row 2 is 'w', but X\.csv has 'v' there: give the same rows to both"),
         ("vu", "abc", r"row 1 is 'v', but X\.csv has 'u' there: put its rows in the order of X\.csv"),
@@ -183,7 +183,7 @@ def test_a_table_beside_another_has_its_names_in_its_order(tmp_path: Path) -> No
     ):
         table = Matrix(np.ones((len(rows), len(columns))), Labels.of(rows), Labels.of(columns))
         with pytest.raises(ValueError, match=message):
-            check_beside(table, X, tmp_path, there)
+            check_weights(table, X, tmp_path, there)
 
 
 def test_rows_of_one_name_are_kept_with_a_remark(tmp_path: Path) -> None:

@@ -64,7 +64,9 @@ def test_a_run_writes_no_formula(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     options = ("--rank", "2", "--max-iter", "3", "--tol", "0", "--quiet", "--no-report")
     assert CliRunner().invoke(app, ["fit", "x.csv", *options]).exit_code == 0
     text = Path("x-drnmf/H.csv").read_text() + Path("x-drnmf/W.csv").read_text()
-    assert "component,'=A1,-1,'+SUM(A1)\n" in text
+    assert text.startswith("label,component_1,component_2\n'=A1,")
+    assert "\n-1," in text
+    assert "\n'+SUM(A1)," in text
     assert "\n'=r2," in text
     assert "\n=" not in text
     assert read_matrix("x-drnmf/W.csv").row_names == ("=r0", "=r1", "=r2", "=r3")

@@ -49,7 +49,7 @@ def same(one, other) -> bool:
 def test_the_planted_components_are_found(found):
     assert found.rank == 3
     assert found.stable.all()
-    assert found.summary() == "3 stable components of 3, under KL."
+    assert found.summary() == "3 stable components of 3, under KL (counts)."
     truth = np.repeat(np.eye(3), 8, axis=1)
     assert sorted(drnmf.match(found.components, truth).index.tolist()) == [0, 1, 2]
     np.testing.assert_allclose(found.components.sum(axis=1), 1.0)
@@ -69,15 +69,15 @@ def test_the_noise_is_read_off_the_data():
     assert [stage["name"] for stage in found.stages] == ["noise", "consensus", "contributions"]
 
 
-@pytest.mark.parametrize(("interval", "loss"), [((1.0, 1.25), "KL"), ((1.25, 1.5), "beta=1.25"), ((1.25, 2.0), "Fro")])
+@pytest.mark.parametrize(("interval", "loss"), [((1.0, 1.25), "KL"), ((1.25, 1.5), "beta 1.25"), ((1.25, 2.0), "Fro")])
 def test_a_sparse_X_has_a_loss_that_uses_it_where_the_noise_allows(monkeypatch, interval, loss):
     profile = NoiseProfile(1.25, 1.25, interval, [], 0.75)
     monkeypatch.setattr("drnmf.selection.stages.stages.read_noise", lambda *given, **settings: profile)
     settings = FAST | {"betas": "auto", "ranks": 3, "n_runs": 2, "max_iter": 5}
     found = discover(sp.csr_array(counts()), **settings)
     assert [one.name for one in found.losses] == [loss]
-    assert any("uses the sparsity of X" in note for note in found.notes) == (loss != "beta=1.25")
-    assert discover(counts(), **settings).losses[0].name == "beta=1.25"
+    assert any("uses the sparsity of X" in note for note in found.notes) == (loss != "beta 1.25")
+    assert discover(counts(), **settings).losses[0].name == "beta 1.25"
 
 
 def test_bits_depend_on_the_seed_but_not_on_jobs(found):

@@ -30,9 +30,9 @@ def test_pairs_below_the_least_similarity_are_forbidden_even_where_others_would_
     table = np.array([[0.95, 0.91], [0.92, 0.2], [0.1, 0.1]])
     assert assign(table, 0.9).tolist() == [1, 0, -1]
     found = drnmf.match(np.eye(3), np.eye(3)[:2], least=0.9)
-    assert found.names == ("reference 0", "reference 1", None)
+    assert found.names == ("reference_1", "reference_2", None)
     assert np.isnan(found.similarity[2])
-    assert str(found).splitlines()[::2] == ["component 1 = reference 0, 1.00", "component 3: no partner"]
+    assert str(found).splitlines()[::2] == ["component_1 = reference_1, 1.00", "component_3: no partner"]
 
 
 def test_another_measure_gives_other_partners():

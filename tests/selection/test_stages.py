@@ -95,13 +95,13 @@ def test_what_is_said_of_the_noise():
     counts, others = Facts(10, 4, Grid(2.0)), Facts(10, 0)
     wide = Candidate(NegativeBinomialNoise(), NegativeBinomial(3.0))
     said = describe(counts, 0.5, 1.25, wide, True, 9.0)
-    assert said[0] == "The variance grows like mu^1.5: between Poisson and Gamma."
+    assert said[0] == "The variance grows like mu^1.5: between relative error and counts."
     assert said[1] == "X holds counts (multiples of 2): NB(3) is the likeliest noise."
     assert said[2] == "Squared residuals grow like mu^1.25."
     assert "NB(3) expects mu^1.75" not in said[-1]  # within a half
     assert "relative error, not counts" in describe(counts, 0.5, 1.25, wide, False, 900.0)[1]
     gamma = Candidate(noise_for(IS), IS)
-    assert describe(others, 0.0, math.nan, gamma, False, 1.0) == ("The variance grows like mu^2: Gamma.",)
+    assert describe(others, 0.0, math.nan, gamma, False, 1.0) == ("The variance grows like mu^2: relative error.",)
     believed = describe(others, 0.0, 1.4, gamma, False, 1.0)[-1]
     assert "IS expects mu^2.00: held-out entries are believed" in believed
     assert structured(0.4, 3, False) == ()

@@ -140,7 +140,7 @@ def bars(width: int, stage: str, betas: tuple[float, ...], error: bool = False) 
     return plain.replace("\r", "\n").rstrip().splitlines()[-1]
 
 
-@pytest.mark.parametrize("stage", ["DRNMF", "beta=0.5 alone", "(0.333, 0.333, 0.333)"])
+@pytest.mark.parametrize("stage", ["DRNMF", "beta 0.5 alone", "(0.333, 0.333, 0.333)"])
 @pytest.mark.parametrize("betas", [(1,), (0, 1), (0, 1, 2), (0, 0.5, 1, 1.5, 2, 3)])
 def test_bars_survive_80_columns(stage, betas):
     last = bars(80, stage, betas)

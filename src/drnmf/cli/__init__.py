@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from drnmf import __version__
-from drnmf.cli import discover, fit, pareto, reporting, resume, transform
+from drnmf.cli import discover, fit, pareto, predict, reporting, resume, transform
 from drnmf.cli.endings import Commands
 
 app = typer.Typer(
@@ -38,11 +38,12 @@ def main(
 
 
 for command in (
-    fit.fit,
     discover.discover,
+    fit.fit,
     resume.resume,
     pareto.pareto,
     transform.transform,
+    predict.predict,
     reporting.report,
     reporting.info,
 ):

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -20,9 +20,6 @@ from drnmf.parameters.fields import parameters_of
 from drnmf.parameters.solver import Solver
 from drnmf.runs import output
 from drnmf.runs.read import input_of_run
-
-if TYPE_CHECKING:
-    from drnmf.matrices.matrix import Layout, Matrix
 
 console = Console()
 errors = Console(stderr=True)
@@ -40,6 +37,7 @@ _FLAGS = {
     for name in (
         "betas", "weights", "uncertainty", "min_df", "max_df", "max_features", "stop_words", "window", "hop", "power",
         "labels", "delimiter", "sheet", "transpose", "ranks", "resample", "threshold", "heavy",
+        "layer", "long", "image",
     )
 }  # fmt: skip
 """Parameters of the library -> options of the commands."""
@@ -124,20 +122,6 @@ def folder_for(source: Path, ending: str) -> Path:
     if held not in (None, source.name):
         raise FileExistsError(f"{folder} holds the results of {held}, not of {source.name}: choose another --out.")
     return folder
-
-
-def read_input(
-    path: Path, variable: str | None, layout: Layout, negatives: str = "raise", cure: str | None = None
-) -> Matrix:
-    """Read a matrix as a whole, with remarks on standard error; a cell that cannot be used is named, with its cure."""
-    from drnmf.matrices.files import read_matrix
-    from drnmf.matrices.matrix import TAKE_NEGATIVES, check_cells
-
-    matrix = read_matrix(path, variable, layout)
-    for note in matrix.notes:
-        warn(in_options(note))
-    check_cells(matrix, path, negatives, cure or TAKE_NEGATIVES)
-    return matrix
 
 
 @contextmanager

@@ -95,7 +95,8 @@ class Commands(TyperGroup):
         if name not in apps.COMMANDS:
             return super().get_command(ctx, name)
         alone = typer.Typer(add_completion=False)
-        alone.command(name, rich_help_panel="Applications")(apps.load(apps.COMMANDS[name]))
+        unlisted = name in apps.UNLISTED
+        alone.command(name, rich_help_panel="Applications", hidden=unlisted)(apps.load(apps.COMMANDS[name]))
         return typer.main.get_command(alone)
 
     def invoke(self, ctx: Any) -> Any:

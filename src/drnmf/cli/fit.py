@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from drnmf.cli import keeping, options, reporting
+from drnmf.cli import keeping, options, reading, reporting
 from drnmf.cli.common import (
     bad_usage,
     choice,
@@ -23,15 +23,18 @@ from drnmf.cli.common import (
 )
 from drnmf.cli.workers import Place, Scheduler, ScratchFolder, Workers
 from drnmf.parameters.common import MAX_ITER
-from drnmf.runs import write
+from drnmf.runs import schema, write
 from drnmf.runs.output import check_out
+from drnmf.runs.read import component_names_of
 
 if TYPE_CHECKING:
     from drnmf.losses.base import Omega
     from drnmf.losses.interval import Interval
+    from drnmf.matrices.matrix import Matrix
 
 
 @options.takes_model(max_iter=MAX_ITER, random_state=0)
+@reading.reads
 def fit(
     x: options.Input,
     rank: options.Rank,
@@ -41,15 +44,11 @@ def fit(
     ] = None,
     *,
     settings: options.Settings,
-    uncertainty: options.Uncertainty = None,
-    entry_weights: options.EntryWeights = None,
-    variable: options.Variable = None,
-    labels: options.LabelColumns = None,
-    delimiter: options.Delimiter = None,
-    sheet: options.Sheet = None,
-    transpose: options.Transpose = False,
+    source: reading.Source,
+    names: options.Names = None,
+    field: options.Field = "auto",
     dtype: options.Dtype = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Folder for the results (default: NAME-drnmf).")] = None,
+    out: options.Folder = None,
     overwrite: options.Overwrite = False,
     threads: options.Threads = None,
     quiet: options.Quiet = False,
@@ -63,27 +62,30 @@ def fit(
     Writes W and H (.npy, and .csv with names), trace.csv, summary.json and model.npz into a folder, all or nothing.
     """
     choice(dtype, options.DTYPES, "--dtype")
-    layout = options.layout_of(labels, delimiter, sheet, transpose)
+    choice(field, ("auto", *options.FIELDS), "--field")
+    called = options.parse_names(names)
+    if not isinstance(rank, str):  # else how many there are is not known yet
+        _called(called, rank)
     model = _estimator(rank, options.parse_omega(betas), weights, settings)
     device, checkpoint = settings["device"], settings["checkpoint"]
     folder = out if out is not None else folder_for(x, "drnmf")
-    inputs = (x, *options.files_beside(uncertainty, entry_weights, settings["fixed"]))
+    inputs = [path for path in (x, source.weights_file, settings["fixed"]) if path is not None]
     check_out(folder, overwrite, inputs)
     keeping.check(checkpoint, folder)
     reporting.check(report)
     limit_threads(threads)
-    from drnmf.matrices.beside import named_cells, read_beside, read_fixed
+    from drnmf.matrices.companions import named_cells
 
     place = Place(workers, scheduler, scratch)
     place.check_device(x, device)
-    matrix = place.read(x, variable, layout, settings["negatives"])
-    weights_given = read_beside(uncertainty, entry_weights, x, matrix, layout)
-    model.set_params(verbose=int(not quiet), **read_fixed(settings["fixed"], x, matrix, layout))
+    matrix = place.read(x, source, settings["negatives"])
+    weights_given = source.weights(x, matrix)
+    model.set_params(verbose=int(not quiet), **reading.of_matrix(settings, matrix))
     if checkpoint is not None:
         keeping.remember(checkpoint, "fit", settings.asked | {"out": folder})
     started = time.perf_counter()
     with place.active(threads):  # the rows of a Dask array's W are written from where they are
-        named = named_cells(matrix, x, uncertainty or entry_weights)
+        named = named_cells(matrix, x, source.weights_file)
         with plain_warnings() as warned, keeping.kept(checkpoint), named:
             W = model.fit_transform(options.cast(matrix.X, dtype), **weights_given)
         seconds = time.perf_counter() - started
@@ -93,13 +95,15 @@ def fit(
             model.feature_names_in_ = np.array(matrix.column_names, dtype=object)
         with output_folder(folder, overwrite, inputs) as temporary:
             write.write_model(temporary, model, W)
-            write.write_names(temporary, matrix, W, model.components_)
+            write.write_names(temporary, matrix, W, model.components_, _called(called, model.n_components_))
             write.write_comparison_of(temporary, model)
             write.write_coverage(temporary, model)
             summary = write.summary_of(
                 "fit", model, seconds, [*map(in_options, (*matrix.notes, *model.notes_)), *warned]
             )
-            summary |= {"input": write.describe_input(x, matrix, variable, uncertainty, entry_weights)}
+            summary |= {"input": source.described(x, matrix), **_beside(temporary, x, matrix, W, model, weights_given)}
+            if field != "auto":
+                summary["field"] = field
             summary |= place.computed(matrix.X, device, settings["precision"], threads)
             write.write_summary(temporary, summary)
             reporting.add(temporary, report)
@@ -110,6 +114,36 @@ def fit(
     for path in model.penalty_path_:
         say(f"{path.penalty}: alpha = {path.alpha:.3g} was chosen from {path.alphas.size} that were tried.")
     say(f"{model.n_iter_} iterations, {seconds:.1f} s; results in {folder}")
+
+
+def _called(names: list[str] | None, rank: int) -> list[str] | None:
+    """Name the components as asked, the rest by counting."""
+    from drnmf.problem.tabular import component_names
+
+    if names is not None and (len(names) > rank or len(set(names)) < len(names)):
+        raise typer.BadParameter(f"give at most {rank} names, each once.", param_hint="--names")
+    return None if names is None else [*names, *component_names(rank)[len(names) :]]
+
+
+def _beside(folder: Path, x: Path, matrix: Matrix, W: Any, model: Any, weights: dict[str, Any]) -> schema.Summary:
+    """Write what goes with uncertainties and with .h5ad files, and say what summary.json says of it."""
+    H, found = model.components_, schema.Summary()
+    if "uncertainty" in weights and not hasattr(W, "dask"):
+        from drnmf.runs.quality import quality, write_quality
+
+        rows, columns = (
+            names or write.counted(size)
+            for names, size in zip((matrix.row_names, matrix.column_names), matrix.X.shape, strict=True)
+        )
+        found["quality"] = write_quality(
+            folder, quality(matrix.X, W, H, weights["uncertainty"]), list(rows), list(columns)
+        )
+    if x.suffix.lower() == ".h5ad":
+        from drnmf.runs.annotated import write_annotated
+
+        facts = {"losses": model.loss_names_, "rank": model.n_components_}
+        write_annotated(x, folder / schema.ANNOTATED, W, H, component_names_of(folder, H.shape[0]), facts)
+    return found
 
 
 def _estimator(rank: str, betas: Omega | Interval | str, weights: str | None, settings: options.Settings) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +20,19 @@ from drnmf.parameters.solver import Solver
 if TYPE_CHECKING:
     from drnmf.losses.base import Omega
     from drnmf.losses.interval import Interval
-    from drnmf.matrices.matrix import Layout
 
 Command = TypeVar("Command", bound=Callable[..., None])
 DTYPES = ("float32", "float64")
-EXPERT = "Expert"
+READING, SHAPE, SEARCH, RUNNING, RESULTS, EXPERT = (
+    "Reading X", "Penalties and constraints", "Starts and stopping", "Running", "Results", "Expert",
+)  # fmt: skip
+"""The groups of options in --help."""
+_PANELS = {
+    **dict.fromkeys(("penalties", "sum_to_one", "fixed"), SHAPE),
+    **dict.fromkeys(("init", "n_init", "max_iter", "tol", "max_time", "random_state"), SEARCH),
+    **dict.fromkeys(("zeros", "negatives", "unstored"), READING),
+    **dict.fromkeys(("n_jobs", "device"), RUNNING),
+}
 MODEL, SOLVER = parameters_of(Parameters), parameters_of(Solver)
 
 
@@ -42,19 +51,28 @@ def parse_rank(text: str) -> int | str:
 
 def option(name: str) -> Any:
     """Make the option of a parameter."""
-    known, expert = (MODEL | SOLVER)[name], name in SOLVER
+    known, panel = (MODEL | SOLVER)[name], EXPERT if name in SOLVER else _PANELS.get(name)
     kind, text = known.kind, known.help
     if kind.names and not any(word in text for word in kind.names):
         text = f"{text.rstrip('.')}: {', '.join(kind.names)}."
     if known.option == "--rank":
         return typer.Option("--rank", "-r", help=text, parser=parse_rank, metavar="INTEGER|auto", show_default=False)
-    names = (known.option,)
-    return typer.Option(*names, help=text, min=kind.least, rich_help_panel=EXPERT if expert else None)
+    return typer.Option(known.option, help=text, min=kind.least, rich_help_panel=panel)
 
 
-Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads to use (default: all cores).")]
+Threads = Annotated[
+    int | None, typer.Option("--threads", min=1, help="Threads to use (default: all cores).", rich_help_panel=RUNNING)
+]
 Out = Annotated[Path, typer.Option("--out", help="Folder for the results; it must not exist yet.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", metavar="", help="Replace the files of an earlier run.")]
+Folder = Annotated[
+    Path | None,
+    typer.Option(
+        "--out", help="Folder for the results (default: named after X and the command).", rich_help_panel=RESULTS
+    ),
+]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", metavar="", help="Replace the files of an earlier run.", rich_help_panel=RESULTS)
+]
 Input = Annotated[
     Path,
     typer.Argument(
@@ -64,18 +82,23 @@ Input = Annotated[
         show_default=False,
     ),
 ]
+FIELDS = ("signatures", "air", "spectra", "cells", "plain")
+"""What the page of a run can be drawn as."""
+Names = Annotated[
+    str | None, typer.Option("--names", help="Names of the components, in their order: a,b,c.", rich_help_panel=RESULTS)
+]
+Field = Annotated[
+    str,
+    typer.Option(
+        "--field", help=f"Pictures of the page: auto (by the labels), {', '.join(FIELDS)}.", rich_help_panel=RESULTS
+    ),
+]
 Column = Annotated[str | None, typer.Option("--column", help="The column that holds the text.")]
 Encoding = Annotated[str, typer.Option("--encoding", help="Encoding of the texts.")]
-Variable = Annotated[str | None, typer.Option("--variable", help="Which array of a .mat or .npz file.")]
-LabelColumns = Annotated[
-    int | None, typer.Option("--labels", min=0, help="How many first columns of a table are labels (default: found).")
+Variable = Annotated[
+    str | None, typer.Option("--variable", help="Which array of a .mat, .npz or .zarr file.", rich_help_panel=READING)
 ]
-Delimiter = Annotated[
-    str | None, typer.Option("--delimiter", help="Between the cells of a text table: ; tab space ... (default: found).")
-]
-Sheet = Annotated[str | None, typer.Option("--sheet", help="Which sheet of an .xlsx file (default: the first).")]
-Transpose = Annotated[bool, typer.Option("--transpose", metavar="", help="Exchange rows and columns of X.")]
-Quiet = Annotated[bool, typer.Option("--quiet", metavar="", help="No progress.")]
+Quiet = Annotated[bool, typer.Option("--quiet", metavar="", help="No progress.", rich_help_panel=RUNNING)]
 Rank = Annotated[str, option("n_components")]
 """A number, or "auto"."""
 MaxIter = Annotated[int, option("max_iter")]
@@ -86,24 +109,24 @@ Betas = Annotated[
     str,
     typer.Option("--betas", help="Losses: IS, KL, Frobenius, any number >= 0, nb:SIZE; fit also takes 0..2, and auto."),
 ]
-Uncertainty = Annotated[
-    Path | None, typer.Option("--uncertainty", help="Standard deviations of the entries of X: weights 1 / U^2.")
+Dtype = Annotated[
+    str | None,
+    typer.Option("--dtype", help="Compute in float32 or float64 (default: the data's).", rich_help_panel=RUNNING),
 ]
-EntryWeights = Annotated[
-    Path | None, typer.Option("--entry-weights", help="Weights of the entries of X, >= 0; 0: not observed.")
-]
-Dtype = Annotated[str | None, typer.Option("--dtype", help="Compute in float32 or float64 (default: the data's).")]
 
 
-def layout_of(labels: int | None, delimiter: str | None, sheet: str | None, transpose: bool) -> Layout:
-    """Collect how a table lies in its file."""
-    from drnmf.matrices.delimited import as_delimiter
-    from drnmf.matrices.matrix import Layout
+def parse_seconds(text: str | None) -> float | None:
+    """Read a time: "90", "90s", "10m", "1.5h".
 
-    if delimiter is not None:
-        with bad_usage("--delimiter"):
-            as_delimiter(delimiter)
-    return Layout(labels, delimiter, sheet, transpose)
+    >>> parse_seconds("90"), parse_seconds("10m"), parse_seconds("1.5h")
+    (90.0, 600.0, 5400.0)
+    """
+    if text is None:
+        return None
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smh]?)\s*", text)
+    if not found or float(found[1]) == 0:
+        raise typer.BadParameter(f"{text!r} is no time: write seconds, or 90s, 10m, 2h.", param_hint="--max-time")
+    return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
 
 
 @dataclass(frozen=True)
@@ -125,6 +148,7 @@ class Settings:
             if known.kind.names:
                 choice(value, known.kind.names, str(known.option))
         parse_penalties(self.values.get("penalties"))
+        parse_seconds(self.values.get("max_time"))
         _check_device(self.values.get("device"))
 
     def __getitem__(self, name: str) -> Any:
@@ -135,6 +159,8 @@ class Settings:
         chosen = {name: value for name, value in self.values.items() if value is not None and name != "fixed"}
         if "penalties" in chosen:
             chosen["penalties"] = parse_penalties(chosen["penalties"])
+        if "max_time" in chosen:
+            chosen["max_time"] = parse_seconds(chosen["max_time"])
         expert = {name: chosen.pop(name) for name in SOLVER if name in chosen}
         return chosen | {"solver": Solver(**expert)}
 
@@ -153,23 +179,39 @@ def takes_model(*leave_out: str, **defaults: Any) -> Callable[[Command], Command
         if known.option is not None and name not in ("n_components", *leave_out)
     }
 
+    made = {name: _argument(name, known, defaults) for name, known in listed.items()}
+    flat = [argument for name, argument in made.items() if name in MODEL]
+    expert = [argument for name, argument in made.items() if name in SOLVER]
+
+    def settings(asked: dict[str, Any]) -> Settings:
+        return Settings({name: asked[name] for name in listed}, asked)
+
+    return expanded("settings", flat, expert, settings)
+
+
+def expanded(
+    place: str,
+    flat: list[inspect.Parameter],
+    last: list[inspect.Parameter],
+    make: Callable[[dict[str, Any]], Any],
+) -> Callable[[Command], Command]:
+    """Replace an argument of a command by several options, some of them at the end, of which it is made."""
+    names = {parameter.name for parameter in (*flat, *last)}
+
     def decorate(command: Command) -> Command:
         hints = get_type_hints(command, include_extras=True)
         whole = inspect.signature(command)
         own = [p.replace(annotation=hints[p.name]) for p in whole.parameters.values()]
-        at = next(i for i, p in enumerate(own) if p.name == "settings")
-        made = {name: _argument(name, known, defaults) for name, known in listed.items()}
-        flat = [argument for name, argument in made.items() if name in MODEL]
-        expert = [argument for name, argument in made.items() if name in SOLVER]
-        signature = whole.replace(parameters=[*own[:at], *flat, *own[at + 1 :], *expert])
+        at = next(i for i, p in enumerate(own) if p.name == place)
+        signature = whole.replace(parameters=[*own[:at], *flat, *own[at + 1 :], *last])
 
         @functools.wraps(command)
         def call(*values: Any, **given: Any) -> None:
             bound = signature.bind(*values, **given)
             bound.apply_defaults()
             asked = dict(bound.arguments)
-            rest = {name: value for name, value in asked.items() if name not in listed}
-            command(**rest, settings=Settings({name: asked[name] for name in listed}, asked))
+            rest = {name: value for name, value in asked.items() if name not in names}
+            command(**rest, **{place: make(asked)})
 
         del call.__wrapped__  # whose signature typer would take
         call.__signature__ = signature  # type: ignore[attr-defined]
@@ -206,27 +248,21 @@ def _check_device(device: str | None) -> None:
         raise OSError(f"--device {device} cannot be used: {missing}")
 
 
-def weights_files(uncertainty: Path | None, entry_weights: Path | None) -> tuple[Path, ...]:
-    """List the table beside X, if there is one; both at once are refused, since uncertainties are weights already."""
-    if uncertainty is not None and entry_weights is not None:
-        raise typer.BadParameter(
-            "uncertainties are weights (1 / U^2) already: give one of --uncertainty and --entry-weights.",
-            param_hint="--uncertainty",
-        )
-    return tuple(path for path in (uncertainty, entry_weights) if path is not None)
-
-
-def files_beside(uncertainty: Path | None, entry_weights: Path | None, fixed: Path | None) -> tuple[Path, ...]:
-    """List the tables beside X."""
-    return (*weights_files(uncertainty, entry_weights), *((fixed,) if fixed is not None else ()))
-
-
 def parse_numbers(text: str, name: str) -> tuple[float, ...]:
     """Read a comma-separated list from the command line, for example "0,1"."""
     try:
         return tuple(float(item) for item in text.split(","))
     except ValueError:
         raise typer.BadParameter(f"{text!r} is not a comma-separated list of numbers.", param_hint=name) from None
+
+
+def parse_names(text: str | None) -> list[str] | None:
+    """Read names of components from the command line.
+
+    >>> parse_names("sea, road")
+    ['sea', 'road']
+    """
+    return None if text is None else [name.strip() for name in text.split(",")]
 
 
 def parse_penalties(text: str | None) -> list[str] | None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from drnmf.cli import keeping, options, reporting
+from drnmf.cli import keeping, options, reading, reporting
 from drnmf.cli.common import (
     choice,
     folder_for,
@@ -16,7 +15,6 @@ from drnmf.cli.common import (
     limit_threads,
     output_folder,
     plain_warnings,
-    read_input,
     say,
     starts,
 )
@@ -27,6 +25,7 @@ from drnmf.runs.output import check_out
 
 
 @options.takes_model(max_iter=MAX_ITER, tol=TOLERANCE, random_state=0)
+@reading.reads
 def pareto(
     x: options.Input,
     rank: options.Rank,
@@ -35,15 +34,9 @@ def pareto(
     method: Annotated[str, typer.Option("--method", help="How weights become points.")] = "weighted",
     *,
     settings: options.Settings,
-    uncertainty: options.Uncertainty = None,
-    entry_weights: options.EntryWeights = None,
-    variable: options.Variable = None,
-    labels: options.LabelColumns = None,
-    delimiter: options.Delimiter = None,
-    sheet: options.Sheet = None,
-    transpose: options.Transpose = False,
+    source: reading.Source,
     dtype: options.Dtype = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Folder for the results (default: NAME-pareto).")] = None,
+    out: options.Folder = None,
     overwrite: options.Overwrite = False,
     threads: options.Threads = None,
     quiet: options.Quiet = False,
@@ -54,32 +47,31 @@ def pareto(
     Writes front.csv, summary.json and, with matplotlib, front.png and front.svg into a folder, all or nothing.
     """
     choice(dtype, options.DTYPES, "--dtype")
-    layout = options.layout_of(labels, delimiter, sheet, transpose)
     omega = options.parse_betas(betas)
     if len(omega) < 2:
         raise typer.BadParameter("a front needs at least two losses, for example 0,1.", param_hint="--betas")
     folder, checkpoint = out if out is not None else folder_for(x, "pareto"), settings["checkpoint"]
-    inputs = (x, *options.files_beside(uncertainty, entry_weights, settings["fixed"]))
+    inputs = [path for path in (x, source.weights_file, settings["fixed"]) if path is not None]
     check_out(folder, overwrite, inputs)
     keeping.check(checkpoint, folder)
     reporting.check(report)
     limit_threads(threads)
     from drnmf.estimators.pareto import METHODS, pareto_front
     from drnmf.estimators.robust import DRNMF
-    from drnmf.matrices.beside import named_cells, read_beside, read_fixed
+    from drnmf.matrices.companions import named_cells
     from drnmf.report import figures
 
     choice(method, METHODS, "--method")
-    matrix = read_input(x, variable, layout, settings["negatives"])
-    weights_given = read_beside(uncertainty, entry_weights, x, matrix, layout)
-    known = read_fixed(settings["fixed"], x, matrix, layout)
+    matrix = source.read(x, settings["negatives"])
+    weights_given = source.weights(x, matrix)
+    given = settings.given() | reading.of_matrix(settings, matrix)
     if rank == "auto":
         raise typer.BadParameter("a front has one rank: name it, or find it with drnmf fit.", param_hint="--rank")
-    model = DRNMF(rank, betas=omega, verbose=int(not quiet), **settings.given(), **known)
+    model = DRNMF(rank, betas=omega, verbose=int(not quiet), **given)
     if checkpoint is not None:
         keeping.remember(checkpoint, "pareto", settings.asked | {"out": folder})
     started = time.perf_counter()
-    named = named_cells(matrix, x, uncertainty or entry_weights)
+    named = named_cells(matrix, x, source.weights_file)
     with plain_warnings() as warned, keeping.kept(checkpoint), named:
         X = options.cast(matrix.X, dtype)
         front = pareto_front(model, X, weights=points, method=method, **weights_given)
@@ -89,7 +81,7 @@ def pareto(
         drawn = figures.try_to_draw(figures.draw_front, front, temporary, "front")
         summary: schema.Summary = {
             "kind": "pareto",
-            "input": write.describe_input(x, matrix, variable, uncertainty, entry_weights),
+            "input": source.described(x, matrix),
             "parameters": write.parameters_of(model)
             | {
                 "weights": points,

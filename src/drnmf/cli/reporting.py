@@ -16,7 +16,11 @@ HOW_TO_GET = "No report: plotly is not installed. Get it with: pip install 'drnm
 Report = Annotated[
     bool | None,
     typer.Option(
-        "--report/--no-report", metavar="", help="Write report.html (default: if plotly is there).", show_default=False
+        "--report/--no-report",
+        metavar="",
+        help="Write report.html (default: if plotly is there).",
+        show_default=False,
+        rich_help_panel="Results",
     ),
 ]
 

@@ -9,12 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from drnmf.cli import options
-from drnmf.cli.common import limit_threads, plain_warnings, read_input, say, stem
+from drnmf.cli import options, reading
+from drnmf.cli.common import limit_threads, plain_warnings, say, stem
 from drnmf.files import replacing
-from drnmf.runs import apps, schema, write
+from drnmf.runs import apps, write
 from drnmf.runs.output import check_out_file
-from drnmf.runs.read import kind_of, model_file
+from drnmf.runs.read import component_names_of, kind_of, model_file, profiles_of
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,13 @@ class Request:
         return target
 
 
+@reading.reads
 def transform(
     run: Annotated[
         Path,
-        typer.Argument(metavar="RUN_DIR", help="Results of `drnmf fit`, `topics` or `separate`.", show_default=False),
+        typer.Argument(
+            metavar="RUN_DIR", help="Results of `drnmf fit`, `discover`, `topics` or `separate`.", show_default=False
+        ),
     ],
     x: Annotated[
         Path,
@@ -53,13 +56,8 @@ def transform(
     ] = None,
     column: options.Column = None,
     encoding: options.Encoding = "utf-8",
-    variable: options.Variable = None,
-    labels: options.LabelColumns = None,
-    delimiter: options.Delimiter = None,
-    sheet: options.Sheet = None,
-    transpose: options.Transpose = False,
-    uncertainty: options.Uncertainty = None,
-    entry_weights: options.EntryWeights = None,
+    *,
+    source: reading.Source,
     overwrite: options.Overwrite = False,
     threads: options.Threads = None,
 ) -> None:
@@ -68,24 +66,28 @@ def transform(
     Every row is treated on its own. New texts are counted in the words of the run, and a new recording is split by the
     spectra of the run.
     """
-    layout, kind = options.layout_of(labels, delimiter, sheet, transpose), kind_of(run)
-    options.weights_files(uncertainty, entry_weights)
+    kind = kind_of(run)
     limit_threads(threads)
     request = Request(run, x, out, overwrite, column, encoding)
     if kind in apps.TRANSFORMS and apps.load(apps.TRANSFORMS[kind])(request):
         return
     target = request.target()
     from drnmf.estimators.load import load
-    from drnmf.matrices.beside import named_cells, read_beside
+    from drnmf.matrices.companions import named_cells
 
     model = load(model_file(run))
     cure = "correct it, or use a model that was fitted with --negatives clip or missing"
-    matrix = read_input(x, variable, layout, model.negatives, cure)
-    weights = read_beside(uncertainty, entry_weights, x, matrix, layout)
+    matrix = source.read(x, model.negatives, cure)
+    weights = source.weights(x, matrix)
+    if profiles_of(run) == "rows":  # as X was read there
+        matrix, weights = matrix.transposed(), {name: table.T for name, table in weights.items()}
+    if matrix.unstored == "missing" and hasattr(model, "feature_names_in_"):
+        matrix = matrix.under(model.feature_names_in_.tolist())
     _check_names(model, matrix.column_names, x)
-    with plain_warnings(), named_cells(matrix, x, uncertainty or entry_weights):
+    with plain_warnings(), named_cells(matrix, x, source.weights_file):
         W = model.transform(matrix.X, **weights)
-    save(target, W, None if matrix.rows is None else write.w_rows(matrix.rows, W))
+    names = component_names_of(run, W.shape[1])
+    save(target, W, None if matrix.rows is None else write.labelled(matrix.row_names, W, names))
 
 
 def save(target: Path, W: Any, rows: Any) -> None:
@@ -123,7 +125,7 @@ def _is_array(path: Path) -> bool:
 def _is_table(path: Path) -> bool:
     with open(path, encoding="utf-8", errors="replace") as stream:
         head = stream.readline(1 << 16).rstrip("\n").split(",")
-    return schema.component_names(1)[0] in head or head[:2] == ["document", "best_topic"]
+    return head[0] == "label" or head[:2] == ["document", "best_topic"]
 
 
 def _check_names(model: Any, names: tuple[str, ...] | None, x: Path) -> None:

@@ -12,22 +12,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from drnmf.cli.common import errors, read_input, say
+from drnmf.cli.common import errors, in_options, say, warn
 from drnmf.cli.local_cluster import local_cluster
+from drnmf.cli.options import RUNNING
+from drnmf.cli.reading import Source, need_dask, stored_in_blocks
 from drnmf.files import temporary_folder
 from drnmf.runs import schema, write
 
 if TYPE_CHECKING:
-    from drnmf.matrices.matrix import Layout, Matrix
+    from drnmf.matrices.matrix import Matrix
 
 Workers = Annotated[
-    int | None, typer.Option("--workers", min=1, help="Run on so many processes of this machine (Dask).")
+    int | None,
+    typer.Option("--workers", min=1, help="Run on so many processes of this machine (Dask).", rich_help_panel=RUNNING),
 ]
 Scheduler = Annotated[
-    str | None, typer.Option("--scheduler", help="Run on a Dask cluster, for example tcp://host:8786.")
+    str | None,
+    typer.Option("--scheduler", help="Run on a Dask cluster, for example tcp://host:8786.", rich_help_panel=RUNNING),
 ]
 ScratchFolder = Annotated[
-    Path | None, typer.Option("--scratch", help="Folder that all workers see, for blocks of W (default: temporary).")
+    Path | None,
+    typer.Option(
+        "--scratch", help="Folder that all workers see, for blocks of W (default: temporary).", rich_help_panel=RUNNING
+    ),
 ]
 
 
@@ -49,7 +56,7 @@ class Place:
 
     def in_blocks(self, path: Path) -> bool:
         """Tell whether a matrix is read in blocks of rows: for a cluster, and where it is stored so."""
-        return self.remote or path.is_dir() or path.suffix.lower() in (".zarr", ".h5ad")
+        return self.remote or stored_in_blocks(path)
 
     def check_device(self, path: Path, device: str | None) -> None:
         """Refuse a GPU for a matrix in blocks, which Dask computes on CPUs."""
@@ -60,16 +67,19 @@ class Place:
                 param_hint="--device",
             )
 
-    def read(self, path: Path, variable: str | None, layout: Layout, negatives: str = "raise") -> Matrix:
+    def read(self, path: Path, source: Source, negatives: str = "raise") -> Matrix:
         """Read the matrix, whole or in blocks of rows."""
         if not self.in_blocks(path):
-            return read_input(path, variable, layout, negatives)
+            return source.read(path, negatives)
         if not path.exists():
             raise FileNotFoundError(f"{path} does not exist: check the path.")
-        _dask()
+        need_dask()
         from drnmf.matrices.rowblocks import open_matrix
 
-        return open_matrix(path, variable, self.workers or 1, layout)
+        matrix = open_matrix(path, source.variable, self.workers or 1, source.layout)
+        for note in matrix.notes:
+            warn(in_options(note))
+        return matrix
 
     def threads_each(self, threads: int | None) -> int:
         """Choose the threads of a process on this machine: those asked for, else an even part of the cores."""
@@ -88,7 +98,7 @@ class Place:
         if not self.remote:
             yield None
             return
-        dask = _dask()
+        dask = need_dask()
         from distributed import Client
 
         with self._folder() as folder, dask.config.set({} if folder is None else {"drnmf.scratch": str(folder)}):
@@ -125,13 +135,3 @@ class Place:
 def _announced(client: Any) -> Any:
     say(f"Dashboard: {client.dashboard_link}", errors)
     return client
-
-
-def _dask() -> Any:
-    try:
-        import dask
-        import dask.array
-        import distributed  # noqa: F401
-    except ImportError as error:
-        raise ImportError(f"Dask is needed here ({error}): pip install 'drnmf[dask]'.") from None
-    return dask

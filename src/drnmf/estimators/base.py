@@ -27,6 +27,7 @@ from drnmf.estimators.callbacks import Support, Tasks, managed
 from drnmf.estimators.deciding import AUTO, fit_ranked, zeros_under
 from drnmf.estimators.scoring import dispersions, predicted_score
 from drnmf.estimators.shares import Shares, shares_of
+from drnmf.estimators.tables import Tables
 from drnmf.losses.base import Omega, betas_of
 from drnmf.losses.interval import Interval
 from drnmf.numerics import ENCODE_ITERATIONS, Array, Vector
@@ -57,7 +58,7 @@ from drnmf.solve.settings import control_of, problem_of, reading_of, settings_of
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class NMF(Parameters, Shares, BaseEstimator, Support):  # type: ignore[misc]
+class NMF(Parameters, Tables, Shares, BaseEstimator, Support):  # type: ignore[misc]
     """What the three estimators share. Subclasses say which losses, which weights, and whether to scale."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:

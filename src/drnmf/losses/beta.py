@@ -38,7 +38,7 @@ class Beta:
 
     @property
     def name(self) -> str:
-        return SHORT.get(self.beta, f"beta={self.beta:g}")
+        return SHORT.get(self.beta, f"beta {self.beta:g}")
 
     @property
     def key(self) -> str:

@@ -11,7 +11,7 @@ from drnmf.losses.beta import NAMES, SHORT, Beta, as_beta
 from drnmf.losses.negative_binomial import NegativeBinomial
 
 _SHORT = {name.lower(): beta for beta, name in SHORT.items()}
-_PRINTED = re.compile(r"beta\s*=\s*(?P<beta>[^\s]+)|nb\((?P<size>[^()]+)\)", re.IGNORECASE)
+_PRINTED = re.compile(r"beta\s*=?\s*(?P<beta>[^\s]+)|nb\((?P<size>[^()]+)\)", re.IGNORECASE)
 
 
 def as_loss(value: Any) -> Loss:
@@ -19,7 +19,7 @@ def as_loss(value: Any) -> Loss:
 
     Parameters
     ----------
-    value : number >= 0, a name ("kullback-leibler", "KL", "nb:30", and all that results print: "beta=0.5", "NB(30)"),
+    value : number >= 0, a name ("kullback-leibler", "KL", "nb:30", and all that results print: "beta 0.5", "NB(30)"),
         or a loss: ``NegativeBinomial(30)``, or an object of your own with every member of `Loss`
 
     Returns
@@ -35,7 +35,7 @@ def as_loss(value: Any) -> Loss:
     --------
     >>> as_loss(1), as_loss("itakura-saito"), as_loss("nb:30")
     (Beta(beta=1.0), Beta(beta=0.0), NegativeBinomial(size=30.0))
-    >>> as_loss("KL"), as_loss("beta=0.5"), as_loss("NB(30)")
+    >>> as_loss("KL"), as_loss("beta 0.5"), as_loss("NB(30)")
     (Beta(beta=1.0), Beta(beta=0.5), NegativeBinomial(size=30.0))
     """
     if lacks_size(value):
@@ -113,6 +113,25 @@ def as_losses(values: Any) -> Omega:
     return omega
 
 
+_NOISES = {0.0: "relative error", 1.0: "counts", 2.0: "constant error"}
+
+
+def noise_of(loss: Loss) -> str:
+    """Say in words for which noise a loss is made; the name of the loss where no words are known.
+
+    >>> noise_of(Beta(1.0)), noise_of(NegativeBinomial(46)), noise_of(Beta(0.75)), noise_of(Beta(3.0))
+    ('counts', 'overdispersed counts', 'between relative error and counts', 'flatter than constant error')
+    """
+    if isinstance(loss, NegativeBinomial):
+        return "overdispersed counts"
+    if not isinstance(loss, Beta):
+        return loss.name
+    if loss.beta > 2.0:
+        return f"flatter than {_NOISES[2.0]}"
+    low = float(int(loss.beta))
+    return _NOISES.get(loss.beta) or f"between {_NOISES[low]} and {_NOISES[low + 1.0]}"
+
+
 def text_of(loss: Loss) -> str:
     """Write a loss as text that `from_text` reads back exactly.
 
@@ -149,4 +168,4 @@ def from_text(text: str) -> Loss:
     return as_loss(text if text.startswith("nb:") else float(text))
 
 
-__all__ = ["NAMES", "as_loss", "as_losses", "as_written", "from_text", "lacks_size", "text_of"]
+__all__ = ["NAMES", "as_loss", "as_losses", "as_written", "from_text", "lacks_size", "noise_of", "text_of"]

@@ -14,10 +14,13 @@ import scipy.io
 import scipy.sparse as sp
 
 from drnmf.backends.entries import check_structure
-from drnmf.matrices import frames, tables
+from drnmf.matrices import frames
+from drnmf.matrices.delimited import as_delimiter, find_delimiter, rows_of
+from drnmf.matrices.long import read_table
 from drnmf.matrices.matlab import check_matlab
-from drnmf.matrices.matrix import AS_FOUND, Layout, Matrix, Refused
+from drnmf.matrices.matrix import AS_FOUND, Labels, Layout, Matrix, Refused
 from drnmf.matrices.matrix_market import check_matrix_market
+from drnmf.matrices.tables import Source
 from drnmf.storage.archive import read_header
 
 
@@ -69,8 +72,16 @@ def read_matrix(path: str | os.PathLike[str], variable: str | None = None, layou
     except Exception as error:  # the parsers of damaged files raise nearly anything
         reason = str(error).strip() or type(error).__name__
         raise ValueError(f"{source} cannot be read: it may be damaged or cut short ({reason}).") from None
-    matrix = replace(matrix, X=_numeric(matrix.X, source))
-    return matrix.transposed() if layout.transpose else matrix
+    return _flat(matrix, source).arranged(layout, source)
+
+
+def _flat(matrix: Matrix, source: Path) -> Matrix:
+    """Check the numbers, and make a row of every pixel of a cube (rows x columns x bands)."""
+    X = _numeric(matrix.X, source)
+    if X.ndim == 2:
+        return replace(matrix, X=X)
+    high, wide, bands = X.shape
+    return replace(matrix, X=np.ascontiguousarray(X).reshape(-1, bands), rows=Labels.of_pixels((high, wide)))
 
 
 Reader = Callable[[Path, str | None], Matrix] | Callable[[Path, Layout], Matrix]
@@ -83,10 +94,14 @@ def _read(reader: Any, source: Path, variable: str | None, layout: Layout) -> Ma
 
 def _check_layout(source: Path, reader: Any, layout: Layout) -> None:
     """Refuse to be told of a table what the file has nothing of."""
-    if layout.delimiter is not None and reader is not tables.read_text:
+    if layout.delimiter is not None and reader is not _read_text:
         raise ValueError(f"{source} is not delimited text: leave --delimiter (delimiter= in Python) out.")
     if layout.sheet is not None and reader is not frames.read_excel:
         raise ValueError(f"{source} is not a workbook with sheets: leave --sheet (sheet= in Python) out.")
+    if layout.layer is not None:
+        raise ValueError(f"{source} is no AnnData file with layers: leave --layer (layer= in Python) out.")
+    if layout.long and reader not in _TABLES:
+        raise ValueError(f"{source} is not a table: leave --long (long= in Python) out.")
     if layout.labels is not None and reader not in _TABLES:
         raise ValueError(f"{source} is not a table with labels: leave --labels (labels= in Python) out.")
 
@@ -106,8 +121,11 @@ def _numeric(X: Any, source: Path) -> Any:
         raise ValueError(f"{source} holds complex numbers: take absolute values (np.abs) first.")
     if kind not in "buif":
         raise ValueError(f"{source} holds entries of type {X.dtype}, not numbers: convert it to a numeric array.")
-    if X.ndim != 2:
-        raise ValueError(f"{source} holds an array of shape {X.shape}: a matrix with two dimensions is needed.")
+    if X.ndim not in (2, 3):
+        raise ValueError(
+            f"{source} holds an array of shape {X.shape}: a matrix with two dimensions is needed, or a cube of "
+            "rows x columns x bands."
+        )
     if 0 in X.shape:
         raise ValueError(f"{source} holds an empty matrix of shape {X.shape}: at least one row and column are needed.")
     if not sp.issparse(X):
@@ -168,7 +186,8 @@ def _choose(source: Path, variable: str | None, names: list[str], shapes: dict[s
     planes = [
         name for name, shape in shapes.items() if len(shape) == 2 and max(shape) > 1
     ]  # MATLAB's scalars are 1 x 1
-    candidates = [name for name in planes if min(shapes[name]) != 1] or planes
+    cubes = [name for name, shape in shapes.items() if len(shape) == 3]
+    candidates = [name for name in planes if min(shapes[name]) != 1] or cubes or planes
     if len(candidates) == 1:
         return candidates[0]
     if not candidates:
@@ -184,6 +203,12 @@ def _choose(source: Path, variable: str | None, names: list[str], shapes: dict[s
 def _read_mtx(source: Path, variable: str | None) -> Matrix:
     check_matrix_market(source)
     return Matrix(scipy.io.mmread(source))
+
+
+def _read_text(source: Path, layout: Layout) -> Matrix:
+    """Read delimited text with the delimiter that was named, or the one that is found."""
+    mark = find_delimiter(source) if layout.delimiter is None else as_delimiter(layout.delimiter)
+    return read_table(Source(str(source), lambda: rows_of(source, mark)), layout)
 
 
 _MATLAB_NUMBERS = {"double", "single", "sparse", "logical"} | {f"{u}int{b}" for u in ("", "u") for b in (8, 16, 32, 64)}
@@ -209,7 +234,7 @@ READERS: dict[str, Reader] = {
     ".mtx": _read_mtx,
     ".mtx.gz": _read_mtx,
     ".mat": _read_mat,
-    **{suffix + packed: tables.read_text for suffix in (".csv", ".tsv", ".txt") for packed in ("", ".gz")},
+    **{suffix + packed: _read_text for suffix in (".csv", ".tsv", ".txt") for packed in ("", ".gz")},
     ".parquet": frames.read_parquet,
     ".feather": frames.read_feather,
     ".xlsx": frames.read_excel,
@@ -217,4 +242,4 @@ READERS: dict[str, Reader] = {
 """Suffix -> how to read it."""
 
 _NAMED = (_read_npz, _read_mat)
-_TABLES = (tables.read_text, frames.read_parquet, frames.read_feather, frames.read_excel)
+_TABLES = (_read_text, frames.read_parquet, frames.read_feather, frames.read_excel)

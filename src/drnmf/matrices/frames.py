@@ -15,13 +15,13 @@ import numpy as np
 
 from drnmf.matrices.cells import WHOLE
 from drnmf.matrices.delimited import Row
+from drnmf.matrices.long import read_table
 from drnmf.matrices.matrix import Layout, Matrix, Refused
 from drnmf.matrices.tables import (
     Source,
     as_matrix,
     find_layout,
     left_out,
-    read_rows,
     rounding_note,
 )
 
@@ -39,15 +39,15 @@ def needs(module: str, extra: str) -> Any:
 
 def read_parquet(source: Path, layout: Layout) -> Matrix:
     """Read a Parquet file: columns of numbers, after columns of labels."""
-    return _from_arrow(source, needs("pyarrow.parquet", "tables").read_table(source), layout.labels)
+    return _from_arrow(source, needs("pyarrow.parquet", "tables").read_table(source), layout)
 
 
 def read_feather(source: Path, layout: Layout) -> Matrix:
     """Read a Feather file: columns of numbers, after columns of labels."""
-    return _from_arrow(source, needs("pyarrow.feather", "tables").read_table(source), layout.labels)
+    return _from_arrow(source, needs("pyarrow.feather", "tables").read_table(source), layout)
 
 
-def _from_arrow(source: Path, table: Any, labels: int | None) -> Matrix:
+def _from_arrow(source: Path, table: Any, layout: Layout) -> Matrix:
     """Read a table of columns by the rules of `tables.read_rows`; where all are numbers, not cell by cell.
 
     The index of pandas holds labels. Decimals, numbers as text and whatever else is no number of NumPy count as their
@@ -60,9 +60,10 @@ def _from_arrow(source: Path, table: Any, labels: int | None) -> Matrix:
     if table.num_rows == 0 or not names:
         raise Refused(nothing)
     rows = Source(str(source), lambda: _arrow_rows(table.select(names), head), "row", True, len(index))
-    count = find_layout(rows, labels)[1]
-    if not all(_is_numeric(table.schema.field(name).type) for name in names[count:]):
-        return read_rows(rows, labels)
+    count = find_layout(rows, layout.labels)[1]
+    numeric = all(_is_numeric(table.schema.field(name).type) for name in names[count:])
+    if not numeric or layout.long or len(names) == 3:
+        return read_table(rows, layout)
     columns = [table.column(name).to_numpy() for name in names[count:]]
     values = np.empty((table.num_rows, len(columns)), np.result_type(*(_precision(column) for column in columns)))
     for j, column in enumerate(columns):
@@ -123,9 +124,7 @@ def read_excel(source: Path, layout: Layout) -> Matrix:
         if layout.sheet is not None and layout.sheet not in sheets:
             raise Refused(f"{source} has no sheet {layout.sheet!r}: it has {', '.join(map(repr, sheets))}.")
         chosen = layout.sheet or sheets[0]
-        matrix = read_rows(
-            Source(f"{source}, sheet {chosen!r}", lambda: _sheet_rows(workbook[chosen]), "row"), layout.labels
-        )
+        matrix = read_table(Source(f"{source}, sheet {chosen!r}", lambda: _sheet_rows(workbook[chosen]), "row"), layout)
     finally:
         workbook.close()
     if layout.sheet is None and len(sheets) > 1:

@@ -14,7 +14,7 @@ SECONDS = 60.0
 """Time for opening a file and reading the element and the names in it, but not its numbers."""
 
 
-def check_hdf5(source: Path, name: str) -> None:
+def check_hdf5(source: Path, *names: str) -> None:
     """Refuse a damaged HDF5 file: whatever its structure does to a reader is done to another process first.
 
     Raises
@@ -22,7 +22,7 @@ def check_hdf5(source: Path, name: str) -> None:
     ValueError
         Where that process failed, crashed, or was not done in time.
     """
-    command = [sys.executable, "-P", __file__, str(source.resolve()), name]
+    command = [sys.executable, "-P", __file__, str(source.resolve()), *names]
     try:
         tried = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired:
@@ -35,13 +35,13 @@ def check_hdf5(source: Path, name: str) -> None:
     raise ValueError(f"{source} cannot be read: it may be damaged or cut short ({reason}).")
 
 
-def _try(path: str, name: str) -> None:
-    """Visit what will be read of an AnnData file: the element, and the names of rows and columns."""
+def _try(path: str, *names: str) -> None:
+    """Visit what may be read of an AnnData file: the elements, and the names of rows and columns."""
     import h5py
 
     with h5py.File(path, "r") as stored:
         _attributes(stored)
-        if name in stored:
+        for name in (name for name in names if name in stored):
             _visit(name, stored[name])
         for frame in (stored[side] for side in ("obs", "var") if side in stored):
             _attributes(frame)

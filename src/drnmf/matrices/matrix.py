@@ -29,12 +29,18 @@ class Layout:
     delimiter : what separates the cells of a text file
     sheet : which sheet of a workbook; None is the first
     transpose : X is the table with rows and columns exchanged
+    layer : which layer of an AnnData file; None is "counts" where there is one, else X
+    long : whether it has a row for every entry of X: its row, its column, its value
+    image : rows and columns of the picture whose pixels the rows of X are
     """
 
     labels: int | None = None
     delimiter: str | None = None
     sheet: str | None = None
     transpose: bool = False
+    layer: str | None = None
+    long: bool | None = None
+    image: tuple[int, int] | None = None
 
 
 AS_FOUND = Layout()
@@ -50,11 +56,23 @@ class Labels:
 
     columns: tuple[tuple[str, ...], ...]
     titles: tuple[str, ...]
+    image: tuple[int, int] | None = None  # rows and columns of the picture, where these are its pixels, row by row
 
     @classmethod
     def of(cls, names: Sequence[str] | None) -> Labels | None:
         """One column of names without a title; None where there are none."""
         return None if names is None else cls((tuple(names),), ("",))
+
+    @classmethod
+    def of_pixels(cls, image: tuple[int, int]) -> Labels:
+        """Number the pixels of a picture by row and column.
+
+        >>> Labels.of_pixels((1, 2)).names
+        ('1 1', '1 2')
+        """
+        places = [(str(i + 1), str(j + 1)) for i in range(image[0]) for j in range(image[1])]
+        rows, columns = zip(*places, strict=True)
+        return cls((rows, columns), ("row", "column"), image)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -70,6 +88,12 @@ class Matrix:
     rows: Labels | None = None
     columns: Labels | None = None
     notes: tuple[str, ...] = ()
+    unstored: str = "zero"  # what a sparse X does not store: "zero", or "missing" of a long table
+
+    @property
+    def image(self) -> tuple[int, int] | None:
+        """Rows and columns of the picture whose pixels the rows of X are."""
+        return None if self.rows is None else self.rows.image
 
     @property
     def row_names(self) -> Names:
@@ -90,6 +114,54 @@ class Matrix:
         """Exchange rows and columns, labels included."""
         X = sp.csr_array(self.X.T) if sp.issparse(self.X) else np.ascontiguousarray(self.X.T)
         return replace(self, X=X, rows=self.columns, columns=self.rows)
+
+    def arranged(self, layout: Layout, source: Path) -> Matrix:
+        """Exchange rows and columns, and know the rows for pixels, where that was asked for."""
+        found = self.transposed() if layout.transpose else self
+        if layout.image is None:
+            return found
+        high, wide = layout.image
+        if high * wide != found.X.shape[0]:
+            raise Refused(
+                f"{source} has {found.X.shape[0]} rows, and a picture of {high} x {wide} has {high * wide} pixels: "
+                "give its size as ROWSxCOLUMNS, or --transpose where the pixels are columns."
+            )
+        rows = Labels.of_pixels(layout.image) if found.rows is None else replace(found.rows, image=layout.image)
+        return replace(found, rows=rows)
+
+    def under(self, names: Sequence[str]) -> Matrix:
+        """Bring the columns of a long table, which come as they are first named, under the names of a model.
+
+        Raises
+        ------
+        Refused
+            With a column that the model does not have.
+        """
+        where = {name: j for j, name in enumerate(names)}
+        own = self.column_names or ()
+        strange = next((name for name in own if name not in where), None)
+        if strange is not None:
+            raise Refused(f"column {strange!r} is not known to the model: leave its entries out.")
+        entries = sp.coo_array(self.X)
+        places = np.array([where[name] for name in own])[entries.col]
+        X = sp.csr_array((entries.data, (entries.row, places)), shape=(self.X.shape[0], len(names)))
+        return replace(self, X=X, columns=Labels.of(tuple(names)))
+
+    def scaled_rows(self) -> Matrix:
+        """Divide every row by its sum over what was observed; rows of zeros stay."""
+        sparse = sp.issparse(self.X)
+        sums = np.asarray(self.X.sum(axis=1) if sparse else np.nansum(self.X, axis=1), dtype=np.float64).ravel()
+        by = 1.0 / np.where(sums > 0, sums, 1.0)
+        return replace(self, X=sp.csr_array(sp.diags_array(by) @ self.X) if sparse else self.X * by[:, None])
+
+    def with_gaps(self) -> Matrix:
+        """Turn sparse X whose unstored entries are missing into an array with NaN there; any other stays."""
+        if self.unstored != "missing" or not sp.issparse(self.X):
+            return self
+        entries = sp.coo_array(self.X)
+        X = np.full(self.X.shape, np.nan, dtype=np.result_type(self.X.dtype, np.float32))
+        X[entries.row, entries.col] = entries.data
+        return replace(self, X=X, unstored="zero")
 
     def cell(self, i: int, j: int) -> str:
         """Name a cell by its row and column, or number them where they have no names."""

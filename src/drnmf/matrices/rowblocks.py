@@ -25,6 +25,9 @@ from drnmf.matrices.hdf5 import check_hdf5
 from drnmf.matrices.matrix import AS_FOUND, Labels, Layout, Matrix, Refused
 from drnmf.matrices.stored_rows import InHdf5, InZarr, StoredRows, readable
 
+COUNTS = "layers/counts"
+"""What is read of an AnnData file where nothing is named: NMF wants counts, and X is often their logarithm."""
+
 BLOCK_BYTES = 64 << 20
 """Blocks have about this size: two or three of them are in a worker's memory at a time."""
 
@@ -82,12 +85,20 @@ def open_matrix(
     opener, splitting = _opener(source), Splitting(blocks)
     if opener is None:
         return _split(read_matrix(source, variable, layout), splitting)
-    if layout != AS_FOUND:
+    if replace(layout, layer=None, image=None) != AS_FOUND:
         raise Refused(
-            f"{source} is read in blocks of rows: leave --labels, --delimiter, --sheet and --transpose (layout= in "
-            "Python) out."
+            f"{source} is read in blocks of rows: leave --labels, --delimiter, --sheet, --long and --transpose "
+            "(layout= in Python) out."
         )
-    return opener(source, variable, splitting)
+    if layout.layer is not None:
+        variable = f"layers/{layout.layer}"
+    return opener(source, variable, splitting).arranged(layout, source)
+
+
+def read_whole(path: Path, variable: str | None = None, layout: Layout = AS_FOUND) -> Matrix:
+    """Read a matrix into memory, however it is stored."""
+    matrix = open_matrix(path, variable, layout=replace(layout, transpose=False, image=None))
+    return replace(matrix, X=matrix.X.compute()).arranged(replace(layout, layer=None), path)
 
 
 def _opener(source: Path) -> Callable[[Path, str | None, Splitting], Matrix] | None:
@@ -137,7 +148,7 @@ def _open_zarr(source: Path, variable: str | None, splitting: Splitting) -> Matr
 
 def _open_h5ad(source: Path, variable: str | None, splitting: Splitting) -> Matrix:
     h5py = needs("h5py", "anndata")
-    check_hdf5(source, variable or "X")
+    check_hdf5(source, *((COUNTS, "X") if variable is None else (variable,)))
     with readable(source), h5py.File(source, "r") as stored:
         return _open_anndata(source, stored, variable, splitting, InHdf5)
 
@@ -146,9 +157,10 @@ def _open_anndata(
     source: Path, stored: Any, variable: str | None, splitting: Splitting, kind: type[InHdf5] | type[InZarr]
 ) -> Matrix:
     """Open X, or the element that `variable` names, of an AnnData store, with the names of its rows and columns."""
-    name = variable or "X"
+    name = variable or (COUNTS if COUNTS in stored else "X")
     if name not in stored:
-        raise Refused(f"{source} has no {name!r}: an AnnData file holds X and, for example, layers/counts.")
+        layers = ", ".join(sorted(stored["layers"])) if "layers" in stored else ""
+        raise Refused(f"{source} has no {name!r}: it holds X{f' and the layers {layers}' if layers else ' alone'}.")
     with readable(source):
         element = stored[name]
         encoding = element.attrs.get("encoding-type", "array")
@@ -160,7 +172,10 @@ def _open_anndata(
         raise Refused(f"{source} stores {name} by columns (CSC), but rows are needed: write it again as CSR.")
     rows = splitting.rows(m, sparse_columns(max(m, 1), entries) if sparse else n, values.dtype.itemsize)
     array = _lazy(source, kind(_absolute(source), name), (m, n), rows, values.dtype, sparse)
-    return _matrix(array, source, names)
+    matrix = _matrix(array, source, names)
+    if variable is None and name == COUNTS:
+        return replace(matrix, notes=(f"{source}: the layer 'counts' was read, not X (--layer names another).",))
+    return matrix
 
 
 def _absolute(source: Path) -> str:

@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import dropwhile, filterfalse, islice
-from pathlib import Path
 
 import numpy as np
 
 from drnmf.matrices.cells import WHOLE, NotANumber, Numbers, is_logical, is_missing, is_number, is_too_large
-from drnmf.matrices.delimited import Row, TableError, as_delimiter, find_delimiter, is_blank, rows_of, sample_of
+from drnmf.matrices.delimited import Row, TableError, is_blank, sample_of
 from drnmf.matrices.formulas import unguarded
-from drnmf.matrices.matrix import Labels, Layout, Matrix
+from drnmf.matrices.matrix import Labels, Matrix
 from drnmf.numerics import Array
 
 _INDEX_HEADERS = frozenset(
@@ -60,12 +59,6 @@ class Source:
     unit: str = "line"
     header: bool | None = None
     labels: int = 0
-
-
-def read_text(source: Path, layout: Layout) -> Matrix:
-    """Read a delimited text file: `read_rows` with the delimiter that was named, or the one that is found."""
-    mark = find_delimiter(source) if layout.delimiter is None else as_delimiter(layout.delimiter)
-    return read_rows(Source(str(source), lambda: rows_of(source, mark)), layout.labels)
 
 
 def read_rows(source: Source, labels: int | None = None) -> Matrix:
@@ -135,7 +128,7 @@ def _no_numbers(source: Source, sample: list[Row], width: int, labels: int) -> s
             f"{what}: {source.unit} {line} is a header ({cells[0][:40]!r} is not a number), and no {source.unit} "
             "follows it. Write the numbers below it."
         )
-    texts = ((line, cell[:40]) for line, cells in sample[1:] for cell in cells if _is_text(cell))
+    texts = ((line, cell[:40]) for line, cells in sample[1:] for cell in cells if is_text(cell))
     line, cell = next(texts, (sample[1][0], ""))
     return (
         f"{what}: in {source.unit} {line}, {cell!r} is not a number. Check the delimiter, and that the table holds "
@@ -145,23 +138,21 @@ def _no_numbers(source: Source, sample: list[Row], width: int, labels: int) -> s
 
 def _text_part(body: list[list[str]], column: int) -> float:
     cells = [row[column] for row in body if column < len(row)]
-    return sum(map(_is_text, cells)) / max(len(cells), 1)
+    return sum(map(is_text, cells)) / max(len(cells), 1)
 
 
-def _is_text(cell: str) -> bool:
+def is_text(cell: str) -> bool:
     return not is_number(cell) and not is_missing(cell)
 
 
 def _is_name(cell: str, body: list[list[str]], column: int) -> bool:
     """Tell whether a cell names the numbers below it: text, or true and false above numbers that are neither."""
-    return _is_text(cell) or (
-        is_logical(cell) and not any(is_logical(row[column]) for row in body if column < len(row))
-    )
+    return is_text(cell) or (is_logical(cell) and not any(is_logical(row[column]) for row in body if column < len(row)))
 
 
 def _refuse_second_header(source: Source, first: list[str], second: list[str], below: list[bool], labels: int) -> None:
     numeric = [j for j, number in enumerate(below) if number and j >= labels]
-    texts = [sum(_is_text(row[j]) for j in numeric if j < len(row)) for row in (first, second)]
+    texts = [sum(is_text(row[j]) for j in numeric if j < len(row)) for row in (first, second)]
     if numeric and min(texts) > len(numeric) / 2:
         raise TableError(
             f"{source.name} has two header rows: {source.unit} 2 holds text ({second[numeric[0]][:40]!r}) above "
@@ -199,7 +190,7 @@ def _read(source: Source, rows: Iterator[Row], header: bool, count: int) -> Matr
     return replace(matrix, notes=notes)
 
 
-def _below(rows: Iterator[Row], header: bool) -> Iterator[Row]:
+def below_header(rows: Iterator[Row], header: bool) -> Iterator[Row]:
     """Give the rows of the table without its header."""
     return islice(dropwhile(is_blank, rows), int(header), None)
 
@@ -257,7 +248,7 @@ def _rounded(source: Source, matrix: Matrix, header: bool, count: int) -> tuple[
     if not large.any():
         return ()
     with source.open() as rows:
-        for (_, cells), columns in zip(_below(rows, header), large, strict=False):
+        for (_, cells), columns in zip(below_header(rows, header), large, strict=False):
             for j in np.flatnonzero(columns).tolist():
                 if is_too_large(cells[count + j]):
                     return (rounding_note(source.name, matrix, j, cells[count + j].strip()),)
@@ -332,10 +323,10 @@ def _hold_labels(source: Source, header: bool, first: int, end: int) -> bool:
     """Tell whether columns of numbers and text are further columns of labels: in each, much is text."""
     total, texts = 0, [0] * (end - first)
     with source.open() as rows:
-        for _, cells in filterfalse(is_blank, _below(rows, header)):
+        for _, cells in filterfalse(is_blank, below_header(rows, header)):
             total += 1
             if len(cells) <= end:
                 return False
             for j in range(first, end):
-                texts[j - first] += _is_text(cells[j])
+                texts[j - first] += is_text(cells[j])
     return first > 0 and min(texts) > 1 and min(texts) >= _TEXT * total

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -64,8 +64,8 @@ class Parameters:
         default=None,
         metadata=about(
             Kind("(f, n)", none=True, type=Path),
-            "Components that do not move, one per row, as wide as X.",
-            "They are the first f rows of H.",
+            "Components that do not move (in a file one per column, with the labels of X).",
+            "An array has one per row; they are the first f rows of H.",
             "--fixed",
         ),
     )
@@ -101,7 +101,13 @@ class Parameters:
         ),
     )
     max_time: float | None = field(
-        default=None, metadata=about(number(none=True, strict=True), "Seconds after which it stops.", "", "--max-time")
+        default=None,
+        metadata=about(
+            replace(number(none=True, strict=True), type=str, least=None),
+            "Seconds after which it stops (on the command line also 90s, 10m, 2h).",
+            "",
+            "--max-time",
+        ),
     )
     random_state: int | np.random.RandomState | None = field(
         default=None,

@@ -15,6 +15,7 @@ from drnmf.backends.digest import row_blocks
 from drnmf.backends.entries import check_structure, first_bad_entry, first_true, is_sound, refusal
 from drnmf.backends.open import is_dask
 from drnmf.losses.base import Omega, need_nonzeros_only
+from drnmf.problem.tabular import Tabular, is_anndata, tabular
 
 _ACCEPTED: dict[str, Any] = {
     "accept_sparse": ("csr", "csc"),
@@ -32,7 +33,21 @@ def check_matrix(estimator: Any, X: Any, reset: bool) -> Any:
     """
     if is_dask(X):
         return validate_data(estimator, X, reset=reset, skip_check_array=True)
-    return validate_data(estimator, _structured(X), reset=reset, **_ACCEPTED)
+    table = _foreign(X)
+    if table is None or table.columns is None:
+        return validate_data(estimator, _structured(X if table is None else table.X), reset=reset, **_ACCEPTED)
+    found = check_array(_structured(table.X), **_ACCEPTED)
+    check_features(estimator, found, reset)
+    if reset:
+        estimator.feature_names_in_ = np.array(table.columns, dtype=object)
+    return found
+
+
+def _foreign(X: Any) -> Tabular | None:
+    """Take X out of AnnData, labelled arrays and cubes, of which scikit-learn knows nothing; None for anything else."""
+    if is_anndata(X) or hasattr(X, "coords") or (isinstance(X, np.ndarray) and X.ndim == 3):
+        return tabular(X)
+    return None
 
 
 def check_features(estimator: Any, X: Any, reset: bool) -> None:
@@ -92,7 +107,10 @@ def _check_sparse_tensor(X: Any) -> None:
 
 def as_matrix(X: Any) -> Any:
     """Check the form of X as `check_matrix` does, for a function that is not an estimator."""
-    return X if is_dask(X) else check_array(_structured(X), **_ACCEPTED)
+    if is_dask(X):
+        return X
+    table = _foreign(X)
+    return check_array(_structured(X if table is None else table.X), **_ACCEPTED)
 
 
 def on_host(X: Any) -> Any:

@@ -39,7 +39,7 @@
       Object.assign(layout.yaxis, { tickvals: chart.log_ticks, ticktext: chart.log_ticks.map(String) });
     const data = resolve(chart.data, style);
     // Bars lie where labels above them would collide: on a phone, and where there are many.
-    const lying = layout.barmode && (narrow() || chart.bars > 14);
+    const lying = chart.lying && (narrow() || chart.bars > 14);
     if (lying) {
       [layout.xaxis, layout.yaxis] = [{ ...layout.yaxis, title: { ...layout.yaxis.title, standoff: 4 } }, { ...layout.xaxis, autorange: "reversed" }];
       layout.xaxis.range = [0, layout.xaxis.range[1] * (narrow() ? 1.3 : 1.1)];

@@ -10,7 +10,6 @@ import numpy as np
 from drnmf.losses.base import Loss
 from drnmf.losses.names import from_text
 from drnmf.numerics import Array, Vector
-from drnmf.report.words import loss_name
 from drnmf.runs import schema
 from drnmf.runs.read import Trace, compared
 from drnmf.runs.schema import column, loss_keys
@@ -49,9 +48,7 @@ def comparison_bars(comparison: schema.Comparison) -> Chart:
     """Draw one group of bars per loss: how far each method is above the best error found."""
     methods = comparison["methods"]
     excess = np.array([[100.0 * (float(s) - 1.0) for s in m["scaled_losses"]] for m in methods])
-    chart = grouped_bars(
-        [f"{loss_name(loss)} error" for loss in compared(comparison)], [m["name"] for m in methods], excess
-    )
+    chart = grouped_bars([f"{loss.name} error" for loss in compared(comparison)], [m["name"] for m in methods], excess)
     for trace, m in zip(chart["data"], methods, strict=True):
         trace["customdata"] = numbers(m["losses"])
         trace["hovertemplate"] = "%{fullData.name}: %{text} above the best<br>loss %{customdata:.5g}<extra></extra>"
@@ -135,11 +132,11 @@ def loss_curves(trace: Trace) -> Chart:
     for i, loss in enumerate(trace.omega):
         data.append(
             {
-                "type": "scatter", "mode": "lines", "name": loss_name(loss), "x": x,
+                "type": "scatter", "mode": "lines", "name": loss.name, "x": x,
                 "y": numbers(values[rows, i]), "line": {"color": loss_colour(loss, i), "width": 2},
             }
         )  # fmt: skip
-    chart = _curves(data, f"{loss_name(trace.omega[0])} error" if single else "error / best error")
+    chart = _curves(data, f"{trace.omega[0].name} error" if single else "error / best error")
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
     chart["layout"]["yaxis"]["type"] = "log" if 0 < low < high / 3 else "linear"
     chart["log_ticks"] = _log_ticks(max(low, 1e-9), high)
@@ -194,7 +191,7 @@ def weight_curves(trace: Trace) -> Chart:
     x = numbers(trace.iterations[rows])
     data = [
         {
-            "type": "scatter", "mode": "lines", "name": loss_name(loss), "x": x, "y": numbers(trace.weights[rows, i]),
+            "type": "scatter", "mode": "lines", "name": loss.name, "x": x, "y": numbers(trace.weights[rows, i]),
             "line": {"color": loss_colour(loss, i), "width": 2},
         }
         for i, loss in enumerate(trace.omega)
@@ -311,7 +308,7 @@ def _image_axis(axis: int | Vector | Sequence[str], wide: int) -> tuple[list[Any
 
 def front_chart(rows: list[dict[str, str]], a: str, b: str) -> Chart:
     """Draw front.csv in the plane of two losses (by their keys there): scaled errors and the DR point."""
-    names = [loss_name(from_text(key)) for key in (a, b)]
+    names = [from_text(key).name for key in (a, b)]
     kinds = [
         ("front", [r for r in rows if r["kind"] == "front" and r.get("dominated") != "True"]),
         ("dominated", [r for r in rows if r["kind"] == "front" and r.get("dominated") == "True"]),

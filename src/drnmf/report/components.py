@@ -1,40 +1,100 @@
-"""The components of a run whose rows and columns have names: what weighs most in each."""
+"""The components of a run, and where they occur, as its field draws them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 
 import numpy as np
 
 from drnmf.numerics import Array, Vector
-from drnmf.report.parts import NOTHING, Section, section
+from drnmf.report import pictures
+from drnmf.report.charts import Chart
+from drnmf.report.fields import DRAWN
+from drnmf.report.parts import NOTHING, Section, place, section
+from drnmf.report.profiles import Profiles, profiles_of
 from drnmf.runs import schema
 from drnmf.runs.read import Run
 
-SHOWN = 24
+SHOWN = 40
 """Components on the page; they come with the largest first."""
 LISTED = 8
 """Rows and columns listed for a component."""
 
+Drawing = Callable[[Profiles, int], Chart]
+_PROFILES: dict[str, tuple[Drawing, str]] = {
+    "signatures": (pictures.signature, "One bar for each mutation type, in the colours of the six substitutions."),
+    "air": (
+        pictures.species,
+        "Bars are the mean amount of each species, on a log scale; dots are per cent of the species that the component "
+        "explains.",
+    ),
+    "spectra": (pictures.spectrum, "One spectrum each, which sums to one."),
+    "plain": (pictures.bars, "Every profile sums to one."),
+}
+
 
 def components(run: Run) -> Section:
-    """List the rows and columns with the largest part of every component; nothing where neither has names."""
-    rows, columns = run.row_names, run.column_names
-    if run.W is None or run.H is None or (rows is None and columns is None) or run.table(schema.TOPICS):
+    """Show every component: its profile as the field draws it, or the names with its largest parts."""
+    found = profiles_of(run)
+    if found is None:
+        left = _unstable(run)
+        return (section("The components", "No component is stable, so none is shown.", left), {}) if left else NOTHING
+    drawn = _PROFILES.get(found.field) if len(found.labels or ()) <= DRAWN or found.field == "spectra" else None
+    if drawn is not None and found.field == "plain" and found.low is None:
+        drawn = None  # of a single fit the largest parts say more than bars without an interval
+    cards, parts = [], {}
+    for k, name in enumerate(found.names[:SHOWN]):
+        fact = found.facts[k] if k < len(found.facts) else ""
+        head = f'<div class="bar"><h3>{escape(name)}</h3><small>{escape(fact)}</small></div>'
+        if drawn is None:
+            lists = _list("Columns", found.labels, found.values[k])
+            lists += _list("Rows", found.samples, found.parts[:, k]) if found.low is None else ""
+            cards.append(f'<div class="card">{head}{lists}</div>')
+        else:
+            parts[f"profile-{k + 1}"] = drawn[0](found, k)
+            cards.append(f'<div class="card">{head}{place(f"profile-{k + 1}")}</div>')
+    note = drawn[1] if drawn is not None else "What has the largest part in each component, in percent of its sum."
+    if found.low is not None and drawn is not None and found.field != "air":
+        shown = "The band is" if found.field == "spectra" else "Whiskers are"
+        note += f" {shown} what 90% of the runs gave."
+    note += " Largest contribution first."
+    if len(found.names) > SHOWN:
+        note += f" These are the first {SHOWN} of {len(found.names)}; the tables have all."
+    grid = "profiles" if drawn is not None else "cards"
+    return section("The components", note, f'<div class="{grid}">{"".join(cards)}</div>{_unstable(run)}'), parts
+
+
+def occurrence(run: Run) -> Section:
+    """Show where components occur: stacked by sample, over dates, as maps, or as an image."""
+    found = profiles_of(run)
+    if found is None or (found.low is None and found.field in ("plain", "cells")):
         return NOTHING
-    W, H = run.W[:, :SHOWN], run.H[:SHOWN]
-    sizes = np.asarray(run.W.sum(axis=0), dtype=np.float64) * np.asarray(run.H.sum(axis=1), dtype=np.float64)
-    sizes /= max(float(sizes.sum()), np.finfo(np.float64).tiny)
-    cards = []
-    for k in range(W.shape[1]):
-        lists = _list("Columns", columns, H[k]) + _list("Rows", rows, W[:, k])
-        size = f"<small>{100 * sizes[k]:.2g}% of the model</small>"
-        cards.append(f'<div class="card"><div class="bar"><h3>Component {k}</h3>{size}</div>{lists}</div>')
-    note = "The columns and rows with the largest part of each component, in percent of its sum."
-    if run.W.shape[1] > SHOWN:
-        note += f" These are the first {SHOWN} of {run.W.shape[1]}; {schema.W_TABLE} and {schema.H_TABLE} have all."
-    return section("The components", note, f'<div class="cards">{"".join(cards)}</div>'), {}
+    each: tuple[Drawing, str] | None = None
+    if found.image is not None:
+        each = pictures.abundance, "The part of each component in every pixel, from none (light) to all of it."
+    elif found.field == "air":
+        each = pictures.over_dates, "Contributions over time, in the unit of X."
+    if each is not None:
+        named = {f"occurrence-{k + 1}": name for k, name in enumerate(found.names[:SHOWN])}
+        cards = "".join(f'<div class="card"><h3>{escape(name)}</h3>{place(key)}</div>' for key, name in named.items())
+        grid = "cards" if found.image is not None else "profiles"
+        drawn = {key: each[0](found, k) for k, key in enumerate(named)}
+        return section("Where they occur", each[1], f'<div class="{grid}">{cards}</div>'), drawn
+    if found.field == "signatures":
+        note = "Contributions stacked by sample, in the unit of X."
+        return section("Where they occur", note, place("occurrence")), {"occurrence": pictures.exposures(found)}
+    note = "How much of each sample every component explains, relative to where it explains most."
+    return section("Where they occur", note, place("occurrence")), {"occurrence": pictures.usage(found)}
+
+
+def _unstable(run: Run) -> str:
+    """Name the components that were left out, with their stability."""
+    left = [row for row in run.table(schema.STABILITY) if row["stable"] != "True"]
+    if not left:
+        return ""
+    listed = ", ".join(f"{float(row['stability']):.2f} ({100 * float(row['size']):.2g}%)" for row in left[:SHOWN])
+    return f'<p class="note">Left out as unstable: {len(left)}, of stability (size) {escape(listed)}.</p>'
 
 
 def top(values: Array, count: int) -> list[tuple[int, float]]:

@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from html import escape
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from drnmf.losses.names import from_text
-from drnmf.numerics import Vector
-from drnmf.report.charts import Chart, factor_image, numbers
+from drnmf.losses.names import from_text, noise_of
+from drnmf.report.charts import Chart, numbers
 from drnmf.report.components import bars
-from drnmf.report.parts import NOTHING, Section, place, section
-from drnmf.report.words import loss_name
+from drnmf.report.parts import NOTHING, Section, place, section, table
+from drnmf.report.profiles import Rows, column
 from drnmf.runs import schema
 from drnmf.runs.read import Run
 
-SHOWN = 40
-"""Components on the page."""
-DRAWN = 400
-"""Entries of a profile that are drawn as bars; longer ones list their largest."""
 LISTED = 10
 """Rows and columns listed."""
-
-Rows = Sequence[Mapping[str, str]]
 
 
 def how_many(run: Run) -> Section:
@@ -41,7 +33,7 @@ def how_many(run: Run) -> Section:
     colours = ["var(--dr)" if rank == found["rank"] else "var(--kl)" for rank in ranks]
     stable = {
         "type": "bar", "x": ranks, "y": [int(row["stable"]) for row in rows], "marker": {"color": colours},
-        "customdata": _column(rows, "mean_stability"),
+        "customdata": column(rows, "mean_stability"),
         "hovertemplate": "rank %{x}: %{y} stable components, mean stability %{customdata:.2f}<extra></extra>",
     }  # fmt: skip
     name, caption, chart, remark = _how_clear(ranks, rows)
@@ -52,17 +44,17 @@ def how_many(run: Run) -> Section:
 
 def _how_clear(ranks: list[int], rows: Rows) -> tuple[str, str, Chart, str]:
     """Draw the held-out scores of the ranks, or their stability where no entries were held out; with a remark."""
-    scores = _column(rows, "held_out") if "held_out" in rows[0] else []
+    scores = column(rows, "held_out") if "held_out" in rows[0] else []
     if scores and all(map(math.isfinite, scores)):
         line = _line(ranks, scores, "held out")
-        line["error_y"] = {"type": "data", "array": _column(rows, "standard_error"), "visible": True}
+        line["error_y"] = {"type": "data", "array": column(rows, "standard_error"), "visible": True}
         remark = (
             "Too few components merge what is apart, too many split what is one: both predict entries worse that a run "
             "has not seen. Of the ranks within one standard error of the best the one is taken that has most stable "
             "components, less twice those that are not."
         )
         return "rank-held-out", "Held-out entries", _chart([line], "rank", "above the best, per entry"), remark
-    means = _column(rows, "mean_stability")
+    means = column(rows, "mean_stability")
     chart = _chart([_line(ranks, means, "mean stability")], "rank", "stability")
     chart["layout"]["yaxis"] |= {"range": [min(0.0, *means) - 0.03, 1.03]}
     remark = "Too few components merge what is apart, too many split what is one: both leave fewer that come again."
@@ -72,21 +64,23 @@ def _how_clear(ranks: list[int], rows: Rows) -> tuple[str, str, Chart, str]:
 def what_noise(run: Run) -> Section:
     """Draw how likely every loss makes X, and how residuals grow with the fitted value."""
     rows, variance, found = run.table(schema.NOISE), run.table(schema.VARIANCE), run.summary.get("discovery")
-    if found is None or not variance:
+    if found is None or not variance or (not rows and "quality" in run.summary):  # uncertainties say what is expected
         return NOTHING
     parts: dict[str, Chart] = {}
     note = "The losses were given."
     if rows:
-        criterion = _column(rows, "criterion")
+        criterion = column(rows, "criterion")
         excess = [value - min(criterion) for value in criterion]
         betas = [(float(row["beta"]), row["name"], value) for row, value in zip(rows, excess, strict=True)]
         # Poisson with its variance fixed is a model of counts like the negative binomial, beside KL at the same beta
         drawn = sorted((beta, value) for beta, name, value in betas if math.isfinite(beta) and name != "Poisson")
         line = _line([beta for beta, _ in drawn], [value for _, value in drawn], "criterion")
         parts["noise"] = _chart([line], "beta", "above the most likely")
-        fitted = ", ".join(loss_name(from_text(key)) for key in run.summary["losses"])
-        note = f"{fitted} is fitted: beta 2 is Gaussian noise, 1 Poisson, 0 Gamma. Lower is likelier, ties aside."
-    parts["variance"] = _variance(*(_column(variance, name) for name in ("fitted", "squared_residual", "expected")))
+        losses = [from_text(key) for key in run.summary["losses"]]
+        fitted = ", ".join(f"{loss.name} ({noise_of(loss)})" for loss in losses)
+        note = f"{fitted} is fitted: beta 2 is a constant error, 1 counts, 0 a relative error. "
+        note += "Lower is likelier, ties aside."
+    parts["variance"] = _variance(*(column(variance, name) for name in ("fitted", "squared_residual", "expected")))
     note += " Squared residuals against fitted values show the same: the line is what the loss expects."
     places = "".join(
         place(name, caption)
@@ -115,77 +109,41 @@ def _variance(level: list[float], square: list[float], expected: list[float]) ->
     return chart
 
 
-def which_components(run: Run) -> Section:
-    """Show every stable component: profile with its interval over the runs, size, stability and partner."""
-    rows, found = run.table(schema.COMPONENTS), run.summary.get("discovery")
-    if found is None:
+def how_well(run: Run) -> Section:
+    """Show Q beside what uncertainties of the right size give, in all and by column, and the scaled residuals."""
+    found, rows = run.summary.get("quality"), run.table(schema.QUALITY)
+    if found is None or not rows:
         return NOTHING
-    ends, known = run.table(schema.INTERVALS), run.table(schema.STABILITY)
-    names = [name for name in (rows[0] if rows else {}) if name != "label"]
-    if not names:
-        return section("The components", "No component is stable, so none is shown.", _unstable(known)), {}
-    labels = [row["label"] for row in rows]
-    cards, parts = [], {}
-    for name, facts in zip(names[:SHOWN], known, strict=False):
-        values = _column(rows, name)
-        title = f"Component {name.removeprefix('component_')}"
-        if facts.get("match"):
-            title += f" = {facts['match']}, {float(facts['similarity']):.2f}"
-        size = f"<small>{100 * float(facts['size']):.2g}%, stability {float(facts['stability']):.2f}</small>"
-        head = f'<div class="bar"><h3>{escape(title)}</h3>{size}</div>'
-        if len(labels) <= DRAWN:
-            parts[name] = _profile(labels, values, _column(ends, f"{name}_low"), _column(ends, f"{name}_high"))
-            cards.append(f'<div class="card">{head}{place(name)}</div>')
-        else:
-            top = sorted(zip(labels, values, strict=True), key=lambda pair: -pair[1])[:LISTED]
-            cards.append(f'<div class="card">{head}<ol class="words">{bars(top)}</ol></div>')
-    note = "Every profile sums to one; the whiskers are what 90% of the runs gave. Largest contribution first."
-    if len(names) > SHOWN:
-        note += f" These are the first {SHOWN} of {len(names)}; {schema.COMPONENTS} has all."
-    return section("The components", note, f'<div class="profiles">{"".join(cards)}</div>{_unstable(known)}'), parts
-
-
-def _unstable(known: Rows) -> str:
-    """Name the components that were left out, with their stability."""
-    left = [row for row in known if row["stable"] != "True"]
-    if not left:
-        return ""
-    listed = ", ".join(f"{float(row['stability']):.2f} ({100 * float(row['size']):.2g}%)" for row in left[:SHOWN])
-    return f'<p class="note">Left out as unstable: {len(left)}, of stability (size) {escape(listed)}.</p>'
-
-
-def _profile(labels: list[str], values: list[float], low: list[float], high: list[float]) -> Chart:
-    y = np.array(values)
+    ratio = found["Q_ratio"]
+    note = f"Q, the sum of squared residuals over uncertainties, is {found['Q']:.6g}"
+    if ratio is not None:
+        note += (
+            f", {ratio:.3g} times what is expected ({found['Q_expected']:.6g}): far above 1 the uncertainties or the "
+        )
+        note += "number of components are too small, far below too large"
+    note += f". Robust Q is {found['Q_robust']:.6g}; {found['beyond']} residuals are beyond 4 uncertainties."
+    residuals = np.array(
+        [[float(cell or "nan") for cell in list(row.values())[1:]] for row in run.table(schema.SCALED_RESIDUALS)]
+    )
+    seen = residuals[np.isfinite(residuals)]
+    counts, edges = np.histogram(np.clip(seen, -6, 6), bins=48, range=(-6, 6))
     bar = {
-        "type": "bar", "x": list(range(len(labels))), "y": numbers(y, 4), "customdata": labels,
-        "marker": {"color": "var(--kl)"}, "hovertemplate": "%{customdata}: %{y:.3g}<extra></extra>",
-        "error_y": {
-            "type": "data", "symmetric": False, "array": numbers(np.maximum(np.array(high) - y, 0.0), 3),
-            "arrayminus": numbers(np.maximum(y - np.array(low), 0.0), 3), "thickness": 1, "width": 0,
-            "color": "var(--max)",
-        },
-    }  # fmt: skip
-    chart = _chart([bar], "", "")
-    step = max(1, -(-len(labels) // 12))
-    short = [label if len(label) <= 12 else label[:11] + "…" for label in labels[::step]]
-    chart["layout"]["xaxis"] |= {"tickvals": list(range(0, len(labels), step)), "ticktext": short, "tickangle": -60}
-    chart["layout"]["bargap"] = 0.15
-    chart["height"] = chart["phone"] = 210
-    return chart
+        "type": "bar",
+        "x": numbers((edges[:-1] + edges[1:]) / 2),
+        "y": counts.tolist(),
+        "marker": {"color": "var(--kl)"},
+    }
+    ordered = sorted(rows, key=lambda row: -float(row["Q_ratio"]))
+    listed = [[row["label"], *(f"{float(row[key]):.4g}" for key in _QUALITY)] for row in ordered]
+    heads = ["column", "Q", "Q expected", "Q / expected", "robust Q", "beyond 4"]
+    columns = table(heads, listed, range(1, 6))
+    chart = _chart([bar], "residual / uncertainty", "entries")
+    chart["layout"]["bargap"] = 0.05
+    body = f"{place('scaled-residuals', 'Scaled residuals')}<h3>Columns</h3>{columns}"
+    return section("How well, within the uncertainties", note, body), {"scaled-residuals": chart}
 
 
-def where_they_occur(run: Run) -> Section:
-    """Draw the contributions: one row per component, one column per sample."""
-    rows = run.table(schema.CONTRIBUTIONS)
-    names = [name for name in (rows[0] if rows else {}) if name not in ("label", "unstable")]
-    if run.summary.get("discovery") is None or not names:
-        return NOTHING
-    parts: Vector = np.array([_column(rows, name) for name in names])
-    totals = np.maximum(parts.sum(axis=0) + np.array(_column(rows, "unstable")), np.finfo(np.float64).tiny)
-    chart = factor_image(parts / totals, False, [row["label"] for row in rows], "sample")
-    chart["data"][0]["y"] = list(range(1, len(names) + 1))
-    note = "How much of each sample every component explains, relative to where it explains most."
-    return section("Where they occur", note, place("occurrence")), {"occurrence": chart}
+_QUALITY = ("Q", "Q_expected", "Q_ratio", "Q_robust", "beyond")
 
 
 def where_they_do_not_fit(run: Run) -> Section:
@@ -199,15 +157,11 @@ def where_they_do_not_fit(run: Run) -> Section:
     for side, name in (("contribution", others), ("profile", columns)):
         own = [row for row in rows if row["side"] == side]
         for quantity, title in (("loss", f"Most of the loss, {name}"), ("sum", f"Heaviest {name}")):
-            total = sum(_column(own, quantity)) or 1.0
+            total = sum(column(own, quantity)) or 1.0
             top = sorted(((row["label"], float(row[quantity]) / total) for row in own), key=lambda pair: -pair[1])
             lists.append(f'<div class="card"><h3>{title}</h3><ol class="words">{bars(top[:LISTED])}</ol></div>')
     note = "Parts of the whole loss, and of the sum of X. A few that hold much of either may rule the components."
     return section("Where they do not fit", note, f'<div class="profiles">{"".join(lists)}</div>'), {}
-
-
-def _column(rows: Rows, name: str) -> list[float]:
-    return [float(row[name]) for row in rows]
 
 
 def _line(x: Sequence[float], y: Sequence[float], name: str) -> dict[str, Any]:
@@ -222,5 +176,5 @@ def _chart(data: list[dict[str, Any]], x: str, y: str) -> Chart:
     return {"data": data, "layout": layout, "height": 300, "phone": 270}
 
 
-ALL = (how_many, what_noise, which_components, where_they_occur, where_they_do_not_fit)
-"""The sections of a discovery, in the order of the page."""
+FIRST, LAST = (how_many, what_noise), (how_well, where_they_do_not_fit)
+"""The sections of a discovery before and after those of its components."""

@@ -17,7 +17,7 @@ HOW_TO_GET = "No figure: matplotlib is not installed. Get it with: pip install '
 COLOURS = {"IS": "#0072b2", "KL": "#d55e00", "Frobenius": "#009e73", "DR": "#111111", "ours": "#cc79a7"}
 """One colour per loss and per method throughout (Okabe and Ito: told apart also by the colour-blind)."""
 
-_STYLE: dict[Any, Any] = {
+STYLE: dict[Any, Any] = {
     "font.size": 9,
     "axes.titlesize": 10,
     "axes.spines.top": False,
@@ -59,7 +59,7 @@ def figure(
     check_matplotlib()
     import matplotlib
 
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         drawing = matplotlib.figure.Figure(figsize=size)
         yield drawing.subplots(rows, columns, sharex=sharex, sharey=sharey, squeeze=False)
         drawing.savefig(folder / f"{stem}.png", dpi=dpi)

@@ -21,7 +21,6 @@ from drnmf.report.words import (
     found_in,
     headline,
     interval_headline,
-    loss_name,
     losses_headline,
     unconverged,
 )
@@ -154,7 +153,7 @@ def _header(run: Run) -> str:
     if run.table(schema.COVERAGE) and omega:
         chips.append(f"beta {omega[0].beta:g} to {omega[-1].beta:g}")
     elif omega:
-        chips.append(", ".join(map(loss_name, omega)))
+        chips.append(", ".join(loss.name for loss in omega))
     if isinstance(summary.get("seconds"), int | float):
         chips.append(duration(float(summary["seconds"])))
     items = "".join(f"<li>{escape(str(chip))}</li>" for chip in chips)

@@ -9,10 +9,9 @@ from typing import Any
 
 from drnmf.losses.names import from_text
 from drnmf.report import charts, discovery
-from drnmf.report.components import components
+from drnmf.report.components import components, occurrence
 from drnmf.report.kinds import kind_of
 from drnmf.report.parts import NOTHING, Section, place, section
-from drnmf.report.words import loss_name
 from drnmf.runs import schema
 from drnmf.runs.read import Run
 from drnmf.runs.schema import column, loss_keys
@@ -118,7 +117,7 @@ def front(run: Run) -> Section:
     return section("The Pareto front", note, body), parts
 
 
-_SHOWN_ABOVE = ("audio", "topics", "demo", "discovery", "files")
+_SHOWN_ABOVE = ("audio", "topics", "demo", "discovery", "quality", "field", "files")
 _OF_SEVERAL = ("references", "scaled_losses", "weights", "gap")
 
 
@@ -148,7 +147,7 @@ def _flat(content: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _named(key: str, value: Any) -> Any:
     """Name the values of records that have one per loss."""
     if key in ("losses", "references", "scaled_losses", "weights") and isinstance(value, dict):
-        return {loss_name(from_text(loss)): item for loss, item in value.items()}
+        return {from_text(loss).name: item for loss, item in value.items()}
     return value
 
 
@@ -163,5 +162,6 @@ def _text(value: Any) -> str:
 
 def all_of(run: Run) -> list[Section]:
     """Make the sections in the order of the page: what was found first, then how."""
-    own = components, coverage, comparison, front, curves, factors, made
-    return [make(run) for make in (*discovery.ALL, *kind_of(run).sections, *own)]
+    own = coverage, comparison, front, curves, factors, made
+    found = *discovery.FIRST, *kind_of(run).sections, components, occurrence, *discovery.LAST
+    return [make(run) for make in (*found, *own)]

@@ -5,15 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from drnmf.losses.base import Loss
 from drnmf.losses.names import from_text
 from drnmf.runs import schema
 from drnmf.runs.read import compared
-
-
-def loss_name(loss: Loss) -> str:
-    """Write a loss in words for a reader: "IS", "KL", "Frobenius" or "beta = 0.5"."""
-    return {"Fro": "Frobenius"}.get(loss.name, loss.name.replace("=", " = "))
 
 
 def percent(excess: float) -> str:
@@ -80,7 +74,7 @@ def headline(comparison: schema.Comparison | None, found: str = "found") -> tupl
     methods = list(comparison["methods"])
     robust = next((m for m in methods if m["name"] == "DR-NMF"), methods[-1])
     excess = [float(s) - 1.0 for s in robust["scaled_losses"]]
-    parts = [f"{percent(e)} of the best {loss_name(loss)} error" for loss, e in zip(omega, excess, strict=True)]
+    parts = [f"{percent(e)} of the best {loss.name} error" for loss, e in zip(omega, excess, strict=True)]
     first = f"{robust['name']} is within {join(parts)} {found}."
     if len(omega) < 2:
         return first, ""
@@ -88,7 +82,7 @@ def headline(comparison: schema.Comparison | None, found: str = "found") -> tupl
     for method in methods:
         if method is robust:
             continue
-        value, name = max(zip(map(float, method["scaled_losses"]), map(loss_name, omega), strict=True))
+        value, name = max(zip(map(float, method["scaled_losses"]), (loss.name for loss in omega), strict=True))
         if value - 1.0 > max(excess):
             worst.append((value, f"{method['name']} alone would be {percent(value - 1.0)} off in {name}"))
     if not worst:
@@ -115,7 +109,7 @@ def losses_headline(summary: Mapping[str, Any], rank: int | None) -> tuple[str, 
 
 
 def _by_name(losses: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    return [(loss_name(from_text(key)), value) for key, value in losses.items()]
+    return [(from_text(key).name, value) for key, value in losses.items()]
 
 
 def _n(name: str) -> str:

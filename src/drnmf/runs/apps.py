@@ -16,6 +16,9 @@ COMMANDS = {
 }
 """Commands of `drnmf`, by name."""
 
+UNLISTED = ("reproduce",)
+"""Commands that `drnmf --help` leaves out: they are about the paper, not about a user's data."""
+
 TRANSFORMS = {
     "separate": "drnmf.apps.audio.command:separate_again",
     "topics": "drnmf.apps.text.command:transform_texts",

@@ -13,6 +13,7 @@ import numpy as np
 from drnmf.losses.base import Omega
 from drnmf.matrices.formulas import unguarded
 from drnmf.numerics import Array, Vector
+from drnmf.problem.tabular import component_names
 from drnmf.runs import schema
 from drnmf.runs.schema import column, loss_keys
 from drnmf.runs.validate import misfit
@@ -54,9 +55,14 @@ class Run:
         """A name per column of H, where the input had them."""
         return self._names("columns", None if self.H is None else self.H.shape[1])
 
+    @property
+    def component_names(self) -> list[str]:
+        """A name per component: its own, or one that counts from 1."""
+        return [] if self.H is None else component_names_of(self.folder, self.H.shape[0])
+
     def _names(self, side: Literal["rows", "columns"], count: int | None) -> list[str] | None:
         names = None if self.names is None else self.names.get(side)
-        if names is not None and (not isinstance(names, list) or len(names) != count):
+        if names is not None and (not isinstance(names, list) or count not in (None, len(names))):
             raise ValueError(f"{self.folder / schema.NAMES} is damaged: it has not one name for each of the {side}.")
         return names
 
@@ -200,6 +206,21 @@ def model_file(run: Path) -> Path:
     file = run / schema.MODEL if run.is_dir() else run
     if not file.exists():
         raise FileNotFoundError(
-            f"{file} does not exist: RUN_DIR must be a folder that `drnmf fit`, `topics` or `separate` wrote."
+            f"{file} does not exist: RUN_DIR must be a folder that `drnmf fit`, `discover`, `topics` or `separate` "
+            "wrote."
         )
     return file
+
+
+def profiles_of(run: Path) -> str:
+    """Tell over which side of X the components of a run are profiles: "rows" where a discovery was asked for those."""
+    summary = _json(run / schema.SUMMARY, schema.Summary) if run.is_dir() else None
+    found = {} if summary is None else summary.get("discovery", {})
+    return str(found.get("profiles", "columns"))
+
+
+def component_names_of(run: Path, rank: int) -> list[str]:
+    """Name the components of a run: as its names.json does, or by counting from 1."""
+    names = _json(run / schema.NAMES, schema.Names) if run.is_dir() else None
+    own = None if names is None else names.get("components")
+    return own if own is not None and len(own) == rank else component_names(rank)

@@ -31,6 +31,9 @@ NOISE = "noise.csv"
 RANKS = "ranks.csv"
 RESIDUALS = "residuals.csv"
 VARIANCE = "variance.csv"
+QUALITY = "quality.csv"
+SCALED_RESIDUALS = "scaled_residuals.csv"
+ANNOTATED = "annotated.h5ad"
 REPORT = "report.html"
 
 Kind = Literal["fit", "pareto", "separate", "topics", "demo", "discover"]
@@ -50,15 +53,6 @@ def column(quantity: Quantity, key: str) -> str:
     ('weight_0.5', 'loss_nb:30')
     """
     return f"{quantity}_{key}"
-
-
-def component_names(rank: int) -> list[str]:
-    """Name the components in W.csv and H.csv.
-
-    >>> component_names(2)
-    ['component 0', 'component 1']
-    """
-    return [f"component {k}" for k in range(rank)]
 
 
 def loss_keys(header: Iterable[str]) -> list[str]:
@@ -81,11 +75,14 @@ class LabelColumn(TypedDict):
 class Names(TypedDict):
     """names.json: a name per row and per column of X, and the columns of labels that the names are made of.
 
+    `components` has a name for every component.
+
     Columns of labels are there where there are several for a side, or where they have a title.
     """
 
     rows: list[str] | None
     columns: list[str] | None
+    components: NotRequired[list[str]]
     row_labels: NotRequired[list[LabelColumn]]
     column_labels: NotRequired[list[LabelColumn]]
 
@@ -165,6 +162,17 @@ class Demo(TypedDict):
     rows: list[DemoRow]
 
 
+class Quality(TypedDict):
+    """How well X is met within its uncertainties: Q, what is expected of it, and Q with outliers damped."""
+
+    Q: float
+    Q_expected: float | None
+    Q_ratio: float | None
+    Q_robust: float
+    entries: int
+    beyond: int
+
+
 class Discovered(TypedDict):
     """What `drnmf discover` found: what was not finished, how many of `rank` are stable, how it came to that."""
 
@@ -237,4 +245,6 @@ class Summary(TypedDict, total=False):
     topics: Topics
     demo: Demo
     discovery: Discovered
+    quality: Quality
+    field: str
     files: list[str]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from drnmf.files import replacing
 from drnmf.matrices.formulas import guarded
+from drnmf.problem.tabular import component_names
 from drnmf.runs import schema
 from drnmf.runs.schema import column
 
@@ -67,6 +68,7 @@ def describe_input(
         "shape": list(matrix.X.shape),
         "dtype": str(matrix.X.dtype),
         "stored_entries": None if stored is None else int(stored),
+        "image": None if matrix.image is None else list(matrix.image),
         **beside,
     }
 
@@ -264,13 +266,22 @@ def _write_methods(folder: Path, omega: Omega, references: Any, methods: list[sc
     write_record(folder / schema.COMPARISON, record)
 
 
-def write_names(folder: Path, matrix: Matrix, W: Any, H: Any) -> None:
-    """Write names.json, W.csv and H.csv, where the input had names for rows or columns."""
-    if not matrix.named:
+def write_names(folder: Path, matrix: Matrix, W: Any, H: Any, components: Sequence[str] | None = None) -> None:
+    """Write names.json, W.csv and H.csv, where the input had names for rows or columns, or the components have them."""
+    if not matrix.named and components is None:
         return
+    names = list(components or component_names(H.shape[0]))
+    write_component_names(folder, matrix, names)
+    write_rows(folder / schema.W_TABLE, labelled(matrix.row_names, W, names))
+    write_rows(folder / schema.H_TABLE, labelled(matrix.column_names, H.T, names))
+
+
+def write_component_names(folder: Path, matrix: Matrix, components: Sequence[str]) -> None:
+    """Write names.json."""
     names: schema.Names = {
         "rows": None if matrix.row_names is None else list(matrix.row_names),
         "columns": None if matrix.column_names is None else list(matrix.column_names),
+        "components": list(components),
     }
     if matrix.rows is not None and any(matrix.rows.titles):
         names["row_labels"] = _label_columns(matrix.rows)
@@ -278,8 +289,6 @@ def write_names(folder: Path, matrix: Matrix, W: Any, H: Any) -> None:
         names["column_labels"] = _label_columns(matrix.columns)
     text = json.dumps(names, indent=1, ensure_ascii=False) + "\n"
     (folder / schema.NAMES).write_text(text, encoding="utf-8", errors="replace")
-    write_rows(folder / schema.W_TABLE, w_rows(matrix.rows, W))
-    write_rows(folder / schema.H_TABLE, h_rows(matrix.column_names, H))
 
 
 def _label_columns(labels: Labels) -> list[schema.LabelColumn]:
@@ -287,26 +296,27 @@ def _label_columns(labels: Labels) -> list[schema.LabelColumn]:
     return [{"title": title, "values": list(values)} for title, values in pairs]
 
 
-def w_rows(rows: Labels | None, W: Any) -> Iterator[list[Any]]:
-    """Yield the rows of W.csv: labels, then the part of every component. A Dask array is read block by block."""
-    blocks = (W.blocks[i].compute() for i in range(W.numblocks[0])) if hasattr(W, "numblocks") else (W,)
-    labels = ((str(i),) for i in range(W.shape[0])) if rows is None else zip(*rows.columns, strict=True)
-    yield [*(("row",) if rows is None else _titles(rows.titles)), *schema.component_names(W.shape[1])]
+def labelled(labels: Sequence[str] | None, values: Any, columns: Sequence[str]) -> Iterator[list[Any]]:
+    """Yield the rows of a table: a label each, counted from 1 where there is none, then a number for every column.
+
+    A Dask array is read block by block.
+    """
+    blocks = (
+        (values.blocks[i].compute() for i in range(values.numblocks[0])) if hasattr(values, "numblocks") else (values,)
+    )
+    names = iter(counted(values.shape[0]) if labels is None else labels)
+    yield ["label", *columns]
     for block in blocks:
-        yield from ([*next(labels), *row] for row in block.tolist())
+        yield from ([next(names), *row] for row in block.tolist())
 
 
-def _titles(titles: tuple[str, ...]) -> list[str]:
-    """Give a name to columns of labels that have none."""
-    several = len(titles) > 1
-    return [title or (f"row {i + 1}" if several else "row") for i, title in enumerate(titles)]
+def counted(count: int) -> list[str]:
+    """Label what has no names by counting from 1.
 
-
-def h_rows(columns: Sequence[str] | None, H: Any) -> Iterator[list[Any]]:
-    """Yield the rows of H.csv: a component each, under the names of the columns of X."""
-    yield ["component", *([str(j) for j in range(H.shape[1])] if columns is None else columns)]
-    for name, row in zip(schema.component_names(H.shape[0]), H.tolist(), strict=True):
-        yield [name, *row]
+    >>> counted(2)
+    ['1', '2']
+    """
+    return [str(i + 1) for i in range(count)]
 
 
 def write_rows(path: Path, rows: Iterable[Sequence[Any]]) -> None:

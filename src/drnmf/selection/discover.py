@@ -13,7 +13,7 @@ from drnmf.backends.base import Data
 from drnmf.losses.base import Omega
 from drnmf.losses.beta import KL
 from drnmf.losses.interval import Interval, as_interval
-from drnmf.losses.names import as_losses, text_of
+from drnmf.losses.names import as_losses, noise_of, text_of
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Array, Vector
 from drnmf.objective.objective import Objective
@@ -59,7 +59,7 @@ HEAVY_CHOICES = ("auto", "keep", "cap")
 
 @dataclass(frozen=True)
 class Discovery:
-    """What `discover` found. Components are those of the consensus, largest contribution first, unstable ones too.
+    """What `discover` found. Components are those of the consensus: stable ones first, each by contribution.
 
     Attributes
     ----------
@@ -85,6 +85,7 @@ class Discovery:
     notes : tuple of str
     penalties : tuple of str, those of the runs and the contributions ("sparsity:0.003:W")
     penalty_path : tuple of AlphaPath, what was tried for alphas that the data chose
+    encoder : the components as a function of rows, which gives the contributions of new ones
     """
 
     components: Vector
@@ -109,6 +110,7 @@ class Discovery:
     notes: tuple[str, ...]
     penalties: tuple[str, ...] = ()
     penalty_path: tuple[AlphaPath, ...] = ()
+    encoder: Encoder | None = field(default=None, repr=False)
 
     @property
     def sizes(self) -> Vector:
@@ -131,7 +133,7 @@ class Discovery:
                 f"{first}Found nothing to trust: of {self.rank} components none comes again in the runs (largest "
                 f"stability {self.stability.max():.2f})."
             )
-        names = ", ".join(loss.name for loss in self.losses)
+        names = ", ".join(f"{loss.name} ({noise_of(loss)})" for loss in self.losses)
         return f"{first}{'So far ' if first else ''}{count} stable components of {self.rank}, under {names}."
 
 
@@ -350,24 +352,26 @@ def _assembled(
     W, cut = contributions(encoder, X, schedule)
     if cut:
         stages.missing.append(f"the contributions of {cut} rows were still moving")
-    order = np.argsort(-W.sum(axis=0, dtype=np.float64), kind="stable")
-    found, W = found.reordered(order), W[:, order]
+    ended = sum(run.whole for run in runs)
+    stable = (found.stability >= stages.ask.threshold) & (ended >= LEAST_RUNS)
+    order = np.lexsort((-W.sum(axis=0, dtype=np.float64), ~stable))  # numbered alike in files, pages and Python
+    found, W, stable = found.reordered(order), W[:, order], stable[order]
     worst = best.omega[int(np.argmax(best.losses / best.references))]
     misfit = residuals(X.given.X, W, found.components, worst)
     schedule.advance(LAST, (1.0 - FOR_W) * schedule.planned(LAST), "residuals")
     stages.ended(LAST, before, not cut)
-    ended, threshold = sum(run.whole for run in runs), stages.ask.threshold
+    encoder = replace(encoder, components=encoder.components[order], mean_row=W.mean(axis=0, dtype=np.float64))
     return Discovery(
         components=found.components,
         contributions=W,
         stability=found.stability,
-        stable=(found.stability >= threshold) & (ended >= LEAST_RUNS),
+        stable=stable,
         interval=found.interval,
         spread=found.spread,
         rank=len(found.stability),
         losses=best.omega,
         noise=noise,
-        ranks=rows_of(table, threshold) if table else [],
+        ranks=rows_of(table, stages.ask.threshold) if table else [],
         matching=None if reference is None else match(found.components, reference, names=names),
         residuals=misfit,
         runs=sorted(runs, key=lambda run: run.error),
@@ -380,6 +384,7 @@ def _assembled(
         notes=_notes(stages, noise, found, ended, study.resample),
         penalties=tuple(term.key for term in terms),
         penalty_path=stages.paths,
+        encoder=encoder,
     )
 
 

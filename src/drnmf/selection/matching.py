@@ -46,7 +46,7 @@ class Matching:
 
     def __str__(self) -> str:
         lines = (
-            f"component {k + 1} = {name}, {value:.2f}" if name is not None else f"component {k + 1}: no partner"
+            f"component_{k + 1} = {name}, {value:.2f}" if name is not None else f"component_{k + 1}: no partner"
             for k, (name, value) in enumerate(zip(self.names, self.similarity, strict=True))
         )
         return "\n".join(lines)
@@ -134,7 +134,7 @@ def match(
             f"components have {A.shape[1]} entries and the reference {B.shape[1]}: both need one component per row "
             "over the same columns."
         )
-    names = [f"reference {j}" for j in range(B.shape[0])] if names is None else list(names)
+    names = [f"reference_{j + 1}" for j in range(B.shape[0])] if names is None else list(names)
     if len(names) != B.shape[0]:
         raise ValueError(f"names has {len(names)} entries, but the reference {B.shape[0]} rows: give one per row.")
     table = measure(A, B) if callable(measure) else MEASURES[check_choice("measure", measure, tuple(MEASURES))](A, B)

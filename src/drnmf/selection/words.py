@@ -7,6 +7,8 @@ import math
 import numpy as np
 
 from drnmf.losses.base import Loss
+from drnmf.losses.beta import Beta
+from drnmf.losses.names import noise_of
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Vector
 from drnmf.selection.choose import Candidate
@@ -15,12 +17,10 @@ from drnmf.selection.entries import Facts
 DISAGREE = 0.5
 """Difference of two powers of the mean above which one of the two readings is wrong."""
 
-_FAMILIES = {0.0: "Gamma", 1.0: "Poisson", 2.0: "Gaussian"}
-
 
 def describe(facts: Facts, beta: float, slope: float, best: Candidate, counts: bool, middle: float) -> tuple[str, ...]:
     """Describe the noise of X, and what the residuals say."""
-    notes = [f"The variance grows like mu^{2.0 - beta:.3g}: {family(beta)}."]
+    notes = [f"The variance grows like mu^{2.0 - beta:.3g}: {noise_of(Beta(beta))}."]
     if best.counts and counts:
         notes.append(f"X holds counts (multiples of {facts.unit:g}): {best.name} is the likeliest noise.")
     elif best.counts:
@@ -57,20 +57,6 @@ def structured(share: float, rank: int, much: bool) -> tuple[str, ...]:
         f"{100 * share:.0f} % of what rank {rank} leaves of held-out entries is explained by twice as many components: "
         "it is structure more than noise, and no loss is excluded by it.",
     )
-
-
-def family(beta: float) -> str:
-    """Name the distribution of a beta, or its two neighbours.
-
-    >>> family(1.0), family(0.5), family(1.75), family(2.5)
-    ('Poisson', 'between Poisson and Gamma', 'between Gaussian and Poisson', 'flatter than Gaussian')
-    """
-    if beta in _FAMILIES:
-        return _FAMILIES[beta]
-    if beta > 2.0:
-        return "flatter than Gaussian"
-    low = math.floor(beta)
-    return f"between {_FAMILIES[low + 1.0]} and {_FAMILIES[float(low)]}"
 
 
 BINS = 20

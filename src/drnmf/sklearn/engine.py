@@ -16,7 +16,7 @@ from drnmf.algorithms.updates.newton import Newton
 from drnmf.algorithms.updates.table import as_rule
 from drnmf.algorithms.weights import Fixed
 from drnmf.backends.base import losses_of
-from drnmf.backends.host.single_blas import single_blas
+from drnmf.backends.single_blas import single_blas
 from drnmf.losses.beta import Beta
 from drnmf.numerics import ENCODE_ITERATIONS, ENCODE_TOLERANCE, HALS_WINDOW, Array, Vector
 from drnmf.objective.objective import Objective
@@ -101,10 +101,9 @@ def factorise(X: Any, W: Any, H: Any, settings: Settings, sample_weight: Any = N
     given = placement.accept(X, settings.name, Reading(entry_weight=with_rows_weighted(rows)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # scikit-learn says nothing of many components and dense tiles
-        problem = Problem.of(
-            placement.open(given), rank, (Beta(settings.beta),), given=given, references=np.ones(1),
-            penalties=settings.penalties, zeros="floor",
-        )  # fmt: skip
+        problem = Problem.opened(placement.open(given), given).asked(
+            rank, (Beta(settings.beta),), references=np.ones(1), penalties=settings.penalties, zeros="floor"
+        )
     begins = start(problem.data, rank, "custom", np.random.RandomState(0), W, H, _units(problem))
     runner = _runner(settings, placement.gpu, problem, begins)
     with single_blas():

@@ -13,7 +13,7 @@ from drnmf.numerics import Vector
 from drnmf.report.charts import Chart, grouped_bars
 from drnmf.report.kinds import Kind, Side, sides_of_matrix
 from drnmf.report.parts import NOTHING, Section, place, section, table
-from drnmf.report.words import duration, join, loss_name, percent
+from drnmf.report.words import duration, join, percent
 from drnmf.runs import schema
 from drnmf.runs.read import Run
 
@@ -97,7 +97,7 @@ def demo(run: Run) -> Section:
     found = run.summary.get("demo")
     if not isinstance(found, dict):
         return NOTHING
-    losses = [loss_name(as_loss(beta)) for beta in found["betas"]]
+    losses = [as_loss(beta).name for beta in found["betas"]]
     rows = [
         [
             row["noise"].capitalize(), row["method"], *(percent(float(s) - 1.0) for s in row["scaled_losses"]),

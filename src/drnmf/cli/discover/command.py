@@ -7,32 +7,31 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from drnmf.cli import keeping, options, reporting
+from drnmf.cli import keeping, options, reading, reporting
 from drnmf.cli.common import (
+    bad_usage,
     choice,
+    errors,
     folder_for,
     in_options,
     limit_threads,
     output_folder,
     plain_warnings,
-    read_input,
     say,
 )
-from drnmf.cli.discover.files import write_discovery
-from drnmf.cli.discover.reference import read_reference
 from drnmf.runs import schema, write
 from drnmf.runs.output import check_out
 
 if TYPE_CHECKING:
     from drnmf.matrices.matrix import Matrix
-    from drnmf.selection.discover import Discovery
 
-PROFILES = ("columns", "rows")
+PROFILES = ("auto", "columns", "rows")
 RESAMPLE = ("auto", "none", "poisson", "bootstrap", "uncertainty")
 HEAVY = ("auto", "keep", "cap")
 
@@ -41,12 +40,15 @@ Losses = Annotated[
     str, typer.Option("--betas", help="auto (from the data's noise), a loss, several (0,1), or an interval (0..2).")
 ]
 Runs = Annotated[int, typer.Option("--runs", min=2, help="Runs of the consensus.")]
-Duration = Annotated[str | None, typer.Option("--max-time", help="Time for all of it: seconds, or 90s, 10m, 2h.")]
 ReferenceFile = Annotated[
-    Path | None, typer.Option("--reference", help="Table of known components, one per column, to name ours by.")
+    Path | None,
+    typer.Option("--reference", help="Table of known components, one per column, to name ours by, matched by label."),
 ]
 Profiles = Annotated[
-    str, typer.Option("--profiles", help="What a component is a profile over: columns of X, or rows (signatures).")
+    str,
+    typer.Option(
+        "--profiles", help="What a component is a profile over: columns of X, or rows; auto sees it by labels."
+    ),
 ]
 Resample = Annotated[
     str, typer.Option("--resample", help="What each run sees: auto, none (X itself), poisson, bootstrap, uncertainty.")
@@ -59,35 +61,31 @@ Heavy = Annotated[
     str, typer.Option("--heavy", help="Samples far heavier than others: keep, cap at ten times the median, or auto.")
 ]
 _NOT_HERE = (
-    "sum_to_one", "fixed", "unstored", "device", "max_time", "policy", "inner_iter", "precision", "checkpoint_every",
+    "sum_to_one", "fixed", "unstored", "device", "policy", "inner_iter", "precision", "checkpoint_every",
 )  # fmt: skip
-"""Parameters that a discovery does without; --max-time also takes minutes and hours here."""
+"""Parameters that a discovery does without."""
 Threshold = Annotated[float, typer.Option("--threshold", min=-1, max=1, help="Stability that a component needs.")]
 
 
 @options.takes_model(*_NOT_HERE, max_iter=500, tol=1e-5, random_state=0)
+@reading.reads
 def discover(
     x: options.Input,
     ranks: Ranks = "2:30",
     betas: Losses = "auto",
     runs: Runs = 20,
-    profiles: Profiles = "columns",
+    profiles: Profiles = "auto",
     reference: ReferenceFile = None,
     resample: Resample = "auto",
     heavy: Heavy = "auto",
     threshold: Threshold = 0.6,
     counts: Counts = None,
-    max_time: Duration = None,
     *,
     settings: options.Settings,
-    uncertainty: options.Uncertainty = None,
-    entry_weights: options.EntryWeights = None,
-    variable: options.Variable = None,
-    labels: options.LabelColumns = None,
-    delimiter: options.Delimiter = None,
-    sheet: options.Sheet = None,
-    transpose: options.Transpose = False,
-    out: Annotated[Path | None, typer.Option("--out", help="Folder for the results (default: NAME-discover).")] = None,
+    source: reading.Source,
+    names: options.Names = None,
+    field: options.Field = "auto",
+    out: options.Folder = None,
     overwrite: options.Overwrite = False,
     threads: options.Threads = None,
     quiet: options.Quiet = False,
@@ -104,87 +102,113 @@ def discover(
         (heavy, HEAVY, "--heavy"),
     ):
         choice(value, allowed, name)
+    choice(field, ("auto", *options.FIELDS), "--field")
     losses = betas if betas == "auto" else options.parse_omega(betas)
-    seconds = None if max_time is None else parse_seconds(max_time)
     asked, checkpoint = settings.asked, settings["checkpoint"]
-    layout = options.layout_of(labels, delimiter, sheet, transpose)
     folder = out if out is not None else folder_for(x, "discover")
-    beside = options.weights_files(uncertainty, entry_weights)
-    inputs = [path for path in (x, reference, *beside) if path is not None]
+    inputs = [path for path in (x, reference, source.weights_file) if path is not None]
     check_out(folder, overwrite, inputs)
     keeping.check(checkpoint, folder)
     reporting.check(report)
     limit_threads(threads)
+    from drnmf.discovery.folder import write_discovery
+    from drnmf.discovery.found import named as with_names
     from drnmf.estimators.robust import DRNMF
-    from drnmf.matrices.beside import named_cells, read_beside
+    from drnmf.matrices.companions import named_cells, read_known
     from drnmf.selection.discover import discover as find
 
-    matrix = read_input(x, variable, layout, settings["negatives"])
-    described = write.describe_input(x, matrix, variable, uncertainty, entry_weights)
-    weights = read_beside(uncertainty, entry_weights, x, matrix, layout)
+    matrix = source.read(x, settings["negatives"])
+    described = source.described(x, matrix)
+    weights, matrix = source.weights(x, matrix), matrix.with_gaps()
+    profiles = _side(profiles, reference, matrix)
     if profiles == "rows":
         matrix, weights = matrix.transposed(), {name: table.T for name, table in weights.items()}
     given = parse_ranks(ranks, min(matrix.X.shape), asked=ranks != "2:30")
-    known = None if reference is None else read_reference(reference, matrix.column_names, matrix.X.shape[1])
+    known = None
+    if reference is not None:
+        known = read_known(reference, "--reference", matrix.column_names, matrix.X.shape[1])
     if checkpoint is not None:
         keeping.remember(checkpoint, "discover", asked | {"out": folder})
-    model = DRNMF(betas=losses, max_time=seconds, verbose=int(not quiet), **settings.given())
-    named = named_cells(matrix, x, uncertainty or entry_weights)
-    with plain_warnings() as warned, keeping.kept(checkpoint), keyboard_interrupts(), named:
-        found = find(
+    model = DRNMF(betas=losses, verbose=int(not quiet), **settings.given())
+    in_cells = named_cells(matrix, x, source.weights_file)
+    with plain_warnings() as warned, keeping.kept(checkpoint), keyboard_interrupts(), in_cells:
+        search = find(
             matrix.X, model, ranks=given, n_runs=runs, resample=None if resample == "none" else resample, heavy=heavy,
             threshold=threshold, counts=counts, reference=None if known is None else known.components,
             reference_names=None if known is None else known.names, **weights,
         )  # fmt: skip
+    with bad_usage("--names"):
+        found = with_names(search, matrix.rows, matrix.columns, options.parse_names(names))
+    found = replace(found, threshold=threshold, quality=_quality(found, matrix, weights))
     with output_folder(folder, overwrite, inputs) as temporary:
-        m, n = matrix.X.shape
-        write_discovery(temporary, found, matrix.column_names or _counted(n), matrix.row_names or _counted(m))
-        summary = _summary(found, matrix, warned, profiles, threshold)
+        summary = _summary(found, matrix, warned, profiles)
+        if field != "auto":
+            summary["field"] = field
         summary["parameters"] = {
             name: value.name if isinstance(value, Path) else value
             for name, value in asked.items()
             if name not in _NOT_PARAMETERS
         }
         summary["seed"], summary["input"] = settings["random_state"], described
-        write.write_summary(temporary, summary | write.computed_by(matrix.X))
+        if x.suffix.lower() == ".h5ad" and profiles == "columns":
+            _annotate(x, temporary, found)
+        write_discovery(temporary, found, summary | write.computed_by(matrix.X))
         reporting.add(temporary, report)
     say(f"{in_options(found.summary())} {found.seconds:.1f} s; results in {folder}")
     if found.interrupted:
         raise typer.Exit(128 + signal.SIGINT)
 
 
+def _side(profiles: str, reference: Path | None, matrix: Matrix) -> str:
+    """Settle what components are profiles over: columns, unless labels of mutation types or of a reference say rows."""
+    from drnmf.matrices.companions import side_named
+    from drnmf.matrices.mutations import are_mutations
+
+    if reference is None:
+        named = "rows" if are_mutations(matrix.row_names) else None
+        why = "its rows are mutation types"
+    else:
+        named, why = side_named(reference, matrix), f"{reference} has the labels of its rows"
+    if profiles == "columns" and named == "rows" and reference is not None:
+        raise ValueError(f"{why}, but components are profiles over the columns of X: pass --profiles rows.")
+    if profiles != "auto":
+        return profiles
+    if named == "rows":
+        say(f"Components are profiles over the rows of X: {why} (--profiles columns decides otherwise).", errors)
+        return "rows"
+    return "columns"
+
+
+def _quality(found: Any, matrix: Matrix, weights: dict[str, Any]) -> Any:
+    """Compare X with the components in units of its uncertainties; None where there are none."""
+    if "uncertainty" not in weights:
+        return None
+    from drnmf.runs.quality import quality
+
+    return quality(matrix.X, found.contributions, found.components, weights["uncertainty"])
+
+
+def _annotate(x: Path, folder: Path, found: Any) -> None:
+    """Put a copy of an .h5ad file with the result in it into the folder."""
+    from drnmf.discovery.named import facts_of
+    from drnmf.runs.annotated import write_annotated
+
+    facts = facts_of(found)
+    if not write_annotated(x, folder / schema.ANNOTATED, found.contributions, found.components, found.names, facts):
+        say("No copy of the .h5ad file: anndata is not installed. Get it with: pip install 'drnmf[anndata]'", errors)
+
+
 _NOT_PARAMETERS = ("x", "out", "overwrite", "threads", "quiet", "report", "checkpoint")
 
 
-def _counted(count: int) -> list[str]:
-    return [str(i) for i in range(count)]
+def _summary(found: Any, matrix: Matrix, warned: list[str], profiles: str) -> schema.Summary:
+    """What summary.json says of this discovery, in the words of the command line."""
+    from drnmf.discovery.folder import discovered
 
-
-def _summary(found: Discovery, matrix: Matrix, warned: list[str], profiles: str, threshold: float) -> schema.Summary:
-    """What summary.json says of a discovery."""
-    best = found.runs[0]
-    noise = found.noise
-    return {
-        "kind": "discover",
-        "seconds": round(found.seconds, 3),
-        "losses": write.per_loss(best.omega, best.losses),
-        "references": write.per_loss(best.omega, best.references),
-        "weights": write.per_loss(best.omega, best.weights),
-        "notes": [*map(in_options, (*matrix.notes, *found.notes)), *warned],
-        "discovery": {
-            "missing": [in_options(what) for what in found.missing],
-            "rank": found.rank,
-            "stable": int(found.stable.sum()),
-            "threshold": threshold,
-            "resample": found.resample,
-            "beta": None if noise is None else noise.beta,
-            "slope": None if noise is None else noise.slope,
-            "profiles": profiles,
-            "penalties": list(found.penalties),
-            "finding": in_options(found.summary()),
-            "stages": found.stages,
-        },
-    }
+    search = discovered(found, profiles)
+    search["missing"] = [in_options(what) for what in search["missing"]]
+    search["finding"] = in_options(search["finding"])
+    return {"notes": [*map(in_options, (*matrix.notes, *found.notes)), *warned], "discovery": search}
 
 
 def parse_ranks(text: str, most: int, asked: bool = True) -> list[int]:
@@ -205,18 +229,6 @@ def parse_ranks(text: str, most: int, asked: bool = True) -> list[int]:
     if not listed or min(listed) < 1:
         raise typer.BadParameter(f"{text!r} names no ranks: write 2:30 or 3,5,8.", param_hint="--ranks")
     return listed if asked else [rank for rank in listed if rank <= most] or [most]
-
-
-def parse_seconds(text: str) -> float:
-    """Read a time: "90", "90s", "10m", "1.5h".
-
-    >>> parse_seconds("90"), parse_seconds("10m"), parse_seconds("1.5h")
-    (90.0, 600.0, 5400.0)
-    """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smh]?)\s*", text)
-    if not found or float(found[1]) == 0:
-        raise typer.BadParameter(f"{text!r} is no time: write seconds, or 90s, 10m, 2h.", param_hint="--max-time")
-    return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
 
 
 @contextmanager

@@ -1,0 +1,1 @@
+"""A discovery with its names: what users get, as tables, as a model, as a folder and as pictures."""

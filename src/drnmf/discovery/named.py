@@ -1,0 +1,192 @@
+"""A discovery with names on everything: tables, contributions of new rows, predictions, a model file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from drnmf.discovery.model import model_of
+from drnmf.estimators.tables import places
+from drnmf.matrices.frames import needs
+from drnmf.matrices.matrix import Labels
+from drnmf.matrices.mutations import spelt
+from drnmf.numerics import Array
+from drnmf.problem.tabular import component_names, tabular
+from drnmf.runs.quality import Quality
+from drnmf.selection import discover as search
+from drnmf.selection.matching import Matching, positions
+
+NAMED_FROM = 0.9
+"""Similarity to a known component from which ours carries its name."""
+
+
+@dataclass(frozen=True)
+class Named(search.Discovery):
+    """What `drnmf.discover` found, with names on everything; stable components come first, each by contribution.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Of the components: those given, else of the partner in the reference from a similarity of 0.9 on, else
+        ``component_1``, ``component_2``, ...
+    rows, columns : Labels or None
+        Of the rows and columns of X.
+    threshold : float
+        Stability that a component needs to be called stable.
+    quality : Quality or None
+        With uncertainties: Q, what is expected of it, and the scaled residuals.
+
+    See Also
+    --------
+    drnmf.selection.discover.Discovery : components, contributions, stability and all the other attributes.
+    """
+
+    names: tuple[str, ...] = ()
+    rows: Labels | None = None
+    columns: Labels | None = None
+    threshold: float = 0.6
+    quality: Quality | None = field(default=None, repr=False)
+
+    @cached_property
+    def model(self) -> Any:
+        """The fitted estimator with these components: BetaNMF, or MultiObjectiveNMF under several losses."""
+        return model_of(self)
+
+    @property
+    def row_names(self) -> list[str]:
+        """A name per row of X, counted from 1 where it has none."""
+        return _names(self.rows, np.asarray(self.contributions).shape[0])
+
+    @property
+    def column_names(self) -> list[str]:
+        """A name per column of X, counted from 1 where it has none."""
+        return _names(self.columns, np.asarray(self.components).shape[1])
+
+    def to_frame(self, table: str = "components") -> Any:
+        """Return a table as a pandas DataFrame: labels along the rows, components along the columns.
+
+        Parameters
+        ----------
+        table : {"components", "contributions", "stability"}
+            "stability" has a row for every component: stability, size, and the partner in the reference.
+
+        Returns
+        -------
+        pandas.DataFrame
+        """
+        frame = needs("pandas", "tables").DataFrame
+        if table == "components":
+            return frame(np.asarray(self.components).T, self.column_names, list(self.names))
+        if table == "contributions":
+            return frame(np.asarray(self.contributions), self.row_names, list(self.names))
+        if table != "stability":
+            raise ValueError(f'table={table!r} is not known: use "components", "contributions" or "stability".')
+        return frame(self.stability_rows()).set_index("component")
+
+    def stability_rows(self) -> list[dict[str, Any]]:
+        """List for every component its stability, its size, and its partner in the reference where there is one."""
+        rows: list[dict[str, Any]] = [
+            {"component": name, "stability": float(self.stability[k]), "stable": bool(self.stable[k]),
+             "size": float(self.sizes[k])}
+            for k, name in enumerate(self.names)
+        ]  # fmt: skip
+        if self.matching is None:
+            return rows
+        partners = zip(self.matching.names, self.matching.similarity, strict=True)
+        return [
+            row | {"match": name or "", "similarity": float(value)}
+            for row, (name, value) in zip(rows, partners, strict=True)
+        ]
+
+    def transform(self, X: Any, entry_weight: Any = None, uncertainty: Any = None, layer: str | None = None) -> Any:
+        """Compute the contributions to new rows, with these components; every row on its own.
+
+        Parameters
+        ----------
+        X : whatever `discover` takes, with the same columns; of a frame they are found by their names
+        entry_weight, uncertainty : as in `discover`, of the new rows
+        layer : of AnnData
+
+        Returns
+        -------
+        contributions : array of shape (rows of X, r), or a DataFrame where X is a frame
+        """
+        given = tabular(X, layer)
+        values = given.X
+        if given.columns is not None and self.columns is not None:
+            values = values[
+                :, positions(*([spelt(name) for name in side] for side in (self.column_names, given.columns)))
+            ]
+        W = self.model.transform(values, entry_weight=entry_weight, uncertainty=uncertainty)
+        return framed(W, given.rows, self.names) if given.kind == "frame" else W
+
+    def predict(self, rows: Any, columns: Any) -> Array:
+        """Predict entries of X: contributions times components, at pairs of a row and a column.
+
+        Parameters
+        ----------
+        rows, columns : sequences of one length, of names or of positions from 0
+
+        Returns
+        -------
+        array with a value for every pair
+        """
+        i, j = places(rows, self.row_names), places(columns, self.column_names)
+        return np.asarray(np.einsum("ij,ij->i", np.asarray(self.contributions)[i], np.asarray(self.components).T[j]))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model as plain data (one .npz, no pickle); `drnmf.load` reads it as an estimator.
+
+        Parameters
+        ----------
+        path : where to write
+        """
+        model = model_of(self)
+        if self.columns is not None:
+            model.feature_names_in_ = np.array(self.column_names, dtype=object)
+        model.save(path)
+
+
+def component_labels(rank: int, matching: Matching | None, names: Sequence[str] | None = None) -> list[str]:
+    """Name components: as given, else after the reference from a similarity of 0.9 on, else by counting.
+
+    >>> component_labels(3, None, ["sea", "road"])
+    ['sea', 'road', 'component_3']
+    """
+    found = component_names(rank)
+    if matching is not None:
+        partners = zip(matching.names, matching.similarity, strict=True)
+        found = [
+            name if name is not None and value >= NAMED_FROM else own
+            for own, (name, value) in zip(found, partners, strict=True)
+        ]
+    given = [str(name).strip() for name in names or ()]
+    if len(given) > rank:
+        raise ValueError(f"names has {len(given)} entries, but there are {rank} components: give at most so many.")
+    found[: len(given)] = [name or own for name, own in zip(given, found, strict=False)]
+    twice = next((name for k, name in enumerate(found) if name in found[:k]), None)
+    if twice is not None and given:
+        raise ValueError(f"names has {twice!r} twice: give every component a name of its own.")
+    return found if twice is None else component_names(rank)
+
+
+def facts_of(found: Named) -> dict[str, Any]:
+    """Collect what AnnData keeps of a discovery beside the arrays."""
+    return {
+        "losses": np.array([loss.name for loss in found.losses], dtype=object), "rank": found.rank,
+        "stability": found.stability, "stable": found.stable, "summary": found.summary(),
+    }  # fmt: skip
+
+
+def _names(labels: Labels | None, count: int) -> list[str]:
+    return [str(i + 1) for i in range(count)] if labels is None else list(labels.names)
+
+
+def framed(values: Any, index: Sequence[str] | None, columns: Sequence[str]) -> Any:
+    frame = needs("pandas", "tables").DataFrame
+    return frame(np.asarray(values), None if index is None else list(index), list(columns))

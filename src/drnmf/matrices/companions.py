@@ -1,0 +1,145 @@
+"""Tables that belong to X: uncertainties or weights of its entries, and known components under its labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from drnmf.matrices import files
+from drnmf.matrices.matrix import Layout, Matrix, Names, Refused
+from drnmf.matrices.mutations import spelt
+from drnmf.numerics import Vector
+from drnmf.problem.weights import CellError
+from drnmf.selection.matching import positions
+
+
+class Known(NamedTuple):
+    """Known components (s, n), one per row, and their names."""
+
+    components: Vector
+    names: list[str]
+
+
+def read_weights(
+    uncertainty: Path | None, entry_weights: Path | None, x: Path, matrix: Matrix, layout: Layout
+) -> dict[str, Any]:
+    """Read the table of uncertainties or of weights that belongs to X, at most one of the two.
+
+    Parameters
+    ----------
+    uncertainty, entry_weights : the files
+    x, matrix, layout : the file of X, what it holds, and how it was read
+
+    Returns
+    -------
+    given : the keyword argument of `fit`; empty where there is no table
+
+    Raises
+    ------
+    Refused
+        Where shape, names or order differ from those of X.
+    """
+    source = uncertainty or entry_weights
+    if source is None:
+        return {}
+    same = source.suffix.lower() == x.suffix.lower()
+    table = files.read_matrix(source, None, layout if same else Layout(transpose=layout.transpose))
+    check_weights(table, matrix, source, x)
+    return {"uncertainty" if uncertainty is not None else "entry_weight": table.X}
+
+
+def read_known(path: Path, option: str, labels: Names, count: int) -> Known:
+    """Read known components, one per column (or per row), and bring their entries into the order of the labels of X.
+
+    Parameters
+    ----------
+    path : the file
+    option : what messages call it
+    labels : of the columns of X; None takes the entries as they come
+    count : how many columns X has
+
+    Raises
+    ------
+    ValueError
+        Where labels of X are missing in the table; they are named.
+    """
+    table = files.read_matrix(path)
+    X = np.asarray(table.X.toarray() if hasattr(table.X, "toarray") else table.X, dtype=np.float64)
+    named = labels is not None and (table.row_names is not None or table.column_names is not None)
+    if _side(table, labels, part=True) == "columns" or (not named and X.shape[0] != count == X.shape[1]):
+        table, X = table.transposed(), X.T
+    if labels is not None and table.row_names is not None:
+        try:
+            X = X[positions([spelt(name) for name in labels], [spelt(name) for name in table.row_names])]
+        except ValueError as error:
+            raise ValueError(f"{option} {path}: {error}") from None
+    elif X.shape[0] != count:  # nothing to match by
+        raise ValueError(
+            f"{option} {path} has {X.shape[0]} rows, but a component of X has {count} entries: give one component per "
+            "column, with as many rows."
+        )
+    return Known(X.T, list(table.column_names or (f"reference_{j + 1}" for j in range(X.shape[1]))))
+
+
+def side_named(path: Path, matrix: Matrix) -> str | None:
+    """Find the side of X, "rows" or "columns", whose labels a table of known components has; None if unclear."""
+    table = files.read_matrix(path)
+    sides = {"columns": _side(table, matrix.column_names), "rows": _side(table, matrix.row_names)}
+    found = [side for side, there in sides.items() if there is not None]
+    return found[0] if len(found) == 1 else None
+
+
+def _side(table: Matrix, labels: Names, part: bool = False) -> str | None:
+    """Find on which side of a table all of some labels are, or with `part` most of them."""
+    if labels is None:
+        return None
+    wanted = {spelt(name) for name in labels}
+    sides = (("rows", table.row_names), ("columns", table.column_names))
+    shared = [(len(wanted & {spelt(name) for name in names}), side) for side, names in sides if names is not None]
+    count, side = max(shared, default=(0, "rows"), key=lambda pair: pair[0])
+    return side if count > (len(wanted) // 2 if part else len(wanted) - 1) else None
+
+
+@contextmanager
+def named_cells(matrix: Matrix, x: Path, source: Path | None) -> Iterator[None]:
+    """Name the row and the column where the library names a cell of the table by numbers."""
+    try:
+        yield
+    except CellError as error:
+        raise ValueError(f"{source or x}: {matrix.cell(error.row, error.column)} {error.what}") from None
+
+
+def check_weights(matrix: Matrix, of: Matrix, source: Path, x: Path) -> None:
+    """Refuse a table of weights or uncertainties whose shape, names or order differ from those of X.
+
+    Parameters
+    ----------
+    matrix, source : the table and its file
+    of, x : X and its file
+
+    Raises
+    ------
+    Refused
+        With the first row or column that is named differently.
+    """
+    shape, whole = matrix.X.shape, of.X.shape
+    if any(size not in (1, full) for size, full in zip(shape, whole, strict=True)):
+        raise Refused(
+            f"{source} has {shape[0]} rows and {shape[1]} columns, and {x} has {whole[0]} and {whole[1]}: give as "
+            "many, or one row or one column for all."
+        )
+    for kind, axis, here, there in (
+        ("row", 0, matrix.row_names, of.row_names),
+        ("column", 1, matrix.column_names, of.column_names),
+    ):
+        if here is None or there is None or shape[axis] != whole[axis]:
+            continue
+        at = next((k for k, (a, b) in enumerate(zip(here, there, strict=True)) if a != b), None)
+        if at is not None:
+            same = sorted(here) == sorted(there)
+            todo = f"put its {kind}s in the order of {x}" if same else f"give the same {kind}s to both"
+            raise Refused(f"{source}: {kind} {at + 1} is {here[at]!r}, but {x} has {there[at]!r} there: {todo}.")

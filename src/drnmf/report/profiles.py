@@ -1,0 +1,124 @@
+"""The components of a run as its page draws them: profiles, contributions, names, and what is known of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from drnmf.numerics import Vector
+from drnmf.report.fields import FIELDS, field_of
+from drnmf.runs import schema
+from drnmf.runs.read import Run
+
+Rows = Sequence[Mapping[str, str]]
+
+
+@dataclass(frozen=True)
+class Profiles:
+    """Components with their names.
+
+    Attributes
+    ----------
+    names : of the components
+    labels, samples : of what profiles are over, and of what they contribute to; None where X has none
+    values : (r, n), every row sums to one
+    parts : (m, r), contributions in the unit of X
+    rest : (m,), what unstable components contribute
+    low, high : (r, n), the ends of the intervals; None for a single fit
+    facts : what a card says of each component
+    field : one of `fields.FIELDS`
+    image : rows and columns of the picture whose pixels the samples are
+    """
+
+    names: list[str]
+    labels: list[str] | None
+    samples: list[str] | None
+    values: Vector
+    parts: Vector
+    rest: Vector
+    low: Vector | None
+    high: Vector | None
+    facts: list[str]
+    field: str
+    image: tuple[int, int] | None
+
+    @property
+    def shares(self) -> Vector:
+        """Part of every component in each sample, (m, r); what unstable ones contribute is left out."""
+        totals = self.parts.sum(axis=1) + self.rest
+        return np.asarray(self.parts / np.maximum(totals, np.finfo(np.float64).tiny)[:, None])
+
+    @property
+    def amounts(self) -> Vector:
+        """Mean amount of every component in each entry of the profile, (r, n), in the unit of X."""
+        return np.asarray(self.parts.mean(axis=0)[:, None] * self.values)
+
+
+def profiles_of(run: Run) -> Profiles | None:
+    """Gather the components of a fit or a discovery; None where it has none."""
+    return _of_discovery(run) if "discovery" in run.summary else _of_fit(run)
+
+
+def _image(run: Run) -> tuple[int, int] | None:
+    data: Mapping[str, Any] = run.summary.get("input") or run.summary.get("data") or {}
+    size = data.get("image")
+    return (int(size[0]), int(size[1])) if isinstance(size, list) and len(size) == 2 else None
+
+
+def _field(run: Run, labels: list[str] | None, samples: list[str] | None, image: object) -> str:
+    asked = run.summary.get("field")
+    return asked if asked in FIELDS else field_of(labels, samples, image)
+
+
+def _of_discovery(run: Run) -> Profiles | None:
+    rows, parts, known = (run.table(name) for name in (schema.COMPONENTS, schema.CONTRIBUTIONS, schema.STABILITY))
+    names = [name for name in (rows[0] if rows else {}) if name != "label"]
+    if not names or not parts:
+        return None
+    labels, samples = ([row["label"] for row in table] for table in (rows, parts))
+    ends, image = run.table(schema.INTERVALS), _image(run)
+    if image is not None and image[0] * image[1] != len(samples):
+        image = None  # its pixels are what profiles are over
+    low, high = (column_matrix(ends, [f"{name}_{end}" for name in names]) for end in ("low", "high"))
+    facts = [_stability(row, name) for row, name in zip(known, names, strict=False)]
+    return Profiles(
+        names, labels, samples, column_matrix(rows, names), column_matrix(parts, names).T,
+        np.array(column(parts, "unstable")), low, high, facts, _field(run, labels, samples, image), image,
+    )  # fmt: skip
+
+
+def _stability(row: Mapping[str, str], name: str) -> str:
+    text = f"{100 * float(row['size']):.2g}%, stability {float(row['stability']):.2f}"
+    if row.get("match"):
+        like = f"cosine {float(row['similarity']):.2f}"
+        text += f", {like}" if row["match"] == name else f", nearest {row['match']} ({like})"
+    return text
+
+
+def _of_fit(run: Run) -> Profiles | None:
+    if run.W is None or run.H is None or run.table(schema.TOPICS):
+        return None
+    labels, samples, image = run.column_names, run.row_names, _image(run)
+    if labels is None and samples is None:
+        return None
+    W, H = (np.asarray(factor, dtype=np.float64) for factor in (run.W, run.H))
+    sums = H.sum(axis=1)
+    parts, total = W * sums, max(float((W.sum(axis=0) * sums).sum()), np.finfo(np.float64).tiny)
+    facts = [f"{100 * value / total:.2g}% of the model" for value in (W.sum(axis=0) * sums).tolist()]
+    return Profiles(
+        run.component_names, labels, samples, H / np.maximum(sums, np.finfo(np.float64).tiny)[:, None], parts,
+        np.zeros(len(W)), None, None, facts, _field(run, labels, samples, image), image,
+    )  # fmt: skip
+
+
+def column(rows: Rows, name: str) -> list[float]:
+    """Read a column of a table as numbers."""
+    return [float(row[name]) for row in rows]
+
+
+def column_matrix(rows: Rows, names: Sequence[str]) -> Vector:
+    """Read columns of a table as the rows of an array."""
+    return np.array([column(rows, name) for name in names])

@@ -1,0 +1,54 @@
+"""Results where users of AnnData look for them: contributions beside the cells, components beside the genes."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+CELLS, GENES, FACTS = "X_drnmf", "drnmf", "drnmf"
+"""Keys of the contributions in obsm, of the components in varm, and of what else is known in uns."""
+
+
+def annotate(adata: Any, W: Any, H: Any, names: Sequence[str], facts: Mapping[str, Any]) -> None:
+    """Put a result into an AnnData object.
+
+    Parameters
+    ----------
+    adata : the object whose X was factorised; it is changed
+    W, H : contributions (cells, r) and components (r, genes)
+    names : of the components
+    facts : numbers, texts and arrays about the result
+    """
+    adata.obsm[CELLS] = np.asarray(W)
+    adata.varm[GENES] = np.ascontiguousarray(np.asarray(H).T)
+    adata.uns[FACTS] = {"names": np.array(names, dtype=object), **facts}
+
+
+def write_annotated(source: Path, target: Path, W: Any, H: Any, names: Sequence[str], facts: Mapping[str, Any]) -> bool:
+    """Write a copy of an .h5ad file with a result in it; its X is copied, never read. False without anndata."""
+    try:
+        h5py, write_elem = import_module("h5py"), _writer()
+    except ImportError:
+        return False
+    shutil.copyfile(source, target)
+    with h5py.File(target, "r+") as stored:
+        for name in ("obsm", "varm", "uns"):
+            if name not in stored:
+                write_elem(stored, name, {})
+        write_elem(stored, f"obsm/{CELLS}", np.asarray(W))
+        write_elem(stored, f"varm/{GENES}", np.ascontiguousarray(np.asarray(H).T))
+        write_elem(stored, f"uns/{FACTS}", {"names": np.array(names, dtype=object), **facts})
+    return True
+
+
+def _writer() -> Any:
+    """Find the function of anndata that writes an element, which has moved between its versions."""
+    try:
+        return import_module("anndata.io").write_elem
+    except ImportError:
+        return import_module("anndata.experimental").write_elem
