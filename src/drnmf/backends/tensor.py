@@ -25,7 +25,8 @@ from drnmf.backends.base import Ask, Data, Observed, Space, Sweep
 from drnmf.backends.host.dense import DenseMatrix
 from drnmf.backends.host.sparse import SparseMatrix
 from drnmf.backends.host.stored import StoredOnly
-from drnmf.backends.modes import Factors, column_products
+from drnmf.backends.modes import Factors
+from drnmf.backends.products import column_products
 from drnmf.backends.weighted import Weighted, shares_curvature
 from drnmf.numerics import Array, Vector, identity_limit
 

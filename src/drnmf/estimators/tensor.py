@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from drnmf.algorithms.weights import Fixed, Policy
-from drnmf.backends.modes import column_products, split_columns
+from drnmf.backends.products import column_products, split_columns
 from drnmf.estimators.base import NMF
 from drnmf.estimators.deciding import fitted_attributes
 from drnmf.losses.base import Loss, Omega
