@@ -130,7 +130,7 @@ class Tensor:
     def _least_squares(self, block: int, factors: list[Array], A: Array, ask: Ask) -> Sweep:
         """Sweep under beta = 2 alone: A'X stays as it is while the modes of the columns move one after another."""
         if block == 0 or self._kept.get("A") is not A:
-            self._kept.update(A=A, product=self.data.T.dot(np.ascontiguousarray(A.T)).T)
+            self._kept.update(A=A, product=self.data.T.starts.dot(np.ascontiguousarray(A.T)).T)
         N, F = contract(self._kept["product"], factors, block), factors[block].astype(np.float64)
         rows, weight = A.astype(np.float64), 1.0 if ask.weights is None else float(ask.weights[0])
         gram = rows @ rows.T * self._grams(block, factors)
@@ -145,7 +145,7 @@ class Tensor:
     @cached_property
     def _norm(self) -> float:
         """The sum of all squares."""
-        return float(self.data.squared_norms().sum())
+        return float(self.data.starts.squared_norms().sum())
 
     def _pieces(self, rank: int) -> list[tuple[Data, slice]]:
         """Columns of X by indices of their first mode, so many that their curvatures stay small."""

@@ -40,12 +40,10 @@ def solve(
         control = replace(runner.control(problem), max_iter=most - problem.spent, margin=margin, overwrite=overwrite)
         if until is not None:
             control = replace(control, callback=both(control.callback, until))
+        how = problem.objective, runner.rule, runner.policy, control, problem.constraints
         if problem.columns:
-            how = problem.objective, runner.rule, runner.policy, control
             return minimise(problem.modes, problem.blocks(problem.begins), *how)
-        run = run_of_this_thread()
-        how = runner.rule, runner.policy, control, problem.constraints
-        return run(problem.data, *problem.begins, problem.objective, *how)
+        return run_of_this_thread()(problem.data, *problem.begins, *how)
 
     if len(problems) == 1:
         return [one(problems[0])]
