@@ -10,7 +10,7 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 
 import drnmf
-from drnmf import CP, DRNMF, BetaNMF
+from drnmf import CP, DRNMF, BetaNMF, Solver
 from drnmf.backends.tensor import PIECE_NUMBERS
 
 SHAPE = (12, 9, 8)
@@ -200,3 +200,19 @@ def test_negative_entries_are_refused_with_a_place():
     X[1, 2, 3] = -1.0
     with pytest.raises(ValueError, match="egative"):
         CP(2).fit(X)
+
+
+def test_a_stopped_fit_goes_on_as_if_it_had_not(tmp_path):
+    rng = np.random.default_rng(0)
+    X, options = rng.gamma(1.0, size=(8, 7, 6)) + 0.1, {"betas": (1,), "max_iter": 40, "tol": 0, "random_state": 0}
+
+    def stop(progress):
+        if progress.iteration == 20:
+            raise KeyboardInterrupt
+
+    kept = Solver(checkpoint=tmp_path, checkpoint_every=0, callback=stop)
+    with pytest.raises(KeyboardInterrupt):
+        CP(2, solver=kept, **options).fit(X)
+    whole, resumed = CP(2, **options).fit(X), CP(2, solver=Solver(checkpoint=tmp_path), **options).fit(X)
+    for ours, theirs in zip(resumed.factors_, whole.factors_, strict=True):
+        np.testing.assert_array_equal(ours, theirs)

@@ -63,10 +63,18 @@ class Checkpoint:
 
     every : seconds between two snapshots; 0 takes one after every iteration
     parameters : what must be the same for a fit to be resumed, as JSON
+    modes : X as the loop sees it; None is the matrix itself
     """
 
-    def __init__(self, folder: str | os.PathLike[str], every: float, data: Data, parameters: Mapping[str, Any]) -> None:
-        self.folder, self.every, self.data, self._modes = Path(folder), every, data, Matrix(data)
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        every: float,
+        data: Data,
+        parameters: Mapping[str, Any],
+        modes: Modes | None = None,
+    ) -> None:
+        self.folder, self.every, self.data, self._modes = Path(folder), every, data, modes or Matrix(data)
         self.parameters = {"drnmf": __version__, **parameters}
         self.seconds = 0.0
         self._run = -1
@@ -237,12 +245,18 @@ class Checkpoint:
 
 
 def keeper_of(
-    folder: str | os.PathLike[str] | None, every: float, data: Data, parameters: Mapping[str, Any], W: Any, H: Any
+    folder: str | os.PathLike[str] | None,
+    every: float,
+    data: Data,
+    parameters: Mapping[str, Any],
+    start: Start,
+    modes: Modes | None = None,
 ) -> AbstractContextManager[Checkpoint | None]:
     """What keeps a fit with these parameters and this given start, if a folder is named; else nothing."""
     if folder is None:
         return nullcontext()
-    return Checkpoint(folder, every, data, describe(parameters) | {"W": digest_of(W), "H": digest_of(H)})
+    W, H = start
+    return Checkpoint(folder, every, data, describe(parameters) | {"W": digest_of(W), "H": digest_of(H)}, modes)
 
 
 _IN_USE = "{} is in use by another process: wait until it has ended, or name another folder."
