@@ -319,7 +319,7 @@ def test_names_come_from_the_reference():
 @pytest.mark.parametrize(
     ("X", "settings", "message"),
     [
-        (counts(), {"ranks": range(2, 40)}, "ranks holds 39, but X of 60 x 24 has no more than 24"),
+        (counts(), {"ranks": range(2, 40)}, "ranks holds 39, but X of 60 x 24 has at most 24"),
         (counts(), {"ranks": []}, "names no rank"),
         (counts(), {"ranks": 0}, "ranks=0 must be an integer >= 1"),
         (counts()[:1], {}, "at least 2 rows and 2 columns"),
