@@ -155,7 +155,7 @@ def tried_at(rank: int, level: float | None, criterion: float = math.nan, spread
 
 
 def test_of_ranks_that_predict_alike_the_most_stable_is_taken():
-    """A component counts 1 at a stability of one and 0 at 3/4, among ranks that are not clearly worse than the best."""
+    """A component counts 1 at a stability of one and 0 at 2/3, among ranks that are not clearly worse than the best."""
     ranks = [
         tried_at(1, -5.0, stability=[1.0]), tried_at(2, -1.1, spread=1.0, stability=[1.0, 0.9]),
         tried_at(3, -1.0, stability=[1.0, 0.95, 0.9]), tried_at(4, -1.1, spread=1.0, stability=[0.9, 0.9, 0.5, 0.2]),

@@ -319,7 +319,7 @@ def test_names_come_from_the_reference():
 @pytest.mark.parametrize(
     ("X", "settings", "message"),
     [
-        (counts(), {"ranks": range(2, 40)}, "ranks holds 39, but X of 60 x 24 has no more than 24"),
+        (counts(), {"ranks": range(2, 40)}, "ranks holds 39, but X of 60 x 24 has at most 24"),
         (counts(), {"ranks": []}, "names no rank"),
         (counts(), {"ranks": 0}, "ranks=0 must be an integer >= 1"),
         (counts()[:1], {}, "at least 2 rows and 2 columns"),
@@ -505,7 +505,7 @@ def test_the_largest_rank_offered_has_no_say(most):
     tried: dict[int, Tried] = {}
     search(range(2, most), lambda rank: predicted(rank, rank, abs(rank - 5.0)), tried)
     assert best_of(list(tried.values())) == 5
-    assert sorted(tried) == [2, 3, 4, 5, 6, 8, 11]
+    assert sorted(tried) == [2, 3, 4, 5, 6, 7, 8, 11]
 
 
 def test_a_coarse_search_tries_the_ladder_alone():
@@ -515,7 +515,7 @@ def test_a_coarse_search_tries_the_ladder_alone():
 
 
 def test_ties_go_to_the_steadier_rank():
-    assert best_of([judged(3, 3, 0.9), judged(5, 4, 0.99), judged(4, 3, 0.7)]) == 3
+    assert best_of([judged(3, 3, 0.9), judged(5, 4, 0.95), judged(4, 3, 0.7)]) == 3
 
 
 def test_ranks_that_are_not_named_end_where_X_does():

@@ -86,7 +86,7 @@ def test_small_data_fall_back_on_bic():
 def test_bad_ranks_are_refused():
     assert check_ranks(3, (5, 2)) == (1, 2)
     assert check_ranks((4, 2), (5, 9)) == (2, 4)
-    for ranks, words in (((1, 6), "no more than 5"), (range(5, 2), "smallest first"), (0, ">= 1"), ((2.5,), "integer")):
+    for ranks, words in (((1, 6), "at most 5"), (range(5, 2), "smallest first"), (0, ">= 1"), ((2.5,), "integer")):
         with pytest.raises(ValueError, match=words):
             check_ranks(ranks, (5, 9))
     for value in (-0.1, 0.6):

@@ -31,7 +31,7 @@ COUNTS_BELOW = 30.0
 CLEARLY = 2.0
 """Standard errors by which a candidate is clearly worse than the best."""
 
-NEUTRAL = 0.75
+NEUTRAL = 2.0 / 3.0
 """Stability at which a component speaks neither for its rank nor against it."""
 
 POISSON, DISPERSED, RICHER = range(3)

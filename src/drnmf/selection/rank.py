@@ -166,7 +166,7 @@ def check_ranks(ranks: int | Iterable[int] | None, shape: tuple[int, int]) -> tu
         raise ValueError(f"ranks={ranks!r} names no rank: write the smallest first, for example range(2, 9).")
     listed = sorted({check_integer("ranks", rank, 1) for rank in given})
     if listed[-1] > most:
-        raise ValueError(f"ranks holds {listed[-1]}, but X of {shape[0]} x {shape[1]} has no more than {most}.")
+        raise ValueError(f"ranks holds {listed[-1]}, but X of {shape[0]} x {shape[1]} has at most {most} components.")
     return tuple(listed)
 
 
