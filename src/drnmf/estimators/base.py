@@ -227,6 +227,7 @@ class NMF(Parameters, Tables, Shares, BaseEstimator, Support):  # type: ignore[m
                 partly = problem.canonical(_complete(stop.result, problem), solver.normalize)
                 self._adopt(partly, problem, placement, decided(terms, ()), isinstance(entry_weight, HeldOut))
                 raise
+            result = problem.with_zeros(result, overwrite=True)
             result = settle(problem, problem.canonical(result, solver.normalize), control)
         factors = self._adopt(result, problem, placement, terms, isinstance(entry_weight, HeldOut))
         tasks.end()

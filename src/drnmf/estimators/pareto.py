@@ -417,7 +417,7 @@ def _point(problem: Problem, result: Result, placement: Placement | None) -> Par
     """A point in the unit of the caller, with its factors where it is said where they go."""
     data, W, H, losses = problem.data, None, None, problem.units.losses(result.losses, result.omega)
     if placement is not None:
-        found = problem.back(problem.completed(problem.canonical(result)))
+        found = problem.back(problem.completed(problem.canonical(problem.with_zeros(result))))
         W = placement.hand_back(data.T.space.deliver(found.W.T))
         H = placement.hand_back(found.H)
     return ParetoPoint(

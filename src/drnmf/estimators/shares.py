@@ -60,4 +60,6 @@ def shares_of(W: Any, H: Any) -> Any:
     parts = W * H.sum(1)
     total = parts.sum(1)[:, None]
     empty = total == 0
-    return (parts + empty / parts.shape[1]) / (total + empty)
+    parts += empty / parts.shape[1]  # in place: W may be large
+    parts /= total + empty
+    return parts

@@ -204,14 +204,20 @@ class Problem:
         """Bring a start to where the constraints hold, without a trace of rows and columns that are not observed."""
         return feasible_start(self.data, self.constraints, *self.unobserved.clear(self.data, W, H))
 
+    def with_zeros(self, result: Result, overwrite: bool = False) -> Result:
+        """Return a result with exact zeros for what is at the floor of its factors, where the losses allow it.
+
+        overwrite : its factors may be written over
+        """
+        return with_exact_zeros(self.data, self.constraints, result, overwrite)
+
     def canonical(self, result: Result, normalize: bool = True) -> Result:
         """Bring a result into canonical form, where that is wanted.
 
-        Entries at the floor of the factors become exact zeros where the losses allow it. Rows and columns that are not
-        observed have no say in it, and penalties and constraints have one in the scale of
+        Rows and columns that are not observed have no say in it, and penalties and constraints have one in the scale of
         components.
         """
-        result = with_exact_zeros(self.data, self.constraints, self.unobserved.cleared(self.data, result))
+        result = self.unobserved.cleared(self.data, result)
         if not normalize:
             return result
         rescale = self.constraints.free and not self.penalties

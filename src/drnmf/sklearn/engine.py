@@ -23,7 +23,6 @@ from drnmf.objective.objective import Objective
 from drnmf.objective.penalties import L1, L2
 from drnmf.objective.penalty import Penalties, Penalty, Setting, without_zeros
 from drnmf.problem.device import Placement, as_numpy, place, replaced
-from drnmf.problem.exact_zeros import with_exact_zeros
 from drnmf.problem.problem import Problem
 from drnmf.problem.row_weights import row_weights, with_rows_weighted
 from drnmf.problem.units import mean_of
@@ -108,7 +107,7 @@ def factorise(X: Any, W: Any, H: Any, settings: Settings, sample_weight: Any = N
     runner = _runner(settings, placement.gpu, problem, begins)
     with single_blas():
         (run,) = solve([problem.begun(begins)], runner)
-        run = with_exact_zeros(problem.data, problem.constraints, problem.unobserved.cleared(problem.data, run))
+        run = problem.with_zeros(problem.unobserved.cleared(problem.data, run), overwrite=True)
     found = _handed_back(placement, problem, problem.back(problem.completed(run)))
     if rows is not None and not rows.all():
         W = replaced(found.W, np.flatnonzero(rows == 0), contributions(X, found.H, settings))
