@@ -22,6 +22,7 @@ from drnmf.problem.device import as_numpy
 from drnmf.selection.noise import NoiseProfile
 from drnmf.selection.penalties.alpha import AlphaPath
 from drnmf.solve.references import check_references
+from drnmf.solve.stream import Follower, StreamState, Sums
 from drnmf.storage import archive
 from drnmf.storage.records import TYPES
 from drnmf.trees import name_of, pack, types_in, unpack
@@ -34,7 +35,7 @@ _SCALARS = (
 _SOLVER = "solver."
 """What the parameters of a solver, and their arrays, are stored by."""
 _COVERAGE = tuple(Coverage.__dataclass_fields__)
-_TYPES = TYPES | {name_of(kind): kind for kind in (Interval, NoiseProfile)}
+_TYPES = TYPES | {name_of(kind): kind for kind in (Interval, NoiseProfile, StreamState, Follower, Sums)}
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
@@ -61,6 +62,9 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     meta |= {"class": type(model).__name__, "params": _stored_params(model, arrays), "omega": omega}
     if hasattr(model, "noise_profile_"):
         meta["noise_profile_"] = _store("noise_profile_", model.noise_profile_, arrays)
+    if hasattr(model, "stream_"):
+        meta["stream_"] = _store("stream_", model.stream_, arrays)
+        meta |= {"rows_seen_": model.rows_seen_, "gap_error_": model.gap_error_}
     meta["penalties"] = _described(model.penalties_) | {"value": model.penalty_}
     meta["penalty_path"] = [_listed(path) for path in model.penalty_path_]
     archive.write_archive(path, arrays, meta)
@@ -84,6 +88,9 @@ def load_into(classes: dict[str, type], path: str | os.PathLike[str]) -> Any:
         model = _made(classes[meta["class"]], meta["params"], arrays)
         if "noise_profile_" in meta:
             model.noise_profile_ = _stored("noise_profile_", meta["noise_profile_"], arrays)
+        if "stream_" in meta:
+            model.stream_ = _stored("stream_", meta["stream_"], arrays)
+            model.rows_seen_, model.gap_error_ = meta["rows_seen_"], meta["gap_error_"]
         for name in _ARRAYS:
             setattr(model, name, arrays[name])
         for name in _SCALARS:
