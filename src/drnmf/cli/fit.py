@@ -64,7 +64,7 @@ def fit(
     """
     choice(dtype, options.DTYPES, "--dtype")
     layout = options.layout_of(labels, delimiter, sheet, transpose)
-    model = _estimator(rank, options.parse_omega(betas), weights, settings)
+    model = estimator_of(rank, options.parse_omega(betas), weights, settings)
     device, checkpoint = settings["device"], settings["checkpoint"]
     folder = out if out is not None else folder_for(x, "drnmf")
     inputs = (x, *options.files_beside(uncertainty, entry_weights, settings["fixed"]))
@@ -112,7 +112,7 @@ def fit(
     say(f"{model.n_iter_} iterations, {seconds:.1f} s; results in {folder}")
 
 
-def _estimator(rank: int, betas: Omega | Interval | str, weights: str | None, settings: options.Settings) -> Any:
+def estimator_of(rank: int, betas: Omega | Interval | str, weights: str | None, settings: options.Settings) -> Any:
     """Choose the estimator: BetaNMF for one loss, else DRNMF, or MultiObjectiveNMF under given weights."""
     from drnmf.estimators.beta import BetaNMF
     from drnmf.estimators.multi_objective import MultiObjectiveNMF

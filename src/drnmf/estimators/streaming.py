@@ -19,6 +19,7 @@ from drnmf.backends.host.single_blas import single_blas
 from drnmf.backends.observed import HeldOut
 from drnmf.backends.open import is_dask
 from drnmf.estimators.scoring import dispersions
+from drnmf.interrupts import uninterrupted
 from drnmf.losses.base import betas_of
 from drnmf.objective.penalty import NONE
 from drnmf.parameters.checks import check_integer, check_number
@@ -145,7 +146,8 @@ class Streaming(Parameters):
             if state is None:
                 state, warm = _begun(self, data, units, warm, H)
             state, found = advance(state, data, units.omega(omega), _policy(self), forget, warm or ())
-        _adopt(self, state, data, placement, time.perf_counter() - started)
+        with uninterrupted():  # a model stands behind a batch or before it, never between
+            _adopt(self, state, data, placement, time.perf_counter() - started)
         return found
 
 

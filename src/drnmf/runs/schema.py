@@ -33,7 +33,7 @@ RESIDUALS = "residuals.csv"
 VARIANCE = "variance.csv"
 REPORT = "report.html"
 
-Kind = Literal["fit", "pareto", "separate", "topics", "demo", "discover"]
+Kind = Literal["fit", "pareto", "separate", "topics", "demo", "discover", "stream"]
 """The command that made a run."""
 KINDS: tuple[str, ...] = get_args(Kind)
 
@@ -181,6 +181,17 @@ class Discovered(TypedDict):
     stages: list[dict[str, Any]]
 
 
+class Streamed(TypedDict):
+    """How far `drnmf stream` has come: rows in all, and of its input in which pass; `rest` is to be read."""
+
+    rows: int
+    batch: int
+    taken: int
+    turn: int
+    rest: bool
+    seconds: float
+
+
 class Solution(TypedDict):
     """The robust point of a front."""
 
@@ -237,4 +248,5 @@ class Summary(TypedDict, total=False):
     topics: Topics
     demo: Demo
     discovery: Discovered
+    stream: Streamed
     files: list[str]
