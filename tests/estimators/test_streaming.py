@@ -205,3 +205,46 @@ def test_wrong_rows_are_refused() -> None:
         model.fit_stream(iter([counts()]), passes=2)
     with pytest.raises(ValueError, match="no batches"):
         model.fit_stream([])
+
+
+def arriving(seed: int, sparse: bool = False) -> list[Any]:
+    """Batches of rows of two components, and of a third one from the sixth batch on."""
+    rng = np.random.default_rng(seed)
+    H = np.kron(np.eye(3), np.ones(8)) + 0.05
+    W = rng.gamma(0.6, 1.0, (1200, 3))
+    W[:600, 2] = 0.0
+    X = rng.poisson(5.0 * W @ H).astype(float)
+    return batches(sp.csr_array(X) if sparse else X, 120)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_component_is_added_where_rows_ask_for_it(sparse: bool) -> None:
+    rows = arriving(0, sparse)
+    model = BetaNMF(2, beta=1, random_state=0).fit_stream(rows[:5], grow=True)
+    assert model.n_components_ == 2
+    assert model.growth_ == ()
+    old = model.components_.copy()
+    for part in rows[5:]:
+        model.partial_fit(part, grow=True)
+    assert model.n_components_ == 3
+    assert model.components_[2, 16:].mean() > 5 * model.components_[2, :16].mean()
+    cosines = (
+        (old * model.components_[:2]).sum(1)
+        / np.linalg.norm(old, axis=1)
+        / np.linalg.norm(model.components_[:2], axis=1)
+    )
+    assert cosines.min() > 0.95
+    assert model.growth_[0].gain > 2 * model.growth_[0].error
+    assert model.transform(rows[0]).shape == (120, 3)
+
+
+def test_a_growing_stream_goes_on_from_its_file(tmp_path: Any) -> None:
+    rows = arriving(1)
+    model = DRNMF(2, betas=(1, 2), random_state=0).fit_stream(rows[:8], grow=True)
+    model.save(tmp_path / "model.npz")
+    other = load(tmp_path / "model.npz")
+    for one in (model, other):
+        one.partial_fit(rows[8], grow=True).partial_fit(rows[9], grow=True)
+    np.testing.assert_array_equal(other.components_, model.components_)
+    assert other.growth_ == model.growth_
+    assert model.rows_seen_ == 1200 * 7 // 8

@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from drnmf.algorithms.result import Trace
 from drnmf.losses.base import Omega
@@ -19,6 +20,7 @@ from drnmf.parameters.common import Parameters
 from drnmf.parameters.fields import parameters_of
 from drnmf.parameters.solver import Solver
 from drnmf.problem.device import as_numpy
+from drnmf.selection.growth import Growth
 from drnmf.selection.noise import NoiseProfile
 from drnmf.selection.penalties.alpha import AlphaPath
 from drnmf.solve.references import check_references
@@ -35,7 +37,7 @@ _SCALARS = (
 _SOLVER = "solver."
 """What the parameters of a solver, and their arrays, are stored by."""
 _COVERAGE = tuple(Coverage.__dataclass_fields__)
-_TYPES = TYPES | {name_of(kind): kind for kind in (Interval, NoiseProfile, StreamState, Follower, Sums)}
+_TYPES = TYPES | {name_of(kind): kind for kind in (Interval, NoiseProfile, StreamState, Follower, Sums, Growth)}
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
@@ -65,6 +67,10 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     if hasattr(model, "stream_"):
         meta["stream_"] = _store("stream_", model.stream_, arrays)
         meta |= {"rows_seen_": model.rows_seen_, "gap_error_": model.gap_error_}
+        if hasattr(model, "growth_"):
+            held = model.held_rows_
+            parts = (held.data, held.indices, held.indptr, held.shape)
+            meta["growth_"] = _store("growth_", (model.growth_, model.rows_offered_, parts), arrays)
     meta["penalties"] = _described(model.penalties_) | {"value": model.penalty_}
     meta["penalty_path"] = [_listed(path) for path in model.penalty_path_]
     archive.write_archive(path, arrays, meta)
@@ -91,6 +97,9 @@ def load_into(classes: dict[str, type], path: str | os.PathLike[str]) -> Any:
         if "stream_" in meta:
             model.stream_ = _stored("stream_", meta["stream_"], arrays)
             model.rows_seen_, model.gap_error_ = meta["rows_seen_"], meta["gap_error_"]
+        if "growth_" in meta:
+            model.growth_, model.rows_offered_, held = _stored("growth_", meta["growth_"], arrays)
+            model.held_rows_ = sp.csr_array(held[:3], shape=held[3])
         for name in _ARRAYS:
             setattr(model, name, arrays[name])
         for name in _SCALARS:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
@@ -29,9 +31,19 @@ from drnmf.problem.check import check_zeros
 from drnmf.problem.device import Placement, as_numpy, place
 from drnmf.problem.receive import Received
 from drnmf.problem.units import Units
+from drnmf.selection.growth import (
+    HELD,
+    RECENT,
+    Growth,
+    asked_for,
+    gain_of,
+    held_rows,
+    leftover,
+    smallest_cosine,
+)
 from drnmf.solve.runner import at_once
 from drnmf.solve.settings import constraints_of, reading_of, terms_of
-from drnmf.solve.stream import Rows, StreamState, advance, begin
+from drnmf.solve.stream import Rows, StreamState, advance, begin, with_component
 
 
 class Streaming(Parameters):
@@ -39,7 +51,7 @@ class Streaming(Parameters):
 
     def partial_fit(
         self: Any, X: Any, y: Any = None, W: ArrayLike | None = None, H: ArrayLike | None = None,
-        entry_weight: Any = None, uncertainty: Any = None, forget: float | None = None,
+        entry_weight: Any = None, uncertainty: Any = None, forget: float | None = None, grow: bool = False,
     ) -> Any:  # fmt: skip
         """Take a batch of rows into account; nothing of them is kept but what they say of the components.
 
@@ -56,6 +68,8 @@ class Streaming(Parameters):
         entry_weight, uncertainty : as in `fit`, of these rows
         forget : the number of rows after which a row counts half; None lets old rows fade only as far as the first
             ones, of which the components knew nothing, must
+        grow : add a component where rows ask for it: every eighth is held out, and if those of recent batches are
+            likelier with a component more, by two standard errors, it stays (`growth_` lists them)
 
         Returns
         -------
@@ -78,12 +92,13 @@ class Streaming(Parameters):
         >>> model.rows_seen_, model.components_.shape
         (300, (4, 9))
         """
-        self._take_rows(X, W, H, entry_weight, uncertainty, forget)
+        self._take_rows(X, W, H, entry_weight, uncertainty, forget, grow)
         return self
 
     def fit_stream(
-        self: Any, batches: Iterable[Any] | Callable[[], Iterable[Any]], passes: int = 1, forget: float | None = None
-    ) -> Any:
+        self: Any, batches: Iterable[Any] | Callable[[], Iterable[Any]], passes: int = 1, forget: float | None = None,
+        grow: bool = False,
+    ) -> Any:  # fmt: skip
         """Fit to batches of rows, one after another; those of the last stream are forgotten.
 
         Parameters
@@ -91,7 +106,7 @@ class Streaming(Parameters):
         batches : each X as in `partial_fit`, or a dict of its arguments, ``{"X": ..., "entry_weight": ...}``. For
             several passes a list, or a function without arguments that begins them anew
         passes : how often they are gone through; from the second on W of each batch is remembered, r numbers a row
-        forget : as in `partial_fit`
+        forget, grow : as in `partial_fit`
 
         Returns
         -------
@@ -117,7 +132,7 @@ class Streaming(Parameters):
         for turn in range(passes):
             for i, batch in enumerate(batches() if callable(batches) else batches):
                 given = dict(batch) if isinstance(batch, Mapping) else {"X": batch}
-                found = self._take_rows(**given, forget=forget, warm=remembered.get(i))
+                found = self._take_rows(**given, forget=forget, grow=grow, warm=remembered.get(i))
                 if turn < passes - 1:
                     remembered[i] = found
         if not hasattr(self, "stream_"):
@@ -126,7 +141,7 @@ class Streaming(Parameters):
 
     def _take_rows(
         self: Any, X: Any, W: Any = None, H: Any = None, entry_weight: Any = None, uncertainty: Any = None,
-        forget: float | None = None, warm: Rows | None = None,
+        forget: float | None = None, grow: bool = False, warm: Rows | None = None,
     ) -> Rows:  # fmt: skip
         """Do what `partial_fit` says, and return where W of the rows was found, for when they come again."""
         started = time.perf_counter()
@@ -136,6 +151,7 @@ class Streaming(Parameters):
         placement = place(X, self.device, self._solver.precision)
         new = state is None and not hasattr(self, "components_")
         given = placement.receive(self, X, new, reading_of(self, entry_weight, uncertainty))
+        given, held = _split(self, given, state, W) if grow else (given, None)
         data = _opened(placement, given, state)
         omega = self._omega()
         check_zeros(data, omega, checked(self, "zeros"), 0 if state is None else state.rows)
@@ -145,10 +161,47 @@ class Streaming(Parameters):
                 warm = (as_numpy(W).T.astype(data.dtype) * units.left,)
             if state is None:
                 state, warm = _begun(self, data, units, warm, H)
-            state, found = advance(state, data, units.omega(omega), _policy(self), forget, warm or ())
+            taking = partial(advance, data=data, omega=units.omega(omega), policy=_policy(self), forget=forget)
+            before, (state, found) = state, taking(state, warm=warm or ())
+            if held is not None:
+                state, found = _grown(self, before, state, found, taking, given.X, held)
         with uninterrupted():  # a model stands behind a batch or before it, never between
             _adopt(self, state, data, placement, time.perf_counter() - started)
         return found
+
+
+def _split(model: Any, given: Received, state: StreamState | None, W: Any) -> tuple[Received, Any]:
+    """Hold out some rows of a batch."""
+    if given.observed is not None or W is not None or not (isinstance(given.X, np.ndarray) or sp.issparse(given.X)):
+        raise ValueError(
+            "grow=True holds out rows of plain arrays: leave weights, W, unstored='missing' and tensors out."
+        )
+    out = held_rows(given.X.shape[0], getattr(model, "rows_offered_", 0))
+    if out.all() or (state is None and given.X.shape[0] < HELD):
+        raise ValueError(f"grow=True holds out every {HELD}th row: give larger batches.")
+    model.rows_offered_ = getattr(model, "rows_offered_", 0) + int(given.X.shape[0])
+    return replace(given, X=given.X[~out]), sp.csr_array(given.X[out])
+
+
+def _grown(
+    model: Any, before: StreamState, state: StreamState, found: Rows, take: Any, X: Any, held: Any
+) -> tuple[StreamState, Rows]:
+    """Add a component where the held-out rows of recent batches ask for it, and take the batch again with it."""
+    recent = getattr(model, "held_rows_", None)
+    kept = held if recent is None else sp.csr_array(sp.vstack([recent, held], format="csr")[-RECENT:])
+    model.held_rows_, model.growth_ = kept, getattr(model, "growth_", ())
+    if not before.batches:
+        return state, found
+    H, loss = state.followers[0].H, take.keywords["omega"][int(np.argmax(state.scaled_losses))]
+    h = leftover(take.keywords["data"], X * state.scale, found[0], H, loss)
+    rows = (kept if sp.issparse(X) else kept.toarray()) * state.scale
+    gain, error = gain_of(rows, H, h, loss, state.mean * state.scale)
+    if not asked_for(gain, error):
+        return state, found
+    more, again = take(with_component(before, h))
+    cosine = smallest_cosine(before.followers[0].H, more.followers[0].H[:-1])
+    model.growth_ = (*model.growth_, Growth(more.rows, gain, error, cosine))
+    return more, again
 
 
 def _opened(placement: Placement, given: Received, state: StreamState | None) -> Data:
@@ -231,7 +284,7 @@ def _forget(model: Any) -> None:
 
 def end_stream(model: Any) -> None:
     """Forget where a stream stood, for a fit of other rows takes its place."""
-    for name in ("stream_", "rows_seen_", "gap_error_"):
+    for name in ("stream_", "rows_seen_", "gap_error_", "rows_offered_", "held_rows_", "growth_"):
         vars(model).pop(name, None)
 
 

@@ -174,6 +174,29 @@ class StreamState:
         return complementarity_gap(self.weights, scaled), error if np.isfinite(error) else float("nan")
 
 
+def with_component(state: StreamState, h: Any) -> StreamState:
+    """Return a state whose every H has one component more, of which the rows so far had nothing."""
+
+    def padded(part: Any, rows: int) -> Any:
+        if part is None:
+            return None
+        return np.concatenate([part, np.zeros((rows, part.shape[1]), part.dtype)])
+
+    def longer(one: Follower) -> Follower:
+        r = one.H.shape[0]
+        sums = tuple(
+            Sums(
+                padded(part.falling, 1), padded(part.rising, 1), padded(part.Q, r + 1),
+                None if part.gram is None else np.pad(part.gram, (0, 1)),
+            )
+            for part in one.sums
+        )  # fmt: skip
+        return Follower(np.concatenate([one.H, h[None].astype(one.H.dtype)]), sums)
+
+    followers = tuple(map(longer, state.followers))
+    return replace(state, followers=followers, mean_row=np.append(state.mean_row, 0.0))
+
+
 def begin(data: Data, H: Any, policy: Policy, omega: Omega, references: Vector | None) -> StreamState:
     """Start a stream at H (r, n); references None are found beside the fit, by one H for each loss."""
     r, p = H.shape[0], len(omega)
