@@ -232,7 +232,10 @@ def _begun(model: Any, data: Data, units: Units, warm: Rows | None, H: Any) -> t
     else:
         W = None if warm is None else warm[0].T / units.left
         rng = check_random_state(model.random_state)
-        (W, made), _ = begun(data, rank, model.init, rng, W, as_numpy(H), (units.left, units.right))
+        # coordinate descent keeps to where it begins, and the singular vectors of one batch are not those of all rows
+        alone = [loss.free_part for loss in omega] == ["gram"]
+        init = "random" if model.init == "auto" and alone else model.init
+        (W, made), _ = begun(data, rank, init, rng, W, as_numpy(H), (units.left, units.right))
         warm = (as_numpy(data.T.space.get(data.T.space.put(W.T))),) * (1 + len(omega))
     return begin(data, as_numpy(made), _policy(model), units.omega(omega), inside), warm
 
