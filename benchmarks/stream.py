@@ -19,7 +19,6 @@ Writes results/stream.csv.
 from __future__ import annotations
 
 import csv
-import resource
 import subprocess
 import sys
 import tempfile
@@ -166,6 +165,16 @@ def repeat(seeds: range) -> list[dict[str, Any]]:
     return rows
 
 
+PEAK = """
+import atexit
+from pathlib import Path
+from drnmf.cli import app
+lines = lambda: Path("/proc/self/status").read_text().splitlines()
+atexit.register(lambda: print(next(line for line in lines() if line.startswith("VmHWM"))))
+app()
+"""
+
+
 def memory(seeds: range, shape: tuple[int, int] = (200_000, 1000)) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "X.npy"
@@ -175,10 +184,10 @@ def memory(seeds: range, shape: tuple[int, int] = (200_000, 1000)) -> list[dict[
         for first in range(0, shape[0], 10_000):
             X[first : first + 10_000] = rng.gamma(0.5, 1.0, (10_000, 10)).astype(np.float32) @ H + 0.01
         X.flush()
-        command = [sys.executable, "-m", "drnmf", "stream", str(path), "--rank", "10", "--batch", "4096", "--out",
+        command = [sys.executable, "-c", PEAK, "stream", str(path), "--rank", "10", "--batch", "4096", "--out",
                    f"{folder}/out", "--no-report", "--quiet", "--threads", "1"]  # fmt: skip
-        subprocess.run(command, check=True)
-        peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        peak = int(said.split()[-2]) / 1024
         rows = [{"what": "memory", "data": f"{shape[0]} x {shape[1]}", "MiB": peak - 4096 * shape[1] * 4 / 2**20}]
     print(rows[-1], flush=True)
     return rows

@@ -94,25 +94,27 @@ def test_batches_have_the_rows_that_were_asked_for(here: Path) -> None:
     assert [batch.X.shape[0] for batch in row_batches(Path("X.npz"), 300)] == [300, 200]
 
 
-@pytest.mark.parametrize("betas", ["1", "1,2"])
-def test_a_stream_that_is_stopped_goes_on_bit_for_bit(here: Path, monkeypatch: pytest.MonkeyPatch, betas: str) -> None:
-    assert run("X.csv", *BASE, "--betas", betas, "--out", "whole").exit_code == 0
+@pytest.mark.parametrize("given", [("--betas", "1"), ("--betas", "1,2"), ("--grow",)], ids=str)
+def test_a_stream_that_is_stopped_goes_on_bit_for_bit(
+    here: Path, monkeypatch: pytest.MonkeyPatch, given: tuple[str, ...]
+) -> None:
+    assert run("X.csv", *BASE, *given, "--out", "whole").exit_code == 0
     plain = stream.Course.take
 
     def take(self: Any, matrix: Any, model: Any) -> None:
         plain(self, matrix, model)
-        if model.rows_seen_ == 192:
+        if self.taken == 192:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
         patched.setattr(stream.Course, "take", take)
-        stopped = run("X.csv", *BASE, "--betas", betas, "--out", "part")
+        stopped = run("X.csv", *BASE, *given, "--out", "part")
     assert stopped.exit_code == 130
     assert "--continue" in " ".join(stopped.output.split())
     assert json.loads(Path("part/summary.json").read_text())["stream"]["taken"] == 192
-    assert run("X.csv", *BASE, "--betas", betas, "--out", "part", "--continue").exit_code == 0
+    assert run("X.csv", *BASE, *given, "--out", "part", "--continue").exit_code == 0
     np.testing.assert_array_equal(components("part"), components("whole"))
-    assert json.loads(Path("part/summary.json").read_text())["stream"]["rows"] == 500
+    assert json.loads(Path("part/summary.json").read_text())["stream"]["taken"] == 500
 
 
 def test_a_stream_that_is_killed_goes_on_from_where_it_was_written(here: Path) -> None:

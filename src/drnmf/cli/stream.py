@@ -45,6 +45,9 @@ def stream(
     forget: Annotated[
         float | None, typer.Option("--forget", min=1, help="Rows after which a row counts half (default: never).")
     ] = None,
+    grow: Annotated[
+        bool, typer.Option("--grow", metavar="", help="Add components where held-out rows ask for them.")
+    ] = False,
     variable: options.Variable = None,
     labels: options.LabelColumns = None,
     delimiter: options.Delimiter = None,
@@ -90,7 +93,7 @@ def stream(
                 course.begin(turn, model)
                 for matrix in course.left(row_batches(x, batch, variable, layout)):
                     course.check_columns(matrix)
-                    model.partial_fit(options.cast(matrix.X, dtype), forget=forget)
+                    model.partial_fit(options.cast(matrix.X, dtype), forget=forget, grow=grow)
                     course.take(matrix, model)
                     if course.due():
                         save(True)
@@ -113,7 +116,7 @@ class Course:
     Attributes
     ----------
     x, batch, quiet : the input, rows of a batch, and whether nothing is said
-    base, before : rows that the model had seen when this pass began, and rows of the pass that another process read
+    base, before : rows that the model was given when this pass began, and rows of it that another process read
     turn : the pass
     saved, said, started : times
     spent : seconds of the processes before
@@ -151,11 +154,11 @@ class Course:
         """Begin a pass, or go on with it."""
         if turn > self.turn:
             self.turn, self.before = turn, 0
-        self.base = getattr(model, "rows_seen_", 0) - self.before
+        self.base = _given(model) - self.before
 
     def rows(self, model: Any) -> int:
         """Count the rows of this pass that the model has seen: it alone knows where a signal met it."""
-        return getattr(model, "rows_seen_", 0) - self.base
+        return _given(model) - self.base
 
     def left(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Leave out the rows that were read before, in the pass that is gone on with."""
@@ -201,6 +204,11 @@ class Course:
             "rows": model.rows_seen_, "batch": self.batch, "taken": self.rows(model), "turn": self.turn, "rest": rest,
             "seconds": round(self.seconds(), 3),
         }  # fmt: skip
+
+
+def _given(model: Any) -> int:
+    """Count the rows that a model was given, those that it holds out among them."""
+    return int(getattr(model, "rows_offered_", getattr(model, "rows_seen_", 0)))
 
 
 def _write(folder: Path, model: Any, course: Course, rest: bool, report: bool | None) -> None:

@@ -155,7 +155,7 @@ class Streaming(Parameters):
         data = _opened(placement, given, state)
         omega = self._omega()
         check_zeros(data, omega, checked(self, "zeros"), 0 if state is None else state.rows)
-        units = Units(data.scale)
+        units, kept = Units(data.scale), dict[str, Any]()
         with single_blas():
             if W is not None:
                 warm = (as_numpy(W).T.astype(data.dtype) * units.left,)
@@ -164,9 +164,10 @@ class Streaming(Parameters):
             taking = partial(advance, data=data, omega=units.omega(omega), policy=_policy(self), forget=forget)
             before, (state, found) = state, taking(state, warm=warm or ())
             if held is not None:
-                state, found = _grown(self, before, state, found, taking, given.X, held)
+                state, found, kept = _grown(self, before, state, found, taking, given.X, held)
         with uninterrupted():  # a model stands behind a batch or before it, never between
             _adopt(self, state, data, placement, time.perf_counter() - started)
+            vars(self).update(kept)
         return found
 
 
@@ -179,29 +180,34 @@ def _split(model: Any, given: Received, state: StreamState | None, W: Any) -> tu
     out = held_rows(given.X.shape[0], getattr(model, "rows_offered_", 0))
     if out.all() or (state is None and given.X.shape[0] < HELD):
         raise ValueError(f"grow=True holds out every {HELD}th row: give larger batches.")
-    model.rows_offered_ = getattr(model, "rows_offered_", 0) + int(given.X.shape[0])
     return replace(given, X=given.X[~out]), sp.csr_array(given.X[out])
 
 
 def _grown(
     model: Any, before: StreamState, state: StreamState, found: Rows, take: Any, X: Any, held: Any
-) -> tuple[StreamState, Rows]:
-    """Add a component where the held-out rows of recent batches ask for it, and take the batch again with it."""
-    recent = getattr(model, "held_rows_", None)
-    kept = held if recent is None else sp.csr_array(sp.vstack([recent, held], format="csr")[-RECENT:])
-    model.held_rows_, model.growth_ = kept, getattr(model, "growth_", ())
+) -> tuple[StreamState, Rows, dict[str, Any]]:
+    """Add a component where the held-out rows of recent batches ask for it, and take the batch again with it.
+
+    Returns
+    -------
+    state, found : where the stream stands
+    kept : attributes of the model: rows that were held out, and what was added
+    """
+    recent, growth = getattr(model, "held_rows_", None), getattr(model, "growth_", ())
+    offered = getattr(model, "rows_offered_", 0) + X.shape[0] + held.shape[0]
+    held = held if recent is None else sp.csr_array(sp.vstack([recent, held], format="csr")[-RECENT:])
+    kept = {"held_rows_": held, "rows_offered_": offered, "growth_": growth}
     if not before.batches:
-        return state, found
+        return state, found, kept
     H, loss = state.followers[0].H, take.keywords["omega"][int(np.argmax(state.scaled_losses))]
     h = leftover(take.keywords["data"], X * state.scale, found[0], H, loss)
-    rows = (kept if sp.issparse(X) else kept.toarray()) * state.scale
+    rows = (held if sp.issparse(X) else held.toarray()) * state.scale
     gain, error = gain_of(rows, H, h, loss, state.mean * state.scale)
     if not asked_for(gain, error):
-        return state, found
+        return state, found, kept
     more, again = take(with_component(before, h))
     cosine = smallest_cosine(before.followers[0].H, more.followers[0].H[:-1])
-    model.growth_ = (*model.growth_, Growth(more.rows, gain, error, cosine))
-    return more, again
+    return more, again, kept | {"growth_": (*growth, Growth(more.rows, gain, error, cosine))}
 
 
 def _opened(placement: Placement, given: Received, state: StreamState | None) -> Data:
