@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from drnmf import DRNMF, BetaNMF, MultiObjectiveNMF, Solver, load
+from drnmf import CP, DRNMF, BetaNMF, MultiObjectiveNMF, Solver, load
 from drnmf.backends.base import losses_of
 from drnmf.backends.open import open_data
 
@@ -190,6 +190,7 @@ def test_given_weights_stay_and_references_that_are_given_are_used() -> None:
         (BetaNMF(3, penalties=["l2:0.1"]), "need all rows"),
         (BetaNMF(3, sum_to_one="W"), "need all rows"),
         (DRNMF(3, solver=Solver(policy="minimax")), "minimax"),
+        (CP(3), "whole X"),
     ],
 )
 def test_what_needs_all_rows_is_refused(model: Any, message: str) -> None:

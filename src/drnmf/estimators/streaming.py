@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -47,7 +47,9 @@ from drnmf.solve.stream import Rows, StreamState, advance, begin, with_component
 
 
 class Streaming(Parameters):
-    """What the estimators do with rows that come in batches."""
+    """What the estimators do with rows that come in batches; `streams` says whether they do."""
+
+    streams: ClassVar[bool] = True
 
     def partial_fit(
         self: Any, X: Any, y: Any = None, W: ArrayLike | None = None, H: ArrayLike | None = None,
@@ -301,6 +303,8 @@ def _refuse(model: Any, X: Any, entry_weight: Any) -> None:
     """Refuse what needs all rows at once."""
     checked(model, "n_components")
     name = type(model).__name__
+    if not model.streams:
+        raise ValueError(f"{name} needs its whole X at once: use fit.")
     if is_dask(X):
         raise ValueError("partial_fit takes rows that are here: give the blocks of a Dask array one by one, computed.")
     if model._undecided() or model._interval() is not None:
