@@ -9,7 +9,8 @@ robust  DR {1, 2}: the largest scaled loss over a full fit's after 3 passes; the
         one's two standard errors
 repeat  one batch repeated, with forget = half of its rows, over a fit from the same start
 memory  peak memory of `drnmf stream` on a .npy of float32 beside its batch
-growth  newsgroups: rec.autos and sci.space from the batch in the middle on; top words and cosines of the others
+growth  newsgroups: rec.autos and sci.space from the batch in the middle on; top words of each that one component has,
+        and had before they came; cosines of the others
 
     DRNMF_DATA=... OMP_NUM_THREADS=1 python benchmarks/stream.py race passes ...
 
@@ -193,6 +194,11 @@ def memory(seeds: range, shape: tuple[int, int] = (200_000, 1000)) -> list[dict[
     return rows
 
 
+def _most(tops: dict[int, set[int]], components: list[set[int]]) -> list[int]:
+    """The most top words of each group that one component has; before the group came these are words of all groups."""
+    return [max(len(top & one) for one in components) for top in tops.values()]
+
+
 def growth(seeds: range) -> list[dict[str, Any]]:
     assert DATA is not None
     X = sp.csr_matrix(sp.load_npz(DATA / "documents" / "newsgroups20_bydate.npz")).astype(float)
@@ -209,11 +215,11 @@ def growth(seeds: range) -> list[dict[str, Any]]:
             model.partial_fit(X[rng.permutation(part.astype(int))], grow=True)
             before = model.components_.copy() if i == 9 else before
         assert before is not None
-        lifted = [set(np.argsort(-h)[:20].tolist()) for h in model.components_]
+        lifted, early = ([set(np.argsort(-h)[:20].tolist()) for h in H] for H in (model.components_, before))
         after = model.components_[: len(before)]
         cosines = (before * after).sum(1) / np.linalg.norm(before, axis=1) / np.linalg.norm(after, axis=1)
         rows.append({"what": "growth", "data": "newsgroups", "seed": seed, "components": len(lifted),
-                     "words": [max(len(top & one) for one in lifted) for top in tops.values()],
+                     "words": _most(tops, lifted), "before": _most(tops, early),
                      "cosine": float(np.median(cosines)), "least": float(cosines.min())})  # fmt: skip
         print(rows[-1], flush=True)
     return rows
