@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from drnmf import __version__
-from drnmf.cli import discover, fit, pareto, predict, reporting, resume, transform
+from drnmf.cli import discover, fit, pareto, predict, reporting, resume, stream, transform
 from drnmf.cli.endings import Commands
 
 app = typer.Typer(
@@ -41,6 +41,7 @@ for command in (
     discover.discover,
     fit.fit,
     resume.resume,
+    stream.stream,
     pareto.pareto,
     transform.transform,
     predict.predict,

@@ -66,7 +66,7 @@ def fit(
     called = options.parse_names(names)
     if not isinstance(rank, str):  # else how many there are is not known yet
         _called(called, rank)
-    model = _estimator(rank, options.parse_omega(betas), weights, settings)
+    model = estimator_of(rank, options.parse_omega(betas), weights, settings)
     device, checkpoint = settings["device"], settings["checkpoint"]
     folder = out if out is not None else folder_for(x, "drnmf")
     inputs = [path for path in (x, source.weights_file, settings["fixed"]) if path is not None]
@@ -146,7 +146,7 @@ def _beside(folder: Path, x: Path, matrix: Matrix, W: Any, model: Any, weights: 
     return found
 
 
-def _estimator(rank: str, betas: Omega | Interval | str, weights: str | None, settings: options.Settings) -> Any:
+def estimator_of(rank: str, betas: Omega | Interval | str, weights: str | None, settings: options.Settings) -> Any:
     """Choose the estimator: BetaNMF for one loss, else DRNMF, or MultiObjectiveNMF under given weights."""
     from drnmf.estimators.beta import BetaNMF
     from drnmf.estimators.multi_objective import MultiObjectiveNMF

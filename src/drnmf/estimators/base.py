@@ -27,6 +27,7 @@ from drnmf.estimators.callbacks import Support, Tasks, managed
 from drnmf.estimators.deciding import AUTO, fit_ranked, zeros_under
 from drnmf.estimators.scoring import dispersions, predicted_score
 from drnmf.estimators.shares import Shares, shares_of
+from drnmf.estimators.streaming import Streaming, end_stream
 from drnmf.estimators.tables import Tables
 from drnmf.losses.base import Omega, betas_of
 from drnmf.losses.interval import Interval
@@ -34,7 +35,6 @@ from drnmf.numerics import ENCODE_ITERATIONS, Array, Vector
 from drnmf.objective.objective import Objective
 from drnmf.objective.penalty import Penalties, Penalty
 from drnmf.objective.simplex import vertex
-from drnmf.parameters.common import Parameters
 from drnmf.parameters.fields import checked
 from drnmf.parameters.solver import Solver, as_solver
 from drnmf.problem.check import warn_dense_tiles
@@ -58,7 +58,7 @@ from drnmf.solve.settings import control_of, problem_of, reading_of, settings_of
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class NMF(Parameters, Tables, Shares, BaseEstimator, Support):  # type: ignore[misc]
+class NMF(Streaming, Tables, Shares, BaseEstimator, Support):  # type: ignore[misc]
     """What the three estimators share. Subclasses say which losses, which weights, and whether to scale."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -277,6 +277,7 @@ class NMF(Parameters, Tables, Shares, BaseEstimator, Support):  # type: ignore[m
         self, result: Result, problem: Problem, placement: Placement, terms: tuple[Penalty, ...], held_out: bool
     ) -> Array:
         """Set the fitted attributes from a result; returns W in the same form as `components_`."""
+        end_stream(self)
         data, units = problem.data, problem.units
         inside = problem.completed(result)
         result = problem.back(inside)

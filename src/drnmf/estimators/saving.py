@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from drnmf.algorithms.result import Trace
 from drnmf.losses.base import Omega
@@ -20,8 +21,10 @@ from drnmf.parameters.fields import parameters_of
 from drnmf.parameters.solver import Solver
 from drnmf.problem.device import as_numpy
 from drnmf.selection.alpha import AlphaPath
+from drnmf.selection.growth import Growth
 from drnmf.selection.noise import NoiseProfile
 from drnmf.solve.references import check_references
+from drnmf.solve.stream import Follower, StreamState, Sums
 from drnmf.storage import archive
 from drnmf.storage.records import TYPES
 from drnmf.trees import name_of, pack, types_in, unpack
@@ -34,7 +37,7 @@ _SCALARS = (
 _SOLVER = "solver."
 """What the parameters of a solver, and their arrays, are stored by."""
 _COVERAGE = tuple(Coverage.__dataclass_fields__)
-_TYPES = TYPES | {name_of(kind): kind for kind in (Interval, NoiseProfile)}
+_TYPES = TYPES | {name_of(kind): kind for kind in (Interval, NoiseProfile, StreamState, Follower, Sums, Growth)}
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
@@ -62,6 +65,13 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     meta |= {"class": type(model).__name__, "params": _stored_params(model, arrays), "omega": omega}
     if hasattr(model, "noise_profile_"):
         meta["noise_profile_"] = _store("noise_profile_", model.noise_profile_, arrays)
+    if hasattr(model, "stream_"):
+        meta["stream_"] = _store("stream_", model.stream_, arrays)
+        meta |= {"rows_seen_": model.rows_seen_, "gap_error_": model.gap_error_}
+        if hasattr(model, "growth_"):
+            held = model.held_rows_
+            parts = (held.data, held.indices, held.indptr, held.shape)
+            meta["growth_"] = _store("growth_", (model.growth_, model.rows_offered_, parts), arrays)
     meta["penalties"] = _described(model.penalties_) | {"value": model.penalty_}
     meta["penalty_path"] = [_listed(path) for path in model.penalty_path_]
     archive.write_archive(path, arrays, meta)
@@ -85,6 +95,12 @@ def load_into(classes: dict[str, type], path: str | os.PathLike[str]) -> Any:
         model = _made(classes[meta["class"]], meta["params"], arrays)
         if "noise_profile_" in meta:
             model.noise_profile_ = _stored("noise_profile_", meta["noise_profile_"], arrays)
+        if "stream_" in meta:
+            model.stream_ = _stored("stream_", meta["stream_"], arrays)
+            model.rows_seen_, model.gap_error_ = meta["rows_seen_"], meta["gap_error_"]
+        if "growth_" in meta:
+            model.growth_, model.rows_offered_, held = _stored("growth_", meta["growth_"], arrays)
+            model.held_rows_ = sp.csr_array(held[:3], shape=held[3])
         for name in _ARRAYS:
             setattr(model, name, arrays[name])
         for name in _SCALARS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -52,6 +52,8 @@ class CP(NMF):
     >>> [factor.shape for factor in model.factors_]
     [(8, 2), (7, 2), (6, 2)]
     """
+
+    streams: ClassVar[bool] = False
 
     betas: float | str | Loss | Iterable[float | str | Loss] = field(
         default=2,

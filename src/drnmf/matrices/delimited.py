@@ -47,7 +47,7 @@ def rows_of(source: Path, delimiter: str) -> Iterator[Iterator[Row]]:
     """Give the rows of a file one after another; lines without any cell are none."""
     try:
         with _open(source) as stream:
-            yield _rows(stream, delimiter)
+            yield rows_in(stream, delimiter)
     except UnicodeDecodeError as error:
         raise TableError(
             f"{source} is not UTF-8 text ({error.reason} at byte {error.start}): save it as UTF-8, in a spreadsheet as "
@@ -64,7 +64,8 @@ def _open(source: Path) -> IO[str]:
     return opener(source, "rt", encoding="utf-16" if marked else "utf-8-sig", newline="")
 
 
-def _rows(stream: IO[str], delimiter: str) -> Iterator[Row]:
+def rows_in(stream: IO[str], delimiter: str) -> Iterator[Row]:
+    """Give the rows of a stream of text one after another."""
     csv.field_size_limit(_LONGEST_CELL)
     lines = (" ".join(line.split()) for line in stream) if delimiter == " " else stream
     reader = csv.reader(lines, delimiter=delimiter)

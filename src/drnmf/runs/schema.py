@@ -36,7 +36,7 @@ SCALED_RESIDUALS = "scaled_residuals.csv"
 ANNOTATED = "annotated.h5ad"
 REPORT = "report.html"
 
-Kind = Literal["fit", "pareto", "separate", "topics", "demo", "discover"]
+Kind = Literal["fit", "pareto", "separate", "topics", "demo", "discover", "stream"]
 """The command that made a run."""
 KINDS: tuple[str, ...] = get_args(Kind)
 
@@ -189,6 +189,17 @@ class Discovered(TypedDict):
     stages: list[dict[str, Any]]
 
 
+class Streamed(TypedDict):
+    """How far `drnmf stream` has come: rows in all, and of its input in which pass; `rest` is to be read."""
+
+    rows: int
+    batch: int
+    taken: int
+    turn: int
+    rest: bool
+    seconds: float
+
+
 class Solution(TypedDict):
     """The robust point of a front."""
 
@@ -247,4 +258,5 @@ class Summary(TypedDict, total=False):
     discovery: Discovered
     quality: Quality
     field: str
+    stream: Streamed
     files: list[str]

@@ -113,8 +113,9 @@ class Encoder:
 
 
 def encode(
-    data: Data, H: Any, objective: Objective, weights: Vector, max_iter: int, tol: float, sums: bool = False
-) -> Any:
+    data: Data, H: Any, objective: Objective, weights: Vector, max_iter: int, tol: float, sums: bool = False,
+    first: Any = None, curved: bool | None = None,
+) -> Any:  # fmt: skip
     """Minimise sum_b lambda_b Dbar_b(X, WH) over W >= 0, (m, r), by majorise-minimise steps or coordinate descent.
 
     No line search and no stopping rule looks at more than one row: a row starts at the multiple of (1, ..., 1)
@@ -122,8 +123,12 @@ def encode(
     other rows are.
 
     sums : every row sums to one; it starts with all its entries alike
+    first : W' (r, m) to start from, of X in one piece; None starts as above
+    curved : whether steps of second order are taken, however X is stored; None takes them where the last bit of a row
+        does not depend on the others
     """
     settings = {"H": H, "objective": objective, "weights": weights, "max_iter": max_iter, "tol": tol, "sums": sums}
+    settings |= {"first": first, "curved": curved}
     return data.map_rows(partial(_encoded, settings), H.shape[0]).T
 
 
@@ -131,14 +136,19 @@ def _encoded(settings: dict[str, Any], data: Data) -> Any:
     return _encode(data, **settings)
 
 
-def _encode(data: Data, H: Any, objective: Objective, weights: Vector, max_iter: int, tol: float, sums: bool) -> Any:
+def _encode(
+    data: Data, H: Any, objective: Objective, weights: Vector, max_iter: int, tol: float, sums: bool, first: Any,
+    curved: bool | None,
+) -> Any:  # fmt: skip
     """W' (r, rows) of the rows of one Data."""
     r = H.shape[0]
     G: Any = data.space.put(H).T
-    level = np.full(data.shape[0], 1.0 / r) if sums else _level(data, G, objective.mean)
-    A: Any = data.T.space.put(np.repeat(level.astype(data.dtype)[None, :], r, axis=0))
-    xp, step = namespace(A), _step(data.T, G, A, objective, weights, sums)
-    active, tol = A[0] > 0, tol or ENCODE_TOLERANCE
+    if first is None:
+        level = np.full(data.shape[0], 1.0 / r) if sums else _level(data, G, objective.mean)
+        first = np.repeat(level.astype(data.dtype)[None, :], r, axis=0)
+    A: Any = data.T.space.put(first)
+    xp, step = namespace(A), _step(data.T, G, A, objective, weights, sums, curved)
+    active, tol = xp.amax(A, axis=0) > 0, tol or ENCODE_TOLERANCE
     for _ in range(-(-min(max_iter, ENCODE_ITERATIONS) // step.sweeps)):
         stepped, left = step(A)
         A = data.T.space.put(xp.where(active, stepped, A))
@@ -258,13 +268,16 @@ def _further(A: Any, first: Any, second: Any) -> Any:
     return xp.where(further > 0.1 * second, further, 0.1 * second)  # a zero could not be left again
 
 
-def _step(side: Data, G: Any, first: Any, objective: Objective, weights: Vector, sums: bool) -> _Alone | _Cycle:
+def _step(
+    side: Data, G: Any, first: Any, objective: Objective, weights: Vector, sums: bool, curved: bool | None
+) -> _Alone | _Cycle:
     """The steps of all rows, each on its own; one product with X is enough under beta = 2 alone."""
     omega, coefficients = objective.omega, objective.coefficients(weights)
     tilt = _penalties_of_rows(side, G, first, objective, weights)
     if [loss.free_part for loss in omega] != ["gram"]:
-        floor = EPS / G.shape[1] if sums else EPS * first[:1]
-        curved = G.shape[1] <= NEWTON_RANK and not _compressed(side, omega)
+        floor = EPS / G.shape[1] if sums else EPS * namespace(first).amax(first, axis=0)[None]
+        if curved is None:
+            curved = G.shape[1] <= NEWTON_RANK and not _compressed(side, omega)
         return _Cycle(side, G, objective, coefficients, floor, tilt, 1.0 if sums else None, curved)
     c = np.ones(1) if tilt is None else coefficients
     once = side.sweep(G, first, Ask(omega, c, False, c))

@@ -148,7 +148,7 @@ class Runner:
     def near(self) -> Runner:
         """Return the same for starts that are near a solution already: no step is held back."""
         return replace(
-            self, rule=_at_once(self.rule), policy=_at_once(self.policy), reference_rule=_at_once(self.reference_rule)
+            self, rule=at_once(self.rule), policy=at_once(self.policy), reference_rule=at_once(self.reference_rule)
         )
 
     def weighted(self, weights: tuple[float, ...], stage: str) -> Runner:
@@ -193,6 +193,6 @@ def _counted_from(before: int, callback: Callback | None) -> Callback | None:
     return call
 
 
-def _at_once(how: Any) -> Any:
-    """A rule or a policy without its delay, where it has one."""
+def at_once(how: Any) -> Any:
+    """Return a rule or a policy without its delay, where it has one."""
     return replace(how, delay=0) if isinstance(how, Newton | Extrapolated | HALS | Reactive) and how.delay else how

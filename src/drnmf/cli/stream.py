@@ -1,0 +1,249 @@
+"""drnmf stream: follow rows that are more than memory holds, or that keep coming."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from drnmf.cli import options, reporting
+from drnmf.cli.common import errors, folder_for, limit_threads, output_folder, plain_warnings, say
+from drnmf.cli.endings import Stopped
+from drnmf.cli.fit import estimator_of
+from drnmf.cli.reading import Source
+from drnmf.runs import schema, write
+from drnmf.runs.output import check_out
+from drnmf.runs.read import model_file, read_run
+
+SAID, SAVED = 5.0, 60.0
+"""Seconds between two lines of progress, and between two times that the model is written."""
+_WHOLE = (
+    "penalties", "sum_to_one", "fixed", "max_iter", "tol", "n_init", "max_time", "n_jobs", "update", "inner_iter",
+    "checkpoint", "checkpoint_every", "fixed_W", "normalize",
+)  # fmt: skip
+"""Parameters of fits that see all rows at once."""
+
+
+@options.takes_model(*_WHOLE, random_state=0)
+def stream(
+    x: Annotated[
+        Path,
+        typer.Argument(
+            metavar="X", help="Rows: .npy .zarr .h5ad, a folder of row blocks, .csv, .jsonl, or - (standard input)."
+        ),
+    ],
+    rank: options.Rank,
+    betas: options.Betas = "1",
+    weights: Annotated[str | None, typer.Option("--weights", help="Fixed weights, one per loss.")] = None,
+    *,
+    settings: options.Settings,
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Rows of a batch.")] = 4096,
+    passes: Annotated[int, typer.Option("--passes", min=1, help="How often X is read.")] = 1,
+    forget: Annotated[
+        float | None, typer.Option("--forget", min=1, help="Rows after which a row counts half (default: never).")
+    ] = None,
+    grow: Annotated[
+        bool, typer.Option("--grow", metavar="", help="Add components where held-out rows ask for them.")
+    ] = False,
+    variable: options.Variable = None,
+    labels: Annotated[
+        int | None,
+        typer.Option(
+            "--labels",
+            min=0,
+            help="How many first columns of a table are labels (default: found).",
+            rich_help_panel=options.READING,
+        ),
+    ] = None,
+    delimiter: Annotated[
+        str | None,
+        typer.Option(
+            "--delimiter",
+            help="Between the cells of a text table: ; tab space ... (default: found).",
+            rich_help_panel=options.READING,
+        ),
+    ] = None,
+    dtype: options.Dtype = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for the results (default: NAME-stream).")] = None,
+    goes_on: Annotated[
+        bool, typer.Option("--continue", metavar="", help="Go on with the model in --out, behind the rows it has read.")
+    ] = False,
+    overwrite: options.Overwrite = False,
+    threads: options.Threads = None,
+    quiet: options.Quiet = False,
+    report: reporting.Report = None,
+) -> None:
+    """Follow rows batch by batch, in memory that does not grow with them.
+
+    Writes H, the trace of the batches, summary.json and model.npz; Ctrl-C too, and --continue goes on from there. W of
+    any rows comes from `drnmf transform`.
+    """
+    layout = Source.of(None, None, variable, None, None, None, labels, delimiter, None, False, False).layout
+    model = estimator_of(rank, options.parse_omega(betas), weights, settings)
+    folder = out if out is not None else Path("input-stream") if str(x) == "-" else folder_for(x, "stream")
+    inputs = () if str(x) == "-" else (x,)
+    check_out(folder, overwrite or goes_on, inputs)
+    reporting.check(report)
+    limit_threads(threads)
+    from drnmf.estimators.load import load
+    from drnmf.matrices.batches import row_batches
+
+    course = Course(x, batch, quiet)
+    if goes_on:
+        model = load(model_file(folder))
+        course.go_on(folder, model)
+    course.begin(course.turn, model)
+
+    def save(rest: bool) -> None:
+        with output_folder(folder, overwrite or goes_on or course.saved > 0, inputs) as temporary:
+            _write(temporary, model, course, rest, report)
+        course.saved = time.perf_counter()
+
+    try:
+        with plain_warnings() as course.warned:
+            for turn in range(course.turn, passes):
+                course.begin(turn, model)
+                for matrix in course.left(row_batches(x, batch, variable, layout)):
+                    course.check_columns(matrix)
+                    model.partial_fit(options.cast(matrix.X, dtype), forget=forget, grow=grow)
+                    course.take(matrix, model)
+                    if course.due():
+                        save(True)
+    except (Stopped, KeyboardInterrupt) as stop:
+        if course.rows(model) == course.before:
+            raise
+        save(True)
+        remark = f"the model so far is in {folder}: go on with the same command and --continue."
+        raise Stopped(getattr(stop, "number", 2), remark) from None
+    if not hasattr(model, "rows_seen_"):
+        raise ValueError(f"{x} holds no rows.")
+    save(False)
+    say(f"{model.rows_seen_} rows, {model.n_iter_} batches, {course.seconds():.1f} s; results in {folder}")
+
+
+@dataclass
+class Course:
+    """How far a stream has come.
+
+    Attributes
+    ----------
+    x, batch, quiet : the input, rows of a batch, and whether nothing is said
+    base, before : rows that the model was given when this pass began, and rows of it that another process read
+    turn : the pass
+    saved, said, started : times
+    spent : seconds of the processes before
+    columns, warned : names of the columns, and what was warned of
+    dtype, taken : of the rows, and how many of them this process has read
+    """
+
+    x: Path
+    batch: int
+    quiet: bool
+    base: int = 0
+    before: int = 0
+    turn: int = 0
+    spent: float = 0.0
+    saved: float = 0.0
+    columns: tuple[str, ...] | None = None
+    dtype: str = ""
+    taken: int = 0
+    started: float = field(default_factory=time.perf_counter)
+    said: float = field(default_factory=time.perf_counter)
+    warned: list[str] = field(default_factory=list)
+
+    def go_on(self, folder: Path, model: Any) -> None:
+        """Take up where the run in the folder stopped; of another input all rows are new."""
+        summary = read_run(folder).summary
+        done = summary.get("stream")
+        if done is None:
+            raise ValueError(f"{folder} is no run of drnmf stream: --continue goes on with one.")
+        self.spent, names = float(done["seconds"]), vars(model).pop("feature_names_in_", None)
+        self.columns = None if names is None else tuple(names)
+        if summary.get("input", {}).get("file") == self.x.name and str(self.x) != "-":
+            self.before, self.turn = int(done["taken"]), int(done["turn"])
+
+    def begin(self, turn: int, model: Any) -> None:
+        """Begin a pass, or go on with it."""
+        if turn > self.turn:
+            self.turn, self.before = turn, 0
+        self.base = _given(model) - self.before
+
+    def rows(self, model: Any) -> int:
+        """Count the rows of this pass that the model has seen: it alone knows where a signal met it."""
+        return _given(model) - self.base
+
+    def left(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Leave out the rows that were read before, in the pass that is gone on with."""
+        skip = self.before
+        for matrix in batches:
+            rows = matrix.X.shape[0]
+            if skip >= rows:
+                skip -= rows
+                continue
+            yield matrix if not skip else type(matrix)(matrix.X[skip:], None, matrix.columns)
+            skip = 0
+
+    def check_columns(self, matrix: Any) -> None:
+        """Remember the names of the columns, and refuse others: the library knows only how many there are."""
+        names = matrix.column_names
+        self.columns = self.columns or names
+        if names is not None and self.columns is not None and tuple(names) != tuple(self.columns):
+            raise ValueError(f"{self.x}: its columns are named otherwise than those of the rows before.")
+
+    def take(self, matrix: Any, model: Any) -> None:
+        """Count a batch, and say now and then how it goes."""
+        self.taken += matrix.X.shape[0]
+        self.dtype = str(matrix.X.dtype)
+        now = time.perf_counter()
+        if self.quiet or now - self.said < SAID:
+            return
+        self.said = now
+        losses = zip(model.loss_names_, model.losses_ / model.rows_seen_, strict=True)
+        found = ", ".join(f"{name} {value:.5g} a row" for name, value in losses)
+        say(f"{model.rows_seen_} rows, {self.taken / (now - self.started):.0f} a second, {found}", errors)
+
+    def due(self) -> bool:
+        """Tell whether it is time to write the model."""
+        return time.perf_counter() - max(self.saved, self.started) > SAVED
+
+    def seconds(self) -> float:
+        """Compute the seconds spent, in all processes."""
+        return self.spent + time.perf_counter() - self.started
+
+    def described(self, model: Any, rest: bool) -> schema.Streamed:
+        """Describe it for summary.json."""
+        return {
+            "rows": model.rows_seen_, "batch": self.batch, "taken": self.rows(model), "turn": self.turn, "rest": rest,
+            "seconds": round(self.seconds(), 3),
+        }  # fmt: skip
+
+
+def _given(model: Any) -> int:
+    """Count the rows that a model was given, those that it holds out among them."""
+    return int(getattr(model, "rows_offered_", getattr(model, "rows_seen_", 0)))
+
+
+def _write(folder: Path, model: Any, course: Course, rest: bool, report: bool | None) -> None:
+    """Write the run: what `drnmf fit` writes, but W."""
+    import numpy as np
+
+    if course.columns is not None:
+        model.feature_names_in_ = np.array(course.columns, dtype=object)
+    np.save(folder / schema.H_FILE, model.components_)
+    write.write_table(folder / schema.TRACE, write.trace_rows(model.omega_, model.trace_))
+    model.save(folder / schema.MODEL)
+    vars(model).pop("feature_names_in_", None)  # the next rows come without names
+    summary = write.summary_of("stream", model, course.seconds(), course.warned)
+    summary["input"] = {
+        "file": course.x.name,
+        "shape": [course.rows(model), model.n_features_in_],
+        "dtype": course.dtype,
+        "sha256": None,
+    }
+    summary["stream"] = course.described(model, rest)
+    write.write_summary(folder, summary)
+    reporting.add(folder, report if not rest else False)

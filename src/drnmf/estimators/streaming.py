@@ -1,0 +1,319 @@
+"""Rows that keep coming: `partial_fit` and `fit_stream` of the estimators."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike
+from sklearn.utils import check_random_state
+
+from drnmf.algorithms.initialize import begun
+from drnmf.algorithms.result import Trace
+from drnmf.algorithms.weights import ByRule, Policy, as_policy
+from drnmf.backends.base import Data
+from drnmf.backends.observed import HeldOut
+from drnmf.backends.open import is_dask
+from drnmf.backends.single_blas import single_blas
+from drnmf.estimators.scoring import dispersions
+from drnmf.interrupts import uninterrupted
+from drnmf.losses.base import betas_of
+from drnmf.objective.penalty import NONE
+from drnmf.parameters.checks import check_integer, check_number
+from drnmf.parameters.common import Parameters
+from drnmf.parameters.fields import checked
+from drnmf.problem.check import check_zeros
+from drnmf.problem.device import Placement, as_numpy, place
+from drnmf.problem.receive import Received
+from drnmf.problem.units import Units
+from drnmf.selection.growth import (
+    HELD,
+    RECENT,
+    Growth,
+    asked_for,
+    gain_of,
+    held_rows,
+    leftover,
+    smallest_cosine,
+)
+from drnmf.solve.runner import at_once
+from drnmf.solve.settings import constraints_of, reading_of, terms_of
+from drnmf.solve.stream import Rows, StreamState, advance, begin, with_component
+
+
+class Streaming(Parameters):
+    """What the estimators do with rows that come in batches; `streams` says whether they do."""
+
+    streams: ClassVar[bool] = True
+
+    def partial_fit(
+        self: Any, X: Any, y: Any = None, W: ArrayLike | None = None, H: ArrayLike | None = None,
+        entry_weight: Any = None, uncertainty: Any = None, forget: float | None = None, grow: bool = False,
+    ) -> Any:  # fmt: skip
+        """Take a batch of rows into account; nothing of them is kept but what they say of the components.
+
+        The first call begins a stream, from the components of the model where it is fitted. Later ones go on with it,
+        in another process too: where a stream stands is part of the model, and of the file that `save` writes. Rows
+        should come in an order that has nothing to do with what they hold.
+
+        Parameters
+        ----------
+        X : rows as in `fit`, with the columns of those before; not a Dask array
+        y : ignored, here for pipelines
+        W : where the search for W of these rows begins, for example what `transform` gave when they came before
+        H : the components of a stream that begins, with ``init="custom"``
+        entry_weight, uncertainty : as in `fit`, of these rows
+        forget : the number of rows after which a row counts half; None lets old rows fade only as far as the first
+            ones, of which the components knew nothing, must
+        grow : add a component where rows ask for it: every eighth is held out, and if those of recent batches are
+            likelier with a component more, by two standard errors, it stays (`growth_` lists them)
+
+        Returns
+        -------
+        self : the estimator. `losses_` and `references_` are means over recent rows times the rows seen, `gap_` and
+            `gap_error_` the certificate of recent rows and its standard error over batches
+
+        Raises
+        ------
+        ValueError
+            For penalties, constraints, and losses that X is to choose: they need all rows at once.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from drnmf import BetaNMF
+        >>> X = np.random.default_rng(0).gamma(1.0, 1.0, (300, 4)) @ np.eye(4, 9)
+        >>> model = BetaNMF(4, beta=2, random_state=0)
+        >>> for first in range(0, 300, 100):
+        ...     model = model.partial_fit(X[first : first + 100])
+        >>> model.rows_seen_, model.components_.shape
+        (300, (4, 9))
+        """
+        self._take_rows(X, W, H, entry_weight, uncertainty, forget, grow)
+        return self
+
+    def fit_stream(
+        self: Any, batches: Iterable[Any] | Callable[[], Iterable[Any]], passes: int = 1, forget: float | None = None,
+        grow: bool = False,
+    ) -> Any:  # fmt: skip
+        """Fit to batches of rows, one after another; those of the last stream are forgotten.
+
+        Parameters
+        ----------
+        batches : each X as in `partial_fit`, or a dict of its arguments, ``{"X": ..., "entry_weight": ...}``. For
+            several passes a list, or a function without arguments that begins them anew
+        passes : how often they are gone through; from the second on W of each batch is remembered, r numbers a row
+        forget, grow : as in `partial_fit`
+
+        Returns
+        -------
+        self : the estimator
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from drnmf import BetaNMF
+        >>> rng = np.random.default_rng(0)
+        >>> batches = [rng.gamma(1.0, 1.0, (50, 3)) @ np.eye(3, 8) for _ in range(4)]
+        >>> BetaNMF(3, beta=2, random_state=0).fit_stream(batches, passes=2).rows_seen_
+        400
+        """
+        passes = check_integer("passes", passes, 1)
+        if passes > 1 and isinstance(batches, Iterator):
+            raise ValueError(
+                f"passes={passes}, but the batches can be gone through only once: give a list of them, or a function "
+                "that begins them anew."
+            )
+        _forget(self)
+        remembered: dict[int, Any] = {}
+        for turn in range(passes):
+            for i, batch in enumerate(batches() if callable(batches) else batches):
+                given = dict(batch) if isinstance(batch, Mapping) else {"X": batch}
+                found = self._take_rows(**given, forget=forget, grow=grow, warm=remembered.get(i))
+                if turn < passes - 1:
+                    remembered[i] = found
+        if not hasattr(self, "stream_"):
+            raise ValueError("there are no batches: give at least one.")
+        return self
+
+    def _take_rows(
+        self: Any, X: Any, W: Any = None, H: Any = None, entry_weight: Any = None, uncertainty: Any = None,
+        forget: float | None = None, grow: bool = False, warm: Rows | None = None,
+    ) -> Rows:  # fmt: skip
+        """Do what `partial_fit` says, and return where W of the rows was found, for when they come again."""
+        started = time.perf_counter()
+        forget = None if forget is None else check_number("forget", forget, 0.0, True)
+        _refuse(self, X, entry_weight)
+        state: StreamState | None = getattr(self, "stream_", None)
+        placement = place(X, self.device, self._solver.precision)
+        new = state is None and not hasattr(self, "components_")
+        given = placement.receive(self, X, new, reading_of(self, entry_weight, uncertainty))
+        given, held = _split(self, given, state, W) if grow else (given, None)
+        data = _opened(placement, given, state)
+        omega = self._omega()
+        check_zeros(data, omega, checked(self, "zeros"), 0 if state is None else state.rows)
+        units, kept = Units(data.scale), dict[str, Any]()
+        with single_blas():
+            if W is not None:
+                warm = (as_numpy(W).T.astype(data.dtype) * units.left,)
+            if state is None:
+                state, warm = _begun(self, data, units, warm, H)
+            taking = partial(advance, data=data, omega=units.omega(omega), policy=_policy(self), forget=forget)
+            before, (state, found) = state, taking(state, warm=warm or ())
+            if held is not None:
+                state, found, kept = _grown(self, before, state, found, taking, given.X, held)
+        with uninterrupted():  # a model stands behind a batch or before it, never between
+            _adopt(self, state, data, placement, time.perf_counter() - started)
+            vars(self).update(kept)
+        return found
+
+
+def _split(model: Any, given: Received, state: StreamState | None, W: Any) -> tuple[Received, Any]:
+    """Hold out some rows of a batch."""
+    if given.observed is not None or W is not None or not (isinstance(given.X, np.ndarray) or sp.issparse(given.X)):
+        raise ValueError(
+            "grow=True holds out rows of plain arrays: leave weights, W, unstored='missing' and tensors out."
+        )
+    out = held_rows(given.X.shape[0], getattr(model, "rows_offered_", 0))
+    if out.all() or (state is None and given.X.shape[0] < HELD):
+        raise ValueError(f"grow=True holds out every {HELD}th row: give larger batches.")
+    return replace(given, X=given.X[~out]), sp.csr_array(given.X[out])
+
+
+def _grown(
+    model: Any, before: StreamState, state: StreamState, found: Rows, take: Any, X: Any, held: Any
+) -> tuple[StreamState, Rows, dict[str, Any]]:
+    """Add a component where the held-out rows of recent batches ask for it, and take the batch again with it.
+
+    Returns
+    -------
+    state, found : where the stream stands
+    kept : attributes of the model: rows that were held out, and what was added
+    """
+    recent, growth = getattr(model, "held_rows_", None), getattr(model, "growth_", ())
+    offered = getattr(model, "rows_offered_", 0) + X.shape[0] + held.shape[0]
+    held = held if recent is None else sp.csr_array(sp.vstack([recent, held], format="csr")[-RECENT:])
+    kept = {"held_rows_": held, "rows_offered_": offered, "growth_": growth}
+    if not before.batches:
+        return state, found, kept
+    H, loss = state.followers[0].H, take.keywords["omega"][int(np.argmax(state.scaled_losses))]
+    h = leftover(take.keywords["data"], X * state.scale, found[0], H, loss)
+    rows = (held if sp.issparse(X) else held.toarray()) * state.scale
+    gain, error = gain_of(rows, H, h, loss, state.mean * state.scale)
+    if not asked_for(gain, error):
+        return state, found, kept
+    more, again = take(with_component(before, h))
+    cosine = smallest_cosine(before.followers[0].H, more.followers[0].H[:-1])
+    return more, again, kept | {"growth_": (*growth, Growth(more.rows, gain, error, cosine))}
+
+
+def _opened(placement: Placement, given: Received, state: StreamState | None) -> Data:
+    """Put a batch behind the protocol of the backends, in the unit and the dtype of the stream."""
+    if state is None:
+        return placement.open(given)
+    dtype = state.followers[0].H.dtype
+    if isinstance(given.X, np.ndarray) or hasattr(given.X, "tocsr"):
+        given = replace(given, X=given.X.astype(dtype, copy=False))
+    data = placement.open_plain(given, state.mean)
+    return data if state.scale == 1.0 else data.scaled(state.scale)
+
+
+def _policy(model: Any) -> Policy:
+    """How lambda moves: at once, because a stream has few batches where a fit has many iterations."""
+    return at_once(as_policy(model._policy(len(model._omega()))))
+
+
+def _begun(model: Any, data: Data, units: Units, warm: Rows | None, H: Any) -> tuple[StreamState, Rows | None]:
+    """Begin a stream: where the fit of a model stands, or from a start for the first batch."""
+    omega, rank = model._omega(), checked(model, "n_components")
+    references = model._references(len(omega))
+    inside = None if references is None else np.ones(1) if len(omega) == 1 else units.losses_in(references, omega)
+    if hasattr(model, "components_") and H is None:
+        made = (as_numpy(model.components_) * units.right).astype(data.dtype)
+    elif model.init == "custom" and H is not None and warm is None:
+        made = (np.asarray(as_numpy(H)) * units.right).astype(data.dtype)
+    else:
+        W = None if warm is None else warm[0].T / units.left
+        rng = check_random_state(model.random_state)
+        # coordinate descent keeps to where it begins, and the singular vectors of one batch are not those of all rows
+        alone = [loss.free_part for loss in omega] == ["gram"]
+        init = "random" if model.init == "auto" and alone else model.init
+        (W, made), _ = begun(data, rank, init, rng, W, as_numpy(H), (units.left, units.right))
+        warm = (as_numpy(data.T.space.get(data.T.space.put(W.T))),) * (1 + len(omega))
+    return begin(data, as_numpy(made), _policy(model), units.omega(omega), inside), warm
+
+
+def _adopt(model: Any, state: StreamState, data: Data, placement: Placement, seconds: float) -> None:
+    """Set the fitted attributes from where a stream stands."""
+    units, omega = Units(state.scale), model._omega()
+    p, before = len(omega), getattr(model, "trace_", None) if state.batches > 1 else None
+    inside = units.omega(omega)
+    losses = units.losses(state.losses * state.rows, inside)
+    references = units.losses(state.references * state.rows, inside)
+    given = model._references(p)
+    if given is not None:
+        references = given * (1.0 if p == 1 else float(state.rows))
+    model.stream_, model.rows_seen_ = state, state.rows
+    model.components_ = placement.hand_back(state.followers[0].H / units.right)
+    model.n_components_, model.omega_ = state.followers[0].H.shape[0], omega
+    model.betas_, model.loss_names_ = np.array(betas_of(omega)), [loss.name for loss in omega]
+    model.weights_, model.losses_, model.references_ = state.weights, losses, references
+    model.scaled_losses_ = losses / references
+    model.reconstruction_err_ = float(model.scaled_losses_.max())
+    model.dispersions_ = dispersions(data, losses / state.rows * data.shape[0], omega, model.n_components_)
+    model.gap_, model.gap_error_ = state.certificate()
+    model.mean_, model.mean_row_ = state.mean, state.mean_row / units.left
+    model.penalties_, model.penalty_, model.penalty_path_ = NONE, 0.0, ()
+    model.n_iter_, model.converged_, model.reason_ = state.batches, False, "stream"
+    model.stationarity_, model.coverage_ = float("nan"), None
+    model.single_losses_ = model.held_out_losses_ = None
+    model.notes_ = ()
+    row = Trace(
+        (losses / state.rows)[None], model.scaled_losses_[None], state.weights[None], np.array([seconds]),
+        np.array([model.gap_]), np.array([state.batches]),
+    )  # fmt: skip
+    model.trace_ = row if before is None else _longer(before, row)
+
+
+def _longer(before: Trace, row: Trace) -> Trace:
+    """The trace with the row of another batch."""
+    names = ("losses", "scaled_losses", "weights", "gap", "sweeps", "penalty")
+    rows = {name: np.concatenate([getattr(before, name), getattr(row, name)]) for name in names}
+    return Trace(**rows, seconds=np.append(before.seconds, before.seconds[-1] + row.seconds[0]))
+
+
+def _forget(model: Any) -> None:
+    """Take away what a fit or a stream before has left."""
+    for name in [name for name in vars(model) if name.endswith("_") and not name.startswith("_")]:
+        delattr(model, name)
+
+
+def end_stream(model: Any) -> None:
+    """Forget where a stream stood, for a fit of other rows takes its place."""
+    for name in ("stream_", "rows_seen_", "gap_error_", "rows_offered_", "held_rows_", "growth_"):
+        vars(model).pop(name, None)
+
+
+def _refuse(model: Any, X: Any, entry_weight: Any) -> None:
+    """Refuse what needs all rows at once."""
+    checked(model, "n_components")
+    name = type(model).__name__
+    if not model.streams:
+        raise ValueError(f"{name} needs its whole X at once: use fit.")
+    if is_dask(X):
+        raise ValueError("partial_fit takes rows that are here: give the blocks of a Dask array one by one, computed.")
+    if model._undecided() or model._interval() is not None:
+        raise ValueError(
+            f"{name}: a stream cannot choose its losses, because that needs all rows: name them, as in betas=(1, 2)."
+        )
+    if terms_of(model) or not constraints_of(model).free:
+        raise ValueError(f"{name}: penalties, sum_to_one and fixed need all rows at once: use fit, or leave them out.")
+    if isinstance(entry_weight, HeldOut):
+        raise ValueError("entry_weight=HeldOut(...) is for fits of all rows: give weights of these rows.")
+    if isinstance(_policy(model), ByRule):
+        raise ValueError("policy='minimax' chooses weights from all rows at once: leave it out for a stream.")

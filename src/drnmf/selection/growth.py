@@ -1,0 +1,137 @@
+"""One component more for a stream: found in what rows leave over, taken where rows not seen ask for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from drnmf.algorithms.updates.steps import ratio_step
+from drnmf.backends.base import Ask, Data
+from drnmf.backends.open import open_data
+from drnmf.losses.base import Loss
+from drnmf.numerics import Array, Vector, factor_floor
+from drnmf.objective.objective import Objective
+from drnmf.selection.entries import facts_of
+from drnmf.selection.folds import Fold
+from drnmf.selection.likelihood.masses import noise_for
+from drnmf.selection.likelihood.scores import GAIN, joined, paired
+from drnmf.solve.encode import encode
+
+HELD, RECENT = 8, 512
+"""Of every so many rows one is held out, and so many of the last that were are kept."""
+
+FOLDS = 3
+"""Groups of columns, each predicted from W that the others give."""
+
+ROUNDS, ENCODED = 4, 9
+"""Rounds of fitting a new component, and sweeps for W of held-out rows."""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """A component that was added.
+
+    Attributes
+    ----------
+    rows : that the stream had seen
+    gain, error : of the mean log-likelihood of an entry that was held out, and the standard error of that difference
+    cosine : the smallest between a component before and after the batch that added one
+    """
+
+    rows: int
+    gain: float
+    error: float
+    cosine: float
+
+
+def leftover(data: Data, X: Any, Wt: Any, H: Any, loss: Loss) -> Array:
+    """Find a component (n,) for what WH leaves of X: the leading nonnegative one of its excess, then fitted beside H.
+
+    Parameters
+    ----------
+    data, X : rows, in their backend and as a matrix, both in the unit of the stream
+    Wt, H : (r, rows) and (r, n)
+    loss : under which it is fitted
+    """
+    excess = _excess(X, Wt, H)
+    h = np.asarray(excess[int(np.argmax(excess.sum(axis=1)))].toarray(), dtype=np.float64).ravel()
+    for _ in range(2 * ROUNDS):
+        w = excess @ h
+        h = excess.T @ w / max(float(w @ w), np.finfo(np.float64).tiny)
+    objective, floor = Objective((loss,), np.ones(1), data.mean), factor_floor(data.mean, len(H) + 1)
+    new = np.maximum(h * (H.sum() / len(H) / max(float(h.sum()), np.finfo(np.float64).tiny)), floor)
+    grown = np.concatenate([H, new[None]]).astype(data.dtype)
+    for _ in range(ROUNDS):
+        A = encode(data, grown, objective, np.ones(1), ENCODED, 0.0).T
+        sweep = data.space.read(data.sweep(A.T, grown, Ask((loss,), losses=False)))[0]
+        grown[-1:] = ratio_step(grown[-1:], sweep.N[0][-1:], sweep.P[0][-1:], floor)
+    return grown[-1]
+
+
+def _excess(X: Any, Wt: Any, H: Any) -> Any:
+    """By how much entries of X are above WH; a sparse matrix, because none is where X is zero."""
+    entries = sp.coo_array(X) if sp.issparse(X) else sp.coo_array(np.nan_to_num(X))
+    ends = range(0, max(entries.nnz, 1), 1 << 16)
+    V = [(Wt[:, entries.row[k : k + (1 << 16)]] * H[:, entries.col[k : k + (1 << 16)]]).sum(0) for k in ends]
+    above = np.maximum(entries.data - np.concatenate(V), 0.0)
+    return sp.csr_array((above, (entries.row, entries.col)), shape=X.shape)
+
+
+def gain_of(held: Any, H: Any, new: Any, loss: Loss, mean: float) -> tuple[float, float]:
+    """Compute how much likelier entries of held-out rows are with one component more, and its standard error.
+
+    Parameters
+    ----------
+    held : the rows
+    H, new : (r, n) and (n,)
+    loss : of the fit
+    mean : of X
+    """
+    grid, n = facts_of(held).grid, held.shape[1]
+    scores: list[list[Any]] = [[], []]
+    objective = Objective((loss,), np.ones(1), mean)
+    for first in range(min(FOLDS, n)):
+        fold = np.arange(first, n, FOLDS)
+        others = np.setdiff1d(np.arange(n), fold)
+        data, cell = open_data(held[:, others], mean=mean), Fold(held[:, fold], grid, None)
+        for kept, F in zip(scores, (H, np.concatenate([H, new[None]])), strict=True):
+            F = F.astype(data.dtype)
+            W = encode(data, np.ascontiguousarray(F[:, others]), objective, np.ones(1), ENCODED, 0.0)
+            found = cell.score(noise_for(loss), (W, F[:, fold]))
+            kept.append(found)
+    return _paired(scores[1], scores[0])
+
+
+def _paired(better: list[Any], worse: list[Any]) -> tuple[float, float]:
+    """Compare scores of groups of columns: rows are common to all of them, columns are each group's own."""
+    pairs = [paired(a, b) for a, b in zip(better, worse, strict=True)]
+    weights = np.array([float(one.row_weights.sum()) for one in better])
+    weights = weights / max(float(weights.sum()), np.finfo(np.float64).tiny)
+    rows = [_by_rows(found) for found in (better, worse)]
+    mean, error = paired(*rows)
+    columns = float(np.sqrt(((weights * np.array([e for _, e in pairs])) ** 2).sum()))
+    return mean, max(error, columns)
+
+
+def _by_rows(scores: list[Any]) -> Any:
+    """Put scores of groups of columns together by their rows."""
+    return joined([replace(one, columns=one.rows, column_weights=one.row_weights) for one in scores])
+
+
+def asked_for(gain: float, error: float) -> bool:
+    """Tell whether a gain is worth a component: two standard errors."""
+    return gain > GAIN * error
+
+
+def held_rows(rows: int, before: int) -> Any:
+    """Say which rows of a batch are held out, bool (rows,): every eighth of the stream."""
+    return (np.arange(before, before + rows) % HELD) == HELD - 1
+
+
+def smallest_cosine(before: Vector, after: Vector) -> float:
+    """Compute the smallest cosine between components and what became of them."""
+    size = np.linalg.norm(before, axis=1) * np.linalg.norm(after, axis=1)
+    return float(np.min((before * after).sum(1) / np.maximum(size, np.finfo(np.float64).tiny)))

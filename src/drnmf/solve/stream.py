@@ -1,0 +1,402 @@
+r"""Rows that keep coming: one H that follows them, batch after batch, without a second look at the rows before.
+
+A batch X_t of rows leaves behind what it says of H: with W_t found under the present h_t, the coefficients of a bound
+of its losses in h. For a loss with the exponents a and b (`Loss.exponents`) these are
+
+.. math:: B_t = P_t h_t^{-a}, \quad A_t = N_t h_t^{b}, \qquad \text{slope} = \sum_\beta c_\beta [B h^a - A h^{-b}]
+
+which, unlike N and P, are still a bound when h has moved on. For beta = 2 alone they are W'W and W'X, which say
+everything; under beta < 1 alone, of few components, the quadratic model (Q_t and Q_t h_t - g_t) takes their place,
+which is sharper. Sums are means over rows in which the old fade.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from functools import reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+
+from drnmf.algorithms.correlation import row_sums
+from drnmf.algorithms.updates.roots import NO_SLOTS, joined_slots, positive_root, total
+from drnmf.algorithms.updates.steps import packed, packed_product, quadratic_step, shared_step, usable
+from drnmf.algorithms.weights import Policy
+from drnmf.backends.base import Ask, Data
+from drnmf.losses.base import Loss, Omega
+from drnmf.numerics import LARGEST_KEPT, NEWTON_PASSES, NEWTON_RANK, Vector, factor_floor, namespace
+from drnmf.objective.objective import Objective, complementarity_gap
+from drnmf.objective.simplex import vertex
+from drnmf.problem.device import as_numpy
+from drnmf.solve.encode import encode
+
+FADE, BOUNDS_FADE = 0.7, 0.5
+"""Batch number t has a share of t^-FADE in quadratic models and of t^-BOUNDS_FADE in bounds. With 1 all would count
+alike, and what the first say, made at a poor H, would hold it back, bounds more than models."""
+
+STEPS, FIRST_STEPS = 2, 10
+"""Steps of H for every batch (one for beta = 2 alone), and of the first; number t has no fewer than these over t."""
+
+ROUND, LONGEST = 0.2, 30.0
+"""Part of the bound's own curvature in the model of a column, and how much too short the other may be to be used."""
+
+MOSTLY = 0.5
+"""Where more of the entries than this are zero, losses that bend by what x is have no use for their curvature."""
+
+COLD, WARM = 2, 1
+"""Rounds of `encode` that find W of rows that are new, and of rows that come again or whose H has moved a little. With
+more of them runs follow each half-problem to its end, and end higher."""
+
+UNLIKELY = 3.0
+"""A batch whose loss is this many times the usual, from where its W was before, begins anew: H has moved on."""
+
+NARROW = 0.1
+"""Least part of an entry that a step of a quadratic model leaves, and inverse of what it makes of the largest."""
+
+
+Rows = tuple[Any, ...]
+"""W' (r, rows) of a batch under every H that follows the stream, that of the fit first; None where it is not known."""
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What the rows so far say of H under one loss, per row.
+
+    Attributes
+    ----------
+    falling : A (r, n), or Q h - g of the quadratic model
+    rising : B (r, n), or (r, 1) where all columns are alike; None in the quadratic model
+    Q, gram : its curvature of every column, packed, and the part that all share (`Sweep`); None where there is none
+    """
+
+    falling: Any
+    rising: Any = None
+    Q: Any = None
+    gram: Any = None
+
+    def joined(self, new: Sums, share: float) -> Sums:
+        """Return the mean of old sums and of those of a batch, which gets this share."""
+
+        def mean(a: Any, b: Any) -> Any:
+            if a is None or b is None:
+                return None if a is b else a * (1.0 - share) if b is None else b * share
+            return a * (1.0 - share) + b * share
+
+        return self.map(mean, new)
+
+    def map(self, function: Callable[..., Any], *others: Sums) -> Sums:
+        """Apply a function to every part."""
+        return Sums(*(function(*(getattr(one, f.name) for one in (self, *others))) for f in fields(Sums)))
+
+
+def solved(sums: tuple[Sums, ...], H: Any, omega: Omega, c: Vector, floor: float) -> Any:
+    """Find the H that the sums ask for under the weighted losses, from H."""
+    used = [(loss, float(weight), one) for loss, weight, one in zip(omega, c, sums, strict=True) if weight > 0]
+    if used[0][2].rising is None:
+        return _model_minimum([(weight, one) for _, weight, one in used], H, floor)
+    terms = [({loss.exponents[0]: w * s.rising}, {loss.exponents[1]: w * s.falling}) for loss, w, s in used]
+    rising, falling = reduce(joined_slots, terms, NO_SLOTS)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        root = positive_root(rising, falling, H)
+        known = (total(rising) > 0) & (usable(root, total(rising)) == root)
+    xp = namespace(H)
+    return xp.clip(xp.where(known, root, H), floor, None)
+
+
+def _model_minimum(terms: list[tuple[float, Sums]], H: Any, floor: float) -> Any:
+    """The minimum of a weighted sum of quadratic models, by coordinate descent from H."""
+    target = reduce(add, (weight * one.falling for weight, one in terms))
+    shared = [weight * one.gram for weight, one in terms if one.gram is not None]
+    own = [weight * one.Q for weight, one in terms if one.Q is not None]
+    gram = reduce(add, shared) if shared else None
+    if not own:
+        assert gram is not None
+        return shared_step(H, target, gram, floor, NEWTON_PASSES)
+    Q = reduce(add, own)
+    Q = Q if gram is None else Q + packed(gram, Q)
+    stepped = quadratic_step(H, target, packed_product(Q, H), Q, floor, NEWTON_PASSES, 1.0)
+    xp = namespace(H)
+    return xp.clip(stepped, NARROW * H, xp.amax(H, axis=0) / NARROW)
+
+
+@dataclass(frozen=True)
+class Follower:
+    """One H that follows the rows, and what they said of it under each loss."""
+
+    H: Any
+    sums: tuple[Sums, ...] = ()
+
+
+@dataclass(frozen=True)
+class StreamState:
+    """Where a stream stands: all that the next batch needs of those before. In the unit of the stream.
+
+    Attributes
+    ----------
+    scale, mean : what X is multiplied by, and its mean in the unit of the caller: those of the first batch, for good
+    followers : the H of the fit, then one for each loss alone where references are to be found
+    rows, batches : how many there were
+    weights, policy : lambda, and the state of what moves it
+    losses, references : (p,) D_beta of the fit and e_beta, per row, means in which the old fade
+    mean_row : (r,) the same of W
+    scatter : (p, p) the variance of the scaled losses as such means
+    curved : whether columns have quadratic models of their own
+    spread : the sum of the squares of the shares that the batches have in them
+    """
+
+    scale: float
+    mean: float
+    followers: tuple[Follower, ...]
+    weights: Vector
+    policy: Any
+    losses: Vector
+    references: Vector
+    mean_row: Vector
+    scatter: Vector
+    curved: bool
+    rows: int = 0
+    batches: int = 0
+    spread: float = 1.0
+
+    @property
+    def scaled_losses(self) -> Vector:
+        """D_beta / e_beta of the recent rows."""
+        return self.losses / self.references
+
+    def certificate(self) -> tuple[float, float]:
+        """Return max Dbar - lambda'Dbar of recent rows, and its standard error over batches."""
+        scaled = self.scaled_losses
+        along = vertex(len(scaled), int(np.argmax(scaled))) - self.weights
+        many = 1.0 / (1.0 - self.spread) if self.spread < 1.0 else np.inf
+        error = float(np.sqrt(max(many * float(along @ self.scatter @ along), 0.0))) if len(scaled) > 1 else 0.0
+        return complementarity_gap(self.weights, scaled), error if np.isfinite(error) else float("nan")
+
+
+def with_component(state: StreamState, h: Any) -> StreamState:
+    """Return a state whose every H has one component more, of which the rows so far had nothing."""
+
+    def padded(part: Any, rows: int) -> Any:
+        if part is None:
+            return None
+        return np.concatenate([part, np.zeros((rows, part.shape[1]), part.dtype)])
+
+    def longer(one: Follower) -> Follower:
+        r = one.H.shape[0]
+        sums = tuple(
+            Sums(
+                padded(part.falling, 1), padded(part.rising, 1), padded(part.Q, r + 1),
+                None if part.gram is None else np.pad(part.gram, (0, 1)),
+            )
+            for part in one.sums
+        )  # fmt: skip
+        return Follower(np.concatenate([one.H, h[None].astype(one.H.dtype)]), sums)
+
+    followers = tuple(map(longer, state.followers))
+    return replace(state, followers=followers, mean_row=np.append(state.mean_row, 0.0))
+
+
+def begin(data: Data, H: Any, policy: Policy, omega: Omega, references: Vector | None) -> StreamState:
+    """Start a stream at H (r, n); references None are found beside the fit, by one H for each loss."""
+    r, p = H.shape[0], len(omega)
+    many = 1 if references is not None else 1 + p
+    weights, state = policy.init(p)
+    zeros = np.zeros(p)
+    return StreamState(
+        data.scale, data.mean / data.scale, (Follower(H),) * many, weights, state, zeros,
+        np.ones(p) if references is None else references, np.zeros(r), np.zeros((p, p)),
+        _curved(data, omega, r),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows of X, and how much they count.
+
+    Attributes
+    ----------
+    data : X in the unit of the stream
+    omega : the losses in that unit
+    share : in the means, of one
+    steps : of every H
+    curved : whether columns have quadratic models of their own
+    first : W' (r, rows) to start from, None where the rows are new
+    """
+
+    data: Data
+    omega: Omega
+    share: float
+    steps: int
+    curved: bool
+    first: Any = None
+
+
+def share_of(rows: int, seen: int, forget: float | None, fade: float = FADE) -> float:
+    """Compute the share of a batch in the means, `seen` rows after it; rows fade by one half over `forget` more.
+
+    >>> share_of(100, 100, None), round(share_of(100, 10000, 100.0), 3)
+    (1.0, 0.5)
+    """
+    share = (rows / seen) ** fade
+    return share if forget is None else max(share, 1.0 - 0.5 ** (rows / forget))
+
+
+def advance(
+    state: StreamState, data: Data, omega: Omega, policy: Policy, forget: float | None = None, warm: Rows = ()
+) -> tuple[StreamState, Rows]:
+    """Take a batch of rows into account.
+
+    Parameters
+    ----------
+    state : where the stream stands
+    data : the batch, in the unit of the stream
+    omega : the losses in that unit
+    policy : how lambda moves
+    forget : the half-life of rows, None where they fade as slowly as they may
+    warm : where W of the rows was found when they came before, as far as that is known
+
+    Returns
+    -------
+    state : where it stands now
+    found : the same for when they come again
+    """
+    rows = data.shape[0]
+    seen = state.rows + rows
+    share = share_of(rows, seen, forget, FADE if state.curved else BOUNDS_FADE) if state.batches else 1.0
+    steps = max(1 if _quadratic(omega) else STEPS, FIRST_STEPS // (state.batches + 1))
+    batch = Batch(data, omega, share, steps, state.curved)
+    fit, *alone = state.followers
+    first, *others = (*warm, *(None,) * len(state.followers))[: len(state.followers)]
+    references, own = state.references, None
+    if alone:
+        found = [
+            _followed(one, replace(batch, omega=(loss,), first=A), np.ones(1), np.ones(1), usual)
+            for one, loss, A, usual in zip(alone, omega, others, _usual(state, state.references), strict=True)
+        ]
+        alone, others = [one for one, _, _ in found], [A for _, _, A in found]
+        own = np.concatenate([losses for _, losses, _ in found])
+        references = _faded(state.references, _positive(own), share)
+    fit, losses, A = _followed(fit, replace(batch, first=first), references, state.weights, _usual(state, state.losses))
+    mean = _faded(state.losses, losses, share)
+    beside = losses - (mean if own is None else mean / references * own)
+    scatter = (1.0 - share) ** 2 * state.scatter + share**2 * np.outer(beside / references, beside / references)
+    weights, policy_state = state.weights, state.policy
+    if len(omega) > 1:
+        weights, policy_state = policy.step(weights, mean / references, policy_state)
+    W_mean = data.T.space.sum(row_sums, data.T.space.put(A)) / rows
+    return StreamState(
+        state.scale, state.mean, (fit, *alone), weights, policy_state, mean, references,
+        _faded(state.mean_row, W_mean, share), scatter, state.curved, seen, state.batches + 1,
+        (1.0 - share) ** 2 * state.spread + share**2 if state.batches else 1.0,
+    ), (A, *others)  # fmt: skip
+
+
+def _usual(state: StreamState, losses: Vector) -> Vector:
+    return losses if state.batches else np.full(len(losses), np.inf)
+
+
+def _faded(old: Vector, new: Vector, share: float) -> Vector:
+    return (1.0 - share) * old + share * new if share < 1.0 else new
+
+
+def _positive(losses: Vector) -> Vector:
+    """Losses as references: an exact fit has none, and divides by what is all but nothing."""
+    return np.maximum(losses, np.finfo(np.float64).tiny)
+
+
+def _encoded(batch: Batch, H: Any, objective: Objective, weights: Vector, A: Any) -> Any:
+    """W' (r, rows) under H, a few rounds on from A."""
+    rounds = (COLD if A is None else WARM) * (1 if _quadratic(batch.omega) else 3)
+    return encode(batch.data, H, objective, weights, rounds, 0.0, False, A, batch.curved).T
+
+
+def _followed(
+    one: Follower, batch: Batch, references: Vector, weights: Vector, usual: Vector
+) -> tuple[Follower, Vector, Any]:
+    """Move one H by a batch, of which the losses per row are usually so large; those found are before the last step."""
+    data, omega = batch.data, batch.omega
+    objective = Objective(omega, references, data.mean)
+    c, floor = objective.coefficients(weights), factor_floor(data.mean, one.H.shape[0])
+    H, sums, A = data.space.put(one.H), one.sums, batch.first
+    losses = np.full(len(omega), np.nan)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for k in range(batch.steps):
+            A = _encoded(batch, H, objective, weights, A)
+            sums, losses = _sums_of(batch, A, H, k == batch.steps - 1 or (k == 0 and batch.first is not None))
+            if k == 0 and batch.first is not None and bool((losses > UNLIKELY * data.shape[0] * usual).any()):
+                A = _encoded(batch, H, objective, weights, None)
+                sums, losses = _sums_of(batch, A, H, True)
+            if one.sums:
+                sums = tuple(old.joined(new, batch.share) for old, new in zip(one.sums, sums, strict=True))
+            H = data.space.put(solved(sums, H, omega, c, floor))
+    kept = tuple(part.map(as_numpy) for part in sums)  # the state lives on the host
+    return Follower(as_numpy(H), kept), losses / data.shape[0], A
+
+
+def _sums_of(batch: Batch, A: Any, H: Any, losses: bool) -> tuple[tuple[Sums, ...], Vector]:
+    """What a batch says of H under each loss, per row of it, and its losses where they are asked for."""
+    data, omega, rows = batch.data, batch.omega, float(batch.data.shape[0])
+    if batch.curved:
+        found = [_curved_sums(data, A, H, loss, losses) for loss in omega]
+        return tuple(sums for sums, _ in found), np.concatenate([values for _, values in found])
+    sweep = data.space.read(data.sweep(A.T, H, Ask(omega, losses=losses)))[0]
+    sums = []
+    for loss, N, P in zip(omega, sweep.N, sweep.P, strict=True):
+        a, b = loss.exponents
+        alike = loss.free_part == "sums" and data.observed is None
+        sums.append(Sums(_times_power(N / rows, H, b), _times_power((P[:, :1] if alike else P) / rows, H, -a)))
+    return tuple(sums), sweep.losses
+
+
+def _curved_sums(data: Data, A: Any, H: Any, loss: Loss, losses: bool) -> tuple[Sums, Vector]:
+    """The quadratic model of a batch under one loss."""
+    one, rows = np.ones(1), float(data.shape[0])
+    sweep = data.space.read(data.sweep(A.T, H, Ask((loss,), one, losses, one)))[0]
+    if sweep.Q is None:
+        return Sums(sweep.N[0] / rows, None, None, sweep.gram / rows), sweep.losses
+    N, P = sweep.N[0] / rows, sweep.P[0] / rows
+    Q = _rounded(sweep.Q / rows, H, P, loss)
+    return Sums(packed_product(Q, H) - (P - N), None, Q), sweep.losses
+
+
+def _rounded(Q: Any, H: Any, P: Any, loss: Loss) -> Any:
+    """Curvatures of the length that the slope has, h'Qh = h'P, with a part of the bound's, diag(P / h).
+
+    Where a loss bends by what x is, a batch in which a column is all but zero has no curvature there.
+    """
+    if not _bends_by_x(loss):
+        return Q
+    xp = namespace(H)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        length = (H * P).sum(0) / (H * packed_product(Q, H)).sum(0)
+        good = (length > 0) & (length < LONGEST)
+        Q = Q * xp.where(good, (1.0 - ROUND) * length, 0.0)
+        own = xp.where(good, ROUND, 1.0) * P / H
+    for k in range(H.shape[0]):
+        Q[k * (k + 1) // 2 + k] += own[k]
+    return Q
+
+
+def _times_power(part: Any, H: Any, power: float) -> Any:
+    return part if power == 0.0 else part * H if power == 1.0 else part * H**power
+
+
+def _quadratic(omega: Omega) -> bool:
+    return [loss.free_part for loss in omega] == ["gram"]
+
+
+def _bends_by_x(loss: Loss) -> bool:
+    return 1.0 <= loss.beta < 2.0
+
+
+def _curved(data: Data, omega: Omega, rank: int) -> bool:
+    """Whether every column has a quadratic model of its own, and for beta = 2 alone all share one.
+
+    How X is stored has no say in it, for batches may differ in that.
+    """
+    if _quadratic(omega):
+        return True
+    few = rank <= NEWTON_RANK and len(omega) * rank * (rank + 1) // 2 * data.shape[1] <= LARGEST_KEPT
+    zeros = any(map(_bends_by_x, omega)) and data.zeros > MOSTLY * data.count
+    return few and not zeros and all(loss.homogeneous for loss in omega)

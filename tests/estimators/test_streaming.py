@@ -1,0 +1,251 @@
+"""Rows that keep coming: a stream does not depend on how rows are stored, in which unit, or when it was interrupted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+
+from drnmf import CP, DRNMF, BetaNMF, MultiObjectiveNMF, Solver, load
+from drnmf.backends.base import losses_of
+from drnmf.backends.open import open_data
+
+LOSSES = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, "nb:30"]
+MODELS = [
+    BetaNMF(3, beta=1, random_state=0),
+    BetaNMF(3, beta=2, random_state=0),
+    DRNMF(3, betas=(1, 2), random_state=0),
+]
+
+
+def counts(rows: int = 600, columns: int = 15, seed: int = 0, mean: float = 4.0) -> Any:
+    rng = np.random.default_rng(seed)
+    W, H = rng.gamma(0.5, 1.0, (rows, 3)), rng.gamma(0.5, 1.0, (3, columns))
+    return rng.poisson(mean * W @ H / (W @ H).mean()).astype(float)
+
+
+def batches(X: Any, rows: int = 50) -> list[Any]:
+    return [X[first : first + rows] for first in range(0, X.shape[0], rows)]
+
+
+def loss_of(model: Any, X: Any) -> Any:
+    return losses_of(open_data(X), model.transform(X), model.components_, model.omega_)
+
+
+@pytest.mark.parametrize("beta", LOSSES)
+def test_a_stream_comes_near_to_a_fit_of_all_rows(beta: Any) -> None:
+    X = counts() + 0.5
+    whole = BetaNMF(3, beta=beta, random_state=0, max_iter=300).fit(X)
+    model = BetaNMF(3, beta=beta, random_state=0).fit_stream(batches(X), passes=3)
+    start = BetaNMF(3, beta=beta, random_state=0, max_iter=1, tol=0).fit(X)
+    allowed = 1.05 if beta not in (3.0, "nb:30") else 1.15
+    assert loss_of(model, X)[0] <= allowed * whole.losses_[0] < start.losses_[0]
+
+
+@pytest.mark.parametrize("betas", [(0, 1), (1, 2)])
+def test_the_largest_loss_of_a_stream_is_near_to_that_of_a_fit(betas: tuple[int, int]) -> None:
+    X = counts() + 0.5
+    whole = DRNMF(3, betas=betas, random_state=0, max_iter=300).fit(X)
+    model = DRNMF(3, betas=betas, random_state=0).fit_stream(batches(X), passes=3)
+    assert (loss_of(model, X) / whole.references_).max() <= 1.04 * whole.reconstruction_err_
+    assert model.gap_ >= 0
+    assert model.gap_error_ > 0
+    np.testing.assert_allclose(model.weights_.sum(), 1.0)
+    np.testing.assert_allclose(model.references_ / model.rows_seen_ * len(X), whole.references_, rtol=0.05)
+
+
+@pytest.mark.parametrize("beta", [0.5, 1.0, 2.0])
+def test_one_batch_that_comes_again_ends_where_a_fit_ends(beta: float) -> None:
+    X = counts(200) + 0.5
+    whole = BetaNMF(3, beta=beta, random_state=0, tol=1e-8).fit(X)
+    model = BetaNMF(3, beta=beta, random_state=0).fit_stream([X], passes=300, forget=100)
+    assert loss_of(model, X)[0] <= 1.001 * whole.losses_[0]
+
+
+@pytest.mark.parametrize("model", MODELS, ids=str)
+def test_sparse_and_dense_rows_say_the_same(model: Any) -> None:
+    X = counts(mean=0.6)
+    dense = model.fit_stream(batches(X)).components_
+    parts = [sp.csr_array(part) if i % 2 else part for i, part in enumerate(batches(X))]
+    for rows in (batches(sp.csr_array(X)), parts):
+        np.testing.assert_allclose(model.fit_stream(rows).components_, dense, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=str)
+@pytest.mark.parametrize("power", [-40, 3, 40])
+def test_the_unit_of_X_changes_no_bit(model: Any, power: int) -> None:
+    X, factor = counts() + 0.5, 4.0**power
+    plain = model.fit_stream(batches(X)).components_
+    scaled = model.fit_stream(batches(X * factor)).components_
+    np.testing.assert_array_equal(scaled, plain * 2.0**power)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=str)
+def test_a_stream_goes_on_from_its_file_bit_for_bit(model: Any, tmp_path: Any) -> None:
+    rows, model = batches(counts() + 0.5), clone(model)
+    for part in rows[:5]:
+        model.partial_fit(part)
+    model.save(tmp_path / "model.npz")
+    other = load(tmp_path / "model.npz")
+    for part in rows[5:]:
+        model.partial_fit(part)
+        other.partial_fit(part)
+    assert other.rows_seen_ == model.rows_seen_ == 600
+    assert other.gap_error_ == model.gap_error_
+    for name in ("components_", "weights_", "losses_", "references_", "mean_row_"):
+        np.testing.assert_array_equal(getattr(other, name), getattr(model, name))
+
+
+def test_gaps_and_weights_of_zero_are_the_same() -> None:
+    X, rng = counts() + 0.5, np.random.default_rng(1)
+    seen = (rng.uniform(size=X.shape) > 0.2).astype(float)
+    holes = np.where(seen > 0, X, np.nan)
+    for beta in (1.0, 2.0):
+        one = BetaNMF(3, beta=beta, random_state=0, init="random").fit_stream(batches(holes))
+        given = [{"X": x, "entry_weight": w} for x, w in zip(batches(X), batches(seen), strict=True)]
+        two = BetaNMF(3, beta=beta, random_state=0, init="random").fit_stream(given)
+        np.testing.assert_allclose(two.components_, one.components_, rtol=1e-9, atol=1e-12)
+
+
+def test_some_batches_may_have_gaps_and_others_none() -> None:
+    X = counts() + 0.5
+    rows = batches(X)
+    rows[3][::2, 1] = np.nan
+    model = BetaNMF(3, beta=2, random_state=0).fit_stream(rows)
+    whole = BetaNMF(3, beta=2, random_state=0).fit(np.nan_to_num(X, nan=0.5))
+    assert loss_of(model, np.nan_to_num(X, nan=0.5))[0] < 1.1 * whole.losses_[0]
+
+
+def test_a_row_without_any_entry_and_a_batch_of_zeros_do_no_harm() -> None:
+    rows = batches(counts())
+    rows[2][4] = np.nan
+    rows[3][:] = 0.0
+    model = BetaNMF(3, beta=1, random_state=0).fit_stream(rows)
+    assert np.isfinite(model.components_).all()
+    assert model.components_.max() > 0
+
+
+def test_threads_change_no_bit() -> None:
+    core = pytest.importorskip("drnmf._core")
+    X, before = counts(), core.get_num_threads()
+    found = []
+    try:
+        for threads in (1, 3):
+            core.set_num_threads(threads)
+            found.append(DRNMF(3, betas=(1, 2), random_state=0).fit_stream(batches(X)).components_)
+    finally:
+        core.set_num_threads(before)
+    np.testing.assert_array_equal(*found)
+
+
+def test_old_rows_are_forgotten() -> None:
+    old, new = counts(seed=1), counts(seed=2)
+    rows = batches(old) + batches(new)
+    kept, quick = (BetaNMF(3, beta=2, random_state=0).fit_stream(rows, forget=half) for half in (None, 60))
+    assert loss_of(quick, new)[0] < loss_of(kept, new)[0]
+
+
+def test_a_tensor_is_the_same_rows() -> None:
+    torch = pytest.importorskip("torch")
+    X = counts()
+    model = BetaNMF(3, beta=1, random_state=0)
+    plain = model.fit_stream(batches(X)).components_
+    given = model.fit_stream([torch.from_numpy(part.copy()) for part in batches(X)]).components_
+    np.testing.assert_array_equal(given.numpy(), plain)
+
+
+def test_float32_stays_float32() -> None:
+    rows = batches(counts().astype(np.float32))
+    model = BetaNMF(3, beta=1, random_state=0).fit_stream([*rows[:3], rows[3].astype(float)])
+    assert model.components_.dtype == np.float32
+
+
+def test_a_stream_goes_on_from_a_fit_and_a_fit_ends_a_stream() -> None:
+    X = counts()
+    model = BetaNMF(3, beta=2, random_state=0).fit(X)
+    fitted = loss_of(model, X)[0]
+    for part in batches(X, 200):
+        model.partial_fit(part)
+    assert loss_of(model, X)[0] < 1.2 * fitted
+    assert model.rows_seen_ == 600
+    assert not hasattr(model.fit(X), "stream_")
+
+
+def test_given_weights_stay_and_references_that_are_given_are_used() -> None:
+    rows = batches(counts() + 0.5)
+    model = MultiObjectiveNMF(3, betas=(1, 2), weights=(0.3, 0.7), random_state=0).fit_stream(rows)
+    np.testing.assert_array_equal(model.weights_, [0.3, 0.7])
+    known = DRNMF(3, betas=(1, 2), random_state=0, solver=Solver(references=(2.0, 8.0))).fit_stream(rows)
+    np.testing.assert_allclose(known.references_ / known.rows_seen_, [2.0, 8.0])
+    assert len(known.stream_.followers) == 1
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (BetaNMF(3, beta="auto"), "cannot choose its losses"),
+        (BetaNMF(3, penalties=["l2:0.1"]), "need all rows"),
+        (BetaNMF(3, sum_to_one="W"), "need all rows"),
+        (DRNMF(3, solver=Solver(policy="minimax")), "minimax"),
+        (CP(3), "whole X"),
+    ],
+)
+def test_what_needs_all_rows_is_refused(model: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        model.partial_fit(counts())
+
+
+def test_wrong_rows_are_refused() -> None:
+    model = BetaNMF(3, random_state=0).partial_fit(counts())
+    with pytest.raises(ValueError, match="14 features"):
+        model.partial_fit(counts()[:, :14])
+    with pytest.raises(ValueError, match="only once"):
+        model.fit_stream(iter([counts()]), passes=2)
+    with pytest.raises(ValueError, match="no batches"):
+        model.fit_stream([])
+
+
+def arriving(seed: int, sparse: bool = False) -> list[Any]:
+    """Batches of rows of two components, and of a third one from the sixth batch on."""
+    rng = np.random.default_rng(seed)
+    H = np.kron(np.eye(3), np.ones(8)) + 0.05
+    W = rng.gamma(0.6, 1.0, (1200, 3))
+    W[:600, 2] = 0.0
+    X = rng.poisson(5.0 * W @ H).astype(float)
+    return batches(sp.csr_array(X) if sparse else X, 120)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_component_is_added_where_rows_ask_for_it(sparse: bool) -> None:
+    rows = arriving(0, sparse)
+    model = BetaNMF(2, beta=1, random_state=0).fit_stream(rows[:5], grow=True)
+    assert model.n_components_ == 2
+    assert model.growth_ == ()
+    old = model.components_.copy()
+    for part in rows[5:]:
+        model.partial_fit(part, grow=True)
+    assert model.n_components_ == 3
+    assert model.components_[2, 16:].mean() > 5 * model.components_[2, :16].mean()
+    cosines = (
+        (old * model.components_[:2]).sum(1)
+        / np.linalg.norm(old, axis=1)
+        / np.linalg.norm(model.components_[:2], axis=1)
+    )
+    assert cosines.min() > 0.95
+    assert model.growth_[0].gain > 2 * model.growth_[0].error
+    assert model.transform(rows[0]).shape == (120, 3)
+
+
+def test_a_growing_stream_goes_on_from_its_file(tmp_path: Any) -> None:
+    rows = arriving(1)
+    model = DRNMF(2, betas=(1, 2), random_state=0).fit_stream(rows[:8], grow=True)
+    model.save(tmp_path / "model.npz")
+    other = load(tmp_path / "model.npz")
+    for one in (model, other):
+        one.partial_fit(rows[8], grow=True).partial_fit(rows[9], grow=True)
+    np.testing.assert_array_equal(other.components_, model.components_)
+    assert other.growth_ == model.growth_
+    assert model.rows_seen_ == 1200 * 7 // 8
