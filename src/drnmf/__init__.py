@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from drnmf.parameters.solver import Solver
     from drnmf.problem.divergence import beta_divergence
     from drnmf.selection.discover import discover
+    from drnmf.selection.intervals.door import intervals
     from drnmf.selection.matching import match
     from drnmf.selection.noise import noise_profile
     from drnmf.selection.rank import rank_profile
@@ -41,6 +42,7 @@ __all__ = [
     "Volume",
     "beta_divergence",
     "discover",
+    "intervals",
     "load",
     "match",
     "noise_profile",
@@ -63,6 +65,7 @@ _MODULES = {
     "Sparsity": "objective.penalties",
     "Volume": "objective.penalties",
     "discover": "selection.discover",
+    "intervals": "selection.intervals.door",
     "match": "selection.matching",
     "load": "estimators.load",
     "beta_divergence": "problem.divergence",

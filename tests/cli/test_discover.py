@@ -20,7 +20,21 @@ from drnmf.losses.names import as_loss
 from drnmf.selection.stages.runs import Fitter, Run
 
 TYPES = [f"{a}[{b}>{c}]{d}" for b, c in ("CA", "CG", "CT") for a in "ACGT" for d in "ACGT"][:24]
-FAST = ("--runs", "4", "--ranks", "2:4", "--betas", "1", "--max-iter", "150", "--tol", "1e-4", "--quiet")
+FAST = (
+    "--runs",
+    "4",
+    "--ranks",
+    "2:4",
+    "--betas",
+    "1",
+    "--max-iter",
+    "150",
+    "--tol",
+    "1e-4",
+    "--level",
+    "0",
+    "--quiet",
+)
 
 
 def table(path: Path) -> list[dict[str, str]]:

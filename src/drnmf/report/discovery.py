@@ -116,7 +116,7 @@ def _variance(level: list[float], square: list[float], expected: list[float]) ->
 
 
 def which_components(run: Run) -> Section:
-    """Show every stable component: profile with its interval over the runs, size, stability and partner."""
+    """Show every stable component: profile with its interval, size, stability, how often it was found, and partner."""
     rows, found = run.table(schema.COMPONENTS), run.summary.get("discovery")
     if found is None:
         return NOTHING
@@ -131,15 +131,19 @@ def which_components(run: Run) -> Section:
         title = f"Component {name.removeprefix('component_')}"
         if facts.get("match"):
             title += f" = {facts['match']}, {float(facts['similarity']):.2f}"
-        size = f"<small>{100 * float(facts['size']):.2g}%, stability {float(facts['stability']):.2f}</small>"
-        head = f'<div class="bar"><h3>{escape(title)}</h3>{size}</div>'
+        size = f"{100 * float(facts['size']):.2g}%, stability {float(facts['stability']):.2f}"
+        if facts.get("found_in"):
+            size += f", found in {facts['found_in']} of {facts['runs']} runs"
+        head = f'<div class="bar"><h3>{escape(title)}</h3><small>{size}</small></div>'
         if len(labels) <= DRAWN:
-            parts[name] = _profile(labels, values, _column(ends, f"{name}_low"), _column(ends, f"{name}_high"))
+            parts[name] = _profile(labels, values, [_column(ends, f"{name}_{end}") for end in ("low", "high") if ends])
             cards.append(f'<div class="card">{head}{place(name)}</div>')
         else:
             top = sorted(zip(labels, values, strict=True), key=lambda pair: -pair[1])[:LISTED]
             cards.append(f'<div class="card">{head}<ol class="words">{bars(top)}</ol></div>')
-    note = "Every profile sums to one; the whiskers are what 90% of the runs gave. Largest contribution first."
+    sure = found.get("intervals")
+    whiskers = f"The whiskers are intervals. {sure['finding']}" if sure else "No intervals were found."
+    note = f"Every profile sums to one, the largest contribution first. {whiskers}"
     if len(names) > SHOWN:
         note += f" These are the first {SHOWN} of {len(names)}; {schema.COMPONENTS} has all."
     return section("The components", note, f'<div class="profiles">{"".join(cards)}</div>{_unstable(known)}'), parts
@@ -154,17 +158,19 @@ def _unstable(known: Rows) -> str:
     return f'<p class="note">Left out as unstable: {len(left)}, of stability (size) {escape(listed)}.</p>'
 
 
-def _profile(labels: list[str], values: list[float], low: list[float], high: list[float]) -> Chart:
+def _profile(labels: list[str], values: list[float], ends: list[list[float]]) -> Chart:
+    """Draw a profile, with whiskers where it has an interval."""
     y = np.array(values)
-    bar = {
+    bar: dict[str, Any] = {
         "type": "bar", "x": list(range(len(labels))), "y": numbers(y, 4), "customdata": labels,
         "marker": {"color": "var(--kl)"}, "hovertemplate": "%{customdata}: %{y:.3g}<extra></extra>",
-        "error_y": {
-            "type": "data", "symmetric": False, "array": numbers(np.maximum(np.array(high) - y, 0.0), 3),
-            "arrayminus": numbers(np.maximum(y - np.array(low), 0.0), 3), "thickness": 1, "width": 0,
-            "color": "var(--max)",
-        },
     }  # fmt: skip
+    if ends:
+        low, high = (np.array(end) for end in ends)
+        bar["error_y"] = {
+            "type": "data", "symmetric": False, "array": numbers(np.maximum(high - y, 0.0), 3),
+            "arrayminus": numbers(np.maximum(y - low, 0.0), 3), "thickness": 1, "width": 0, "color": "var(--max)",
+        }  # fmt: skip
     chart = _chart([bar], "", "")
     step = max(1, -(-len(labels) // 12))
     short = [label if len(label) <= 12 else label[:11] + "…" for label in labels[::step]]

@@ -30,7 +30,9 @@ from drnmf.problem.units import Units, mean_of
 from drnmf.selection.alike import ONE_COMPONENT, one_component
 from drnmf.selection.consensus import Consensus
 from drnmf.selection.entries import counted, facts_of
-from drnmf.selection.matching import Matching, match
+from drnmf.selection.intervals.bars import DRAWS, Intervals
+from drnmf.selection.intervals.door import check_level
+from drnmf.selection.matching import Indices, Matching, match
 from drnmf.selection.noise import NoiseProfile
 from drnmf.selection.penalties.alpha import AlphaPath, decided
 from drnmf.selection.resampling import RESAMPLINGS, UNCERTAINTY
@@ -42,6 +44,7 @@ from drnmf.selection.stages.pace import Moment, Pace, shown
 from drnmf.selection.stages.ranks import Tried, rows_of
 from drnmf.selection.stages.residuals import Residuals, residuals
 from drnmf.selection.stages.runs import Fitter, Run, Store
+from drnmf.selection.stages.sure import Sure
 from drnmf.solve.encode import Encoder
 from drnmf.solve.settings import asked_losses, check_model, control_of, count_jobs, reading_of, settled_budget, terms_of
 from drnmf.storage.records import described
@@ -63,8 +66,10 @@ class Discovery:
     contributions : (m, r), W under the losses of the fit, in the unit of X
     stability : (r,), mean silhouette of each component over the runs
     stable : (r,) bool, whether it reaches the threshold; none where fewer than four runs came to their end
-    interval : (2, r, n), 5 % and 95 % quantiles of every entry over the runs
-    spread : (r, n), standard deviation of every entry over the runs
+    intervals : Intervals of the components and contributions, from draws apart from the runs; None with a reason in the
+        notes
+    found_in : (r,) int, runs that have the component, with a cosine of at least 0.9
+    spread : (r, n), standard deviation of every entry over the runs: how far these differ, and no error bar
     rank : r
     losses : the losses of the fit
     noise : NoiseProfile, or None where the losses were given
@@ -87,7 +92,8 @@ class Discovery:
     contributions: Array
     stability: Vector
     stable: np.ndarray[Any, np.dtype[np.bool_]]
-    interval: Vector
+    intervals: Intervals | None
+    found_in: Indices
     spread: Vector
     rank: int
     losses: Omega
@@ -140,6 +146,7 @@ def discover(
     resample: str | None = "auto",
     heavy: str = "auto",
     threshold: float = 0.6,
+    level: float | None = 0.9,
     reference: Any = None,
     reference_names: Iterable[str] | None = None,
     entry_weight: Any = None,
@@ -171,12 +178,15 @@ def discover(
     resample : {"auto", None, "poisson", "bootstrap", "uncertainty"}
         What each run sees; "auto" draws X again by its uncertainties where those are given ("uncertainty": X + U z, cut
         off at zero), counts with X as their mean ("poisson"), and rows of other data ("bootstrap"). What it became is
-        in `resample` of the result; None is X itself, and then intervals say nothing of the noise.
+        in `resample` of the result; None is X itself, and then stability says nothing of the noise.
     heavy : {"auto", "keep", "cap"}
         "cap" scales rows down that weigh more than ten times the median row, while components are sought; their
         contributions are those of X. "auto" does so where held-out entries of X are then predicted better.
     threshold : float
         Stability that a component needs.
+    level : float or None
+        What the intervals of components and contributions are to cover; see `intervals`. None finds no intervals,
+        which take some 850 short fits.
     reference : array or DataFrame of shape (s, n), optional
         Known components; see `match`.
     reference_names : iterable of str, optional
@@ -205,6 +215,7 @@ def discover(
     check_integer("n_runs", n_runs, 2)
     check_choice("heavy", heavy, HEAVY_CHOICES)
     check_number("threshold", threshold, -1.0)
+    level = None if level is None else check_level(level)
     model = _discovered(model)
     betas, random_state, solver = asked_losses(model), model.random_state or 0, as_solver(model.solver)
     seed = check_integer("random_state", random_state, 0)
@@ -245,7 +256,8 @@ def discover(
         factors = None if heavy == "keep" else cap_factors(X)
         judge = heavy == "auto" and factors is not None and given.observed is None
         auto = tuple(term for term in terms if term.alpha == "auto")
-        pace.take(plan(tried, n_runs, losses is None, judge, len(auto)), _both(show, callback))
+        work, sure = plan(tried, n_runs, losses is None, judge, len(auto)), Sure(level, DRAWS, seed)
+        pace.take(sure.planned(work, tried[len(tried) // 2]), _both(show, callback))
         data = placement.open(given)
         identity = {"X": data.digest(), **settings}
         with Store(solver.checkpoint, identity) as store:
@@ -262,8 +274,11 @@ def discover(
             crew = stages.heavy(crew, table, factors) if judge else crew
             crew, table = stages.penalise(crew, table, auto) if auto else (crew, table)
             runs, found, table = stages.consensus(crew, table)
-        fitter = replace(crew.fitter, given=given)
-        return _assembled(fitter, data, stages, noise, table, runs, found, reference, _listed(reference_names))
+        encoder = _encoder(crew.fitter, data, found, runs)
+        bars = sure.stage(stages, crew, runs, found, encoder)
+        return _assembled(
+            crew.fitter, encoder, stages, noise, table, runs, found, bars, reference, _listed(reference_names)
+        )
 
 
 def _discovered(model: Parameters | None) -> Parameters:
@@ -351,17 +366,23 @@ def _too_few(ended: int) -> str:
     return f"Nothing is called stable on the word of fewer than {LEAST_RUNS} runs: {ended} came to their end."
 
 
-def _assembled(
-    fitter: Fitter, data: Data, stages: Stages, noise: NoiseProfile | None, table: list[Tried], runs: list[Run],
-    found: Consensus, reference: Any, names: list[str] | None,
-) -> Discovery:  # fmt: skip
-    """W under the losses of the best run and the penalties, components by size, partners, residuals."""
-    best, pace, parameters = min(runs, key=lambda run: run.error), stages.pace, fitter.parameters
-    before, control, terms = pace.seconds, control_of(parameters), terms_of(parameters)
-    encoder = Encoder(
+def _encoder(fitter: Fitter, data: Data, found: Consensus, runs: list[Run]) -> Encoder:
+    """What finds W under the losses of the best run, and the penalties."""
+    best, parameters = min(runs, key=lambda run: run.error), fitter.parameters
+    control, terms = control_of(parameters), terms_of(parameters)
+    return Encoder(
         found.components.astype(best.H.dtype), _objective(data, best, terms), best.weights,
         control.max_iter, control.tol, checked(parameters, "zeros"), "discover", np.zeros(len(found.stability)),
     )  # fmt: skip
+
+
+def _assembled(
+    fitter: Fitter, encoder: Encoder, stages: Stages, noise: NoiseProfile | None, table: list[Tried], runs: list[Run],
+    found: Consensus, bars: Intervals | None, reference: Any, names: list[str] | None,
+) -> Discovery:  # fmt: skip
+    """W under the losses of the best run and the penalties, components by size, partners, residuals."""
+    best, pace, parameters = min(runs, key=lambda run: run.error), stages.pace, fitter.parameters
+    before, terms = pace.seconds, terms_of(parameters)
     W, cut = contributions(encoder, fitter.given, fitter.placement, pace)
     if cut:
         stages.missing.append(f"the contributions of {cut} rows were still moving")
@@ -374,7 +395,9 @@ def _assembled(
     ended = sum(run.whole for run in runs)
     stable = (found.stability >= stages.threshold) & (ended >= LEAST_RUNS)
     return Discovery(
-        found.components, W, found.stability, stable, found.interval, found.spread, len(found.stability), best.omega,
+        found.components, W, found.stability, stable,
+        None if bars is None else bars.around(order, found.components, np.asarray(W, dtype=np.float64)), found.found_in,
+        found.spread, len(found.stability), best.omega,
         noise, rows_of(table, stages.threshold) if table else [],
         None if reference is None else match(found.components, reference, names=names),
         misfit, sorted(runs, key=lambda run: run.error), stages.done, stages.interrupted, tuple(stages.missing),
@@ -384,7 +407,7 @@ def _assembled(
 
 
 _SEEN = {
-    None: "Every run saw X itself: intervals say how far runs differ, and nothing of the noise.",
+    None: "Every run saw X itself: stability says how far runs differ, and nothing of the noise.",
     "poisson": "Every run saw counts drawn anew with X as their mean.",
     "bootstrap": "Every run saw rows of X drawn anew.",
     UNCERTAINTY: "Every run saw X drawn anew by its uncertainties.",

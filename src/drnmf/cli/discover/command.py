@@ -23,7 +23,7 @@ from drnmf.cli.common import (
     read_input,
     say,
 )
-from drnmf.cli.discover.files import write_discovery
+from drnmf.cli.discover.files import covered_of, write_discovery
 from drnmf.cli.discover.reference import read_reference
 from drnmf.runs import schema, write
 from drnmf.runs.output import check_out
@@ -60,6 +60,10 @@ _NOT_HERE = (
 """Parameters that a discovery does without; --max-time also takes minutes and hours here."""
 Threshold = Annotated[float, typer.Option("--threshold", min=-1, max=1, help="Stability that a component needs.")]
 
+Level = Annotated[
+    float, typer.Option("--level", min=0, max=0.999, help="What intervals are to cover; 0 finds none, and is quicker.")
+]
+
 
 @options.takes_model(*_NOT_HERE, max_iter=500, tol=1e-5, random_state=0)
 def discover(
@@ -72,6 +76,7 @@ def discover(
     resample: Resample = "auto",
     heavy: Heavy = "auto",
     threshold: Threshold = 0.6,
+    level: Level = 0.9,
     max_time: Duration = None,
     *,
     settings: options.Settings,
@@ -90,8 +95,8 @@ def discover(
 ) -> None:
     """Find how many components X has, under which noise, and which of them come again in every run.
 
-    Writes components.csv, contributions.csv, stability.csv, noise.csv, ranks.csv and summary.json into a folder, all or
-    nothing. After Ctrl-C it writes what the finished runs agree on.
+    Writes components.csv, contributions.csv, both with intervals, stability.csv, noise.csv, ranks.csv and summary.json
+    into a folder, all or nothing. After Ctrl-C it writes what the finished runs agree on.
     """
     for value, allowed, name in (
         (profiles, PROFILES, "--profiles"),
@@ -128,7 +133,7 @@ def discover(
     with plain_warnings() as warned, keeping.kept(checkpoint), keyboard_interrupts(), named:
         found = find(
             matrix.X, model, ranks=given, n_runs=runs, resample=None if resample == "none" else resample, heavy=heavy,
-            threshold=threshold, reference=None if known is None else known.components,
+            threshold=threshold, level=level or None, reference=None if known is None else known.components,
             reference_names=None if known is None else known.names, **weights,
         )  # fmt: skip
     with output_folder(folder, overwrite, inputs) as temporary:
@@ -172,6 +177,7 @@ def _summary(found: Discovery, matrix: Matrix, warned: list[str], profiles: str,
             "stable": int(found.stable.sum()),
             "threshold": threshold,
             "resample": found.resample,
+            "intervals": covered_of(found.intervals),
             "beta": None if noise is None else noise.beta,
             "slope": None if noise is None else noise.slope,
             "profiles": profiles,
