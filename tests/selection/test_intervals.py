@@ -130,15 +130,15 @@ def test_of_several_losses_that_is_drawn_whose_variance_the_residuals_have():
 
 def test_an_interval_with_the_factor_that_it_needs_ends_at_the_truth():
     rng = np.random.default_rng(0)
-    draws, truth = rng.gamma(2.0, size=(60, 50)), rng.gamma(2.0, size=50)
-    half = HalfWidths.of(np.median(draws, axis=0), draws, 0.9)
+    draws, truth, estimate = (rng.gamma(2.0, size=shape) for shape in ((60, 50), 50, 50))
+    half = HalfWidths.of(estimate, draws, 0.9)
     for needed, goal, k in zip(half.needed(truth), truth, range(50), strict=True):
         low, high = half.ends(float(needed) * (1 + 1e-9))[:, k]
         assert low <= goal <= high
         if needed > 0:
             low, high = half.ends(0.99 * float(needed))[:, k]
             assert not low <= goal <= high
-    wide = HalfWidths.of(np.median(draws, axis=0), draws, 0.99)
+    wide = HalfWidths.of(estimate, draws, 0.99)
     assert (wide.above > 1.5 * half.above).all()
 
 
@@ -149,6 +149,16 @@ def test_the_factor_is_that_of_the_level_and_coverage_is_judged_by_other_truths(
     assert found.factor == pytest.approx(1.645, abs=0.1)
     assert found.coverage == pytest.approx(0.9, abs=0.02)
     assert found.coverage != np.mean(np.concatenate(needed) <= found.factor)
+
+
+def test_the_middle_lies_beyond_a_biased_estimate():
+    """Draws of an estimate that is too small are smaller still: the truth is above it."""
+    rng = np.random.default_rng(0)
+    estimate = np.full(20, 1.8**2)
+    half = HalfWidths.of(estimate, (1.6 + 0.05 * rng.normal(size=(200, 20))) ** 2, 0.9)
+    low, high = half.ends(1.0)
+    assert (low <= estimate).all()
+    assert (high > 1.9**2).all()
 
 
 def test_nearly_all_large_entries_are_covered():

@@ -3,7 +3,8 @@
 Percentiles of draws about a fit cover too little: factors that are not negative, and free to trade with one another,
 scatter about the truth in another way than draws do about the fit. So the same is done once more, where the truth is
 known: the fit is the truth of its draws, and the draws of a draw give an interval that covers it or does not. One
-factor on the half-widths makes as many cover as should.
+factor on the half-widths makes as many cover as should. A fit may be biased too, and its draws are so once more: the
+middle of an interval lies beyond the estimate, seen from the median of the draws.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from drnmf.numerics import Vector
 
 INNER = 0.9
 """Percentiles between which half-widths are read off: further ones need more draws than there are."""
+SHIFT = 1.5
+"""Where the middle of an interval is: 0 at the median of the draws, 1 at the estimate, 2 as far on its other side. Draws
+say how large the bias of a fit is with much noise; one half of it is taken off."""
 NEVER = 1e3
 """The factor of an entry that all draws leave where it is, and that is not the truth: larger than any other."""
 SMALL = 0.01
@@ -47,18 +51,23 @@ class HalfWidths:
         scale = float(ndtri(0.5 + 0.5 * level) / ndtri(0.5 + 0.5 * INNER))
         return cls(middle, scale * (middle - low), scale * (high - middle), np.sqrt(estimate))
 
+    @property
+    def centre(self) -> Vector:
+        """The middle of the interval."""
+        return self.middle + SHIFT * (self.estimate - self.middle)
+
     def ends(self, factor: float) -> Vector:
         """Return the ends (2, ...) of the interval, in the unit of the estimate."""
-        low = np.minimum(self.middle - factor * self.below, self.estimate)
-        high = np.maximum(self.middle + factor * self.above, self.estimate)
-        return np.stack([np.maximum(low, 0.0) ** 2, high**2])
+        low = np.minimum(self.centre - factor * self.below, self.estimate)
+        high = np.maximum(self.centre + factor * self.above, self.estimate)
+        return np.stack([np.maximum(low, 0.0) ** 2, np.maximum(high, 0.0) ** 2])
 
     def needed(self, truth: Vector) -> Vector:
         """Compute the smallest factor with which an entry is covered."""
-        off = np.sqrt(truth) - self.middle
+        off, other = np.sqrt(truth) - self.centre, self.estimate - self.centre
         side = np.where(off < 0, self.below, self.above)
         needed = np.divide(np.abs(off), side, out=np.full(off.shape, NEVER), where=side > 0)
-        other = self.estimate - self.middle  # what lies between the median and the estimate is covered without any
+        # what lies between the middle and the estimate is covered without any
         return np.where((off * other >= 0) & (np.abs(off) <= np.abs(other)), 0.0, needed)
 
 
@@ -90,11 +99,16 @@ def widening(needed: list[Vector], level: float) -> Widening:
     >>> round(found.factor, 2), round(found.coverage, 2)
     (1.8, 0.9)
     """
-    factor = float(np.quantile(np.concatenate(needed), level, method="inverted_cdf"))
-    others = (np.concatenate([*needed[:k], *needed[k + 1 :]]) for k in range(len(needed)))
-    factors = (np.quantile(rest, level, method="inverted_cdf") for rest in others)
-    apart = [float(np.mean(one <= limit)) for one, limit in zip(needed, factors, strict=True)]
-    return Widening(factor, float(np.mean(apart)))
+    apart = [
+        float(np.mean(one <= _factor([*needed[:k], *needed[k + 1 :]], level)))
+        for k, one in enumerate(needed)
+        if one.size
+    ]
+    return Widening(_factor(needed, level), float(np.mean(apart)))
+
+
+def _factor(needed: list[Vector], level: float) -> float:
+    return float(np.quantile(np.concatenate(needed), level, method="inverted_cdf"))
 
 
 def asked(F: Vector) -> Any:
