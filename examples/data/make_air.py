@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-SPECIES = "OC EC SO4 NO3 NH4 Na Cl Mg K Ca Si Fe Al Zn Cu Pb".split()
+SPECIES = ["OC", "EC", "SO4", "NO3", "NH4", "Na", "Cl", "Mg", "K", "Ca", "Si", "Fe", "Al", "Zn", "Cu", "Pb"]
 SOURCES = {  # percent of the mass of each source
     "sea salt": (1, 0, 8, 4, 0, 32, 48, 4, 1.5, 1.5, 0, 0, 0, 0, 0, 0),
     "traffic": (42, 36, 2, 5, 2, 0, 1, 0.5, 0.5, 2, 2, 5, 0.5, 1, 0.4, 0.1),
@@ -38,7 +38,9 @@ def main() -> None:
     with open(here / "sources.csv", "w", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(["species", *SOURCES])
-        table.writerows([name, *(f"{share:g}" for share in column)] for name, column in zip(SPECIES, profiles.T))
+        table.writerows(
+            [name, *(f"{share:g}" for share in column)] for name, column in zip(SPECIES, profiles.T, strict=True)
+        )
 
 
 if __name__ == "__main__":

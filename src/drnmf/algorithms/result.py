@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from drnmf.algorithms.certificates import Certificate
+from drnmf.backends.modes import Factors
 from drnmf.losses.base import Omega
 from drnmf.losses.interval import Coverage
 from drnmf.numerics import Array, Vector
@@ -98,15 +99,15 @@ class Progress:
 
 @dataclass(frozen=True)
 class Result:
-    """A point and how it was reached. W has shape (m, r), H has shape (r, n).
+    """A point and how it was reached.
 
+    blocks : the factors with components as rows, in the order of the steps: H (r, n) and W' (r, m) of a matrix
     single_losses : (p, p), every loss (column) at the single-objective solution of each beta (row), where the run
         computed its references itself
     penalty : the sum of the penalties at the point
     """
 
-    W: Array
-    H: Array
+    blocks: Factors
     omega: Omega
     references: Vector
     losses: Vector
@@ -121,6 +122,20 @@ class Result:
     certificate: Certificate | None = None
     coverage: Coverage | None = None
     penalty: float = 0.0
+
+    @property
+    def W(self) -> Array:
+        """(m, r), where X is a matrix."""
+        return self.blocks[1].T
+
+    @property
+    def H(self) -> Array:
+        """(r, n), where X is a matrix."""
+        return self.blocks[0]
+
+    def at(self, W: Array, H: Array) -> Result:
+        """Return the same with other factors of a matrix."""
+        return replace(self, blocks=(H, W.T))
 
     @property
     def objective(self) -> float:

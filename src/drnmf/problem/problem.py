@@ -169,7 +169,7 @@ class Problem:
             return result
         rescale = self.constraints.free and not self.penalties
         W, H = canonical(self.data, result.W, result.H, rescale, self.constraints.fixed)
-        return replace(result, W=W, H=H)
+        return result.at(W, H)
 
     def completed(self, result: Result) -> Result:
         """Give rows and columns of which nothing is known the mean of the others, within the constraints."""
@@ -177,7 +177,7 @@ class Problem:
         if self.constraints.free or done is result:
             return done
         W, H = imposed(self.data, self.constraints, done.W, done.H)
-        return replace(done, W=W, H=H)
+        return done.at(W, H)
 
     def back(self, result: Result) -> Result:
         """Return a result in the unit of the caller."""

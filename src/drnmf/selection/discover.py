@@ -37,13 +37,13 @@ from drnmf.selection.noise import NoiseProfile
 from drnmf.selection.penalties.alpha import AlphaPath, decided
 from drnmf.selection.resampling import RESAMPLINGS, UNCERTAINTY
 from drnmf.selection.stages.contributions import FOR_W, LAST, contributions
-from drnmf.selection.stages.course import LEAST_RUNS, RUNS_PER_RANK, Stages, plan
-from drnmf.selection.stages.crew import Crew, draw_seeds
 from drnmf.selection.stages.heavy import cap_factors
-from drnmf.selection.stages.pace import Moment, Pace, shown
 from drnmf.selection.stages.ranks import Tried, rows_of
 from drnmf.selection.stages.residuals import Residuals, residuals
+from drnmf.selection.stages.run_pool import RunPool, draw_seeds
 from drnmf.selection.stages.runs import Fitter, Run, Store
+from drnmf.selection.stages.schedule import Moment, Schedule, shown
+from drnmf.selection.stages.stages import LEAST_RUNS, RUNS_PER_RANK, Stages, plan
 from drnmf.selection.stages.sure import Sure
 from drnmf.solve.encode import Encoder
 from drnmf.solve.settings import asked_losses, check_model, control_of, count_jobs, reading_of, settled_budget, terms_of
@@ -220,7 +220,7 @@ def discover(
     betas, random_state, solver = asked_losses(model), model.random_state or 0, as_solver(model.solver)
     seed = check_integer("random_state", random_state, 0)
     jobs, control = count_jobs(model.n_jobs), control_of(model)
-    pace, terms = Pace({}, control.max_time, None), terms_of(model)
+    schedule, terms = Schedule({}, control.max_time, None), terms_of(model)
     parameters = replace(
         model, penalties=decided(terms, ()), n_jobs=None, verbose=0, solver=Solver(update=solver.update)
     )
@@ -257,12 +257,12 @@ def discover(
         judge = heavy == "auto" and factors is not None and given.observed is None
         auto = tuple(term for term in terms if term.alpha == "auto")
         work, sure = plan(tried, n_runs, losses is None, judge, len(auto)), Sure(level, DRAWS, seed)
-        pace.take(sure.planned(work, tried[len(tried) // 2]), _both(show, callback))
+        schedule.take(sure.planned(work, tried[len(tried) // 2]), _both(show, callback))
         data = placement.open(given)
         identity = {"X": data.digest(), **settings}
         with Store(solver.checkpoint, identity) as store:
             stages = Stages(
-                X, losses, tried, n_runs, threshold, pace, [], [*remarks, *([ONE_COMPONENT] if alike else [])]
+                X, losses, tried, n_runs, threshold, schedule, [], [*remarks, *([ONE_COMPONENT] if alike else [])]
             )
             capped, facts, known = (
                 factors if heavy == "cap" else None,
@@ -270,14 +270,14 @@ def discover(
                 uncertainty is not None,
             )
             fitter = Fitter(given, placement, parameters, losses or (KL,), how, facts, capped, known)
-            crew, table, noise = stages.settle(Crew(fitter, store, pace, seeds, jobs), seed, bool(auto))
-            crew = stages.heavy(crew, table, factors) if judge else crew
-            crew, table = stages.penalise(crew, table, auto) if auto else (crew, table)
-            runs, found, table = stages.consensus(crew, table)
-        encoder = _encoder(crew.fitter, data, found, runs)
-        bars = sure.stage(stages, crew, runs, found, encoder)
+            pool, table, noise = stages.settle(RunPool(fitter, store, schedule, seeds, jobs), seed, bool(auto))
+            pool = stages.heavy(pool, table, factors) if judge else pool
+            pool, table = stages.penalise(pool, table, auto) if auto else (pool, table)
+            runs, found, table = stages.consensus(pool, table)
+        encoder = _encoder(pool.fitter, data, found, runs)
+        bars = sure.stage(stages, pool, runs, found, encoder)
         return _assembled(
-            crew.fitter, encoder, stages, noise, table, runs, found, bars, reference, _listed(reference_names)
+            pool.fitter, encoder, stages, noise, table, runs, found, bars, reference, _listed(reference_names)
         )
 
 
@@ -346,9 +346,9 @@ def _listed(names: Iterable[str] | None) -> list[str] | None:
 
 def _both(first: Callable[[Moment], Any] | None, second: Callable[[Moment], Any] | None) -> Callable[[Moment], Any]:
     def call(moment: Moment) -> None:
-        for told in (first, second):
-            if told is not None:
-                told(moment)
+        for call_one in (first, second):
+            if call_one is not None:
+                call_one(moment)
 
     return call
 
@@ -381,16 +381,16 @@ def _assembled(
     found: Consensus, bars: Intervals | None, reference: Any, names: list[str] | None,
 ) -> Discovery:  # fmt: skip
     """W under the losses of the best run and the penalties, components by size, partners, residuals."""
-    best, pace, parameters = min(runs, key=lambda run: run.error), stages.pace, fitter.parameters
-    before, terms = pace.seconds, terms_of(parameters)
-    W, cut = contributions(encoder, fitter.given, fitter.placement, pace)
+    best, schedule, parameters = min(runs, key=lambda run: run.error), stages.schedule, fitter.parameters
+    before, terms = schedule.seconds, terms_of(parameters)
+    W, cut = contributions(encoder, fitter.given, fitter.placement, schedule)
     if cut:
         stages.missing.append(f"the contributions of {cut} rows were still moving")
     order = np.argsort(-W.sum(axis=0, dtype=np.float64), kind="stable")
     found, W = found.reordered(order), W[:, order]
     worst = best.omega[int(np.argmax(best.losses / best.references))]
     misfit = residuals(fitter.given.X, W, found.components, worst)
-    pace.advance(LAST, (1.0 - FOR_W) * pace.planned(LAST), "residuals")
+    schedule.advance(LAST, (1.0 - FOR_W) * schedule.planned(LAST), "residuals")
     stages.ended(LAST, before, not cut)
     ended = sum(run.whole for run in runs)
     stable = (found.stability >= stages.threshold) & (ended >= LEAST_RUNS)
@@ -401,7 +401,7 @@ def _assembled(
         noise, rows_of(table, stages.threshold) if table else [],
         None if reference is None else match(found.components, reference, names=names),
         misfit, sorted(runs, key=lambda run: run.error), stages.done, stages.interrupted, tuple(stages.missing),
-        parameters.max_time, fitter.resample, pace.seconds, _notes(stages, noise, found, ended, fitter.resample),
+        parameters.max_time, fitter.resample, schedule.seconds, _notes(stages, noise, found, ended, fitter.resample),
         tuple(term.key for term in terms), stages.paths,
     )  # fmt: skip
 

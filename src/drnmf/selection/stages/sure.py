@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
@@ -11,10 +10,10 @@ from drnmf.algorithms.initialize import Start
 from drnmf.selection.consensus import Consensus
 from drnmf.selection.intervals.bars import INNER_DRAWS, TRUTHS, Asked, Intervals, error_bars
 from drnmf.selection.intervals.refits import Refits
-from drnmf.selection.stages.course import LEAST_RUNS, Stages
-from drnmf.selection.stages.crew import Crew
-from drnmf.selection.stages.pace import Pace
+from drnmf.selection.stages.run_pool import RunPool
 from drnmf.selection.stages.runs import Run, rows_seen, taken
+from drnmf.selection.stages.schedule import Schedule
+from drnmf.selection.stages.stages import LEAST_RUNS, Stages
 from drnmf.solve.encode import Encoder
 
 SURE = "intervals"
@@ -45,46 +44,48 @@ class Sure:
         return {name: work[name] for name in others} | {SURE: FITS * rank, last: work[last]}
 
     def stage(
-        self, stages: Stages, crew: Crew, runs: list[Run], found: Consensus, encoder: Encoder
+        self, stages: Stages, pool: RunPool, runs: list[Run], found: Consensus, encoder: Encoder
     ) -> Intervals | None:
         """Find intervals of the components, and of the contributions where runs see all rows; None with a reason."""
         if self.level is None:
             return None
-        before, pace = stages.pace.seconds, stages.pace
-        found_any = (found.stability >= stages.threshold).any() and sum(run.whole for run in runs) >= LEAST_RUNS
-        bars = None
-        if stages.interrupted:
-            stages.missing.append("no intervals were found")
-        elif not found_any:
+        before, bars = stages.schedule.seconds, None
+        ended = sum(run.whole for run in runs) >= LEAST_RUNS
+        if not (ended and (found.stability >= stages.threshold).any()):
             stages.notes.append("No intervals: no component is stable.")
         else:
-            work = partial(self._bars, pace, crew, min(runs, key=lambda run: run.error), found, encoder)
-            bars = stages._unless_interrupted(crew, work)
+            try:
+                best = min(runs, key=lambda run: run.error)
+                bars = None if stages.interrupted else self._bars(stages.schedule, pool, best, found, encoder)
+            except KeyboardInterrupt:
+                stages.interrupted = True
             if bars is None:
-                stages.missing.append("there was no time for intervals")
+                stages.missing.append("no intervals were found")
             else:
                 stages.notes += self._said(bars)
-        pace.close(SURE)
-        stages.ended(SURE, before, bars is not None or not found_any)
+        stages.schedule.close(SURE)
+        stages.ended(SURE, before, "no intervals were found" not in stages.missing)
         return bars
 
-    def _bars(self, pace: Pace, crew: Crew, best: Run, found: Consensus, encoder: Encoder) -> Intervals | None:
-        fitter = crew.fitter
+    def _bars(
+        self, schedule: Schedule, pool: RunPool, best: Run, found: Consensus, encoder: Encoder
+    ) -> Intervals | None:
+        fitter = pool.fitter
         rows = rows_seen(fitter.given, self.seed)
         whole = isinstance(rows, slice)
         given = taken(fitter.given, rows)
         factors = None if fitter.factors is None else fitter.factors[rows]
         refits = Refits(
-            given, fitter.placement, fitter.parameters, best.omega, best.references, best.weights, factors, crew.jobs
+            given, fitter.placement, fitter.parameters, best.omega, best.references, best.weights, factors, pool.jobs
         )
-        work = pace.planned(SURE)
+        work = schedule.planned(SURE)
 
         def left() -> float:
-            allowed = pace.allowance(SURE)
+            allowed = schedule.allowance(SURE)
             return float("inf") if allowed is None else allowed
 
         def tell(share: float, detail: str) -> None:
-            pace.advance(SURE, share * work, detail, fresh=False)
+            schedule.advance(SURE, share * work, detail, fresh=False)
 
         assert self.level is not None
         W = encoder.rows(fitter.placement.open(given, encoder.objective.mean))
