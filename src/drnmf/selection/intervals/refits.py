@@ -30,6 +30,8 @@ from drnmf.solve.solve import solve
 MAX_ITER, TOLERANCE, WINDOW = 500, 1e-5, 5
 """Of a fit that begins where it nearly ends: what five iterations change of the loss is then far below what the noise
 does, one half for every free entry of a factor in units of phi."""
+TO_THE_END = (5000, 1e-8)
+"""Iterations and tolerance of the fit of X itself: draws begin there, and must not finish what it left undone."""
 LEAST = 1e-6
 """What entries begin at, of the mean of their factor, at least: a zero could not be left again."""
 AT_ONCE = 1 << 21
@@ -62,7 +64,7 @@ class Refits:
 
     def fit(self, X: Any, start: Start) -> Start:
         """Fit one X, in the form of the X given."""
-        return next(self._fits([lambda: X], [start]))
+        return next(self._fits([lambda: X], [start], *TO_THE_END))
 
     def again(self, drawn: Sequence[Callable[[], Vector]], starts: Sequence[Start]) -> Iterator[Start]:
         """Fit draws, each made when its turn comes and fitted from a start of its own."""
@@ -71,7 +73,10 @@ class Refits:
     def _like(self, draw: Callable[[], Vector]) -> Any:
         return like(self.given, draw())
 
-    def _fits(self, matrices: Sequence[Callable[[], Any]], starts: Sequence[Start]) -> Iterator[Start]:
+    def _fits(
+        self, matrices: Sequence[Callable[[], Any]], starts: Sequence[Start], most: int = MAX_ITER,
+        tol: float = TOLERANCE,
+    ) -> Iterator[Start]:  # fmt: skip
         """Yield W and H of every matrix, their components in the order of the start."""
         m, n = self.given.X.shape
         step = self.jobs * max(1, min(AT_ONCE // (m * n * self.jobs), IN_A_LIST))
@@ -80,7 +85,7 @@ class Refits:
             with single_blas(), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # what is wrong with X was said before
                 made = [self._problem(make(), start) for make, start in zip(matrices[some], starts[some], strict=True)]
-                done = solve(made, self._runner(made[0], len(made)), overwrite=True)
+                done = solve(made, self._runner(made[0], Control(most, tol, window=WINDOW)), overwrite=True)
             for problem, result, start in zip(made, done, starts[some], strict=True):
                 found = problem.back(problem.completed(result))
                 W, H = (np.asarray(as_numpy(F), dtype=np.float64) for F in (found.W, found.H))
@@ -96,10 +101,10 @@ class Refits:
         raised = (np.maximum(F, LEAST * float(F.mean())).astype(problem.data.dtype) for F in problem.inside((W, H)))
         return problem.begun(problem.feasible(*raised))
 
-    def _runner(self, problem: Problem, count: int) -> Runner:
+    def _runner(self, problem: Problem, control: Control) -> Runner:
         update = as_solver(self.parameters.solver).update
         runner = Runner.of(update, "auto", self.placement.gpu).weighted(tuple(self.weights.tolist()), "intervals")
-        budget = Budget(Control(MAX_ITER, TOLERANCE, window=WINDOW), count, jobs=self.jobs, units=problem.units)
+        budget = Budget(control, 0, jobs=self.jobs, units=problem.units)
         return runner.near().within(problem.constraints, budget, [])
 
 
