@@ -67,7 +67,7 @@ def planted(noise: str, kind: str, shape: tuple[int, int, int], mean: float, see
     elif noise == "nb":
         X = rng.poisson(V * rng.gamma(SIZE, 1.0 / SIZE, V.shape)).astype(np.float64)
     elif noise == "gamma":
-        X = (V + 1e-3 * mean) * rng.gamma(SHAPE, 1.0 / SHAPE, V.shape)
+        X = V * rng.gamma(SHAPE, 1.0 / SHAPE, V.shape)
     else:
         spread = {"gaussian": (1, 1), "uncertainty": V.shape, "weights": (m, 1)}[noise]
         U = SPREAD * mean * np.broadcast_to(np.exp(0.7 * rng.normal(size=spread) * (noise != "gaussian")), V.shape)

@@ -19,9 +19,9 @@ from drnmf.numerics import Vector
 
 INNER = 0.9
 """Percentiles between which half-widths are read off: further ones need more draws than there are."""
-SHIFT = 1.5
-"""Where the middle of an interval is: 0 at the median of the draws, 1 at the estimate, 2 as far on its other side.
-Draws say with much noise how large the bias of a fit is; one half of it is taken off."""
+SHIFT = 2.0
+"""Where the middle of an interval is: 0 at the median of the draws, 1 at the estimate, 2 as far on its other side: what
+draws say of the bias of a fit is taken off."""
 NEVER = 1e3
 """The factor of an entry that all draws leave where it is, and that is not the truth: larger than any other."""
 SMALL = 0.01
