@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from drnmf.algorithms.certificates import Certificate
-from drnmf.backends.modes import Factors
+from drnmf.backends.modes import Factors, column_products, split_columns
 from drnmf.losses.base import Omega
 from drnmf.losses.interval import Coverage
 from drnmf.numerics import Array, Vector
@@ -101,7 +101,8 @@ class Progress:
 class Result:
     """A point and how it was reached.
 
-    blocks : the factors with components as rows, in the order of the steps: H (r, n) and W' (r, m) of a matrix
+    blocks : the factors with components as rows, in the order of the steps: H (r, n) and W' (r, m) of a matrix; of a
+        tensor one for each mode of its unfolding's columns, and W' last
     single_losses : (p, p), every loss (column) at the single-objective solution of each beta (row), where the run
         computed its references itself
     penalty : the sum of the penalties at the point
@@ -125,17 +126,17 @@ class Result:
 
     @property
     def W(self) -> Array:
-        """(m, r), where X is a matrix."""
-        return self.blocks[1].T
+        """(m, r), of a matrix or of the unfolding of a tensor."""
+        return self.blocks[-1].T
 
     @property
     def H(self) -> Array:
-        """(r, n), where X is a matrix."""
-        return self.blocks[0]
+        """(r, n), of a matrix or of the unfolding of a tensor."""
+        return self.blocks[0] if len(self.blocks) == 2 else column_products(self.blocks[:-1])
 
     def at(self, W: Array, H: Array) -> Result:
-        """Return the same with other factors of a matrix."""
-        return replace(self, blocks=(H, W.T))
+        """Return the same with other factors of the matrix or of the unfolding."""
+        return replace(self, blocks=(*split_columns(H, [F.shape[1] for F in self.blocks[:-1]]), W.T))
 
     @property
     def objective(self) -> float:

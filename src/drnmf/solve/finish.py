@@ -9,7 +9,6 @@ import numpy as np
 from drnmf.algorithms.certificates import certify
 from drnmf.algorithms.correlation import row_sums
 from drnmf.algorithms.result import Result
-from drnmf.backends.modes import Matrix
 from drnmf.numerics import EMPTY_MODEL, positive_scale
 from drnmf.objective.penalties import L1, L2
 from drnmf.objective.penalty import Penalty
@@ -20,7 +19,7 @@ def certified(problem: Problem, result: Result) -> Result:
     """Add its certificate to a result."""
     data = problem.data
     objective = objective_of(data, result.omega, result.references, problem.penalties)
-    found = certify(Matrix(data), result.blocks, objective, result.weights, result.losses, problem.constraints)
+    found = certify(problem.modes, result.blocks, objective, result.weights, result.losses, problem.constraints)
     return replace(result, certificate=found)
 
 

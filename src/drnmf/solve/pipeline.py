@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from drnmf.algorithms.initialize import Start, least_loss, random_start, starts
+from drnmf.algorithms.initialize import Start, least_loss, random_start, starts, tensor_start
 from drnmf.algorithms.loop import Control, with_notes
 from drnmf.algorithms.result import Result
 from drnmf.backends.base import losses_of
@@ -64,6 +64,8 @@ def running(
 
     def make() -> tuple[list[Start], float]:
         rng, into = check_random_state(p.random_state), (units.left, units.right)
+        if problem.columns and p.init in ("auto", "random"):
+            return [tensor_start(data, problem.columns, problem.rank, rng) for _ in range(n_init)], 0.0
         made, S = starts(data, problem.rank, p.init, rng, n_init, W, H, into)
         least = least_loss(data, S) if may_stop_early(p, problem.omega) else 0.0
         return [problem.feasible(*begin) for begin in made], least
