@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from drnmf.objective.penalties import L1, L2, Smooth, Sparsity, Volume
     from drnmf.parameters.solver import Solver
     from drnmf.problem.divergence import beta_divergence
+    from drnmf.selection.intervals.door import intervals
     from drnmf.selection.matching import match
     from drnmf.selection.noise import noise_profile
     from drnmf.selection.rank import rank_profile
@@ -43,6 +44,7 @@ __all__ = [
     "Volume",
     "beta_divergence",
     "discover",
+    "intervals",
     "load",
     "match",
     "noise_profile",
@@ -66,6 +68,7 @@ _MODULES = {
     "Sparsity": "objective.penalties",
     "Volume": "objective.penalties",
     "discover": "discovery.found",
+    "intervals": "selection.intervals.door",
     "match": "selection.matching",
     "load": "estimators.load",
     "beta_divergence": "problem.divergence",

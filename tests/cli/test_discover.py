@@ -23,7 +23,21 @@ from drnmf.selection.stages.run_pool import Study
 from drnmf.selection.stages.runs import Run
 
 TYPES = [f"{a}[{b}>{c}]{d}" for b, c in ("CA", "CG", "CT") for a in "ACGT" for d in "ACGT"][:24]
-FAST = ("--runs", "4", "--ranks", "2:4", "--betas", "1", "--max-iter", "150", "--tol", "1e-4", "--quiet")
+FAST = (
+    "--runs",
+    "4",
+    "--ranks",
+    "2:4",
+    "--betas",
+    "1",
+    "--max-iter",
+    "150",
+    "--tol",
+    "1e-4",
+    "--level",
+    "0",
+    "--quiet",
+)
 
 
 def table(path: Path) -> list[dict[str, str]]:
@@ -95,6 +109,35 @@ def test_a_catalog_gives_signatures(here: Path) -> None:
     assert not (folder / "noise.csv").exists()  # the losses were given
 
 
+def test_intervals_are_written_with_what_they_cover(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("plotly")
+    monkeypatch.setattr("drnmf.selection.discover.DRAWS", 40)
+    monkeypatch.setattr("drnmf.selection.stages.sure.TRUTHS", 4)
+    run("discover", "catalog.csv", "--profiles", "rows", *FAST, "--ranks", "3", "--level", "0.8")
+    folder = here / "catalog-discover"
+    for name, ends in (("components", "intervals"), ("contributions", "contribution_intervals")):
+        for row, limits in zip(table(folder / f"{name}.csv"), table(folder / f"{ends}.csv"), strict=True):
+            for k in (1, 2, 3):
+                low, high = (float(limits[f"component_{k}_{end}"]) for end in ("low", "high"))
+                assert low <= float(row[f"component_{k}"]) <= high
+    said = json.loads((folder / "summary.json").read_text())["discovery"]["intervals"]
+    assert (said["level"], said["draws"], said["truths"], said["noise"]) == (0.8, 40, 4, "Poisson")
+    assert said["widening"].keys() == said["coverage"].keys() == {"components", "contributions"}
+    assert {(row["found_in"], row["runs"]) for row in table(folder / "stability.csv")} == {("4", "4")}
+    page = (folder / "report.html").read_text()
+    assert "nominal 80 %, covers in simulation" in page
+    assert "found in 4 of 4 runs" in page
+
+
+def test_without_intervals_none_are_written_and_the_page_says_so(here: Path) -> None:
+    pytest.importorskip("plotly")
+    run("discover", "catalog.csv", "--profiles", "rows", *FAST, "--ranks", "3")
+    folder = here / "catalog-discover"
+    assert not (folder / "intervals.csv").exists()
+    assert json.loads((folder / "summary.json").read_text())["discovery"]["intervals"] is None
+    assert "No intervals were found." in (folder / "report.html").read_text()
+
+
 def test_the_noise_is_written_and_columns_are_the_default(here: Path) -> None:
     run("discover", "catalog.csv", *FAST, "--betas", "auto", "--ranks", "3", "--transpose", "--no-report")
     folder = here / "catalog-discover"
@@ -116,7 +159,21 @@ def test_the_page_answers_in_order(here: Path) -> None:
 def test_the_page_names_the_loss_that_was_fitted(here: Path) -> None:
     """Which need not be the one with the smallest criterion: ties go to the simpler."""
     pytest.importorskip("plotly")
-    run("discover", "catalog.csv", "--profiles", "rows", "--ranks", "2", "--runs", "2", "--max-iter", "60", "--quiet")
+    run(
+        "discover",
+        "catalog.csv",
+        "--profiles",
+        "rows",
+        "--ranks",
+        "2",
+        "--runs",
+        "2",
+        "--max-iter",
+        "60",
+        "--level",
+        "0",
+        "--quiet",
+    )
     page = (here / "catalog-discover" / "report.html").read_text()
     summary = json.loads((here / "catalog-discover" / "summary.json").read_text())
     (key,) = summary["losses"]

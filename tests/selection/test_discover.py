@@ -55,7 +55,8 @@ def test_the_planted_components_are_found(found):
     np.testing.assert_allclose(found.components.sum(axis=1), 1.0)
     assert found.contributions.sum() == pytest.approx(counts().sum(), rel=1e-3)
     assert (np.diff(found.sizes) <= 0).all()
-    assert (found.interval[0] <= found.interval[1]).all()
+    assert found.intervals is None
+    assert found.found_in.tolist() == [4, 4, 4]
     assert [row["rank"] for row in found.ranks] == [2, 3, 4, 5]  # the ladder ends after two that are clearly worse
     assert len(found.runs) == 4
 
@@ -209,13 +210,13 @@ def test_missing_entries_and_weights():
 
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
 def test_with_uncertainties_every_run_sees_X_drawn_by_them(form):
-    """Intervals grow with the uncertainties; X itself gives every run the same."""
+    """Components of the runs differ by the uncertainties; X itself gives every run the same."""
     X, widths = counts() + 0.5, []
     for part in (0.01, 0.3):
         found = discover(form(X), **FAST | {"ranks": 3, "tol": 1e-6, "max_iter": 2000}, uncertainty=part * X)
         assert found.resample == "uncertainty"
         assert "Every run saw X drawn anew by its uncertainties." in found.notes
-        widths.append(float((found.interval[1] - found.interval[0]).mean()))
+        widths.append(float(found.spread.mean()))
     assert widths[1] > 3 * widths[0] > 0
     same = discover(form(X), **FAST | {"ranks": 3, "resample": None}, uncertainty=X)
     assert same.resample is None

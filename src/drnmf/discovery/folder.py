@@ -14,6 +14,7 @@ from drnmf.report.fields import field_of
 from drnmf.runs import schema, write
 from drnmf.runs.output import output_folder
 from drnmf.runs.quality import write_quality
+from drnmf.selection.intervals.bars import Intervals
 
 
 def write_discovery(folder: Path, found: Named, summary: schema.Summary) -> None:
@@ -27,9 +28,8 @@ def write_discovery(folder: Path, found: Named, summary: schema.Summary) -> None
     names, profiles, samples = [found.names[k] for k in kept], found.column_names, found.row_names
     components, parts = np.asarray(found.components), np.asarray(found.contributions)
     write.write_rows(folder / schema.COMPONENTS, write.labelled(profiles, components[kept].T, names))
-    ends = [f"{name}_{end}" for name in names for end in ("low", "high")]
-    intervals = np.moveaxis(found.interval[:, kept], 0, 1).reshape(2 * len(kept), len(profiles))
-    write.write_rows(folder / schema.INTERVALS, write.labelled(profiles, intervals.T, ends))
+    if found.intervals is not None:
+        _write_intervals(folder, found, found.intervals)
     parts = np.column_stack([parts[:, kept], parts[:, ~found.stable].sum(axis=1)])
     write.write_rows(folder / schema.CONTRIBUTIONS, write.labelled(samples, parts, [*names, "unstable"]))
     write.write_table(folder / schema.STABILITY, found.stability_rows())
@@ -52,6 +52,38 @@ def write_discovery(folder: Path, found: Named, summary: schema.Summary) -> None
     write.write_summary(folder, content)
 
 
+def _write_intervals(folder: Path, found: Named, bars: Intervals) -> None:
+    """Write the ends of the intervals of stable components, and of their contributions where those have any."""
+    kept = np.flatnonzero(found.stable)
+    ends = [f"{found.names[k]}_{end}" for k in kept for end in ("low", "high")]
+    H, W = bars.components.reordered(kept, 0), bars.contributions
+    profiles = _alternating(H.lower.T, H.upper.T)
+    write.write_rows(folder / schema.INTERVALS, write.labelled(found.column_names, profiles, ends))
+    if W is not None:
+        W = W.reordered(kept, 1)
+        parts = _alternating(W.lower, W.upper)
+        write.write_rows(folder / schema.CONTRIBUTION_INTERVALS, write.labelled(found.row_names, parts, ends))
+
+
+def _alternating(low: Any, high: Any) -> Any:
+    """Put the columns of two tables side by side: the first of both, the second of both, and so on."""
+    return np.stack([low, high], axis=2).reshape(low.shape[0], -1)
+
+
+def covered_of(found: Intervals | None) -> schema.Covered | None:
+    """Say in summary.json what intervals are to cover, and what they cover in simulation."""
+    if found is None:
+        return None
+    sides = {"components": found.components, "contributions": found.contributions}
+    bars = {name: side for name, side in sides.items() if side is not None}
+    return {
+        "level": found.level, "draws": found.draws, "truths": found.truths, "noise": found.noise,
+        "widening": {name: round(side.widening, 4) for name, side in bars.items()},
+        "coverage": {name: round(side.coverage, 4) if found.truths else None for name, side in bars.items()},
+        "finding": found.summary(),
+    }  # fmt: skip
+
+
 def _described(found: Named) -> schema.Summary:
     """What summary.json says of any discovery."""
     best = found.runs[0]
@@ -70,7 +102,7 @@ def discovered(found: Named, profiles: str = "columns") -> schema.Discovered:
     noise = found.noise
     return {
         "missing": list(found.missing), "rank": found.rank, "stable": int(found.stable.sum()),
-        "threshold": found.threshold, "resample": found.resample,
+        "threshold": found.threshold, "resample": found.resample, "intervals": covered_of(found.intervals),
         "beta": None if noise is None else noise.beta, "slope": None if noise is None else noise.slope,
         "profiles": profiles, "penalties": list(found.penalties), "finding": found.summary(), "stages": found.stages,
     }  # fmt: skip

@@ -92,7 +92,7 @@ class Named(search.Discovery):
         """List for every component its stability, its size, and its partner in the reference where there is one."""
         rows: list[dict[str, Any]] = [
             {"component": name, "stability": float(self.stability[k]), "stable": bool(self.stable[k]),
-             "size": float(self.sizes[k])}
+             "size": float(self.sizes[k]), "found_in": int(self.found_in[k]), "runs": len(self.runs)}
             for k, name in enumerate(self.names)
         ]  # fmt: skip
         if self.matching is None:

@@ -91,13 +91,15 @@ def _species(axis: Any, found: Named, k: int) -> None:
 def _spectrum(axis: Any, found: Named, k: int) -> None:
     named = axis_of(found.column_names)
     x = np.arange(1, np.asarray(found.components).shape[1] + 1) if named is None else named
-    axis.fill_between(x, *found.interval[:, k], color="0.85")
+    if found.intervals is not None:
+        axis.fill_between(x, found.intervals.components.lower[k], found.intervals.components.upper[k], color="0.85")
     axis.plot(x, np.asarray(found.components)[k], color=figures.COLOURS["IS"], lw=1.5)
 
 
 def _bars(axis: Any, found: Named, k: int) -> None:
     labels, y = found.column_names, np.asarray(found.components)[k]
-    ends = np.maximum(np.abs(found.interval[:, k] - y), 0.0)
+    bars = None if found.intervals is None else found.intervals.components
+    ends = None if bars is None else np.maximum([y - bars.lower[k], bars.upper[k] - y], 0.0)
     axis.bar(range(len(y)), y, yerr=ends, color=figures.COLOURS["IS"], ecolor="0.4", error_kw={"lw": 0.8})
     step = max(1, -(-len(labels) // 24))
     axis.set_xticks(range(0, len(labels), step), labels[::step], rotation=90, fontsize=6)

@@ -68,9 +68,9 @@ class ConsensusNMF(Shares, BaseEstimator):  # type: ignore[misc]
     stable_ : (r,) bool
         Whether it reaches the threshold.
     spread_ : (r, n)
-        Standard deviation of every entry over the runs.
-    interval_ : (2, r, n)
-        5 % and 95 % quantiles of every entry over the runs.
+        Standard deviation of every entry over the runs: how far these differ, and no error bar; see `intervals`.
+    found_in_ : (r,) int
+        Runs that have the component, with a cosine of at least 0.9.
     runs_ : (n_runs, r, n)
         The components of the runs, in the order of ``components_``.
     models_ : list of the fitted estimators
@@ -219,7 +219,7 @@ class ConsensusNMF(Shares, BaseEstimator):  # type: ignore[misc]
         self.components_ = self.estimator_.components_
         self.n_components_ = self.components_.shape[0]
         self.stability_, self.stable_ = found.stability, found.stability >= self.threshold
-        self.spread_, self.interval_, self.runs_ = found.spread, found.interval, found.runs
+        self.spread_, self.found_in_, self.runs_ = found.spread, found.found_in, found.runs
         W = np.asarray(self.estimator_.transform(X))
         self.shares_ = shares_of(W, self.components_)
         return W

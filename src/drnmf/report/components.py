@@ -40,8 +40,9 @@ def components(run: Run) -> Section:
     if found is None:
         left = _unstable(run)
         return (section("The components", "No component is stable, so none is shown.", left), {}) if left else NOTHING
+    single = "discovery" not in run.summary
     drawn = _PROFILES.get(found.field) if len(found.labels or ()) <= DRAWN or found.field == "spectra" else None
-    if drawn is not None and found.field == "plain" and found.low is None:
+    if drawn is not None and found.field == "plain" and single:
         drawn = None  # of a single fit the largest parts say more than bars without an interval
     cards, parts = [], {}
     for k, name in enumerate(found.names[:SHOWN]):
@@ -49,15 +50,15 @@ def components(run: Run) -> Section:
         head = f'<div class="bar"><h3>{escape(name)}</h3><small>{escape(fact)}</small></div>'
         if drawn is None:
             lists = _list("Columns", found.labels, found.values[k])
-            lists += _list("Rows", found.samples, found.parts[:, k]) if found.low is None else ""
+            lists += _list("Rows", found.samples, found.parts[:, k]) if single else ""
             cards.append(f'<div class="card">{head}{lists}</div>')
         else:
             parts[f"profile-{k + 1}"] = drawn[0](found, k)
             cards.append(f'<div class="card">{head}{place(f"profile-{k + 1}")}</div>')
     note = drawn[1] if drawn is not None else "What has the largest part in each component, in percent of its sum."
     if found.low is not None and drawn is not None and found.field != "air":
-        shown = "The band is" if found.field == "spectra" else "Whiskers are"
-        note += f" {shown} what 90% of the runs gave."
+        shown = "The band is its interval." if found.field == "spectra" else "Whiskers are intervals."
+        note += f" {shown} {(run.summary['discovery'].get('intervals') or {}).get('finding', '')}"
     note += " Largest contribution first."
     if len(found.names) > SHOWN:
         note += f" These are the first {SHOWN} of {len(found.names)}; the tables have all."
@@ -68,7 +69,7 @@ def components(run: Run) -> Section:
 def occurrence(run: Run) -> Section:
     """Show where components occur: stacked by sample, over dates, as maps, or as an image."""
     found = profiles_of(run)
-    if found is None or (found.low is None and found.field in ("plain", "cells")):
+    if found is None or ("discovery" not in run.summary and found.field in ("plain", "cells")):
         return NOTHING
     each: tuple[Drawing, str] | None = None
     if found.image is not None:

@@ -27,7 +27,7 @@ class Profiles:
     values : (r, n), every row sums to one
     parts : (m, r), contributions in the unit of X
     rest : (m,), what unstable components contribute
-    low, high : (r, n), the ends of the intervals; None for a single fit
+    low, high : (r, n), the ends of the intervals; None where there are none
     facts : what a card says of each component
     field : one of `fields.FIELDS`
     image : rows and columns of the picture whose pixels the samples are
@@ -82,7 +82,7 @@ def _of_discovery(run: Run) -> Profiles | None:
     ends, image = run.table(schema.INTERVALS), _image(run)
     if image is not None and image[0] * image[1] != len(samples):
         image = None  # its pixels are what profiles are over
-    low, high = (column_matrix(ends, [f"{name}_{end}" for name in names]) for end in ("low", "high"))
+    low, high = (column_matrix(ends, [f"{name}_{end}" for name in names]) if ends else None for end in ("low", "high"))
     facts = [_stability(row, name) for row, name in zip(known, names, strict=False)]
     return Profiles(
         names, labels, samples, column_matrix(rows, names), column_matrix(parts, names).T,
@@ -92,6 +92,8 @@ def _of_discovery(run: Run) -> Profiles | None:
 
 def _stability(row: Mapping[str, str], name: str) -> str:
     text = f"{100 * float(row['size']):.2g}%, stability {float(row['stability']):.2f}"
+    if row.get("found_in"):
+        text += f", found in {row['found_in']} of {row['runs']} runs"
     if row.get("match"):
         like = f"cosine {float(row['similarity']):.2f}"
         text += f", {like}" if row["match"] == name else f", nearest {row['match']} ({like})"

@@ -26,6 +26,7 @@ IDF = "idf.npy"
 COMPONENTS = "components.csv"
 INTERVALS = "intervals.csv"
 CONTRIBUTIONS = "contributions.csv"
+CONTRIBUTION_INTERVALS = "contribution_intervals.csv"
 STABILITY = "stability.csv"
 NOISE = "noise.csv"
 RANKS = "ranks.csv"
@@ -173,6 +174,22 @@ class Quality(TypedDict):
     beyond: int
 
 
+class Covered(TypedDict):
+    """Intervals of a discovery: what they are to cover, and what they cover in simulation, null where there was none.
+
+    `noise` is what was drawn, `truths` how many of the `draws` were simulated further; `widening` and `coverage` are
+    those of components and of contributions.
+    """
+
+    level: float
+    draws: int
+    truths: int
+    noise: str
+    widening: dict[str, float]
+    coverage: dict[str, float | None]
+    finding: str
+
+
 class Discovered(TypedDict):
     """What `drnmf discover` found: what was not finished, how many of `rank` are stable, how it came to that."""
 
@@ -181,6 +198,7 @@ class Discovered(TypedDict):
     stable: int
     threshold: float
     resample: str | None
+    intervals: Covered | None
     beta: float | None
     slope: float | None
     profiles: str

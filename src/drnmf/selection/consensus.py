@@ -26,8 +26,8 @@ TURNS = 100
 """Most turns of assignment and means; a handful is enough as a rule."""
 IDLE = 1e-3
 """Part of the whole below which a component is empty."""
-QUANTILES = (0.05, 0.95)
-"""Ends of the interval that a component's entries have over the runs."""
+FOUND = 0.9
+"""Cosine with which a run counts as having found a component."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,7 @@ class Consensus:
     ----------
     components : (r, n), the median of each cluster, rows sum to one
     stability : (r,), mean silhouette of each cluster
-    spread : (r, n), standard deviation of every entry over the runs
-    interval : (2, r, n), 5 % and 95 % quantiles of every entry over the runs
+    spread : (r, n), standard deviation of every entry over the runs: how far these differ, and no error bar
     runs : (R, r, n), the components of the runs, those of a cluster at the same place, rows sum to one
     members : (R, r) int, the place that each of them had in its run
     """
@@ -47,15 +46,20 @@ class Consensus:
     components: Vector
     stability: Vector
     spread: Vector
-    interval: Vector
     runs: Vector
     members: Indices
+
+    @property
+    def found_in(self) -> Indices:
+        """How many runs have each component, with a cosine of at least 0.9; (r,)."""
+        alike = np.einsum("ikn,kn->ik", unit(self.runs), unit(self.components))
+        return np.asarray((alike >= FOUND).sum(axis=0))
 
     def reordered(self, order: Indices) -> Consensus:
         """Take components in another order, or some of them only."""
         return replace(
             self, components=self.components[order], stability=self.stability[order], spread=self.spread[order],
-            interval=self.interval[:, order], runs=self.runs[:, order], members=self.members[:, order],
+            runs=self.runs[:, order], members=self.members[:, order],
         )  # fmt: skip
 
 
@@ -83,10 +87,9 @@ def consensus(runs: Sequence[Array]) -> Consensus:
     whole = shares(np.asarray(runs, dtype=np.float64))
     members = cluster(unit(whole))
     ordered = np.take_along_axis(whole, members[:, :, None], axis=1)
-    low, high = np.quantile(ordered, QUANTILES, axis=0)
     return Consensus(
         shares(np.median(ordered, axis=0)), silhouettes(unit(ordered)).mean(axis=0), ordered.std(axis=0),
-        np.stack([low, high]), ordered, members,
+        ordered, members,
     )  # fmt: skip
 
 

@@ -29,7 +29,9 @@ from drnmf.selection.alike import ONE_COMPONENT, one_component
 from drnmf.selection.alpha import AlphaPath, decided
 from drnmf.selection.choose import Tried
 from drnmf.selection.consensus import Consensus
-from drnmf.selection.matching import Matching, match
+from drnmf.selection.intervals.bars import DRAWS, Intervals
+from drnmf.selection.intervals.door import check_level
+from drnmf.selection.matching import Indices, Matching, match
 from drnmf.selection.noise import NoiseProfile
 from drnmf.selection.rank import check_ranks
 from drnmf.selection.resampling import RESAMPLINGS, UNCERTAINTY, cap_factors
@@ -40,6 +42,7 @@ from drnmf.selection.stages.run_pool import RunPool, Study, draw_seeds
 from drnmf.selection.stages.runs import Run, Store
 from drnmf.selection.stages.schedule import Moment, Schedule, shown
 from drnmf.selection.stages.stages import LEAST_RUNS, RUNS_PER_RANK, Question, Stages, plan
+from drnmf.selection.stages.sure import Sure
 from drnmf.solve.encode import Encoder
 from drnmf.solve.settings import (
     JUDGED_ITERATIONS,
@@ -67,8 +70,10 @@ class Discovery:
     contributions : (m, r), W under the losses of the fit, in the unit of X
     stability : (r,), mean silhouette of each component over the runs
     stable : (r,) bool, whether it reaches the threshold; none where fewer than four runs came to their end
-    interval : (2, r, n), 5 % and 95 % quantiles of every entry over the runs
-    spread : (r, n), standard deviation of every entry over the runs
+    intervals : Intervals of the components and contributions, from draws apart from the runs; None with a reason in the
+        notes
+    found_in : (r,) int, runs that have the component, with a cosine of at least 0.9
+    spread : (r, n), standard deviation of every entry over the runs: how far these differ, and no error bar
     rank : r
     losses : the losses of the fit
     noise : NoiseProfile, or None where the losses were given
@@ -92,7 +97,8 @@ class Discovery:
     contributions: Array
     stability: Vector
     stable: np.ndarray[Any, np.dtype[np.bool_]]
-    interval: Vector
+    intervals: Intervals | None
+    found_in: Indices
     spread: Vector
     rank: int
     losses: Omega
@@ -147,6 +153,7 @@ def discover(
     heavy: str = "auto",
     threshold: float = 0.6,
     counts: bool | None = None,
+    level: float | None = 0.9,
     reference: Any = None,
     reference_names: Iterable[str] | None = None,
     entry_weight: Any = None,
@@ -179,7 +186,7 @@ def discover(
         What each run sees; "auto" draws X again by its uncertainties where those are given ("uncertainty": X + U z, cut
         off at zero), counts with X as their mean ("poisson") where the noise or `counts` says that X holds counts (or
         the loss, where it is given: Kullback-Leibler or negative binomial of whole numbers), and rows of other data
-        ("bootstrap"). What it became is in `resample` of the result; None is X itself, and then intervals say nothing
+        ("bootstrap"). What it became is in `resample` of the result; None is X itself, and then stability says nothing
         of the noise.
     heavy : {"auto", "keep", "cap"}
         "cap" scales rows down that weigh more than ten times the median row, while components are sought; their
@@ -188,6 +195,9 @@ def discover(
         Stability that a component needs.
     counts : bool, optional
         Whether X holds counts, as in `noise_profile`; None lets the data say.
+    level : float or None
+        What the intervals of components and contributions are to cover; see `intervals`. None finds no intervals,
+        which take some 850 short fits.
     reference : array or DataFrame of shape (s, n), optional
         Known components; see `match`.
     reference_names : iterable of str, optional
@@ -216,6 +226,7 @@ def discover(
     check_integer("n_runs", n_runs, 2)
     check_choice("heavy", heavy, HEAVY_CHOICES)
     check_number("threshold", threshold, -1.0)
+    level = None if level is None else check_level(level)
     raw = _discovered(model)
     model = settled_budget(raw, JUDGED_ITERATIONS, JUDGED_TOLERANCE)
     betas, seed = asked_losses(model), check_integer("random_state", model.random_state or 0, 0)
@@ -250,7 +261,8 @@ def discover(
     stages = Stages(Question(tried, asked, threshold, n_runs, counts=counts), losses, schedule, remarks)
     with shown(model.verbose) as show, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of single runs: what matters is in the notes
-        schedule.take(plan(tried, n_runs, losses is None, judge, len(auto)), _both(show, callback))
+        work, sure = plan(tried, n_runs, losses is None, judge, len(auto)), Sure(level, DRAWS, seed)
+        schedule.take(sure.planned(work, tried[len(tried) // 2]), _both(show, callback))
         with Store(solver.checkpoint, {"X": study.problem.data.digest(), **settings}) as store:
             seeds = draw_seeds(seed, max(n_runs, RUNS_PER_RANK))
             pool = RunPool(study, store, schedule, seeds, count_jobs(model.n_jobs))
@@ -260,7 +272,9 @@ def discover(
                 pool = stages.heavy(pool, table, factors)
             pool, table = stages.penalise(pool, table, tuple(auto)) if auto else (pool, table)
             runs, found, table = stages.consensus(pool, table)
-        return _assembled(pool.study, stages, noise, table, runs, found, reference, names)
+        encoder = _encoder(pool.study, found, runs)
+        bars = sure.stage(stages, pool, runs, found, encoder)
+        return _assembled(pool.study, encoder, stages, noise, table, runs, found, bars, reference, names)
 
 
 def _discovered(model: Parameters | None) -> Parameters:
@@ -338,17 +352,23 @@ def _too_few(ended: int) -> str:
     return f"Nothing is called stable on the word of fewer than {LEAST_RUNS} runs: {ended} came to their end."
 
 
+def _encoder(study: Study, found: Consensus, runs: list[Run]) -> Encoder:
+    """What finds W under the losses of the best run, and the penalties."""
+    best, model = min(runs, key=lambda run: run.error), study.model
+    control, terms = control_of(model), terms_of(model)
+    return Encoder(
+        found.components.astype(best.H.dtype), _objective(study.problem.data, best, terms), best.weights,
+        control.max_iter, control.tol, checked(model, "zeros"), "discover", np.zeros(len(found.stability)),
+    )  # fmt: skip
+
+
 def _assembled(
-    study: Study, stages: Stages, noise: NoiseProfile | None, table: list[Tried], runs: list[Run], found: Consensus,
-    reference: Any, names: list[str] | None,
+    study: Study, encoder: Encoder, stages: Stages, noise: NoiseProfile | None, table: list[Tried], runs: list[Run],
+    found: Consensus, bars: Intervals | None, reference: Any, names: list[str] | None,
 ) -> Discovery:  # fmt: skip
     """W under the losses of the best run and the penalties, components by size, partners, residuals."""
     best, schedule, model, X = min(runs, key=lambda run: run.error), stages.schedule, study.model, study.problem
-    before, control, terms = schedule.seconds, control_of(model), terms_of(model)
-    encoder = Encoder(
-        found.components.astype(best.H.dtype), _objective(X.data, best, terms), best.weights,
-        control.max_iter, control.tol, checked(model, "zeros"), "discover", np.zeros(len(found.stability)),
-    )  # fmt: skip
+    before, terms = schedule.seconds, terms_of(model)
     W, cut = contributions(encoder, X, schedule)
     if cut:
         stages.missing.append(f"the contributions of {cut} rows were still moving")
@@ -366,7 +386,8 @@ def _assembled(
         contributions=W,
         stability=found.stability,
         stable=stable,
-        interval=found.interval,
+        intervals=None if bars is None else bars.around(order, found.components, np.asarray(W, dtype=np.float64)),
+        found_in=found.found_in,
         spread=found.spread,
         rank=len(found.stability),
         losses=best.omega,
@@ -389,7 +410,7 @@ def _assembled(
 
 
 _SEEN = {
-    None: "Every run saw X itself: intervals say how far runs differ, and nothing of the noise.",
+    None: "Every run saw X itself: stability says how far runs differ, and nothing of the noise.",
     "poisson": "Every run saw counts drawn anew with X as their mean.",
     "bootstrap": "Every run saw rows of X drawn anew.",
     UNCERTAINTY: "Every run saw X drawn anew by its uncertainties.",

@@ -66,6 +66,10 @@ _NOT_HERE = (
 """Parameters that a discovery does without."""
 Threshold = Annotated[float, typer.Option("--threshold", min=-1, max=1, help="Stability that a component needs.")]
 
+Level = Annotated[
+    float, typer.Option("--level", min=0, max=0.999, help="What intervals are to cover; 0 finds none, and is quicker.")
+]
+
 
 @options.takes_model(*_NOT_HERE, max_iter=500, tol=1e-5, random_state=0)
 @reading.reads
@@ -80,6 +84,7 @@ def discover(
     heavy: Heavy = "auto",
     threshold: Threshold = 0.6,
     counts: Counts = None,
+    level: Level = 0.9,
     *,
     settings: options.Settings,
     source: reading.Source,
@@ -93,8 +98,8 @@ def discover(
 ) -> None:
     """Find how many components X has, under which noise, and which of them come again in every run.
 
-    Writes components.csv, contributions.csv, stability.csv, noise.csv, ranks.csv and summary.json into a folder, all or
-    nothing. After Ctrl-C it writes what the finished runs agree on.
+    Writes components.csv, contributions.csv, both with intervals, stability.csv, noise.csv, ranks.csv and summary.json
+    into a folder, all or nothing. After Ctrl-C it writes what the finished runs agree on.
     """
     for value, allowed, name in (
         (profiles, PROFILES, "--profiles"),
@@ -134,7 +139,8 @@ def discover(
     with plain_warnings() as warned, keeping.kept(checkpoint), keyboard_interrupts(), in_cells:
         search = find(
             matrix.X, model, ranks=given, n_runs=runs, resample=None if resample == "none" else resample, heavy=heavy,
-            threshold=threshold, counts=counts, reference=None if known is None else known.components,
+            threshold=threshold, counts=counts, level=level or None,
+            reference=None if known is None else known.components,
             reference_names=None if known is None else known.names, **weights,
         )  # fmt: skip
     with bad_usage("--names"):
