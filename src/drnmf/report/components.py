@@ -58,7 +58,8 @@ def components(run: Run) -> Section:
     note = drawn[1] if drawn is not None else "What has the largest part in each component, in percent of its sum."
     if found.low is not None and drawn is not None and found.field != "air":
         shown = "The band is its interval." if found.field == "spectra" else "Whiskers are intervals."
-        note += f" {shown} {(run.summary['discovery'].get('intervals') or {}).get('finding', '')}"
+        sure = run.summary["discovery"].get("intervals")
+        note += f" {shown} {sure['finding']}" if sure else f" {shown}"
     note += " Largest contribution first."
     if len(found.names) > SHOWN:
         note += f" These are the first {SHOWN} of {len(found.names)}; the tables have all."
