@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from drnmf.objective.penalties import L1, L2, Smooth, Sparsity, Volume
     from drnmf.parameters.solver import Solver
     from drnmf.problem.divergence import beta_divergence
+    from drnmf.selection.assignment.assign import assign
     from drnmf.selection.discover import discover
     from drnmf.selection.matching import match
     from drnmf.selection.noise import noise_profile
@@ -39,6 +40,7 @@ __all__ = [
     "Solver",
     "Sparsity",
     "Volume",
+    "assign",
     "beta_divergence",
     "discover",
     "load",
@@ -62,6 +64,7 @@ _MODULES = {
     "Solver": "parameters.solver",
     "Sparsity": "objective.penalties",
     "Volume": "objective.penalties",
+    "assign": "selection.assignment.assign",
     "discover": "selection.discover",
     "match": "selection.matching",
     "load": "estimators.load",

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from drnmf import __version__
-from drnmf.cli import discover, fit, pareto, reporting, resume, transform
+from drnmf.cli import assign, discover, fit, pareto, reporting, resume, transform
 from drnmf.cli.endings import Commands
 
 app = typer.Typer(
@@ -40,6 +40,7 @@ def main(
 for command in (
     fit.fit,
     discover.discover,
+    assign.assign,
     resume.resume,
     pareto.pareto,
     transform.transform,

@@ -22,6 +22,7 @@ from drnmf.backends.observed import HeldOut, Stored
 from drnmf.backends.open import is_dask
 from drnmf.backends.weighted import held_out_losses
 from drnmf.estimators import saving
+from drnmf.estimators.assigning import Assigning
 from drnmf.estimators.callbacks import Support, Tasks, managed
 from drnmf.estimators.deciding import zeros_under
 from drnmf.estimators.scoring import dispersions, predicted_score
@@ -53,7 +54,7 @@ from drnmf.solve.settings import control_of, problem_of, reading_of, settings_of
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class NMF(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, Support):  # type: ignore[misc]
+class NMF(Parameters, Assigning, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, Support):  # type: ignore[misc]
     """What the three estimators share. Subclasses say which losses, which weights, and whether to scale."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:

@@ -26,6 +26,7 @@ IDF = "idf.npy"
 COMPONENTS = "components.csv"
 INTERVALS = "intervals.csv"
 CONTRIBUTIONS = "contributions.csv"
+DENSE = "contributions-dense.csv"
 STABILITY = "stability.csv"
 NOISE = "noise.csv"
 RANKS = "ranks.csv"
@@ -33,7 +34,7 @@ RESIDUALS = "residuals.csv"
 VARIANCE = "variance.csv"
 REPORT = "report.html"
 
-Kind = Literal["fit", "pareto", "separate", "topics", "demo", "discover"]
+Kind = Literal["fit", "pareto", "separate", "topics", "demo", "discover", "assign"]
 """The command that made a run."""
 KINDS: tuple[str, ...] = get_args(Kind)
 

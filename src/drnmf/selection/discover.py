@@ -28,8 +28,9 @@ from drnmf.problem.problem import objective_of
 from drnmf.problem.receive import Received
 from drnmf.problem.units import Units, mean_of
 from drnmf.selection.alike import ONE_COMPONENT, one_component
+from drnmf.selection.assignment.assign import Assignment, assigned, assigned_in_time, supports_of
 from drnmf.selection.consensus import Consensus
-from drnmf.selection.entries import counted, facts_of
+from drnmf.selection.entries import bound, counted, facts_of
 from drnmf.selection.matching import Matching, match
 from drnmf.selection.noise import NoiseProfile
 from drnmf.selection.penalties.alpha import AlphaPath, decided
@@ -49,6 +50,8 @@ from drnmf.storage.records import described
 HEAVY_CHOICES = ("auto", "keep", "cap")
 MAX_ITER, TOLERANCE = 500, 1e-5
 """Of every run, where the model leaves them to the library."""
+MOST_ASSIGNED = 20_000_000
+"""Entries of X up to which contributions get real zeros: every row is fitted some dozen times."""
 MOST_RANKS = 30
 """Largest rank that is tried where none is given."""
 
@@ -60,7 +63,8 @@ class Discovery:
     Attributes
     ----------
     components : (r, n), every row sums to one
-    contributions : (m, r), W under the losses of the fit, in the unit of X
+    contributions : (m, r), W under the losses of the fit, in the unit of X, with real zeros: every row has the
+        components that it needs (`assign`)
     stability : (r,), mean silhouette of each component over the runs
     stable : (r,) bool, whether it reaches the threshold; none where fewer than four runs came to their end
     interval : (2, r, n), 5 % and 95 % quantiles of every entry over the runs
@@ -81,6 +85,9 @@ class Discovery:
     notes : tuple of str
     penalties : tuple of str, those of the runs and the contributions ("sparsity:0.003:W")
     penalty_path : tuple of AlphaPath, what was tried for alphas that the data chose
+    dense : (m, r), W with all components in every row
+    encoder : the components as a function of rows
+    model : how X was read
     """
 
     components: Vector
@@ -105,6 +112,28 @@ class Discovery:
     notes: tuple[str, ...]
     penalties: tuple[str, ...] = ()
     penalty_path: tuple[AlphaPath, ...] = ()
+    dense: Array = field(default_factory=lambda: np.empty((0, 0)), repr=False)
+    encoder: Encoder | None = field(default=None, repr=False)
+    model: Parameters = field(default_factory=Parameters, repr=False)
+
+    def assign(self, X: Any, *, entry_weight: Any = None, uncertainty: Any = None) -> Assignment:
+        """Find which of the components new rows have, and how much of each, as in `contributions`.
+
+        Parameters
+        ----------
+        X : as in `discover`, with the same columns
+        entry_weight, uncertainty : as in `discover`, of these rows
+
+        Returns
+        -------
+        Assignment
+            Contributions with real zeros, and what judged them.
+        """
+        assert self.encoder is not None
+        placement = place(X, None, "float32")
+        given = bound(placement.accept(X, "assign", reading_of(self.model, entry_weight, uncertainty)))
+        dense = np.asarray(self.encoder.rows(placement.open(given, self.encoder.objective.mean)))
+        return assigned(self.encoder, given, placement, dense, uncertainty is not None)
 
     @property
     def sizes(self) -> Vector:
@@ -365,8 +394,11 @@ def _assembled(
     W, cut = contributions(encoder, fitter.given, fitter.placement, pace)
     if cut:
         stages.missing.append(f"the contributions of {cut} rows were still moving")
+    dense = W
+    W = _few_causes(encoder, fitter, stages, dense)
     order = np.argsort(-W.sum(axis=0, dtype=np.float64), kind="stable")
-    found, W = found.reordered(order), W[:, order]
+    found, W, dense = found.reordered(order), W[:, order], dense[:, order]
+    encoder = replace(encoder, components=encoder.components[order], mean_row=dense.mean(axis=0))
     worst = best.omega[int(np.argmax(best.losses / best.references))]
     misfit = residuals(fitter.given.X, W, found.components, worst)
     pace.advance(LAST, (1.0 - FOR_W) * pace.planned(LAST), "residuals")
@@ -379,8 +411,22 @@ def _assembled(
         None if reference is None else match(found.components, reference, names=names),
         misfit, sorted(runs, key=lambda run: run.error), stages.done, stages.interrupted, tuple(stages.missing),
         parameters.max_time, fitter.resample, pace.seconds, _notes(stages, noise, found, ended, fitter.resample),
-        tuple(term.key for term in terms), stages.paths,
+        tuple(term.key for term in terms), stages.paths, dense, encoder, parameters,
     )  # fmt: skip
+
+
+def _few_causes(encoder: Encoder, fitter: Fitter, stages: Stages, dense: Array) -> Array:
+    """Contributions with real zeros, as far as there is time."""
+    X, pace = fitter.given.X, stages.pace
+    if not (isinstance(X, np.ndarray) or sp.issparse(X)) or X.shape[0] * X.shape[1] > MOST_ASSIGNED:
+        stages.notes.append("X is large: its contributions hold all components in every row. assign finds few of each.")
+        return dense
+    W, left = assigned_in_time(
+        supports_of(encoder, fitter.given, fitter.placement, dense, fitter.known), dense, lambda: pace.left <= 0
+    )
+    if left:
+        stages.missing.append(f"the contributions of {left} rows still hold all components")
+    return W
 
 
 _SEEN = {

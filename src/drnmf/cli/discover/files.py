@@ -36,9 +36,9 @@ def write_discovery(folder: Path, found: Discovery, profiles: Sequence[str], sam
     ends = [f"{name}_{end}" for name in names for end in ("low", "high")]
     intervals = np.moveaxis(found.interval[:, kept], 0, 1).reshape(2 * len(kept), len(profiles))
     write.write_rows(folder / schema.INTERVALS, _table(["label", *ends], profiles, intervals.T))
-    rest = found.contributions[:, ~found.stable].sum(axis=1)
-    parts = np.column_stack([found.contributions[:, kept], rest])
-    write.write_rows(folder / schema.CONTRIBUTIONS, _table(["label", *names, "unstable"], samples, parts))
+    for file, W in ((schema.CONTRIBUTIONS, found.contributions), (schema.DENSE, found.dense)):
+        parts = np.column_stack([W[:, kept], W[:, ~found.stable].sum(axis=1)])
+        write.write_rows(folder / file, _table(["label", *names, "unstable"], samples, parts))
     write.write_table(folder / schema.STABILITY, _stability(found))
     if found.noise is not None:
         write.write_table(folder / schema.NOISE, found.noise.table)

@@ -31,7 +31,7 @@ def spelt(label: str) -> str:
     return f"{found[3]}[{found[1]}>{found[2]}]{found[4]}" if found else label.strip()
 
 
-def read_reference(path: Path, labels: Names, count: int) -> Reference:
+def read_reference(path: Path, labels: Names, count: int, option: str = "--reference") -> Reference:
     """Read a table with one known component per column and bring its rows into the order of the labels of X.
 
     Parameters
@@ -39,6 +39,7 @@ def read_reference(path: Path, labels: Names, count: int) -> Reference:
     path : the file
     labels : of the profiles of X; None takes the rows of the reference as they come
     count : how many entries a profile has
+    option : that names the file
 
     Raises
     ------
@@ -48,18 +49,30 @@ def read_reference(path: Path, labels: Names, count: int) -> Reference:
     import numpy as np
 
     from drnmf.matrices.files import read_matrix
-    from drnmf.selection.matching import positions
 
     table = read_matrix(path)
     X = np.asarray(table.X.toarray() if hasattr(table.X, "toarray") else table.X, dtype=np.float64)
-    if labels is not None and table.row_names is not None:
-        try:
-            X = X[positions([spelt(name) for name in labels], [spelt(name) for name in table.row_names])]
-        except ValueError as error:
-            raise ValueError(f"--reference {path}: {error}") from None
-    elif X.shape[0] != count:
-        raise ValueError(
-            f"--reference {path} has {X.shape[0]} rows, but a profile of X has {count} entries: give as many."
-        )
     names = table.column_names or tuple(f"reference {j + 1}" for j in range(X.shape[1]))
-    return Reference(X.T, list(names))
+    return Reference(ordered(X, table.row_names, labels, count, f"{option} {path}").T, list(names))
+
+
+def ordered(X: Vector, own: Names, labels: Names, count: int, source: str) -> Vector:
+    """Bring the rows of known components, one per column, into the order of the labels of X.
+
+    Parameters
+    ----------
+    X : (n, s)
+    own : a label per row, None where there are none
+    labels, count : of the profiles of X
+    source : how messages call it
+    """
+    from drnmf.selection.matching import positions
+
+    if labels is not None and own is not None:
+        try:
+            return X[positions([spelt(name) for name in labels], [spelt(name) for name in own], "it")]
+        except ValueError as error:
+            raise ValueError(f"{source}: {error}") from None
+    if X.shape[0] != count:
+        raise ValueError(f"{source} has {X.shape[0]} rows, but a profile of X has {count} entries: give as many.")
+    return X
