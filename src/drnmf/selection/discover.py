@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ from drnmf.selection.resampling import RESAMPLINGS, UNCERTAINTY
 from drnmf.selection.stages.contributions import FOR_W, LAST, contributions
 from drnmf.selection.stages.course import LEAST_RUNS, RUNS_PER_RANK, Stages, plan
 from drnmf.selection.stages.crew import Crew, draw_seeds
+from drnmf.selection.stages.grouped import in_groups
 from drnmf.selection.stages.heavy import cap_factors
 from drnmf.selection.stages.pace import Moment, Pace, shown
 from drnmf.selection.stages.ranks import Tried, rows_of
@@ -85,6 +87,7 @@ class Discovery:
     notes : tuple of str
     penalties : tuple of str, those of the runs and the contributions ("sparsity:0.003:W")
     penalty_path : tuple of AlphaPath, what was tried for alphas that the data chose
+    sources : with groups, which of them, or "all", found each component
     dense : (m, r), W with all components in every row
     encoder : the components as a function of rows
     model : how X was read
@@ -115,6 +118,7 @@ class Discovery:
     dense: Array = field(default_factory=lambda: np.empty((0, 0)), repr=False)
     encoder: Encoder | None = field(default=None, repr=False)
     model: Parameters = field(default_factory=Parameters, repr=False)
+    sources: tuple[tuple[str, ...], ...] = ()
 
     def assign(self, X: Any, *, entry_weight: Any = None, uncertainty: Any = None) -> Assignment:
         """Find which of the components new rows have, and how much of each, as in `contributions`.
@@ -173,6 +177,7 @@ def discover(
     reference_names: Iterable[str] | None = None,
     entry_weight: Any = None,
     uncertainty: Any = None,
+    groups: Iterable[Any] | None = None,
     callback: Callable[[Moment], Any] | None = None,
 ) -> Discovery:
     """Find how many components X has, under which noise, and which of them come again in every run.
@@ -210,6 +215,9 @@ def discover(
         Known components; see `match`.
     reference_names : iterable of str, optional
     entry_weight, uncertainty : as in `BetaNMF.fit`
+    groups : iterable of m labels, optional
+        The group of every row: kinds of samples, sites, instruments. Components that few rows hold are looked for in
+        every group and over all, and kept where they were found twice or held-out entries of their group ask for them.
     callback : callable, optional
         Called with a `Moment` after every run.
 
@@ -235,6 +243,11 @@ def discover(
     check_choice("heavy", heavy, HEAVY_CHOICES)
     check_number("threshold", threshold, -1.0)
     model = _discovered(model)
+    if groups is not None:
+        find = partial(discover, n_runs=n_runs, resample=resample, heavy=heavy, threshold=threshold, callback=callback)
+        weights, names = {"entry_weight": entry_weight, "uncertainty": uncertainty}, _listed(reference_names)
+        together: Discovery = in_groups(find, X, model, groups, ranks, weights, reference, names)
+        return together
     betas, random_state, solver = asked_losses(model), model.random_state or 0, as_solver(model.solver)
     seed = check_integer("random_state", random_state, 0)
     jobs, control = count_jobs(model.n_jobs), control_of(model)
@@ -264,7 +277,7 @@ def discover(
         "ranks": list(tried), "betas": "auto" if losses is None else _texts(losses), "resample": how, "heavy": heavy,
         "max_iter": control.max_iter, "tol": control.tol, "zeros": model.zeros, "random_state": seed,
         "threshold": threshold, "init": model.init, "n_init": model.n_init, "negatives": model.negatives,
-        "update": described(solver.update),
+        "unstored": model.unstored, "update": described(solver.update),
     }  # fmt: skip
     if terms:
         settings["penalties"] = [term.key for term in terms]
@@ -279,7 +292,15 @@ def discover(
         identity = {"X": data.digest(), **settings}
         with Store(solver.checkpoint, identity) as store:
             stages = Stages(
-                X, losses, tried, n_runs, threshold, pace, [], [*remarks, *([ONE_COMPONENT] if alike else [])]
+                X,
+                losses,
+                tried,
+                n_runs,
+                threshold,
+                pace,
+                [],
+                [*remarks, *([ONE_COMPONENT] if alike else [])],
+                unstored=model.unstored,
             )
             capped, facts, known = (
                 factors if heavy == "cap" else None,
@@ -306,7 +327,6 @@ def _discovered(model: Parameters | None) -> Parameters:
         "fixed": model.fixed is not None,
         "fixed_W": solver.fixed_W is not None,
         "device": model.device is not None,
-        "unstored": model.unstored != "zero",
     }
     for name in (name for name, given in unknown.items() if given):
         raise ValueError(f"discover takes no {name}: leave it out of the model.")

@@ -24,6 +24,7 @@ from drnmf.cli.common import (
     say,
 )
 from drnmf.cli.discover.files import write_discovery
+from drnmf.cli.discover.groups import GroupsBefore, GroupsFile, read_groups
 from drnmf.cli.discover.reference import read_reference
 from drnmf.runs import schema, write
 from drnmf.runs.output import check_out
@@ -55,7 +56,7 @@ Heavy = Annotated[
     str, typer.Option("--heavy", help="Samples far heavier than others: keep, cap at ten times the median, or auto.")
 ]
 _NOT_HERE = (
-    "sum_to_one", "fixed", "unstored", "device", "max_time", "policy", "inner_iter", "precision", "checkpoint_every",
+    "sum_to_one", "fixed", "device", "max_time", "policy", "inner_iter", "precision", "checkpoint_every",
 )  # fmt: skip
 """Parameters that a discovery does without; --max-time also takes minutes and hours here."""
 Threshold = Annotated[float, typer.Option("--threshold", min=-1, max=1, help="Stability that a component needs.")]
@@ -72,6 +73,8 @@ def discover(
     resample: Resample = "auto",
     heavy: Heavy = "auto",
     threshold: Threshold = 0.6,
+    groups: GroupsFile = None,
+    groups_before: GroupsBefore = None,
     max_time: Duration = None,
     *,
     settings: options.Settings,
@@ -105,7 +108,7 @@ def discover(
     layout = options.layout_of(labels, delimiter, sheet, transpose)
     folder = out if out is not None else folder_for(x, "discover")
     beside = options.weights_files(uncertainty, entry_weights)
-    inputs = [path for path in (x, reference, *beside) if path is not None]
+    inputs = [path for path in (x, reference, groups, *beside) if path is not None]
     check_out(folder, overwrite, inputs)
     keeping.check(checkpoint, folder)
     reporting.check(report)
@@ -121,6 +124,7 @@ def discover(
         matrix, weights = matrix.transposed(), {name: table.T for name, table in weights.items()}
     given = parse_ranks(ranks, min(matrix.X.shape), asked=ranks != "2:30")
     known = None if reference is None else read_reference(reference, matrix.column_names, matrix.X.shape[1])
+    labelled = read_groups(groups, groups_before, matrix.row_names)
     if checkpoint is not None:
         keeping.remember(checkpoint, "discover", asked | {"out": folder})
     model = DRNMF(betas=losses, max_time=seconds, verbose=int(not quiet), **settings.given())
@@ -129,7 +133,7 @@ def discover(
         found = find(
             matrix.X, model, ranks=given, n_runs=runs, resample=None if resample == "none" else resample, heavy=heavy,
             threshold=threshold, reference=None if known is None else known.components,
-            reference_names=None if known is None else known.names, **weights,
+            reference_names=None if known is None else known.names, groups=labelled, **weights,
         )  # fmt: skip
     with output_folder(folder, overwrite, inputs) as temporary:
         m, n = matrix.X.shape

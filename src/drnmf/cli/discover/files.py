@@ -66,6 +66,8 @@ def _stability(found: Discovery) -> list[dict[str, Any]]:
             "component": f"component_{place + 1}", "stability": float(found.stability[k]),
             "stable": bool(found.stable[k]), "size": float(found.sizes[k]),
         }  # fmt: skip
+        if found.sources:
+            row["found_in"] = "; ".join(found.sources[k])
         if found.matching is not None:
             row |= {"match": found.matching.names[k] or "", "similarity": float(found.matching.similarity[k])}
         rows.append(row)

@@ -22,12 +22,12 @@ from drnmf.selection.entries import Facts, counted, facts_of
 from drnmf.selection.folds import HELD_OUT, LEAST_ENTRIES, Fold
 from drnmf.selection.likelihood.grid import Grid
 from drnmf.selection.likelihood.masses import (
-    DispersedNoise,
+    Deviance,
     GaussianNoise,
-    LogMass,
     NegativeBinomialNoise,
     Noise,
     PoissonNoise,
+    noise_for,
 )
 from drnmf.selection.likelihood.scores import PROOF, likely_parameters
 from drnmf.selection.likelihood.size import corrected_size, drawn, likely_size
@@ -45,25 +45,6 @@ STEPS, TO_THE_END = 60, 300
 
 ENTRIES, LEAST_ROWS = 40_000, 50
 """Entries that tell the noise, and rows at least."""
-
-
-@dataclass(frozen=True)
-class Deviance:
-    """Entries as likely as exp(-d / phi) says: for losses that are no noise of entries like these, phi is free."""
-
-    loss: Loss
-
-    @property
-    def name(self) -> str:
-        return self.loss.name
-
-    def bounds(self, x: Vector, mu: Vector, grid: Grid) -> tuple[float, float] | None:
-        level = max(2.0 * float(self.loss.terms(x, mu).mean()), np.finfo(np.float64).tiny)
-        return level / 30.0, level * 30.0
-
-    def log_mass(self, x: Vector, mu: Vector, grid: Grid) -> LogMass:
-        terms = self.loss.terms(x, mu)
-        return lambda phi: np.asarray(-terms / phi - 0.5 * math.log(phi))
 
 
 @dataclass(frozen=True)
@@ -120,9 +101,7 @@ def noise_of(omega: Omega, seen: Seen, grid: Grid) -> Judged:
 def _judged(loss: Loss, seen: Seen, grid: Grid) -> Judged:
     if isinstance(loss, NegativeBinomial) and grid.unit is not None:
         return Judged(NegativeBinomialNoise(), loss.size)
-    noise: Any = Deviance(loss)
-    if isinstance(loss, Beta):
-        noise = GaussianNoise() if loss.beta == 2.0 else DispersedNoise(float(loss.beta))
+    noise = Deviance(loss) if isinstance(loss, NegativeBinomial) else noise_for(loss)
     spread = Judged(noise, _parameter(noise, seen, grid))
     if loss != KL or grid.unit is None:
         return spread

@@ -63,6 +63,7 @@ class Stages:
     interrupted: bool = False
     paths: tuple[AlphaPath, ...] = ()
     judging: Crew | None = None
+    unstored: str = "zero"
     _further: Callable[[], list[Tried]] | None = None
 
     def settle(self, crew: Crew, seed: int, coarse: bool = False) -> tuple[Crew, list[Tried], NoiseProfile | None]:
@@ -109,7 +110,8 @@ class Stages:
     def noise(self, seed: int, rank: int) -> NoiseProfile:
         """Read the losses off the noise at a rank."""
         before = self.pace.seconds
-        model = Parameters(rank, init="random", random_state=seed, max_time=self.pace.allowance(NOISE))
+        left = self.pace.allowance(NOISE)
+        model = Parameters(rank, init="random", random_state=seed, max_time=left, unstored=self.unstored)
         profile = noise_profile(model, self.X)
         self.losses = (as_loss(profile.best),)
         if sp.issparse(self.X) and not need_nonzeros_only(self.losses):
