@@ -161,3 +161,22 @@ def test_a_discovery_has_contributions_with_zeros_and_assigns_new_rows():
     assert agreement(found.contributions[:, order], W) > 0.9
     assert (found.dense > 0).all()
     assert np.allclose(found.assign(X).contributions, found.contributions, rtol=1e-3, atol=1e-3)
+
+
+def test_known_components_stay_and_new_ones_are_found_beside_them():
+    rng, W, H = planted(9, rows=60, r=4, n=24, level=600.0)
+    X = rng.poisson(W @ H)
+    absent = rng.dirichlet(np.full(24, 0.3), 1)
+    known, names = np.vstack([H[:2], absent]), ["one", "two", "absent"]
+    found = drnmf.discover(
+        X, BetaNMF(beta=1, random_state=0, max_iter=150, tol=1e-4), n_runs=4, ranks=range(2, 6), reference=known,
+        reference_names=names, keep=True,
+    )  # fmt: skip
+    assert found.rank == 4
+    kept = [found.matching.names.index(name) for name in ("one", "two")]
+    assert np.allclose(found.components[kept], H[:2], atol=1e-6)
+    assert not any(np.allclose(row, absent[0], atol=1e-3) for row in found.components)
+    assert drnmf.match(found.components, H).similarity.min() > 0.9
+    assert any("2 of 3 known components are needed" in note for note in found.notes)
+    with pytest.raises(ValueError, match="give them as reference"):
+        drnmf.discover(X, keep=True)

@@ -30,6 +30,7 @@ from drnmf.problem.receive import Received
 from drnmf.problem.units import Units, mean_of
 from drnmf.selection.alike import ONE_COMPONENT, one_component
 from drnmf.selection.assignment.assign import Assignment, assigned, assigned_in_time, supports_of
+from drnmf.selection.assignment.known import beside_known
 from drnmf.selection.consensus import Consensus
 from drnmf.selection.entries import bound, counted, facts_of
 from drnmf.selection.matching import Matching, match
@@ -175,6 +176,7 @@ def discover(
     threshold: float = 0.6,
     reference: Any = None,
     reference_names: Iterable[str] | None = None,
+    keep: bool = False,
     entry_weight: Any = None,
     uncertainty: Any = None,
     groups: Iterable[Any] | None = None,
@@ -214,6 +216,9 @@ def discover(
     reference : array or DataFrame of shape (s, n), optional
         Known components; see `match`.
     reference_names : iterable of str, optional
+    keep : bool
+        Keep those known components that some rows of X need (`assign`) as they are in every run, and find others beside
+        them. Ranks count both; None is no new one to ten.
     entry_weight, uncertainty : as in `BetaNMF.fit`
     groups : iterable of m labels, optional
         The group of every row: kinds of samples, sites, instruments. Components that few rows hold are looked for in
@@ -243,10 +248,13 @@ def discover(
     check_choice("heavy", heavy, HEAVY_CHOICES)
     check_number("threshold", threshold, -1.0)
     model = _discovered(model)
-    if groups is not None:
+    if keep and (reference is None or groups is not None):
+        raise ValueError("keep=True keeps known components: give them as reference, and no groups beside them.")
+    if groups is not None or keep:
         find = partial(discover, n_runs=n_runs, resample=resample, heavy=heavy, threshold=threshold, callback=callback)
         weights, names = {"entry_weight": entry_weight, "uncertainty": uncertainty}, _listed(reference_names)
-        together: Discovery = in_groups(find, X, model, groups, ranks, weights, reference, names)
+        search = in_groups if groups is not None else beside_known
+        together: Discovery = search(find, X, model, groups, ranks, weights, reference, names)
         return together
     betas, random_state, solver = asked_losses(model), model.random_state or 0, as_solver(model.solver)
     seed = check_integer("random_state", random_state, 0)
@@ -279,6 +287,8 @@ def discover(
         "threshold": threshold, "init": model.init, "n_init": model.n_init, "negatives": model.negatives,
         "unstored": model.unstored, "update": described(solver.update),
     }  # fmt: skip
+    if parameters.fixed is not None:
+        settings["fixed"] = np.asarray(parameters.fixed).tolist()
     if terms:
         settings["penalties"] = [term.key for term in terms]
     seeds = draw_seeds(seed, max(n_runs, RUNS_PER_RANK))
@@ -324,7 +334,6 @@ def _discovered(model: Parameters | None) -> Parameters:
     solver = as_solver(model.solver)
     unknown = {
         "sum_to_one": model.sum_to_one is not None,
-        "fixed": model.fixed is not None,
         "fixed_W": solver.fixed_W is not None,
         "device": model.device is not None,
     }

@@ -41,7 +41,7 @@ from drnmf.problem.device import as_numpy
 from drnmf.problem.units import Units, divided
 from drnmf.problem.unobserved import Side, column_weights, row_totals
 
-HELD_RANK = 64
+HELD_RANK = 128
 """Components up to which rows that keep most of theirs at zero ask for their curvature."""
 
 HELD = 1e3

@@ -46,6 +46,9 @@ Duration = Annotated[str | None, typer.Option("--max-time", help="Time for all o
 ReferenceFile = Annotated[
     Path | None, typer.Option("--reference", help="Table of known components, one per column, to name ours by.")
 ]
+Keep = Annotated[
+    bool, typer.Option("--keep", metavar="", help="Keep components of --reference that serve, and find new ones.")
+]
 Profiles = Annotated[
     str, typer.Option("--profiles", help="What a component is a profile over: columns of X, or rows (signatures).")
 ]
@@ -70,6 +73,7 @@ def discover(
     runs: Runs = 20,
     profiles: Profiles = "columns",
     reference: ReferenceFile = None,
+    keep: Keep = False,
     resample: Resample = "auto",
     heavy: Heavy = "auto",
     threshold: Threshold = 0.6,
@@ -133,7 +137,7 @@ def discover(
         found = find(
             matrix.X, model, ranks=given, n_runs=runs, resample=None if resample == "none" else resample, heavy=heavy,
             threshold=threshold, reference=None if known is None else known.components,
-            reference_names=None if known is None else known.names, groups=labelled, **weights,
+            reference_names=None if known is None else known.names, groups=labelled, keep=keep, **weights,
         )  # fmt: skip
     with output_folder(folder, overwrite, inputs) as temporary:
         m, n = matrix.X.shape

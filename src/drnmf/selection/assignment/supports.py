@@ -29,8 +29,9 @@ from drnmf.solve.encode import Encoder
 Flags = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 Places = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
-NOTHING = 1e-7
-"""Share of a row's largest contribution below which one counts as zero from the start."""
+LITTLE, NOTHING = 1e-4, 1e-7
+"""Share of a row's largest contribution below which one is left out from the start, to be added again where it is
+needed, and below which it counts as zero."""
 
 LIFTED = 1e-3
 """Share of the largest contribution that every component of a support has where a trial begins: none is stuck."""
@@ -45,8 +46,8 @@ STEPS, DOUBLINGS, SETTLED = 12, 7, 1e-3
 """So many steps are taken before rows are looked at, twice as many the next time, so often at most; a row whose
 log-likelihood rose by less is at its end."""
 
-ALIKE = 48
-"""Rows in a block of rows with similar components, where components are many."""
+TOGETHER = 40
+"""Components that the rows of a block have together, where components are many."""
 
 RIDGE = 1e-9
 """Part of the curvature that is added to it: components may be alike."""
@@ -87,7 +88,7 @@ class Supports:
         W : (m, r); that of rows of which nothing is observed stays as it is
         likelihoods : (m,), log-likelihood of every row
         """
-        W = np.where(dense > NOTHING * dense.max(axis=1, keepdims=True), dense, 0.0).astype(np.float64)
+        W = np.where(dense > LITTLE * dense.max(axis=1, keepdims=True), dense, 0.0).astype(np.float64)
         W[self._empty] = 0.0
         rows: Places = np.flatnonzero((W > 0).any(axis=1) & (self.price < np.inf))
         state = _State(W, np.full(W.shape[0], -np.inf))
@@ -193,12 +194,19 @@ class Supports:
 
     def _alike(self, W: Vector) -> Iterator[Places]:
         """Yield blocks of rows, of many components those with similar ones: a step works with what its rows have."""
-        order: Places = np.arange(W.shape[0])
-        step = max(1, BLOCK // int(self.given.X.shape[1]))
-        if W.shape[1] > NEWTON_RANK:
-            order = np.lexsort(np.argsort(-W, axis=1, kind="stable")[:, 2::-1].T)
-            step = min(step, ALIKE)
-        return (order[first : first + step] for first in range(0, W.shape[0], step))
+        count, step = W.shape[0], max(1, BLOCK // int(self.given.X.shape[1]))
+        if W.shape[1] <= NEWTON_RANK:
+            yield from (np.arange(first, min(first + step, count)) for first in range(0, count, step))
+            return
+        order = np.lexsort(np.argsort(-W, axis=1, kind="stable")[:, 2::-1].T)
+        used, first = np.zeros(W.shape[1], dtype=bool), 0
+        for at, i in enumerate(order):
+            more = used | (W[i] > 0)
+            if at > first and (at - first == step or more.sum() > max(TOGETHER, (W[i] > 0).sum())):
+                yield order[first:at]
+                first, more = at, W[i] > 0
+            used = more
+        yield order[first:]
 
     def _likelihoods(self, rows: Places, W: Vector) -> Vector:
         """Compute the log-likelihood of rows under contributions."""

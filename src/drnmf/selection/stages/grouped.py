@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ Search = Callable[..., Any]
 
 
 def in_groups(
-    find: Search, X: Any, model: Parameters, groups: Iterable[Any], ranks: Any, weights: dict[str, Any],
+    find: Search, X: Any, model: Parameters, groups: Any, ranks: Any, weights: dict[str, Any],
     reference: Any, names: list[str] | None,
 ) -> Any:  # fmt: skip
     """Search all rows and every group, and put together what was found.
