@@ -38,7 +38,7 @@ from drnmf.parameters.solver import Solver, as_solver
 from drnmf.problem.check import warn_dense_tiles
 from drnmf.problem.device import Placement, as_numpy, is_sparse, is_tensor, place, times
 from drnmf.problem.problem import Problem, objective_of
-from drnmf.problem.receive import Received
+from drnmf.problem.receive import Received, refuse_signed
 from drnmf.problem.units import mean_of
 from drnmf.problem.unobserved import mean_row
 from drnmf.problem.weights import Reading
@@ -321,6 +321,7 @@ class NMF(Parameters, Assigning, ClassNamePrefixFeaturesOutMixin, TransformerMix
         _refuse_fixed_contributions(self._solver.fixed_W)
         placement = place(X, self.device, self._solver.precision)
         given = placement.receive(self, X, False, reading_of(self, entry_weight, uncertainty))
+        refuse_signed(given, self.omega_)
         sparse = is_sparse(given.X) and not isinstance(given.observed, Stored)
         warn_dense_tiles(sparse, given.X.shape, self.omega_)
         return placement, given, self._encoder(given)

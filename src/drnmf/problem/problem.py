@@ -27,7 +27,7 @@ from drnmf.problem.check import check_scale, check_zeros, warn_dense_tiles, warn
 from drnmf.problem.device import is_sparse
 from drnmf.problem.feasible import feasible_start, imposed
 from drnmf.problem.fixed import check_fixed
-from drnmf.problem.receive import Received, remark_on_missing
+from drnmf.problem.receive import Received, refuse_signed, remark_on_missing
 from drnmf.problem.units import Units, divided
 from drnmf.problem.unobserved import Unobserved
 
@@ -93,6 +93,7 @@ class Problem:
         zeros : what to do with zeros of X under a loss that is infinite there
         """
         given = Received(None) if given is None else given
+        refuse_signed(given, omega)
         check_scale(data)
         constraints.check(data.shape, rank, {"H": "fixed", "W": "fixed_W"})
         units = Units(data.scale, references, constraints.sum_to_one)

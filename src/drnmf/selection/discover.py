@@ -26,7 +26,7 @@ from drnmf.parameters.fields import checked
 from drnmf.parameters.solver import Solver, as_solver
 from drnmf.problem.device import place
 from drnmf.problem.problem import objective_of
-from drnmf.problem.receive import Received
+from drnmf.problem.receive import Received, refuse_signed
 from drnmf.problem.units import Units, mean_of
 from drnmf.selection.alike import ONE_COMPONENT, one_component
 from drnmf.selection.assignment.assign import Assignment, assigned, assigned_in_time, supports_of
@@ -270,8 +270,9 @@ def discover(
         given = replace(given, observed=given.observed.bind(given.X.shape))
     remarks, given = given.notes, replace(given, notes=())  # said once, and not by every run
     X = given.X
-    if losses is None and uncertainty is not None:
+    if losses is None and (uncertainty is not None or given.signed):
         losses = as_losses(2)
+    refuse_signed(given, losses if isinstance(losses, tuple) else ())
     if not float(X.max() if sp.issparse(X) else np.nanmax(X)) > 0:
         raise ValueError("X is all zeros: it has no components.")
     tried = check_ranks(ranks, X.shape)

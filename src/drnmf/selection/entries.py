@@ -57,15 +57,17 @@ def facts_of(X: Any) -> Facts:
     >>> facts_of(np.array([[0.0, 4.0], [6.0, 2.0]])).unit
     2.0
     """
-    count = zeros = 0
+    count = zeros = below = 0
     seen = [np.zeros(0)]
     for values, absent in pieces(X):
         positive = values[values > 0]
-        empty = absent + int((values == 0).sum())
+        empty, below = absent + int((values == 0).sum()), below + int((values < 0).sum())
         count, zeros = count + positive.size + empty, zeros + empty
         seen.append(positive[:: max(1, positive.size // SAMPLE)])
         if positive.size:
             seen.append(np.array([positive.min(), positive.max()]))
+    if below:  # readings that were not cut off at zero: a density
+        return Facts(count + below, 0)
     return Facts(count, zeros, grid_of(np.append(np.concatenate(seen), np.zeros(min(zeros, 1)))))
 
 

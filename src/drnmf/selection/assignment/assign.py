@@ -18,7 +18,7 @@ from drnmf.objective.objective import Objective
 from drnmf.parameters.common import Parameters
 from drnmf.parameters.fields import checked
 from drnmf.problem.device import Placement, place
-from drnmf.problem.receive import Received
+from drnmf.problem.receive import Received, refuse_signed
 from drnmf.problem.units import mean_of
 from drnmf.selection.assignment.noise import Judged, Known, Seen, noise_of, some_rows
 from drnmf.selection.assignment.supports import Supports, rows_of
@@ -121,7 +121,11 @@ def assign(
         H, Objective((Beta(1.0),), np.ones(1), mean), np.ones(1), ENCODE_ITERATIONS, ENCODE_TOLERANCE,
         checked(model, "zeros"), FUNCTION, np.zeros(H.shape[0]),
     )  # fmt: skip
-    loss = _loss(model, known) or Known.some(given, placement, encoder, mask_seed(model.random_state)).likely_loss()
+    loss = (
+        _loss(model, known or given.signed)
+        or Known.some(given, placement, encoder, mask_seed(model.random_state)).likely_loss()
+    )
+    refuse_signed(given, (loss,))
     encoder = replace(encoder, objective=replace(encoder.objective, omega=(loss,)))
     dense = np.asarray(encoder.rows(placement.open(given, mean)))
     return assigned(encoder, given, placement, dense, known)
