@@ -36,8 +36,7 @@ def test_every_rule_lowers_the_loss_and_stays_nonnegative(update, form):
     assert (H >= 0).all()
     losses = fitted.trace_.losses[:, 0]
     assert np.isfinite(losses).all()
-    if update != "extrapolated":
-        assert (np.diff(losses) <= 1e-9 * losses[0]).all()
+    assert (np.diff(losses) <= 1e-9 * losses[0]).all()
     assert losses[-1] < losses[0]
     loss = 0.5 * float(np.nansum(weight * (X - W @ H) ** 2))
     assert np.isclose(fitted.losses_[0], loss, rtol=1e-6)
@@ -87,3 +86,16 @@ def test_discover_takes_them():
     assert [loss.beta for loss in found.losses] == [2.0]
     assert drnmf.match(found.components, H, least=0.95).index.tolist().count(-1) == len(found.components) - 2
     assert any("kept as they are" in note for note in found.notes)
+
+
+def test_what_is_drawn_anew_goes_below_zero_where_x_does():
+    from drnmf.backends.observed import Entries
+    from drnmf.selection.resampling import redrawn, resampled
+
+    ones = Entries(np.ones((1, 400)))
+    assert redrawn(np.full((1, 400), 0.5), ones, 0).min() == 0.0
+    X = np.full((1, 400), 0.5)
+    X[0, 0] = -0.5
+    assert (redrawn(X, ones, 0) < 0).mean() > 0.2
+    with pytest.raises(ValueError, match="draws counts"):
+        resampled(np.array([[-1.0, 2.0]]), "poisson", 0)

@@ -93,3 +93,44 @@ def test_small_groups_are_not_searched_alone_and_said():
     groups[:4] = "rare"
     found = drnmf.discover(X, model(), groups=groups, ranks=2, n_runs=4)
     assert any("fewer than 10 rows were not searched alone: rare" in note for note in found.notes)
+
+
+def test_discover_takes_losses_of_ones_own():
+    from dataclasses import dataclass
+
+    from drnmf.losses.beta import Beta
+
+    @dataclass(frozen=True)
+    class Mine:
+        """Kullback-Leibler under another name, and of no family."""
+
+        name: str = "mine"
+        key: str = "mine"
+        beta: float = float("nan")
+
+        def __getattr__(self, attribute):
+            return getattr(Beta(1.0), attribute)
+
+        def scaled(self, factor):
+            return self
+
+    X, _, H = planted()
+    found = drnmf.discover(X, BetaNMF(beta=Mine(), random_state=0, max_iter=100, tol=1e-4), ranks=(3, 4), n_runs=4)
+    assert found.losses[0].name == "mine"
+    assert drnmf.match(H, found.components).similarity.min() > 0.95
+    assert (found.contributions == 0).any()
+
+
+def test_discover_reads_what_a_sparse_x_does_not_store_as_it_is_told():
+    import scipy.sparse as sp
+
+    rng = np.random.default_rng(5)
+    H = rng.dirichlet(np.full(20, 0.3), 2) + 0.02
+    X = rng.poisson(rng.gamma(1.0, 200.0, (50, 2)) @ H) + 1.0
+    stored = sp.csr_array(np.where(rng.random(X.shape) < 0.5, X, 0.0))
+    asked = {"ranks": 2, "n_runs": 4}
+    right, wrong = (
+        drnmf.match(H, drnmf.discover(stored, model(unstored=how), **asked).components).similarity.mean()
+        for how in ("missing", "zero")
+    )
+    assert right > 0.98 > wrong

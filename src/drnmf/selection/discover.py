@@ -14,9 +14,10 @@ import scipy.sparse as sp
 from drnmf.backends.base import Data
 from drnmf.backends.observed import HeldOut
 from drnmf.losses.base import Omega
-from drnmf.losses.beta import KL
+from drnmf.losses.beta import KL, Beta
 from drnmf.losses.interval import Interval, as_interval
 from drnmf.losses.names import as_losses, text_of
+from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Array, Vector
 from drnmf.objective.objective import Objective
 from drnmf.objective.penalty import Penalty
@@ -381,7 +382,10 @@ def _resampling(resample: str | None, given: Received, uncertain: bool) -> str |
 
 
 def _texts(losses: Any) -> Any:
-    return str(losses) if isinstance(losses, Interval) else [text_of(loss) for loss in losses]
+    """Write losses for the identity of what is kept; one of the caller's own by its key."""
+    if isinstance(losses, Interval):
+        return str(losses)
+    return [text_of(loss) if isinstance(loss, Beta | NegativeBinomial) else loss.key for loss in losses]
 
 
 def _listed(names: Iterable[str] | None) -> list[str] | None:
