@@ -15,8 +15,13 @@ $(BIN)/python -m venv $(1)
 	  > $$($(1)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/borrowed.pth
 endef
 
+# Two pages: the sources in a small table whose answer is known, and the notes in a tune. Half a minute on two cores.
 demo: $(VENV)/.installed
-	$(BIN)/drnmf demo --out demo-result --overwrite
+	@echo "1 of 2: what is in examples/data/air.csv? (about 15 s)"
+	$(BIN)/drnmf discover examples/data/air.csv --reference examples/data/sources.csv --out demo-result/air --overwrite
+	@echo "2 of 2: which notes are in a noisy tune? (about 10 s)"
+	$(BIN)/drnmf demo --out demo-result/tune --overwrite
+	@echo "Open demo-result/air/report.html and demo-result/tune/report.html."
 
 # Files of tests are shared out among the cores, four processes at most.
 PARALLEL := -n logical --maxprocesses 4 --dist loadfile
@@ -133,9 +138,11 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/checkpoint.py
 
 $(VENV)/bin/python:
+	@echo "Making an environment in $(VENV) ..."
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: $(VENV)/bin/python $(NATIVE)
+	@echo "Installing drnmf and what it needs into $(VENV); its C++ is compiled (one to two minutes, once)."
 	$(BIN)/python -m pip install --quiet -e '.[plot,audio,report]'
 	touch $@
 

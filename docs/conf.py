@@ -85,6 +85,34 @@ warnings.filterwarnings("ignore", category=UserWarning)  # of short fits that st
 NAMED = re.compile(r"^(?:.*<)?([\w/-]+)>?$", re.MULTILINE)
 
 
+COMMAND = re.compile(r"^## drnmf (\w+).*?(?=^## )", re.MULTILINE | re.DOTALL)
+"""The section of one command, up to the next one."""
+
+
+def options_of(name: str) -> str:
+    """Tabulate the options of a command as its --help has them, group by group."""
+    from typer import Context
+    from typer.main import get_command
+
+    from drnmf.cli import app
+
+    group = get_command(app)
+    command = group.get_command(Context(group), name)
+    panels: dict[str, list[str]] = {}
+    for option in command.params:
+        flags = [flag for flag in (*option.opts, *option.secondary_opts) if flag.startswith("-")]
+        if flags and "--help" not in flags:
+            shown = option.default is not None and not isinstance(option.default, bool) and not callable(option.default)
+            default = " (needed)" if option.required else f" ({option.default})" if shown else ""
+            meaning = (option.help or "").replace("|", "\\|").rstrip(".") + default
+            panel = getattr(option, "rich_help_panel", None) or "Options"
+            panels.setdefault(panel, []).append(f"| {', '.join(f'`{flag}`' for flag in flags)} | {meaning} |")
+    tables = (
+        f"**{panel}**\n\n| | meaning (default) |\n|---|---|\n" + "\n".join(rows) for panel, rows in panels.items()
+    )
+    return "\n\n".join(tables) + "\n\n"
+
+
 OUTSIDE = re.compile(r"\]\((?:\.\./)*(CONTRIBUTING|CHANGELOG)\.md")
 
 
@@ -93,6 +121,8 @@ def adapt(app: object, docname: str, content: list[str]) -> None:
     if docname in ("contributing", "changelog"):
         content[0] = (HERE.parent / f"{docname.upper()}.md").read_text().replace("](docs/", "](")
     content[0] = OUTSIDE.sub(lambda found: f"](/{found[1].lower()}.md", content[0])
+    if docname == "command-line":
+        content[0] = COMMAND.sub(lambda found: found[0] + options_of(found[1]), content[0])
     if docname == "guide":
         lists = "\n".join((HERE / f"{page}.md").read_text() for page in ("index", "guide", "developer"))
         listed = set(NAMED.findall(lists))

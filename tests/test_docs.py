@@ -100,21 +100,18 @@ def test_every_parameter_and_attribute_is_documented(name: str) -> None:
     ] == []
 
 
-def test_every_option_of_every_command_is_documented() -> None:
+def test_every_command_is_documented_and_every_option_says_what_it_does() -> None:
+    """The tables of options are made from the commands when the site is built (docs/conf.py)."""
     from typer import Context
     from typer.main import get_command
 
     page = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
-    sections = dict(re.findall(r"^## drnmf (\w+)(.*?)(?=^## )", page, flags=re.MULTILINE | re.DOTALL))
     group = get_command(drnmf_app)
-    context = Context(group)
-    commands = {name: group.get_command(context, name) for name in group.list_commands(context)}
-    assert set(commands) == set(sections)
+    commands = {name: group.get_command(Context(group), name) for name in group.list_commands(Context(group))}
+    assert set(commands) == set(re.findall(r"^## drnmf (\w+)", page, flags=re.MULTILINE))
     for name, command in commands.items():
-        options = [option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)]
-        flags = {option for option in options if option.startswith("-")} - {"--help"}
-        table = set(re.findall(r"`(--?[\w-]+)`", "".join(re.findall(r"^\| `-.*?\|", sections[name], re.MULTILINE))))
-        assert table == flags, name
+        silent = [option.name for option in command.params if option.opts[0].startswith("-") and not option.help]
+        assert silent == [], name
 
 
 def test_one_version() -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from drnmf.estimators.multi_objective import MultiObjectiveNMF
     from drnmf.estimators.pareto import pareto_front
     from drnmf.estimators.robust import DRNMF
+    from drnmf.estimators.tensor import CP
     from drnmf.losses.interval import Interval
     from drnmf.losses.negative_binomial import NegativeBinomial
     from drnmf.objective.penalties import L1, L2, Smooth, Sparsity, Volume
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "CP",
     "DRNMF",
     "L1",
     "L2",
@@ -51,6 +53,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "CP": "estimators.tensor",
     "DRNMF": "estimators.robust",
     "BetaNMF": "estimators.beta",
     "ConsensusNMF": "estimators.consensus",

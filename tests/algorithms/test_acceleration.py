@@ -12,6 +12,7 @@ from drnmf.algorithms.acceleration import Direction, accelerated
 from drnmf.algorithms.iteration import Task, swept
 from drnmf.algorithms.updates.newton import Newton
 from drnmf.algorithms.updates.table import RULES
+from drnmf.backends.modes import Matrix
 from drnmf.backends.open import open_data
 from drnmf.losses.beta import KL
 from drnmf.numerics import NEWTON_DELAY, NEWTON_RANK
@@ -30,48 +31,53 @@ def at_the_end(steps: int = NEWTON_DELAY + 3, fixed: bool = True, rank: int = 2,
     """A task, and a point near X of exact rank whose direction is known."""
     rng = np.random.default_rng(1)
     W, H = rng.uniform(1, 2, size=(6, rank)), rng.uniform(1, 2, size=(rank, 9))
-    data = open_data(W @ H)
-    task = replace(Task.of(Objective((KL,), np.ones(1), data.mean), rule, True, rank), fixed=fixed)
-    A, B, weights = W.T.copy(), 1.1 * H, np.ones(1)
-    return task, data, swept(task, data, A, B, weights, (None, None), 7, steps), weights
+    data, weights = Matrix(open_data(W @ H)), np.ones(1)
+    task = replace(Task.of(data, Objective((KL,), np.ones(1), data.mean), rule, True, rank), fixed=fixed)
+    return task, swept(task, (1.1 * H, W.T.copy()), weights, (None, None), 7, steps), weights
+
+
+def _with_H(point, H):
+    return (H, *point.blocks[1:])
 
 
 def test_a_point_further_along_is_taken_where_it_is_lower():
-    task, data, point, weights = at_the_end()
-    since = Direction(point.A, point.B * (1.15 / 1.1), point.steps - 2, 2.0)  # H came from 1.15, so 2 more end at 1.0
-    moved, after = accelerated(task, data, point, weights, since)
+    task, point, weights = at_the_end()
+    since = Direction(
+        _with_H(point, 1.15 / 1.1 * point.blocks[0]), point.steps - 2, 2.0
+    )  # H came from 1.15, so 2 more end at 1.0
+    moved, after = accelerated(task, point, weights, since)
     assert moved.sweep.losses[0] < 1e-12 < point.sweep.losses[0]
-    np.testing.assert_allclose(moved.B, point.B / 1.1)
+    np.testing.assert_allclose(moved.blocks[0], point.blocks[0] / 1.1)
     assert moved.sweeps == 8
     assert moved.steps == point.steps
-    assert (after.A is moved.A, after.B is moved.B, after.length, after.steps) == (True, True, 4.0, point.steps)
+    assert (after.blocks is moved.blocks, after.length, after.steps) == (True, 4.0, point.steps)
 
 
 def test_a_point_further_along_is_refused_where_it_is_not_lower_and_the_next_is_nearer():
-    task, data, point, weights = at_the_end()
-    since = Direction(point.A, point.B * (1.3 / 1.1), point.steps - 2, 2.0)  # 2 more end at 0.7
-    moved, after = accelerated(task, data, point, weights, since)
-    assert moved.B is point.B
+    task, point, weights = at_the_end()
+    since = Direction(_with_H(point, 1.3 / 1.1 * point.blocks[0]), point.steps - 2, 2.0)  # 2 more end at 0.7
+    moved, after = accelerated(task, point, weights, since)
+    assert moved.blocks is point.blocks
     assert moved.sweep is point.sweep
     assert moved.sweeps == 8  # the trial counts
-    assert (after.B is point.B, after.length) == (True, 1.0)
-    _, last = accelerated(task, data, replace(point, steps=point.steps + 2), weights, replace(after, length=0.5))
+    assert (after.blocks is point.blocks, after.length) == (True, 1.0)
+    _, last = accelerated(task, replace(point, steps=point.steps + 2), weights, replace(after, length=0.5))
     assert last.length == 0.5
 
 
 def test_entries_stay_above_the_floor():
-    task, data, point, weights = at_the_end()
-    B = point.B.copy()
+    task, point, weights = at_the_end()
+    B = point.blocks[0].copy()
     B[0, 0] += 3.0
-    moved, _ = accelerated(task, data, point, weights, Direction(point.A, B, point.steps - 2, 2.0))
-    assert moved.B.min() > 0
+    moved, _ = accelerated(task, point, weights, Direction(_with_H(point, B), point.steps - 2, 2.0))
+    assert moved.blocks[0].min() > 0
 
 
 def test_trials_wait_for_two_iterations():
-    task, data, point, weights = at_the_end()
-    same, since = accelerated(task, data, point, weights, None)
-    assert (same is point, since.A is point.A, since.steps) == (True, True, point.steps)
-    same, again = accelerated(task, data, replace(point, steps=point.steps + 1), weights, since)
+    task, point, weights = at_the_end()
+    same, since = accelerated(task, point, weights, None)
+    assert (same is point, since.blocks is point.blocks, since.steps) == (True, True, point.steps)
+    same, again = accelerated(task, replace(point, steps=point.steps + 1), weights, since)
     assert (again is since, same.sweeps) == (True, 7)
 
 
@@ -86,9 +92,9 @@ def test_trials_wait_for_two_iterations():
     ids=["too early", "weights that move", "one curvature for all", "multiplicative"],
 )
 def test_where_iterations_are_left_as_they_are(case):
-    task, data, point, weights = at_the_end(**case)
-    since = Direction(point.A, 2 * point.B, point.steps - 2)
-    assert accelerated(task, data, point, weights, since) == (point, None)
+    task, point, weights = at_the_end(**case)
+    since = Direction(_with_H(point, 2 * point.blocks[0]), point.steps - 2)
+    assert accelerated(task, point, weights, since) == (point, None)
 
 
 def test_a_run_falls_further_in_as_many_sweeps_and_never_rises(monkeypatch):

@@ -101,8 +101,7 @@ def test_every_run_comes_to_what_it_comes_to_by_itself(name):
             # a rejected step of H costs the sweep that was begun behind it
             wasted = found.trace.sweeps - wanted.trace.sweeps
             assert 0 <= wasted.min() <= wasted.max() <= (0 if name == "mu" else inner_iter * found.n_iter)
-            for side in "WH":
-                ours, theirs = getattr(found, side), getattr(wanted, side)
+            for ours, theirs in zip(found.blocks, wanted.blocks, strict=True):
                 np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-7 * theirs.max())
                 assert ours.base is None  # not a view of all runs
 

@@ -272,9 +272,8 @@ def test_some_of_many_runs_are_taken_and_put_back():
     assert tree[0].tolist() == [0.0, 1.0, 2.0, 3.0]  # what was given is left as it was
 
 
-def test_logs_without_penalties_are_filled_up_with_zeros():
-    log = Log(watched=[3.0, 4.0, 1.0], penalty=[5.0])
-    assert log.penalty == [0.0, 0.0, 5.0]
+def test_a_log_knows_the_smallest_value_of_every_row():
+    log = Log(watched=[3.0, 4.0, 1.0], penalty=[5.0, 5.0, 5.0])
     assert log.lowest == [3.0, 3.0, 1.0]
     log.add(np.ones(1), np.ones(1), np.ones(1), 0.1, 3, 2.0, 0.5)
     assert (log.penalty[-1], log.lowest[-1], log.watched[-1]) == (0.5, 1.0, 2.0)

@@ -8,7 +8,6 @@ import scipy.sparse as sp
 
 from drnmf import DRNMF, BetaNMF, Solver
 from drnmf.algorithms.correlation import correlation, shrunk
-from drnmf.backends.host.space import HostSpace
 from drnmf.backends.steps import correlated_step, multiplicative_step, quadratic_step
 from drnmf.losses.names import as_losses
 
@@ -30,7 +29,7 @@ def test_exact_where_the_model_has_rank_one(beta, monkeypatch):
     V = W @ H
     X = V * rng.gamma(9.0, 1 / 9.0, size=V.shape)
     N, P = W.T @ (X * V ** (beta - 2)), W.T @ V ** (beta - 1)
-    C = correlation(HostSpace(), W.T, H.mean(axis=1), as_losses(beta), np.ones(1))
+    C = correlation(lambda function: function(W.T), H.mean(axis=1), as_losses(beta), np.ones(1))
     full = np.einsum("ik,ij,il->klj", W, V ** (beta - 2), W)[np.tril_indices(5)]
     one, every = (
         correlated_step(H, N, P, C, 1e-16, 50),
@@ -109,7 +108,7 @@ def test_shrunk_all_the_way_it_is_the_multiplicative_step() -> None:
     rng = np.random.default_rng(5)
     F, N, P = (rng.gamma(2.0, size=(4, 6)) for _ in range(3))
     W = rng.gamma(2.0, size=(20, 4))
-    C = correlation(HostSpace(), W.T, F.mean(axis=1), as_losses(1), np.ones(1))
+    C = correlation(lambda function: function(W.T), F.mean(axis=1), as_losses(1), np.ones(1))
     expected = multiplicative_step(F, N[None], P[None], np.ones(1), 1e-16)
     np.testing.assert_allclose(correlated_step(F, N, P, shrunk(C, 1.0), 1e-16, 1), expected, rtol=1e-12)
     assert abs(correlated_step(F, N, P, C, 1e-16, 1) / expected - 1).max() > 0.01

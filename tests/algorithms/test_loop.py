@@ -202,5 +202,5 @@ def stalled(values, control):
     ones, each = [np.ones(1)] * len(values), [value * np.ones(1) for value in values]
     run = Run.__new__(Run)
     run.log = Log(losses=each, scaled=each, weights=ones, seconds=[0.0] * len(values), watched=values)
-    run.data = SimpleNamespace(dtype=np.float64)
+    run.task = SimpleNamespace(data=SimpleNamespace(dtype=np.float64))
     return run._stalled(control)

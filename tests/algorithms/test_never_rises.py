@@ -87,10 +87,10 @@ def steps(monkeypatch):
 
     def watched(half, *given):
         tried = attempt(half, *given)
-        rule = half.rule
+        rule = half.task.rules[half.block]
         while isinstance(rule, OneSide | Constrained):
             rule = rule.rule
-        taken.append((rule, tried.state))
+        taken.append((rule, tried.states[half.block]))
         return tried
 
     monkeypatch.setattr(iteration._Half, "attempt", watched)

@@ -22,7 +22,7 @@ from drnmf.objective.penalty import Bound, Penalties, Setting, Tilt
 def tilted(F: np.ndarray, *terms) -> Tilt:
     penalties = Penalties(terms, Setting((4, F.shape[1]), 1.0, 3.0))
     measures = penalties.measure(HOST, F, "H")
-    return penalties.of("H", measures, penalties.measure(HOST, F, "W"), 2.0)
+    return penalties.of(0, (measures, penalties.measure(HOST, F, "W")), 2.0)
 
 
 def parts(rng, omega, tilt=None, **more) -> Parts:
@@ -73,11 +73,11 @@ def test_surrogates_touch_the_losses_have_their_slope_and_lie_above(rng, omega):
     own = penalties.measure(HOST, F, "H")
 
     def values(H: np.ndarray) -> np.ndarray:
-        extra = penalties.value(own, penalties.measure(HOST, H, "H"))
+        extra = penalties.value((penalties.measure(HOST, H, "H"), own))
         return data.sweep(W, H, Ask(omega)).losses / references + extra
 
     sweep = data.sweep(W, F, Ask(omega))
-    slots = penalties.of("H", own, own, 1.0).bound(F).slots(F)
+    slots = penalties.of(0, (own, own), 1.0).bound(F).slots(F)
     given = Parts(sweep.N, sweep.P, 1.0 / references, omega, 1e-9, sweep.losses / references, references)
     start = surrogates(F, np.ones_like(F), given, slots) - sweep.losses / references
     np.testing.assert_allclose(start, 0.0, atol=1e-12)

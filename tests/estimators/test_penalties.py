@@ -27,6 +27,7 @@ from drnmf import (
 )  # fmt: skip
 from drnmf.algorithms.certificates import certify
 from drnmf.algorithms.updates.table import RULES
+from drnmf.backends.modes import Matrix
 from drnmf.backends.open import open_data
 from drnmf.objective.objective import Objective
 
@@ -157,7 +158,7 @@ def test_the_certificate_is_that_of_the_penalised_problem(X):
     W = fit(X, beta=1, max_iter=300, penalties=[L2(0.5)]).fit_transform(X)
     for penalties, far in ((model.penalties_, False), (unpenalised, True)):
         objective = Objective(model.omega_, model.references_, model.mean_, penalties)
-        found = certify(data, W, model.components_, objective, model.weights_, losses)
+        found = certify(Matrix(data), (model.components_, W.T), objective, model.weights_, losses)
         assert (found.stationarity > 1e-2) == far
 
 

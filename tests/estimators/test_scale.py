@@ -239,7 +239,7 @@ def test_a_factor_that_sums_to_one_has_no_unit(held, left, right):
     model = BetaNMF(3, **FAST)
     W = model.fit_transform(X)
     point = Result(
-        W * left, model.components_ * right, model.omega_, model.references_, model.losses_, model.scaled_losses_,
+        (model.components_ * right, W.T * left), model.omega_, model.references_, model.losses_, model.scaled_losses_,
         model.weights_, model.trace_, 8, True, "tol",
     )  # fmt: skip
     found = units.result(data, point)

@@ -49,7 +49,7 @@ def matrix() -> sp.csr_array:
 def damaged(form: str, what: str) -> sp.sparray:
     X = matrix().asformat(form)
     if form == "coo":
-        X.coords[1 if what == "column" else 0][3] = {"column": 7, "row": 9, "negative": -1}[what]
+        (X.col if what == "column" else X.row)[3] = {"column": 7, "row": 9, "negative": -1}[what]
         return X
     if what in ("column", "row", "negative"):
         X.indices[3] = -1 if what == "negative" else 9

@@ -21,7 +21,7 @@ from drnmf.parameters.common import Parameters
 from drnmf.problem.problem import Problem
 from drnmf.problem.receive import Received
 from drnmf.problem.units import Units
-from drnmf.selection import noise, rank, walk
+from drnmf.selection import noise, rank, warm_starts
 from drnmf.selection.choose import Candidate, Tried, best_rank, candidates, clearly_worse, overdispersed
 from drnmf.selection.entries import Facts, facts_of
 from drnmf.selection.folds import too_few_to_hold_out
@@ -32,13 +32,13 @@ from drnmf.selection.noise import LEAST_BETA, RARE, STRUCTURE, Asked, Compared, 
 from drnmf.selection.penalties import alpha
 from drnmf.selection.penalties.alpha import largest
 from drnmf.selection.rank import PATIENCE, ROUNDS, Found, RankProfile, _rank_profile, settled
-from drnmf.selection.stages import course
-from drnmf.selection.stages.course import LEAST_PART, Stages, plan
-from drnmf.selection.stages.crew import Crew, draw_seeds
-from drnmf.selection.stages.pace import Pace
+from drnmf.selection.stages import stages as module
 from drnmf.selection.stages.penalty import SPARSITIES, said, sparsity_path, volume_path, with_path
+from drnmf.selection.stages.run_pool import RunPool, draw_seeds
 from drnmf.selection.stages.runs import Store
-from drnmf.selection.walk import RACE, Walk
+from drnmf.selection.stages.schedule import Schedule
+from drnmf.selection.stages.stages import LEAST_PART, Stages, plan
+from drnmf.selection.warm_starts import RACE, Walk
 from drnmf.solve.runner import Budget, Runner
 from drnmf.synthetic import planted
 
@@ -252,7 +252,7 @@ class Recorded:
 
     def __init__(self, monkeypatch, tol: float = 1e-4) -> None:
         self.tolerances: list[float] = []
-        monkeypatch.setattr(walk, "solve", self.fit)
+        monkeypatch.setattr(warm_starts, "solve", self.fit)
         monkeypatch.setattr(Units, "result", lambda self, data, result: result)
         problem = Problem.of(in_unit(open_data(np.ones((3, 4)))), 1, (KL,))
         self.walk = Walk(problem, replace(Runner.of("auto", "auto"), budget=Budget(Control(tol=tol), 9)))
@@ -352,8 +352,8 @@ def test_the_work_of_a_discovery_is_planned():
 
 
 def stages(ranks=(2, 3, 4, 5, 6)) -> Stages:
-    pace = SimpleNamespace(seconds=1.0, close=lambda name: None)
-    return Stages(None, None, ranks, 10, 0.5, pace, [])
+    schedule = SimpleNamespace(seconds=1.0, close=lambda name: None)
+    return Stages(None, None, ranks, 10, 0.5, schedule, [])
 
 
 @pytest.mark.parametrize(("term", "expected"), [(Sparsity("auto"), (3, 4, 5, 6)), (Volume("auto"), (2, 3, 4, 5, 6))])
@@ -361,16 +361,16 @@ def test_under_a_sparsity_small_ranks_are_not_tried_again(monkeypatch, term, exp
     """The best rank of the grid is 5: ranks below 60 % of it are left out, unless no sparsity was chosen."""
     made, asked = stages(), []
     path = SimpleNamespace(alpha=0.1, alphas=np.ones(1))
-    crew = SimpleNamespace(fitter=SimpleNamespace(parameters=Parameters()))
-    monkeypatch.setattr(course, "penalised", lambda crew, terms: ("penalised", terms))
+    pool = SimpleNamespace(fitter=SimpleNamespace(parameters=Parameters()))
+    monkeypatch.setattr(module, "penalised", lambda pool, terms: ("penalised", terms))
     monkeypatch.setattr(Stages, "_path", lambda *given: path)
     monkeypatch.setattr(Stages, "_rank", lambda self, table: 5)
-    monkeypatch.setattr(Stages, "_finer", lambda self, crew, ranks: asked.append((crew, ranks)) or (["finer"], True))
-    kept, table = made.penalise(crew, ["coarse"], (term,))
+    monkeypatch.setattr(Stages, "_finer", lambda self, pool, ranks: asked.append((pool, ranks)) or (["finer"], True))
+    kept, table = made.penalise(pool, ["coarse"], (term,))
     ((used, ranks),) = asked
     assert ranks == expected
     assert min(ranks) >= LEAST_PART * 5 or term.word == "volume"
-    assert (used is crew) == isinstance(term, Volume)
+    assert (used is pool) == isinstance(term, Volume)
     assert kept == ("penalised", (replace(term, alpha=0.1),))
     assert (table, made.done[0]["finished"]) == (["finer"], True)
 
@@ -378,14 +378,14 @@ def test_under_a_sparsity_small_ranks_are_not_tried_again(monkeypatch, term, exp
 def test_an_interrupted_search_of_alphas_leaves_the_penalty_out(monkeypatch):
     made, halted = stages(), []
     parameters = Parameters()
-    crew = SimpleNamespace(fitter=SimpleNamespace(parameters=parameters), halt=lambda: halted.append(True))
+    pool = SimpleNamespace(fitter=SimpleNamespace(parameters=parameters), halt=lambda: halted.append(True))
 
     def interrupted(*given):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Stages, "_path", interrupted)
     monkeypatch.setattr(Stages, "_rank", lambda self, table: 5)
-    assert made.penalise(crew, [], (Sparsity("auto"),)) == (crew, [])
+    assert made.penalise(pool, [], (Sparsity("auto"),)) == (pool, [])
     assert halted == [True]
     assert made.interrupted
     assert made.missing[0].startswith("no alpha was chosen for the ")
@@ -414,13 +414,13 @@ def test_heavy_rows_are_scaled_down_where_two_runs_of_each_kind_say_so(monkeypat
             raise KeyboardInterrupt
         return next(given)
 
-    crew = SimpleNamespace(fitter=SimpleNamespace(factors=None), runs=work, halt=lambda: None)
-    monkeypatch.setattr(course, "replace", lambda one, **new: SimpleNamespace(**{**vars(one), **new}))
-    monkeypatch.setattr(course, "capped_is_better", lambda *runs: better)
+    pool = SimpleNamespace(fitter=SimpleNamespace(factors=None), runs=work, halt=lambda: None)
+    monkeypatch.setattr(module, "replace", lambda one, **new: SimpleNamespace(**{**vars(one), **new}))
+    monkeypatch.setattr(module, "capped_is_better", lambda *runs: better)
     monkeypatch.setattr(Stages, "_can_hold_out", lambda self, fitter: True)
     monkeypatch.setattr(Stages, "_rank", lambda self, table: 5)
-    found = stage.heavy(crew, [], np.array([1.0, 0.5, 1.0, 0.2]))
-    assert (found is not crew) == (judged and better)
+    found = stage.heavy(pool, [], np.array([1.0, 0.5, 1.0, 0.2]))
+    assert (found is not pool) == (judged and better)
     (remark,) = stage.notes if judged else stage.missing
     assert remark.startswith("2 rows weigh more")
     assert ("was not judged" in remark) != judged
@@ -489,7 +489,7 @@ class Fitter:
         return SimpleNamespace(whole=next(self.reasons) == "tol", reason="", seconds=1.0)
 
 
-class Told(Pace):
+class Told(Schedule):
     """Notes what it is told."""
 
     def advance(self, *given) -> None:
@@ -501,47 +501,47 @@ def crewed():
     clock = SimpleNamespace(now=0.0)
 
     def make(allowed, reasons, jobs=1):
-        pace = Told({"ranks": 1.0, "contributions": 0.0}, allowed, None, lambda: clock.now)
-        told = pace.told = []
+        schedule = Told({"ranks": 1.0, "contributions": 0.0}, allowed, None, lambda: clock.now)
+        told = schedule.told = []
         fitter = Fitter(clock, reasons)
-        return Crew(fitter, Store(None, {}), pace, [7, 8, 9, 10], jobs), fitter, told
+        return RunPool(fitter, Store(None, {}), schedule, [7, 8, 9, 10], jobs), fitter, told
 
     return make
 
 
 def test_the_first_of_several_runs_takes_half_of_the_time_at_most(crewed):
     """Two runs can be compared, one cannot; what is left when the time is up is not begun."""
-    crew, fitter, told = crewed(2.5, 4 * ["tol"])
-    assert len(crew.runs("ranks", 3, 4)) == 3
+    pool, fitter, told = crewed(2.5, 4 * ["tol"])
+    assert len(pool.runs("ranks", 3, 4)) == 3
     assert fitter.asked == [(3, 7, 1.25, False), (3, 8, 1.5, False), (3, 9, 0.5, False)]
     assert told == [("ranks", 3, f"rank 3, run {i} of 4", True) for i in (1, 2, 3)]
-    assert crew.pace.overrun == 0.0
-    assert len(crew.runs("ranks", 3, 2)) == 2
+    assert pool.schedule.overrun == 0.0
+    assert len(pool.runs("ranks", 3, 2)) == 2
     assert len(fitter.asked) == 3  # they were there already
     assert told[-1][-1] is False
 
 
 def test_what_a_run_takes_beside_its_iterations_is_kept_for_it(crewed):
-    crew, fitter, _ = crewed(8.0, 4 * ["tol"])
+    pool, fitter, _ = crewed(8.0, 4 * ["tol"])
     make = fitter.run
     fitter.run = lambda *given: SimpleNamespace(**vars(make(*given)) | {"seconds": 0.25})
-    crew.runs("ranks", 3, 4)
-    assert crew.pace.overrun == 0.75
+    pool.runs("ranks", 3, 4)
+    assert pool.schedule.overrun == 0.75
     assert [left for _, _, left, _ in fitter.asked] == [4.0, 7.0, 5.25, 4.25]
 
 
 def test_runs_that_were_stopped_count_where_fewer_than_two_came_to_their_end(crewed):
     for reasons, count in ((["tol", "max_time", "tol"], 2), (["tol", "max_time", "max_time"], 3)):
-        crew, _, _ = crewed(None, reasons)
-        assert len(crew.runs("ranks", 3, 3)) == count
+        pool, _, _ = crewed(None, reasons)
+        assert len(pool.runs("ranks", 3, 3)) == count
 
 
 def test_after_a_halt_no_run_is_begun(crewed):
-    crew, fitter, told = crewed(None, 4 * ["tol"])
-    crew.runs("ranks", 3, 2, True)
-    crew.halt()
-    assert len(crew.runs("ranks", 3, 4, True)) == 2
-    assert crew.runs("ranks", 4, 2) == []
+    pool, fitter, told = crewed(None, 4 * ["tol"])
+    pool.runs("ranks", 3, 2, True)
+    pool.halt()
+    assert len(pool.runs("ranks", 3, 4, True)) == 2
+    assert pool.runs("ranks", 4, 2) == []
     assert [asked[:2] for asked in fitter.asked] == [(3, 7), (3, 8)]
     assert len(told) == 2
 

@@ -17,12 +17,12 @@ from drnmf.selection.choose import best_rank
 from drnmf.selection.discover import check_ranks
 from drnmf.selection.likelihood.scores import Scores
 from drnmf.selection.noise import NoiseProfile
-from drnmf.selection.stages.crew import Crew
-from drnmf.selection.stages.pace import Pace
 from drnmf.selection.stages.penalty import sparsity_path
 from drnmf.selection.stages.ranks import Tried, capped_is_better, ladder, rows_of, search
 from drnmf.selection.stages.residuals import residuals
+from drnmf.selection.stages.run_pool import RunPool
 from drnmf.selection.stages.runs import Fitter, Run, rows_seen, taken
+from drnmf.selection.stages.schedule import Schedule
 from tests.flat import discover
 
 FAST = {"ranks": range(2, 6), "betas": 1, "n_runs": 4, "max_iter": 200, "tol": 1e-4}
@@ -72,7 +72,7 @@ def test_the_noise_is_read_off_the_data():
 @pytest.mark.parametrize(("interval", "loss"), [((1.0, 1.25), "KL"), ((1.25, 1.5), "beta=1.25"), ((1.25, 2.0), "Fro")])
 def test_a_sparse_X_has_a_loss_that_uses_it_where_the_noise_allows(monkeypatch, interval, loss):
     profile = NoiseProfile(1.25, 1.25, interval, [], 0.75)
-    monkeypatch.setattr("drnmf.selection.stages.course.noise_profile", lambda *given, **settings: profile)
+    monkeypatch.setattr("drnmf.selection.stages.stages.noise_profile", lambda *given, **settings: profile)
     settings = FAST | {"betas": "auto", "ranks": 3, "n_runs": 2, "max_iter": 5}
     found = discover(sp.csr_array(counts()), **settings)
     assert [one.name for one in found.losses] == [loss]
@@ -379,7 +379,7 @@ def test_the_noise_has_its_part_of_the_time_and_is_named_where_that_ended_it(mon
         given.append(model.max_time)
         return drnmf.noise_profile(replace(model, max_time=1e-9), X, **settings)
 
-    monkeypatch.setattr("drnmf.selection.stages.course.noise_profile", hurried)
+    monkeypatch.setattr("drnmf.selection.stages.stages.noise_profile", hurried)
     found = discover(counts(), **FAST | {"betas": "auto", "ranks": (2, 3)}, max_time=3000.0)
     assert 0 < given[0] < 3000.0
     assert [stage["finished"] for stage in found.stages] == [False, True, True, True]
@@ -392,7 +392,7 @@ def test_ctrl_c_during_the_noise_is_a_keyboard_interrupt_and_leaves_no_run(tmp_p
     def interrupted(*given, **settings):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("drnmf.selection.walk.Walk.near", interrupted)
+    monkeypatch.setattr("drnmf.selection.warm_starts.Walk.near", interrupted)
     with pytest.raises(KeyboardInterrupt):
         discover(counts(), **FAST | {"betas": "auto"}, checkpoint=tmp_path / "kept")
     monkeypatch.undo()
@@ -433,9 +433,9 @@ def test_without_time_for_the_consensus_the_runs_that_judged_the_rank_are_compar
         ended.append(given[-1])
         return None if not given[-1] and ended.count(False) > 1 else run(self, *given)
 
-    run = Crew._run
+    run = RunPool._run
     monkeypatch.setattr(Fitter, "run", parts_alone)
-    monkeypatch.setattr(Crew, "_run", once)
+    monkeypatch.setattr(RunPool, "_run", once)
     found = discover(counts(), **FAST | {"ranks": (2, 3)})
     assert found.rank == 3
     assert found.stable.all()
@@ -528,17 +528,17 @@ def test_ranks_that_are_not_named_end_where_X_does():
 
 def test_the_time_left_counts_all_stages_and_never_passes_the_limit():
     seen = []
-    pace = Pace({"ranks": 30.0, "consensus": 30.0}, None, seen.append)
-    pace.advance("ranks", 10.0, "rank 2")
+    schedule = Schedule({"ranks": 30.0, "consensus": 30.0}, None, seen.append)
+    schedule.advance("ranks", 10.0, "rank 2")
     assert (seen[0].number, seen[0].stages) == (1, 2)
     assert seen[0].share == pytest.approx(1 / 6)
     assert seen[0].left == pytest.approx(5 * seen[0].seconds, rel=0.5)
-    pace.expect("consensus", 0.0)
-    pace.close("ranks")
-    pace.advance("consensus", 1.0, "run 1")
+    schedule.expect("consensus", 0.0)
+    schedule.close("ranks")
+    schedule.advance("consensus", 1.0, "run 1")
     assert seen[1].share == 1.0
     assert seen[1].left == 0.0
-    limited = Pace({"ranks": 1e9}, 3.0, seen.append)
+    limited = Schedule({"ranks": 1e9}, 3.0, seen.append)
     limited.advance("ranks", 1.0, "rank 2")
     assert seen[-1].left <= 3.0
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import drnmf
-from drnmf.selection.stages.pace import Pace
 from drnmf.selection.stages.runs import Fitter
+from drnmf.selection.stages.schedule import Schedule
 from drnmf.solve.encode import Encoder
 
 X = np.random.default_rng(0).poisson(np.random.default_rng(1).gamma(0.4, 60.0, (60, 3)) @ np.full((3, 24), 1.0))
@@ -39,7 +39,7 @@ def slow(patch: pytest.MonkeyPatch, seconds: float) -> None:
 
     patch.setattr(Encoder, "rows", encoded)
     patch.setattr(Fitter, "run", run)
-    patch.setattr("drnmf.selection.discover.Pace", partial(Pace, clock=lambda: now[0]))
+    patch.setattr("drnmf.selection.discover.Schedule", partial(Schedule, clock=lambda: now[0]))
 
 
 @pytest.mark.parametrize("seconds", [0.1, 0.5, 0.7, 1.0, 2.0, 5.0])

@@ -31,11 +31,11 @@ from drnmf.selection.noise import BETAS, LEAST_BETA, losses_to_try
 from drnmf.selection.rank import PATIENCE, _hopeless, akaike, bayesian
 from drnmf.selection.resampling import redrawn, resampled
 from drnmf.selection.stages.contributions import FOR_W, LAST, contributions
-from drnmf.selection.stages.course import plan
-from drnmf.selection.stages.pace import Moment, Pace
 from drnmf.selection.stages.residuals import residuals
 from drnmf.selection.stages.runs import LARGE, Run, Store, rows_seen
-from drnmf.selection.walk import NEW_COMPONENT, Walk, grown
+from drnmf.selection.stages.schedule import Moment, Schedule
+from drnmf.selection.stages.stages import plan
+from drnmf.selection.warm_starts import NEW_COMPONENT, Walk, grown
 from drnmf.selection.words import describe, structured
 from drnmf.solve.encode import Encoder
 from drnmf.solve.runner import Budget, Runner
@@ -163,51 +163,51 @@ def test_residuals_are_means_along_both_sides(rng, loss):
 
 def test_time_left_is_work_left_at_the_pace_of_fresh_work():
     now, told = [100.0], list[Moment]()
-    pace = Pace({"noise": 10.0, "ranks": 20.0, "runs": 10.0}, None, told.append, lambda: now[0])
-    pace.advance("noise", 6.0, "kept", fresh=False)
+    schedule = Schedule({"noise": 10.0, "ranks": 20.0, "runs": 10.0}, None, told.append, lambda: now[0])
+    schedule.advance("noise", 6.0, "kept", fresh=False)
     now[0] = 104.0
-    pace.advance("noise", 2.0, "KL")
+    schedule.advance("noise", 2.0, "KL")
     assert [moment.left for moment in told] == [0.0, pytest.approx(4.0 / 2.0 * 32.0)]
     assert told[-1].share == pytest.approx(8 / 40)
     assert (told[-1].number, told[-1].stages, told[-1].seconds) == (1, 3, 4.0)
     now[0] = 154.0
-    pace.advance("noise", 0.0, "a run that was stopped early")
-    assert pace.rate == pytest.approx(2.0)
-    pace.close("noise")
-    pace.expect("ranks", 5.0)
-    assert (pace.planned("noise"), pace.planned("ranks")) == (8.0, 5.0)
-    pace.advance("ranks", 7.0, "more than planned")
-    assert pace.planned("ranks") == 7.0
-    assert pace.limit == math.inf
-    assert pace.allowance("ranks") is None
+    schedule.advance("noise", 0.0, "a run that was stopped early")
+    assert schedule.rate == pytest.approx(2.0)
+    schedule.close("noise")
+    schedule.expect("ranks", 5.0)
+    assert (schedule.planned("noise"), schedule.planned("ranks")) == (8.0, 5.0)
+    schedule.advance("ranks", 7.0, "more than planned")
+    assert schedule.planned("ranks") == 7.0
+    assert schedule.limit == math.inf
+    assert schedule.allowance("ranks") is None
 
 
 def test_a_stage_has_its_part_of_the_time_that_is_left():
     now, told = [0.0], list[Moment]()
     plan = {"noise": 10.0, "ranks": 20.0, "runs": 10.0, "contributions": 1.0}
-    pace = Pace(plan, 80.0, told.append, lambda: now[0])
-    assert pace.allowance("noise") == pytest.approx(20.0)
+    schedule = Schedule(plan, 80.0, told.append, lambda: now[0])
+    assert schedule.allowance("noise") == pytest.approx(20.0)
     now[0] = 41.0
-    pace.advance("noise", 10.0, "all")
-    assert told[-1].left == pytest.approx(39.0)  # 127 at the pace so far
-    kept = 4.1  # what the contributions need at the pace so far
-    assert pace.allowance("ranks") == pytest.approx((39.0 - kept) * 2 / 3)
-    assert pace.allowance("runs") == pytest.approx(39.0 - kept)
-    assert pace.allowance("contributions") == 39.0
+    schedule.advance("noise", 10.0, "all")
+    assert told[-1].left == pytest.approx(39.0)  # 127 at the rate so far
+    kept = 4.1  # what the contributions need at the rate so far
+    assert schedule.allowance("ranks") == pytest.approx((39.0 - kept) * 2 / 3)
+    assert schedule.allowance("runs") == pytest.approx(39.0 - kept)
+    assert schedule.allowance("contributions") == 39.0
     now[0] = 90.0
-    assert [pace.allowance(name) for name in plan] == [0.0] * 4
+    assert [schedule.allowance(name) for name in plan] == [0.0] * 4
 
 
 def test_time_that_the_stages_to_come_do_not_need_is_for_this_one():
     now = [0.0]
-    pace = Pace({"ranks": 100.0, "runs": 10.0, "contributions": 1.0}, 240.0, None, lambda: now[0])
-    first = pace.allowance("ranks")
+    schedule = Schedule({"ranks": 100.0, "runs": 10.0, "contributions": 1.0}, 240.0, None, lambda: now[0])
+    first = schedule.allowance("ranks")
     now[0] = 100.0
-    pace.advance("ranks", 100.0, "all that was planned, and more is to come")
-    pace.expect("ranks", 50.0)
-    assert pace.allowance("ranks") == pytest.approx(240.0 - 100.0 - 11.0)  # a second for a unit of work
-    pace.expect("runs", 1e6)
-    assert pace.allowance("ranks") == pytest.approx(first - 100.0)  # what it was promised
+    schedule.advance("ranks", 100.0, "all that was planned, and more is to come")
+    schedule.expect("ranks", 50.0)
+    assert schedule.allowance("ranks") == pytest.approx(240.0 - 100.0 - 11.0)  # a second for a unit of work
+    schedule.expect("runs", 1e6)
+    assert schedule.allowance("ranks") == pytest.approx(first - 100.0)  # what it was promised
 
 
 def slowly(at: list[float], seconds: float):
@@ -228,8 +228,8 @@ def test_contributions_are_told_block_by_block_and_keep_within_the_time(monkeypa
     encoder = Encoder(
         np.ones((2, 5)), SimpleNamespace(mean=1.0), np.ones(1), 500, 0.0, "raise", "discover", np.zeros(2)
     )
-    pace = Pace({LAST: 7.0}, limit, told.append, lambda: at[0])
-    W, stopped = contributions(encoder, Received(X), Placement(None, "float32"), pace)
+    schedule = Schedule({LAST: 7.0}, limit, told.append, lambda: at[0])
+    W, stopped = contributions(encoder, Received(X), Placement(None, "float32"), schedule)
     assert W.shape == (400, 2)
     assert stopped == cut
     assert len(told) == 20

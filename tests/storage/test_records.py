@@ -17,6 +17,7 @@ from drnmf.algorithms.updates.table import RULES
 from drnmf.algorithms.weights import POLICIES
 from drnmf.backends.base import Elsewhere
 from drnmf.backends.host.space import HostSpace
+from drnmf.backends.modes import Matrix
 from drnmf.backends.open import open_data
 from drnmf.losses.beta import IS, KL
 from drnmf.objective.objective import Objective
@@ -51,13 +52,13 @@ def test_every_state_survives_json(update, policy):
     objective = Objective((IS, KL), np.ones(2), data.mean)
     solve(data, W, H, objective, rule, POLICIES[policy], Control(max_iter=130, tol=0, keeper=Keeper()))
     snapshot = taken[-1]
-    tree, arrays = pack(snapshot_record(snapshot, 130, data))
-    back = snapshot_of(unpack(json.loads(json.dumps(tree)), arrays, TYPES, strict=True), data)
+    tree, arrays = pack(snapshot_record(snapshot, 130, Matrix(data)))
+    back = snapshot_of(unpack(json.loads(json.dumps(tree)), arrays, TYPES, strict=True), Matrix(data))
     exactly(back.states, snapshot.states)
     exactly(back.policy_state, snapshot.policy_state)
     exactly(back.best, snapshot.best)
     assert len(back.log.seconds) == 130
-    for name in ("A", "B", "weights", "sweeps"):
+    for name in ("blocks", "weights", "sweeps"):
         exactly(getattr(back, name), getattr(snapshot, name))
     exactly(back.log.watched, snapshot.log.watched[:130])
 
@@ -107,25 +108,25 @@ class AwayData:
 
 
 def test_factors_that_live_elsewhere_are_fetched_once_and_put_back(rng):
-    data = AwayData((4, 7), [])
+    away = AwayData((4, 7), [])
+    data = Matrix(away)
     A, B, last, far = (Handle(rng.random((2, k))) for k in (4, 7, 7, 7))
-    best = Best(A, B, np.ones(2), np.ones(2))
+    best = Best((B, A), np.ones(2), np.ones(2))
     log = Log([np.ones(2)], [np.ones(2)], [0.5], [3], [1.0])
     states = (Momentum(last, 1.5, 3), np.array([0.4, 0.6]))
     record = snapshot_record(
-        Snapshot(A, B, states, 3, np.ones(2), 2, np.ones(2), 7, best, log, Direction(A, far, 2)), 1, data
+        Snapshot((B, A), states, 3, np.ones(2), 2, np.ones(2), 7, best, log, Direction((far, A), 2)), 1, data
     )
-    assert len(data.fetched) == 4
+    assert len(away.fetched) == 4
     tree, arrays = pack(record)
     back = snapshot_of(unpack(json.loads(json.dumps(tree)), arrays, TYPES, strict=True), data)
-    assert back.A is back.best.A
-    assert back.B is back.best.B
-    assert back.direction.A is back.A
-    exactly(back.direction.B.array, far.array)
-    exactly([back.A.array, back.B.array, back.states[0].F.array], [A.array, B.array, last.array])
+    (H, W), (further, same) = back.blocks, back.direction.blocks
+    assert H is back.best.blocks[0]
+    assert W is back.best.blocks[1] is same
+    exactly([further.array, W.array, H.array, back.states[0].F.array], [far.array, A.array, B.array, last.array])
     exactly(back.states[1], states[1])
     trace = Trace(np.ones((1, 2)), np.ones((1, 2)), np.ones((1, 2)), np.zeros(1), np.zeros(1), np.zeros(1, int))
-    result = Result(A.T, B, (IS, KL), *(4 * [np.ones(2)]), trace, 0, True, "tol")
+    result = Result((B, A), (IS, KL), *(4 * [np.ones(2)]), trace, 0, True, "tol")
     tree, arrays = pack(result_record(result, data))
     back = result_of(unpack(tree, arrays, TYPES, strict=True), data)
     exactly([back.W.array, back.H.array], [A.array.T, B.array])

@@ -1,12 +1,12 @@
 r"""Extrapolation of whole iterations: every second one, the point further along the direction of the last two is tried.
 
-Alternating steps of second order solve for each block what the other one leaves, and where components overlap the two
+Alternating steps of second order solve for each block what the others leave, and where components overlap they
 move together, slowly, in nearly the same direction for hundreds of iterations. With F the blocks now and F~ those two
 iterations before, the run tries
 
 .. math:: \max(F + s (F - \tilde F), floor)
 
-for both blocks at once, at the cost of one sweep, which is the one that the next iteration begins from. A point that is
+for all blocks at once, at the cost of one sweep, which is the one that the next iteration begins from. A point that is
 lower is taken and s doubles; elsewhere the run continues from where it stands and s halves.
 """
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from drnmf.algorithms.iteration import Point, Task, swept
-from drnmf.backends.base import Data
+from drnmf.backends.modes import Factors
 from drnmf.numerics import EXTRAPOLATE_EVERY, FIRST_LENGTH, LEAST_LENGTH, Array, Vector, namespace
 
 
@@ -24,20 +24,17 @@ from drnmf.numerics import EXTRAPOLATE_EVERY, FIRST_LENGTH, LEAST_LENGTH, Array,
 class Direction:
     """From where the direction is measured, after how many steps, and how far along it the next trial is."""
 
-    A: Array
-    B: Array
+    blocks: Factors
     steps: int
     length: float = FIRST_LENGTH
 
     def at(self, point: Point, times: float) -> Direction:
         """The same from another point."""
-        return Direction(point.A, point.B, point.steps, max(LEAST_LENGTH, times * self.length))
+        return Direction(point.blocks, point.steps, max(LEAST_LENGTH, times * self.length))
 
 
-def accelerated(
-    task: Task, data: Data, point: Point, weights: Vector, since: Direction | None
-) -> tuple[Point, Direction | None]:
-    """Try the point further along, where the rules of both blocks and the number of steps allow it.
+def accelerated(task: Task, point: Point, weights: Vector, since: Direction | None) -> tuple[Point, Direction | None]:
+    """Try the point further along, where the rules of all blocks and the number of steps allow it.
 
     Parameters
     ----------
@@ -50,24 +47,23 @@ def accelerated(
     point : the one further along if what is minimised is lower there, else the same
     since : for the next call
     """
-    rank = point.B.shape[0]
+    rank = point.blocks[0].shape[0]
     if not (task.fixed and all(rule.accelerates(point.steps, rank) for rule in task.rules)):
         return point, None
     if since is None:
-        return point, Direction(point.A, point.B, point.steps)
+        return point, Direction(point.blocks, point.steps)
     if point.steps - since.steps < EXTRAPOLATE_EVERY:
         return point, since
-    ahead = _ahead(task, data, point, weights, since)
+    ahead = _ahead(task, point, weights, since)
     if _watched(task, ahead, weights) < _watched(task, point, weights):
         return ahead, since.at(ahead, 2.0)
     return replace(point, sweeps=ahead.sweeps), since.at(point, 0.5)
 
 
-def _ahead(task: Task, data: Data, point: Point, weights: Vector, since: Direction) -> Point:
-    floors = (task.rule.floor(side, data.mean, point.B.shape[0]) for side in "WH")
-    sides = zip((data.T.space, data.space), (point.A, point.B), (since.A, since.B), floors, strict=True)
-    A, B = (space.map(partial(_moved, since.length, floor), F, before) for space, F, before, floor in sides)
-    return swept(task, data, A, B, weights, point.states, point.sweeps + 1, point.steps)
+def _ahead(task: Task, point: Point, weights: Vector, since: Direction) -> Point:
+    every = zip(task.data.spaces, task.floors, point.blocks, since.blocks, strict=True)
+    blocks = tuple(space.map(partial(_moved, since.length, floor), F, before) for space, floor, F, before in every)
+    return swept(task, blocks, weights, point.states, point.sweeps + 1, point.steps)
 
 
 def _moved(length: float, floor: float, F: Array, before: Array) -> Array:

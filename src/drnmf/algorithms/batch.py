@@ -24,6 +24,7 @@ from drnmf.algorithms.updates.base import Parts, Rule
 from drnmf.algorithms.weights import Policy
 from drnmf.backends.base import Ask, Data, Sweep
 from drnmf.backends.batch import Batch, Index, batch_kind, batch_of
+from drnmf.backends.modes import Matrix
 from drnmf.losses.base import Omega
 from drnmf.numerics import MAX_HALVINGS, Array, Vector, of_each_run, rise_tolerance
 from drnmf.objective.objective import Objective
@@ -47,8 +48,8 @@ class Call:
 
     @cached_property
     def task(self) -> Task:
-        omega = self.objective.omega
-        return Task.of(self.objective, self.rule.under(omega), getattr(self.policy, "constant", False), self.H.shape[0])
+        rule, constant = self.rule.under(self.objective.omega), getattr(self.policy, "constant", False)
+        return Task.of(Matrix(self.data), self.objective, rule, constant, self.H.shape[0])
 
     @property
     def kind(self) -> Hashable:
@@ -104,7 +105,7 @@ def _begin(calls: Sequence[Call], ended: dict[int, Result | BaseException]) -> t
     runs: dict[int, Run] = {}
     for i, (call, point, (_, state)) in enumerate(zip(calls, at.points(), policies, strict=True)):
         try:
-            runs[i] = Run.at(call.task, call.data, call.policy, point, state, started)
+            runs[i] = Run.at(call.task, call.policy, point, state, started)
         except ValueError as error:
             ended[i] = error
     for i in list(runs):
@@ -126,7 +127,7 @@ def _over(run: Run, control: Control, i: int, ended: dict[int, Result | BaseExce
         reason = "callback" if told else run.reason(control)
         if reason is not None:
             found = run.result(reason)
-            ended[i] = replace(found, W=1.0 * found.W, H=1.0 * found.H)  # not views of all runs
+            ended[i] = replace(found, blocks=tuple(1.0 * F for F in found.blocks))  # not views of all runs
     except Exception as error:  # of this run's callback or factors: no other run's business
         ended[i] = error
     return i in ended
@@ -148,7 +149,7 @@ class _At:
         """What every run is told of."""
         rows = zip(self.A, self.B, self.sweep.losses, self.sweeps.tolist(), self.weights, strict=True)
         return [
-            Point(A, B, Sweep(losses, self.sweep.N, self.sweep.P), (None, None), sweeps, weights, self.steps)
+            Point((B, A), Sweep(losses, self.sweep.N, self.sweep.P), (None, None), sweeps, weights, self.steps)
             for A, B, losses, sweeps, weights in rows
         ]
 

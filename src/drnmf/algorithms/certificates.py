@@ -9,7 +9,8 @@ from functools import partial
 import numpy as np
 from scipy.optimize import minimize, minimize_scalar
 
-from drnmf.backends.base import Ask, Data, Sweep
+from drnmf.backends.base import Ask, Sweep
+from drnmf.backends.modes import Factors, Modes
 from drnmf.numerics import ACTIVE_TOLERANCE, Array, Vector, namespace
 from drnmf.objective import simplex
 from drnmf.objective.constraints import UNCONSTRAINED, Constraints
@@ -85,7 +86,7 @@ class Residual:
 
 
 def _column_blocks(F: Array) -> Iterator[slice]:
-    """Blocks of columns of at most _BLOCK entries; on a GPU one block, since each is waited for."""
+    """Factors of columns of at most _BLOCK entries; on a GPU one block, since each is waited for."""
     width = max(1, _BLOCK // max(F.shape[0], 1)) if isinstance(F, np.ndarray) else F.shape[1]
     return (slice(at, at + width) for at in range(0, F.shape[1], width))
 
@@ -104,48 +105,48 @@ def _weighed(c: Vector, parts: Array) -> Array:
 
 @dataclass(frozen=True)
 class _Side:
-    """One block F and what its residual needs: the side of X whose sweeps hold its parts, and the other block G.
+    """One block and what its residual needs.
 
     tilt : the penalties, by the factor of the coefficients
     bound : how many rows are fixed, and whether columns sum to one
-    swept : the sweep at (F, G), where it was made already
+    swept : the sweep for it, where it was made already
     """
 
-    data: Data
-    F: Array
-    G: Array
+    data: Modes
+    block: int
+    blocks: Factors
     tilt: Callable[[float], Tilt | None]
     bound: tuple[int, bool]
     swept: Sweep | None = None
 
     def sweep(self, ask: Ask) -> Sweep:
-        return self.data.sweep(self.G.T, self.F, ask)
+        return self.data.sweep(self.block, self.blocks, ask)
 
     def residual(self, coefficients: Vector, factor: float, sweep: Sweep) -> Vector:
-        F, space = self.F, self.data.space
+        F, space = self.blocks[self.block], self.data.spaces[self.block]
         mean = float(space.sum(entry_sum, F)) / (F.shape[0] * F.shape[1])
         return space.sum(Residual(coefficients, mean, *self.bound, self.tilt(factor)), F, sweep.N, sweep.P)
 
 
 def certify(
-    data: Data, W: Array, H: Array, objective: Objective, weights: Vector, losses: Vector,
+    data: Modes, blocks: Factors, objective: Objective, weights: Vector, losses: Vector,
     constraints: Constraints = UNCONSTRAINED,
 ) -> Certificate:  # fmt: skip
-    """Gap and stationarity at (W, H); two sweeps, one for each block."""
+    """Gap and stationarity at a point; one sweep for each block."""
     p, scaled = len(objective.omega), objective.scaled(losses)
-    A, B = data.T.space.put(W.T), data.space.put(H)
-    ask = Ask(objective.omega, losses=False)
-    penalties, spaces = objective.penalties, (data.space, data.T.space)
-    of_H, of_W = (penalties.measure(space, F, side) for space, F, side in zip(spaces, (B, A), "HW", strict=True))
+    ask, penalties, names, spaces = Ask(objective.omega, losses=False), objective.penalties, data.names, data.spaces
+    blocks = tuple(space.put(F) for space, F in zip(spaces, blocks, strict=True))
+    measures = tuple(penalties.measure(space, F, name) for space, F, name in zip(spaces, blocks, names, strict=True))
     sides = [
-        _Side(data, B, A, partial(penalties.of, "H", of_H, of_W), constraints.of("H")),
-        _Side(data.T, A, B, partial(penalties.of, "W", of_W, of_H), constraints.of("W")),
+        _Side(data, k, blocks, partial(penalties.of, k, measures), constraints.of(name)) for k, name in enumerate(names)
     ]
     active = np.flatnonzero(scaled >= scaled.max() * (1.0 - ACTIVE_TOLERANCE))
-    if active.size > 1 or data.space.deferred:  # looked at many times, or better waited for together
-        sweeps = data.space.read(*(side.sweep(ask) for side in sides))
+    if active.size > 1 or spaces[0].deferred:  # looked at many times, or better waited for together
+        sweeps = spaces[0].read(*(side.sweep(ask) for side in sides))
         sides = [replace(side, swept=sweep) for side, sweep in zip(sides, sweeps, strict=True)]
-    sides.sort(key=lambda side: -side.F.shape[1])  # the sweep for the smaller block then works in the larger parts
+    sides.sort(
+        key=lambda side: -data.sizes[side.block]
+    )  # the sweep for the smaller block then works in the larger parts
 
     def residual(multipliers: Vector) -> float:
         c = np.zeros(p)

@@ -12,23 +12,24 @@ as the curvature of beta-divergences has it (a symmetric Sinkhorn scaling). C co
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from drnmf.backends.base import Space
 from drnmf.losses.base import Omega
 from drnmf.numerics import EPS, Array, Vector, as_float64, beside, namespace, of_each_run
 
+SumUp = Callable[[Callable[[Array], Vector]], Vector]
 
-def correlation(space: Space, G: Array, mean: Vector, omega: Omega, coefficients: Vector) -> Vector:
+
+def correlation(sum_up: SumUp, mean: Vector, omega: Omega, coefficients: Vector) -> Vector:
     """Compute C, (r, r), for the block that moves while G stands.
 
     Parameters
     ----------
-    space : where G lives
-    G : (r, m), the block that stands
+    sum_up : adds up a function over pieces of G (r, m), wherever they live (`Modes.sum_others`)
     mean : (r,), the mean column of the block that moves
     omega, coefficients : the losses and c_beta
 
@@ -38,7 +39,7 @@ def correlation(space: Space, G: Array, mean: Vector, omega: Omega, coefficients
     """
     rank = mean.size
     found = partial(_flat_gram, mean=mean, omega=omega, coefficients=coefficients)
-    return _normalised(space.sum(found, G).reshape(rank, rank))
+    return _normalised(sum_up(found).reshape(rank, rank))
 
 
 def batched_correlation(F: Array, G: Array, omega: Omega, coefficients: Any) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from drnmf.backends.base import Data
+from drnmf.backends.modes import column_products
 from drnmf.numerics import BOUND_DIGITS, EPS, LARGEST_SVD, LIFT, Vector, factor_floor, positive_scale
 
 RandomState = np.random.RandomState
@@ -28,6 +29,14 @@ def random_start(data: Data, rank: int, rng: RandomState) -> Start:
         return float(np.sqrt(positive_scale(data.mean) / mean))
 
     return data.draw(rank, rng, scale, factor_floor(data.mean, rank))
+
+
+def tensor_start(data: Data, columns: tuple[int, ...], rank: int, rng: RandomState) -> Start:
+    """Draw uniform entries for every mode of a tensor, scaled so that mean(WH) = mean(X): W and H of the unfolding."""
+    A, *factors = (rng.uniform(size=(rank, size)) for size in (data.shape[0], *columns))
+    mean = float(np.prod([F.mean(axis=1) for F in (A, *factors)], axis=0).sum())
+    W, H = A.T * (positive_scale(data.mean) / mean), column_products(factors)
+    return np.asfortranarray(W, data.dtype), H.astype(data.dtype, copy=False)
 
 
 def successive_projection(data: Data, rank: int) -> list[int]:

@@ -1,39 +1,39 @@
-"""One update of H and one of W with lambda fixed, each taken back while it raised what it must not raise.
+"""One update of every block with lambda fixed, each taken back while it raised what it must not raise.
 
-Both blocks are component-first, A = W' of shape (r, m) and B = H of shape (r, n), and both half-steps are the same
-call. A check costs nothing extra: the losses come with the sweep that the next half-step needs anyway. Where sweeps
-return before they are done (`Space.deferred`: a GPU, a cluster) the losses of both half-steps are read together, once
-an iteration; the points are the same, only a rejected H costs the sweep that was begun behind it.
+Blocks are component-first and move one after another: H (r, n), then W' (r, m), where X is a matrix. Every half-step is
+the same call. A check costs nothing extra: the losses come with the sweep that the next half-step needs anyway. Where
+sweeps return before they are done (`Space.deferred`: a GPU, a cluster) the losses of all half-steps are read together,
+once an iteration; the points are the same, only a rejected step costs the sweeps that were begun behind it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from drnmf.algorithms.correlation import correlation, row_sums
 from drnmf.algorithms.updates.base import Parts, Rule, halve_state
-from drnmf.backends.base import Ask, Data, Space, Sweep
+from drnmf.backends.base import Ask, Sweep
+from drnmf.backends.modes import Factors, Modes
 from drnmf.numerics import MAX_HALVINGS, Array, Vector, rise_tolerance
 from drnmf.objective.objective import Objective
-from drnmf.objective.penalty import Measures, Tilt
+from drnmf.objective.penalty import Measures
 
 
 @dataclass(frozen=True)
 class Point:
-    """Both blocks, and the sweep at them that holds the parts of H and every loss."""
+    """All blocks, and the sweep at them that holds every loss and the parts of the block that moves next."""
 
-    A: Array
-    B: Array
+    blocks: Factors
     sweep: Sweep
-    states: tuple[Any, Any]  # of the rule, for (H, W)
+    states: tuple[Any, ...]  # of the rule, for every block
     sweeps: int
     weights: Vector  # lambda when the sweep was made
-    steps: int  # taken by each block
-    measures: tuple[Measures, Measures] = ((), ())  # of the penalties, for (H, W)
+    steps: int  # taken by the block that moves next
+    measures: tuple[Measures, ...] = ()  # of the penalties, for every block
     penalty: float = 0.0
 
 
@@ -41,27 +41,33 @@ class Point:
 class Task:
     """What does not change during a run."""
 
+    data: Modes
     objective: Objective
     rule: Rule
     fixed: bool  # lambda never moves
-    rules: tuple[Rule, Rule]  # of (H, W): the rule itself, unless a block is constrained
+    rules: tuple[Rule, ...]  # of every block: the rule itself, unless the block is constrained
+    floors: tuple[float, ...]  # the smallest entry of every block
     in_place: bool = False  # steps may be written over the blocks: none is taken back, and nobody keeps an earlier one
 
     @classmethod
-    def of(cls, objective: Objective, rule: Rule, constant: bool, rank: int, in_place: bool = False) -> Task:
-        """Choose the rules of both blocks for so many components.
+    def of(
+        cls, data: Modes, objective: Objective, rule: Rule, constant: bool, rank: int, in_place: bool = False
+    ) -> Task:
+        """Choose the rules of all blocks for so many components.
 
         Parameters
         ----------
         constant : the policy never moves lambda
         in_place : blocks may be overwritten where no step of the rule is taken back
         """
-        task = cls(objective, rule, constant and not rule.chooses, rule.of_rank(rank))
-        return replace(task, in_place=in_place and rule.overwrites and task.certain(0) and task.certain(1))
+        rules = tuple(rule.of_block(name, rank) for name in data.names)
+        floors = tuple(rule.floor(name, data.mean, rank) for name in data.names)
+        task = cls(data, objective, rule, constant and not rule.chooses, rules, floors)
+        return replace(task, in_place=in_place and rule.overwrites and all(map(task.certain, range(len(rules)))))
 
-    def certain(self, side: int) -> bool:
-        """Tell whether steps of H (0) or W (1) cannot raise the objective, so that nobody needs to look."""
-        rule, penalties = self.rules[side], self.objective.penalties
+    def certain(self, block: int) -> bool:
+        """Tell whether steps of a block cannot raise the objective, so that nobody needs to look."""
+        rule, penalties = self.rules[block], self.objective.penalties
         return rule.certain(self.objective.omega) and (not penalties or (rule.bounded and penalties.certain))
 
     def watched(self, weights: Vector, losses: Vector, penalty: float) -> float:
@@ -73,221 +79,176 @@ class Task:
         chooses = self.rule.chooses
         return penalty + (self.objective.maximum(losses) if chooses else self.objective.value(weights, losses))
 
-    def measure(self, data: Data, A: Array, B: Array) -> tuple[tuple[Measures, Measures], float]:
-        """Measure both blocks for the penalties, and add them up."""
-        penalties = self.objective.penalties
-        H, W = penalties.measure(data.space, B, "H"), penalties.measure(data.T.space, A, "W")
-        return (H, W), penalties.value(W, H)
+    def measure(self, block: int, F: Array) -> Measures:
+        """Measure a block for the penalties."""
+        return self.objective.penalties.measure(self.data.spaces[block], F, self.data.names[block])
 
-    def ask(
-        self, rule: Rule, coefficients: Vector, early: bool, curved: bool, losses: bool = True,
+    def sweep(
+        self, block: int, blocks: Factors, steps: int, coefficients: Vector, early: bool, losses: bool = True,
         into: Sweep | None = None, used: Sweep | None = None,
-    ) -> Ask:  # fmt: skip
-        """Ask for weighted sums where lambda is known when the sweep is made, for every part on its own elsewhere.
+    ) -> Sweep:  # fmt: skip
+        """Sweep for a block: weighted sums where lambda is known when that is done, every part on its own elsewhere.
 
         Parameters
         ----------
-        rule : of the block whose parts are asked for
-        into, used : earlier answers of X and of its transpose that are not needed any more
+        steps : taken by the block
+        early : lambda will still be the same when the parts are used
+        losses : somebody will look at them
+        into, used : earlier answers for this block and for the one before it that are not needed any more
         """
-        known = early or len(self.objective.omega) == 1  # lambda of one loss is one
-        parts: Any = coefficients if known and not rule.separate else "separate"
-        return Ask(self.objective.omega, parts, losses, coefficients if curved else None, into=into, used=used)
+        rule, omega = self.rules[block], self.objective.omega
+        known = early or len(omega) == 1  # lambda of one loss is one
+        parts: Literal["separate"] | Vector = coefficients if known and not rule.separate else "separate"
+        curvature = coefficients if rule.curves(steps, blocks[block].shape[0]) else None
+        return self.data.sweep(block, blocks, Ask(omega, parts, losses, curvature, into=into, used=used))
 
-    def restart(self, data: Data, point: Point) -> Point:
-        """Restart both states of the rule."""
-        sides = zip((data, data.T), self.rules, point.states, strict=True)
-        states = tuple(side.space.map(rule.restart, state) for side, rule, state in sides)
-        return replace(point, states=states)
+    def read(self, points: list[Point]) -> list[Point]:
+        """Wait for the sweeps of all points."""
+        found = self.data.spaces[0].read(*(point.sweep for point in points))
+        pairs = zip(points, found, strict=True)
+        return [point if sweep is point.sweep else replace(point, sweep=sweep) for point, sweep in pairs]
+
+    def restart(self, point: Point) -> Point:
+        """Restart the states of the rule."""
+        every = zip(self.data.spaces, self.rules, point.states, strict=True)
+        return replace(point, states=tuple(space.map(rule.restart, state) for space, rule, state in every))
 
 
 @dataclass(frozen=True)
 class _Half:
-    """One half-step: block F moves while G stands. `data` is the side whose sweeps hold the parts of G.
+    """One half-step: a block moves while the others stand.
 
-    early : lambda will still be the same when the parts of G are used
-    curved : the next step of G wants the curvature
-    look : the losses are wanted even where the rule needs no check
-    Q_scale : how much larger the coefficients are than when the curvature of F was made
-    correlated : the step of F wants the correlation of the components of G
-    side : "H" or "W", which of them F is
-    into : an earlier sweep of `data` that is not needed any more
+    early : lambda will still be the same in the next iteration
+    into : a sweep for the block that moves next that is not needed any more
     """
 
     task: Task
-    data: Data
-    side: str
+    block: int
     weights: Vector
     coefficients: Vector
     early: bool
-    curved: bool
-    look: bool
-    Q_scale: float = 1.0
-    correlated: bool = False
     into: Sweep | None = None
 
     @property
-    def rule(self) -> Rule:
-        return self.task.rules["HW".index(self.side)]
+    def last(self) -> bool:
+        """Whether the next iteration begins with the sweep of this half-step."""
+        return self.block == len(self.task.rules) - 1
 
-    @property
-    def certain(self) -> bool:
-        return self.task.certain("HW".index(self.side))
-
-    def sweep(self, F: Array, G: Array, losses: bool = True, used: Sweep | None = None) -> Sweep:
-        other = self.task.rules["WH".index(self.side)]
-        ask = self.task.ask(other, self.coefficients, self.early, self.curved, losses, self.into, used)
-        return self.data.sweep(F.T, G, ask)
-
-    def attempt(self, F: Array, G: Array, before: Sweep, state: Any, own: Measures, other: Measures) -> _Tried:
-        """Step from the parts of F in `before`, which stands at (F, G), and sweep for G at the new point.
-
-        Parameters
-        ----------
-        own, other : what the penalties measured of F and of G
-        """
-        objective, rule = self.task.objective, self.rule
+    def attempt(self, point: Point) -> Point:
+        """Step from the parts in the sweep of a point, and sweep for the next block at the new one."""
+        task, k, before = self.task, self.block, point.sweep
+        objective, rule, F = task.objective, task.rules[k], point.blocks[k]
+        following = 0 if self.last else k + 1
         parts = Parts(
-            before.N, before.P, self.coefficients, objective.omega,
-            self.task.rule.floor(self.side, self.data.mean, F.shape[0]),
+            before.N, before.P, self.coefficients, objective.omega, task.floors[k],
             objective.scaled(before.losses) if rule.chooses else None, objective.references, before.Q, before.gram,
-            self.Q_scale, self.correlation(F, G) if self.correlated else None, self._tilt(own, other),
-            final=self.task.in_place,
+            self._Q_scale(point), self._correlation(point),
+            objective.penalties.of(k, point.measures, objective.factor(self.weights)) if objective.penalties else None,
+            final=task.in_place,
         )  # fmt: skip
-        moved, after = self.data.T.space.map(rule.step, F, parts, state, count=2)
-        sweep = self.sweep(moved, G, self.look or not self.certain, before if self.task.in_place else None)
-        return _Tried(moved, sweep, after, 1, *self._measure(moved, other))
+        moved, state = task.data.spaces[k].map(rule.step, F, parts, point.states[k], count=2)
+        look = self.last or not (task.certain(k) and task.certain(following))
+        return self._moved(point, moved, state, point.sweeps + 1, look, before if task.in_place else None)
 
-    def _tilt(self, own: Measures, other: Measures) -> Tilt | None:
-        """What the step sees of the penalties."""
-        objective = self.task.objective
-        if not objective.penalties:
+    def _moved(
+        self, point: Point, F: Array, state: Any, sweeps: int, look: bool = True, used: Sweep | None = None
+    ) -> Point:
+        """The point with another block, swept for the next one."""
+        task, k = self.task, self.block
+        following, steps = (0, point.steps + 1) if self.last else (k + 1, point.steps)
+        blocks, early = _put(point.blocks, k, F), self.early or not self.last
+        sweep = task.sweep(following, blocks, steps, self.coefficients, early, look, self.into, used)
+        measures, penalty = point.measures, point.penalty
+        if task.objective.penalties:
+            measures = _put(measures, k, task.measure(k, F))
+            penalty = task.objective.penalties.value(measures)
+        return Point(blocks, sweep, _put(point.states, k, state), sweeps, self.weights, steps, measures, penalty)
+
+    def _Q_scale(self, point: Point) -> float:
+        """How much larger the coefficients are than when the curvature of the block was made."""
+        task, rank = self.task, point.blocks[self.block].shape[0]
+        if point.weights is self.weights or not task.rules[self.block].curves(point.steps, rank):
+            return 1.0
+        return float(self.coefficients.sum() / task.objective.coefficients(point.weights).sum())
+
+    def _correlation(self, point: Point) -> Vector | None:
+        """How the components of what stands overlap, where the step wants to know it."""
+        data, k, omega, blocks = self.task.data, self.block, self.task.objective.omega, point.blocks
+        if not self.task.rules[k].correlates(point.steps, blocks[k].shape[0], omega):
             return None
-        return objective.penalties.of(self.side, own, other, objective.factor(self.weights))
+        mean = data.spaces[k].sum(row_sums, blocks[k]) / data.sizes[k]
+        return correlation(lambda function: data.sum_others(k, function, blocks), mean, omega, self.coefficients)
 
-    def _measure(self, F: Array, other: Measures) -> tuple[Measures, float]:
-        """Measure the new block for the penalties, and add them up."""
-        penalties = self.task.objective.penalties
-        if not penalties:
-            return (), 0.0
-        own = penalties.measure(self.data.T.space, F, self.side)
-        return own, penalties.value(other, own) if self.side == "H" else penalties.value(own, other)
-
-    def correlation(self, F: Array, G: Array) -> Vector:
-        """How the components of G overlap, at the mean column of F."""
-        mean = self.data.T.space.sum(row_sums, F) / self.data.shape[0]
-        return correlation(self.data.space, G, mean, self.task.objective.omega, self.coefficients)
-
-    def settle(self, F: Array, G: Array, before: _Tried, state: Any, tried: _Tried, other: Measures) -> _Tried:
-        """Return the step tried, or the first one on the way back to F that did not rise; F itself after many.
-
-        Parameters
-        ----------
-        before : where the half-step began: sweep, penalty, and what the penalties measured of F
-        """
-        if self.certain:
+    def settle(self, before: Point, tried: Point) -> Point:
+        """Return the step tried, or the first one on the way back that did not rise; no step after many."""
+        task, k = self.task, self.block
+        if task.certain(k):
             return tried
-        task, space = self.task, self.data.T.space
-        slack = 0.0 if task.rule.chooses else rise_tolerance(self.data.dtype)
+        F, space = before.blocks[k], task.data.spaces[k]
+        slack = 0.0 if task.rule.chooses else rise_tolerance(task.data.dtype)
         ceiling = task.guarded(self.weights, before.sweep.losses, before.penalty) * (1.0 + slack)
-        while tried.F is not F and not task.guarded(self.weights, tried.sweep.losses, tried.penalty) <= ceiling:
-            count = tried.count
-            if count > MAX_HALVINGS:
-                return _Tried(F, self._look(F, G), state, count + 1, before.measures, before.penalty)
-            moved, moved_state = space.map(self._retry, F, tried.F, count, tried.state, count=2)
-            tried = _Tried(moved, self._look(moved, G), moved_state, count + 1, *self._measure(moved, other))
+        while tried.blocks[k] is not F and not task.guarded(self.weights, tried.sweep.losses, tried.penalty) <= ceiling:
+            count = tried.sweeps - before.sweeps
+            moved, state = F, before.states[k]
+            if count <= MAX_HALVINGS:
+                moved, state = space.map(self._retry, F, tried.blocks[k], count, tried.states[k], count=2)
+            (tried,) = task.read([self._moved(before, moved, state, tried.sweeps + 1)])
         return tried
 
     @property
     def _retry(self) -> Callable[..., tuple[Array, Any]]:
         """The rule's own, but for one that trusts its bound: under penalties that bound may be only nearly one."""
-        rule = self.rule
+        rule = self.task.rules[self.block]
         return halve_state if rule.chooses and self.task.objective.penalties else rule.retry
 
-    def _look(self, F: Array, G: Array) -> Sweep:
-        return self.data.space.read(self.sweep(F, G))[0]
+
+def _put(values: tuple[Any, ...], at: int, value: Any) -> tuple[Any, ...]:
+    """The same with one value replaced."""
+    return (*values[:at], value, *values[at + 1 :])
 
 
-@dataclass(frozen=True)
-class _Tried:
-    """A block that was tried, the sweep at it, the state that goes with it, the sweeps spent, and its penalty."""
-
-    F: Array
-    sweep: Sweep
-    state: Any
-    count: int
-    measures: Measures
-    penalty: float
-
-    def read(self, space: Space) -> _Tried:
-        """Wait for the sweep."""
-        (sweep,) = space.read(self.sweep)
-        return self if sweep is self.sweep else replace(self, sweep=sweep)
-
-
-def swept(
-    task: Task, data: Data, A: Array, B: Array, weights: Vector, states: tuple[Any, Any], sweeps: int, steps: int
-) -> Point:
-    """Sweep at (A, B) for what an iteration begins from.
+def swept(task: Task, blocks: Factors, weights: Vector, states: tuple[Any, ...], sweeps: int, steps: int) -> Point:
+    """Sweep for what an iteration begins from.
 
     Parameters
     ----------
-    states : of the rule, for (H, W)
+    states : of the rule, for every block
     sweeps : spent so far, this one included
     steps : taken by each block
     """
     c = task.objective.coefficients(weights)
-    rule = task.rules[0]
-    used = Sweep(c, np.empty_like(A), A) if task.in_place else None  # or the backend would keep as much for itself
-    ask = task.ask(rule, c, early=task.fixed, curved=rule.curves(steps, B.shape[0]), used=used)
-    (sweep,) = data.space.read(data.sweep(A.T, B, ask))
-    return Point(A, B, sweep, states, sweeps, weights, steps, *task.measure(data, A, B))
+    # or the backend would keep as much for itself
+    used = Sweep(c, np.empty_like(blocks[-1]), blocks[-1]) if task.in_place else None
+    sweep = task.sweep(0, blocks, steps, c, early=task.fixed, used=used)
+    measures = tuple(task.measure(k, F) for k, F in enumerate(blocks))
+    penalty = task.objective.penalties.value(measures)
+    return task.read([Point(blocks, sweep, states, sweeps, weights, steps, measures, penalty)])[0]
 
 
-def iterate(task: Task, data: Data, point: Point, weights: Vector, early: bool) -> Point:
-    """Update H, then W, with lambda fixed (steps 3 and 4 of Algorithm 3).
+def iterate(task: Task, point: Point, weights: Vector, early: bool) -> Point:
+    """Update all blocks in turn, with lambda fixed (steps 3 and 4 of Algorithm 3).
 
     Parameters
     ----------
     early : lambda will still be the same in the next iteration, so that the last sweep may weigh its parts too
     """
-    c = task.objective.coefficients(weights)
-    step, rank = point.steps, point.B.shape[0]
-    rule_H, rule_W = task.rules
-    omega, moved = task.objective.omega, point.weights is not weights and rule_H.curves(step, rank)
-    half_H = _Half(
-        task, data.T, "H", weights, c, early=True, curved=rule_W.curves(step, rank), look=not task.certain(1),
-        Q_scale=_moved(task, point, c) if moved else 1.0, correlated=rule_H.correlates(step, rank, omega),
-    )  # fmt: skip
-    half_W = _Half(
-        task, data, "W", weights, c, early=early, curved=rule_H.curves(step + 1, rank), look=True,
-        correlated=rule_W.correlates(step, rank, omega),
-        into=None if data.space.deferred or data.observed is not None else point.sweep,
-    )  # fmt: skip
-    (state_H, state_W), (of_H, of_W) = point.states, point.measures
-    start = _Tried(point.B, point.sweep, state_H, 0, of_H, point.penalty)
-    first = half_H.attempt(point.B, point.A, point.sweep, state_H, of_H, of_W)
-    second, wasted = None, 0
-    if data.space.deferred and not task.rule.chooses:
-        second = half_W.attempt(point.A, first.F, first.sweep, state_W, of_W, first.measures)
-        sweeps = data.space.read(first.sweep, second.sweep)
-        first, second = replace(first, sweep=sweeps[0]), replace(second, sweep=sweeps[1])
-    else:
-        first = first.read(data.space)
-    accepted = half_H.settle(point.B, point.A, start, state_H, first, of_W)
-    if second is None or accepted is not first:
-        wasted = 0 if second is None else second.count
-        second = half_W.attempt(point.A, accepted.F, accepted.sweep, state_W, of_W, accepted.measures)
-        second = second.read(data.space)
-    between = _Tried(point.A, accepted.sweep, state_W, 0, of_W, accepted.penalty)
-    last = half_W.settle(point.A, accepted.F, between, state_W, second, accepted.measures)
-    return Point(
-        last.F, accepted.F, last.sweep, (accepted.state, last.state),
-        point.sweeps + accepted.count + last.count + wasted, weights, step + 1,
-        (accepted.measures, last.measures), last.penalty,
-    )  # fmt: skip
+    c, count = task.objective.coefficients(weights), len(point.blocks)
+    into = point.sweep if task.data.reuses else None
+    halves = [_Half(task, k, weights, c, early, into if k == count - 1 else None) for k in range(count)]
+    together = task.data.spaces[0].deferred and not task.rule.chooses
+    ahead: list[Point] = []
+    for k, half in enumerate(halves):
+        tried, *ahead = ahead or task.read(_attempts(point, halves[k:] if together else [half]))
+        point = half.settle(point, tried)
+        if point is not tried and ahead:  # what was begun behind a rejected step
+            point, ahead = replace(point, sweeps=point.sweeps + len(ahead)), []
+    return point
 
 
-def _moved(task: Task, point: Point, coefficients: Vector) -> float:
-    """How much larger the coefficients are than those of the sweep at the point."""
-    return float(coefficients.sum() / task.objective.coefficients(point.weights).sum())
+def _attempts(point: Point, halves: list[_Half]) -> list[Point]:
+    """Take half-steps one behind the other, before anybody looks at the first."""
+    found: list[Point] = []
+    for half in halves:
+        point = half.attempt(point)
+        found.append(point)
+    return found

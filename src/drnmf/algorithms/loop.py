@@ -1,6 +1,6 @@
-"""The one loop: step H, step W, move lambda, look, keep, stop.
+"""The one loop: step every block, move lambda, look, keep, stop.
 
-It never looks at X: everything it knows of the data comes out of `Data.sweep`.
+It never looks at X: everything it knows of the data comes out of `Modes.sweep`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from drnmf.algorithms.iteration import Point, Task, iterate, swept
 from drnmf.algorithms.result import Interrupted, Progress, Result, Trace
 from drnmf.algorithms.updates.base import Rule
 from drnmf.algorithms.weights import Policy
-from drnmf.backends.base import Data, losses_of
-from drnmf.backends.weighted import shares_curvature
+from drnmf.backends.base import Ask, Data
+from drnmf.backends.modes import Factors, Matrix, Modes
 from drnmf.losses.base import Omega
 from drnmf.numerics import (
     ALL_BUT_EXACT,
@@ -73,12 +73,12 @@ class Control:
 
     tol : 0 runs exactly max_iter iterations; else stop when neither the maximum nor the gap has moved by
         more than this (relative to the maximum) over the window, or when X is fitted exactly
-    inner_iter : updates of (W, H) per move of lambda; one trace row per move (Algorithm 2 with many)
+    inner_iter : updates of all blocks per move of lambda; one trace row per move (Algorithm 2 with many)
     window, fraction : the window has `window` iterations, or this fraction of all so far where that is more. With a
         fraction, a run that falls faster in the second half of the window than in the first continues
     least : what no fit can bring the loss of beta = 2 below; where little above it is left the window is half as long,
         and where much is left tol is smaller
-    overwrite : the run may write over the W and H that it begins from
+    overwrite : the run may write over the blocks that it begins from
     margin : stop as soon as a scaled loss is this much below one, with reason "reference" and the point where that
         happened: the reference is not the best, and whoever asked can improve it from there
     """
@@ -109,7 +109,6 @@ class Log:
     penalty: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.penalty = [0.0] * (len(self.watched) - len(self.penalty)) + self.penalty  # logs from before penalties
         self.lowest = list(accumulate(self.watched, min))  # the smallest watched up to each row
 
     def add(
@@ -144,8 +143,7 @@ class Log:
 class Best:
     """The point that the run would return: blocks, losses, the weights of its row, and the penalties."""
 
-    A: Array
-    B: Array
+    blocks: Factors
     losses: Vector
     weights: Vector
     penalty: float = 0.0
@@ -153,13 +151,12 @@ class Best:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Where a run stands after an iteration: all of it but the parts, which a sweep at (A, B) gives again."""
+    """Where a run stands after an iteration: all of it but the parts, which a sweep at the blocks gives again."""
 
-    A: Array
-    B: Array
-    states: tuple[Any, Any]
+    blocks: Factors
+    states: tuple[Any, ...]
     sweeps: int
-    swept: Vector  # lambda when the sweep at (A, B) was made
+    swept: Vector  # lambda when the sweep at the blocks was made
     steps: int
     weights: Vector
     policy_state: Any
@@ -169,27 +166,44 @@ class Snapshot:
 
 
 def solve(data: Data, W: Array, H: Array, objective: Objective, rule: Rule, policy: Policy, control: Control) -> Result:
-    """Minimise the weighted (fixed policy) or the largest (moving policy) scaled loss from (W, H).
+    """Minimise over the factors of a matrix, from W (m, r) and H (r, n): `minimise` in the names of a matrix."""
+    return minimise(Matrix(data), (H, W.T), objective, rule, policy, control)
 
-    W : (m, r), H : (r, n), strictly positive; neither is changed unless the control allows it.
+
+def minimise(
+    data: Modes, starts: Factors, objective: Objective, rule: Rule, policy: Policy, control: Control
+) -> Result:
+    """Minimise the weighted (fixed policy) or the largest (moving policy) scaled loss from a start.
+
+    Parameters
+    ----------
+    data : X
+    starts : (r, columns) for every block, strictly positive; none is changed unless the control allows it
+    objective, rule, policy : what is minimised, how blocks step, how lambda moves
+    control : when to stop, whom to tell, who keeps the state
+
+    Returns
+    -------
+    result : Result
     """
-    rule = rule.under(objective.omega, shares_curvature(data) or H.shape[0] <= NEWTON_RANK)
+    rank = starts[0].shape[0]
+    rule = rule.under(objective.omega, data.shares_curvature or rank <= NEWTON_RANK)
     constant = getattr(policy, "constant", False)
     if constant:  # where lambda moves, an earlier curvature is that of another mixture
-        rule = rule.keeping(objective.omega, H.shape[0], sum(data.shape))
+        rule = rule.keeping(objective.omega, rank, sum(data.sizes))
     owners = (rule, getattr(rule, "rule", rule), policy)
     known = None if control.keeper is None else control.keeper.recall(objective.omega, *owners)
     if isinstance(known, Result):
         return known
-    if rule.chooses and not data.T.space.whole:
+    if rule.chooses and not all(space.whole for space in data.spaces):
         raise ValueError(
-            f"{type(rule).__name__} chooses the weights from all parts of both factors in one place, and the rows of a "
+            f"{type(rule).__name__} chooses the weights from all parts of the factors in one place, and the rows of a "
             "Dask array are never in one place: use another policy, for example policy='auto'."
         )
     _refuse_pieces(objective, data)
-    in_place = control.keeper is None and not data.space.deferred  # a keeper keeps the last iteration whole
-    task = Task.of(objective, rule, constant, H.shape[0], in_place)
-    run = Run.begin(task, data, policy, W, H, control) if known is None else Run.resume(task, data, policy, known)
+    in_place = control.keeper is None and not data.spaces[0].deferred  # a keeper keeps the last iteration whole
+    task = Task.of(data, objective, rule, constant, rank, in_place)
+    run = Run.begin(task, policy, starts, control) if known is None else Run.resume(task, policy, known)
     reason = run.reason(control)
     try:
         while reason is None:
@@ -212,7 +226,6 @@ class Run:
     """A run between two iterations."""
 
     task: Task
-    data: Data
     policy: Policy
     point: Point
     weights: Vector
@@ -223,38 +236,37 @@ class Run:
     direction: Direction | None = None
 
     @classmethod
-    def begin(cls, task: Task, data: Data, policy: Policy, W: Array, H: Array, control: Control) -> Run:
-        started = time.perf_counter()
+    def begin(cls, task: Task, policy: Policy, starts: Factors, control: Control) -> Run:
+        started, spaces = time.perf_counter(), task.data.spaces
         weights, policy_state = policy.init(len(task.objective.omega))
-        A, B = data.T.space.put(W.T), data.space.put(H)
+        blocks = tuple(space.put(F) for space, F in zip(spaces, starts, strict=True))
         if task.in_place and not control.overwrite:
-            A, B = _apart(A, W), _apart(B, H)
-        rule_H, rule_W = task.rules
-        states = data.space.map(rule_H.init, B), data.T.space.map(rule_W.init, A)
-        point = swept(task, data, A, B, weights, states, 1, 0)
-        return cls.at(task, data, policy, point, policy_state, started)
+            blocks = tuple(_apart(F, start) for F, start in zip(blocks, starts, strict=True))
+        every = zip(spaces, task.rules, blocks, strict=True)
+        states = tuple(space.map(rule.init, F) for space, rule, F in every)
+        return cls.at(task, policy, swept(task, blocks, weights, states, 1, 0), policy_state, started)
 
     @classmethod
-    def at(cls, task: Task, data: Data, policy: Policy, point: Point, policy_state: Any, started: float) -> Run:
+    def at(cls, task: Task, policy: Policy, point: Point, policy_state: Any, started: float) -> Run:
         """Begin at a point that was swept under the first weights."""
         weights = point.weights
-        _require_finite(point.sweep.losses, data)
-        best = Best(point.A, point.B, point.sweep.losses, weights, point.penalty)
-        run = cls(task, data, policy, point, weights, policy_state, best, Log(), started)
+        _require_finite(point.sweep.losses, task.data)
+        best = Best(point.blocks, point.sweep.losses, weights, point.penalty)
+        run = cls(task, policy, point, weights, policy_state, best, Log(), started)
         run._add_row()
         return run
 
     @classmethod
-    def resume(cls, task: Task, data: Data, policy: Policy, at: Snapshot) -> Run:
+    def resume(cls, task: Task, policy: Policy, at: Snapshot) -> Run:
         """From a snapshot; the sweep at its point is made anew and not counted: the run itself made it already."""
-        point = swept(task, data, at.A, at.B, at.swept, at.states, at.sweeps, at.steps)
+        point = swept(task, at.blocks, at.swept, at.states, at.sweeps, at.steps)
         started = time.perf_counter() - at.log.seconds[-1]
-        return cls(task, data, policy, point, at.weights, at.policy_state, at.best, at.log, started, at.direction)
+        return cls(task, policy, point, at.weights, at.policy_state, at.best, at.log, started, at.direction)
 
     def snapshot(self) -> Snapshot:
         point = self.point
         return Snapshot(
-            point.A, point.B, point.states, point.sweeps, point.weights, point.steps,
+            point.blocks, point.states, point.sweeps, point.weights, point.steps,
             self.weights, self.policy_state, self.best, self.log, self.direction,
         )  # fmt: skip
 
@@ -263,19 +275,19 @@ class Run:
         return len(self.log.seconds) - 1
 
     def iteration(self, inner_iter: int) -> None:
-        """Update (W, H), and note where they are."""
+        """Update all blocks, and note where they are."""
         for inner in range(inner_iter):
             early = self.task.fixed or inner + 1 < inner_iter
-            self.point = iterate(self.task, self.data, self.point, self.weights, early)
-        self.point, self.direction = accelerated(self.task, self.data, self.point, self.weights, self.direction)
+            self.point = iterate(self.task, self.point, self.weights, early)
+        self.point, self.direction = accelerated(self.task, self.point, self.weights, self.direction)
         if self.note():
-            self.point = self.task.restart(self.data, self.point)
+            self.point = self.task.restart(self.point)
 
     def note(self) -> bool:
         """Move lambda, write the row, remember the best, and tell whether the states of the rule are to restart."""
         task, losses = self.task, self.point.sweep.losses
         if task.rule.chooses:
-            # both blocks chose, the last one last; one of which nothing is free chooses nothing
+            # all blocks chose, the last one last; one of which nothing is free chooses nothing
             self.weights = next(state for state in reversed(self.point.states) if state is not None)
         else:
             scaled = task.objective.scaled(losses)
@@ -283,7 +295,7 @@ class Run:
         self._add_row()
         watched = self.log.watched
         if not task.rule.best or task.in_place or watched[-1] == self.log.lowest[-1]:
-            self.best = Best(self.point.A, self.point.B, losses, self.weights, self.point.penalty)
+            self.best = Best(self.point.blocks, losses, self.weights, self.point.penalty)
         return watched[-1] > watched[-2] and watched[-1] > self.log.lowest[-1] * (1.0 + RESTART_RISE)
 
     def _add_row(self) -> None:
@@ -294,14 +306,14 @@ class Run:
 
     def progress(self, max_iter: int) -> Progress:
         log, objective = self.log, self.task.objective
-        losses, components = self.point.sweep.losses, partial(self._components, self.point.B)
+        losses, components = self.point.sweep.losses, partial(self._components, self.point.blocks[0])
         return Progress(
             self.iterations, losses, log.scaled[-1], self.weights, log.seconds[-1], max_iter, objective.omega,
             components,
         )  # fmt: skip
 
     def _components(self, B: Array) -> Array:
-        return self.data.space.get(1.0 * B if self.task.in_place else B)  # the next step may overwrite it
+        return self.task.data.spaces[0].get(1.0 * B if self.task.in_place else B)  # the next step may overwrite it
 
     def reason(self, control: Control) -> str | None:
         """Why the run is over, or None."""
@@ -344,7 +356,7 @@ class Run:
         """Whether the run falls faster than half a window ago, as it does on its way down from a saddle."""
         middle, now = self.log.lowest[-(w // 2) - 1], self.log.lowest[-1]
         earlier = self.log.lowest[-2 * (w // 2) - 1]
-        return middle - now > earlier - middle + rise_tolerance(self.data.dtype) * now
+        return middle - now > earlier - middle + rise_tolerance(self.task.data.dtype) * now
 
     def result(self, reason: str) -> Result:
         """The best point with its losses and its weights (those of its row), and the trace of the whole run.
@@ -356,16 +368,15 @@ class Run:
         ValueError
             Where a loss at the point is not a finite number.
         """
-        best, objective = self.best, self.task.objective
+        best, objective, data = self.best, self.task.objective, self.task.data
         if reason == "reference":
-            best = Best(self.point.A, self.point.B, self.point.sweep.losses, self.weights, self.point.penalty)
+            best = Best(self.point.blocks, self.point.sweep.losses, self.weights, self.point.penalty)
         if reason == "interrupted" and self.task.in_place:  # during a step, which lowers the loss column by column
-            best = replace(best, losses=losses_of(self.data, best.A.T, best.B, objective.omega))
-        sums = self.data.T.space.sum(entry_sum, best.A), self.data.space.sum(entry_sum, best.B)
-        _require_finite(np.append(best.losses, sums), self.data)
+            best = replace(best, losses=data.sweep(0, best.blocks, Ask(objective.omega, parts=None)).losses)
+        sums = [space.sum(entry_sum, F) for space, F in zip(data.spaces, best.blocks, strict=True)]
+        _require_finite(np.append(best.losses, sums), data)
         return Result(
-            W=best.A.T,
-            H=best.B,
+            blocks=best.blocks,
             omega=objective.omega,
             references=objective.references,
             losses=best.losses,
@@ -384,9 +395,9 @@ def _apart(F: Array, given: Array) -> Array:
     return 1.0 * F if np.may_share_memory(F, given) else F
 
 
-def _refuse_pieces(objective: Objective, data: Data) -> None:
+def _refuse_pieces(objective: Objective, data: Modes) -> None:
     """Refuse a penalty that looks at neighbours where the columns of a factor live apart."""
-    for side, space in (("W", data.T.space), ("H", data.space)):
+    for side, space in zip(data.names, data.spaces, strict=True):
         for term in objective.penalties.terms:
             if not (space.whole or term.pieces(side)):
                 what = "rows" if side == "W" else "columns"
@@ -396,7 +407,7 @@ def _refuse_pieces(objective: Objective, data: Data) -> None:
                 )
 
 
-def _require_finite(values: Vector, data: Data) -> None:
+def _require_finite(values: Vector, data: Modes) -> None:
     """Refuse a point whose losses or factors are not numbers: nothing that follows from it could be trusted."""
     if not np.isfinite(values).all():
         raise ValueError(

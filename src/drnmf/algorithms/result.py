@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from drnmf.algorithms.certificates import Certificate
+from drnmf.backends.modes import Factors, column_products, split_columns
 from drnmf.losses.base import Omega
 from drnmf.losses.interval import Coverage
 from drnmf.numerics import Array, Vector
@@ -98,15 +99,16 @@ class Progress:
 
 @dataclass(frozen=True)
 class Result:
-    """A point and how it was reached. W has shape (m, r), H has shape (r, n).
+    """A point and how it was reached.
 
+    blocks : the factors with components as rows, in the order of the steps: H (r, n) and W' (r, m) of a matrix; of a
+        tensor one for each mode of its unfolding's columns, and W' last
     single_losses : (p, p), every loss (column) at the single-objective solution of each beta (row), where the run
         computed its references itself
     penalty : the sum of the penalties at the point
     """
 
-    W: Array
-    H: Array
+    blocks: Factors
     omega: Omega
     references: Vector
     losses: Vector
@@ -121,6 +123,20 @@ class Result:
     certificate: Certificate | None = None
     coverage: Coverage | None = None
     penalty: float = 0.0
+
+    @property
+    def W(self) -> Array:
+        """(m, r), of a matrix or of the unfolding of a tensor."""
+        return self.blocks[-1].T
+
+    @property
+    def H(self) -> Array:
+        """(r, n), of a matrix or of the unfolding of a tensor."""
+        return self.blocks[0] if len(self.blocks) == 2 else column_products(self.blocks[:-1])
+
+    def at(self, W: Array, H: Array) -> Result:
+        """Return the same with other factors of the matrix or of the unfolding."""
+        return replace(self, blocks=(*split_columns(H, [F.shape[1] for F in self.blocks[:-1]]), W.T))
 
     @property
     def objective(self) -> float:

@@ -44,7 +44,7 @@ from drnmf.problem.unobserved import mean_row
 from drnmf.problem.weights import Reading
 from drnmf.selection.entries import counted
 from drnmf.selection.penalties.alpha import AlphaPath, choose_alphas, decided, undecided
-from drnmf.selection.walk import grown
+from drnmf.selection.warm_starts import grown
 from drnmf.solve.encode import Encoder
 from drnmf.solve.exchange import fit_interval
 from drnmf.solve.pipeline import fit_factors, running, settle, warn_unconverged
@@ -424,6 +424,6 @@ def _complete(result: Result, problem: Problem) -> Result:
     trace = Trace(losses[None], ones[None], weights[None], np.zeros(1), np.zeros(1), result.trace.sweeps[-1:])
     note = f"Interrupted in the reference fit of {result.omega[0].name}: the factors are that fit's."
     return Result(
-        result.W, result.H, omega, np.maximum(losses, np.finfo(np.float64).tiny), losses, ones, weights, trace, 0,
+        result.blocks, omega, np.maximum(losses, np.finfo(np.float64).tiny), losses, ones, weights, trace, 0,
         False, "interrupted", (note,),
     )  # fmt: skip

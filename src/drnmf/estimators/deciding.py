@@ -50,9 +50,9 @@ def fit_decided(model: Any, profile: NoiseProfile, name: str, value: Any, starts
     n_init = max(model.n_init, starts) if model.init == AUTO else model.n_init
     decided = clone(model).set_params(**{name: value, "n_init": n_init, "zeros": zeros_under(model)})
     if model.warm_start:
-        vars(decided).update(_fitted(model))
+        vars(decided).update(fitted_attributes(model))
     W: Array = fit(decided)
-    vars(model).update(_fitted(decided))
+    vars(model).update(fitted_attributes(decided))
     model.noise_profile_ = profile
     model.notes_ = profile.notes + model.notes_
     return W
@@ -63,7 +63,7 @@ def zeros_under(model: Any) -> str:
     return "floor" if is_auto(asked_losses(model)) else str(checked(model, "zeros"))
 
 
-def _fitted(model: Any) -> dict[str, Any]:
+def fitted_attributes(model: Any) -> dict[str, Any]:
     """Collect what a fit left."""
     return {key: kept for key, kept in vars(model).items() if key.endswith("_") and key[0] != "_"}
 

@@ -9,6 +9,7 @@ from drnmf.estimators.beta import BetaNMF
 from drnmf.estimators.multi_objective import MultiObjectiveNMF
 from drnmf.estimators.robust import DRNMF
 from drnmf.estimators.saving import load_into
+from drnmf.estimators.tensor import CP
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -31,4 +32,4 @@ def load(path: str | os.PathLike[str]) -> Any:
     ...     load(folder + "/model.npz").n_components_
     1
     """
-    return load_into({cls.__name__: cls for cls in (BetaNMF, MultiObjectiveNMF, DRNMF)}, path)
+    return load_into({cls.__name__: cls for cls in (BetaNMF, MultiObjectiveNMF, DRNMF, CP)}, path)

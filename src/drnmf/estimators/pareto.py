@@ -27,7 +27,7 @@ from drnmf.parameters.solver import as_solver
 from drnmf.problem.device import Placement, place
 from drnmf.problem.problem import Problem
 from drnmf.selection.penalties.alpha import AlphaPath, choose_alphas, decided, undecided
-from drnmf.solve.improve import improved, lowered, resume, run_continued, run_near
+from drnmf.solve.improve import improved, lowered, resume, run_improving, run_near
 from drnmf.solve.parallel import run_all
 from drnmf.solve.pipeline import running, warn_unconverged
 from drnmf.solve.references import References, check_references, compute_references
@@ -297,7 +297,7 @@ def _solve_front(
     if not runner.improves:
         results, scaled = all_points(), problem.over(found.values)
         return results, smallest(solve([scaled.begun(start) for start in starts], runner)), found.values
-    done, found = run_continued(problem, starts, found, runner)
+    done, found = run_improving(problem, starts, found, runner)
     results, dr = all_points(), smallest(done)
     for _ in range(REFERENCE_ROUNDS):
         better = improved(problem, found, [*results, dr], runner)
@@ -346,7 +346,7 @@ def _corner(result: Result, known: list[Result]) -> Result:
     least = min(known, key=lambda other: float(other.losses[used[0]]))
     if float(least.losses[used[0]]) >= float(result.losses[used[0]]):
         return result
-    return replace(result, W=least.W, H=least.H, losses=least.losses)
+    return replace(result, blocks=least.blocks, losses=least.losses)
 
 
 def _solve_points(

@@ -57,6 +57,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
         arrays |= {f"coverage_{name}": np.asarray(getattr(model.coverage_, name)) for name in _COVERAGE}
     if hasattr(model, "feature_names_in_"):
         arrays["feature_names_in_"] = np.array(model.feature_names_in_, dtype=str)
+    arrays |= {f"factor_{mode}": factor for mode, factor in enumerate(getattr(model, "factors_", ()))}
     meta: dict[str, Any] = {name: getattr(model, name) for name in _SCALARS}
     meta |= {"class": type(model).__name__, "params": _stored_params(model, arrays), "omega": omega}
     if hasattr(model, "noise_profile_"):
@@ -102,6 +103,9 @@ def load_into(classes: dict[str, type], path: str | os.PathLike[str]) -> Any:
         model.trace_ = Trace(**{name: arrays[f"trace_{name}"] for name in Trace.__dataclass_fields__})
         if "feature_names_in_" in arrays:
             model.feature_names_in_ = arrays["feature_names_in_"].astype(object)
+        factors = [arrays[f"factor_{mode}"] for mode in range(len(arrays)) if f"factor_{mode}" in arrays]
+        if factors:  # of a tensor
+            model.factors_, model.shape_ = factors, tuple(len(factor) for factor in factors)
         _check(model)
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ValueError(f"{path} is not a complete drnmf model file ({error}).") from None

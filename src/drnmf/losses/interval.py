@@ -142,7 +142,7 @@ def _largest_difference(points: Vector, upper: Vector, lower: Vector) -> Vector:
     back. The chord less the larger of the two is concave and made of two lines: largest at an end or where they meet.
     """
     width = np.diff(points)
-    with np.errstate(invalid="ignore"):  # the logarithm of zero
+    with np.errstate(invalid="ignore", divide="ignore"):  # the logarithm of zero, parallel lines
         slopes = np.diff(lower, axis=1) / width
         left = np.full_like(slopes, -np.inf)  # slopes, at the left end of a piece and at its right end
         right = np.full_like(slopes, np.inf)

@@ -275,13 +275,16 @@ class Penalties:
         total = space.sum(_Measure(self.terms, side), F) if ends[-1] else np.empty(0)
         return tuple(np.split(total, ends[:-1]))
 
-    def value(self, W: Measures, H: Measures) -> float:
-        """Add up the penalties."""
+    def value(self, measures: tuple[Measures, ...]) -> float:
+        """Add up the penalties, from what was measured of every block, H first."""
+        if not self.terms:
+            return 0.0
+        H, W = measures
         return float(sum(t.value(w, h, self.setting) for t, w, h in zip(self.terms, W, H, strict=True)))
 
-    def of(self, side: str, own: Measures, other: Measures, factor: float) -> Tilt | None:
+    def of(self, block: int, measures: tuple[Measures, ...], factor: float) -> Tilt | None:
         """What a step of one block sees of them; None where there are none."""
-        return Tilt(self, side, own, other, factor) if self.terms else None
+        return Tilt(self, "HW"[block], measures[block], measures[1 - block], factor) if self.terms else None
 
 
 NONE = Penalties()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,7 +24,12 @@ MOVED = {known.name: f"write solver=Solver({known.name}=...)." for known in fiel
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Parameters:
-    """What estimators take alike."""
+    """What estimators take alike.
+
+    column_modes : sizes of the modes that the columns of X are made of; none but those of a tensor's unfolding
+    """
+
+    column_modes: ClassVar[tuple[int, ...]] = ()
 
     n_components: int = field(
         default=10, kw_only=False, metadata=about(integer(1), "Number of components, r.", "", "--rank")

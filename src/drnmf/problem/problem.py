@@ -16,7 +16,9 @@ import numpy as np
 from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.result import Result
 from drnmf.backends.base import Data, Observed, losses_of
+from drnmf.backends.modes import Factors, Matrix, Modes, split_columns
 from drnmf.backends.observed import HeldOut, Stored, weigh
+from drnmf.backends.sparse_tensor import modes_of
 from drnmf.losses.base import Loss, Omega
 from drnmf.numerics import REFERENCE_FLOOR, Vector, positive_scale
 from drnmf.objective.constraints import UNCONSTRAINED, Constraints
@@ -54,6 +56,7 @@ class Problem:
     objective : the losses over their references, and the penalties; None while the references are not known
     start : where a run begins, None where that is not settled
     spent : iterations that the run to this start took, where it is a continued one
+    columns : sizes of the modes that the columns of X are made of, where X is the unfolding of a tensor
     """
 
     data: Data
@@ -68,6 +71,7 @@ class Problem:
     objective: Objective | None = None
     start: Start | None = None
     spent: int = 0
+    columns: tuple[int, ...] = ()
 
     @classmethod
     def of(
@@ -81,6 +85,7 @@ class Problem:
         penalties: tuple[Penalty, ...] = (),
         constraints: Constraints = UNCONSTRAINED,
         zeros: str = "raise",
+        columns: tuple[int, ...] = (),
     ) -> Problem:
         """Check what is asked of the factors of X, and take it into the unit of the data.
 
@@ -91,6 +96,7 @@ class Problem:
         omega, references, penalties, constraints : in the unit of the caller; references None are to be found
         given : X as it was received, for whoever looks at its entries
         zeros : what to do with zeros of X under a loss that is infinite there
+        columns : sizes of the modes of the columns of X, where it is the unfolding of a tensor
         """
         given = Received(None) if given is None else given
         refuse_signed(given, omega)
@@ -101,6 +107,8 @@ class Problem:
         bound = units.constraints(constraints)
         check_fixed(data, bound, units.omega(omega), rank)
         missing, unobserved = remark_on_missing(data), Unobserved.of(data)
+        if columns:  # what the other modes say of an index of one mode says of all its columns
+            unobserved = replace(unobserved, columns=None)
         for note in (*given.notes, *missing):
             logger.info(note)
         notes = (*given.notes, *missing, *unobserved.notes(), *check_zeros(data, omega, zeros))
@@ -108,7 +116,7 @@ class Problem:
         warn_rank(rank, data.shape)
         problem = cls(
             data, units, rank, units.omega(omega), unobserved, given, units.terms(penalties, omega),
-            bound.cast(data.dtype), notes,
+            bound.cast(data.dtype), notes, columns=columns,
         )  # fmt: skip
         known = units.references(omega)
         return problem if known is None else problem.over(known)
@@ -118,6 +126,16 @@ class Problem:
         """The weights of the entries of X, None where each counts once; entries that are held out are bound to X."""
         observed = self.given.observed
         return observed.bind(self.data.shape) if isinstance(observed, HeldOut) else observed
+
+    @property
+    def modes(self) -> Modes:
+        """X as the loop sees it."""
+        return modes_of(self.data, self.columns) if self.columns else Matrix(self.data)
+
+    def blocks(self, start: Start) -> Factors:
+        """Return factors W and H as the blocks that the loop moves."""
+        W, H = start
+        return (*split_columns(H, self.columns), W.T) if self.columns else (H, W.T)
 
     @property
     def begins(self) -> Start:
@@ -170,7 +188,7 @@ class Problem:
             return result
         rescale = self.constraints.free and not self.penalties
         W, H = canonical(self.data, result.W, result.H, rescale, self.constraints.fixed)
-        return replace(result, W=W, H=H)
+        return result.at(W, H)
 
     def completed(self, result: Result) -> Result:
         """Give rows and columns of which nothing is known the mean of the others, within the constraints."""
@@ -178,7 +196,7 @@ class Problem:
         if self.constraints.free or done is result:
             return done
         W, H = imposed(self.data, self.constraints, done.W, done.H)
-        return replace(done, W=W, H=H)
+        return done.at(W, H)
 
     def back(self, result: Result) -> Result:
         """Return a result in the unit of the caller."""

@@ -140,7 +140,7 @@ class Units:
         A, B = data.T.space.put(result.W.T), data.space.put(result.H)
         W, H = data.T.space.map(partial(divided, by=self.left), A).T, data.space.map(partial(divided, by=self.right), B)
         result = replace(
-            result, W=W, H=H, omega=omega, losses=losses,
+            result.at(W, H), omega=omega, losses=losses,
             references=self.losses(result.references, omega), trace=self._trace(result.trace, omega),
             single_losses=None if result.single_losses is None else self.losses(result.single_losses, omega),
             coverage=None if result.coverage is None else self._coverage(result.coverage),

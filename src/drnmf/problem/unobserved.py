@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,17 +30,17 @@ def column_weights(side: Data, G: Any = None) -> Any:
     return side.space.read(side.sweep(G, H, Ask((KL,), losses=False)))[0].P
 
 
-def _count(told: Any) -> Vector:
-    return np.array([float((told > 0).sum())])
+def _count(observed: Any) -> Vector:
+    return np.array([float((observed > 0).sum())])
 
 
-def _sums(F: Any, told: Any) -> Vector:
+def _sums(F: Any, observed: Any) -> Vector:
     """Sum every row of a factor over the columns that are observed, in float64."""
     xp = namespace(F)
-    return np.array(as_float64(xp.where(told[0] > 0, F, 0.0)).sum(1).tolist())
+    return np.array(as_float64(xp.where(observed[0] > 0, F, 0.0)).sum(1).tolist())
 
 
-def filled(F: Any, told: Any, values: Any) -> Any:
+def filled(F: Any, observed: Any, values: Any) -> Any:
     """The factor with one column of values wherever no entry is observed.
 
     >>> filled(np.eye(2), np.array([[[1.0, 0.0]]]), np.array([5.0, 6.0]))
@@ -48,7 +48,7 @@ def filled(F: Any, told: Any, values: Any) -> Any:
            [0., 6.]])
     """
     xp = namespace(F)
-    return xp.where(told[0] > 0, F, xp.asarray(beside(values, F), dtype=F.dtype)[:, None])
+    return xp.where(observed[0] > 0, F, xp.asarray(beside(values, F), dtype=F.dtype)[:, None])
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,12 +58,12 @@ class Side:
     Attributes
     ----------
     data : X with this side as its columns
-    told : (1, 1, n) the weight of each, where the factors of this side live
+    observed : (1, 1, n) the weight of each, where the factors of this side live
     seen : how many have an observed entry
     """
 
     data: Data
-    told: Any
+    observed: Any
     seen: int
 
     @classmethod
@@ -71,9 +71,9 @@ class Side:
         """None where all have an observed entry."""
         if data.count == data.shape[0] * data.shape[1]:
             return None
-        told = column_weights(data)
-        seen = int(data.space.sum(_count, told)[0])
-        return None if seen == data.shape[1] else cls(data, told, seen)
+        observed = column_weights(data)
+        seen = int(data.space.sum(_count, observed)[0])
+        return None if seen == data.shape[1] else cls(data, observed, seen)
 
     @property
     def without(self) -> int:
@@ -82,11 +82,11 @@ class Side:
 
     def fill(self, F: Any, values: Any) -> Any:
         """Put one column of values in place of those without an observed entry."""
-        return self.data.space.map(filled, self.data.space.put(F), self.told, values)
+        return self.data.space.map(filled, self.data.space.put(F), self.observed, values)
 
     def mean(self, F: Any) -> Vector:
         """Average a factor (r, n) over those with an observed entry."""
-        return self.data.space.sum(_sums, self.data.space.put(F), self.told) / max(self.seen, 1)
+        return self.data.space.sum(_sums, self.data.space.put(F), self.observed) / max(self.seen, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,15 +111,15 @@ class Unobserved:
     def cleared(self, data: Data, result: Result) -> Result:
         """The result without a trace of them, so that they have no say in the canonical form."""
         W, H = self.clear(data, result.W, result.H)
-        return replace(result, W=W, H=H)
+        return result.at(W, H)
 
     def complete(self, result: Result) -> Result:
         """The mean row of W, and the mean column of H, for those of which nothing is known."""
         if self.rows is not None:
             A = self.rows.data.space.put(result.W.T)
-            result = replace(result, W=self.rows.fill(A, self.rows.mean(A)).T)
+            result = result.at(self.rows.fill(A, self.rows.mean(A)).T, result.H)
         if self.columns is not None:
-            result = replace(result, H=self.columns.fill(result.H, self.columns.mean(result.H)))
+            result = result.at(result.W, self.columns.fill(result.H, self.columns.mean(result.H)))
         return result
 
     def notes(self) -> tuple[str, ...]:

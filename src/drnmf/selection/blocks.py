@@ -20,7 +20,7 @@ from drnmf.selection.entries import Facts
 from drnmf.selection.folds import Fold
 from drnmf.selection.likelihood.masses import noise_for
 from drnmf.selection.likelihood.scores import Scores, joined
-from drnmf.selection.walk import Walk
+from drnmf.selection.warm_starts import Walk
 from drnmf.solve.encode import encode
 from drnmf.solve.runner import Runner
 

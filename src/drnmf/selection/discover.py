@@ -39,14 +39,14 @@ from drnmf.selection.noise import NoiseProfile
 from drnmf.selection.penalties.alpha import AlphaPath, decided
 from drnmf.selection.resampling import RESAMPLINGS, UNCERTAINTY
 from drnmf.selection.stages.contributions import FOR_W, LAST, contributions
-from drnmf.selection.stages.course import LEAST_RUNS, RUNS_PER_RANK, Stages, plan
-from drnmf.selection.stages.crew import Crew, draw_seeds
 from drnmf.selection.stages.grouped import in_groups
 from drnmf.selection.stages.heavy import cap_factors
-from drnmf.selection.stages.pace import Moment, Pace, shown
 from drnmf.selection.stages.ranks import Tried, rows_of
 from drnmf.selection.stages.residuals import Residuals, residuals
+from drnmf.selection.stages.run_pool import RunPool, draw_seeds
 from drnmf.selection.stages.runs import Fitter, Run, Store
+from drnmf.selection.stages.schedule import Moment, Schedule, shown
+from drnmf.selection.stages.stages import LEAST_RUNS, RUNS_PER_RANK, Stages, plan
 from drnmf.solve.encode import Encoder
 from drnmf.solve.settings import asked_losses, check_model, control_of, count_jobs, reading_of, settled_budget, terms_of
 from drnmf.storage.records import described
@@ -260,7 +260,7 @@ def discover(
     betas, random_state, solver = asked_losses(model), model.random_state or 0, as_solver(model.solver)
     seed = check_integer("random_state", random_state, 0)
     jobs, control = count_jobs(model.n_jobs), control_of(model)
-    pace, terms = Pace({}, control.max_time, None), terms_of(model)
+    schedule, terms = Schedule({}, control.max_time, None), terms_of(model)
     parameters = replace(
         model, penalties=decided(terms, ()), n_jobs=None, verbose=0, solver=Solver(update=solver.update)
     )
@@ -299,7 +299,7 @@ def discover(
         factors = None if heavy == "keep" else cap_factors(X)
         judge = heavy == "auto" and factors is not None and given.observed is None
         auto = tuple(term for term in terms if term.alpha == "auto")
-        pace.take(plan(tried, n_runs, losses is None, judge, len(auto)), _both(show, callback))
+        schedule.take(plan(tried, n_runs, losses is None, judge, len(auto)), _both(show, callback))
         data = placement.open(given)
         identity = {"X": data.digest(), **settings}
         with Store(solver.checkpoint, identity) as store:
@@ -309,7 +309,7 @@ def discover(
                 tried,
                 n_runs,
                 threshold,
-                pace,
+                schedule,
                 [],
                 [*remarks, *([ONE_COMPONENT] if alike else [])],
                 unstored=model.unstored,
@@ -320,11 +320,11 @@ def discover(
                 uncertainty is not None,
             )
             fitter = Fitter(given, placement, parameters, losses or (KL,), how, facts, capped, known)
-            crew, table, noise = stages.settle(Crew(fitter, store, pace, seeds, jobs), seed, bool(auto))
-            crew = stages.heavy(crew, table, factors) if judge else crew
-            crew, table = stages.penalise(crew, table, auto) if auto else (crew, table)
-            runs, found, table = stages.consensus(crew, table)
-        fitter = replace(crew.fitter, given=given)
+            pool, table, noise = stages.settle(RunPool(fitter, store, schedule, seeds, jobs), seed, bool(auto))
+            pool = stages.heavy(pool, table, factors) if judge else pool
+            pool, table = stages.penalise(pool, table, auto) if auto else (pool, table)
+            runs, found, table = stages.consensus(pool, table)
+        fitter = replace(pool.fitter, given=given)
         return _assembled(fitter, data, stages, noise, table, runs, found, reference, _listed(reference_names))
 
 
@@ -394,9 +394,9 @@ def _listed(names: Iterable[str] | None) -> list[str] | None:
 
 def _both(first: Callable[[Moment], Any] | None, second: Callable[[Moment], Any] | None) -> Callable[[Moment], Any]:
     def call(moment: Moment) -> None:
-        for told in (first, second):
-            if told is not None:
-                told(moment)
+        for call_one in (first, second):
+            if call_one is not None:
+                call_one(moment)
 
     return call
 
@@ -419,13 +419,13 @@ def _assembled(
     found: Consensus, reference: Any, names: list[str] | None,
 ) -> Discovery:  # fmt: skip
     """W under the losses of the best run and the penalties, components by size, partners, residuals."""
-    best, pace, parameters = min(runs, key=lambda run: run.error), stages.pace, fitter.parameters
-    before, control, terms = pace.seconds, control_of(parameters), terms_of(parameters)
+    best, schedule, parameters = min(runs, key=lambda run: run.error), stages.schedule, fitter.parameters
+    before, control, terms = schedule.seconds, control_of(parameters), terms_of(parameters)
     encoder = Encoder(
         found.components.astype(best.H.dtype), _objective(data, best, terms), best.weights,
         control.max_iter, control.tol, checked(parameters, "zeros"), "discover", np.zeros(len(found.stability)),
     )  # fmt: skip
-    W, cut = contributions(encoder, fitter.given, fitter.placement, pace)
+    W, cut = contributions(encoder, fitter.given, fitter.placement, schedule)
     if cut:
         stages.missing.append(f"the contributions of {cut} rows were still moving")
     dense = W
@@ -435,7 +435,7 @@ def _assembled(
     encoder = replace(encoder, components=encoder.components[order], mean_row=dense.mean(axis=0))
     worst = best.omega[int(np.argmax(best.losses / best.references))]
     misfit = residuals(fitter.given.X, W, found.components, worst)
-    pace.advance(LAST, (1.0 - FOR_W) * pace.planned(LAST), "residuals")
+    schedule.advance(LAST, (1.0 - FOR_W) * schedule.planned(LAST), "residuals")
     stages.ended(LAST, before, not cut)
     ended = sum(run.whole for run in runs)
     stable = (found.stability >= stages.threshold) & (ended >= LEAST_RUNS)
@@ -444,19 +444,19 @@ def _assembled(
         noise, rows_of(table, stages.threshold) if table else [],
         None if reference is None else match(found.components, reference, names=names),
         misfit, sorted(runs, key=lambda run: run.error), stages.done, stages.interrupted, tuple(stages.missing),
-        parameters.max_time, fitter.resample, pace.seconds, _notes(stages, noise, found, ended, fitter.resample),
+        parameters.max_time, fitter.resample, schedule.seconds, _notes(stages, noise, found, ended, fitter.resample),
         tuple(term.key for term in terms), stages.paths, dense, encoder, parameters,
     )  # fmt: skip
 
 
 def _few_causes(encoder: Encoder, fitter: Fitter, stages: Stages, dense: Array) -> Array:
     """Contributions with real zeros, as far as there is time."""
-    X, pace = fitter.given.X, stages.pace
+    X, schedule = fitter.given.X, stages.schedule
     if not (isinstance(X, np.ndarray) or sp.issparse(X)) or X.shape[0] * X.shape[1] > MOST_ASSIGNED:
         stages.notes.append("X is large: its contributions hold all components in every row. assign finds few of each.")
         return dense
     W, left = assigned_in_time(
-        supports_of(encoder, fitter.given, fitter.placement, dense, fitter.known), dense, lambda: pace.left <= 0
+        supports_of(encoder, fitter.given, fitter.placement, dense, fitter.known), dense, lambda: schedule.left <= 0
     )
     if left:
         stages.missing.append(f"the contributions of {left} rows still hold all components")

@@ -36,7 +36,7 @@ from drnmf.selection.likelihood.masses import NegativeBinomialNoise
 from drnmf.selection.likelihood.scores import Scores, compare, joined
 from drnmf.selection.likelihood.size import corrected_size, drawn, likely_size
 from drnmf.selection.slope import binned_slope
-from drnmf.selection.walk import Walk, grown, on_host
+from drnmf.selection.warm_starts import Walk, grown, on_host
 from drnmf.selection.words import describe, structured
 from drnmf.solve.pipeline import running
 from drnmf.solve.runner import Runner

@@ -41,7 +41,7 @@ from drnmf.selection.likelihood.masses import Noise, noise_for
 from drnmf.selection.likelihood.scores import Compared, compare, joined
 from drnmf.selection.matching import agreement
 from drnmf.selection.noise import NoiseProfile, compare_losses
-from drnmf.selection.walk import Walk, grown, on_host
+from drnmf.selection.warm_starts import Walk, grown, on_host
 from drnmf.solve.pipeline import running
 from drnmf.solve.runner import Runner
 from drnmf.solve.settings import asked_losses, check_model, only_compared, problem_of, reading_of

@@ -311,4 +311,4 @@ def _penalties_of_rows(side: Data, G: Any, first: Any, objective: Objective, wei
     given = objective.penalties
     alone = Penalties(tuple(term for term in given.terms if not term.couples("W")), given.setting)
     of_H = alone.measure(side.T.space, G.T, "H")
-    return alone.of("W", tuple(np.empty(0) for _ in alone.terms), of_H, objective.factor(weights))
+    return alone.of(1, (of_H, tuple(np.empty(0) for _ in alone.terms)), objective.factor(weights))

@@ -19,7 +19,7 @@ def certified(problem: Problem, result: Result) -> Result:
     """Add its certificate to a result."""
     data = problem.data
     objective = objective_of(data, result.omega, result.references, problem.penalties)
-    found = certify(data, result.W, result.H, objective, result.weights, result.losses, problem.constraints)
+    found = certify(problem.modes, result.blocks, objective, result.weights, result.losses, problem.constraints)
     return replace(result, certificate=found)
 
 
@@ -64,8 +64,8 @@ def _constant(problem: Problem, result: Result) -> float:
     (m, n), r = problem.data.shape, result.H.shape[0]
     root = np.sqrt(positive_scale(problem.data.mean) / r)
     penalties = objective_of(problem.data, result.omega, result.references, problem.penalties).penalties
-    W, H = (
+    measures = tuple(
         tuple(term.measure(np.full((r, size), root), side) for term in penalties.terms)
-        for side, size in (("W", m), ("H", n))
+        for side, size in (("H", n), ("W", m))
     )
-    return penalties.setting.level / max(penalties.value(W, H), np.finfo(np.float64).tiny)
+    return penalties.setting.level / max(penalties.value(measures), np.finfo(np.float64).tiny)

@@ -37,8 +37,8 @@ def resume(
     left = [run for run in done if run.n_iter < most and run.reason not in ("callback", "max_time")]
     problem = problem.over(references)
     later = solve([problem.resumed(run) for run in left], runner.near(), margin=margin)
-    continued = {id(run): run.then(after) for run, after in zip(left, later, strict=True)}
-    return [continued.get(id(run)) or _as_it_is(run, references) for run in done]
+    resumed = {id(run): run.then(after) for run, after in zip(left, later, strict=True)}
+    return [resumed.get(id(run)) or _as_it_is(run, references) for run in done]
 
 
 def _as_it_is(run: Result, references: Vector) -> Result:
@@ -46,7 +46,7 @@ def _as_it_is(run: Result, references: Vector) -> Result:
     return replace(run.under(references), reason="max_iter" if run.reason == "reference" else run.reason)
 
 
-def run_continued(
+def run_improving(
     problem: Problem, starts: list[Start], found: References, runner: Runner
 ) -> tuple[list[Result], References]:
     """Run from every start, improve the references that are beaten, and continue all runs under the new ones.

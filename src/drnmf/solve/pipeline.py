@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from drnmf.algorithms.initialize import Start, least_loss, random_start, starts
+from drnmf.algorithms.initialize import Start, least_loss, random_start, starts, tensor_start
 from drnmf.algorithms.loop import Control, with_notes
 from drnmf.algorithms.result import Result
 from drnmf.backends.base import losses_of
@@ -27,7 +27,7 @@ from drnmf.problem.device import as_numpy
 from drnmf.problem.problem import Problem, constant_model_losses
 from drnmf.solve.encode import encode
 from drnmf.solve.finish import certified, refuse_empty, remarks
-from drnmf.solve.improve import run_continued
+from drnmf.solve.improve import run_improving
 from drnmf.solve.progress import progress_bar
 from drnmf.solve.references import compute_references
 from drnmf.solve.runner import Budget, Runner
@@ -64,6 +64,8 @@ def running(
 
     def make() -> tuple[list[Start], float]:
         rng, into = check_random_state(p.random_state), (units.left, units.right)
+        if problem.columns and p.init in ("auto", "random"):
+            return [tensor_start(data, problem.columns, problem.rank, rng) for _ in range(n_init)], 0.0
         made, S = starts(data, problem.rank, p.init, rng, n_init, W, H, into)
         least = least_loss(data, S) if may_stop_early(p, problem.omega) else 0.0
         return [problem.feasible(*begin) for begin in made], least
@@ -98,7 +100,7 @@ def fit_factors(problem: Problem, runner: Runner) -> Result:
         return _finished(problem, best)
     found = compute_references(problem, runner.starts, runner)
     if runner.improves and len(problem.omega) > 1:
-        done, found = run_continued(problem, runner.starts, found, runner)
+        done, found = run_improving(problem, runner.starts, found, runner)
     else:
         scaled = problem.over(found.values)
         done = solve([scaled.begun(start) for start in runner.starts], runner)
@@ -140,7 +142,7 @@ def settle(problem: Problem, result: Result, control: Control) -> Result:
     exact = result.losses <= EXACT_FIT * constant
     if not np.all(losses <= np.where(exact, NEARLY_EXACT * constant, (1.0 + SETTLE_TOLERANCE) * result.losses)):
         return result
-    return replace(result, W=W, losses=losses, scaled_losses=objective.scaled(losses))
+    return replace(result.at(W, result.H), losses=losses, scaled_losses=objective.scaled(losses))
 
 
 def _last_fall(result: Result) -> float:

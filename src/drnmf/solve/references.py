@@ -49,11 +49,11 @@ def compute_references(problem: Problem, starts: list[Start], runner: Runner) ->
     groups = [runs[i : i + len(starts)] for i in range(0, len(runs), len(starts))]
     best = [smallest(group) for group in groups]
     found = np.array([run.losses[0] for run in best])
-    told = zip(*(Units(data.scale).losses(losses, omega) for losses in (found, floors)), strict=True)
+    outside = zip(*(Units(data.scale).losses(losses, omega) for losses in (found, floors)), strict=True)
     notes = tuple(
         f"The {loss.name} error of the single-objective fit is {value:.3g}, numerically zero: "
         f"its reference was raised to {floor:.3g}."
-        for loss, (value, floor), below in zip(omega, told, found < floors, strict=True)
+        for loss, (value, floor), below in zip(omega, outside, found < floors, strict=True)
         if below
     )
     table = np.array([losses_of(data, run.W, run.H, omega) for run in best])

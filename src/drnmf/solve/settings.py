@@ -118,6 +118,7 @@ def problem_of(
         penalties=terms_of(model),
         constraints=constraints_of(model),
         zeros=checked(model, "zeros"),
+        columns=model.column_modes,
     )
 
 

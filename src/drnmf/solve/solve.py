@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from drnmf.algorithms.loop import Callback
+from drnmf.algorithms.loop import Callback, minimise
 from drnmf.algorithms.result import Result
 from drnmf.problem.problem import Problem
 from drnmf.solve.parallel import run_all, run_of_this_thread
@@ -40,6 +40,9 @@ def solve(
         control = replace(runner.control(problem), max_iter=most - problem.spent, margin=margin, overwrite=overwrite)
         if until is not None:
             control = replace(control, callback=both(control.callback, until))
+        if problem.columns:
+            how = problem.objective, runner.rule, runner.policy, control
+            return minimise(problem.modes, problem.blocks(problem.begins), *how)
         run = run_of_this_thread()
         return run(problem.data, *problem.begins, problem.objective, runner.rule, runner.policy, control)
 

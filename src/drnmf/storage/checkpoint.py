@@ -27,6 +27,7 @@ from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.loop import Snapshot
 from drnmf.algorithms.result import Result
 from drnmf.backends.base import Data
+from drnmf.backends.modes import Matrix, Modes
 from drnmf.files import left_over
 from drnmf.losses.base import Omega
 from drnmf.storage.archive import read_archive, write_archive
@@ -65,7 +66,7 @@ class Checkpoint:
     """
 
     def __init__(self, folder: str | os.PathLike[str], every: float, data: Data, parameters: Mapping[str, Any]) -> None:
-        self.folder, self.every, self.data = Path(folder), every, data
+        self.folder, self.every, self.data, self._modes = Path(folder), every, data, Matrix(data)
         self.parameters = {"drnmf": __version__, **parameters}
         self.seconds = 0.0
         self._run = -1
@@ -164,13 +165,13 @@ class Checkpoint:
                 return found[0]
         return None
 
-    def _recalled(self, path: Path, of: Callable[[Record, Data], Any]) -> tuple[Any, str] | None:
+    def _recalled(self, path: Path, of: Callable[[Record, Modes], Any]) -> tuple[Any, str] | None:
         """What a file holds and its checksum; None, and a line in the log, where it is not whole or not of this fit."""
         try:
             record, checksum = self._read(path)
             if record["after"] != self._after:
                 raise ValueError("it does not follow the run before it.")
-            return of(record, self.data), checksum
+            return of(record, self._modes), checksum
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             reason = str(error) if str(path) in str(error) else f"{path}: {error}"
             logger.warning("Checkpoint ignored: %s", reason)
@@ -193,7 +194,7 @@ class Checkpoint:
 
     def done(self, result: Result) -> None:
         self._latest = None
-        self._after = self._try_write(self._run_path(), result_record(result, self.data))
+        self._after = self._try_write(self._run_path(), result_record(result, self._modes))
 
     def _run_path(self) -> Path:
         return self.folder / f"run-{self._run:04d}.npz"
@@ -204,7 +205,7 @@ class Checkpoint:
         path = self.folder / f"state-{self._run:04d}-{rows - 1:08d}.npz"
         if path in self._states:
             return
-        if self._try_write(path, snapshot_record(snapshot, rows, self.data)):
+        if self._try_write(path, snapshot_record(snapshot, rows, self._modes)):
             self._states = [*self._states[1 - KEPT :], path]
             self._remove_other_states()
 

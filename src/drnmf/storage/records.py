@@ -7,7 +7,7 @@ states through `Space.join` and `Space.split`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from functools import partial
 from typing import Any
@@ -22,6 +22,7 @@ from drnmf.algorithms.updates.extrapolated import Momentum
 from drnmf.algorithms.updates.newton import Guarded
 from drnmf.algorithms.weights import Advance
 from drnmf.backends.base import Data, Elsewhere, Space
+from drnmf.backends.modes import Modes
 from drnmf.losses.beta import Beta
 from drnmf.losses.interval import Coverage
 from drnmf.losses.names import as_written
@@ -83,56 +84,59 @@ def refuse_unstorable(snapshot: Snapshot) -> None:
     pack(map_leaves(shell, (snapshot.states, snapshot.policy_state)))
 
 
-def snapshot_record(snapshot: Snapshot, rows: int, data: Data) -> Record:
+def _each(functions: Iterable[Callable[[Any], Any]], values: Iterable[Any]) -> tuple[Any, ...]:
+    """What belongs to every block, moved by the function of that block."""
+    return tuple(function(value) for function, value in zip(functions, values, strict=True))
+
+
+def snapshot_record(snapshot: Snapshot, rows: int, data: Modes) -> Record:
     """Describe a snapshot, with its log as arrays of `rows` rows: the log itself keeps growing."""
-    get_A, get_B = (_once(partial(on_host, space=side.space)) for side in (data.T, data))
+    get = [_once(partial(on_host, space=space)) for space in data.spaces]
     best, direction, log = snapshot.best, snapshot.direction, snapshot.log
-    sides = (data.space, data.T.space)
     return {field.name: getattr(snapshot, field.name) for field in fields(Snapshot)} | {
-        "A": get_A(snapshot.A),
-        "B": get_B(snapshot.B),
-        "states": tuple(space.join(state) for space, state in zip(sides, snapshot.states, strict=True)),
-        "best": replace(best, A=get_A(best.A), B=get_B(best.B)),
-        "direction": direction and replace(direction, A=get_A(direction.A), B=get_B(direction.B)),
+        "blocks": _each(get, snapshot.blocks),
+        "states": _each((space.join for space in data.spaces), snapshot.states),
+        "best": replace(best, blocks=_each(get, best.blocks)),
+        "direction": direction and replace(direction, blocks=_each(get, direction.blocks)),
         "log": {field.name: np.array(getattr(log, field.name)[:rows]) for field in fields(Log)},
     }
 
 
-def snapshot_of(record: Record, data: Data) -> Snapshot:
+def snapshot_of(record: Record, data: Modes) -> Snapshot:
     """Invert `snapshot_record`."""
-    put_A, put_B = _once(data.T.space.put), _once(data.space.put)
-    record = {"direction": None, **record}  # records from before it existed
-    A, B, best, direction = (record[name] for name in ("A", "B", "best", "direction"))
-    (m, n), sides = data.shape, (data.space, data.T.space)
-    if A.shape[1:] != (m,) or B.shape[1:] != (n,) or not isinstance(best, Best):
-        raise ValueError(f"its blocks {A.shape} and {B.shape} do not fit X of shape {data.shape}")
+    put = [_once(space.put) for space in data.spaces]
+    blocks, best, direction = (record[name] for name in ("blocks", "best", "direction"))
+    if _sizes(blocks) != data.sizes or not isinstance(best, Best):
+        raise ValueError(f"its blocks of {_sizes(blocks)} columns do not fit X, whose blocks have {data.sizes}")
     log = Log(**{name: list(rows.copy()) if rows.ndim > 1 else rows.tolist() for name, rows in record["log"].items()})
     moved = {
-        "A": put_A(A),
-        "B": put_B(B),
-        "states": tuple(space.split(state) for space, state in zip(sides, record["states"], strict=True)),
-        "best": replace(best, A=put_A(best.A), B=put_B(best.B)),
-        "direction": direction and replace(direction, A=put_A(direction.A), B=put_B(direction.B)),
+        "blocks": _each(put, blocks),
+        "states": _each((space.split for space in data.spaces), record["states"]),
+        "best": replace(best, blocks=_each(put, best.blocks)),
+        "direction": direction and replace(direction, blocks=_each(put, direction.blocks)),
         "log": log,
     }
     return Snapshot(**({field.name: record[field.name] for field in fields(Snapshot)} | moved))
 
 
-def result_record(result: Result, data: Data) -> Record:
+def _sizes(blocks: Iterable[Array]) -> tuple[int, ...]:
+    return tuple(F.shape[1] for F in blocks)
+
+
+def result_record(result: Result, data: Modes) -> Record:
     """Describe a result with its factors on the host, and which of them lived there before."""
-    local = tuple(isinstance(F, np.ndarray) for F in (result.W, result.H))
-    W, H = on_host(result.W.T, data.T.space).T, on_host(result.H, data.space)
-    return {"result": replace(result, W=W, H=H), "local": local}
+    local = tuple(isinstance(F, np.ndarray) for F in result.blocks)
+    get = (partial(on_host, space=space) for space in data.spaces)
+    return {"result": replace(result, blocks=_each(get, result.blocks)), "local": local}
 
 
-def result_of(record: Record, data: Data) -> Result:
+def result_of(record: Record, data: Modes) -> Result:
     """Invert `result_record`."""
     result = record["result"]
-    if not isinstance(result, Result) or (result.W.shape[0], result.H.shape[1]) != data.shape:
-        raise ValueError(f"no result for X of shape {data.shape}")
-    local_W, local_H = record["local"]
-    W = result.W if local_W else data.T.space.put(result.W.T).T
-    return replace(result, W=W, H=result.H if local_H else data.space.put(result.H))
+    if not isinstance(result, Result) or _sizes(result.blocks) != data.sizes:
+        raise ValueError(f"no result for X, whose blocks have {data.sizes} columns")
+    every = zip(data.spaces, result.blocks, record["local"], strict=True)
+    return replace(result, blocks=tuple(F if local else space.put(F) for space, F, local in every))
 
 
 def fingerprint(data: Data) -> Record:

@@ -361,6 +361,11 @@ def test_memory_is_bounded_by_the_chunk(monkeypatch, tmp_path):
     assert peak < 0.2 * rank * length * 2 * 8
 
 
+def test_as_many_groups_as_asked_for_where_components_are_alike():
+    same = np.ones((4, 3))
+    assert [len(group_components(same, same.T[:, :4], count)) for count in (1, 2, 3)] == [1, 2, 3]
+
+
 def test_groups():
     assert parse_groups("0,2/1,3", 4) == ((0, 2), (1, 3))
     assert check_groups(((1,),), 3) == ((1,), (0, 2))

@@ -215,18 +215,19 @@ class Rule(Protocol):
         """
         return self
 
-    def of_rank(self, rank: int) -> tuple[Rule, Rule]:
-        """Return the rules of H and of W: itself for both, unless one of them is constrained.
+    def of_block(self, name: str, rank: int) -> Rule:
+        """Return the rule of one block: itself, unless the block is constrained.
 
         Parameters
         ----------
+        name : of the block, "H" or "W"
         rank : r
 
         Returns
         -------
-        rules : pair of Rule
+        rule : Rule
         """
-        return self, self
+        return self
 
     def floor(self, side: str, mean: float, rank: int) -> float:
         """Compute the smallest entry of a block, relative to the data.

@@ -175,12 +175,12 @@ def _solid(stack: Any) -> Any:
 
 @dataclass(frozen=True)
 class Constrained(_Around):
-    """A rule for both blocks under constraints.
+    """A rule for all blocks under constraints.
 
     Parameters
     ----------
     rule : takes the steps of what is free
-    constraints : what both factors must satisfy
+    constraints : what the factors must satisfy
     """
 
     constraints: Constraints
@@ -188,11 +188,8 @@ class Constrained(_Around):
     def under(self, omega: Omega, shared: bool = True) -> Rule:
         return replace(self, rule=self.rule.under(omega, shared))
 
-    def of_rank(self, rank: int) -> tuple[Rule, Rule]:
-        return self._side("H", rank), self._side("W", rank)
-
-    def _side(self, side: str, rank: int) -> Rule:
-        fixed, sums = self.constraints.of(side)
+    def of_block(self, name: str, rank: int) -> Rule:
+        fixed, sums = self.constraints.of(name)
         if fixed == rank:
             return Still()
         return OneSide(self.rule, fixed, sums) if fixed or sums else self.rule

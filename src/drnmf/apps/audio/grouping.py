@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.cluster.hierarchy import cut_tree, fcluster, linkage
 from scipy.optimize import linear_sum_assignment
 
 from drnmf.numerics import Array, Vector
@@ -81,10 +81,8 @@ def group_components(W: Array, H: Array, count: int | None = None) -> Groups:
         return ((0,),)
     distance = np.maximum(1.0 - similarity(W, H), 0.0)
     tree = linkage(distance[np.triu_indices(rank, 1)], method="average")
-    if count is None:
-        labels = fcluster(tree, 1.0 - SIMILAR, criterion="distance")
-    else:
-        labels = fcluster(tree, count, criterion="maxclust")
+    # Where distances tie, fcluster makes fewer groups than it is asked for.
+    labels = fcluster(tree, 1.0 - SIMILAR, criterion="distance") if count is None else cut_tree(tree, count)[:, 0]
     found: dict[int, list[int]] = {}
     for k, name in enumerate(labels):
         found.setdefault(int(name), []).append(k)

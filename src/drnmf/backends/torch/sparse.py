@@ -84,7 +84,7 @@ def _coordinates(X: Any, device: torch.device | str | None) -> tuple[Tensor, Ten
     else:
         tidy = sp.coo_array(X)
         tidy.sum_duplicates()
-        rows, columns, values = (torch.as_tensor(np.ascontiguousarray(a)) for a in (*tidy.coords, tidy.data))
+        rows, columns, values = (torch.as_tensor(np.ascontiguousarray(a)) for a in (tidy.row, tidy.col, tidy.data))
     nonzero = values != 0
     return tuple(part[nonzero].to(device or part.device) for part in (rows.long(), columns.long(), values))
 
@@ -176,7 +176,7 @@ class TorchSparse(OnTorch):
             self.shape,
         )
         pattern = sp.coo_array(observed.by_column)
-        rows, columns = (self.beside(at.astype(np.int64)) for at in pattern.coords)
+        rows, columns = (self.beside(at.astype(np.int64)) for at in (pattern.row, pattern.col))
         values, weights = (self.beside(a) for a in (stored_values(X, observed).data, pattern.data.astype(X.dtype)))
         sides = (columns, rows, self.shape[1]), (rows, columns, self.shape[0])
         by_column, by_row = (Compressed.by(major, minor, values, count) for major, minor, count in sides)

@@ -23,7 +23,7 @@ from drnmf.selection.entries import counted, facts_of
 from drnmf.selection.folds import HELD_OUT, Fold, mask_seed, too_few_to_hold_out
 from drnmf.selection.likelihood.masses import noise_for
 from drnmf.selection.likelihood.scores import compare
-from drnmf.selection.walk import on_host
+from drnmf.selection.warm_starts import on_host
 from drnmf.solve.references import compute_references
 from drnmf.solve.runner import Runner
 from drnmf.solve.solve import smallest, solve
@@ -126,9 +126,9 @@ def _sparsity(problem: Problem, runner: Runner, term: Penalty, seed: Any) -> Alp
     seen = seen.over(problem.objective.references * (seen.data.count / problem.data.count))
     for alpha in _SPARSITIES:
         run = _fit(seen, term, alpha, runner.near() if alpha else runner, starts)
-        starts, told = [(run.W, run.H)], seen.back(run)
-        noise = noise_for(told.omega[int(np.argmax(run.weights))])
-        scores.append(fold.score(noise, on_host(seen.data, (told.W, told.H))))
+        starts, outside = [(run.W, run.H)], seen.back(run)
+        noise = noise_for(outside.omega[int(np.argmax(run.weights))])
+        scores.append(fold.score(noise, on_host(seen.data, (outside.W, outside.H))))
     compared = compare(scores)
     found = max(alpha for alpha, near in zip(_SPARSITIES, compared.within, strict=True) if near)
     limit = float(compared.errors[_SPARSITIES.index(found)])

@@ -11,7 +11,7 @@ from drnmf.backends.observed import HeldOut
 from drnmf.numerics import ENCODE_ITERATIONS, Array
 from drnmf.problem.device import Placement
 from drnmf.problem.receive import Received
-from drnmf.selection.stages.pace import Pace
+from drnmf.selection.stages.schedule import Schedule
 from drnmf.solve.encode import Encoder
 
 LAST = "contributions"
@@ -30,14 +30,14 @@ _USED_UP = 0.7
 """A block that took this part of the time of all its steps was not over before the last one."""
 
 
-def contributions(encoder: Encoder, given: Received, placement: Placement, pace: Pace) -> tuple[Array, int]:
+def contributions(encoder: Encoder, given: Received, placement: Placement, schedule: Schedule) -> tuple[Array, int]:
     """Compute W (m, r); rows of which nothing is observed get the mean of the others.
 
     Parameters
     ----------
     encoder : the components and losses, in the units of the caller
     given, placement : X, and where to work on it
-    pace : told of every block; where it has a limit the steps of a row are as many as there is time for
+    schedule : told of every block; where it has a limit the steps of a row are as many as there is time for
 
     Returns
     -------
@@ -46,21 +46,21 @@ def contributions(encoder: Encoder, given: Received, placement: Placement, pace:
     """
     (m, _), most = given.X.shape, min(encoder.max_iter, ENCODE_ITERATIONS)
     encoder = replace(encoder, mean_row=np.full(encoder.components.shape[0], -1.0))  # no W is negative
-    work, found, cut, cost = FOR_W * pace.planned(LAST), list[Array](), 0, 0.0
+    work, found, cut, cost = FOR_W * schedule.planned(LAST), list[Array](), 0, 0.0
     for at in _blocks(given.X.shape):
         data, steps = placement.open(_within(given, at), encoder.objective.mean), most
-        if np.isfinite(pace.limit):
+        if np.isfinite(schedule.limit):
             if not cost:
-                before = pace.seconds
+                before = schedule.seconds
                 replace(encoder, max_iter=_PROBE).rows(data)
-                cost = (pace.seconds - before) / (_PROBE * (at.stop - at.start))
-            time = FOR_W * max(pace.left, _BEYOND * pace.limit * (m - at.start) / m)
+                cost = (schedule.seconds - before) / (_PROBE * (at.stop - at.start))
+            time = FOR_W * max(schedule.left, _BEYOND * schedule.limit * (m - at.start) / m)
             steps = min(most, max(_PROBE, int(time / max(cost * (m - at.start), 1e-12))))
-        before = pace.seconds
+        before = schedule.seconds
         found.append(np.asarray(replace(encoder, max_iter=steps).rows(data, at.start)))
-        if steps < most and pace.seconds - before > _USED_UP * cost * steps * (at.stop - at.start):
+        if steps < most and schedule.seconds - before > _USED_UP * cost * steps * (at.stop - at.start):
             cut += at.stop - at.start
-        pace.advance(LAST, work * (at.stop - at.start) / m, f"row {at.stop} of {m}")
+        schedule.advance(LAST, work * (at.stop - at.start) / m, f"row {at.stop} of {m}")
     W = np.concatenate(found)
     unknown = W[:, 0] < 0
     if unknown.any():

@@ -17,17 +17,17 @@ from drnmf.objective.penalty import Penalty
 from drnmf.selection.choose import CLEARLY, first_within
 from drnmf.selection.likelihood.scores import Scores, compare
 from drnmf.selection.penalties.alpha import LOSS_OF_FIT, AlphaPath, largest, path_of, with_alpha
-from drnmf.selection.stages.crew import Crew
+from drnmf.selection.stages.run_pool import RunPool
 
 SPARSITIES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1)
 """Alphas of a sparsity that are tried, in this order, until entries are predicted clearly worse."""
 
 
-def penalised(crew: Crew, terms: tuple[Penalty, ...]) -> Crew:
-    """Return a crew whose runs have these penalties and no others."""
-    fitter = replace(crew.fitter, parameters=replace(crew.fitter.parameters, penalties=terms))
+def penalised(pool: RunPool, terms: tuple[Penalty, ...]) -> RunPool:
+    """Return a pool whose runs have these penalties and no others."""
+    fitter = replace(pool.fitter, parameters=replace(pool.fitter.parameters, penalties=terms))
     kind = "".join(f"{term.key.replace(':', '_')}-" for term in terms)
-    return replace(crew, fitter=fitter, kind=crew.kind + kind)
+    return replace(pool, fitter=fitter, kind=pool.kind + kind)
 
 
 def sparsity_path(term: Penalty, scores_of: Callable[[float], Scores | None]) -> AlphaPath | None:

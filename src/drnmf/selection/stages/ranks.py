@@ -1,8 +1,8 @@
 """How many components? Entries held out of the runs say which ranks predict well, stability which of those to take.
 
 Too small a rank merges components and too large a rank splits them: both predict entries worse that a run has not
-seen. The ranks are tried from below, a few runs each, first on a ladder and then beside the best; the ladder ends where
-ranks are clearly worse, so that the largest rank offered has no say.
+seen. The ranks are tried from below, a few runs each, first on a ladder and then next to the best; the ladder
+ends where ranks are clearly worse, so that the largest rank offered has no say.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from drnmf.selection.stages.runs import Run
 STEP = 2.0**0.5
 """Ratio of neighbouring ranks of the ladder."""
 RESOLUTION = 0.1
-"""Gaps beside the best rank that are smaller than this part of it are left alone."""
+"""Gaps next to the best rank that are smaller than this part of it are left alone."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def search(
     ranks: Sequence[int], attempt: Callable[[int], Tried | None], tried: dict[int, Tried], threshold: float,
     coarse: bool = False,
 ) -> bool:  # fmt: skip
-    """Try ranks of a ladder, then halve the gaps beside the best until they are a tenth of it.
+    """Try ranks of a ladder, then halve the gaps next to the best until they are a tenth of it.
 
     Parameters
     ----------
@@ -114,18 +114,18 @@ def search(
         if coarse:
             break
         known = {rank for rank in ranks if rank in tried or too_large(list(tried.values()), rank)}
-        waiting = _beside(best_rank(list(tried.values()), threshold).rank, sorted(ranks), known)
+        waiting = _next_to(best_rank(list(tried.values()), threshold).rank, sorted(ranks), known)
     return True
 
 
 def still_to_try(ranks: Sequence[int], tried: Mapping[int, Tried], threshold: float, coarse: bool = False) -> int:
-    """Guess the sum of the ranks that a search will still try: those of the ladder, and two beside the best."""
+    """Guess the sum of the ranks that a search will still try: those of the ladder, and two next to the best."""
     known = list(tried.values())
     waiting = [rank for rank in ladder(ranks) if rank not in tried and not too_large(known, rank)]
     return sum(waiting) + (0 if coarse or not known else 2 * best_rank(known, threshold).rank)
 
 
-def _beside(best: int, ranks: list[int], tried: set[int]) -> list[int]:
+def _next_to(best: int, ranks: list[int], tried: set[int]) -> list[int]:
     """The middles of the gaps below and above the best rank that are wider than a tenth of it.
 
     Runs cannot tell 20 components from 21, and large ranks cost most.

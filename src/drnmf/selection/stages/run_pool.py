@@ -11,28 +11,28 @@ import numpy as np
 
 from drnmf.backends.host.single_blas import single_blas
 from drnmf.selection.consensus import Consensus, consensus
-from drnmf.selection.stages.pace import Pace
 from drnmf.selection.stages.runs import Fitter, Run, Store
+from drnmf.selection.stages.schedule import Schedule
 from drnmf.solve.parallel import run_all
 
 
 @dataclass
-class Crew:
+class RunPool:
     """Makes the runs of a discovery.
 
     Attributes
     ----------
     fitter : how a run is fitted
     store : where finished runs are kept
-    pace : told of every run
+    schedule : told of every run
     seeds : one per run; run i of every rank has seed i
     jobs : runs at a time
-    kind : what the names of its runs begin with, where another crew has others
+    kind : what the names of its runs begin with, where another pool has others
     """
 
     fitter: Fitter
     store: Store
-    pace: Pace
+    schedule: Schedule
     seeds: list[int]
     jobs: int
     kind: str = ""
@@ -43,8 +43,8 @@ class Crew:
 
         Runs that were stopped early count only where fewer than two have come to their end.
         """
-        allowed = self.pace.allowance(stage)
-        until = None if allowed is None else self.pace.seconds + allowed
+        allowed = self.schedule.allowance(stage)
+        until = None if allowed is None else self.schedule.seconds + allowed
         ended: dict[int, Run] = {}
         tasks = [partial(self._run, stage, rank, i, count, until, ended, hold_out) for i in range(count)]
         batch = 1 if hold_out else self.fitter.batch
@@ -57,7 +57,7 @@ class Crew:
         self, stage: str, rank: int, i: int, count: int, until: float | None, ended: dict[int, Run], hold_out: bool
     ) -> None:
         name, made = self._name(rank, i, hold_out), False
-        left = None if until is None else until - self.pace.seconds - (self.pace.overrun if i > 1 else 0.0)
+        left = None if until is None else until - self.schedule.seconds - (self.schedule.overrun if i > 1 else 0.0)
         if left is not None and i == 0 and self.jobs == 1:
             left /= 2.0  # two runs can be compared, one cannot
         if not self.store.has(name) and (self._stop.is_set() or (left is not None and left <= 0)):
@@ -65,16 +65,16 @@ class Crew:
 
         def make() -> Run:
             nonlocal made
-            made, before = True, self.pace.seconds
+            made, before = True, self.schedule.seconds
             run = self.fitter.run(rank, self.seeds[i], left, self._watch, hold_out)
             fitted = left if run.reason == "max_time" else run.seconds
             if fitted is not None:
-                self.pace.overran(self.pace.seconds - before - fitted)
+                self.schedule.overran(self.schedule.seconds - before - fitted)
             return run
 
         ended[i] = self.store.run(name, make)
         if not self._stop.is_set():
-            self.pace.advance(stage, rank if ended[i].whole else 0.0, f"rank {rank}, run {i + 1} of {count}", made)
+            self.schedule.advance(stage, rank if ended[i].whole else 0.0, f"rank {rank}, run {i + 1} of {count}", made)
 
     def _name(self, rank: int, i: int, hold_out: bool) -> str:
         return f"{self.kind}rank{rank}-{'part' if hold_out else 'run'}{i}"

@@ -27,7 +27,7 @@ class Moment:
     detail : what was done last
     share : part of all work that is done, 0 to 1
     seconds : since the start
-    left : estimate of the seconds left over all stages, at the pace so far; never beyond the limit
+    left : estimate of the seconds left over all stages, at the rate so far; never beyond the limit
     """
 
     stage: str
@@ -43,7 +43,7 @@ class Moment:
         return f"{where}, {in_words(self.seconds)} spent, about {in_words(self.left)} left"
 
 
-class Pace:
+class Schedule:
     """Counts work over stages. Work is in fits times their rank, which their time is about proportional to.
 
     Parameters
@@ -60,7 +60,7 @@ class Pace:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:  # fmt: skip
         self.take(plan, callback)
-        self._fresh = 0.0  # work that was not found finished in a folder: only that tells the pace
+        self._fresh = 0.0  # work that was not found finished in a folder: only that tells the rate
         self._apart = self._last = 0.0  # seconds that do not belong to it, and when work was last noted
         self._max_time, self._clock = max_time, clock
         self._began = clock()
@@ -95,7 +95,7 @@ class Pace:
         self._plan[stage] = self._done[stage] + work
 
     def advance(self, stage: str, work: float, detail: str, fresh: bool = True) -> None:
-        """Note that work was done; only that of `fresh` runs that came to their end tells the pace."""
+        """Note that work was done; only that of `fresh` runs that came to their end tells the rate."""
         with self._alone:
             now = self.seconds
             self._apart += 0.0 if fresh and work else now - self._last
@@ -136,8 +136,8 @@ class Pace:
     def allowance(self, stage: str) -> float | None:
         """Compute the seconds that a stage may still take, None without a limit.
 
-        Its part, by plan, of what was left when it first asked, or all that the stages after it do not need at the pace
-        so far, if that is more. The last stage may take all.
+        Its part, by plan, of what was left when it first asked, or all that the stages after it do not need at the
+        rate so far, if that is more. The last stage may take all.
         """
         if self._max_time is None:
             return None

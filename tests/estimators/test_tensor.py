@@ -1,0 +1,202 @@
+"""CP: tensors by the loop, losses, gaps and policies of matrices."""
+
+from __future__ import annotations
+
+import tracemalloc
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy.optimize import linear_sum_assignment
+
+import drnmf
+from drnmf import CP, DRNMF, BetaNMF
+from drnmf.backends.tensor import PIECE_NUMBERS
+
+SHAPE = (12, 9, 8)
+
+
+def planted(seed=0, rank=3, shape=SHAPE, scale=3.0):
+    rng = np.random.default_rng(seed)
+    factors = [rng.gamma(0.5, scale, (size, rank)) for size in shape]
+    return factors, np.einsum("ir,jr,kr->ijk", *factors), rng
+
+
+def as_coordinates(X):
+    where = np.nonzero(X)
+    return SimpleNamespace(coords=where, data=X[where], shape=X.shape)
+
+
+def cosines(found, truth):
+    a, b = (F / np.linalg.norm(F, axis=0) for F in (found, truth))
+    rows, columns = linear_sum_assignment(-(a.T @ b))
+    return (a.T @ b)[rows, columns]
+
+
+def transcription(X, factors, betas, references, iterations):
+    """Multiplicative steps under the sum of scaled losses, mode by mode, written out; the losses of every iteration."""
+    letters, F, rows = "abc", [G.copy() for G in factors], []
+
+    def losses():
+        V = np.einsum("ar,br,cr->abc", *F)
+        return [
+            float(
+                {
+                    0: lambda: X / V - np.log(X / V) - 1,
+                    1: lambda: X * np.log(X / V) - X + V,
+                    2: lambda: (X - V) ** 2 / 2,
+                }[beta]().sum()
+            )
+            for beta in betas
+        ]
+
+    rows.append(losses())
+    for _ in range(iterations):
+        for mode in (1, 2, 0):
+            V = np.einsum("ar,br,cr->abc", *F)
+            others = [k for k in range(3) if k != mode]
+            names = ",".join(f"{letters[k]}r" for k in others)
+            N = P = 0.0
+            for beta, e in zip(betas, references, strict=True):
+                for sign, Z in (("N", X * V ** (beta - 2.0)), ("P", V ** (beta - 1.0))):
+                    part = np.einsum(f"abc,{names}->{letters[mode]}r", Z, *(F[k] for k in others)) / e
+                    N, P = (N + part, P) if sign == "N" else (N, P + part)
+            exponent = 1.0 if min(betas) >= 1 else 0.5
+            F[mode] = F[mode] * (N / P) ** exponent
+        rows.append(losses())
+    return np.array(rows)
+
+
+@pytest.mark.parametrize("betas", [(1,), (2,)])
+def test_the_trace_of_multiplicative_steps_is_that_of_a_transcription(betas):
+    _, V, rng = planted(1)
+    X = V * rng.gamma(4.0, 0.25, V.shape) + 0.1
+    start = [rng.uniform(0.5, 1.5, (size, 3)) for size in SHAPE]
+    model = CP(3, betas=betas, init="custom", max_iter=25, tol=0, solver="mu").fit(X, factors=start)
+    expected = transcription(X, start, betas, (1.0,), 25)
+    np.testing.assert_allclose(model.trace_.losses, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("betas", "noise"), [(1, "poisson"), (0, "gamma"), (2, "gaussian"), ((1, 2), "poisson")])
+def test_planted_factors_are_found_with_gaps(betas, noise):
+    factors, V, rng = planted(2, shape=(20, 15, 12))
+    X = {
+        "poisson": lambda: rng.poisson(V).astype(float),
+        "gamma": lambda: V * rng.gamma(25.0, 0.04, V.shape),
+        "gaussian": lambda: np.maximum(V + 0.1 * V.mean() * rng.normal(size=V.shape), 0.0),
+    }[noise]()
+    X[rng.random(X.shape) < 0.3] = np.nan
+    model = CP(3, betas=betas, random_state=0, n_init=3).fit(X)
+    for found, truth in zip(model.factors_, factors, strict=True):
+        assert cosines(found, truth).min() > 0.95
+    model_values = model.inverse_transform(model.factors_[0])
+    np.testing.assert_allclose(model_values, np.einsum("ir,jr,kr->ijk", *model.factors_), rtol=1e-12)
+    for factor in model.factors_[1:]:
+        np.testing.assert_allclose(factor.sum(axis=0), 1.0, rtol=1e-12)
+    assert np.all(np.diff(model.factors_[0].sum(axis=0)) <= 0)
+
+
+@pytest.mark.parametrize("betas", [1, 2])
+def test_coordinates_are_the_same_tensor(betas):
+    X = np.random.default_rng(3).poisson(planted(3, scale=1.5)[1]).astype(float)
+    dense, sparse = (CP(2, betas=betas, random_state=0, max_iter=10, tol=0).fit(Y) for Y in (X, as_coordinates(X)))
+    np.testing.assert_allclose(sparse.losses_, dense.losses_, rtol=1e-6)
+    missing = np.where(X > 0, X, np.nan)
+    gaps = CP(2, betas=betas, random_state=0, max_iter=10, tol=0).fit(missing)
+    stored = CP(2, betas=betas, unstored="missing", random_state=0, max_iter=10, tol=0).fit(as_coordinates(X))
+    np.testing.assert_allclose(stored.losses_, gaps.losses_, rtol=1e-6)
+
+
+def test_a_slice_that_was_not_observed_is_as_if_removed():
+    X = planted(4)[1] + 0.1
+    start = [np.random.default_rng(0).uniform(0.5, 1.5, (size, 2)) for size in SHAPE]
+    hidden = X.copy()
+    hidden[:, 4] = np.nan
+    how = {"betas": 1, "init": "custom", "max_iter": 30, "tol": 0}
+    whole = CP(2, **how).fit(hidden, factors=start)
+    kept = np.delete(np.arange(9), 4)
+    part = CP(2, **how).fit(X[:, kept], factors=[start[0], start[1][kept], start[2]])
+    np.testing.assert_allclose(whole.losses_, part.losses_, rtol=1e-9)
+    np.testing.assert_allclose(cosines(whole.factors_[2], part.factors_[2]), 1.0, rtol=1e-7)
+    assert np.isfinite(whole.factors_[1]).all()
+
+
+def test_two_modes_are_a_matrix_to_the_last_bit():
+    X = np.random.default_rng(5).gamma(2.0, size=(15, 11))
+    tensor, matrix = CP(3, betas=1, random_state=0).fit(X), BetaNMF(3, beta=1, random_state=0).fit(X)
+    np.testing.assert_array_equal(tensor.trace_.losses, matrix.trace_.losses)
+    both, robust = CP(3, betas=(0, 1), random_state=0).fit(X), DRNMF(3, betas=(0, 1), random_state=0).fit(X)
+    np.testing.assert_array_equal(both.trace_.scaled_losses, robust.trace_.scaled_losses)
+
+
+def test_results_do_not_depend_on_the_unit_nor_on_the_order_of_modes():
+    X = planted(6)[1] + 0.05
+    one, other = (CP(2, betas=1, random_state=0, max_iter=50, tol=0).fit(Y) for Y in (X, X * 4.0**20))
+    for a, b in zip(one.factors_[1:], other.factors_[1:], strict=True):
+        np.testing.assert_array_equal(a, b)
+    start = [np.random.default_rng(1).uniform(0.5, 1.5, (size, 2)) for size in SHAPE]
+    how = {"betas": 2, "init": "custom"}
+    straight = CP(2, **how).fit(X, factors=start)
+    turned = CP(2, **how).fit(X.transpose(2, 1, 0), factors=start[::-1])
+    np.testing.assert_allclose(straight.losses_, turned.losses_, rtol=1e-3)
+
+
+def test_new_slices_of_the_first_mode():
+    X = planted(7)[1]
+    model = CP(3, betas=1, random_state=0).fit(X)
+    found = model.transform(X[:4])
+    assert found.shape == (4, 3)
+    np.testing.assert_allclose(found, model.factors_[0][:4], atol=2e-3 * model.factors_[0].max())
+    with pytest.raises(ValueError, match="all modes after the first"):
+        model.transform(X[:, :3])
+
+
+def test_weighted_sums_and_the_maximum():
+    X = np.random.default_rng(8).poisson(planted(8)[1]) + 0.5
+    weighted = CP(3, betas=(0, 2), weights=(0.9, 0.1), random_state=0).fit(X)
+    robust = CP(3, betas=(0, 2), random_state=0).fit(X)
+    assert robust.scaled_losses_.max() <= weighted.scaled_losses_.max() + 1e-9
+    assert np.ptp(robust.scaled_losses_) < 0.05
+
+
+def test_labels_of_xarray_come_back():
+    xarray = pytest.importorskip("xarray")
+    X = xarray.DataArray(planted(9)[1], dims=("day", "site", "kind"), coords={"day": np.arange(12) + 100})
+    A = CP(2, betas=2, random_state=0).fit_transform(X)
+    assert A.dims == ("day", "component")
+    assert A.coords["day"].values.tolist() == list(range(100, 112))
+
+
+def test_saved_and_loaded(tmp_path):
+    X = planted(10)[1]
+    model = CP(2, betas=1, random_state=0, max_iter=20, tol=0).fit(X)
+    model.save(tmp_path / "model.npz")
+    again = drnmf.load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(again.transform(X), model.transform(X))
+
+
+def test_memory_beside_X_is_that_of_the_factors_of_the_unfolding():
+    """Four times the product of the other modes, and the entries that a tile holds; no curvature of all columns."""
+    X, rank = np.random.default_rng(11).gamma(2.0, size=(150, 80, 70)), 20
+    CP(rank, betas=1, max_iter=2, tol=0, random_state=0).fit(X[:10, :5, :5])  # imports
+    tracemalloc.start()
+    CP(rank, betas=1, max_iter=35, tol=0, random_state=0).fit(X)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    product = X.itemsize * rank * 80 * 70
+    assert (
+        peak < 4 * product + 3 * 8 * PIECE_NUMBERS < 0.6 * product * (rank + 1) / 2 + 4 * product + 24 * PIECE_NUMBERS
+    )
+
+
+@pytest.mark.parametrize("X", [np.ones(3), np.ones((0, 2, 2))], ids=["one mode", "empty"])
+def test_what_is_no_tensor_is_refused(X):
+    with pytest.raises(ValueError, match="modes"):
+        CP(2).fit(X)
+
+
+def test_negative_entries_are_refused_with_a_place():
+    X = np.ones(SHAPE)
+    X[1, 2, 3] = -1.0
+    with pytest.raises(ValueError, match="egative"):
+        CP(2).fit(X)
