@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from drnmf.objective.penalties import L1, L2, Smooth, Sparsity, Volume
     from drnmf.parameters.solver import Solver
     from drnmf.problem.divergence import beta_divergence
+    from drnmf.selection.assignment.assign import assign
     from drnmf.selection.intervals.door import intervals
     from drnmf.selection.matching import match
     from drnmf.selection.noise import noise_profile
@@ -42,6 +43,7 @@ __all__ = [
     "Solver",
     "Sparsity",
     "Volume",
+    "assign",
     "beta_divergence",
     "discover",
     "intervals",
@@ -67,6 +69,7 @@ _MODULES = {
     "Solver": "parameters.solver",
     "Sparsity": "objective.penalties",
     "Volume": "objective.penalties",
+    "assign": "selection.assignment.assign",
     "discover": "discovery.found",
     "intervals": "selection.intervals.door",
     "match": "selection.matching",

@@ -115,7 +115,7 @@ def test_intervals_are_written_with_what_they_cover(here: Path, monkeypatch: pyt
     monkeypatch.setattr("drnmf.selection.stages.sure.TRUTHS", 4)
     run("discover", "catalog.csv", "--profiles", "rows", *FAST, "--ranks", "3", "--level", "0.8")
     folder = here / "catalog-discover"
-    for name, ends in (("components", "intervals"), ("contributions", "contribution_intervals")):
+    for name, ends in (("components", "intervals"), ("contributions-dense", "contribution_intervals")):
         for row, limits in zip(table(folder / f"{name}.csv"), table(folder / f"{ends}.csv"), strict=True):
             for k in (1, 2, 3):
                 low, high = (float(limits[f"component_{k}_{end}"]) for end in ("low", "high"))

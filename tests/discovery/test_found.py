@@ -45,7 +45,11 @@ def test_a_frame_gives_frames_named_after_the_reference(found: Any) -> None:
 def test_new_rows_are_explained_by_label(found: Any) -> None:
     again = found.transform(FRAME.iloc[:5, ::-1])
     assert again.index.tolist() == FRAME.index[:5].tolist()
-    np.testing.assert_allclose(again.to_numpy(), found.contributions.iloc[:5].to_numpy(), rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(again.to_numpy(), found.dense.iloc[:5].to_numpy(), rtol=1e-3, atol=1e-3)
+    assigned = found.assign(FRAME.iloc[:5, ::-1]).contributions
+    assert assigned.index.tolist() == FRAME.index[:5].tolist()
+    assert assigned.columns.tolist() == list(found.names)
+    np.testing.assert_allclose(assigned.to_numpy(), found.contributions.iloc[:5].to_numpy(), rtol=1e-3, atol=1e-3)
     whole = found.contributions.to_numpy() @ found.components.to_numpy()
     np.testing.assert_allclose(found.predict(["s3", "s0"], ["g1", "g7"]), [whole[3, 1], whole[0, 7]])
     np.testing.assert_allclose(found.predict([3, 0], [1, 7]), [whole[3, 1], whole[0, 7]])

@@ -272,11 +272,11 @@ def test_contributions_are_sparse_where_held_out_entries_ask_for_it():
     np.testing.assert_array_equal(given.contributions, found.contributions)
     model = drnmf.BetaNMF(3, beta=1, penalties=given.penalties, max_iter=5000, tol=1e-9, fixed=found.components)
     W = model.fit_transform(X)
-    np.testing.assert_allclose(found.contributions, W, atol=5e-3 * W.max())
+    np.testing.assert_allclose(found.dense, W, atol=5e-3 * W.max())
 
 
 def _zeros(found) -> float:
-    return float((found.contributions < 1e-3 * found.contributions.max()).mean())
+    return float((found.dense < 1e-3 * found.dense.max()).mean())
 
 
 def test_no_penalty_is_used_where_nothing_is_predicted_better_by_it():

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from drnmf import __version__
-from drnmf.cli import discover, fit, pareto, predict, reporting, resume, stream, transform
+from drnmf.cli import assign, discover, fit, pareto, predict, reporting, resume, stream, transform
 from drnmf.cli.endings import Commands
 
 app = typer.Typer(
@@ -40,6 +40,7 @@ def main(
 for command in (
     discover.discover,
     fit.fit,
+    assign.assign,
     resume.resume,
     stream.stream,
     pareto.pareto,

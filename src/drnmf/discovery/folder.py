@@ -26,12 +26,14 @@ def write_discovery(folder: Path, found: Named, summary: schema.Summary) -> None
     """
     kept = np.flatnonzero(found.stable)
     names, profiles, samples = [found.names[k] for k in kept], found.column_names, found.row_names
-    components, parts = np.asarray(found.components), np.asarray(found.contributions)
+    components = np.asarray(found.components)
     write.write_rows(folder / schema.COMPONENTS, write.labelled(profiles, components[kept].T, names))
     if found.intervals is not None:
         _write_intervals(folder, found, found.intervals)
-    parts = np.column_stack([parts[:, kept], parts[:, ~found.stable].sum(axis=1)])
-    write.write_rows(folder / schema.CONTRIBUTIONS, write.labelled(samples, parts, [*names, "unstable"]))
+    for file, table in ((schema.CONTRIBUTIONS, found.contributions), (schema.DENSE, found.dense)):
+        W = np.asarray(table)
+        parts = np.column_stack([W[:, kept], W[:, ~found.stable].sum(axis=1)])
+        write.write_rows(folder / file, write.labelled(samples, parts, [*names, "unstable"]))
     write.write_table(folder / schema.STABILITY, found.stability_rows())
     if found.noise is not None:
         write.write_table(folder / schema.NOISE, found.noise.table)

@@ -93,6 +93,7 @@ def discover(
         found,
         components=framed(found.components, found.names, found.column_names),
         contributions=framed(found.contributions, found.row_names if found.rows else None, found.names),
+        dense=framed(found.dense, found.row_names if found.rows else None, found.names),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,9 +16,10 @@ from drnmf.matrices.frames import needs
 from drnmf.matrices.matrix import Labels
 from drnmf.matrices.mutations import spelt
 from drnmf.numerics import Array
-from drnmf.problem.tabular import component_names, tabular
+from drnmf.problem.tabular import Tabular, component_names, tabular
 from drnmf.runs.quality import Quality
 from drnmf.selection import discover as search
+from drnmf.selection.assignment.assign import Assignment
 from drnmf.selection.matching import Matching, positions
 
 NAMED_FROM = 0.9
@@ -89,12 +90,14 @@ class Named(search.Discovery):
         return frame(self.stability_rows()).set_index("component")
 
     def stability_rows(self) -> list[dict[str, Any]]:
-        """List for every component its stability, its size, and its partner in the reference where there is one."""
+        """List for every component its stability, its size, who found it, and its partner in the reference."""
         rows: list[dict[str, Any]] = [
             {"component": name, "stability": float(self.stability[k]), "stable": bool(self.stable[k]),
              "size": float(self.sizes[k]), "found_in": int(self.found_in[k]), "runs": len(self.runs)}
             for k, name in enumerate(self.names)
         ]  # fmt: skip
+        if self.sources:
+            rows = [row | {"groups": "; ".join(found)} for row, found in zip(rows, self.sources, strict=True)]
         if self.matching is None:
             return rows
         partners = zip(self.matching.names, self.matching.similarity, strict=True)
@@ -117,13 +120,36 @@ class Named(search.Discovery):
         contributions : array of shape (rows of X, r), or a DataFrame where X is a frame
         """
         given = tabular(X, layer)
-        values = given.X
-        if given.columns is not None and self.columns is not None:
-            values = values[
-                :, positions(*([spelt(name) for name in side] for side in (self.column_names, given.columns)))
-            ]
-        W = self.model.transform(values, entry_weight=entry_weight, uncertainty=uncertainty)
+        W = self.model.transform(self._columns_of(given), entry_weight=entry_weight, uncertainty=uncertainty)
         return framed(W, given.rows, self.names) if given.kind == "frame" else W
+
+    def assign(
+        self, X: Any, *, entry_weight: Any = None, uncertainty: Any = None, layer: str | None = None
+    ) -> Assignment:
+        """Find which of the components new rows have, and how much of each, as in `contributions`.
+
+        Parameters
+        ----------
+        X, entry_weight, uncertainty, layer : as in `transform`
+
+        Returns
+        -------
+        Assignment
+            Contributions with real zeros, a DataFrame where X is a frame, and what judged them.
+        """
+        given = tabular(X, layer)
+        found = super().assign(self._columns_of(given), entry_weight=entry_weight, uncertainty=uncertainty)
+        if given.kind != "frame":
+            return found
+        W, dense = (framed(values, given.rows, self.names) for values in (found.contributions, found.dense))
+        return replace(found, contributions=W, dense=dense)
+
+    def _columns_of(self, given: Tabular) -> Any:
+        """New rows under our columns, found by their names where both have some."""
+        if given.columns is None or self.columns is None:
+            return given.X
+        own, there = ([spelt(name) for name in side] for side in (self.column_names, given.columns))
+        return given.X[:, positions(own, there, "X")]
 
     def predict(self, rows: Any, columns: Any) -> Array:
         """Predict entries of X: contributions times components, at pairs of a row and a column.

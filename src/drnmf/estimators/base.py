@@ -26,7 +26,7 @@ from drnmf.estimators import saving
 from drnmf.estimators.callbacks import Support, Tasks, managed
 from drnmf.estimators.deciding import AUTO, fit_ranked, zeros_under
 from drnmf.estimators.scoring import dispersions, predicted_score
-from drnmf.estimators.shares import Shares, shares_of
+from drnmf.estimators.shares import Assigning, Shares, shares_of
 from drnmf.estimators.streaming import Streaming, end_stream
 from drnmf.estimators.tables import Tables
 from drnmf.losses.base import Omega, betas_of
@@ -41,7 +41,7 @@ from drnmf.problem.check import warn_dense_tiles
 from drnmf.problem.device import Placement, as_numpy, is_sparse, is_tensor, place, replaced, times
 from drnmf.problem.foreign import is_foreign
 from drnmf.problem.problem import Problem, objective_of
-from drnmf.problem.receive import Received
+from drnmf.problem.receive import Received, refuse_signed
 from drnmf.problem.row_weights import row_weights, with_rows_weighted
 from drnmf.problem.units import mean_of
 from drnmf.problem.unobserved import mean_row
@@ -58,7 +58,7 @@ from drnmf.solve.settings import control_of, problem_of, reading_of, settings_of
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class NMF(Streaming, Tables, Shares, BaseEstimator, Support):  # type: ignore[misc]
+class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type: ignore[misc]
     """What the three estimators share. Subclasses say which losses, which weights, and whether to scale."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -344,6 +344,7 @@ class NMF(Streaming, Tables, Shares, BaseEstimator, Support):  # type: ignore[mi
         _refuse_fixed_contributions(self._solver.fixed_W)
         placement = place(X, self.device, self._solver.precision)
         given = placement.receive(self, X, False, reading_of(self, entry_weight, uncertainty))
+        refuse_signed(given, self.omega_)
         sparse = is_sparse(given.X) and not isinstance(given.observed, Stored)
         warn_dense_tiles(sparse, given.X.shape, self.omega_)
         return placement, given, self._encoder(given)

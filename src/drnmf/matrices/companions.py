@@ -72,17 +72,31 @@ def read_known(path: Path, option: str, labels: Names, count: int) -> Known:
     named = labels is not None and (table.row_names is not None or table.column_names is not None)
     if _side(table, labels, part=True) == "columns" or (not named and X.shape[0] != count == X.shape[1]):
         table, X = table.transposed(), X.T
-    if labels is not None and table.row_names is not None:
+    X = ordered(X, table.row_names, labels, count, f"{option} {path}")
+    return Known(X.T, list(table.column_names or (f"reference_{j + 1}" for j in range(X.shape[1]))))
+
+
+def ordered(X: Vector, own: Names, labels: Names, count: int, source: str) -> Vector:
+    """Bring the rows of known components, one per column, into the order of the labels of X.
+
+    Parameters
+    ----------
+    X : (n, s)
+    own : a label per row, None where there are none
+    labels, count : of the columns of X
+    source : how messages call it
+    """
+    if labels is not None and own is not None:
         try:
-            X = X[positions([spelt(name) for name in labels], [spelt(name) for name in table.row_names])]
+            return X[positions([spelt(name) for name in labels], [spelt(name) for name in own], "it")]
         except ValueError as error:
-            raise ValueError(f"{option} {path}: {error}") from None
-    elif X.shape[0] != count:  # nothing to match by
+            raise ValueError(f"{source}: {error}") from None
+    if X.shape[0] != count:  # nothing to match by
         raise ValueError(
-            f"{option} {path} has {X.shape[0]} rows, but a component of X has {count} entries: give one component per "
+            f"{source} has {X.shape[0]} rows, but a component of X has {count} entries: give one component per "
             "column, with as many rows."
         )
-    return Known(X.T, list(table.column_names or (f"reference_{j + 1}" for j in range(X.shape[1]))))
+    return X
 
 
 def side_named(path: Path, matrix: Matrix) -> str | None:

@@ -170,7 +170,10 @@ class Matrix:
         return f"the cell in {row}, {column}"
 
 
-TAKE_NEGATIVES = "pass --negatives clip to set such cells to 0, or --negatives missing to leave them out"
+TAKE_NEGATIVES = (
+    "pass --negatives clip to set such cells to 0, --negatives missing to leave them out, or --negatives keep with "
+    "--betas 2 to take them as they are"
+)
 
 
 def check_cells(matrix: Matrix, source: Path, negatives: str = "raise", cure: str = TAKE_NEGATIVES) -> None:

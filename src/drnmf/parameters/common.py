@@ -135,9 +135,10 @@ class Parameters:
     negatives: str = field(
         default="raise",
         metadata=about(
-            choice("raise", "clip", "missing"),
-            "Negative entries: raise (refuse), clip (to 0) or missing (not observed).",
-            "",
+            choice("raise", "clip", "missing", "keep"),
+            "Negative entries: raise (refuse), clip (to 0), missing (not observed) or keep (beta 2 alone).",
+            "What is below zero after a background was subtracted is noise, and clipping it is a bias: beta = 2 is "
+            "defined for it.",
             "--negatives",
         ),
     )

@@ -32,7 +32,7 @@ from drnmf.problem.check import check_scale, check_zeros, warn_dense_tiles, warn
 from drnmf.problem.device import is_sparse
 from drnmf.problem.exact_zeros import with_exact_zeros
 from drnmf.problem.feasible import check_fixed, feasible_start, imposed
-from drnmf.problem.receive import Received, remark_on_missing
+from drnmf.problem.receive import Received, refuse_signed, remark_on_missing
 from drnmf.problem.units import Units, divided
 from drnmf.problem.unobserved import Unobserved
 
@@ -109,6 +109,7 @@ class Problem:
         zeros : what to do with zeros of X under a loss that is infinite there
         """
         data = self.data
+        refuse_signed(self.given, omega)
         constraints.check(data.shape, rank, {"H": "fixed", "W": "fixed_W"})
         units = Units(data.scale, references, constraints.sum_to_one)
         units.losses(np.full(len(omega), REFERENCE_FLOOR * data.count), omega)  # refuse now what no fit could hand out
@@ -130,7 +131,14 @@ class Problem:
         mean : in the unit of the caller, where floors refer to another than theirs
         """
         given = replace(self.given, X=X, notes=())
-        return Problem.opened(in_unit(weigh(reopened(self.data, X, mean), given.observed, mean)), given)
+        return Problem.opened(self.entries(given, mean), given)
+
+    def entries(self, given: Received, mean: float | None = None) -> Data:
+        """Open other entries as X was opened, rows of it as well as what was drawn.
+
+        mean : as in `drawn`
+        """
+        return in_unit(weigh(reopened(self.data, given.X, mean), given.observed, mean))
 
     @property
     def turned(self) -> Problem:
@@ -141,12 +149,11 @@ class Problem:
         return replace(self, data=self.data.T, given=given, unobserved=sides)
 
     def rows(self, some: Any, mean: float | None = None) -> Problem:
-        """Return some rows of X, by a slice or by indices where it has no weights; nothing is asked of them yet."""
+        """Return some rows of X, by a slice or by indices, as often as they are named; nothing is asked of them yet."""
         if isinstance(some, slice) and some == slice(None):
             return self
-        X = self.given.X.tocsr() if is_sparse(self.given.X) else self.given.X
-        observed = None if self.observed is None else self.observed.within(some)
-        return replace(self, given=replace(self.given, observed=observed)).drawn(X[some], mean)
+        given = replace(self.given, observed=self.observed).rows(some)
+        return Problem.opened(self.entries(given, mean), given)
 
     @property
     def observed(self) -> Observed | None:

@@ -11,8 +11,12 @@ import scipy.sparse as sp
 from drnmf.backends.base import Data, Observed
 from drnmf.backends.observed import HeldOut
 from drnmf.backends.open import is_dask
+from drnmf.losses.base import Omega
 from drnmf.problem.check import check_entries, check_tensor_entries
 from drnmf.problem.weights import Reading, columns_of, weights_of
+
+KEEP = "keep"
+"""What leaves readings below zero as they are."""
 
 
 @dataclass(frozen=True)
@@ -25,18 +29,28 @@ class Received:
     observed : weights of the entries, None where each counts once
     notes : remarks on what was done to X
     known : whether the weights are one over the squares of known standard deviations
+    signed : whether X holds readings below zero, which beta = 2 alone is defined for
     """
 
     X: Any
     observed: Observed | HeldOut | None = None
     notes: tuple[str, ...] = ()
     known: bool = False
+    signed: bool = False
 
     def columns(self, some: Any) -> Received:
         """Return some columns, given by their indices; a `HeldOut` must be bound to X already."""
         assert not isinstance(self.observed, HeldOut)
         observed = None if self.observed is None else columns_of(self.observed, some)
         return replace(self, X=self.X[:, some], observed=observed, notes=())
+
+    def rows(self, some: Any) -> Received:
+        """Return some rows, given by a slice or by their indices; a `HeldOut` must be bound to X already."""
+        assert not isinstance(self.observed, HeldOut)
+        observed, X = self.observed, self.X.tocsr() if hasattr(self.X, "tocsr") else self.X
+        if observed is not None:
+            observed = observed.within(some) if isinstance(some, slice) else columns_of(observed.T, some).T
+        return replace(self, X=X[some], observed=observed, notes=())
 
 
 def received(X: Any, reading: Reading, consumer: str) -> Received:
@@ -58,6 +72,8 @@ def received(X: Any, reading: Reading, consumer: str) -> Received:
             "unstored='missing' needs a sparse X of SciPy or torch, and X is a Dask array of sparse blocks: give dense "
             "blocks with NaN where nothing was observed."
         )
+    if reading.negatives == KEEP and _has_negatives(X):
+        return _signed(X, reading, consumer)
     X, notes = _without_negatives(X, reading)
     observed = weights_of(X, reading)
     if isinstance(X, np.ndarray):
@@ -70,6 +86,43 @@ def received(X: Any, reading: Reading, consumer: str) -> Received:
     return Received(X, observed, notes, reading.uncertainty is not None)
 
 
+def refuse_signed(given: Received, omega: Omega) -> None:
+    """Refuse readings below zero under losses that are not defined for them.
+
+    Raises
+    ------
+    ValueError
+        Where X has some and the loss is not beta = 2 alone.
+    """
+    others = [loss.name for loss in omega if loss.beta != 2.0]
+    if given.signed and others:
+        raise ValueError(
+            f"X has negative entries, and the loss {others[0]} is not defined for them: negatives='keep' needs beta=2 "
+            "alone (Frobenius), which takes them as they are. Use beta=2, or negatives='clip' or 'missing'."
+        )
+
+
+def _has_negatives(X: Any) -> bool:
+    """Whether X holds a finite entry below zero, of NumPy, SciPy or torch."""
+    if is_dask(X):
+        raise ValueError("negatives='keep' is not done on Dask arrays: give X in memory.")
+    if not isinstance(X, np.ndarray) and not sp.issparse(X):
+        raise ValueError("negatives='keep' is not done on tensors: give a NumPy array or a SciPy matrix.")
+    values = X.data if sp.issparse(X) else X
+    return values.size > 0 and bool(_negative(values).any())
+
+
+def _signed(X: Any, reading: Reading, consumer: str) -> Received:
+    """X with readings below zero, which are noise about small means: they stay as they are."""
+    check_entries(abs(X), consumer)
+    values = X.data if sp.issparse(X) else X
+    if not float(np.nansum(values, dtype=np.float64)) > 0:
+        raise ValueError("The entries of X add up to zero or less: with negatives='keep' their mean must be positive.")
+    count = int(np.count_nonzero(_negative(values)))
+    note = f"{count} negative entries of X are kept as they are."
+    return Received(X, weights_of(X, reading), (note,), reading.uncertainty is not None, signed=True)
+
+
 def _negatives_hidden(X: Any) -> Any:
     """Dense X with NaN for negative entries, which have passed the check because their weight is 0."""
     low = np.fmin.reduce(X, axis=None)
@@ -79,7 +132,7 @@ def _negatives_hidden(X: Any) -> Any:
 def _without_negatives(X: Any, reading: Reading) -> tuple[Any, tuple[str, ...]]:
     """X after `negatives`, copied where there are some, and a remark on how many there were."""
     choice = reading.negatives
-    if choice == "raise":
+    if choice in ("raise", KEEP):
         return X, ()
     if is_dask(X):
         raise ValueError(

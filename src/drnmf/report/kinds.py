@@ -42,7 +42,12 @@ class Kind:
     headline: Callable[[Run], tuple[str, str]] | None = None
 
 
-OWN = {"fit": Kind("Factorization"), "pareto": Kind("Pareto front"), "discover": Kind("Discovery")}
+OWN = {
+    "fit": Kind("Factorization"),
+    "pareto": Kind("Pareto front"),
+    "discover": Kind("Discovery"),
+    "assign": Kind("Assignment"),
+}
 
 
 def kind_of(run: Run) -> Kind:

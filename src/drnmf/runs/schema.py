@@ -27,6 +27,7 @@ COMPONENTS = "components.csv"
 INTERVALS = "intervals.csv"
 CONTRIBUTIONS = "contributions.csv"
 CONTRIBUTION_INTERVALS = "contribution_intervals.csv"
+DENSE = "contributions-dense.csv"
 STABILITY = "stability.csv"
 NOISE = "noise.csv"
 RANKS = "ranks.csv"
@@ -37,7 +38,7 @@ SCALED_RESIDUALS = "scaled_residuals.csv"
 ANNOTATED = "annotated.h5ad"
 REPORT = "report.html"
 
-Kind = Literal["fit", "pareto", "separate", "topics", "demo", "discover", "stream"]
+Kind = Literal["fit", "pareto", "separate", "topics", "demo", "discover", "stream", "assign"]
 """The command that made a run."""
 KINDS: tuple[str, ...] = get_args(Kind)
 

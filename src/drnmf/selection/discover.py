@@ -5,13 +5,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from drnmf.backends.base import Data
 from drnmf.losses.base import Omega
-from drnmf.losses.beta import KL
+from drnmf.losses.beta import KL, Beta
 from drnmf.losses.interval import Interval, as_interval
 from drnmf.losses.names import as_losses, noise_of, text_of
 from drnmf.losses.negative_binomial import NegativeBinomial
@@ -27,6 +29,8 @@ from drnmf.problem.receive import Received
 from drnmf.problem.units import Units, mean_of
 from drnmf.selection.alike import ONE_COMPONENT, one_component
 from drnmf.selection.alpha import AlphaPath, decided
+from drnmf.selection.assignment.assign import Assignment, assigned, assigned_in_time, encoded, opened, supports_of
+from drnmf.selection.assignment.known import beside_known
 from drnmf.selection.choose import Tried
 from drnmf.selection.consensus import Consensus
 from drnmf.selection.intervals.bars import DRAWS, Intervals
@@ -36,6 +40,7 @@ from drnmf.selection.noise import NoiseProfile
 from drnmf.selection.rank import check_ranks
 from drnmf.selection.resampling import RESAMPLINGS, UNCERTAINTY, cap_factors
 from drnmf.selection.stages.contributions import FOR_W, LAST, contributions
+from drnmf.selection.stages.grouped import in_groups
 from drnmf.selection.stages.ranks import rows_of
 from drnmf.selection.stages.residuals import Residuals, residuals
 from drnmf.selection.stages.run_pool import RunPool, Study, draw_seeds
@@ -58,6 +63,8 @@ from drnmf.solve.settings import (
 from drnmf.storage.records import described
 
 HEAVY_CHOICES = ("auto", "keep", "cap")
+MOST_ASSIGNED = 20_000_000
+"""Entries of X up to which contributions get real zeros: every row is fitted some dozen times."""
 
 
 @dataclass(frozen=True)
@@ -67,10 +74,11 @@ class Discovery:
     Attributes
     ----------
     components : (r, n), every row sums to one
-    contributions : (m, r), W under the losses of the fit, in the unit of X
+    contributions : (m, r), W under the losses of the fit, in the unit of X, with real zeros: every row has the
+        components that it needs (`assign`)
     stability : (r,), mean silhouette of each component over the runs
     stable : (r,) bool, whether it reaches the threshold; none where fewer than four runs came to their end
-    intervals : Intervals of the components and contributions, from draws apart from the runs; None with a reason in the
+    intervals : Intervals of the components and of `dense`, from draws apart from the runs; None with a reason in the
         notes
     found_in : (r,) int, runs that have the component, with a cosine of at least 0.9
     spread : (r, n), standard deviation of every entry over the runs: how far these differ, and no error bar
@@ -90,7 +98,10 @@ class Discovery:
     notes : tuple of str
     penalties : tuple of str, those of the runs and the contributions ("sparsity:0.003:W")
     penalty_path : tuple of AlphaPath, what was tried for alphas that the data chose
+    sources : with groups, which of them, or "all", found each component
+    dense : (m, r), W with all components in every row
     encoder : the components as a function of rows, which gives the contributions of new ones
+    settings : the model, which says how X was read
     """
 
     components: Vector
@@ -116,7 +127,27 @@ class Discovery:
     notes: tuple[str, ...]
     penalties: tuple[str, ...] = ()
     penalty_path: tuple[AlphaPath, ...] = ()
+    sources: tuple[tuple[str, ...], ...] = ()
+    dense: Array = field(default_factory=lambda: np.empty((0, 0)), repr=False)
     encoder: Encoder | None = field(default=None, repr=False)
+    settings: Parameters = field(default_factory=Parameters, repr=False)
+
+    def assign(self, X: Any, *, entry_weight: Any = None, uncertainty: Any = None) -> Assignment:
+        """Find which of the components new rows have, and how much of each, as in `contributions`.
+
+        Parameters
+        ----------
+        X : as in `discover`, with the same columns
+        entry_weight, uncertainty : as in `discover`, of these rows
+
+        Returns
+        -------
+        Assignment
+            Contributions with real zeros, and what judged them.
+        """
+        assert self.encoder is not None
+        problem = opened(X, "assign", reading_of(self.settings, entry_weight, uncertainty))
+        return assigned(self.encoder, problem, encoded(self.encoder, problem))
 
     @property
     def sizes(self) -> Vector:
@@ -156,8 +187,10 @@ def discover(
     level: float | None = 0.9,
     reference: Any = None,
     reference_names: Iterable[str] | None = None,
+    keep: bool = False,
     entry_weight: Any = None,
     uncertainty: Any = None,
+    groups: Iterable[Any] | None = None,
     callback: Callable[[Moment], Any] | None = None,
 ) -> Discovery:
     """Find how many components X has, under which noise, and which of them come again in every run.
@@ -201,7 +234,13 @@ def discover(
     reference : array or DataFrame of shape (s, n), optional
         Known components; see `match`.
     reference_names : iterable of str, optional
+    keep : bool
+        Keep those known components that some rows of X need (`assign`) as they are in every run, and find others beside
+        them. Ranks count both; None is no new one to ten.
     entry_weight, uncertainty : as in `BetaNMF.fit`
+    groups : iterable of m labels, optional
+        The group of every row: kinds of samples, sites, instruments. Components that few rows hold are looked for in
+        every group and over all, and kept where they were found twice or held-out entries of their group ask for them.
     callback : callable, optional
         Called with a `Moment` after every run.
 
@@ -228,16 +267,31 @@ def discover(
     check_number("threshold", threshold, -1.0)
     level = None if level is None else check_level(level)
     raw = _discovered(model)
+    names = None if reference_names is None else list(map(str, reference_names))
+    if keep and (reference is None or groups is not None):
+        raise ValueError("keep=True keeps known components: give them as reference, and no groups beside them.")
+    if groups is not None or keep:
+        find = partial(
+            discover, n_runs=n_runs, resample=resample, heavy=heavy, threshold=threshold, counts=counts,
+            level=level if keep else None, callback=callback,
+        )  # fmt: skip
+        weights = {"entry_weight": entry_weight, "uncertainty": uncertainty}
+        together: Discovery = (
+            beside_known(find, X, raw, ranks, weights, reference, names)
+            if keep
+            else in_groups(find, X, raw, groups, ranks, weights, reference, names)
+        )
+        return together
     model = settled_budget(raw, JUDGED_ITERATIONS, JUDGED_TOLERANCE)
     betas, seed = asked_losses(model), check_integer("random_state", model.random_state or 0, 0)
     solver, terms = as_solver(model.solver), terms_of(model)
     schedule = Schedule({}, control_of(model).max_time, None)
     losses = None if isinstance(betas, str) and betas == "auto" else as_interval(betas) or as_losses(betas)
-    if losses is None and uncertainty is not None:
-        losses = as_losses(2)
     study = Study.of(X, model, "discover", reading_of(model, entry_weight, uncertainty))
     given, remarks = study.problem.given, list(study.problem.given.notes)
-    shape, names = study.problem.data.shape, None if reference_names is None else list(map(str, reference_names))
+    shape = study.problem.data.shape
+    if losses is None and (given.known or given.signed):
+        losses = as_losses(2)
     if min(shape) < 2:
         raise ValueError(f"X has shape {shape}: components can be told apart only with at least 2 rows and 2 columns.")
     tried = check_ranks([ranks] if isinstance(ranks, int) else ranks, shape)
@@ -251,6 +305,7 @@ def discover(
         "ranks": list(tried), "betas": "auto" if losses is None else _texts(losses), "resample": resample,
         "heavy": heavy, "max_iter": model.max_iter, "tol": model.tol, "zeros": model.zeros, "random_state": seed,
         "threshold": threshold, "init": model.init, "n_init": model.n_init, "negatives": model.negatives,
+        "unstored": model.unstored, "fixed": None if model.fixed is None else np.asarray(model.fixed).tolist(),
         "update": described(solver.update), "counts": counts, "penalties": [term.key for term in terms],
     }  # fmt: skip
     factors, auto = None if heavy == "keep" else cap_factors(given.X), [term for term in terms if term.alpha == "auto"]
@@ -285,10 +340,8 @@ def _discovered(model: Parameters | None) -> Parameters:
     solver = as_solver(model.solver)
     unknown = {
         "sum_to_one": model.sum_to_one is not None,
-        "fixed": model.fixed is not None,
         "fixed_W": solver.fixed_W is not None,
         "device": model.device is not None,
-        "unstored": model.unstored != "zero",
     }
     for name in (name for name, given in unknown.items() if given):
         raise ValueError(f"discover takes no {name}: leave it out of the model.")
@@ -327,7 +380,10 @@ def _of_counts(losses: Omega | Interval) -> bool:
 
 
 def _texts(losses: Any) -> Any:
-    return str(losses) if isinstance(losses, Interval) else [text_of(loss) for loss in losses]
+    """Write losses for the identity of what is kept; one of the caller's own by its key."""
+    if isinstance(losses, Interval):
+        return str(losses)
+    return [text_of(loss) if isinstance(loss, Beta | NegativeBinomial) else loss.key for loss in losses]
 
 
 def _both(first: Callable[[Moment], Any] | None, second: Callable[[Moment], Any] | None) -> Callable[[Moment], Any]:
@@ -372,21 +428,22 @@ def _assembled(
     W, cut = contributions(encoder, X, schedule)
     if cut:
         stages.missing.append(f"the contributions of {cut} rows were still moving")
+    dense, W = W, _few_causes(encoder, study, stages, W)
     ended = sum(run.whole for run in runs)
     stable = (found.stability >= stages.ask.threshold) & (ended >= LEAST_RUNS)
     order = np.lexsort((-W.sum(axis=0, dtype=np.float64), ~stable))  # numbered alike in files, pages and Python
-    found, W, stable = found.reordered(order), W[:, order], stable[order]
+    found, W, dense, stable = found.reordered(order), W[:, order], dense[:, order], stable[order]
     worst = best.omega[int(np.argmax(best.losses / best.references))]
     misfit = residuals(X.given.X, W, found.components, worst)
     schedule.advance(LAST, (1.0 - FOR_W) * schedule.planned(LAST), "residuals")
     stages.ended(LAST, before, not cut)
-    encoder = replace(encoder, components=encoder.components[order], mean_row=W.mean(axis=0, dtype=np.float64))
+    encoder = replace(encoder, components=encoder.components[order], mean_row=dense.mean(axis=0, dtype=np.float64))
     return Discovery(
         components=found.components,
         contributions=W,
         stability=found.stability,
         stable=stable,
-        intervals=None if bars is None else bars.around(order, found.components, np.asarray(W, dtype=np.float64)),
+        intervals=None if bars is None else bars.around(order, found.components, np.asarray(dense, dtype=np.float64)),
         found_in=found.found_in,
         spread=found.spread,
         rank=len(found.stability),
@@ -405,8 +462,22 @@ def _assembled(
         notes=_notes(stages, noise, found, ended, study.resample),
         penalties=tuple(term.key for term in terms),
         penalty_path=stages.paths,
+        dense=dense,
         encoder=encoder,
+        settings=model,
     )
+
+
+def _few_causes(encoder: Encoder, study: Study, stages: Stages, dense: Array) -> Array:
+    """Contributions with real zeros, as far as there is time."""
+    X, schedule = study.problem.given.X, stages.schedule
+    if not (isinstance(X, np.ndarray) or sp.issparse(X)) or X.shape[0] * X.shape[1] > MOST_ASSIGNED:
+        stages.notes.append("X is large: its contributions hold all components in every row. assign finds few of each.")
+        return dense
+    W, left = assigned_in_time(supports_of(encoder, study.problem, dense), dense, lambda: schedule.left <= 0)
+    if left:
+        stages.missing.append(f"the contributions of {left} rows still hold all components")
+    return W
 
 
 _SEEN = {

@@ -57,15 +57,17 @@ def facts_of(X: Any) -> Facts:
     >>> facts_of(np.array([[0.0, 4.0], [6.0, 2.0]])).unit
     2.0
     """
-    count = zeros = 0
+    count = zeros = below = 0
     seen = [np.zeros(0)]
     for values, absent in pieces(X):
         positive = values[values > 0]
-        empty = absent + int((values == 0).sum())
+        empty, below = absent + int((values == 0).sum()), below + int((values < 0).sum())
         count, zeros = count + positive.size + empty, zeros + empty
         seen.append(positive[:: max(1, positive.size // SAMPLE)])
         if positive.size:
             seen.append(np.array([positive.min(), positive.max()]))
+    if below:  # readings that were not cut off at zero: a density
+        return Facts(count + below, 0)
     return Facts(count, zeros, grid_of(np.append(np.concatenate(seen), np.zeros(min(zeros, 1)))))
 
 
@@ -176,7 +178,7 @@ def _kept(given: Received, side: int, size: int, seed: int) -> Received:
 
 def _turned(given: Received) -> Received:
     assert not isinstance(given.observed, HeldOut)
-    return Received(given.X.T, None if given.observed is None else given.observed.T)
+    return replace(given, X=given.X.T, observed=None if given.observed is None else given.observed.T)
 
 
 def _plain(X: Any) -> Any:

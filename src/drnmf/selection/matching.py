@@ -128,7 +128,7 @@ def match(
     """
     if names is None and _is_frame(reference):
         names = [str(name) for name in cast(Any, reference).index]
-    A, B = _matrix(components, "components"), _matrix(_aligned(components, reference), "reference")
+    A, B = _matrix(components, "components"), _matrix(aligned(components, reference), "reference")
     if A.shape[1] != B.shape[1]:
         raise ValueError(
             f"components have {A.shape[1]} entries and the reference {B.shape[1]}: both need one component per row "
@@ -197,16 +197,16 @@ def _is_frame(values: Any) -> bool:
     return hasattr(values, "columns") and hasattr(values, "iloc")
 
 
-def _aligned(components: Any, reference: Any) -> Any:
+def aligned(components: Any, reference: Any, what: str = "the reference") -> Any:
     """Bring the columns of a reference into the order of the components, where both have labels."""
     if not (_is_frame(components) and _is_frame(reference)):
         return reference
-    order = positions(list(components.columns), list(reference.columns))
+    order = positions(list(components.columns), list(reference.columns), what)
     return reference.iloc[:, order]
 
 
-def positions(labels: Sequence[Any], among: Sequence[Any]) -> list[int]:
-    """Find where each label stands among others.
+def positions(labels: Sequence[Any], among: Sequence[Any], what: str = "the reference") -> list[int]:
+    """Find where each label stands among others, those of `what`.
 
     Raises
     ------
@@ -218,9 +218,9 @@ def positions(labels: Sequence[Any], among: Sequence[Any]) -> list[int]:
     if missing:
         shown = ", ".join(map(repr, missing[:_LISTED])) + (", ..." if len(missing) > _LISTED else "")
         raise ValueError(
-            f"the reference lacks {len(missing)} of {len(labels)} labels: {shown}; its own are like {among[0]!r}."
+            f"{what} lacks {len(missing)} of {len(labels)} labels: {shown}; its own are like {among[0]!r}."
         )
     if len(where) < len(among):
         twice = next(label for j, label in enumerate(among) if where[label] != j)
-        raise ValueError(f"the reference has the label {twice!r} twice.")
+        raise ValueError(f"{what} has the label {twice!r} twice.")
     return [where[label] for label in labels]

@@ -67,7 +67,7 @@ def resampled(X: Any, how: str, seed: int) -> Any:
     entries = X.data if sp.issparse(X) else X
     missing = np.isnan(entries)
     means = np.where(missing, 0.0, entries)
-    if not bool((means == np.floor(means)).all()) or float(means.max(initial=0.0)) > _LARGEST:
+    if not bool(((means == np.floor(means)) & (means >= 0)).all()) or float(means.max(initial=0.0)) > _LARGEST:
         raise ValueError('resample="poisson" draws counts, but X holds other numbers: use "bootstrap" or None.')
     drawn = np.where(missing, np.nan, rng.poisson(means)).astype(entries.dtype)
     if not sp.issparse(X):
@@ -78,7 +78,7 @@ def resampled(X: Any, how: str, seed: int) -> Any:
 
 
 def redrawn(X: Any, observed: Observed | None, seed: int) -> Any:
-    """Draw X + U z, cut off at zero, with z normal: U = 1 / sqrt(weight), and entries without weight stay.
+    """Draw X + U z with z normal, cut off at zero unless X goes below it; U = 1 / sqrt(weight), none without weight.
 
     Parameters
     ----------
@@ -99,7 +99,8 @@ def redrawn(X: Any, observed: Observed | None, seed: int) -> Any:
         weights = np.broadcast_to(weights, X.shape)[places.row, places.col]
     values = entries.data if sp.issparse(X) else entries
     deviation = np.divide(1.0, np.sqrt(weights), out=np.zeros_like(weights), where=weights > 0)
-    drawn = np.maximum(values + deviation * np.random.default_rng(seed).standard_normal(values.shape), 0.0)
+    drawn = values + deviation * np.random.default_rng(seed).standard_normal(values.shape)
+    drawn = np.maximum(drawn, -np.inf if bool((values < 0).any()) else 0.0)
     if not sp.issparse(X):
         return drawn.astype(X.dtype)
     entries.data = drawn.astype(X.dtype)

@@ -42,6 +42,12 @@ from drnmf.problem.device import as_numpy
 from drnmf.problem.units import Units, divided
 from drnmf.problem.unobserved import Side, column_weights, row_totals
 
+HELD_RANK = 128
+"""Components up to which rows that keep most of theirs at zero ask for their curvature."""
+
+HELD = 1e3
+"""Slope of an entry of W that has to stay zero, in the largest of its row."""
+
 
 @dataclass(frozen=True)
 class Encoder:
@@ -85,8 +91,15 @@ class Encoder:
         """Return the same for rows of which only some columns are known."""
         return replace(self, components=self.components[:, columns])
 
-    def rows(self, data: Data, first_row: int = 0) -> Any:
-        """Compute W for rows that a backend holds already."""
+    def rows(self, data: Data, first_row: int = 0, first: Any = None) -> Any:
+        """Compute W for rows that a backend holds already.
+
+        Parameters
+        ----------
+        data : the rows
+        first_row : their first, for messages
+        first : (rows, r), where to begin, with X on a host; its zeros stay zero
+        """
         check_zeros(data, self.objective.omega, self.zeros, first_row)
         units = Units(data.scale, self.objective.references, "W" if self.sums else None)
         H = (self.components * units.right).astype(data.dtype, copy=False)
@@ -95,7 +108,8 @@ class Encoder:
         with single_blas(), np.errstate(over="ignore", invalid="ignore"):
             penalties = units.penalties(self.objective.penalties, self.objective.omega)
             objective = Objective(omega, references, data.mean, penalties)
-            A = encode(data, H, objective, self.weights, self.max_iter, self.tol, self.sums).T
+            begin = None if first is None else (first.T * units.left).astype(data.dtype)
+            A = encode(data, H, objective, self.weights, self.max_iter, self.tol, self.sums, begin, held=True).T
             W = data.T.space.map(partial(divided, by=units.left), A).T
         unknown = Side.of(data.T)
         if unknown is not None:
@@ -114,7 +128,7 @@ class Encoder:
 
 def encode(
     data: Data, H: Any, objective: Objective, weights: Vector, max_iter: int, tol: float, sums: bool = False,
-    first: Any = None, curved: bool | None = None,
+    first: Any = None, curved: bool | None = None, held: bool = False,
 ) -> Any:  # fmt: skip
     """Minimise sum_b lambda_b Dbar_b(X, WH) over W >= 0, (m, r), by majorise-minimise steps or coordinate descent.
 
@@ -126,9 +140,10 @@ def encode(
     first : W' (r, m) to start from, of X in one piece; None starts as above
     curved : whether steps of second order are taken, however X is stored; None takes them where the last bit of a row
         does not depend on the others
+    held : whether zeros of `first` stay zero, with X on a host
     """
     settings = {"H": H, "objective": objective, "weights": weights, "max_iter": max_iter, "tol": tol, "sums": sums}
-    settings |= {"first": first, "curved": curved}
+    settings |= {"first": first, "curved": curved, "held": held and first is not None}
     return data.map_rows(partial(_encoded, settings), H.shape[0]).T
 
 
@@ -138,7 +153,7 @@ def _encoded(settings: dict[str, Any], data: Data) -> Any:
 
 def _encode(
     data: Data, H: Any, objective: Objective, weights: Vector, max_iter: int, tol: float, sums: bool, first: Any,
-    curved: bool | None,
+    curved: bool | None, held: bool,
 ) -> Any:  # fmt: skip
     """W' (r, rows) of the rows of one Data."""
     r = H.shape[0]
@@ -147,7 +162,8 @@ def _encode(
         level = np.full(data.shape[0], 1.0 / r) if sums else _level(data, G, objective.mean)
         first = np.repeat(level.astype(data.dtype)[None, :], r, axis=0)
     A: Any = data.T.space.put(first)
-    xp, step = namespace(A), _step(data.T, G, A, objective, weights, sums, curved)
+    support = A > 0 if held else None
+    xp, step = namespace(A), _step(data.T, G, A, objective, weights, sums, curved, support)
     active, tol = xp.amax(A, axis=0) > 0, tol or ENCODE_TOLERANCE
     for _ in range(-(-min(max_iter, ENCODE_ITERATIONS) // step.sweeps)):
         stepped, left = step(A)
@@ -208,6 +224,7 @@ class _Cycle:
     tilt: Tilt | None
     total: float | None
     curved: bool
+    support: Any = None
     sweeps: int = 3
 
     def __call__(self, A: Any) -> tuple[Any, Any]:
@@ -247,9 +264,14 @@ class _Cycle:
     def _parts(self, A: Any, curved: bool = False) -> Parts:
         omega, c = self.objective.omega, self.coefficients
         sweep = self.side.sweep(self.G, A, Ask(omega, losses=False, curvature=c if curved else None))
-        return Parts(
-            sweep.N, sweep.P, c, omega, self.floor, Q=sweep.Q, gram=sweep.gram, tilt=self.tilt, total=self.total
-        )
+        N, P = (sweep.N, sweep.P) if self.support is None else _held(sweep.N, sweep.P, self.support)
+        return Parts(N, P, c, omega, self.floor, Q=sweep.Q, gram=sweep.gram, tilt=self.tilt, total=self.total)
+
+
+def _held(N: Any, P: Any, support: Any) -> tuple[Any, Any]:
+    """The parts that keep zeros outside the support: a slope that no step gets over."""
+    steep = HELD * (N.max(axis=1, keepdims=True) + P.max(axis=1, keepdims=True))
+    return np.where(support, N, 0.0), np.where(support, P, steep).astype(P.dtype, copy=False)
 
 
 def _compressed(side: Data, omega: Omega) -> bool:
@@ -269,16 +291,18 @@ def _further(A: Any, first: Any, second: Any) -> Any:
 
 
 def _step(
-    side: Data, G: Any, first: Any, objective: Objective, weights: Vector, sums: bool, curved: bool | None
-) -> _Alone | _Cycle:
+    side: Data, G: Any, first: Any, objective: Objective, weights: Vector, sums: bool, curved: bool | None,
+    support: Any = None,
+) -> _Alone | _Cycle:  # fmt: skip
     """The steps of all rows, each on its own; one product with X is enough under beta = 2 alone."""
     omega, coefficients = objective.omega, objective.coefficients(weights)
     tilt = _penalties_of_rows(side, G, first, objective, weights)
     if [loss.free_part for loss in omega] != ["gram"]:
         floor = EPS / G.shape[1] if sums else EPS * namespace(first).amax(first, axis=0)[None]
+        floor = floor if support is None else np.where(support, floor, 0.0).astype(side.dtype)
         if curved is None:
-            curved = G.shape[1] <= NEWTON_RANK and not _compressed(side, omega)
-        return _Cycle(side, G, objective, coefficients, floor, tilt, 1.0 if sums else None, curved)
+            curved = G.shape[1] <= (NEWTON_RANK if support is None else HELD_RANK) and not _compressed(side, omega)
+        return _Cycle(side, G, objective, coefficients, floor, tilt, 1.0 if sums else None, curved, support)
     c = np.ones(1) if tilt is None else coefficients
     once = side.sweep(G, first, Ask(omega, c, False, c))
     if sums:
@@ -286,6 +310,7 @@ def _step(
         return _Alone(lambda A: normalised(ahead_on_simplex(A, parts, A, 0.0)[0], 1.0, 0.0))
     added = Bound() if tilt is None else tilt.bound(first)
     N, bend = once.N[0] - added.slope(), added.curvature
+    N = N if support is None else np.where(support, N, -HELD * abs(N).max(axis=0))
     if (Q := once.Q) is not None:  # the entries have weights: every row has a curvature of its own
         Q = Q if bend is None else Q + packed(bend, Q)
         return _Alone(lambda A: quadratic_step(A, N, packed_product(Q, A), Q, 0.0, HALS_PASSES))

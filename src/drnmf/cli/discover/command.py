@@ -25,6 +25,7 @@ from drnmf.cli.common import (
     plain_warnings,
     say,
 )
+from drnmf.cli.discover.groups import GroupsBefore, GroupsFile, read_groups
 from drnmf.runs import schema, write
 from drnmf.runs.output import check_out
 
@@ -44,6 +45,9 @@ ReferenceFile = Annotated[
     Path | None,
     typer.Option("--reference", help="Table of known components, one per column, to name ours by, matched by label."),
 ]
+Keep = Annotated[
+    bool, typer.Option("--keep", metavar="", help="Keep components of --reference that serve, and find new ones.")
+]
 Profiles = Annotated[
     str,
     typer.Option(
@@ -61,7 +65,7 @@ Heavy = Annotated[
     str, typer.Option("--heavy", help="Samples far heavier than others: keep, cap at ten times the median, or auto.")
 ]
 _NOT_HERE = (
-    "sum_to_one", "fixed", "unstored", "device", "policy", "inner_iter", "precision", "checkpoint_every",
+    "sum_to_one", "fixed", "device", "policy", "inner_iter", "precision", "checkpoint_every",
 )  # fmt: skip
 """Parameters that a discovery does without."""
 Threshold = Annotated[float, typer.Option("--threshold", min=-1, max=1, help="Stability that a component needs.")]
@@ -80,11 +84,14 @@ def discover(
     runs: Runs = 20,
     profiles: Profiles = "auto",
     reference: ReferenceFile = None,
+    keep: Keep = False,
     resample: Resample = "auto",
     heavy: Heavy = "auto",
     threshold: Threshold = 0.6,
     counts: Counts = None,
     level: Level = 0.9,
+    groups: GroupsFile = None,
+    groups_before: GroupsBefore = None,
     *,
     settings: options.Settings,
     source: reading.Source,
@@ -111,7 +118,7 @@ def discover(
     losses = betas if betas == "auto" else options.parse_omega(betas)
     asked, checkpoint = settings.asked, settings["checkpoint"]
     folder = out if out is not None else folder_for(x, "discover")
-    inputs = [path for path in (x, reference, source.weights_file) if path is not None]
+    inputs = [path for path in (x, reference, groups, source.weights_file) if path is not None]
     check_out(folder, overwrite, inputs)
     keeping.check(checkpoint, folder)
     reporting.check(report)
@@ -125,13 +132,14 @@ def discover(
     matrix = source.read(x, settings["negatives"])
     described = source.described(x, matrix)
     weights, matrix = source.weights(x, matrix), matrix.with_gaps()
-    profiles = _side(profiles, reference, matrix)
+    profiles = side_of(profiles, reference, matrix)
     if profiles == "rows":
         matrix, weights = matrix.transposed(), {name: table.T for name, table in weights.items()}
     given = parse_ranks(ranks, min(matrix.X.shape), asked=ranks != "2:30")
     known = None
     if reference is not None:
         known = read_known(reference, "--reference", matrix.column_names, matrix.X.shape[1])
+    labelled = read_groups(groups, groups_before, matrix.row_names)
     if checkpoint is not None:
         keeping.remember(checkpoint, "discover", asked | {"out": folder})
     model = DRNMF(betas=losses, verbose=int(not quiet), **settings.given())
@@ -141,7 +149,7 @@ def discover(
             matrix.X, model, ranks=given, n_runs=runs, resample=None if resample == "none" else resample, heavy=heavy,
             threshold=threshold, counts=counts, level=level or None,
             reference=None if known is None else known.components,
-            reference_names=None if known is None else known.names, **weights,
+            reference_names=None if known is None else known.names, keep=keep, groups=labelled, **weights,
         )  # fmt: skip
     with bad_usage("--names"):
         found = with_names(search, matrix.rows, matrix.columns, options.parse_names(names))
@@ -165,7 +173,7 @@ def discover(
         raise typer.Exit(128 + signal.SIGINT)
 
 
-def _side(profiles: str, reference: Path | None, matrix: Matrix) -> str:
+def side_of(profiles: str, reference: Path | None, matrix: Matrix) -> str:
     """Settle what components are profiles over: columns, unless labels of mutation types or of a reference say rows."""
     from drnmf.matrices.companions import side_named
     from drnmf.matrices.mutations import are_mutations

@@ -202,10 +202,36 @@ class KnownNoise:
         return lambda _: values
 
 
+@dataclass(frozen=True)
+class Deviance:
+    """Entries as likely as exp(-d / phi) says, phi free: for losses that are no noise of entries like these.
+
+    >>> likely = Deviance(Beta(1.0)).log_mass(np.array([4.0, 4.0]), np.array([4.0, 1.0]), Grid())(1.0)
+    >>> bool(likely[0] > likely[1])
+    True
+    """
+
+    loss: Loss
+
+    @property
+    def name(self) -> str:
+        return self.loss.name
+
+    def bounds(self, x: Vector, mu: Vector, grid: Grid) -> tuple[float, float] | None:
+        level = max(2.0 * float(self.loss.terms(x, mu).mean()), _TINY)
+        return level / _RANGE, level * _RANGE
+
+    def log_mass(self, x: Vector, mu: Vector, grid: Grid) -> LogMass:
+        terms = self.loss.terms(x, mu)
+        return lambda phi: np.asarray(-terms / phi - 0.5 * math.log(phi))
+
+
 def noise_for(loss: Loss) -> Noise:
     """Return the noise of which a loss is the deviance."""
     if isinstance(loss, NegativeBinomial):
         return NegativeBinomialNoise()
+    if not isinstance(loss, Beta):
+        return Deviance(loss)
     return GaussianNoise() if loss.beta == 2.0 else DispersedNoise(float(loss.beta))
 
 

@@ -108,10 +108,11 @@ class Study:
     def turns(self) -> bool:
         """Whether ranks are judged on the transpose: so that X and X' have one answer, the longer side is the rows.
 
-        Penalties, capped rows and a sample of the rows belong to one side, and X on a cluster or a GPU stays there.
+        Penalties, fixed components, capped rows and a sample of the rows belong to one side, and X on a cluster or a
+        GPU stays there.
         """
         X = self.problem.given.X
-        one_sided = self.sided or self.factors is not None or bool(terms_of(self.model))
+        one_sided = self.sided or self.factors is not None or bool(terms_of(self.model)) or self.model.fixed is not None
         one_sided = one_sided or X.shape[0] * X.shape[1] > LARGE
         return (sp.issparse(X) or isinstance(X, np.ndarray)) and not one_sided and X.shape[0] < X.shape[1]
 

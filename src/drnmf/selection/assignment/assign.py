@@ -1,0 +1,221 @@
+"""Few causes per sample: contributions with real zeros, of components that are known or were fitted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from drnmf.losses.base import Omega
+from drnmf.losses.beta import Beta
+from drnmf.losses.interval import as_interval
+from drnmf.losses.names import as_losses
+from drnmf.numerics import ENCODE_ITERATIONS, ENCODE_TOLERANCE, Array, Vector
+from drnmf.objective.objective import Objective
+from drnmf.parameters.common import Parameters
+from drnmf.parameters.fields import checked
+from drnmf.problem.device import place
+from drnmf.problem.problem import Problem
+from drnmf.problem.receive import refuse_signed
+from drnmf.problem.units import mean_of
+from drnmf.problem.weights import Reading
+from drnmf.selection.assignment.noise import Judged, Known, Seen, noise_of, some_rows
+from drnmf.selection.assignment.supports import Supports
+from drnmf.selection.entries import bound, counted, facts_of
+from drnmf.selection.folds import mask_seed
+from drnmf.selection.likelihood.masses import KnownNoise
+from drnmf.selection.matching import aligned
+from drnmf.solve.encode import Encoder
+from drnmf.solve.settings import asked_losses, check_model, reading_of, terms_of
+
+FUNCTION = "assign"
+
+PART, LEAST_ROWS = 1 << 19, 64
+"""Entries of X between two looks at the clock, and rows at least."""
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """What `assign` found.
+
+    Attributes
+    ----------
+    contributions : (m, r), zero where a row does not need the component
+    dense : (m, r), contributions of all components
+    losses : under which they were fitted
+    noise : name of the noise that judged them
+    parameter : of the noise: phi, the size or the standard deviation; NaN where nothing is free
+    likelihood : (m,), log-likelihood of every row
+    price : (m,), what a component has to gain in a row, in log-likelihood
+    """
+
+    contributions: Array
+    dense: Array
+    losses: Omega
+    noise: str
+    parameter: float
+    likelihood: Vector
+    price: Vector
+
+    @property
+    def active(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """How many components every row has, (m,)."""
+        return np.asarray((np.asarray(self.contributions) > 0).sum(axis=1), dtype=np.int64)
+
+    def summary(self) -> str:
+        """Say in a sentence what was found."""
+        names, (m, r) = ", ".join(loss.name for loss in self.losses), self.contributions.shape
+        return f"{m} rows have {self.active.mean():.1f} of {r} components on average, under {names}."
+
+
+def assign(
+    X: Any, components: ArrayLike, model: Parameters | None = None, *, entry_weight: Any = None, uncertainty: Any = None
+) -> Assignment:
+    """Find which of some known components every row of X has, and how much of each: contributions with real zeros.
+
+    Components of a row are dropped one by one while its log-likelihood falls by less than a price, half the logarithm
+    of its observed entries plus the logarithm of the number of components; then others are tried in addition.
+
+    Parameters
+    ----------
+    X : array, DataFrame or SciPy sparse matrix of shape (m, n), nonnegative; NaN in a dense X is not observed
+    components : array or DataFrame of shape (r, n), nonnegative, one component per row. Where X is a DataFrame too,
+        columns are paired by their labels
+    model : estimator, optional
+        Its loss, and how it reads X (`zeros`, `negatives`, `unstored`); None is ``BetaNMF(beta="auto")``, which takes
+        the loss of the noise, with uncertainties 2, whose weights they are
+    entry_weight, uncertainty : as in `BetaNMF.fit`
+
+    Returns
+    -------
+    Assignment
+        Contributions, and what judged them.
+
+    Raises
+    ------
+    ValueError
+        For bad X, components or parameters.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> known = rng.dirichlet(np.full(30, 0.3), 5)
+    >>> X = rng.poisson(np.array([[900.0, 0, 0, 300, 0], [0, 0, 500, 0, 0]]) @ known)
+    >>> (assign(X, known).contributions > 0).astype(int).tolist()
+    [[1, 0, 0, 1, 0], [0, 0, 1, 0, 0]]
+    """
+    model = Parameters() if model is None else model
+    check_model(model, FUNCTION)
+    H = _checked(aligned(X, components, "components"))
+    if model.sum_to_one is not None:
+        raise ValueError("assign finds how much of each component a row has, and takes no sum_to_one: leave it out.")
+    problem = opened(X, FUNCTION, reading_of(model, entry_weight, uncertainty))
+    given = problem.given
+    if given.X.shape[1] != H.shape[1]:
+        raise ValueError(
+            f"components have {H.shape[1]} columns, but X has {given.X.shape[1]}: both need the same columns."
+        )
+    encoder = Encoder(
+        H, Objective((Beta(1.0),), np.ones(1), mean_of(problem.data)), np.ones(1), ENCODE_ITERATIONS, ENCODE_TOLERANCE,
+        checked(model, "zeros"), FUNCTION, np.zeros(H.shape[0]),
+    )  # fmt: skip
+    loss = _loss(model, given.known or given.signed)
+    if loss is None:
+        loss = Known.some(problem, encoder, mask_seed(model.random_state)).likely_loss()
+    refuse_signed(given, (loss,))
+    encoder = replace(encoder, objective=replace(encoder.objective, omega=(loss,)))
+    return assigned(encoder, problem, encoded(encoder, problem))
+
+
+def opened(X: Any, consumer: str, reading: Reading) -> Problem:
+    """Check X and open it on a host, in the name of a function."""
+    placement = place(X, None, "float32")
+    given = bound(placement.accept(X, consumer, reading))
+    return Problem.opened(placement.open(given), given)
+
+
+def encoded(encoder: Encoder, problem: Problem) -> Array:
+    """Compute the contributions of all components to every row, (m, r)."""
+    return np.asarray(encoder.rows(problem.entries(problem.given, encoder.objective.mean)))
+
+
+def assigned(encoder: Encoder, problem: Problem, dense: Array) -> Assignment:
+    """Assign components to rows whose contributions of all of them are there already.
+
+    Parameters
+    ----------
+    encoder : the components and losses, in the units of the caller
+    problem : X on a host
+    dense : (m, r), contributions of all components
+    """
+    supports = supports_of(encoder, problem, dense)
+    W, likelihood = supports.assigned(dense)
+    return Assignment(
+        W, dense, encoder.objective.omega, supports.noise.name, supports.parameter, likelihood,
+        supports.price,
+    )  # fmt: skip
+
+
+def assigned_in_time(supports: Supports, dense: Array, out_of_time: Callable[[], bool]) -> tuple[Array, int]:
+    """Assign components to rows, a block at a time, as long as there is time.
+
+    Parameters
+    ----------
+    supports : what assigns them
+    dense : (m, r), contributions of all components
+    out_of_time : asked before every block
+
+    Returns
+    -------
+    W : (m, r), dense where there was no time
+    left : how many rows that are
+    """
+    (m, n), W = supports.given.X.shape, dense.copy()
+    step = max(LEAST_ROWS, PART // n)
+    for first in range(0, m, step):
+        if out_of_time():
+            return W, m - first
+        at = np.arange(first, min(first + step, m))
+        W[at] = replace(supports, given=supports.given.rows(at)).assigned(dense[at])[0]
+    return W, 0
+
+
+def supports_of(encoder: Encoder, problem: Problem, dense: Array) -> Supports:
+    """Find the noise of the fit, and ready what assigns components to rows."""
+    given = replace(problem.given, observed=problem.observed)
+    grid, omega = facts_of(counted(given)).grid, encoder.objective.omega
+    some = some_rows(given.X.shape, 0)
+    judged = Judged(KnownNoise(np.ones(1)))
+    if not given.known:
+        judged = noise_of(omega, Seen.of(given.rows(some), dense[some], encoder.components), grid)
+    return Supports(problem, given, encoder, judged.noise, judged.parameter, grid)
+
+
+def _loss(model: Parameters, known: bool) -> Any:
+    """The one loss that a model names; None where the data choose it."""
+    betas = asked_losses(model)
+    if isinstance(betas, str) and betas == "auto":
+        return Beta(2.0) if known else None
+    if as_interval(betas) is not None or len(as_losses(betas)) > 1:
+        raise ValueError("assign works under one loss: name one, or beta='auto'. model.assign(X) knows those of a fit.")
+    if terms_of(model):
+        raise ValueError("assign takes no penalties: leave them out of the model.")
+    return as_losses(betas)[0]
+
+
+def _checked(components: Any) -> Vector:
+    """Check known components."""
+    try:
+        H = np.array(components, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError("components must hold numbers only: give one component per row.") from None
+    if H.ndim != 2 or 0 in H.shape:
+        raise ValueError(f"components has shape {H.shape}: give a matrix with one component per row.")
+    if not np.isfinite(H).all() or H.min() < 0:
+        raise ValueError("components must be finite and nonnegative: they have an entry that is not.")
+    if not (H.max(axis=1) > 0).all():
+        raise ValueError(f"component {int(np.argmin(H.max(axis=1)))} is all zeros: leave it out.")
+    return H

@@ -1,0 +1,147 @@
+"""A discovery over groups of rows: one search over all, one in every group, and one answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from drnmf.backends.observed import HeldOut
+from drnmf.parameters.common import Parameters
+from drnmf.parameters.solver import as_solver
+from drnmf.selection.assignment.assign import assigned_in_time, encoded, opened, supports_of
+from drnmf.selection.assignment.supports import Places
+from drnmf.selection.matching import match
+from drnmf.selection.stages.groups import LEAST_ROWS, OVERALL, Asking, Merged, Source, groups_of, merged
+from drnmf.selection.stages.residuals import residuals
+from drnmf.solve.settings import reading_of
+
+FOR_ALL = 0.4
+"""Part of a limit on time that is for the search over all rows."""
+
+NO_INTERVALS = "No intervals: components of several searches were put together."
+
+Search = Callable[..., Any]
+"""Discovers components of some rows: find(X, model, ranks=..., entry_weight=..., uncertainty=...)."""
+
+
+def in_groups(
+    find: Search, X: Any, model: Parameters, groups: Any, ranks: Any, weights: dict[str, Any],
+    reference: Any, names: list[str] | None,
+) -> Any:  # fmt: skip
+    """Search all rows and every group, and put together what was found.
+
+    Parameters
+    ----------
+    find : makes one search, without intervals
+    X, model, ranks : as in `discover`
+    groups : the group of every row
+    weights : entry_weight and uncertainty
+    reference, names : known components, to name what was found by
+
+    Returns
+    -------
+    Discovery
+        That of all rows, with the components of all searches.
+    """
+    before, m = time.perf_counter(), int(X.shape[0])
+    if isinstance(weights.get("entry_weight"), HeldOut):
+        raise ValueError("groups do not go with entries that are held out (HeldOut): give weights, or leave one out.")
+    rows = groups_of(groups, m)
+    searched = {name: at for name, at in rows.items() if at.size >= LEAST_ROWS and _holds_something(X, at)}
+    overall = find(X, _part(model, "all", FOR_ALL), ranks=ranks, **weights)
+    sources = [_source(OVERALL, np.arange(m), overall)]
+    for k, (name, at) in enumerate(searched.items()):
+        part, count = _rows(X, at), sum(rest.size for rest in list(searched.values())[k:])
+        left = None if model.max_time is None else max(model.max_time - (time.perf_counter() - before), 1.0)
+        one = replace(model, max_time=None if left is None else left * at.size / count)
+        alone = find(
+            part, _part(one, f"group-{k + 1}", 1.0), ranks=_fewer(ranks, min(part.shape)),
+            **{key: _rows(value, at, m) for key, value in weights.items()},
+        )  # fmt: skip
+        sources.append(_source(name, at, alone))
+    small = [name for name in rows if name not in searched]
+    notes = [f"Groups of fewer than {LEAST_ROWS} rows were not searched alone: {', '.join(small)}."] if small else []
+    if not any(len(one.components) for one in sources):
+        return replace(overall, notes=(*overall.notes, "No group has a stable component.", *notes))
+    found = _assembled(overall, X, model, sources, weights, notes)
+    matching = None if reference is None else match(found.components, reference, names=names)
+    return replace(found, matching=matching, seconds=time.perf_counter() - before, max_time=model.max_time)
+
+
+def _assembled(
+    overall: Any, X: Any, model: Parameters, sources: list[Source], weights: dict[str, Any], notes: list[str]
+) -> Any:
+    """The discovery over all rows with the components of all searches, and contributions of those."""
+    problem = opened(X, "discover", reading_of(model, weights["entry_weight"], weights["uncertainty"]))
+    everything, encoder = merged(sources), overall.encoder
+    asking = Asking(problem, encoder, {one.name: one.rows for one in sources})
+    kept = asking.kept(everything)
+    chosen = everything.some(kept)
+    H = chosen.components.astype(encoder.components.dtype)
+    encoder = replace(encoder, components=H, mean_row=np.zeros(len(H)))
+    dense = encoded(encoder, problem)
+    W = assigned_in_time(supports_of(encoder, problem, dense), dense, lambda: False)[0]
+    order = np.argsort(-W.sum(axis=0, dtype=np.float64), kind="stable")
+    chosen, W, dense = chosen.some(order), W[:, order], dense[:, order]
+    encoder = replace(encoder, components=H[order], mean_row=dense.mean(axis=0))
+    run = overall.runs[0]
+    worst = run.omega[int(np.argmax(run.losses / run.references))]
+    return replace(
+        overall, components=chosen.components, contributions=W, dense=dense, stability=chosen.stability,
+        stable=np.ones(len(order), dtype=bool), found_in=chosen.found_in, spread=chosen.spread, rank=len(order),
+        residuals=residuals(problem.given.X, W, chosen.components, worst), encoder=encoder, sources=chosen.sources,
+        notes=(*overall.notes, *_said(everything, chosen, len(sources) - 1), *notes, NO_INTERVALS),
+    )  # fmt: skip
+
+
+def _said(everything: Merged, chosen: Merged, groups: int) -> list[str]:
+    """Say what was kept of what the groups found."""
+    twice = sum(len(names) > 1 for names in chosen.sources)
+    found, once = len(everything.sources), len(chosen.sources) - twice
+    return [
+        f"{groups} groups were searched beside all rows: of {found} components that differ {twice} were found at least "
+        f"twice, and {once} found once are kept because held-out entries of their group ask for them."
+    ]
+
+
+def _source(name: str, rows: Places, found: Any) -> Source:
+    at = found.stable
+    return Source(
+        name, rows, found.components[at], found.stability[at], found.found_in[at], found.spread[at]
+    )  # fmt: skip
+
+
+def _part(model: Parameters, name: str, part: float) -> Parameters:
+    """The model of one search: a part of the time, and a folder of its own for what it keeps."""
+    solver = as_solver(model.solver)
+    if solver.checkpoint is not None:
+        solver = replace(solver, checkpoint=Path(solver.checkpoint) / name)
+    return replace(model, max_time=None if model.max_time is None else part * model.max_time, solver=solver)
+
+
+def _fewer(ranks: Any, most: int) -> Any:
+    """The ranks that a group may have."""
+    if ranks is None:
+        return None
+    listed = [ranks] if isinstance(ranks, int) else list(ranks)
+    return [rank for rank in listed if rank <= most] or [most]
+
+
+def _rows(values: Any, at: Places, count: int | None = None) -> Any:
+    """Take rows of X, or of a table beside it that may have one row for all."""
+    if values is None or (count is not None and np.shape(values)[0] != count):
+        return values
+    if hasattr(values, "iloc"):
+        return values.iloc[at]
+    return values.tocsr()[at] if sp.issparse(values) else np.asarray(values)[at]
+
+
+def _holds_something(X: Any, at: Places) -> bool:
+    part = _rows(X, at)
+    return bool((part.sum() if sp.issparse(part) else np.nansum(np.asarray(part))) > 0)

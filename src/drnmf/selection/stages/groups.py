@@ -1,0 +1,194 @@
+"""Components that few rows hold: looked for in every group of rows and over all, and put together.
+
+Components of all searches are merged where they are alike (average linkage of cosines), and one is kept where it was
+found at least twice, in two groups or in one and over all, or where held-out entries of its group ask for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.cluster.hierarchy import fcluster, linkage
+
+from drnmf.backends.observed import HeldOut, product
+from drnmf.losses.base import Loss
+from drnmf.numerics import Vector
+from drnmf.problem.problem import Problem
+from drnmf.problem.receive import Received
+from drnmf.selection.assignment.supports import Places
+from drnmf.selection.choose import CLEARLY
+from drnmf.selection.entries import Facts, counted, facts_of
+from drnmf.selection.folds import HELD_OUT, LEAST_ENTRIES, Fold
+from drnmf.selection.likelihood.masses import noise_for
+from drnmf.selection.likelihood.scores import Scores, joined, paired
+from drnmf.selection.matching import shares
+from drnmf.solve.encode import Encoder
+
+OVERALL = "all"
+"""What the search over all rows is called."""
+
+ALIKE = 0.8
+"""Cosine above which components of two searches are one."""
+
+LEAST_ROWS = 10
+"""Rows that a group needs to be searched by itself."""
+
+MASKS = 4
+"""How often entries of a group are held out."""
+
+STEPS = 100
+"""Steps of contributions that are only compared."""
+
+
+def groups_of(labels: Iterable[Any], count: int) -> dict[str, Places]:
+    """Collect the rows of every group, in the order of their first rows.
+
+    Raises
+    ------
+    ValueError
+        Where there is not one label for each row, or only one group.
+
+    Examples
+    --------
+    >>> {name: rows.tolist() for name, rows in groups_of(["a", "b", "a"], 3).items()}
+    {'a': [0, 2], 'b': [1]}
+    """
+    names = [str(label) for label in labels]
+    if len(names) != count:
+        raise ValueError(f"groups has {len(names)} entries, but X has {count} rows: give one group for each row.")
+    listed = np.array(names)
+    found: dict[str, Places] = {name: np.flatnonzero(listed == name) for name in dict.fromkeys(names)}
+    if len(found) < 2:
+        raise ValueError("groups names one group only: leave it out, or name at least two.")
+    return found
+
+
+@dataclass(frozen=True)
+class Source:
+    """What one search found: its name, its rows, its stable components (k, n) and how sure it is of them.
+
+    Attributes
+    ----------
+    name : of the group
+    rows : (m_g,), places of its rows
+    components, stability, found_in, spread : of its stable components, as in a consensus
+    """
+
+    name: str
+    rows: Places
+    components: Vector
+    stability: Vector
+    found_in: Places
+    spread: Vector
+
+
+@dataclass(frozen=True)
+class Merged:
+    """Components of several searches, put together.
+
+    Attributes
+    ----------
+    components : (r, n), medians, rows sum to one
+    stability, found_in, spread : medians of those of the members
+    sources : names of the searches that found each
+    """
+
+    components: Vector
+    stability: Vector
+    found_in: Places
+    spread: Vector
+    sources: tuple[tuple[str, ...], ...]
+
+    def some(self, kept: Any) -> Merged:
+        """Take some of them."""
+        return Merged(
+            self.components[kept], self.stability[kept], self.found_in[kept], self.spread[kept],
+            tuple(self.sources[k] for k in kept),
+        )  # fmt: skip
+
+
+def merged(found: Sequence[Source]) -> Merged:
+    """Merge components that are alike, each into the median of its cluster.
+
+    Parameters
+    ----------
+    found : of the searches, at least one of which has a component
+
+    Examples
+    --------
+    >>> one, spread = np.eye(2, 3), np.zeros((2, 3))
+    >>> a = Source("a", np.arange(2), one, np.ones(2), np.full(2, 4), spread)
+    >>> merged([a, replace(a, name="b")]).sources
+    (('a', 'b'), ('a', 'b'))
+    """
+    components = shares(np.concatenate([one.components for one in found]))
+    names = [one.name for one in found for _ in one.components]
+    stability, found_in, spread = (
+        np.concatenate([getattr(one, part) for one in found]) for part in ("stability", "found_in", "spread")
+    )
+    cluster = np.ones(1, dtype=np.int64)
+    if len(components) > 1:
+        cluster = fcluster(linkage(components, "average", metric="cosine"), 1.0 - ALIKE, "distance")
+    members = [np.flatnonzero(cluster == k) for k in dict.fromkeys(cluster.tolist())]
+    return Merged(
+        shares(np.stack([np.median(components[at], axis=0) for at in members])),
+        np.array([np.median(stability[at]) for at in members]),
+        np.array([int(np.median(found_in[at])) for at in members]),
+        np.stack([np.median(spread[at], axis=0) for at in members]),
+        tuple(tuple(dict.fromkeys(names[i] for i in at)) for at in members),
+    )
+
+
+@dataclass(frozen=True)
+class Asking:
+    """Held-out entries of groups, which tell whether a component that was found once is real.
+
+    Attributes
+    ----------
+    problem : X
+    encoder : what finds contributions; its components are replaced
+    groups : the rows of every search by its name
+    """
+
+    problem: Problem
+    encoder: Encoder
+    groups: dict[str, Places]
+
+    def kept(self, all_of: Merged) -> list[int]:
+        """List the components that were found twice, and those that their group asks for beside them."""
+        kept = [k for k, names in enumerate(all_of.sources) if len(names) > 1]
+        once = [k for k in range(len(all_of.sources)) if k not in kept]
+        for k in sorted(once, key=lambda k: -float(all_of.stability[k])):
+            if self._asks(all_of.sources[k][0], all_of.components[kept], all_of.components[k]):
+                kept.append(k)
+        return sorted(kept)
+
+    def _asks(self, name: str, others: Vector, one: Vector) -> bool:
+        """Tell whether held-out entries of a group are predicted clearly better with a component than without it."""
+        if not len(others):
+            return True
+        part = self.problem.rows(self.groups[name]).given
+        facts = facts_of(counted(part))
+        if HELD_OUT * facts.count < LEAST_ENTRIES:
+            return False
+        scores = [self._score(part, facts, H) for H in (np.vstack([others, one]), others)]
+        gain, error = paired(*scores)
+        return gain > CLEARLY * error
+
+    def _score(self, part: Received, facts: Facts, H: Vector) -> Scores:
+        omega, found = self.encoder.objective.omega, []
+        assert not isinstance(part.observed, HeldOut)
+        encoder = replace(
+            self.encoder, components=H.astype(self.encoder.components.dtype), mean_row=np.zeros(len(H)), max_iter=STEPS
+        )
+        for seed in range(MASKS):
+            fold = Fold.of(part, facts, HELD_OUT, seed)
+            assert fold.mask is not None
+            seen = replace(part, observed=product(part.observed, fold.mask.others))
+            W = np.asarray(encoder.rows(self.problem.entries(seen, encoder.objective.mean)))
+            best: Loss = omega[int(np.argmax(encoder.weights))]
+            found.append(fold.score(noise_for(best), (W, encoder.components)))
+        return joined(found)

@@ -1,0 +1,130 @@
+"""Components that few rows hold: groups of rows, merged, and asked for by held-out entries."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import drnmf
+from drnmf import BetaNMF
+from drnmf.selection.stages.groups import Source, groups_of, merged
+
+FAST = {"ranks": range(2, 5), "n_runs": 4}
+
+
+def model(**changes):
+    return BetaNMF(beta=1, random_state=0, max_iter=150, tol=1e-4, **changes)
+
+
+def planted(seed: int = 0):
+    """Three groups of rows; two components are everywhere, one is in every row of the third group alone."""
+    rng = np.random.default_rng(seed)
+    H = rng.dirichlet(np.full(24, 0.2), 3)
+    W = rng.gamma(0.8, 500.0, (90, 3))
+    W[:60, 2] = 0.0
+    return rng.poisson(W @ H), np.repeat(["liver", "lung", "skin"], 30), H
+
+
+def source(name, components, stability=0.9):
+    H = np.asarray(components, dtype=float)
+    return Source(name, np.arange(3), H, np.full(len(H), stability), np.full(len(H), 4), np.zeros_like(H))
+
+
+def test_components_of_groups_are_put_together():
+    X, groups, H = planted()
+    found = drnmf.discover(X, model(), groups=groups, **FAST)
+    partners = drnmf.match(found.components, H, least=0.9)
+    assert sorted(partners.index.tolist()) == [0, 1, 2]
+    assert found.contributions.shape == (90, 3)
+    assert len(found.sources) == found.rank
+    rare = int(np.flatnonzero(partners.index == 2)[0])
+    assert "skin" in found.sources[rare]
+    assert "liver" not in found.sources[rare]
+    assert (found.contributions[:60, rare] > 0).mean() < 0.1
+    assert any("groups were searched" in note for note in found.notes)
+
+
+def test_components_alike_are_one_and_their_median():
+    base = np.array([[0.7, 0.3, 0.0, 0.0], [0.0, 0.0, 0.5, 0.5]])
+    near = np.array([[0.6, 0.4, 0.0, 0.0]])
+    found = merged([source("a", base), source("b", near)])
+    assert found.sources == (("a", "b"), ("a",))
+    assert np.allclose(found.components[0], [0.65, 0.35, 0.0, 0.0])
+    turned = merged([source("b", near), source("a", base)])
+    assert np.allclose(turned.components, found.components)
+
+
+def test_a_component_found_once_needs_the_word_of_held_out_entries():
+    from drnmf.problem.weights import Reading
+    from drnmf.selection.assignment.assign import opened
+    from drnmf.selection.stages.groups import Asking
+
+    X, groups, H = planted()
+    whole = drnmf.discover(X, model(), ranks=2, n_runs=4)
+    asking = Asking(opened(X, "discover", Reading()), whole.encoder, groups_of(groups, 90))
+    everywhere = [source("liver", H[:2]), source("lung", H[:2])]
+    real = merged([*everywhere, source("skin", H[2:])])
+    assert len(asking.kept(real)) == 3
+    mixture = merged([*everywhere, source("skin", [H[0] + H[1]])])
+    nothing = merged([*everywhere, source("liver", H[2:])])
+    assert all(len(mixture.sources[k]) > 1 for k in asking.kept(mixture))
+    assert all(len(nothing.sources[k]) > 1 for k in asking.kept(nothing))
+
+
+def test_groups_that_are_no_groups_are_refused():
+    X = planted()[0]
+    with pytest.raises(ValueError, match="groups has 2 entries, but X has 90 rows"):
+        drnmf.discover(X, groups=["a", "b"])
+    with pytest.raises(ValueError, match="one group only"):
+        drnmf.discover(X, groups=["a"] * 90)
+    with pytest.raises(ValueError, match="HeldOut"):
+        drnmf.discover(X, groups=["a", "b"] * 45, entry_weight=drnmf.HeldOut(0.1))
+
+
+def test_small_groups_are_not_searched_alone_and_said():
+    X, groups, _ = planted()
+    groups = groups.astype(object)
+    groups[:4] = "rare"
+    found = drnmf.discover(X, model(), groups=groups, ranks=2, n_runs=4)
+    assert any("fewer than 10 rows were not searched alone: rare" in note for note in found.notes)
+
+
+def test_discover_takes_losses_of_ones_own():
+    from dataclasses import dataclass
+
+    from drnmf.losses.beta import Beta
+
+    @dataclass(frozen=True)
+    class Mine:
+        """Kullback-Leibler under another name, and of no family."""
+
+        name: str = "mine"
+        key: str = "mine"
+        beta: float = float("nan")
+
+        def __getattr__(self, attribute):
+            return getattr(Beta(1.0), attribute)
+
+        def scaled(self, factor):
+            return self
+
+    X, _, H = planted()
+    found = drnmf.discover(X, BetaNMF(beta=Mine(), random_state=0, max_iter=100, tol=1e-4), ranks=(3, 4), n_runs=4)
+    assert found.losses[0].name == "mine"
+    assert drnmf.match(H, found.components).similarity.min() > 0.95
+    assert (found.contributions == 0).any()
+
+
+def test_discover_reads_what_a_sparse_x_does_not_store_as_it_is_told():
+    import scipy.sparse as sp
+
+    rng = np.random.default_rng(5)
+    H = rng.dirichlet(np.full(20, 0.3), 2) + 0.02
+    X = rng.poisson(rng.gamma(1.0, 200.0, (50, 2)) @ H) + 1.0
+    stored = sp.csr_array(np.where(rng.random(X.shape) < 0.5, X, 0.0))
+    asked = {"ranks": 2, "n_runs": 4}
+    right, wrong = (
+        drnmf.match(H, drnmf.discover(stored, model(unstored=how), **asked).components).similarity.mean()
+        for how in ("missing", "zero")
+    )
+    assert right > 0.98 > wrong
