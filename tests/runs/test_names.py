@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from drnmf.cli import app
+from drnmf.matrices.cells import guarded, unguarded
 from drnmf.matrices.files import read_matrix
-from drnmf.matrices.formulas import guarded, unguarded
 from drnmf.runs.read import read_table
 from drnmf.runs.write import write_rows, write_table
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
@@ -72,11 +72,11 @@ def recall(folder: Path, commands: Mapping[str, Callable[..., Any]]) -> Stored:
         if stored["format"] != FORMAT:
             raise ValueError(f"format {stored['format']!r}, not {FORMAT!r}")
         command = commands[stored["command"]]
-        hints = get_type_hints(command)
+        hints = get_type_hints(command, include_extras=True)
         options = {name: _typed(name, value, hints[name]) for name, value in stored["options"].items()}
         inspect.signature(command).bind(**options)
         found = Stored(command, options, _typed("sha256", stored["sha256"], str))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, typer.BadParameter) as error:
         raise ValueError(f"{path} is damaged or of another version ({type(error).__name__}: {error}).") from None
     if set(options) & set(_NOT_STORED):
         raise ValueError(f"{path} holds options that are never stored: it was not written by drnmf.")
@@ -84,9 +84,16 @@ def recall(folder: Path, commands: Mapping[str, Callable[..., Any]]) -> Stored:
 
 
 def _typed(name: str, value: Any, hint: Any) -> Any:
-    if isinstance(value, str) and not isinstance(value, hint):
+    """Check a value against the type of its option, or what its parser makes of the text: a rank is 3 or "auto"."""
+    kind, *metadata = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    parse = next((found.parser for found in metadata if getattr(found, "parser", None) is not None), None)
+    if parse is not None:
+        if isinstance(value, bool) or parse(str(value)) != value:
+            raise TypeError(f"{name} is {value!r}")
+        return value
+    if isinstance(value, str) and not isinstance(value, kind):
         value = Path(value)
-    if not isinstance(value, hint):
+    if not isinstance(value, kind):
         raise TypeError(f"{name} is {value!r}")
     return value
 

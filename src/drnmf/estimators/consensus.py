@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from drnmf.backends.single_blas import single_blas
 from drnmf.estimators.beta import BetaNMF
-from drnmf.estimators.shares import Shares, shares_of
+from drnmf.estimators.tables import Shares, shares_of
 from drnmf.numerics import Array, Vector
 from drnmf.parameters.checks import check_choice, check_integer, check_number
 from drnmf.problem.check import check_matrix

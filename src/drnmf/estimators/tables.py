@@ -1,4 +1,4 @@
-"""Components under their names, and single entries of WH: what estimators offer beside arrays."""
+"""Components under their names, single entries of WH, and shares of rows: what estimators offer beside arrays."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from drnmf.numerics import Array
 from drnmf.problem.device import as_numpy
+from drnmf.problem.foreign import as_host, is_foreign, kind_of, returned
 from drnmf.problem.tabular import component_names
 from drnmf.selection.matching import positions
 
@@ -73,3 +75,57 @@ def places(asked: Any, names: Any) -> Any:
     if values.dtype.kind in "iu" or names is None:
         return values.astype(np.int64)
     return np.array(positions([str(value) for value in values.ravel().tolist()], [str(name) for name in names]))
+
+
+class Shares(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: ignore[misc]
+    """A transformer into contributions of components, which knows their shares too.
+
+    Attributes
+    ----------
+    shares_ : (m, r), those of the rows of the last fit
+    """
+
+    components_: Any
+    transform: Any
+    shares_: Any
+
+    def shares(self, X: Any, **given: Any) -> Any:
+        """Compute which part of every row each component explains: rows that sum to one.
+
+        W multiplied by the sums of the components, as if each of those summed to one, and divided by its row sums. A
+        row of which nothing is explained has equal shares.
+
+        Parameters
+        ----------
+        X : as in `transform`
+        given : further arguments of `transform`, such as ``entry_weight``
+
+        Returns
+        -------
+        shares : array of shape (rows of X, r)
+
+        Examples
+        --------
+        >>> from drnmf import BetaNMF
+        >>> model = BetaNMF(2, random_state=0).fit(np.kron(np.eye(2), np.ones((3, 2))))
+        >>> model.shares(np.array([[2.0, 2.0, 0.0, 0.0]])).max().round(6).item()
+        1.0
+        """
+        return shares_of(self.transform(X, **given), self.components_)
+
+
+def shares_of(W: Any, H: Any) -> Any:
+    """Compute the shares of given factors, in the kind of W.
+
+    >>> shares_of(np.array([[1.0, 1.0], [0.0, 0.0]]), np.array([[1.0], [3.0]])).tolist()
+    [[0.25, 0.75], [0.5, 0.5]]
+    """
+    if is_foreign(W):
+        return returned(kind_of(W), shares_of(as_host(W), as_host(H)))
+    W = W.to_numpy() if hasattr(W, "to_numpy") else W
+    parts = W * H.sum(1)
+    total = parts.sum(1)[:, None]
+    empty = total == 0
+    parts += empty / parts.shape[1]  # in place: W may be large
+    parts /= total + empty
+    return parts

@@ -1,4 +1,4 @@
-"""Cells of a table as numbers: what counts as one, what counts as missing, and the decimal comma."""
+"""Cells of a table: what is a number, what is missing, the decimal comma, and names that would run as formulas."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ _TRUTH = {"true": 1.0, "false": 0.0}
 _COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?|[+-]?\d+,([eE][+-]?\d+)?")
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
 _GROUPED = re.compile(r"[+-]?\d{1,3}([,.' ]\d{3})+([.,]\d+)?")
+_FORMULA = re.compile(r"'*\s*(?:[=@]|[+-](?:[^\W\d_].*[(!|]|.*\|.*!))", re.DOTALL)
+"""= and @, signs before a call or a reference, and signs before a command ("-2+3+cmd|' /C calc'!A0"); apostrophes
+before them count too, so that reading takes away exactly the one that writing put there."""
 
 
 class NotANumber(ValueError):
@@ -138,3 +141,21 @@ def _hint(cell: str) -> str:
     if _GROUPED.fullmatch(cell):
         return " Write numbers without separators between thousands."
     return ""
+
+
+def guarded(name: str) -> str:
+    """Put an apostrophe before a name that a spreadsheet would run; other names stay as they are.
+
+    >>> [guarded(name) for name in ("=1+1", "@SUM(A1)", "+cmd|' /C calc'!A0", "+", "-1", "A>C", "+/- error")]
+    ["'=1+1", "'@SUM(A1)", "'+cmd|' /C calc'!A0", '+', '-1', 'A>C', '+/- error']
+    """
+    return f"'{name}" if _FORMULA.match(name) else name
+
+
+def unguarded(name: str) -> str:
+    """Invert `guarded`.
+
+    >>> unguarded("'=1+1"), unguarded("'tis")
+    ('=1+1', "'tis")
+    """
+    return name[1:] if name.startswith("'") and _FORMULA.match(name) else name

@@ -9,9 +9,8 @@ from itertools import dropwhile, filterfalse, islice
 
 import numpy as np
 
-from drnmf.matrices.cells import WHOLE, NotANumber, Numbers, is_logical, is_missing, is_number, is_too_large
+from drnmf.matrices.cells import WHOLE, NotANumber, Numbers, is_logical, is_missing, is_number, is_too_large, unguarded
 from drnmf.matrices.delimited import Row, TableError, is_blank, sample_of
-from drnmf.matrices.formulas import unguarded
 from drnmf.matrices.matrix import Labels, Matrix
 from drnmf.numerics import Array
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from drnmf.losses.base import Omega
-from drnmf.matrices.formulas import unguarded
+from drnmf.matrices.cells import unguarded
 from drnmf.numerics import Array, Vector
 from drnmf.problem.tabular import component_names
 from drnmf.runs import schema

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from drnmf.files import replacing
-from drnmf.matrices.formulas import guarded
+from drnmf.matrices.cells import guarded
 from drnmf.problem.tabular import component_names
 from drnmf.runs import schema
 from drnmf.runs.schema import column

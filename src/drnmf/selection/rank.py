@@ -97,6 +97,7 @@ def rank_profile(
 
     Examples
     --------
+    >>> import numpy as np
     >>> from drnmf import BetaNMF
     >>> rng = np.random.default_rng(0)
     >>> X = rng.poisson(rng.gamma(0.5, size=(40, 2)) @ rng.gamma(0.5, size=(2, 50)) * 100)

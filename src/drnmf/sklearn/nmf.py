@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from drnmf.estimators.shares import Shares, shares_of
+from drnmf.estimators.tables import Shares, shares_of
 
 if TYPE_CHECKING:
     from drnmf.numerics import Array
