@@ -31,7 +31,7 @@ def test_beta_auto_is_the_fit_of_the_beta_that_it_finds(X, tmp_path):
     assert model.beta_ == model.noise_profile_.beta == 0.0
     np.testing.assert_array_equal(model.components_, given.components_)
     assert (model.beta, model.n_init) == ("auto", 1)
-    assert any("Gamma" in note for note in model.notes_)
+    assert any("relative error" in note for note in model.notes_)
     model.save(tmp_path / "model.npz")
     again = drnmf.load(tmp_path / "model.npz")
     assert again.beta_ == 0.0

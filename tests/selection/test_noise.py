@@ -66,7 +66,7 @@ def test_held_out_entries_agree_with_the_criterion():
 
 def test_notes_say_what_the_noise_is():
     notes = " ".join(noise_profile(BetaNMF(5, random_state=0), planted("negative binomial")[0], held_out=0).notes)
-    assert "mu^1.5: between Poisson and Gamma" in notes
+    assert "mu^1.5: between relative error and counts" in notes
     assert "counts" in notes
 
 

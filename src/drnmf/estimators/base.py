@@ -26,12 +26,8 @@ from drnmf.estimators import saving
 from drnmf.estimators.callbacks import Support, Tasks, managed
 from drnmf.estimators.deciding import AUTO, fit_ranked, zeros_under
 from drnmf.estimators.scoring import dispersions, predicted_score
-<<<<<<< HEAD
-from drnmf.estimators.shares import Assigning, Shares, shares_of
-=======
->>>>>>> fix2
 from drnmf.estimators.streaming import Streaming, end_stream
-from drnmf.estimators.tables import Shares, Tables, shares_of
+from drnmf.estimators.tables import Assigning, Shares, Tables, shares_of
 from drnmf.losses.base import Omega, betas_of
 from drnmf.losses.interval import Interval
 from drnmf.numerics import ENCODE_ITERATIONS, Array, Vector

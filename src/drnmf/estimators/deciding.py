@@ -127,4 +127,4 @@ def likely_negative_binomial(profile: NoiseProfile) -> NegativeBinomial:
 
 def size_profile_for(model: Any, X: Any, reading: Reading) -> NoiseProfile:
     """Find the size of the negative binomial in turn with the factors, from the Kullback-Leibler fit."""
-    return profile_for(model, X, reading, held_out=0.0, betas=(1.0,))
+    return profile_for(model, X, reading, held_out=0.0, betas="nb:auto")
