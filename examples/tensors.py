@@ -28,10 +28,13 @@ X[hidden] = np.nan
 model = CP(3, betas=1, n_init=4, random_state=0)
 days = model.fit_transform(X)
 error = np.abs(model.inverse_transform(days) - truth)[hidden].mean() / truth[hidden].mean()
+print("entries:", X.size, "of which missing:", int(hidden.sum()))
 print(f"mean error of the missing entries: {100 * error:.1f} % of their mean")
 
 # %%
 # The profiles that were found, over hours and over the first two weeks.
+peaks = sorted(model.factors_[1].argmax(axis=0).tolist())
+print("hours at which the habits are strongest:", *peaks)
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3), layout="constrained")
 left.plot(hours, model.factors_[1])
 left.set(xlabel="hour", ylabel="share")

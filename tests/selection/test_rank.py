@@ -54,7 +54,7 @@ def test_the_loss_is_chosen_too():
     found = rank_profile(BetaNMF(beta="auto", **QUICK), X, ranks=range(2, 5))
     assert found.best == 3
     assert abs(found.noise.beta - truth) <= 0.25
-    assert any("Gamma" in note for note in found.notes)
+    assert any("relative error" in note for note in found.notes)
 
 
 def test_entries_without_weight_do_not_count_and_uncertainties_do(X):

@@ -83,9 +83,10 @@ def check_tensor_entries(X: Any, consumer: str) -> None:
     good = good if sparse else good | values.isnan()
     if bool(good.all()):
         return
-    where = "among its non-zeros" if sparse else f"first at X{first_true(~good)}"
-    negative = bool(((values < 0) & values.isfinite()).any())
-    what = "Negative values" if negative else "NaN or infinity" if sparse else "Infinity"
+    endless = ~values.isfinite() if sparse else values.isinf()  # first: no choice of `negatives` mends it
+    bad = endless if bool(endless.any()) else ~good
+    what = "Negative values" if bad is not endless else "NaN or infinity" if sparse else "Infinity"
+    where = "among its non-zeros" if sparse else f"first at X{first_true(bad)}"
     raise ValueError(f"{what} in the tensor passed to {consumer} (input X), {where}: NMF needs finite values >= 0.")
 
 

@@ -60,6 +60,8 @@ def components(run: Run) -> Section:
         shown = "The band is its interval." if found.field == "spectra" else "Whiskers are intervals."
         sure = run.summary["discovery"].get("intervals")
         note += f" {shown} {sure['finding']}" if sure else f" {shown}"
+    elif found.low is None and "discovery" in run.summary:
+        note += " No intervals were found."
     note += " Largest contribution first."
     if len(found.names) > SHOWN:
         note += f" These are the first {SHOWN} of {len(found.names)}; the tables have all."

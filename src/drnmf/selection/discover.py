@@ -47,7 +47,7 @@ from drnmf.selection.stages.run_pool import RunPool, Study, draw_seeds
 from drnmf.selection.stages.runs import Run, Store
 from drnmf.selection.stages.schedule import Moment, Schedule, shown
 from drnmf.selection.stages.stages import LEAST_RUNS, RUNS_PER_RANK, Question, Stages, plan
-from drnmf.selection.stages.sure import Sure
+from drnmf.selection.stages.sure import SURE, Sure
 from drnmf.solve.encode import Encoder
 from drnmf.solve.settings import (
     JUDGED_ITERATIONS,
@@ -317,7 +317,7 @@ def discover(
     with shown(model.verbose) as show, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of single runs: what matters is in the notes
         work, sure = plan(tried, n_runs, losses is None, judge, len(auto)), Sure(level, DRAWS, seed)
-        schedule.take(sure.planned(work, tried[len(tried) // 2]), _both(show, callback))
+        schedule.take(sure.planned(work, tried[len(tried) // 2]), _both(show, callback), leftover=(SURE,))
         with Store(solver.checkpoint, {"X": study.problem.data.digest(), **settings}) as store:
             seeds = draw_seeds(seed, max(n_runs, RUNS_PER_RANK))
             pool = RunPool(study, store, schedule, seeds, count_jobs(model.n_jobs))

@@ -67,9 +67,15 @@ class Schedule:
         self._overrun, self._until = 0.0, dict[str, float]()
         self._alone = threading.Lock()
 
-    def take(self, plan: dict[str, float], callback: Callable[[Moment], Any] | None) -> None:
-        """Take another plan before any work is done: time runs from the first look at X, which makes the plan."""
+    def take(
+        self, plan: dict[str, float], callback: Callable[[Moment], Any] | None, leftover: tuple[str, ...] = ()
+    ) -> None:
+        """Take another plan before any work is done: time runs from the first look at X, which makes the plan.
+
+        For stages of `leftover` nothing is kept: they take what the others leave.
+        """
         self._plan, self._done, self._callback = dict(plan), dict.fromkeys(plan, 0.0), callback
+        self._leftover = leftover
 
     @property
     def seconds(self) -> float:
@@ -147,7 +153,7 @@ class Schedule:
         ahead = {name: self._plan[name] - self._done[name] for name in self._plan}
         rate, left = self.rate, self.left
         left -= min(rate * ahead[last], LAST_PART * left)
-        later = sum(ahead[name] for name in before[before.index(stage) + 1 :])
+        later = sum(ahead[name] for name in before[before.index(stage) + 1 :] if name not in self._leftover)
         part = ahead[stage] / (ahead[stage] + later) if later else 1.0
         until = self._until.setdefault(stage, self.seconds + left * part)
         return max(until - self.seconds, left - rate * later if rate else 0.0, 0.0)

@@ -19,6 +19,8 @@ from drnmf.solve.encode import Encoder
 SURE = "intervals"
 FITS = 10.0
 """Work of the draws, in fits: with a limit on the time they take what is left."""
+LEAST = 2.0
+"""Work of W, a fit of X and the fewest draws that say something, in fits."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,8 @@ class Sure:
             schedule.advance(SURE, share * work, detail, fresh=False)
 
         assert self.level is not None
+        if left() <= LEAST * len(found.stability) * schedule.rate:
+            return None
         W = encoder.rows(seen.data if whole else study.problem.rows(rows, encoder.objective.mean).data)
         start: Start = np.asarray(W, dtype=np.float64), found.components
         bars = error_bars(refits, start, Asked(self.level, self.draws, TRUTHS, self.seed, seen.given.known, left, tell))
