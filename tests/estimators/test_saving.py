@@ -105,8 +105,9 @@ def test_all_that_a_model_holds_comes_back(tmp_path, case):
     model = KEPT[case].set_params(max_iter=8, random_state=0).fit(COUNTS)
     model.save(tmp_path / "model.npz")
     back = load(tmp_path / "model.npz")
-    assert vars(back).keys() == vars(model).keys()
-    for name, value in vars(model).items():
+    kept = {name: value for name, value in vars(model).items() if name != "shares_"}  # of the rows of that fit
+    assert vars(back).keys() == kept.keys()
+    for name, value in kept.items():
         (leaves, structure), (found, same) = flatten(value), flatten(getattr(back, name))
         assert same == structure, name
         for leaf, other in zip(leaves, found, strict=True):
