@@ -62,7 +62,7 @@ def test_a_new_tumour_is_explained_by_an_earlier_discovery(here: Path, drnmf: Ru
     known.to_csv("known.csv")
     drnmf("discover", "catalogue.csv", "--reference", "known.csv", "--ranks", 3, *FAST, "--no-report")
     drnmf("transform", "catalogue-discover", "new.csv")
-    new, old = table("new-W.csv"), table("catalogue-discover/contributions.csv")
+    new, old = table("new-W.csv"), table("catalogue-discover/contributions-dense.csv")
     names = [name for name in new[0] if name != "label"]
     assert sorted(names) == ["SBS1", "SBS2", "SBS3"]
     for a, b in zip(new, old, strict=False):

@@ -26,6 +26,7 @@ COMMANDS = {
     "topics": ("topics", "texts", "--min-df", "1", "--max-df", "1", *FAST),
     "demo": ("demo", "--quiet", "--no-report"),
     "stream": ("stream", "X.csv", "--rank", "2", "--batch", "6", "--quiet", "--no-report"),
+    "assign": ("assign", "X.csv", "--components", "known.csv"),
     "discover": ("discover", "X.csv", "--ranks", "2:3", "--runs", "2", "--max-iter", "4", "--quiet", "--no-report"),
 }
 FILES = {
@@ -42,6 +43,8 @@ def runs(tmp_path_factory):
     rng = np.random.default_rng(0)
     header = ",".join("abcdefgh")
     np.savetxt(place / "X.csv", rng.gamma(2.0, size=(12, 8)), delimiter=",", header=header, comments="")
+    known = "\n".join(f"{name},{i + 1},{8 - i}" for i, name in enumerate("abcdefgh"))
+    (place / "known.csv").write_text(f"label,one,two\n{known}\n")
     wavfile.write(place / "a.wav", 8000, (rng.normal(size=8000) * 3000).astype(np.int16))
     (place / "texts").mkdir()
     for i, text in enumerate(["rain snow rain wind", "snow wind snow", "engine wheel brake", "wheel engine wheel"]):

@@ -242,7 +242,7 @@ def test_contributions_are_told_block_by_block_and_keep_within_the_time(monkeypa
 def test_rows_of_which_nothing_is_observed_get_the_mean_of_the_others():
     X = np.random.default_rng(0).poisson(20.0, (6, 5)).astype(float)
     X[2] = np.nan
-    found = drnmf.discover(X, drnmf.BetaNMF(beta=1, max_iter=5), ranks=2, n_runs=2, resample=None).contributions
+    found = drnmf.discover(X, drnmf.BetaNMF(beta=1, max_iter=5), ranks=2, n_runs=2, resample=None).dense
     np.testing.assert_allclose(found[2], np.delete(found, 2, axis=0).mean(axis=0), rtol=1e-5)
 
 

@@ -13,10 +13,7 @@ from drnmf.backends.open import is_dask
 from drnmf.numerics import Array
 from drnmf.problem.device import as_numpy, place
 from drnmf.problem.foreign import as_host, is_foreign, kind_of, returned
-from drnmf.problem.problem import Problem
 from drnmf.problem.tabular import component_names
-from drnmf.selection.assignment.assign import assigned, encoded
-from drnmf.selection.entries import bound
 from drnmf.selection.matching import positions
 
 
@@ -153,6 +150,11 @@ class Assigning:
         >>> bool((model.assign(X) == 0).mean() > 0.3), bool((model.transform(X) == 0).mean() > 0.3)
         (True, False)
         """
+        # here, because `drnmf.sklearn` is imported without the engine
+        from drnmf.problem.problem import Problem
+        from drnmf.selection.assignment.assign import assigned, encoded
+        from drnmf.selection.entries import bound
+
         if is_dask(X):
             raise ValueError("assign needs X in memory, and X is a Dask array: give some of its rows, computed.")
         if self.sum_to_one == "W":
@@ -173,7 +175,8 @@ def shares_of(W: Any, H: Any) -> Any:
         return returned(kind_of(W), shares_of(as_host(W), as_host(H)))
     W = W.to_numpy() if hasattr(W, "to_numpy") else W
     sums = H.sum(1)
-    parts = W * (sums / ((float(W.max()) or 1.0) * (float(sums.max()) or 1.0)))  # their product may be too large
+    parts = W / (float(W.max()) or 1.0)  # of large X the product of W and sums is beyond float32
+    parts *= sums / (float(sums.max()) or 1.0)
     total = parts.sum(1)[:, None]
     empty = total == 0
     parts += empty / parts.shape[1]  # in place: W may be large
