@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from drnmf.solve.encode import Encoder
 
 X = np.random.default_rng(0).poisson(np.random.default_rng(1).gamma(0.4, 60.0, (60, 3)) @ np.full((3, 24), 1.0))
 MODEL = {"beta": 1, "max_iter": 8, "tol": 0.0}
-ASKED = {"ranks": range(2, 13), "n_runs": 10, "heavy": "keep"}
+ASKED = {"ranks": range(2, 13), "n_runs": 10, "heavy": "keep", "level": None}  # intervals take what is left
 OPENING = 0.5
 """Seconds that a run takes next to its iterations."""
 
@@ -43,10 +44,10 @@ def slow(patch: pytest.MonkeyPatch, seconds: float) -> None:
     patch.setattr("drnmf.selection.discover.Schedule", partial(Schedule, clock=lambda: now[0]))
 
 
-@pytest.mark.parametrize("seconds", [0.1, 0.5, 0.7, 1.0, 2.0, 5.0])
-def test_the_limit_holds_and_is_used_while_work_remains(monkeypatch, seconds):
+@pytest.mark.parametrize(("seconds", "level"), [*product([0.1, 0.5, 0.7, 1.0, 2.0, 5.0], [None]), (5.0, 0.9)])
+def test_the_limit_holds_and_is_used_while_work_remains(monkeypatch, seconds, level):
     slow(monkeypatch, seconds)
-    found = drnmf.discover(X, drnmf.BetaNMF(max_time=240.0, **MODEL), **ASKED)
+    found = drnmf.discover(X, drnmf.BetaNMF(max_time=240.0, **MODEL), **ASKED | {"level": level})
     assert found.seconds <= 1.1 * 240.0
     assert bool(found.missing) == (seconds > 0.5)
     if found.missing:
