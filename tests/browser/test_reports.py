@@ -277,7 +277,7 @@ def test_hover_shows_values(browser, reports):
         page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2, steps=4)
         page.wait_for_selector("#losses .hoverlayer .legend, #losses .hoverlayer .hovertext")
         shown = page.locator("#losses .hoverlayer").evaluate("layer => layer.textContent")
-        assert all(name in shown for name in ("IS", "KL", "Frobenius", "maximum"))
+        assert all(name in shown for name in ("IS", "KL", "Fro", "maximum"))
 
 
 def test_hostile_names_are_shown_and_inert(browser, reports):
