@@ -28,6 +28,8 @@ def with_exact_zeros(data: Data, constraints: Constraints, result: Result, overw
     ----------
     overwrite : the factors of the result may be written over, which saves as much memory as they take
     """
+    if not data.T.space.whole:  # W of a Dask array is in blocks that workers may have no room for twice
+        return result
     rank, sides = result.H.shape[0], []
     for name, where, F in (("W", data.T, result.W.T), ("H", data, result.H)):
         most, fixed = AT_FLOOR * constraints.floor(name, data.mean, rank), constraints.of(name)[0]
