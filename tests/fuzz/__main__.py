@@ -49,7 +49,7 @@ def preload(modules: list[str]) -> None:
     gc.freeze()
 
 
-def check_hdf5_in_a_fork(source: Path, name: str) -> None:
+def check_hdf5_in_a_fork(source: Path, *names: str) -> None:
     """What `check_hdf5` does, without the start of an interpreter."""
     from drnmf.matrices.hdf5 import _try
 
@@ -58,7 +58,7 @@ def check_hdf5_in_a_fork(source: Path, name: str) -> None:
         signal.alarm(10)
         code = 1
         try:
-            _try(str(source), name)
+            _try(str(source), *names)
             code = 0
         finally:
             os._exit(code)

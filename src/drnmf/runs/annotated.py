@@ -36,14 +36,21 @@ def write_annotated(source: Path, target: Path, W: Any, H: Any, names: Sequence[
     except ImportError:
         return False
     shutil.copyfile(source, target)
-    with h5py.File(target, "r+") as stored:
+    try:
+        _write(h5py.File(target, "r+"), write_elem, W, H, names, facts)
+    except (RuntimeError, OSError, KeyError, TypeError, ValueError) as error:  # whatever HDF5 says of a damaged file
+        raise ValueError(f"{source} cannot take the results in, part of it is damaged: {error}") from None
+    return True
+
+
+def _write(file: Any, write_elem: Any, W: Any, H: Any, names: Sequence[str], facts: Mapping[str, Any]) -> None:
+    with file as stored:
         for name in ("obsm", "varm", "uns"):
             if name not in stored:
                 write_elem(stored, name, {})
         write_elem(stored, f"obsm/{CELLS}", np.asarray(W))
         write_elem(stored, f"varm/{GENES}", np.ascontiguousarray(np.asarray(H).T))
         write_elem(stored, f"uns/{FACTS}", {"names": np.array(names, dtype=object), **facts})
-    return True
 
 
 def _writer() -> Any:
