@@ -85,14 +85,16 @@ def sweep_tile(X: Array, M: Array | None, W: Array, H: Array, ask: Ask) -> Sweep
     V = xp.clip(W @ H, model_floor(precision), None)
     if M is not None:
         X = xp.where(M > 0, X, V)  # finite terms, whatever their weight of zero is multiplied by
-    losses = _sums(X, M, V, ask.omega) if ask.losses else _float64(xp, [float("nan")] * len(ask.omega), H)
+    losses = _sums(X, M, V, ask.omega) if ask.losses else _unknown(xp, H, len(ask.omega))
     N, P = _parts(X, M, W, V, ask)
     Q = None if ask.curvature is None or ask.shared_alone else _curvature(X, M, W, V, ask)
     return Sweep(losses, N, P, Q)
 
 
-def _float64(xp: Any, values: list[float], like: Any) -> Any:
-    return np.array(values) if xp is np else xp.tensor(values, dtype=xp.float64, device=like.device)
+def _unknown(xp: Any, H: Any, count: int) -> Any:
+    """NaN for every loss, of every run in a batch."""
+    values: Any = [float("nan")] * count if H.ndim == 2 else [[float("nan")] * count] * H.shape[0]
+    return np.array(values) if xp is np else xp.tensor(values, dtype=xp.float64, device=H.device)
 
 
 def _zeros(xp: Any, shape: tuple[int, ...], like: Any) -> Any:
