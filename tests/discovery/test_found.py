@@ -58,6 +58,7 @@ def test_new_rows_are_explained_by_label(found: Any) -> None:
 def test_a_discovery_is_a_model(found: Any, tmp_path: Path) -> None:
     found.save(tmp_path / "model.npz")
     model = drnmf.load(tmp_path / "model.npz")
+    assert model.converged_ == (model.reason_ == "tol")
     np.testing.assert_array_equal(model.transform(FRAME.iloc[:3]), found.transform(FRAME.iloc[:3]).to_numpy())
     page = pytest.importorskip("plotly") and found.report(tmp_path / "run")
     assert page.read_text().startswith("<!DOCTYPE html>")

@@ -35,7 +35,7 @@ def model_of(found: Discovery) -> Any:
         "losses_": best.losses, "scaled_losses_": best.losses / best.references,
         "dispersions_": 2.0 * best.losses / free, "mean_row_": encoder.mean_row, "mean_": float(encoder.objective.mean),
         "n_components_": found.rank, "n_features_in_": n, "reconstruction_err_": best.error,
-        "n_iter_": len(best.trace.seconds) - 1, "converged_": best.reason == "converged", "reason_": best.reason,
+        "n_iter_": len(best.trace.seconds) - 1, "converged_": best.reason == "tol", "reason_": best.reason,
         "trace_": best.trace, "notes_": found.notes, "gap_": float("nan"), "stationarity_": float("nan"),
         "penalties_": encoder.objective.penalties, "penalty_": 0.0, "penalty_path_": found.penalty_path,
         "single_losses_": None, "held_out_losses_": None, "coverage_": None,
