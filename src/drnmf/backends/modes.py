@@ -97,10 +97,27 @@ class Modes(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Matrix:
-    """A matrix: H moves first, then W, which is handed over as its transpose."""
+class OfData:
+    """What modes take from the matrix, or the unfolding, that they are made of."""
 
     data: Data
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.data.dtype
+
+    @property
+    def mean(self) -> float:
+        return self.data.mean
+
+    @property
+    def scale(self) -> float:
+        return self.data.scale
+
+
+@dataclass(frozen=True, eq=False)
+class Matrix(OfData):
+    """A matrix: H moves first, then W, which is handed over as its transpose."""
 
     names = ("H", "W")
 
@@ -117,18 +134,6 @@ class Matrix:
     @cached_property
     def spaces(self) -> tuple[Space, ...]:
         return tuple(side.space for side in self.sides)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.data.dtype
-
-    @property
-    def mean(self) -> float:
-        return self.data.mean
-
-    @property
-    def scale(self) -> float:
-        return self.data.scale
 
     @property
     def shares_curvature(self) -> bool:

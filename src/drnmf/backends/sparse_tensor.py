@@ -18,12 +18,13 @@ import scipy.sparse as sp
 
 from drnmf.backends.base import Ask, Data, Sweep
 from drnmf.backends.host.sparse import SparseMatrix
+from drnmf.backends.host.stored import as_asked
 from drnmf.backends.modes import Factors, Modes
 from drnmf.backends.observed import Ones
-from drnmf.backends.tensor import PIECE_NUMBERS, Tensor, columns_of_data, plain_sweep
+from drnmf.backends.tensor import PIECE_NUMBERS, Tensor, columns_of_data, gram_product, plain_sweep
 from drnmf.backends.weighted import Weighted
 from drnmf.losses.base import need_nonzeros_only
-from drnmf.numerics import Array, Vector
+from drnmf.numerics import Array
 
 
 def modes_of(data: Data, columns: tuple[int, ...]) -> Modes:
@@ -120,31 +121,23 @@ class SparseTensor(Tensor):
 
     def _with_zeros(self, block: int, blocks: Factors, G: Array, found: Sweep, ask: Ask) -> Sweep:
         """Add what the columns that store nothing count."""
-        F, A = blocks[block], blocks[-1].astype(np.float64)
-        others = [B.astype(np.float64) for k, B in enumerate(blocks) if k != block]
-        sums = np.prod([B.sum(axis=1) for B in others], axis=0)
-        grams = np.prod([B @ B.T for B in others], axis=0)
-        own = F.astype(np.float64)
-        P = [np.broadcast_to(sums[:, None], F.shape) if loss.free_part == "sums" else grams @ own for loss in ask.omega]
-        losses, kept = found.losses, G.astype(np.float64)
+        F, kinds = blocks[block], [loss.free_part for loss in ask.omega]
+        own, others = F.astype(np.float64), [B.astype(np.float64) for k, B in enumerate(blocks) if k != block]
+        sums, grams = np.prod([B.sum(axis=1) for B in others], axis=0), gram_product(others)
+        P = [np.broadcast_to(sums[:, None], F.shape) if kind == "sums" else grams @ own for kind in kinds]
+        losses = found.losses
         if ask.losses:
-            inside = {"sums": A.sum(axis=1) @ kept.sum(axis=1), "gram": float(np.sum(A @ A.T * (kept @ kept.T)))}
-            half = {"sums": 1.0, "gram": 0.5}
-            whole = [float(np.sum(own * part)) for part in P]
-            rest = [
-                half[str(loss.free_part)] * max(total - float(inside[str(loss.free_part)]), 0.0)
-                for loss, total in zip(ask.omega, whole, strict=True)
-            ]
-            losses = losses + np.array(rest)
+            formed = [_model_sum(kind, blocks[-1].astype(np.float64), G) for kind in kinds]
+            rest = [max(float(np.sum(own * part)) - inside, 0.0) for part, inside in zip(P, formed, strict=True)]
+            losses = losses + np.array([1.0 if kind == "sums" else 0.5 for kind in kinds]) * rest
         gram = None if ask.shared is None else float(ask.shared) * grams
         if ask.shared_alone:
             return Sweep(losses, found.N, found.N[:0], None, gram)
-        return Sweep(losses, found.N, _slots(P, ask, F.dtype), found.Q, gram)
+        return Sweep(losses, found.N, as_asked(np.stack(P), ask, F.dtype), found.Q, gram)
 
 
-def _slots(parts: list[Vector], ask: Ask, dtype: Any) -> Array:
-    """The parts as asked for, from those of every loss."""
-    if ask.parts is None:
-        return np.empty((0, *parts[0].shape), dtype)
-    weighted = parts if ask.weights is None else [sum(w * P for w, P in zip(ask.weights, parts, strict=True))]
-    return np.stack(weighted).astype(dtype)
+def _model_sum(kind: str | None, A: Array, G: Array) -> float:
+    """Add up A'G, or its squares, over the columns that are formed, from sums or from Gram matrices."""
+    if kind == "sums":
+        return float(A.sum(axis=1) @ G.sum(axis=1, dtype=np.float64))
+    return float(np.sum(gram_product([A, G.astype(np.float64)])))

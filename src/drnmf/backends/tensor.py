@@ -25,7 +25,7 @@ from drnmf.backends.base import Ask, Data, Observed, Space, Sweep
 from drnmf.backends.host.dense import DenseMatrix
 from drnmf.backends.host.sparse import SparseMatrix
 from drnmf.backends.host.stored import StoredOnly
-from drnmf.backends.modes import Factors
+from drnmf.backends.modes import Factors, OfData
 from drnmf.backends.products import column_products
 from drnmf.backends.weighted import Weighted, shares_curvature
 from drnmf.numerics import Array, Vector, identity_limit
@@ -44,8 +44,13 @@ def contract(parts: Array, factors: Sequence[Array], mode: int) -> Array:
     return parts.reshape(*lead, sizes[mode])
 
 
+def gram_product(factors: Sequence[Array]) -> Vector:
+    """Multiply the Gram matrices (r, r) of factors (r, n), entry by entry, in float64."""
+    return np.prod([F.astype(np.float64) @ F.T.astype(np.float64) for F in factors], axis=0)
+
+
 @dataclass(frozen=True, eq=False)
-class Tensor:
+class Tensor(OfData):
     """X with a block for every mode: those of the columns first, then the rows, as H and W of a matrix.
 
     Attributes
@@ -54,7 +59,6 @@ class Tensor:
     columns : sizes of the modes that make its columns, the last one fastest
     """
 
-    data: Data
     columns: tuple[int, ...]
     _kept: dict[Any, Any] = field(default_factory=dict, repr=False)  # the product A'X with its A, pieces by their width
 
@@ -69,18 +73,6 @@ class Tensor:
     @cached_property
     def spaces(self) -> tuple[Space, ...]:
         return (*(self.data.space for _ in self.columns), self.data.T.space)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.data.dtype
-
-    @property
-    def mean(self) -> float:
-        return self.data.mean
-
-    @property
-    def scale(self) -> float:
-        return self.data.scale
 
     @property
     def shares_curvature(self) -> bool:
@@ -120,21 +112,16 @@ class Tensor:
                 total = sums.setdefault(name, np.zeros((*part.shape[:-1], size), part.dtype))
                 total[..., at if block == 0 else slice(None)] += contract(part, under, block)
         if gram is not None:
-            gram = gram * self._grams(block, factors)
+            gram = gram * gram_product([F for k, F in enumerate(factors) if k != block])
         return Sweep(losses, sums["N"], sums["P"], sums.get("Q"), gram)
-
-    def _grams(self, block: int, factors: list[Array]) -> Vector:
-        """The product of the Gram matrices of the other modes of the columns, (r, r)."""
-        others = (F.astype(np.float64) for k, F in enumerate(factors) if k != block)
-        return np.prod([F @ F.T for F in others], axis=0)  # all ones where there are no others
 
     def _least_squares(self, block: int, factors: list[Array], A: Array, ask: Ask) -> Sweep:
         """Sweep under beta = 2 alone: A'X stays as it is while the modes of the columns move one after another."""
         if block == 0 or self._kept.get("A") is not A:
             self._kept.update(A=A, product=self.data.T.starts.dot(np.ascontiguousarray(A.T)).T)
         N, F = contract(self._kept["product"], factors, block), factors[block].astype(np.float64)
-        rows, weight = A.astype(np.float64), 1.0 if ask.weights is None else float(ask.weights[0])
-        gram = rows @ rows.T * self._grams(block, factors)
+        weight = 1.0 if ask.weights is None else float(ask.weights[0])
+        gram = gram_product([A, *(G for k, G in enumerate(factors) if k != block)])
         losses = np.full(1, np.nan)
         if ask.losses:
             losses = np.array([0.5 * (self._norm - 2.0 * float(np.vdot(F, N)) + float(np.vdot(F, gram @ F)))])

@@ -193,11 +193,11 @@ def sweep_with_zeros(data: Any, W: Array, H: Array, ask: Ask, parts: Pieces) -> 
         half = [1.0 if loss.free_part == "sums" else 0.5 for loss in ask.omega]
         losses = losses + np.array([c * max(float(v), 0.0) for c, v in zip(half, rest, strict=True)])
     Q = None if ask.curvature is None else _curvature(data, W, H, ask, parts, sums)
-    return Sweep(losses, _weighted(found.N, ask, H.dtype), _weighted(P, ask, H.dtype), Q)
+    return Sweep(losses, as_asked(found.N, ask, H.dtype), as_asked(P, ask, H.dtype), Q)
 
 
-def _weighted(parts: Array, ask: Ask, dtype: Any) -> Array:
-    """The parts as asked for, from those of every loss."""
+def as_asked(parts: Array, ask: Ask, dtype: Any) -> Array:
+    """Return the parts as they are asked for, from those of every loss (p, r, n)."""
     if ask.parts is None:
         return parts[:0].astype(dtype)
     return (parts if ask.weights is None else np.tensordot(ask.weights[None], parts, 1)).astype(dtype)
