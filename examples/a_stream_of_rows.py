@@ -32,7 +32,7 @@ for growth in model.growth_:
     print(f"the others stayed what they were: cosine {growth.cosine:.3f} at least")
 
 # %%
-# The state is part of the model: saved and loaded, it goes on where it stood.
+# The state is part of the model: saved and loaded, it continues where it stopped.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
 left.plot(losses, marker="o", markersize=3)

@@ -70,7 +70,7 @@ def stream(
     dtype: options.Dtype = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the results (default: NAME-stream).")] = None,
     goes_on: Annotated[
-        bool, typer.Option("--continue", metavar="", help="Go on with the model in --out, behind the rows it has read.")
+        bool, typer.Option("--continue", metavar="", help="Continue the model in --out, after the rows it has read.")
     ] = False,
     overwrite: options.Overwrite = False,
     threads: options.Threads = None,
@@ -79,7 +79,7 @@ def stream(
 ) -> None:
     """Follow rows batch by batch, in memory that does not grow with them.
 
-    Writes H, the trace of the batches, summary.json and model.npz; Ctrl-C too, and --continue goes on from there. W of
+    Writes H, the trace of the batches, summary.json and model.npz; Ctrl-C too, and --continue resumes there. W of
     any rows comes from `drnmf transform`.
     """
     layout = Source.of(None, None, variable, None, None, None, labels, delimiter, None, False, False).layout
@@ -117,7 +117,7 @@ def stream(
         if course.rows(model) == course.before:
             raise
         save(True)
-        remark = f"the model so far is in {folder}: go on with the same command and --continue."
+        remark = f"the model so far is in {folder}: continue with the same command and --continue."
         raise Stopped(getattr(stop, "number", 2), remark) from None
     if not hasattr(model, "rows_seen_"):
         raise ValueError(f"{x} holds no rows.")
@@ -160,14 +160,14 @@ class Course:
         summary = read_run(folder).summary
         done = summary.get("stream")
         if done is None:
-            raise ValueError(f"{folder} is no run of drnmf stream: --continue goes on with one.")
+            raise ValueError(f"{folder} is no run of drnmf stream: --continue resumes one.")
         self.spent, names = float(done["seconds"]), vars(model).pop("feature_names_in_", None)
         self.columns = None if names is None else tuple(names)
         if summary.get("input", {}).get("file") == self.x.name and str(self.x) != "-":
             self.before, self.turn = int(done["taken"]), int(done["turn"])
 
     def begin(self, turn: int, model: Any) -> None:
-        """Begin a pass, or go on with it."""
+        """Begin a pass, or resume it."""
         if turn > self.turn:
             self.turn, self.before = turn, 0
         self.base = _given(model) - self.before

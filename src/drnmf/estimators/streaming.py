@@ -57,7 +57,7 @@ class Streaming(Parameters):
     ) -> Any:  # fmt: skip
         """Take a batch of rows into account; nothing of them is kept but what they say of the components.
 
-        The first call begins a stream, from the components of the model where it is fitted. Later ones go on with it,
+        The first call begins a stream, from the components of the model where it is fitted. Later ones continue it,
         in another process too: where a stream stands is part of the model, and of the file that `save` writes. Rows
         should come in an order that has nothing to do with what they hold.
 
