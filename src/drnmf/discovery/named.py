@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -68,6 +68,31 @@ class Named(search.Discovery):
         """A name per column of X, counted from 1 where it has none."""
         return _names(self.columns, np.asarray(self.components).shape[1])
 
+    def named(self, names: Sequence[str] | None) -> Self:
+        """Return the same with other names of the components, also in its frames.
+
+        Parameters
+        ----------
+        names : in the order of the components; those left out or empty are named after the reference, or counted
+
+        Raises
+        ------
+        ValueError
+            For more names than components, or one that stands twice.
+        """
+        other = replace(self, names=tuple(component_labels(self.rank, self.matching, names)))
+        return other.framed() if hasattr(self.components, "iloc") else other
+
+    def framed(self) -> Self:
+        """Return the same with components and contributions as frames."""
+        rows = self.row_names if self.rows else None
+        return replace(
+            self,
+            components=framed(self.components, self.names, self.column_names),
+            contributions=framed(self.contributions, rows, self.names),
+            dense=framed(self.dense, rows, self.names),
+        )
+
     def to_frame(self, table: str = "components") -> Any:
         """Return a table as a pandas DataFrame: labels along the rows, components along the columns.
 
@@ -106,38 +131,35 @@ class Named(search.Discovery):
             for row, (name, value) in zip(rows, partners, strict=True)
         ]
 
-    def transform(self, X: Any, entry_weight: Any = None, uncertainty: Any = None, layer: str | None = None) -> Any:
+    def transform(self, X: Any, entry_weight: Any = None, uncertainty: Any = None) -> Any:
         """Compute the contributions to new rows, with these components; every row on its own.
 
         Parameters
         ----------
         X : whatever `discover` takes, with the same columns; of a frame they are found by their names
         entry_weight, uncertainty : as in `discover`, of the new rows
-        layer : of AnnData
 
         Returns
         -------
         contributions : array of shape (rows of X, r), or a DataFrame where X is a frame
         """
-        given = tabular(X, layer)
+        given = tabular(X)
         W = self.model.transform(self._columns_of(given), entry_weight=entry_weight, uncertainty=uncertainty)
         return framed(W, given.rows, self.names) if given.kind == "frame" else W
 
-    def assign(
-        self, X: Any, *, entry_weight: Any = None, uncertainty: Any = None, layer: str | None = None
-    ) -> Assignment:
+    def assign(self, X: Any, *, entry_weight: Any = None, uncertainty: Any = None) -> Assignment:
         """Find which of the components new rows have, and how much of each, as in `contributions`.
 
         Parameters
         ----------
-        X, entry_weight, uncertainty, layer : as in `transform`
+        X, entry_weight, uncertainty : as in `transform`
 
         Returns
         -------
         Assignment
             Contributions with real zeros, a DataFrame where X is a frame, and what judged them.
         """
-        given = tabular(X, layer)
+        given = tabular(X)
         found = super().assign(self._columns_of(given), entry_weight=entry_weight, uncertainty=uncertainty)
         if given.kind != "frame":
             return found

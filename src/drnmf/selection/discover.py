@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,12 +29,12 @@ from drnmf.problem.units import Units, mean_of
 from drnmf.selection.alike import ONE_COMPONENT, one_component
 from drnmf.selection.alpha import AlphaPath, decided
 from drnmf.selection.assignment.assign import Assignment, assigned, assigned_in_time, encoded, opened, supports_of
-from drnmf.selection.assignment.known import beside_known
+from drnmf.selection.assignment.known import search_beside_known
 from drnmf.selection.choose import Tried
 from drnmf.selection.consensus import Consensus
 from drnmf.selection.intervals.bars import DRAWS, Intervals
 from drnmf.selection.intervals.door import check_level
-from drnmf.selection.matching import Indices, Matching, match
+from drnmf.selection.matching import Indices, Known, Matching, match
 from drnmf.selection.noise import NoiseProfile
 from drnmf.selection.rank import check_ranks
 from drnmf.selection.resampling import RESAMPLINGS, UNCERTAINTY, cap_factors
@@ -69,7 +68,7 @@ MOST_ASSIGNED = 20_000_000
 
 @dataclass(frozen=True)
 class Discovery:
-    """What `discover` found. Components are those of the consensus: stable ones first, each by contribution.
+    """What a search found. Components are those of the consensus: stable ones first, each by contribution.
 
     Attributes
     ----------
@@ -174,162 +173,135 @@ class Discovery:
         return f"{first}{'So far ' if first else ''}{count} stable components of {self.rank}, under {names}."
 
 
-def discover(
-    X: Any,
-    model: Parameters | None = None,
-    *,
-    ranks: Iterable[int] | int | None = None,
-    n_runs: int = 20,
-    resample: str | None = "auto",
-    heavy: str = "auto",
-    threshold: float = 0.6,
-    counts: bool | None = None,
-    level: float | None = 0.9,
-    reference: Any = None,
-    reference_names: Iterable[str] | None = None,
-    keep: bool = False,
-    entry_weight: Any = None,
-    uncertainty: Any = None,
-    groups: Iterable[Any] | None = None,
-    callback: Callable[[Moment], Any] | None = None,
-) -> Discovery:
-    """Find how many components X has, under which noise, and which of them come again in every run.
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of a discovery; `drnmf.discover` says what each means.
 
-    Noise (`noise_profile`) and rank are found in turn until both stand. Ranks are judged by entries held out of a few
-    runs (`rank_profile`): of those not clearly worse than the best the one whose components come again best is taken.
-    The components are the consensus of `n_runs` runs at that rank.
+    Attributes
+    ----------
+    reference : Known components under the columns of X, or None
+    entry_weight, uncertainty : as in `BetaNMF.fit`
+    groups : the group of every row, or None
+    """
+
+    ranks: Iterable[int] | int | None = None
+    n_runs: int = 20
+    resample: str | None = "auto"
+    heavy: str = "auto"
+    threshold: float = 0.6
+    counts: bool | None = None
+    level: float | None = 0.9
+    reference: Known | None = None
+    keep: bool = False
+    entry_weight: Any = None
+    uncertainty: Any = None
+    groups: Iterable[Any] | None = None
+
+    def __post_init__(self) -> None:
+        check_integer("n_runs", self.n_runs, 2)
+        check_choice("heavy", self.heavy, HEAVY_CHOICES)
+        check_number("threshold", self.threshold, -1.0)
+        if self.level is not None:
+            check_level(self.level)
+        if self.keep and (self.reference is None or self.groups is not None):
+            raise ValueError("keep=True keeps known components: give them as reference, and no groups beside them.")
+
+    def matched(self, components: Vector) -> Matching | None:
+        """Partners of components in the reference."""
+        known = self.reference
+        return None if known is None else match(components, known.components, names=known.names)
+
+
+def search(X: Any, model: Parameters | None, asked: Asked) -> Discovery:
+    """Find components of X and what is known of them, without labels; see `drnmf.discover`.
 
     Parameters
     ----------
-    X : array or SciPy sparse matrix of shape (m, n), nonnegative
-        Components are profiles over the columns; for profiles over the rows give X.T.
-    model : estimator, optional
-        What every run fits; None is ``BetaNMF(beta="auto")``. "auto" takes the loss of the noise, with uncertainties
-        2, whose weights they are; several losses are fitted as `DRNMF` does. Penalties hold in all runs and in the
-        contributions; ``Sparsity("auto", on="W")`` makes contributions as sparse as held-out entries ask for, and the
-        rank is then searched under it. Its `random_state` is the seed of everything (None is 0), its `max_time` is for
-        all stages, its `n_jobs` counts runs side by side, and the folder `checkpoint` of its solver keeps finished
-        runs. Where it leaves them to the library, max_iter is 500 and tol 1e-5.
-    ranks : iterable of int, or int
-        What may be tried, at most min(m, n); None is 2 to 30, or 1 where the rows of X are multiples of one another. Of
-        such X the smallest is taken.
-    n_runs : int, at least 2
-        Runs of the consensus. Nothing is called stable on the word of fewer than four.
-    resample : {"auto", None, "poisson", "bootstrap", "uncertainty"}
-        What each run sees; "auto" draws X again by its uncertainties where those are given ("uncertainty": X + U z, cut
-        off at zero), counts with X as their mean ("poisson") where the noise or `counts` says that X holds counts (or
-        the loss, where it is given: Kullback-Leibler or negative binomial of whole numbers), and rows of other data
-        ("bootstrap"). What it became is in `resample` of the result; None is X itself, and then stability says nothing
-        of the noise.
-    heavy : {"auto", "keep", "cap"}
-        "cap" scales rows down that weigh more than ten times the median row, while components are sought; their
-        contributions are those of X. "auto" does so where held-out entries of X are then predicted better.
-    threshold : float
-        Stability that a component needs.
-    counts : bool, optional
-        Whether X holds counts, as in `noise_profile`; None lets the data say.
-    level : float or None
-        What the intervals of components and contributions are to cover; see `intervals`. None finds no intervals,
-        which take some 850 short fits.
-    reference : array or DataFrame of shape (s, n), optional
-        Known components; see `match`.
-    reference_names : iterable of str, optional
-    keep : bool
-        Keep those known components that some rows of X need (`assign`) as they are in every run, and find others beside
-        them. Ranks count both; None is no new one to ten.
-    entry_weight, uncertainty : as in `BetaNMF.fit`
-    groups : iterable of m labels, optional
-        The group of every row: kinds of samples, sites, instruments. Components that few rows hold are looked for in
-        every group and over all, and kept where they were found twice or held-out entries of their group ask for them.
-    callback : callable, optional
-        Called with a `Moment` after every run.
-
-    Returns
-    -------
-    Discovery
-        Components, stability, contributions, and what led to them.
-
-    Raises
-    ------
-    ValueError
-        For bad X or parameters, or a time limit too short for two runs.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.poisson(rng.gamma(0.3, 50, (60, 3)) @ rng.dirichlet(np.full(20, 0.2), 3) * 10)
-    >>> found = discover(X, ranks=range(2, 6), n_runs=5)
-    >>> int(found.stable.sum())
-    3
+    X : array or SciPy sparse matrix of shape (m, n)
+    model : what every run fits; the `callback` of its solver is called with a `Moment` after every run
+    asked : everything else
     """
-    check_integer("n_runs", n_runs, 2)
-    check_choice("heavy", heavy, HEAVY_CHOICES)
-    check_number("threshold", threshold, -1.0)
-    level = None if level is None else check_level(level)
-    raw = _discovered(model)
-    names = None if reference_names is None else list(map(str, reference_names))
-    if keep and (reference is None or groups is not None):
-        raise ValueError("keep=True keeps known components: give them as reference, and no groups beside them.")
-    if groups is not None or keep:
-        find = partial(
-            discover, n_runs=n_runs, resample=resample, heavy=heavy, threshold=threshold, counts=counts,
-            level=level if keep else None, callback=callback,
-        )  # fmt: skip
-        weights = {"entry_weight": entry_weight, "uncertainty": uncertainty}
-        together: Discovery = (
-            beside_known(find, X, raw, ranks, weights, reference, names)
-            if keep
-            else in_groups(find, X, raw, groups, ranks, weights, reference, names)
-        )
-        return together
+    model = _discovered(model)
+    if asked.groups is not None:
+        return in_groups(search, X, model, asked)
+    return search_beside_known(search, X, model, asked) if asked.keep else _searched(X, model, asked)
+
+
+def _searched(X: Any, raw: Parameters, asked: Asked) -> Discovery:
+    """Search all rows at once, with nothing kept."""
     model = settled_budget(raw, JUDGED_ITERATIONS, JUDGED_TOLERANCE)
     betas, seed = asked_losses(model), check_integer("random_state", model.random_state or 0, 0)
     solver, terms = as_solver(model.solver), terms_of(model)
     schedule = Schedule({}, control_of(model).max_time, None)
     losses = None if isinstance(betas, str) and betas == "auto" else as_interval(betas) or as_losses(betas)
-    study = Study.of(X, model, "discover", reading_of(model, entry_weight, uncertainty))
+    study = Study.of(X, model, "discover", reading_of(model, asked.entry_weight, asked.uncertainty))
     given, remarks = study.problem.given, list(study.problem.given.notes)
     shape = study.problem.data.shape
     if losses is None and (given.known or given.signed):
         losses = as_losses(2)
     if min(shape) < 2:
         raise ValueError(f"X has shape {shape}: components can be told apart only with at least 2 rows and 2 columns.")
-    tried = check_ranks([ranks] if isinstance(ranks, int) else ranks, shape)
+    tried = check_ranks([asked.ranks] if isinstance(asked.ranks, int) else asked.ranks, shape)
     if one_component(given.X):
-        tried = (1,) if ranks is None else tried[:1]
+        tried = (1,) if asked.ranks is None else tried[:1]
         remarks.append(ONE_COMPONENT)
-    _check_resampling(resample, given)
-    if reference is not None:  # labels and shapes that do not fit are refused before hours of work
-        match(np.ones((1, shape[1])), reference, names=names)
-    settings = {
-        "ranks": list(tried), "betas": "auto" if losses is None else _texts(losses), "resample": resample,
-        "heavy": heavy, "max_iter": model.max_iter, "tol": model.tol, "zeros": model.zeros, "random_state": seed,
-        "threshold": threshold, "init": model.init, "n_init": model.n_init, "negatives": model.negatives,
-        "unstored": model.unstored, "fixed": None if model.fixed is None else np.asarray(model.fixed).tolist(),
-        "update": described(solver.update), "counts": counts, "penalties": [term.key for term in terms],
-    }  # fmt: skip
+    _check_resampling(asked.resample, given)
+    asked.matched(np.ones((1, shape[1])))  # shapes that do not fit are refused before hours of work
+    heavy = asked.heavy
     factors, auto = None if heavy == "keep" else cap_factors(given.X), [term for term in terms if term.alpha == "auto"]
     judge = heavy == "auto" and factors is not None and given.observed is None
     shared = replace(model, penalties=decided(terms, ()), n_jobs=None, verbose=0, solver=Solver(update=solver.update))
     study = replace(study, model=shared, losses=losses or (KL,), factors=factors if heavy == "cap" else None)
-    asked = Parameters(random_state=seed, max_iter=raw.max_iter, tol=raw.tol)
-    stages = Stages(Question(tried, asked, threshold, n_runs, counts=counts), losses, schedule, remarks)
+    question = Question(
+        tried,
+        Parameters(random_state=seed, max_iter=raw.max_iter, tol=raw.tol),
+        asked.threshold,
+        asked.n_runs,
+        counts=asked.counts,
+    )
+    stages = Stages(question, losses, schedule, remarks)
     with shown(model.verbose) as show, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of single runs: what matters is in the notes
-        work, sure = plan(tried, n_runs, losses is None, judge, len(auto)), Sure(level, DRAWS, seed)
-        schedule.take(sure.planned(work, tried[len(tried) // 2]), _both(show, callback), leftover=(SURE,))
-        with Store(solver.checkpoint, {"X": study.problem.data.digest(), **settings}) as store:
-            seeds = draw_seeds(seed, max(n_runs, RUNS_PER_RANK))
+        work, sure = plan(tried, asked.n_runs, losses is None, judge, len(auto)), Sure(asked.level, DRAWS, seed)
+        schedule.take(sure.planned(work, tried[len(tried) // 2]), _both(show, solver.callback), leftover=(SURE,))
+        kept = {"X": study.problem.data.digest(), **_settings(model, asked, tried, losses, seed)}
+        with Store(solver.checkpoint, kept) as store:
+            seeds = draw_seeds(seed, max(asked.n_runs, RUNS_PER_RANK))
             pool = RunPool(study, store, schedule, seeds, count_jobs(model.n_jobs))
             pool, table, noise = stages.settle(pool, bool(auto))
-            pool = pool.changed(resample=_resampling(resample, pool.study, noise, counts))
+            pool = pool.changed(resample=_resampling(asked, pool.study, noise))
             if judge and factors is not None:
                 pool = stages.heavy(pool, table, factors)
             pool, table = stages.penalise(pool, table, tuple(auto)) if auto else (pool, table)
             runs, found, table = stages.consensus(pool, table)
         encoder = _encoder(pool.study, found, runs)
         bars = sure.stage(stages, pool, runs, found, encoder)
-        return _assembled(pool.study, encoder, stages, noise, table, runs, found, bars, reference, names)
+        return _assembled(pool.study, encoder, stages, noise, table, runs, found, bars, asked)
+
+
+def _settings(
+    model: Parameters, asked: Asked, tried: tuple[int, ...], losses: Omega | Interval | None, seed: int
+) -> dict[str, Any]:
+    """What finished runs depend on, for the folder that keeps them."""
+    return {
+        "ranks": list(tried),
+        "betas": "auto" if losses is None else _texts(losses),
+        "resample": asked.resample,
+        "heavy": asked.heavy,
+        "max_iter": model.max_iter,
+        "tol": model.tol,
+        "zeros": model.zeros,
+        "random_state": seed,
+        "threshold": asked.threshold,
+        "init": model.init,
+        "n_init": model.n_init,
+        "negatives": model.negatives,
+        "unstored": model.unstored,
+        "fixed": None if model.fixed is None else np.asarray(model.fixed).tolist(),
+        "update": described(as_solver(model.solver).update),
+        "counts": asked.counts,
+        "penalties": [term.key for term in terms_of(model)],
+    }
 
 
 def _discovered(model: Parameters | None) -> Parameters:
@@ -359,15 +331,15 @@ def _check_resampling(resample: str | None, given: Received) -> None:
         raise ValueError('resample="bootstrap" draws rows of X, which have weights here: use "poisson" or None.')
 
 
-def _resampling(resample: str | None, study: Study, noise: NoiseProfile | None, counts: bool | None) -> str | None:
+def _resampling(asked: Asked, study: Study, noise: NoiseProfile | None) -> str | None:
     """Choose what each run sees, by what is known of counts: what the user says, what the noise says, or the loss."""
     given = study.problem.given
-    if resample != "auto":
-        return resample
+    if asked.resample != "auto":
+        return asked.resample
     if given.known:
         return UNCERTAINTY
     said = noise.counts if noise is not None else _of_counts(study.losses)
-    if study.facts.unit == 1.0 and (said if counts is None else counts):
+    if study.facts.unit == 1.0 and (said if asked.counts is None else asked.counts):
         return "poisson"
     return None if given.observed is not None else "bootstrap"
 
@@ -420,7 +392,7 @@ def _encoder(study: Study, found: Consensus, runs: list[Run]) -> Encoder:
 
 def _assembled(
     study: Study, encoder: Encoder, stages: Stages, noise: NoiseProfile | None, table: list[Tried], runs: list[Run],
-    found: Consensus, bars: Intervals | None, reference: Any, names: list[str] | None,
+    found: Consensus, bars: Intervals | None, asked: Asked,
 ) -> Discovery:  # fmt: skip
     """W under the losses of the best run and the penalties, components by size, partners, residuals."""
     best, schedule, model, X = min(runs, key=lambda run: run.error), stages.schedule, study.model, study.problem
@@ -450,7 +422,7 @@ def _assembled(
         losses=best.omega,
         noise=noise,
         ranks=rows_of(table, stages.ask.threshold) if table else [],
-        matching=None if reference is None else match(found.components, reference, names=names),
+        matching=asked.matched(found.components),
         residuals=misfit,
         runs=sorted(runs, key=lambda run: run.error),
         stages=stages.done,

@@ -166,7 +166,6 @@ def noise_profile(
     *,
     betas: Iterable[float] | Interval | str | None = None,
     held_out: float = HELD_OUT,
-    counts: bool | None = None,
     entry_weight: Any = None,
     uncertainty: Any = None,
 ) -> NoiseProfile:
@@ -180,11 +179,10 @@ def noise_profile(
     X : as in `BetaNMF.fit`
     betas : numbers >= 0, or an Interval (nine betas of it); None is 0, 0.25, ..., 2, without 0 where X has zeros, and
         where X holds counts Poisson with its variance fixed and the negative binomial too, for which
-        ``NegativeBinomial("auto")`` among the betas asks
+        ``NegativeBinomial("auto")`` among the betas asks: alone, "nb:auto", it compares noises of counts only (Poisson,
+        Kullback-Leibler, negative binomial)
     held_out : share of the entries that are left out of the fits and scored, four times (of a large X twice); 0 scores
         the entries that were fitted
-    counts : whether X holds counts, which are drawn from its means; None lets the data say. True compares noises of
-        counts alone (Poisson, Kullback-Leibler, negative binomial), False all others
     entry_weight, uncertainty : as in `BetaNMF.fit`; a weight says how often its entry counts, an uncertainty is its
         standard deviation, under which all losses are then compared
 
@@ -210,19 +208,17 @@ def noise_profile(
     1.0
     """
     check_model(model, "noise_profile")
-    return compare_losses(model, X, reading_of(model, entry_weight, uncertainty), betas, held_out, counts)
+    return compare_losses(model, X, reading_of(model, entry_weight, uncertainty), betas, held_out)
 
 
-def compare_losses(
-    model: Parameters, X: Any, reading: Reading, betas: Any, held_out: float, counts: bool | None = None
-) -> NoiseProfile:
+def compare_losses(model: Parameters, X: Any, reading: Reading, betas: Any, held_out: float) -> NoiseProfile:
     """Open X, and compare losses as `noise_profile` does."""
     solver = as_solver(model.solver)
     placement = place(X, model.device, solver.precision)
     given = bound(placement.accept(X, "noise_profile", reading))
     few = _looked_at(given, model)
     opened, runner = Problem.opened(placement.open(few), few), Runner.of(solver.update, "auto", placement.gpu)
-    return read_noise(opened, model, runner, betas=betas, held_out=held_out, counts=counts, of=given.X.shape)
+    return read_noise(opened, model, runner, betas=betas, held_out=held_out, of=given.X.shape)
 
 
 def read_noise(
@@ -236,7 +232,8 @@ def read_noise(
     opened : X
     model : its rank, starts and tolerances
     runner : its rules
-    betas, held_out, counts : as in `noise_profile`
+    betas, held_out : as in `noise_profile`
+    counts : whether X holds counts: True compares noises of counts alone, False all others, None lets the data say
     of : the shape of the whole X, where some of it was opened
     """
     loose = 0.0 if model.tol == 0 else max(checked(model, "tol") or 0.0, TOLERANCE)

@@ -82,7 +82,8 @@ def rank_profile(
         next to the best, as `discover` and ``n_components="auto"`` search
     held_out : share of the entries left out of the fits; 0 compares by BIC alone
     n_masks : how often entries are held out, other ones each time: the time grows with it, and standard errors fall
-    counts : whether X holds counts, as in `noise_profile`; None lets the data say
+    counts : whether X holds counts, which are drawn from its means: True compares noises of counts alone, False all
+        others; None lets the data say
     entry_weight, uncertainty : as in `BetaNMF.fit`; a weight says how often its entry counts, an uncertainty is its
         standard deviation
 

@@ -12,7 +12,7 @@ from drnmf.numerics import Vector
 from drnmf.parameters.common import Parameters
 from drnmf.problem.device import as_numpy
 from drnmf.selection.assignment.assign import assign
-from drnmf.selection.matching import aligned, shares
+from drnmf.selection.matching import shares
 from drnmf.solve.settings import asked_losses
 
 LEAST_ROWS, LEAST_PART = 2, 0.01
@@ -22,10 +22,7 @@ MORE = 10
 """New components that are looked for beside known ones, at most, where no ranks are named."""
 
 
-def beside_known(
-    find: Callable[..., Any], X: Any, model: Parameters, ranks: Any, weights: dict[str, Any],
-    reference: Any, names: list[str] | None,
-) -> Any:  # fmt: skip
+def search_beside_known(search: Callable[..., Any], X: Any, model: Parameters, asked: Any) -> Any:
     """Search with known components fixed where they serve.
 
     A search without them comes first. Known components serve where rows need them although they may have those that
@@ -33,21 +30,20 @@ def beside_known(
 
     Parameters
     ----------
-    find : makes one search
-    X, model, ranks : as in `discover`
-    weights : entry_weight and uncertainty
-    reference, names : the known components
+    search : makes one search: search(X, model, asked)
+    X, model : as in `discover`
+    asked : with the reference
 
     Returns
     -------
     Discovery
     """
-    free = find(X, model, ranks=ranks, level=None, **weights)
-    H = serving(X, reference, free.components, model, **weights)
+    known, free = asked.reference.components, replace(asked, reference=None, keep=False, level=None)
+    H = serving(X, known, search(X, model, free).components, model, asked.entry_weight, asked.uncertainty)
     fixed = replace(model, fixed=H) if len(H) else model
-    tried = ranks_beside(ranks, len(H), min(X.shape)) if len(H) else ranks
-    found = find(X, fixed, ranks=tried, reference=reference, reference_names=names, **weights)
-    said = f"{len(H)} of {len(reference)} known components are needed, and were kept as they are in every run."
+    tried = ranks_beside(asked.ranks, len(H), min(X.shape)) if len(H) else asked.ranks
+    found = search(X, fixed, replace(asked, keep=False, ranks=tried))
+    said = f"{len(H)} of {len(known)} known components are needed, and were kept as they are in every run."
     return replace(found, notes=(said, *found.notes))
 
 
@@ -55,28 +51,27 @@ def _enough(rows: Any, count: int) -> Any:
     return rows >= max(LEAST_ROWS, LEAST_PART * count)
 
 
-def serving(X: Any, reference: Any, others: Vector, model: Parameters, entry_weight: Any, uncertainty: Any) -> Vector:
+def serving(X: Any, known: Vector, others: Vector, model: Parameters, entry_weight: Any, uncertainty: Any) -> Vector:
     """Take the known components that some rows need beside others, as `assign` says.
 
     Parameters
     ----------
     X, entry_weight, uncertainty : as in `assign`
-    reference : (s, n), known components, under the columns of X
+    known : (s, n), known components, under the columns of X
     others : (r, n), components that rows may have instead
     model : what the search fits; its loss where it is one
 
     Returns
     -------
-    components : (f, n), in the order of the reference
+    components : (f, n), in the order of the known
     """
     betas, names = asked_losses(model), ("zeros", "negatives", "unstored", "random_state")
     one = not isinstance(betas, str | int | float) and hasattr(betas, "__len__") and len(betas) > 1
     read: Any = Parameters(**{name: getattr(model, name) for name in names}) if one else replace(model, penalties=None)
-    H: Vector = np.asarray(aligned(X, reference), dtype=np.float64)
-    pool = np.vstack([shares(H), others])
+    pool = np.vstack([shares(known), others])
     found = assign(X, pool, read, entry_weight=entry_weight, uncertainty=uncertainty)
-    needed = (np.asarray(as_numpy(found.contributions))[:, : len(H)] > 0).sum(axis=0)
-    return H[_enough(needed, X.shape[0])]
+    needed = (np.asarray(as_numpy(found.contributions))[:, : len(known)] > 0).sum(axis=0)
+    return known[_enough(needed, X.shape[0])]
 
 
 def ranks_beside(ranks: Any, known: int, most: int) -> list[int]:

@@ -14,9 +14,9 @@ import scipy.sparse as sp
 from drnmf.backends.observed import HeldOut
 from drnmf.parameters.common import Parameters
 from drnmf.parameters.solver import as_solver
+from drnmf.problem.problem import Problem
 from drnmf.selection.assignment.assign import assigned_in_time, encoded, opened, supports_of
 from drnmf.selection.assignment.supports import Places
-from drnmf.selection.matching import match
 from drnmf.selection.stages.groups import LEAST_ROWS, OVERALL, Asking, Merged, Source, groups_of, merged
 from drnmf.selection.stages.residuals import residuals
 from drnmf.solve.settings import reading_of
@@ -26,23 +26,15 @@ FOR_ALL = 0.4
 
 NO_INTERVALS = "No intervals: components of several searches were put together."
 
-Search = Callable[..., Any]
-"""Discovers components of some rows: find(X, model, ranks=..., entry_weight=..., uncertainty=...)."""
 
-
-def in_groups(
-    find: Search, X: Any, model: Parameters, groups: Any, ranks: Any, weights: dict[str, Any],
-    reference: Any, names: list[str] | None,
-) -> Any:  # fmt: skip
+def in_groups(search: Callable[..., Any], X: Any, model: Parameters, asked: Any) -> Any:
     """Search all rows and every group, and put together what was found.
 
     Parameters
     ----------
-    find : makes one search, without intervals
-    X, model, ranks : as in `discover`
-    groups : the group of every row
-    weights : entry_weight and uncertainty
-    reference, names : known components, to name what was found by
+    search : makes one search: search(X, model, asked)
+    X, model : as in `discover`
+    asked : with the group of every row
 
     Returns
     -------
@@ -50,35 +42,37 @@ def in_groups(
         That of all rows, with the components of all searches.
     """
     before, m = time.perf_counter(), int(X.shape[0])
-    if isinstance(weights.get("entry_weight"), HeldOut):
+    if isinstance(asked.entry_weight, HeldOut):
         raise ValueError("groups do not go with entries that are held out (HeldOut): give weights, or leave one out.")
-    rows = groups_of(groups, m)
+    rows = groups_of(asked.groups, m)
     searched = {name: at for name, at in rows.items() if at.size >= LEAST_ROWS and _holds_something(X, at)}
-    overall = find(X, _part(model, "all", FOR_ALL), ranks=ranks, **weights)
+    plain = replace(asked, groups=None, reference=None, level=None)
+    overall = search(X, _part(model, "all", FOR_ALL), plain)
     sources = [_source(OVERALL, np.arange(m), overall)]
     for k, (name, at) in enumerate(searched.items()):
         part, count = _rows(X, at), sum(rest.size for rest in list(searched.values())[k:])
         left = None if model.max_time is None else max(model.max_time - (time.perf_counter() - before), 1.0)
         one = replace(model, max_time=None if left is None else left * at.size / count)
-        alone = find(
-            part, _part(one, f"group-{k + 1}", 1.0), ranks=_fewer(ranks, min(part.shape)),
-            **{key: _rows(value, at, m) for key, value in weights.items()},
-        )  # fmt: skip
+        of_part = replace(
+            plain,
+            ranks=_fewer(asked.ranks, min(part.shape)),
+            entry_weight=_rows(asked.entry_weight, at, m),
+            uncertainty=_rows(asked.uncertainty, at, m),
+        )
+        alone = search(part, _part(one, f"group-{k + 1}", 1.0), of_part)
         sources.append(_source(name, at, alone))
     small = [name for name in rows if name not in searched]
     notes = [f"Groups of fewer than {LEAST_ROWS} rows were not searched alone: {', '.join(small)}."] if small else []
     if not any(len(one.components) for one in sources):
         return replace(overall, notes=(*overall.notes, "No group has a stable component.", *notes))
-    found = _assembled(overall, X, model, sources, weights, notes)
-    matching = None if reference is None else match(found.components, reference, names=names)
+    problem = opened(X, "discover", reading_of(model, asked.entry_weight, asked.uncertainty))
+    found = _assembled(overall, problem, sources, notes)
+    matching = asked.matched(found.components)
     return replace(found, matching=matching, seconds=time.perf_counter() - before, max_time=model.max_time)
 
 
-def _assembled(
-    overall: Any, X: Any, model: Parameters, sources: list[Source], weights: dict[str, Any], notes: list[str]
-) -> Any:
+def _assembled(overall: Any, problem: Problem, sources: list[Source], notes: list[str]) -> Any:
     """The discovery over all rows with the components of all searches, and contributions of those."""
-    problem = opened(X, "discover", reading_of(model, weights["entry_weight"], weights["uncertainty"]))
     everything, encoder = merged(sources), overall.encoder
     asking = Asking(problem, encoder, {one.name: one.rows for one in sources})
     kept = asking.kept(everything)
