@@ -14,9 +14,8 @@ from typer.main import get_command
 import drnmf
 from drnmf import DRNMF, BetaNMF, MultiObjectiveNMF, Solver
 from drnmf.cli import app
-from drnmf.parameters.common import MOVED, Parameters
+from drnmf.parameters.common import FOREIGN, MOVED, Parameters
 from drnmf.parameters.fields import checked, parameters_of
-from drnmf.parameters.foreign import FOREIGN
 from drnmf.parameters.solver import as_solver
 
 ESTIMATORS = (BetaNMF, MultiObjectiveNMF, DRNMF)

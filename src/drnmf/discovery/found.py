@@ -109,7 +109,7 @@ def discover(
         2, whose weights they are; several losses are fitted as `DRNMF` does. Penalties hold in all runs and in the
         contributions; ``Sparsity("auto", on="W")`` makes contributions as sparse as held-out entries ask for, and the
         rank is then searched under it. Its `random_state` is the seed of everything (None is 0), its `max_time` is for
-        all stages, its `n_jobs` counts runs side by side. The folder `checkpoint` of its solver keeps finished
+        all stages, its jobs are runs side by side. The folder `checkpoint` of its solver keeps finished
         runs, and the `callback` of its solver is called with a `Moment` after every run. Where it leaves them to the
         library, max_iter is 500 and tol 1e-5.
     ranks : iterable of int, or int

@@ -10,8 +10,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from drnmf.discovery.model import model_of
+from drnmf.estimators.beta import BetaNMF
+from drnmf.estimators.multi_objective import MultiObjectiveNMF
 from drnmf.estimators.tables import places
+from drnmf.losses.base import betas_of
+from drnmf.losses.names import as_written
 from drnmf.matrices.frames import needs
 from drnmf.matrices.matrix import Labels
 from drnmf.matrices.mutations import spelt
@@ -238,3 +241,52 @@ def _names(labels: Labels | None, count: int) -> list[str]:
 def framed(values: Any, index: Sequence[str] | None, columns: Sequence[str]) -> Any:
     frame = needs("pandas", "tables").DataFrame
     return frame(np.asarray(values), None if index is None else list(index), list(columns))
+
+
+def model_of(found: search.Discovery) -> BetaNMF | MultiObjectiveNMF:
+    """Make the estimator that a discovery stands for: its components, under its losses, weights and penalties."""
+    encoder, best, omega = found.encoder, found.runs[0], found.losses
+    assert encoder is not None
+    given: dict[str, Any] = {
+        "max_iter": encoder.max_iter,
+        "tol": encoder.tol,
+        "zeros": encoder.zeros,
+        "penalties": list(found.penalties) or None,
+        "random_state": 0,
+    }
+    written = tuple(as_written(loss) for loss in omega)
+    model: BetaNMF | MultiObjectiveNMF
+    if len(omega) == 1:
+        model = BetaNMF(found.rank, beta=written[0], **given)
+    else:
+        model = MultiObjectiveNMF(found.rank, betas=written, weights=tuple(best.weights.tolist()), **given)
+    model.__dict__.update(
+        components_=encoder.components,
+        omega_=omega,
+        betas_=np.array(betas_of(omega)),
+        loss_names_=[loss.name for loss in omega],
+        weights_=best.weights,
+        references_=best.references,
+        losses_=best.losses,
+        scaled_losses_=best.losses / best.references,
+        dispersions_=found.dispersions,
+        mean_row_=encoder.mean_row,
+        mean_=float(encoder.objective.mean),
+        n_components_=found.rank,
+        n_features_in_=encoder.components.shape[1],
+        reconstruction_err_=best.error,
+        n_iter_=len(best.trace.seconds) - 1,
+        converged_=best.reason == "tol",
+        reason_=best.reason,
+        trace_=best.trace,
+        notes_=found.notes,
+        gap_=float("nan"),
+        stationarity_=float("nan"),
+        penalties_=encoder.objective.penalties,
+        penalty_=0.0,
+        penalty_path_=found.penalty_path,
+        single_losses_=None,
+        held_out_losses_=None,
+        coverage_=None,
+    )
+    return model

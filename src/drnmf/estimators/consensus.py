@@ -28,7 +28,7 @@ from drnmf.problem.weights import Reading
 from drnmf.selection.consensus import consensus
 from drnmf.selection.resampling import RESAMPLINGS, resampled
 from drnmf.solve.parallel import run_all
-from drnmf.solve.settings import count_jobs
+from drnmf.solve.settings import jobs_of
 
 UNSTABLE = ("keep", "drop")
 _GIVE = "give an estimator of nonnegative components, for example BetaNMF(5), DRNMF(5) or scikit-learn's NMF(5)."
@@ -145,7 +145,7 @@ class ConsensusNMF(Shares, BaseEstimator):  # type: ignore[misc]
         -------
         W : array of shape (m, r)
         """
-        n_runs, jobs = check_integer("n_runs", self.n_runs, 2), count_jobs(self.n_jobs)
+        n_runs, jobs = check_integer("n_runs", self.n_runs, 2), jobs_of(self)
         check_choice("unstable", self.unstable, UNSTABLE)
         check_number("threshold", self.threshold, -1.0)
         X = self._received(X, reset=True)

@@ -27,10 +27,9 @@ from drnmf.numerics import REFERENCE_FLOOR, Vector, positive_scale
 from drnmf.objective.constraints import UNCONSTRAINED, Constraints
 from drnmf.objective.objective import Objective
 from drnmf.objective.penalty import Penalties, Penalty, Setting
-from drnmf.problem.canonical import canonical
+from drnmf.problem.canonical import canonical, with_exact_zeros
 from drnmf.problem.check import check_scale, check_zeros, warn_dense_tiles, warn_rank
 from drnmf.problem.device import is_sparse
-from drnmf.problem.exact_zeros import with_exact_zeros
 from drnmf.problem.feasible import check_fixed, feasible_start, imposed
 from drnmf.problem.receive import Received, refuse_signed, remark_on_missing
 from drnmf.problem.units import Units, divided
@@ -284,3 +283,10 @@ def floors_at(data: Data, omega: Omega) -> Vector:
     """Compute the smallest e_beta that is used, in the units of the caller."""
     units = Units(data.scale)
     return np.maximum(units.losses(reference_floors(data, units.omega(omega)), omega), np.finfo(np.float64).tiny)
+
+
+def dispersions(data: Data, losses: Vector, omega: Omega, rank: int) -> Vector:
+    """Estimate phi of every loss from a fit, 2 D / (N - r (m + n - r)), with N where nothing would be left."""
+    m, n = data.shape
+    free = data.count - rank * (m + n - rank)
+    return 2.0 * np.maximum(losses, floors_at(data, omega)) / (free if free > 0 else data.count)

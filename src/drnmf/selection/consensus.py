@@ -18,7 +18,8 @@ import numpy as np
 
 from drnmf.algorithms.initialize import Start
 from drnmf.numerics import Array, Vector
-from drnmf.selection.matching import Indices, assign, shares, unit
+from drnmf.selection.entries import Indices
+from drnmf.selection.matching import assign, shares, unit
 
 FIRST_CENTRES = 8
 """Runs whose components are tried as the first centres."""

@@ -23,23 +23,22 @@ from drnmf.parameters.checks import check_choice, check_integer, check_number
 from drnmf.parameters.common import Parameters
 from drnmf.parameters.fields import checked
 from drnmf.parameters.solver import Solver, as_solver
-from drnmf.problem.problem import objective_of
+from drnmf.problem.problem import dispersions, objective_of
 from drnmf.problem.receive import Received
 from drnmf.problem.units import Units, mean_of
-from drnmf.selection.alike import ONE_COMPONENT, one_component
 from drnmf.selection.alpha import AlphaPath, decided
 from drnmf.selection.assignment.assign import Assignment, assigned, assigned_in_time, encoded, opened, supports_of
-from drnmf.selection.assignment.known import search_beside_known
 from drnmf.selection.choose import Tried
 from drnmf.selection.consensus import Consensus
+from drnmf.selection.entries import ONE_COMPONENT, Indices, one_component
 from drnmf.selection.intervals.bars import DRAWS, Intervals
 from drnmf.selection.intervals.door import check_level
-from drnmf.selection.matching import Indices, Known, Matching, match
+from drnmf.selection.matching import Known, Matching, match
 from drnmf.selection.noise import NoiseProfile
 from drnmf.selection.rank import check_ranks
 from drnmf.selection.resampling import RESAMPLINGS, UNCERTAINTY, cap_factors
 from drnmf.selection.stages.contributions import FOR_W, LAST, contributions
-from drnmf.selection.stages.grouped import in_groups
+from drnmf.selection.stages.grouped import in_groups, search_beside_known
 from drnmf.selection.stages.ranks import rows_of
 from drnmf.selection.stages.residuals import Residuals, residuals
 from drnmf.selection.stages.run_pool import RunPool, Study, draw_seeds
@@ -51,10 +50,11 @@ from drnmf.solve.encode import Encoder
 from drnmf.solve.settings import (
     JUDGED_ITERATIONS,
     JUDGED_TOLERANCE,
+    as_part,
     asked_losses,
     check_model,
     control_of,
-    count_jobs,
+    jobs_of,
     reading_of,
     settled_budget,
     terms_of,
@@ -99,6 +99,7 @@ class Discovery:
     penalty_path : tuple of AlphaPath, what was tried for alphas that the data chose
     sources : with groups, which of them, or "all", found each component
     dense : (m, r), W with all components in every row
+    dispersions : (p,), phi of every loss that the best run left
     encoder : the components as a function of rows, which gives the contributions of new ones
     settings : the model, which says how X was read
     """
@@ -128,6 +129,7 @@ class Discovery:
     penalty_path: tuple[AlphaPath, ...] = ()
     sources: tuple[tuple[str, ...], ...] = ()
     dense: Array = field(default_factory=lambda: np.empty((0, 0)), repr=False)
+    dispersions: Vector = field(default_factory=lambda: np.empty(0), repr=False)
     encoder: Encoder | None = field(default=None, repr=False)
     settings: Parameters = field(default_factory=Parameters, repr=False)
 
@@ -250,7 +252,7 @@ def _searched(X: Any, raw: Parameters, asked: Asked) -> Discovery:
     heavy = asked.heavy
     factors, auto = None if heavy == "keep" else cap_factors(given.X), [term for term in terms if term.alpha == "auto"]
     judge = heavy == "auto" and factors is not None and given.observed is None
-    shared = replace(model, penalties=decided(terms, ()), n_jobs=None, verbose=0, solver=Solver(update=solver.update))
+    shared = as_part(model, penalties=decided(terms, ()), solver=Solver(update=solver.update))
     study = replace(study, model=shared, losses=losses or (KL,), factors=factors if heavy == "cap" else None)
     question = Question(
         tried,
@@ -267,7 +269,7 @@ def _searched(X: Any, raw: Parameters, asked: Asked) -> Discovery:
         kept = {"X": study.problem.data.digest(), **_settings(model, asked, tried, losses, seed)}
         with Store(solver.checkpoint, kept) as store:
             seeds = draw_seeds(seed, max(asked.n_runs, RUNS_PER_RANK))
-            pool = RunPool(study, store, schedule, seeds, count_jobs(model.n_jobs))
+            pool = RunPool(study, store, schedule, seeds, jobs_of(model))
             pool, table, noise = stages.settle(pool, bool(auto))
             pool = pool.changed(resample=_resampling(asked, pool.study, noise))
             if judge and factors is not None:
@@ -435,6 +437,7 @@ def _assembled(
         penalties=tuple(term.key for term in terms),
         penalty_path=stages.paths,
         dense=dense,
+        dispersions=dispersions(X.data, best.losses, best.omega, len(found.stability)),
         encoder=encoder,
         settings=model,
     )

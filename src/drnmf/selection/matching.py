@@ -13,8 +13,8 @@ from scipy.optimize import linear_sum_assignment
 
 from drnmf.numerics import Vector
 from drnmf.parameters.checks import check_choice
+from drnmf.selection.entries import Indices
 
-Indices = np.ndarray[Any, np.dtype[np.int64]]
 Measure = Callable[[Vector, Vector], Vector]
 
 NONE = -1

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from drnmf.backends.observed import HeldOut, mixed, product
+from drnmf.backends.observed import HeldOut, product
 from drnmf.losses.base import Loss, Omega
 from drnmf.losses.beta import KL, Beta
 from drnmf.losses.negative_binomial import NegativeBinomial
@@ -18,7 +18,7 @@ from drnmf.problem.problem import Problem
 from drnmf.problem.receive import Received
 from drnmf.selection.assignment.supports import Places
 from drnmf.selection.choose import Fits, candidates, likeliest, noise_scores, overdispersed
-from drnmf.selection.entries import Facts, counted, facts_of
+from drnmf.selection.entries import Facts, counted, facts_of, some_of
 from drnmf.selection.folds import HELD_OUT, LEAST_ENTRIES, Fold
 from drnmf.selection.likelihood.grid import Grid
 from drnmf.selection.likelihood.masses import (
@@ -206,7 +206,4 @@ def some_rows(shape: tuple[int, int], seed: int) -> Places:
     """Choose rows of a large X by a hash of their numbers; all columns stay, because components have them."""
     m, n = shape
     count = max(LEAST_ROWS, ENTRIES // n)
-    if count >= m:
-        return np.arange(m)
-    order = np.argsort(mixed(np.arange(m, dtype=np.int64) ^ mixed(np.array([seed + 1]))), kind="stable")
-    return np.sort(order[:count])
+    return np.arange(m) if count >= m else some_of(m, count, seed)

@@ -14,10 +14,11 @@ import numpy as np
 from drnmf.algorithms.initialize import Start
 from drnmf.numerics import Vector
 from drnmf.selection.consensus import FOUND
+from drnmf.selection.entries import Indices
 from drnmf.selection.intervals.refits import Refits, canonical
 from drnmf.selection.intervals.scatter import Scatter, corrected, entries_of, scatter_of
 from drnmf.selection.intervals.widening import HalfWidths, Widening, asked, widening
-from drnmf.selection.matching import Indices, cosine
+from drnmf.selection.matching import cosine
 
 DRAWS, TRUTHS, INNER_DRAWS = 200, 16, 40
 """Draws behind an interval; those that are truths of a second level, and the draws that each of these has."""

@@ -1,4 +1,4 @@
-"""A discovery over groups of rows: one search over all, one in every group, and one answer."""
+"""Searches made of several: one over all rows and one in every group, or one without known components and one with."""
 
 from __future__ import annotations
 
@@ -12,17 +12,26 @@ import numpy as np
 import scipy.sparse as sp
 
 from drnmf.backends.observed import HeldOut
+from drnmf.numerics import Vector
 from drnmf.parameters.common import Parameters
 from drnmf.parameters.solver import as_solver
+from drnmf.problem.device import as_numpy
 from drnmf.problem.problem import Problem
-from drnmf.selection.assignment.assign import assigned_in_time, encoded, opened, supports_of
+from drnmf.selection.assignment.assign import assign, assigned_in_time, encoded, opened, supports_of
 from drnmf.selection.assignment.supports import Places
+from drnmf.selection.matching import shares
 from drnmf.selection.stages.groups import LEAST_ROWS, OVERALL, Asking, Merged, Source, groups_of, merged
 from drnmf.selection.stages.residuals import residuals
-from drnmf.solve.settings import reading_of
+from drnmf.solve.settings import asked_losses, reading_of
 
 FOR_ALL = 0.4
 """Part of a limit on time that is for the search over all rows."""
+
+KEPT_ROWS, KEPT_PART = 2, 0.01
+"""Rows that need a known component before it is kept: so many, and this part of all."""
+
+MORE = 10
+"""New components that are looked for beside known ones, at most, where no ranks are named."""
 
 NO_INTERVALS = "No intervals: components of several searches were put together."
 
@@ -139,3 +148,61 @@ def _rows(values: Any, at: Places, count: int | None = None) -> Any:
 def _holds_something(X: Any, at: Places) -> bool:
     part = _rows(X, at)
     return bool((part.sum() if sp.issparse(part) else np.nansum(np.asarray(part))) > 0)
+
+
+def search_beside_known(search: Callable[..., Any], X: Any, model: Parameters, asked: Any) -> Any:
+    """Search with known components fixed where they serve.
+
+    A search without them comes first. Known components serve where rows need them although they may have those that
+    were found freely: so none is kept because it was the nearest thing at hand.
+
+    Parameters
+    ----------
+    search : makes one search: search(X, model, asked)
+    X, model : as in `discover`
+    asked : with the reference
+
+    Returns
+    -------
+    Discovery
+    """
+    known, free = asked.reference.components, replace(asked, reference=None, keep=False, level=None)
+    H = serving(X, known, search(X, model, free).components, model, asked.entry_weight, asked.uncertainty)
+    fixed = replace(model, fixed=H) if len(H) else model
+    tried = ranks_beside(asked.ranks, len(H), min(X.shape)) if len(H) else asked.ranks
+    found = search(X, fixed, replace(asked, keep=False, ranks=tried))
+    said = f"{len(H)} of {len(known)} known components are needed, and were kept as they are in every run."
+    return replace(found, notes=(said, *found.notes))
+
+
+def serving(X: Any, known: Vector, others: Vector, model: Parameters, entry_weight: Any, uncertainty: Any) -> Vector:
+    """Take the known components that some rows need beside others, as `assign` says.
+
+    Parameters
+    ----------
+    X, entry_weight, uncertainty : as in `assign`
+    known : (s, n), known components, under the columns of X
+    others : (r, n), components that rows may have instead
+    model : what the search fits; its loss where it is one
+
+    Returns
+    -------
+    components : (f, n), in the order of the known
+    """
+    betas, names = asked_losses(model), ("zeros", "negatives", "unstored", "random_state")
+    one = not isinstance(betas, str | int | float) and hasattr(betas, "__len__") and len(betas) > 1
+    read: Any = Parameters(**{name: getattr(model, name) for name in names}) if one else replace(model, penalties=None)
+    pool = np.vstack([shares(known), others])
+    found = assign(X, pool, read, entry_weight=entry_weight, uncertainty=uncertainty)
+    needed = (np.asarray(as_numpy(found.contributions))[:, : len(known)] > 0).sum(axis=0)
+    return known[needed >= max(KEPT_ROWS, KEPT_PART * X.shape[0])]
+
+
+def ranks_beside(ranks: Any, known: int, most: int) -> list[int]:
+    """List how many components to try where some are known.
+
+    >>> ranks_beside(None, 3, 5), ranks_beside(range(2, 5), 3, 9)
+    ([3, 4, 5], [3, 4])
+    """
+    listed = range(known, known + MORE + 1) if ranks is None else [ranks] if isinstance(ranks, int) else list(ranks)
+    return [rank for rank in listed if known <= rank <= most] or [min(known, most)]
