@@ -105,6 +105,28 @@ def likeliest(listed: Sequence[Candidate], scores: Sequence[Scores], known: bool
     return simplest(scores, levels)
 
 
+def choose_noise(
+    folds: Sequence[Fold], fits: Sequence[Fits], listed: Sequence[Candidate], unit: float | None, known: bool = False
+) -> tuple[int, list[Scores], float]:
+    """Score every noise on every fold, and choose one.
+
+    Parameters
+    ----------
+    fits : of every loss, fold by fold
+    unit : of the entries, None where they are no multiples of one
+    known : whether standard deviations are known
+
+    Returns
+    -------
+    chosen, scores : which it is, and the scores of all
+    middle : the median of what the likeliest predicts for entries that were held out
+    """
+    scores = noise_scores(folds, fits, listed)
+    first = likeliest(listed, scores, known)
+    middle = folds[0].middle(fits[0][listed[first].loss])
+    return overdispersed(listed, first, unit, middle), scores, middle
+
+
 def overdispersed(listed: Sequence[Candidate], chosen: int, unit: float | None, middle: float) -> int:
     """Take the negative binomial in the place of a beta below one, where X may hold counts: its entries are few units.
 

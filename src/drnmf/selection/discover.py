@@ -21,7 +21,7 @@ from drnmf.objective.objective import Objective
 from drnmf.objective.penalty import Penalty
 from drnmf.parameters.checks import check_choice, check_integer, check_number
 from drnmf.parameters.common import Parameters
-from drnmf.parameters.fields import checked
+from drnmf.parameters.fields import checked, parameters_of
 from drnmf.parameters.solver import Solver, as_solver
 from drnmf.problem.problem import dispersions, objective_of
 from drnmf.problem.receive import Received
@@ -31,7 +31,7 @@ from drnmf.selection.assignment.assign import Assignment, assigned, assigned_in_
 from drnmf.selection.choose import Tried
 from drnmf.selection.consensus import Consensus
 from drnmf.selection.entries import ONE_COMPONENT, Indices, one_component
-from drnmf.selection.intervals.bars import DRAWS, Intervals
+from drnmf.selection.intervals.bars import Intervals
 from drnmf.selection.intervals.door import check_level
 from drnmf.selection.matching import Known, Matching, match
 from drnmf.selection.noise import NoiseProfile
@@ -62,6 +62,8 @@ from drnmf.solve.settings import (
 from drnmf.storage.records import described
 
 HEAVY_CHOICES = ("auto", "keep", "cap")
+_ELSEWHERE = ("n_components", "solver", "max_time", "warm_start")
+"""Parameters of the model that no finished run depends on, or that are written down otherwise."""
 MOST_ASSIGNED = 20_000_000
 """Entries of X up to which contributions get real zeros: every row is fitted some dozen times."""
 
@@ -264,7 +266,7 @@ def _searched(X: Any, raw: Parameters, asked: Asked) -> Discovery:
     stages = Stages(question, losses, schedule, remarks)
     with shown(model.verbose) as show, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of single runs: what matters is in the notes
-        work, sure = plan(tried, asked.n_runs, losses is None, judge, len(auto)), Sure(asked.level, DRAWS, seed)
+        work, sure = plan(tried, asked.n_runs, losses is None, judge, len(auto)), Sure(asked.level, seed)
         schedule.take(sure.planned(work, tried[len(tried) // 2]), _both(show, solver.callback), leftover=(SURE,))
         kept = {"X": study.problem.data.digest(), **_settings(model, asked, tried, losses, seed)}
         with Store(solver.checkpoint, kept) as store:
@@ -284,25 +286,15 @@ def _searched(X: Any, raw: Parameters, asked: Asked) -> Discovery:
 def _settings(
     model: Parameters, asked: Asked, tried: tuple[int, ...], losses: Omega | Interval | None, seed: int
 ) -> dict[str, Any]:
-    """What finished runs depend on, for the folder that keeps them."""
-    return {
+    """What finished runs depend on, for the folder that keeps them; more time may be given to the others."""
+    own = [name for name, known in parameters_of(Parameters).items() if known.result and name not in _ELSEWHERE]
+    return {name: described(getattr(model, name)) for name in own} | {
         "ranks": list(tried),
         "betas": "auto" if losses is None else _texts(losses),
-        "resample": asked.resample,
-        "heavy": asked.heavy,
-        "max_iter": model.max_iter,
-        "tol": model.tol,
-        "zeros": model.zeros,
         "random_state": seed,
-        "threshold": asked.threshold,
-        "init": model.init,
-        "n_init": model.n_init,
-        "negatives": model.negatives,
-        "unstored": model.unstored,
-        "fixed": None if model.fixed is None else np.asarray(model.fixed).tolist(),
         "update": described(as_solver(model.solver).update),
-        "counts": asked.counts,
         "penalties": [term.key for term in terms_of(model)],
+        **{name: getattr(asked, name) for name in ("resample", "heavy", "threshold", "counts")},
     }
 
 

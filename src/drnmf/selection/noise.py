@@ -28,7 +28,7 @@ from drnmf.problem.device import place
 from drnmf.problem.problem import Problem, reference_floors
 from drnmf.problem.receive import Received
 from drnmf.problem.weights import Reading
-from drnmf.selection.choose import Candidate, candidates, holds_counts, likeliest, noise_scores, overdispersed
+from drnmf.selection.choose import Candidate, candidates, choose_noise, holds_counts, likeliest
 from drnmf.selection.entries import Facts, bound, counted, facts_of, near_one, sampled
 from drnmf.selection.folds import HELD_OUT, Fold, check_fraction, mask_seed, too_few_to_hold_out
 from drnmf.selection.likelihood.masses import NegativeBinomialNoise
@@ -257,7 +257,7 @@ def read_noise(
     problem = ask(opened, parameters, omega)
     models = (counts or sized or (counts is None and betas is None)) and not uncounted
     with running(problem, runner, parameters, runs) as runner:
-        asked = Asked(problem, facts, runner, mask_seed(parameters.random_state), fraction, counts)
+        asked = NoiseQuestion(problem, facts, runner, mask_seed(parameters.random_state), fraction, counts)
         return asked.profile(omega, models, (*_sampled(whole, given.X.shape), *few)).magnified(power)
 
 
@@ -280,7 +280,7 @@ def _sampled(whole: tuple[int, int], some: tuple[int, int]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Asked:
+class NoiseQuestion:
     """X, how it is fitted, and which entries are held out: what all candidates share."""
 
     problem: Problem
@@ -304,10 +304,7 @@ class Asked:
         size = self._with_counts(folds, seen, runs) if counts else None
         listed = candidates(omega, counts, size)
         fits = [{loss: (run.W, run.H) for loss, run in found.items()} for found in runs]
-        scores = noise_scores(folds, fits, listed)
-        chosen = likeliest(listed, scores, self.known)
-        middle = folds[0].middle(fits[0][listed[chosen].loss])
-        chosen = overdispersed(listed, chosen, self.facts.unit, middle)
+        chosen, scores, middle = choose_noise(folds, fits, listed, self.facts.unit, self.known)
         best = listed[chosen]
         exact = self._exact(seen[0], runs[0])
         if size is not None and not exact:
@@ -318,8 +315,10 @@ class Asked:
         structure = self._structure(folds[0], seen[0], best.loss, runs[0][best.loss]) if self.fraction else math.nan
         x, mu = folds[0].entries(fits[0][best.loss], seen=bool(self.fraction))
         slope = binned_slope(mu, (x - mu) ** 2)
-        found = Compared(listed, scores, chosen, slope, structure, middle, exact, solutions, self.known, self.counts)
-        return found.profile(self.facts, (*self.problem.notes, *notes))
+        compared = ComparedNoises(
+            listed, scores, chosen, slope, structure, middle, exact, solutions, self.known, self.counts
+        )
+        return compared.profile(self.facts, (*self.problem.notes, *notes))
 
     def _folds(self) -> list[Fold]:
         seeds = range(self.seed, self.seed + masks_of(self.facts, self.fraction))
@@ -385,7 +384,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedNoises:
     """Candidates, their scores, and what was found beside them."""
 
     listed: list[Candidate]

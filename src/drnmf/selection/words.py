@@ -63,6 +63,12 @@ BINS = 20
 """Groups of entries with like fitted values."""
 
 
+def grouped(fitted: Vector, squares: Vector) -> tuple[Vector, Vector]:
+    """Compute means of fitted values and of squared residuals over groups of similar fitted values, of one size."""
+    groups = [group for group in np.array_split(np.argsort(fitted, kind="stable"), BINS) if group.size]
+    return np.array([fitted[group].mean() for group in groups]), np.array([squares[group].mean() for group in groups])
+
+
 def binned_slope(fitted: Vector, squares: Vector) -> float:
     """Fit a line to log mean square against log mean fitted value over groups of one size; NaN where all are alike.
 
@@ -70,10 +76,8 @@ def binned_slope(fitted: Vector, squares: Vector) -> float:
     >>> round(binned_slope(v, v**1.5), 1)
     1.5
     """
-    order = np.argsort(fitted, kind="stable")
-    groups = [group for group in np.array_split(order, min(BINS, max(fitted.size, 1))) if group.size]
-    means = np.array([(fitted[group].mean(), squares[group].mean()) for group in groups]).reshape(-1, 2)
-    means = means[(means > 0).all(axis=1)]
-    x, y = np.log(means).T
+    levels, means = grouped(fitted, squares)
+    used = (levels > 0) & (means > 0)
+    x, y = np.log(levels[used]), np.log(means[used])
     spread = float(((x - x.mean()) ** 2).sum()) if x.size > 1 else 0.0
     return float(((x - x.mean()) * (y - y.mean())).sum() / spread) if spread > 1e-12 else math.nan

@@ -17,7 +17,7 @@ from drnmf.objective.penalties import as_penalties, settled
 from drnmf.objective.penalty import Penalty, without_zeros
 from drnmf.parameters.checks import check_integer
 from drnmf.parameters.common import MAX_ITER, Parameters
-from drnmf.parameters.fields import checked
+from drnmf.parameters.fields import checked, parameters_of
 from drnmf.parameters.solver import Solver, as_solver
 from drnmf.problem.problem import Problem
 from drnmf.problem.receive import Received
@@ -46,6 +46,11 @@ def check_model(model: Any, function: str) -> None:
 def asked_losses(model: Parameters) -> Any:
     """Return what was written for the loss or the losses of a model, "auto" where it names none."""
     return getattr(model, "betas", getattr(model, "beta", "auto"))
+
+
+def without_losses(model: Parameters) -> Parameters:
+    """Return a model that leaves its loss to the data, with the same parameters otherwise."""
+    return Parameters(**{name: getattr(model, name) for name in parameters_of(Parameters)})
 
 
 def settings_of(model: Parameters) -> dict[str, Any]:

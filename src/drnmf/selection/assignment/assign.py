@@ -22,7 +22,7 @@ from drnmf.problem.problem import Problem
 from drnmf.problem.receive import refuse_signed
 from drnmf.problem.units import mean_of
 from drnmf.problem.weights import Reading
-from drnmf.selection.assignment.noise import Judged, Known, Seen, noise_of, some_rows
+from drnmf.selection.assignment.noise import Judged, KnownComponents, Seen, noise_of, some_rows
 from drnmf.selection.assignment.supports import Supports
 from drnmf.selection.entries import bound, counted, facts_of
 from drnmf.selection.folds import mask_seed
@@ -85,8 +85,8 @@ def assign(
     components : array or DataFrame of shape (r, n), nonnegative, one component per row. Where X is a DataFrame too,
         columns are paired by their labels
     model : estimator, optional
-        Its loss, and how it reads X (`zeros`, `negatives`, `unstored`); None is ``BetaNMF(beta="auto")``, which takes
-        the loss of the noise, with uncertainties 2, whose weights they are
+        Its loss, and how it reads X (zeros, negatives, what is not stored); None is ``BetaNMF(beta="auto")``, which
+        takes the loss of the noise, with uncertainties 2, whose weights they are
     entry_weight, uncertainty : as in `BetaNMF.fit`
 
     Returns
@@ -124,7 +124,7 @@ def assign(
     )  # fmt: skip
     loss = _loss(model, given.known or given.signed)
     if loss is None:
-        loss = Known.some(problem, encoder, mask_seed(model.random_state)).likely_loss()
+        loss = KnownComponents.some(problem, encoder, mask_seed(model.random_state)).likely_loss()
     refuse_signed(given, (loss,))
     encoder = replace(encoder, objective=replace(encoder.objective, omega=(loss,)))
     return assigned(encoder, problem, encoded(encoder, problem))

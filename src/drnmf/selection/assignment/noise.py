@@ -17,7 +17,7 @@ from drnmf.numerics import Vector
 from drnmf.problem.problem import Problem
 from drnmf.problem.receive import Received
 from drnmf.selection.assignment.supports import Places
-from drnmf.selection.choose import Fits, candidates, likeliest, noise_scores, overdispersed
+from drnmf.selection.choose import Fits, candidates, choose_noise
 from drnmf.selection.entries import Facts, counted, facts_of, some_of
 from drnmf.selection.folds import HELD_OUT, LEAST_ENTRIES, Fold
 from drnmf.selection.likelihood.grid import Grid
@@ -125,7 +125,7 @@ def _likelihood(judged: Judged, seen: Seen, grid: Grid) -> float:
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownComponents:
     """Components that are known, and what finds contributions of them.
 
     Attributes
@@ -140,7 +140,7 @@ class Known:
     seed: int = 0
 
     @classmethod
-    def some(cls, problem: Problem, encoder: Encoder, seed: int) -> Known:
+    def some(cls, problem: Problem, encoder: Encoder, seed: int) -> KnownComponents:
         """Look at some rows of a large X."""
         return cls(problem.rows(some_rows(problem.data.shape, seed)), encoder, seed)
 
@@ -162,10 +162,7 @@ class Known:
             for fold, fit in zip(folds, fits, strict=True):
                 fit[NegativeBinomial(size)] = self._fit(NegativeBinomial(size), fold)
         listed = candidates(omega, facts.unit is not None, size)
-        scores = noise_scores(folds, fits, listed)
-        chosen = likeliest(listed, scores)
-        middle = folds[0].middle(fits[0][listed[chosen].loss])
-        loss = listed[overdispersed(listed, chosen, facts.unit, middle)].loss
+        loss = listed[choose_noise(folds, fits, listed, facts.unit)[0]].loss
         return self._corrected(loss, facts) if isinstance(loss, NegativeBinomial) else loss
 
     def _fold(self, facts: Facts, fraction: float, k: int) -> Fold:

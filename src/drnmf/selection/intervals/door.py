@@ -14,7 +14,7 @@ from drnmf.parameters.solver import as_solver
 from drnmf.problem.device import as_numpy, place
 from drnmf.problem.problem import Problem
 from drnmf.selection.entries import bound
-from drnmf.selection.intervals.bars import DRAWS, LEAST_DRAWS, TRUTHS, Asked, Intervals, error_bars
+from drnmf.selection.intervals.bars import DRAWS, LEAST_DRAWS, TRUTHS, Draws, Intervals, error_bars
 from drnmf.selection.intervals.refits import Refits
 from drnmf.solve.runner import Runner
 from drnmf.solve.settings import check_model, jobs_of, reading_of
@@ -85,7 +85,7 @@ def intervals(
     refits = Refits(problem, runner, penalised, fitted.omega_, fitted.references_, fitted.weights_, jobs=jobs_of(model))
     H = np.asarray(as_numpy(fitted.components_), dtype=np.float64)
     found = error_bars(
-        refits, (np.asarray(start, dtype=np.float64), H), Asked(level, draws, truths, seed, uncertainty is not None)
+        refits, (np.asarray(start, dtype=np.float64), H), Draws(level, draws, truths, seed, uncertainty is not None)
     )
     assert found is not None
     return found

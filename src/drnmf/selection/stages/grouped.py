@@ -16,13 +16,12 @@ from drnmf.numerics import Vector
 from drnmf.parameters.common import Parameters
 from drnmf.parameters.solver import as_solver
 from drnmf.problem.device import as_numpy
-from drnmf.problem.problem import Problem
 from drnmf.selection.assignment.assign import assign, assigned_in_time, encoded, opened, supports_of
 from drnmf.selection.assignment.supports import Places
 from drnmf.selection.matching import shares
-from drnmf.selection.stages.groups import LEAST_ROWS, OVERALL, Asking, Merged, Source, groups_of, merged
+from drnmf.selection.stages.groups import LEAST_ROWS, OVERALL, Asking, Merged, groups_of, merged
 from drnmf.selection.stages.residuals import residuals
-from drnmf.solve.settings import asked_losses, reading_of
+from drnmf.solve.settings import asked_losses, reading_of, without_losses
 
 FOR_ALL = 0.4
 """Part of a limit on time that is for the search over all rows."""
@@ -57,7 +56,7 @@ def in_groups(search: Callable[..., Any], X: Any, model: Parameters, asked: Any)
     searched = {name: at for name, at in rows.items() if at.size >= LEAST_ROWS and _holds_something(X, at)}
     plain = replace(asked, groups=None, reference=None, level=None)
     overall = search(X, _part(model, "all", FOR_ALL), plain)
-    sources = [_source(OVERALL, np.arange(m), overall)]
+    sources = [_stable(OVERALL, overall)]
     for k, (name, at) in enumerate(searched.items()):
         part, count = _rows(X, at), sum(rest.size for rest in list(searched.values())[k:])
         left = None if model.max_time is None else max(model.max_time - (time.perf_counter() - before), 1.0)
@@ -69,23 +68,22 @@ def in_groups(search: Callable[..., Any], X: Any, model: Parameters, asked: Any)
             uncertainty=_rows(asked.uncertainty, at, m),
         )
         alone = search(part, _part(one, f"group-{k + 1}", 1.0), of_part)
-        sources.append(_source(name, at, alone))
+        sources.append(_stable(name, alone))
     small = [name for name in rows if name not in searched]
     notes = [f"Groups of fewer than {LEAST_ROWS} rows were not searched alone: {', '.join(small)}."] if small else []
     if not any(len(one.components) for one in sources):
         return replace(overall, notes=(*overall.notes, "No group has a stable component.", *notes))
     problem = opened(X, "discover", reading_of(model, asked.entry_weight, asked.uncertainty))
-    found = _assembled(overall, problem, sources, notes)
+    asking = Asking(problem, overall.encoder, {OVERALL: np.arange(m)} | searched)
+    found = _assembled(overall, asking, merged(sources), notes)
     matching = asked.matched(found.components)
     return replace(found, matching=matching, seconds=time.perf_counter() - before, max_time=model.max_time)
 
 
-def _assembled(overall: Any, problem: Problem, sources: list[Source], notes: list[str]) -> Any:
+def _assembled(overall: Any, asking: Asking, everything: Merged, notes: list[str]) -> Any:
     """The discovery over all rows with the components of all searches, and contributions of those."""
-    everything, encoder = merged(sources), overall.encoder
-    asking = Asking(problem, encoder, {one.name: one.rows for one in sources})
-    kept = asking.kept(everything)
-    chosen = everything.some(kept)
+    problem, encoder = asking.problem, overall.encoder
+    chosen = everything.some(asking.kept(everything))
     H = chosen.components.astype(encoder.components.dtype)
     encoder = replace(encoder, components=H, mean_row=np.zeros(len(H)))
     dense = encoded(encoder, problem)
@@ -99,7 +97,7 @@ def _assembled(overall: Any, problem: Problem, sources: list[Source], notes: lis
         overall, components=chosen.components, contributions=W, dense=dense, stability=chosen.stability,
         stable=np.ones(len(order), dtype=bool), found_in=chosen.found_in, spread=chosen.spread, rank=len(order),
         residuals=residuals(problem.given.X, W, chosen.components, worst), encoder=encoder, sources=chosen.sources,
-        notes=(*overall.notes, *_said(everything, chosen, len(sources) - 1), *notes, NO_INTERVALS),
+        notes=(*overall.notes, *_said(everything, chosen, len(asking.groups) - 1), *notes, NO_INTERVALS),
     )  # fmt: skip
 
 
@@ -113,11 +111,10 @@ def _said(everything: Merged, chosen: Merged, groups: int) -> list[str]:
     ]
 
 
-def _source(name: str, rows: Places, found: Any) -> Source:
-    at = found.stable
-    return Source(
-        name, rows, found.components[at], found.stability[at], found.found_in[at], found.spread[at]
-    )  # fmt: skip
+def _stable(name: str, found: Any) -> Merged:
+    """What one search is sure of."""
+    at, names = np.flatnonzero(found.stable), ((name,),) * len(found.stable)
+    return Merged(found.components, found.stability, found.found_in, found.spread, names).some(at)
 
 
 def _part(model: Parameters, name: str, part: float) -> Parameters:
@@ -189,9 +186,9 @@ def serving(X: Any, known: Vector, others: Vector, model: Parameters, entry_weig
     -------
     components : (f, n), in the order of the known
     """
-    betas, names = asked_losses(model), ("zeros", "negatives", "unstored", "random_state")
-    one = not isinstance(betas, str | int | float) and hasattr(betas, "__len__") and len(betas) > 1
-    read: Any = Parameters(**{name: getattr(model, name) for name in names}) if one else replace(model, penalties=None)
+    betas = asked_losses(model)
+    several = not isinstance(betas, str | int | float) and hasattr(betas, "__len__") and len(betas) > 1
+    read = replace(without_losses(model) if several else model, penalties=None)
     pool = np.vstack([shares(known), others])
     found = assign(X, pool, read, entry_weight=entry_weight, uncertainty=uncertainty)
     needed = (np.asarray(as_numpy(found.contributions))[:, : len(known)] > 0).sum(axis=0)

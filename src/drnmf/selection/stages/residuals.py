@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from drnmf.backends.digest import row_blocks
 from drnmf.losses.base import Loss
 from drnmf.numerics import EPS, Array, Vector
+from drnmf.selection.words import grouped
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,6 @@ class Residuals:
     expected: Vector
 
 
-GROUPS = 20
-"""Groups of fitted values."""
-
-
 def residuals(X: Any, W: Array, H: Array, loss: Loss) -> Residuals:
     """Compute the loss of every row and column of X (m, n) against WH, a block of rows at a time."""
     m, n = X.shape
@@ -55,15 +52,8 @@ def residuals(X: Any, W: Array, H: Array, loss: Loss) -> Residuals:
         widths += x.sum(axis=0)
         fitted.append(v.ravel()[::step])
         squared.append(((x - v) ** 2).ravel()[::step])
-    levels, squares = _grouped(np.concatenate(fitted), np.concatenate(squared))
+    levels, squares = grouped(np.concatenate(fitted), np.concatenate(squared))
     return Residuals(rows, columns / m, heights, widths, levels, squares, _expected(levels, squares, loss))
-
-
-def _grouped(fitted: Vector, squared: Vector) -> tuple[Vector, Vector]:
-    """Means of fitted values and squared residuals over groups of similar fitted values."""
-    groups = np.array_split(np.argsort(fitted, kind="stable"), GROUPS)
-    used = [group for group in groups if group.size]
-    return np.array([fitted[group].mean() for group in used]), np.array([squared[group].mean() for group in used])
 
 
 def _expected(levels: Vector, squares: Vector, loss: Loss) -> Vector:

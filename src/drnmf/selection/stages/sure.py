@@ -8,7 +8,7 @@ import numpy as np
 
 from drnmf.algorithms.initialize import Start
 from drnmf.selection.consensus import Consensus
-from drnmf.selection.intervals.bars import INNER_DRAWS, TRUTHS, Asked, Intervals, error_bars
+from drnmf.selection.intervals.bars import DRAWS, INNER_DRAWS, TRUTHS, Draws, Intervals, error_bars
 from drnmf.selection.intervals.refits import Refits
 from drnmf.selection.stages.run_pool import RunPool, rows_seen
 from drnmf.selection.stages.runs import Run
@@ -30,12 +30,10 @@ class Sure:
     Attributes
     ----------
     level : what intervals are to cover, None where none are wanted
-    draws : how many
     seed : of the draws
     """
 
     level: float | None
-    draws: int
     seed: int
 
     def planned(self, work: dict[str, float], rank: int) -> dict[str, float]:
@@ -91,14 +89,14 @@ class Sure:
             return None
         W = encoder.rows(seen.data if whole else study.problem.rows(rows, encoder.objective.mean).data)
         start: Start = np.asarray(W, dtype=np.float64), found.components
-        bars = error_bars(refits, start, Asked(self.level, self.draws, TRUTHS, self.seed, seen.given.known, left, tell))
+        bars = error_bars(refits, start, Draws(self.level, DRAWS, TRUTHS, self.seed, seen.given.known, left, tell))
         return bars if bars is None or whole else replace(bars, contributions=None)
 
     def _said(self, bars: Intervals) -> list[str]:
         fewer = []
-        if bars.draws < self.draws or bars.truths < TRUTHS:
+        if bars.draws < DRAWS or bars.truths < TRUTHS:
             inner = f"{bars.truths} of {TRUTHS} times {INNER_DRAWS} in the simulation"
-            fewer = [f"Intervals are from fewer draws than asked for: {bars.draws} of {self.draws}, and {inner}."]
+            fewer = [f"Intervals are from fewer draws than asked for: {bars.draws} of {DRAWS}, and {inner}."]
         if bars.contributions is None:
             fewer.append("X is large, and draws are of some of its rows: contributions have no intervals.")
         return [bars.summary(), *fewer]
