@@ -79,35 +79,48 @@ def covered_of(found: Intervals | None) -> schema.Covered | None:
     sides = {"components": found.components, "contributions": found.contributions}
     bars = {name: side for name, side in sides.items() if side is not None}
     return {
-        "level": found.level, "draws": found.draws, "truths": found.truths, "noise": found.noise,
+        "level": found.level,
+        "draws": found.draws,
+        "truths": found.truths,
+        "noise": found.noise,
         "widening": {name: round(side.widening, 4) for name, side in bars.items()},
         "coverage": {name: round(side.coverage, 4) if found.truths else None for name, side in bars.items()},
         "finding": found.summary(),
-    }  # fmt: skip
+    }
 
 
 def _described(found: Named) -> schema.Summary:
     """What summary.json says of any discovery."""
     best = found.runs[0]
     return {
-        "kind": "discover", "seconds": round(found.seconds, 3),
+        "kind": "discover",
+        "seconds": round(found.seconds, 3),
         "losses": write.per_loss(best.omega, best.losses),
         "references": write.per_loss(best.omega, best.references),
-        "weights": write.per_loss(best.omega, best.weights), "notes": list(found.notes),
+        "weights": write.per_loss(best.omega, best.weights),
+        "notes": list(found.notes),
         "field": field_of(found.column_names, found.row_names, found.rows and found.rows.image),
         "discovery": discovered(found),
-    }  # fmt: skip
+    }
 
 
 def discovered(found: Named, profiles: str = "columns") -> schema.Discovered:
     """What summary.json says of the search; its sentences are those of Python."""
     noise = found.noise
     return {
-        "missing": list(found.missing), "rank": found.rank, "stable": int(found.stable.sum()),
-        "threshold": found.threshold, "resample": found.resample, "intervals": covered_of(found.intervals),
-        "beta": None if noise is None else noise.beta, "slope": None if noise is None else noise.slope,
-        "profiles": profiles, "penalties": list(found.penalties), "finding": found.summary(), "stages": found.stages,
-    }  # fmt: skip
+        "missing": list(found.missing),
+        "rank": found.rank,
+        "stable": int(found.stable.sum()),
+        "threshold": found.threshold,
+        "resample": found.resample,
+        "intervals": covered_of(found.intervals),
+        "beta": None if noise is None else noise.beta,
+        "slope": None if noise is None else noise.slope,
+        "profiles": profiles,
+        "penalties": list(found.penalties),
+        "finding": found.summary(),
+        "stages": found.stages,
+    }
 
 
 def write_report_folder(found: Named, folder: Path, overwrite: bool) -> Path:

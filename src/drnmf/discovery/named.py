@@ -120,10 +120,16 @@ class Named(search.Discovery):
     def stability_rows(self) -> list[dict[str, Any]]:
         """List for every component its stability, its size, who found it, and its partner in the reference."""
         rows: list[dict[str, Any]] = [
-            {"component": name, "stability": float(self.stability[k]), "stable": bool(self.stable[k]),
-             "size": float(self.sizes[k]), "found_in": int(self.found_in[k]), "runs": len(self.runs)}
+            {
+                "component": name,
+                "stability": float(self.stability[k]),
+                "stable": bool(self.stable[k]),
+                "size": float(self.sizes[k]),
+                "found_in": int(self.found_in[k]),
+                "runs": len(self.runs),
+            }
             for k, name in enumerate(self.names)
-        ]  # fmt: skip
+        ]
         if self.sources:
             rows = [row | {"groups": "; ".join(found)} for row, found in zip(rows, self.sources, strict=True)]
         if self.matching is None:
@@ -229,9 +235,12 @@ def component_labels(rank: int, matching: Matching | None, names: Sequence[str] 
 def facts_of(found: Named) -> dict[str, Any]:
     """Collect what AnnData keeps of a discovery beside the arrays."""
     return {
-        "losses": np.array([loss.name for loss in found.losses], dtype=object), "rank": found.rank,
-        "stability": found.stability, "stable": found.stable, "summary": found.summary(),
-    }  # fmt: skip
+        "losses": np.array([loss.name for loss in found.losses], dtype=object),
+        "rank": found.rank,
+        "stability": found.stability,
+        "stable": found.stable,
+        "summary": found.summary(),
+    }
 
 
 def _names(labels: Labels | None, count: int) -> list[str]:

@@ -36,8 +36,10 @@ def draw(found: Named, what: str = "components", field: str | None = None) -> An
             return _panels(found, shown, _over_dates, 1, (9.0, 1.5))
         return _stacked(found, shown)
     axis, size = {
-        "signatures": (_signature, (9.0, 1.5)), "air": (_species, (9.0, 2.2)), "spectra": (_spectrum, (7.0, 1.8)),
-    }.get(chosen, (_top if len(found.column_names) > DRAWN or chosen == "cells" else _bars, (7.0, 2.2)))  # fmt: skip
+        "signatures": (_signature, (9.0, 1.5)),
+        "air": (_species, (9.0, 2.2)),
+        "spectra": (_spectrum, (7.0, 1.8)),
+    }.get(chosen, (_top if len(found.column_names) > DRAWN or chosen == "cells" else _bars, (7.0, 2.2)))
     return _panels(found, shown, axis, 1, size)
 
 

@@ -96,9 +96,15 @@ class Problem:
         return cls(data, Units(data.scale), 0, (), unobserved, given, notes=notes, columns=columns)
 
     def asked(
-        self, rank: int, omega: Omega, *, references: Vector | None = None, penalties: tuple[Penalty, ...] = (),
-        constraints: Constraints = UNCONSTRAINED, zeros: str = "raise",
-    ) -> Problem:  # fmt: skip
+        self,
+        rank: int,
+        omega: Omega,
+        *,
+        references: Vector | None = None,
+        penalties: tuple[Penalty, ...] = (),
+        constraints: Constraints = UNCONSTRAINED,
+        zeros: str = "raise",
+    ) -> Problem:
         """Check what is asked of the factors of X, and take it into the unit of the data.
 
         Parameters
@@ -118,9 +124,14 @@ class Problem:
         warn_dense_tiles(is_sparse(self.given.X) and not isinstance(self.given.observed, Stored), data.shape, omega)
         warn_rank(rank, data.shape)
         problem = replace(
-            self, units=units, rank=rank, omega=units.omega(omega), penalties=units.terms(penalties, omega),
-            constraints=bound.cast(data.dtype), notes=notes,
-        )  # fmt: skip
+            self,
+            units=units,
+            rank=rank,
+            omega=units.omega(omega),
+            penalties=units.terms(penalties, omega),
+            constraints=bound.cast(data.dtype),
+            notes=notes,
+        )
         known = units.references(omega)
         return problem if known is None else problem.over(known)
 

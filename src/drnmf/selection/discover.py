@@ -379,15 +379,28 @@ def _encoder(study: Study, found: Consensus, runs: list[Run]) -> Encoder:
     best, model = min(runs, key=lambda run: run.error), study.model
     control, terms = control_of(model), terms_of(model)
     return Encoder(
-        found.components.astype(best.H.dtype), _objective(study.problem.data, best, terms), best.weights,
-        control.max_iter, control.tol, checked(model, "zeros"), "discover", np.zeros(len(found.stability)),
-    )  # fmt: skip
+        found.components.astype(best.H.dtype),
+        _objective(study.problem.data, best, terms),
+        best.weights,
+        control.max_iter,
+        control.tol,
+        checked(model, "zeros"),
+        "discover",
+        np.zeros(len(found.stability)),
+    )
 
 
 def _assembled(
-    study: Study, encoder: Encoder, stages: Stages, noise: NoiseProfile | None, table: list[Tried], runs: list[Run],
-    found: Consensus, bars: Intervals | None, asked: Asked,
-) -> Discovery:  # fmt: skip
+    study: Study,
+    encoder: Encoder,
+    stages: Stages,
+    noise: NoiseProfile | None,
+    table: list[Tried],
+    runs: list[Run],
+    found: Consensus,
+    bars: Intervals | None,
+    asked: Asked,
+) -> Discovery:
     """W under the losses of the best run and the penalties, components by size, partners, residuals."""
     best, schedule, model, X = min(runs, key=lambda run: run.error), stages.schedule, study.model, study.problem
     before, terms = schedule.seconds, terms_of(model)

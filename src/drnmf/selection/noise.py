@@ -222,9 +222,15 @@ def compare_losses(model: Parameters, X: Any, reading: Reading, betas: Any, held
 
 
 def read_noise(
-    opened: Problem, model: Parameters, runner: Runner, *, betas: Any = None, held_out: float = HELD_OUT,
-    counts: bool | None = None, of: tuple[int, int] | None = None,
-) -> NoiseProfile:  # fmt: skip
+    opened: Problem,
+    model: Parameters,
+    runner: Runner,
+    *,
+    betas: Any = None,
+    held_out: float = HELD_OUT,
+    counts: bool | None = None,
+    of: tuple[int, int] | None = None,
+) -> NoiseProfile:
     """Compare losses on X that is open already.
 
     Parameters
@@ -429,13 +435,17 @@ class ComparedNoises:
         compared = compare(self.scores)
         return [
             {
-                "name": one.name, "beta": one.loss.beta, "loss": float(self.runs[one.name].losses[0]),
-                "criterion": -scores.mean * facts.count, "held_out": float(compared.differences[i]),
-                "standard_error": float(compared.errors[i]), "within": compared.within[i],
+                "name": one.name,
+                "beta": one.loss.beta,
+                "loss": float(self.runs[one.name].losses[0]),
+                "criterion": -scores.mean * facts.count,
+                "held_out": float(compared.differences[i]),
+                "standard_error": float(compared.errors[i]),
+                "within": compared.within[i],
                 "parameter": scores.parameter,
             }
             for i, (one, scores) in enumerate(zip(self.listed, self.scores, strict=True))
-        ]  # fmt: skip
+        ]
 
 
 def _without_size(betas: Any) -> tuple[Any, bool]:

@@ -63,9 +63,7 @@ Counts = Annotated[
 Heavy = Annotated[
     str, typer.Option("--heavy", help="Samples far heavier than others: keep, cap at ten times the median, or auto.")
 ]
-_NOT_HERE = (
-    "sum_to_one", "fixed", "device", "policy", "inner_iter", "precision", "checkpoint_every",
-)  # fmt: skip
+_NOT_HERE = ("sum_to_one", "fixed", "device", "policy", "inner_iter", "precision", "checkpoint_every")
 """Parameters that a discovery does without."""
 Threshold = Annotated[float, typer.Option("--threshold", min=-1, max=1, help="Stability that a component needs.")]
 
@@ -145,9 +143,18 @@ def discover(
     in_cells = named_cells(matrix, x, source.weights_file)
     with plain_warnings() as warned, keeping.kept(checkpoint), keyboard_interrupts(), in_cells:
         asked_of = Asked(
-            given, runs, None if resample == "none" else resample, heavy, threshold, counts, level or None, known, keep,
-            groups=labelled, **weights,
-        )  # fmt: skip
+            given,
+            runs,
+            None if resample == "none" else resample,
+            heavy,
+            threshold,
+            counts,
+            level or None,
+            known,
+            keep,
+            groups=labelled,
+            **weights,
+        )
         searched = search(matrix.X, model, asked_of)
     found = with_labels(searched, asked_of, matrix.X, matrix.rows, matrix.columns)
     with bad_usage("--names"):

@@ -119,9 +119,15 @@ def assign(
             f"components have {H.shape[1]} columns, but X has {given.X.shape[1]}: both need the same columns."
         )
     encoder = Encoder(
-        H, Objective((Beta(1.0),), np.ones(1), mean_of(problem.data)), np.ones(1), ENCODE_ITERATIONS, ENCODE_TOLERANCE,
-        checked(model, "zeros"), FUNCTION, np.zeros(H.shape[0]),
-    )  # fmt: skip
+        H,
+        Objective((Beta(1.0),), np.ones(1), mean_of(problem.data)),
+        np.ones(1),
+        ENCODE_ITERATIONS,
+        ENCODE_TOLERANCE,
+        checked(model, "zeros"),
+        FUNCTION,
+        np.zeros(H.shape[0]),
+    )
     loss = _loss(model, given.known or given.signed)
     if loss is None:
         loss = KnownComponents.some(problem, encoder, mask_seed(model.random_state)).likely_loss()
@@ -154,9 +160,8 @@ def assigned(encoder: Encoder, problem: Problem, dense: Array) -> Assignment:
     supports = supports_of(encoder, problem, dense)
     W, likelihood = supports.assigned(dense)
     return Assignment(
-        W, dense, encoder.objective.omega, supports.noise.name, supports.parameter, likelihood,
-        supports.price,
-    )  # fmt: skip
+        W, dense, encoder.objective.omega, supports.noise.name, supports.parameter, likelihood, supports.price
+    )
 
 
 def assigned_in_time(supports: Supports, dense: Array, out_of_time: Callable[[], bool]) -> tuple[Array, int]:

@@ -21,9 +21,16 @@ from drnmf.solve.settings import check_model, jobs_of, reading_of
 
 
 def intervals(
-    model: Parameters, X: Any, *, level: float = 0.9, draws: int = DRAWS, truths: int = TRUTHS, random_state: int = 0,
-    entry_weight: Any = None, uncertainty: Any = None,
-) -> Intervals:  # fmt: skip
+    model: Parameters,
+    X: Any,
+    *,
+    level: float = 0.9,
+    draws: int = DRAWS,
+    truths: int = TRUTHS,
+    random_state: int = 0,
+    entry_weight: Any = None,
+    uncertainty: Any = None,
+) -> Intervals:
     """Find how sure the components and contributions of a fitted model are.
 
     X is drawn again from the fit and its noise, and every draw is fitted from where the model ended: percentiles of

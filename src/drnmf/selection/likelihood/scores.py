@@ -114,9 +114,12 @@ def score(noise: Noise, held: HeldEntries, grid: Grid, shape: tuple[int, int]) -
         return np.asarray(np.bincount(at, what, minlength=size), dtype=np.float64)
 
     return Scores(
-        by(held.rows, values, shape[0]), by(held.columns, values, shape[1]), by(held.rows, held.weight, shape[0]),
-        by(held.columns, held.weight, shape[1]), parameter,
-    )  # fmt: skip
+        by(held.rows, values, shape[0]),
+        by(held.columns, values, shape[1]),
+        by(held.rows, held.weight, shape[0]),
+        by(held.columns, held.weight, shape[1]),
+        parameter,
+    )
 
 
 def entry_scores(noise: Noise, held: HeldEntries, grid: Grid) -> tuple[Vector, float]:

@@ -94,11 +94,20 @@ def _assembled(overall: Any, asking: Asking, everything: Merged, notes: list[str
     run = overall.runs[0]
     worst = run.omega[int(np.argmax(run.losses / run.references))]
     return replace(
-        overall, components=chosen.components, contributions=W, dense=dense, stability=chosen.stability,
-        stable=np.ones(len(order), dtype=bool), found_in=chosen.found_in, spread=chosen.spread, rank=len(order),
-        residuals=residuals(problem.given.X, W, chosen.components, worst), encoder=encoder, sources=chosen.sources,
+        overall,
+        components=chosen.components,
+        contributions=W,
+        dense=dense,
+        stability=chosen.stability,
+        stable=np.ones(len(order), dtype=bool),
+        found_in=chosen.found_in,
+        spread=chosen.spread,
+        rank=len(order),
+        residuals=residuals(problem.given.X, W, chosen.components, worst),
+        encoder=encoder,
+        sources=chosen.sources,
         notes=(*overall.notes, *_said(everything, chosen, len(asking.groups) - 1), *notes, NO_INTERVALS),
-    )  # fmt: skip
+    )
 
 
 def _said(everything: Merged, chosen: Merged, groups: int) -> list[str]:
