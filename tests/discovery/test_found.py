@@ -14,7 +14,7 @@ import pytest
 
 import drnmf
 from drnmf.discovery.named import component_labels
-from drnmf.selection.discover import Asked
+from drnmf.selection.asked import Asked
 from drnmf.selection.matching import match
 
 RNG = np.random.default_rng(0)

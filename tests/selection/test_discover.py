@@ -38,7 +38,7 @@ def counts(seed: int = 0, m: int = 60, n: int = 24, r: int = 3) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def found() -> drnmf.selection.discover.Discovery:
+def found() -> drnmf.selection.asked.SearchResult:
     return discover(counts(), **FAST)
 
 

@@ -17,8 +17,8 @@ from drnmf.parameters.common import Parameters
 from drnmf.problem.tabular import Tabular, tabular
 from drnmf.runs.annotated import annotate
 from drnmf.runs.quality import quality
-from drnmf.selection.discover import Asked, search
-from drnmf.selection.discover import Discovery as Searched
+from drnmf.selection.asked import Asked, SearchResult
+from drnmf.selection.discover import search
 from drnmf.selection.matching import Known, positions
 
 
@@ -29,7 +29,7 @@ class Discovery(Named):
     See Also
     --------
     drnmf.discovery.named.Named : names, tables, contributions of new rows.
-    drnmf.selection.discover.Discovery : components, contributions, stability and all the other attributes.
+    drnmf.selection.asked.SearchResult : components, contributions, stability and all the other attributes.
 
     Examples
     --------
@@ -174,9 +174,9 @@ def discover(
     return found.framed() if table.kind == "frame" else found
 
 
-def labelled(found: Searched, asked: Asked, X: Any, rows: Labels | None, columns: Labels | None) -> Discovery:
+def labelled(found: SearchResult, asked: Asked, X: Any, rows: Labels | None, columns: Labels | None) -> Discovery:
     """Put labels on what a search found in X, and compare it with the uncertainties of X where there are some."""
-    values = {entry.name: getattr(found, entry.name) for entry in fields(Searched)}
+    values = {entry.name: getattr(found, entry.name) for entry in fields(SearchResult)}
     names = tuple(component_labels(found.rank, found.matching))
     residuals = None
     if asked.uncertainty is not None:

@@ -21,7 +21,7 @@ from drnmf.matrices.mutations import spelt
 from drnmf.numerics import Array
 from drnmf.problem.tabular import Tabular, component_names, tabular
 from drnmf.runs.quality import Quality
-from drnmf.selection import discover as search
+from drnmf.selection.asked import SearchResult
 from drnmf.selection.assignment.assign import Assignment
 from drnmf.selection.matching import Matching, positions
 
@@ -30,7 +30,7 @@ NAMED_FROM = 0.9
 
 
 @dataclass(frozen=True)
-class Named(search.Discovery):
+class Named(SearchResult):
     """What `drnmf.discover` found, with names on everything; stable components come first, each by contribution.
 
     Attributes
@@ -47,7 +47,7 @@ class Named(search.Discovery):
 
     See Also
     --------
-    drnmf.selection.discover.Discovery : components, contributions, stability and all the other attributes.
+    drnmf.selection.asked.SearchResult : components, contributions, stability and all the other attributes.
     """
 
     names: tuple[str, ...] = ()
@@ -252,10 +252,9 @@ def framed(values: Any, index: Sequence[str] | None, columns: Sequence[str]) -> 
     return frame(np.asarray(values), None if index is None else list(index), list(columns))
 
 
-def model_of(found: search.Discovery) -> BetaNMF | MultiObjectiveNMF:
+def model_of(found: SearchResult) -> BetaNMF | MultiObjectiveNMF:
     """Make the estimator that a discovery stands for: its components, under its losses, weights and penalties."""
     encoder, best, omega = found.encoder, found.runs[0], found.losses
-    assert encoder is not None
     given: dict[str, Any] = {
         "max_iter": encoder.max_iter,
         "tol": encoder.tol,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,33 +14,32 @@ from drnmf.backends.base import Data
 from drnmf.losses.base import Omega
 from drnmf.losses.beta import KL, Beta
 from drnmf.losses.interval import Interval, as_interval
-from drnmf.losses.names import as_losses, noise_of, text_of
+from drnmf.losses.names import as_losses, text_of
 from drnmf.losses.negative_binomial import NegativeBinomial
-from drnmf.numerics import Array, Vector
+from drnmf.numerics import Array
 from drnmf.objective.objective import Objective
 from drnmf.objective.penalty import Penalty
-from drnmf.parameters.checks import check_choice, check_integer, check_number
+from drnmf.parameters.checks import check_choice, check_integer
 from drnmf.parameters.common import Parameters
 from drnmf.parameters.fields import checked, parameters_of
 from drnmf.parameters.solver import Solver, as_solver
 from drnmf.problem.problem import dispersions, objective_of
 from drnmf.problem.receive import Received
 from drnmf.problem.units import Units, mean_of
-from drnmf.selection.alpha import AlphaPath, decided
-from drnmf.selection.assignment.assign import Assignment, assigned, assigned_in_time, encoded, opened, supports_of
+from drnmf.selection.alpha import decided
+from drnmf.selection.asked import Asked, SearchResult, too_few_runs
+from drnmf.selection.assignment.assign import assigned_in_time, supports_of
 from drnmf.selection.choose import Tried
 from drnmf.selection.consensus import Consensus
-from drnmf.selection.entries import ONE_COMPONENT, Indices, one_component
+from drnmf.selection.entries import ONE_COMPONENT, one_component
 from drnmf.selection.intervals.bars import Intervals
-from drnmf.selection.intervals.door import check_level
-from drnmf.selection.matching import Known, Matching, match
 from drnmf.selection.noise import NoiseProfile
 from drnmf.selection.rank import check_ranks
 from drnmf.selection.resampling import RESAMPLINGS, UNCERTAINTY, cap_factors
 from drnmf.selection.stages.contributions import FOR_W, LAST, contributions
 from drnmf.selection.stages.grouped import in_groups, search_beside_known
 from drnmf.selection.stages.ranks import rows_of
-from drnmf.selection.stages.residuals import Residuals, residuals
+from drnmf.selection.stages.residuals import residuals
 from drnmf.selection.stages.run_pool import RunPool, Study, draw_seeds
 from drnmf.selection.stages.runs import Run, Store
 from drnmf.selection.stages.schedule import Moment, Schedule, shown
@@ -61,162 +60,13 @@ from drnmf.solve.settings import (
 )
 from drnmf.storage.records import described
 
-HEAVY_CHOICES = ("auto", "keep", "cap")
 _ELSEWHERE = ("n_components", "solver", "max_time", "warm_start")
 """Parameters of the model that no finished run depends on, or that are written down otherwise."""
 MOST_ASSIGNED = 20_000_000
 """Entries of X up to which contributions get real zeros: every row is fitted some dozen times."""
 
 
-@dataclass(frozen=True)
-class Discovery:
-    """What a search found. Components are those of the consensus: stable ones first, each by contribution.
-
-    Attributes
-    ----------
-    components : (r, n), every row sums to one
-    contributions : (m, r), W under the losses of the fit, in the unit of X, with real zeros: every row has the
-        components that it needs (`assign`)
-    stability : (r,), mean silhouette of each component over the runs
-    stable : (r,) bool, whether it reaches the threshold; none where fewer than four runs came to their end
-    intervals : Intervals of the components and of `dense`, from draws apart from the runs; None with a reason in the
-        notes
-    found_in : (r,) int, runs that have the component, with a cosine of at least 0.9
-    spread : (r, n), standard deviation of every entry over the runs: how far these differ, and no error bar
-    rank : r
-    losses : the losses of the fit
-    noise : NoiseProfile, or None where the losses were given
-    ranks : list of dict, the ranks that were tried
-    matching : partners in the reference, or None
-    residuals : where the components do not fit
-    runs : the runs behind the consensus
-    stages : list of dict with name, seconds and whether the stage was finished
-    interrupted : whether Ctrl-C ended it: it then holds what the runs so far agree on
-    missing : tuple of str, what was not finished, for lack of time or by Ctrl-C
-    max_time : the limit that was given, or None
-    resample : what each run saw of X: "poisson", "bootstrap", "uncertainty", or None for X itself
-    seconds : float
-    notes : tuple of str
-    penalties : tuple of str, those of the runs and the contributions ("sparsity:0.003:W")
-    penalty_path : tuple of AlphaPath, what was tried for alphas that the data chose
-    sources : with groups, which of them, or "all", found each component
-    dense : (m, r), W with all components in every row
-    dispersions : (p,), phi of every loss that the best run left
-    encoder : the components as a function of rows, which gives the contributions of new ones
-    settings : the model, which says how X was read
-    """
-
-    components: Vector
-    contributions: Array
-    stability: Vector
-    stable: np.ndarray[Any, np.dtype[np.bool_]]
-    intervals: Intervals | None
-    found_in: Indices
-    spread: Vector
-    rank: int
-    losses: Omega
-    noise: NoiseProfile | None
-    ranks: list[dict[str, Any]]
-    matching: Matching | None
-    residuals: Residuals
-    runs: list[Run] = field(repr=False)
-    stages: list[dict[str, Any]]
-    interrupted: bool
-    missing: tuple[str, ...]
-    max_time: float | None
-    resample: str | None
-    seconds: float
-    notes: tuple[str, ...]
-    penalties: tuple[str, ...] = ()
-    penalty_path: tuple[AlphaPath, ...] = ()
-    sources: tuple[tuple[str, ...], ...] = ()
-    dense: Array = field(default_factory=lambda: np.empty((0, 0)), repr=False)
-    dispersions: Vector = field(default_factory=lambda: np.empty(0), repr=False)
-    encoder: Encoder | None = field(default=None, repr=False)
-    settings: Parameters = field(default_factory=Parameters, repr=False)
-
-    def assign(self, X: Any, *, entry_weight: Any = None, uncertainty: Any = None) -> Assignment:
-        """Find which of the components new rows have, and how much of each, as in `contributions`.
-
-        Parameters
-        ----------
-        X : as in `discover`, with the same columns
-        entry_weight, uncertainty : as in `discover`, of these rows
-
-        Returns
-        -------
-        Assignment
-            Contributions with real zeros, and what judged them.
-        """
-        assert self.encoder is not None
-        problem = opened(X, "assign", reading_of(self.settings, entry_weight, uncertainty))
-        return assigned(self.encoder, problem, encoded(self.encoder, problem))
-
-    @property
-    def sizes(self) -> Vector:
-        """Part of each component in the sum of all contributions, (r,)."""
-        sums = np.asarray(self.contributions, dtype=np.float64).sum(axis=0)
-        return sums / (sums.sum() or 1.0)
-
-    def summary(self) -> str:
-        """Say in a few sentences what was found; what is missing, and what to do about it, comes first."""
-        count, ended, first = int(self.stable.sum()), sum(run.whole for run in self.runs), ""
-        if self.missing:
-            cure = "let it run to its end" if self.interrupted else f"raise max_time, which was {self.max_time:g} s"
-            why = "Interrupted" if self.interrupted else "Out of time"
-            first = f"{why}: {'; '.join(self.missing)}. To finish it, {cure}. "
-        if ended < LEAST_RUNS:
-            cure = "" if self.missing else f" Raise n_runs to {LEAST_RUNS} or more."
-            return f"{first}{_too_few(ended)}{cure}"
-        if not count:
-            return (
-                f"{first}Found nothing to trust: of {self.rank} components none comes again in the runs (largest "
-                f"stability {self.stability.max():.2f})."
-            )
-        names = ", ".join(f"{loss.name} ({noise_of(loss)})" for loss in self.losses)
-        return f"{first}{'So far ' if first else ''}{count} stable components of {self.rank}, under {names}."
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What is asked of a discovery; `drnmf.discover` says what each means.
-
-    Attributes
-    ----------
-    reference : Known components under the columns of X, or None
-    entry_weight, uncertainty : as in `BetaNMF.fit`
-    groups : the group of every row, or None
-    """
-
-    ranks: Iterable[int] | int | None = None
-    n_runs: int = 20
-    resample: str | None = "auto"
-    heavy: str = "auto"
-    threshold: float = 0.6
-    counts: bool | None = None
-    level: float | None = 0.9
-    reference: Known | None = None
-    keep: bool = False
-    entry_weight: Any = None
-    uncertainty: Any = None
-    groups: Iterable[Any] | None = None
-
-    def __post_init__(self) -> None:
-        check_integer("n_runs", self.n_runs, 2)
-        check_choice("heavy", self.heavy, HEAVY_CHOICES)
-        check_number("threshold", self.threshold, -1.0)
-        if self.level is not None:
-            check_level(self.level)
-        if self.keep and (self.reference is None or self.groups is not None):
-            raise ValueError("keep=True keeps known components: give them as reference, and no groups beside them.")
-
-    def matched(self, components: Vector) -> Matching | None:
-        """Partners of components in the reference."""
-        known = self.reference
-        return None if known is None else match(components, known.components, names=known.names)
-
-
-def search(X: Any, model: Parameters | None, asked: Asked) -> Discovery:
+def search(X: Any, model: Parameters | None, asked: Asked) -> SearchResult:
     """Find components of X and what is known of them, without labels; see `drnmf.discover`.
 
     Parameters
@@ -231,7 +81,7 @@ def search(X: Any, model: Parameters | None, asked: Asked) -> Discovery:
     return search_beside_known(search, X, model, asked) if asked.keep else _searched(X, model, asked)
 
 
-def _searched(X: Any, raw: Parameters, asked: Asked) -> Discovery:
+def _searched(X: Any, raw: Parameters, asked: Asked) -> SearchResult:
     """Search all rows at once, with nothing kept."""
     model = settled_budget(raw, JUDGED_ITERATIONS, JUDGED_TOLERANCE)
     betas, seed = asked_losses(model), check_integer("random_state", model.random_state or 0, 0)
@@ -370,10 +220,6 @@ def _objective(data: Data, run: Run, terms: tuple[Penalty, ...]) -> Objective:
     return Objective(run.omega, run.references, mean_of(data), units.penalties_out(terms, setting, run.omega))
 
 
-def _too_few(ended: int) -> str:
-    return f"Nothing is called stable on the word of fewer than {LEAST_RUNS} runs: {ended} came to their end."
-
-
 def _encoder(study: Study, found: Consensus, runs: list[Run]) -> Encoder:
     """What finds W under the losses of the best run, and the penalties."""
     best, model = min(runs, key=lambda run: run.error), study.model
@@ -400,7 +246,7 @@ def _assembled(
     found: Consensus,
     bars: Intervals | None,
     asked: Asked,
-) -> Discovery:
+) -> SearchResult:
     """W under the losses of the best run and the penalties, components by size, partners, residuals."""
     best, schedule, model, X = min(runs, key=lambda run: run.error), stages.schedule, study.model, study.problem
     before, terms = schedule.seconds, terms_of(model)
@@ -417,7 +263,7 @@ def _assembled(
     schedule.advance(LAST, (1.0 - FOR_W) * schedule.planned(LAST), "residuals")
     stages.ended(LAST, before, not cut)
     encoder = replace(encoder, components=encoder.components[order], mean_row=dense.mean(axis=0, dtype=np.float64))
-    return Discovery(
+    return SearchResult(
         components=found.components,
         contributions=W,
         stability=found.stability,
@@ -477,7 +323,7 @@ def _notes(
     missing = (f"{why}: {what}." for what in stages.missing)
     notes = (*missing, *(() if noise is None else noise.notes), *stages.notes, _SEEN[resample])
     if ended < LEAST_RUNS:
-        return (*notes, _too_few(ended))
+        return (*notes, too_few_runs(ended))
     if not (found.stability >= stages.ask.threshold).any():
         return (
             *notes,

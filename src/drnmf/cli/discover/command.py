@@ -124,7 +124,8 @@ def discover(
     from drnmf.discovery.found import labelled as with_labels
     from drnmf.estimators.robust import DRNMF
     from drnmf.matrices.companions import named_cells, read_known
-    from drnmf.selection.discover import Asked, search
+    from drnmf.selection.asked import Asked
+    from drnmf.selection.discover import search
 
     matrix = source.read(x, settings["negatives"])
     described = source.described(x, matrix)

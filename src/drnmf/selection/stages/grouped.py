@@ -16,6 +16,7 @@ from drnmf.numerics import Vector
 from drnmf.parameters.common import Parameters
 from drnmf.parameters.solver import as_solver
 from drnmf.problem.device import as_numpy
+from drnmf.selection.asked import Asked, SearchResult
 from drnmf.selection.assignment.assign import assign, assigned_in_time, encoded, opened, supports_of
 from drnmf.selection.assignment.supports import Places
 from drnmf.selection.matching import shares
@@ -32,27 +33,30 @@ KEPT_ROWS, KEPT_PART = 2, 0.01
 MORE = 10
 """New components that are looked for beside known ones, at most, where no ranks are named."""
 
+Search = Callable[[Any, Parameters, Asked], SearchResult]
+"""One search."""
+
 NO_INTERVALS = "No intervals: components of several searches were put together."
 
 
-def in_groups(search: Callable[..., Any], X: Any, model: Parameters, asked: Any) -> Any:
+def in_groups(search: Search, X: Any, model: Parameters, asked: Asked) -> SearchResult:
     """Search all rows and every group, and put together what was found.
 
     Parameters
     ----------
-    search : makes one search: search(X, model, asked)
+    search : makes one search
     X, model : as in `discover`
     asked : with the group of every row
 
     Returns
     -------
-    Discovery
+    SearchResult
         That of all rows, with the components of all searches.
     """
     before, m = time.perf_counter(), int(X.shape[0])
     if isinstance(asked.entry_weight, HeldOut):
         raise ValueError("groups do not go with entries that are held out (HeldOut): give weights, or leave one out.")
-    rows = groups_of(asked.groups, m)
+    rows = groups_of(asked.groups or (), m)
     searched = {name: at for name, at in rows.items() if at.size >= LEAST_ROWS and _holds_something(X, at)}
     plain = replace(asked, groups=None, reference=None, level=None)
     overall = search(X, _part(model, "all", FOR_ALL), plain)
@@ -80,7 +84,7 @@ def in_groups(search: Callable[..., Any], X: Any, model: Parameters, asked: Any)
     return replace(found, matching=matching, seconds=time.perf_counter() - before, max_time=model.max_time)
 
 
-def _assembled(overall: Any, asking: Asking, everything: Merged, notes: list[str]) -> Any:
+def _assembled(overall: SearchResult, asking: Asking, everything: Merged, notes: list[str]) -> SearchResult:
     """The discovery over all rows with the components of all searches, and contributions of those."""
     problem, encoder = asking.problem, overall.encoder
     chosen = everything.some(asking.kept(everything))
@@ -120,7 +124,7 @@ def _said(everything: Merged, chosen: Merged, groups: int) -> list[str]:
     ]
 
 
-def _stable(name: str, found: Any) -> Merged:
+def _stable(name: str, found: SearchResult) -> Merged:
     """What one search is sure of."""
     at, names = np.flatnonzero(found.stable), ((name,),) * len(found.stable)
     return Merged(found.components, found.stability, found.found_in, found.spread, names).some(at)
@@ -156,7 +160,7 @@ def _holds_something(X: Any, at: Places) -> bool:
     return bool((part.sum() if sp.issparse(part) else np.nansum(np.asarray(part))) > 0)
 
 
-def search_beside_known(search: Callable[..., Any], X: Any, model: Parameters, asked: Any) -> Any:
+def search_beside_known(search: Search, X: Any, model: Parameters, asked: Asked) -> SearchResult:
     """Search with known components fixed where they serve.
 
     A search without them comes first. Known components serve where rows need them although they may have those that
@@ -164,14 +168,15 @@ def search_beside_known(search: Callable[..., Any], X: Any, model: Parameters, a
 
     Parameters
     ----------
-    search : makes one search: search(X, model, asked)
+    search : makes one search
     X, model : as in `discover`
     asked : with the reference
 
     Returns
     -------
-    Discovery
+    SearchResult
     """
+    assert asked.reference is not None
     known, free = asked.reference.components, replace(asked, reference=None, keep=False, level=None)
     H = serving(X, known, search(X, model, free).components, model, asked.entry_weight, asked.uncertainty)
     fixed = replace(model, fixed=H) if len(H) else model
