@@ -42,7 +42,7 @@ class Known(NamedTuple):
             names, reference = list(reference), [np.ravel(profile) for profile in reference.values()]
         elif names is None and _is_frame(reference):
             names = reference.index
-        components = _matrix(reference, "reference")
+        components = as_components(reference, "reference")
         listed = [f"reference_{j + 1}" for j in range(len(components))] if names is None else list(map(str, names))
         if len(listed) != len(components):
             raise ValueError(
@@ -154,7 +154,7 @@ def match(
     >>> found.names, found.index.tolist()
     (('right', 'left'), [1, 0])
     """
-    A, (B, known) = _matrix(components, "components"), Known.of(aligned(components, reference), names)
+    A, (B, known) = as_components(components, "components"), Known.of(aligned(components, reference), names)
     if A.shape[1] != B.shape[1]:
         raise ValueError(
             f"components have {A.shape[1]} entries and the reference {B.shape[1]}: both need one component per row "
@@ -203,11 +203,12 @@ def agreement(runs: Sequence[Vector]) -> float:
     return float(np.mean([np.take_along_axis(table, assign(table)[:, None], axis=1).mean() for table in tables]))
 
 
-def _matrix(values: Any, what: str) -> Vector:
+def as_components(values: Any, what: str) -> Vector:
+    """Check that values are a finite matrix with one component per row."""
     try:
         matrix = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"{what} must hold numbers only.") from None
+        raise ValueError(f"{what} must hold numbers only: give one component per row.") from None
     if matrix.ndim != 2 or 0 in matrix.shape:
         raise ValueError(f"{what} has shape {matrix.shape}: give a matrix with one component per row.")
     if not np.isfinite(matrix).all():

@@ -28,14 +28,13 @@ from drnmf.problem.device import place
 from drnmf.problem.problem import Problem, reference_floors
 from drnmf.problem.receive import Received
 from drnmf.problem.weights import Reading
-from drnmf.selection.choose import Candidate, candidates, choose_noise, holds_counts, likeliest
+from drnmf.selection.choose import Candidate, candidates, choose_noise, describe, holds_counts, likeliest, structured
 from drnmf.selection.entries import Facts, bound, counted, facts_of, near_one, sampled
 from drnmf.selection.folds import HELD_OUT, Fold, check_fraction, mask_seed, too_few_to_hold_out
 from drnmf.selection.likelihood.masses import NegativeBinomialNoise
-from drnmf.selection.likelihood.scores import Scores, compare, joined
-from drnmf.selection.likelihood.size import corrected_size, drawn, likely_size
+from drnmf.selection.likelihood.scores import Scores, compare, corrected_size, drawn, joined, likely_size
+from drnmf.selection.stages.residuals import binned_slope
 from drnmf.selection.warm_starts import fit_along, fit_near, grown, in_unit_of_X, on_host
-from drnmf.selection.words import binned_slope, describe, structured
 from drnmf.solve.pipeline import running
 from drnmf.solve.runner import Runner
 from drnmf.solve.settings import ask, check_model, only_compared, reading_of

@@ -27,7 +27,7 @@ from drnmf.selection.assignment.supports import Supports
 from drnmf.selection.entries import bound, counted, facts_of
 from drnmf.selection.folds import mask_seed
 from drnmf.selection.likelihood.masses import KnownNoise
-from drnmf.selection.matching import aligned
+from drnmf.selection.matching import aligned, as_components
 from drnmf.solve.encode import Encoder
 from drnmf.solve.settings import asked_losses, check_model, reading_of, terms_of
 
@@ -213,14 +213,9 @@ def _loss(model: Parameters, known: bool) -> Any:
 
 def _checked(components: Any) -> Vector:
     """Check known components."""
-    try:
-        H = np.array(components, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError("components must hold numbers only: give one component per row.") from None
-    if H.ndim != 2 or 0 in H.shape:
-        raise ValueError(f"components has shape {H.shape}: give a matrix with one component per row.")
-    if not np.isfinite(H).all() or H.min() < 0:
-        raise ValueError("components must be finite and nonnegative: they have an entry that is not.")
+    H = as_components(components, "components")
+    if H.min() < 0:
+        raise ValueError("components must be nonnegative: they have an entry that is not.")
     if not (H.max(axis=1) > 0).all():
         raise ValueError(f"component {int(np.argmin(H.max(axis=1)))} is all zeros: leave it out.")
     return H

@@ -29,8 +29,7 @@ from drnmf.selection.likelihood.masses import (
     PoissonNoise,
     noise_for,
 )
-from drnmf.selection.likelihood.scores import PROOF, likely_parameters
-from drnmf.selection.likelihood.size import corrected_size, drawn, likely_size
+from drnmf.selection.likelihood.scores import PROOF, corrected_size, drawn, likely_parameters, likely_size
 from drnmf.solve.encode import Encoder
 
 BETAS = (0.0, 0.5, 1.0, 1.5, 2.0)
