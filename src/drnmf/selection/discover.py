@@ -127,10 +127,10 @@ def _searched(X: Any, raw: Parameters, asked: Asked) -> SearchResult:
             if judge and factors is not None:
                 pool = stages.heavy(pool, table, factors)
             pool, table = stages.penalise(pool, table, tuple(auto)) if auto else (pool, table)
-            runs, found, table = stages.consensus(pool, table)
-        encoder = _encoder(pool.study, found, runs)
-        bars = sure.stage(stages, pool, runs, found, encoder)
-        return _assembled(pool.study, encoder, stages, noise, table, runs, found, bars, asked)
+            runs, consensus, table = stages.consensus(pool, table)
+        encoder = _encoder(pool.study, consensus, runs)
+        bars = sure.stage(stages, pool, runs, consensus, encoder)
+        return _assembled(pool.study, encoder, stages, noise, table, runs, consensus, bars, asked)
 
 
 def _settings(
@@ -220,19 +220,19 @@ def _objective(data: Data, run: Run, terms: tuple[Penalty, ...]) -> Objective:
     return Objective(run.omega, run.references, mean_of(data), units.penalties_out(terms, setting, run.omega))
 
 
-def _encoder(study: Study, found: Consensus, runs: list[Run]) -> Encoder:
+def _encoder(study: Study, consensus: Consensus, runs: list[Run]) -> Encoder:
     """What finds W under the losses of the best run, and the penalties."""
     best, model = min(runs, key=lambda run: run.error), study.model
     control, terms = control_of(model), terms_of(model)
     return Encoder(
-        found.components.astype(best.H.dtype),
+        consensus.components.astype(best.H.dtype),
         _objective(study.problem.data, best, terms),
         best.weights,
         control.max_iter,
         control.tol,
         checked(model, "zeros"),
         "discover",
-        np.zeros(len(found.stability)),
+        np.zeros(len(consensus.stability)),
     )
 
 
@@ -243,7 +243,7 @@ def _assembled(
     noise: NoiseProfile | None,
     table: list[Tried],
     runs: list[Run],
-    found: Consensus,
+    consensus: Consensus,
     bars: Intervals | None,
     asked: Asked,
 ) -> SearchResult:
@@ -255,27 +255,29 @@ def _assembled(
         stages.missing.append(f"the contributions of {cut} rows were still moving")
     dense, W = W, _few_causes(encoder, study, stages, W)
     ended = sum(run.whole for run in runs)
-    stable = (found.stability >= stages.ask.threshold) & (ended >= LEAST_RUNS)
+    stable = (consensus.stability >= stages.ask.threshold) & (ended >= LEAST_RUNS)
     order = np.lexsort((-W.sum(axis=0, dtype=np.float64), ~stable))  # numbered alike in files, pages and Python
-    found, W, dense, stable = found.reordered(order), W[:, order], dense[:, order], stable[order]
+    consensus, W, dense, stable = consensus.reordered(order), W[:, order], dense[:, order], stable[order]
     worst = best.omega[int(np.argmax(best.losses / best.references))]
-    misfit = residuals(X.given.X, W, found.components, worst)
+    misfit = residuals(X.given.X, W, consensus.components, worst)
     schedule.advance(LAST, (1.0 - FOR_W) * schedule.planned(LAST), "residuals")
     stages.ended(LAST, before, not cut)
     encoder = replace(encoder, components=encoder.components[order], mean_row=dense.mean(axis=0, dtype=np.float64))
     return SearchResult(
-        components=found.components,
+        components=consensus.components,
         contributions=W,
-        stability=found.stability,
+        stability=consensus.stability,
         stable=stable,
-        intervals=None if bars is None else bars.around(order, found.components, np.asarray(dense, dtype=np.float64)),
-        found_in=found.found_in,
-        spread=found.spread,
-        rank=len(found.stability),
+        intervals=None
+        if bars is None
+        else bars.around(order, consensus.components, np.asarray(dense, dtype=np.float64)),
+        found_in=consensus.found_in,
+        spread=consensus.spread,
+        rank=len(consensus.stability),
         losses=best.omega,
         noise=noise,
         ranks=rows_of(table, stages.ask.threshold) if table else [],
-        matching=asked.matched(found.components),
+        matching=asked.matched(consensus.components),
         residuals=misfit,
         runs=sorted(runs, key=lambda run: run.error),
         stages=stages.done,
@@ -284,11 +286,11 @@ def _assembled(
         max_time=model.max_time,
         resample=study.resample,
         seconds=schedule.seconds,
-        notes=_notes(stages, noise, found, ended, study.resample),
+        notes=_notes(stages, noise, consensus, ended, study.resample),
         penalties=tuple(term.key for term in terms),
         penalty_path=stages.paths,
         dense=dense,
-        dispersions=dispersions(X.data, best.losses, best.omega, len(found.stability)),
+        dispersions=dispersions(X.data, best.losses, best.omega, len(consensus.stability)),
         encoder=encoder,
         settings=model,
     )
@@ -316,7 +318,7 @@ _SEEN = {
 
 
 def _notes(
-    stages: Stages, noise: NoiseProfile | None, found: Consensus, ended: int, resample: str | None
+    stages: Stages, noise: NoiseProfile | None, consensus: Consensus, ended: int, resample: str | None
 ) -> tuple[str, ...]:
     """What to say of a discovery: what is missing first."""
     why = "Interrupted" if stages.interrupted else "Out of time"
@@ -324,7 +326,7 @@ def _notes(
     notes = (*missing, *(() if noise is None else noise.notes), *stages.notes, _SEEN[resample])
     if ended < LEAST_RUNS:
         return (*notes, too_few_runs(ended))
-    if not (found.stability >= stages.ask.threshold).any():
+    if not (consensus.stability >= stages.ask.threshold).any():
         return (
             *notes,
             f"No component reaches the stability of {stages.ask.threshold:g}: there is nothing to trust here.",
