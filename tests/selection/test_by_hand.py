@@ -38,7 +38,7 @@ from drnmf.selection.folds import too_few_to_hold_out
 from drnmf.selection.likelihood.grid import Grid
 from drnmf.selection.likelihood.masses import PoissonNoise, noise_for
 from drnmf.selection.likelihood.scores import Scores
-from drnmf.selection.noise import LEAST_BETA, RARE, STRUCTURE, Asked, Compared, NoiseProfile, everything
+from drnmf.selection.noise import LEAST_BETA, RARE, STRUCTURE, ComparedNoises, NoiseProfile, NoiseQuestion, everything
 from drnmf.selection.stages import ranks as ranks_module
 from drnmf.selection.stages import run_pool
 from drnmf.selection.stages import stages as module
@@ -70,7 +70,7 @@ def test_twice_the_components_are_tried_where_x_is_large_enough(monkeypatch):
         monkeypatch.setattr(noise, "in_unit_of_X", lambda problem: problem.data)
         monkeypatch.setattr(noise, "fit_near", lambda *given: more)
         seen = SimpleNamespace(data=SimpleNamespace(shape=(20, 30), count=count))
-        return Asked._structure(SimpleNamespace(seed=0, runner=None), fold, seen, KL, run)
+        return NoiseQuestion._structure(SimpleNamespace(seed=0, runner=None), fold, seen, KL, run)
 
     assert [share(count) for count in (281, 282, 367, 368, 10**6)] == [0.0, 0.5, 0.5, 0.5, 0.5]
     assert asked == [3, 3, 4, 4]
@@ -88,7 +88,7 @@ def profile(levels, structure=math.nan, exact=False, listed=THREE, facts=MANY) -
     }
     scores = [scores_of(level, spread) for level, spread in zip(levels, (0.0, 1.0, 2.0, 3.0), strict=False)]
     chosen = noise.likeliest(listed, scores)
-    return Compared(listed, scores, chosen, 1.0, structure, 5.0, exact, runs).profile(facts, ("first",))
+    return ComparedNoises(listed, scores, chosen, 1.0, structure, 5.0, exact, runs).profile(facts, ("first",))
 
 
 def test_the_likeliest_noise_names_the_loss():

@@ -141,14 +141,14 @@ def test_heavy_rows_and_alphas_are_judged_on_X_though_ranks_are_on_its_transpose
 
 def test_what_is_said_of_counts_is_believed():
     X = counts(m=40)
-    said = noise_profile(BetaNMF(2, **QUICK), X, counts=True)
+    said = noise_profile(BetaNMF(2, **QUICK), X, betas="nb:auto")
     assert said.counts
     assert {row["name"].partition("(")[0] for row in said.table} == {"KL", "Poisson", "NB"}
-    denied = noise_profile(BetaNMF(2, **QUICK), X, counts=False)
+    denied = rank_profile(BetaNMF(beta="auto", **QUICK), X, ranks=[2], counts=False).noise
     assert not denied.counts
     assert not any(row["name"].startswith(("Poisson", "NB")) for row in denied.table)
     with pytest.raises(ValueError, match="does not hold counts"):
-        noise_profile(BetaNMF(2, **QUICK), np.sqrt(X + 0.5), counts=True)
+        rank_profile(BetaNMF(beta="auto", **QUICK), np.sqrt(X + 0.5), ranks=[2], counts=True)
 
 
 @pytest.mark.parametrize(

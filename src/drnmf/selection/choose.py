@@ -18,9 +18,11 @@ import numpy as np
 
 from drnmf.algorithms.initialize import Start
 from drnmf.losses.base import Loss, Omega
-from drnmf.losses.beta import KL
+from drnmf.losses.beta import KL, Beta
+from drnmf.losses.names import noise_of
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Vector
+from drnmf.selection.entries import Facts
 from drnmf.selection.folds import Fold
 from drnmf.selection.likelihood.masses import NegativeBinomialNoise, Noise, PoissonNoise, noise_for
 from drnmf.selection.likelihood.scores import Compared, Scores, compare, joined, simplest
@@ -33,6 +35,9 @@ CLEARLY = 2.0
 
 NEUTRAL = 2.0 / 3.0
 """Stability at which a component speaks neither for its rank nor against it."""
+
+DISAGREE = 0.5
+"""Difference of two powers of the mean above which one of the two readings is wrong."""
 
 POISSON, DISPERSED, RICHER = range(3)
 """How simple a noise is: Poisson, Kullback-Leibler with a dispersion, the negative binomial and every other beta."""
@@ -103,6 +108,28 @@ def likeliest(listed: Sequence[Candidate], scores: Sequence[Scores], known: bool
     """
     levels = [int(one.loss.beta != 2.0) for one in listed] if known else [one.level for one in listed]
     return simplest(scores, levels)
+
+
+def choose_noise(
+    folds: Sequence[Fold], fits: Sequence[Fits], listed: Sequence[Candidate], unit: float | None, known: bool = False
+) -> tuple[int, list[Scores], float]:
+    """Score every noise on every fold, and choose one.
+
+    Parameters
+    ----------
+    fits : of every loss, fold by fold
+    unit : of the entries, None where they are no multiples of one
+    known : whether standard deviations are known
+
+    Returns
+    -------
+    chosen, scores : which it is, and the scores of all
+    middle : the median of what the likeliest predicts for entries that were held out
+    """
+    scores = noise_scores(folds, fits, listed)
+    first = likeliest(listed, scores, known)
+    middle = folds[0].middle(fits[0][listed[first].loss])
+    return overdispersed(listed, first, unit, middle), scores, middle
 
 
 def overdispersed(listed: Sequence[Candidate], chosen: int, unit: float | None, middle: float) -> int:
@@ -239,3 +266,44 @@ def clearly_worse(tried: Sequence[Tried]) -> list[int]:
 def first_within(scores: Sequence[Scores]) -> int:
     """Choose the first of ordered candidates that held-out entries cannot tell from the best."""
     return compare(scores).within.index(True)
+
+
+def describe(facts: Facts, beta: float, slope: float, best: Candidate, counts: bool, middle: float) -> tuple[str, ...]:
+    """Describe the noise of X, and what the residuals say."""
+    notes = [f"The variance grows like mu^{2.0 - beta:.3g}: {noise_of(Beta(beta))}."]
+    if best.counts and counts:
+        notes.append(f"X holds counts (multiples of {facts.unit:g}): {best.name} is the likeliest noise.")
+    elif best.counts:
+        notes.append(
+            f"{best.name} is the likeliest noise; at means of {middle:.3g} that is a relative error, not counts."
+        )
+    expected = power_at(best.loss, middle)
+    if math.isfinite(slope):
+        notes.append(f"Squared residuals grow like mu^{slope:.2f}.")
+        if abs(slope - expected) > DISAGREE:
+            notes.append(
+                f"{best.name} expects mu^{expected:.2f}: held-out entries are believed, because the slope of residuals "
+                "follows few large ones."
+            )
+    return tuple(notes)
+
+
+def power_at(loss: Loss, middle: float) -> float:
+    """Compute the power of the mean with which the variance of a loss grows, at a mean.
+
+    >>> power_at(NegativeBinomial(4.0), 4.0)
+    1.5
+    """
+    if isinstance(loss, NegativeBinomial):
+        return (1.0 + 2.0 * middle / loss.size) / (1.0 + middle / loss.size)
+    return 2.0 - float(loss.beta)
+
+
+def structured(share: float, rank: int, much: bool) -> tuple[str, ...]:
+    """Say that what is left at this rank is not noise, where that is so."""
+    if not much:
+        return ()
+    return (
+        f"{100 * share:.0f} % of what rank {rank} leaves of held-out entries is explained by twice as many components: "
+        "it is structure more than noise, and no loss is excluded by it.",
+    )

@@ -7,7 +7,6 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -64,9 +63,7 @@ Counts = Annotated[
 Heavy = Annotated[
     str, typer.Option("--heavy", help="Samples far heavier than others: keep, cap at ten times the median, or auto.")
 ]
-_NOT_HERE = (
-    "sum_to_one", "fixed", "device", "policy", "inner_iter", "precision", "checkpoint_every",
-)  # fmt: skip
+_NOT_HERE = ("sum_to_one", "fixed", "device", "policy", "inner_iter", "precision", "checkpoint_every")
 """Parameters that a discovery does without."""
 Threshold = Annotated[float, typer.Option("--threshold", min=-1, max=1, help="Stability that a component needs.")]
 
@@ -124,10 +121,11 @@ def discover(
     reporting.check(report)
     limit_threads(threads)
     from drnmf.discovery.folder import write_discovery
-    from drnmf.discovery.found import named as with_names
+    from drnmf.discovery.found import labelled as with_labels
     from drnmf.estimators.robust import DRNMF
     from drnmf.matrices.companions import named_cells, read_known
-    from drnmf.selection.discover import discover as find
+    from drnmf.selection.asked import Asked
+    from drnmf.selection.discover import search
 
     matrix = source.read(x, settings["negatives"])
     described = source.described(x, matrix)
@@ -145,15 +143,23 @@ def discover(
     model = DRNMF(betas=losses, verbose=int(not quiet), **settings.given())
     in_cells = named_cells(matrix, x, source.weights_file)
     with plain_warnings() as warned, keeping.kept(checkpoint), keyboard_interrupts(), in_cells:
-        search = find(
-            matrix.X, model, ranks=given, n_runs=runs, resample=None if resample == "none" else resample, heavy=heavy,
-            threshold=threshold, counts=counts, level=level or None,
-            reference=None if known is None else known.components,
-            reference_names=None if known is None else known.names, keep=keep, groups=labelled, **weights,
-        )  # fmt: skip
+        asked_of = Asked(
+            given,
+            runs,
+            None if resample == "none" else resample,
+            heavy,
+            threshold,
+            counts,
+            level or None,
+            known,
+            keep,
+            groups=labelled,
+            **weights,
+        )
+        searched = search(matrix.X, model, asked_of)
+    found = with_labels(searched, asked_of, matrix.X, matrix.rows, matrix.columns)
     with bad_usage("--names"):
-        found = with_names(search, matrix.rows, matrix.columns, options.parse_names(names))
-    found = replace(found, threshold=threshold, quality=_quality(found, matrix, weights))
+        found = found.named(options.parse_names(names))
     with output_folder(folder, overwrite, inputs) as temporary:
         summary = _summary(found, matrix, warned, profiles)
         if field != "auto":
@@ -191,15 +197,6 @@ def side_of(profiles: str, reference: Path | None, matrix: Matrix) -> str:
         say(f"Components are profiles over the rows of X: {why} (--profiles columns decides otherwise).", errors)
         return "rows"
     return "columns"
-
-
-def _quality(found: Any, matrix: Matrix, weights: dict[str, Any]) -> Any:
-    """Compare X with the components in units of its uncertainties; None where there are none."""
-    if "uncertainty" not in weights:
-        return None
-    from drnmf.runs.quality import quality
-
-    return quality(matrix.X, found.contributions, found.components, weights["uncertainty"])
 
 
 def _annotate(x: Path, folder: Path, found: Any) -> None:
