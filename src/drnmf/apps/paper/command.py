@@ -53,8 +53,8 @@ def reproduce(
     from drnmf.algorithms.updates.table import RULES
     from drnmf.algorithms.weights import POLICIES
     from drnmf.apps.paper import runner
-    from drnmf.apps.paper.experiments import EXPERIMENTS, STUDIES
     from drnmf.apps.paper.fits import Options
+    from drnmf.apps.paper.runner import EXPERIMENTS, STUDIES
 
     choice(update, RULES, "--update")
     choice(policy, POLICIES, "--policy")
