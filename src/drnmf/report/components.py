@@ -10,9 +10,8 @@ import numpy as np
 from drnmf.numerics import Array, Vector
 from drnmf.report import pictures
 from drnmf.report.charts import Chart
-from drnmf.report.fields import DRAWN
 from drnmf.report.parts import NOTHING, Section, place, section
-from drnmf.report.profiles import Profiles, profiles_of
+from drnmf.report.profiles import DRAWN, Profiles, profiles_of
 from drnmf.runs import schema
 from drnmf.runs.read import Run
 

@@ -9,8 +9,7 @@ import numpy as np
 from drnmf.matrices.mutations import SUBSTITUTIONS, spelt, substitution
 from drnmf.numerics import Vector
 from drnmf.report.charts import CELLS, Chart, factor_image, numbers, pool
-from drnmf.report.fields import axis_of, dates_of
-from drnmf.report.profiles import Profiles
+from drnmf.report.profiles import Profiles, axis_of, dates_of
 
 BASES = dict(zip(SUBSTITUTIONS, ("#02bdee", "var(--ink)", "#e42a27", "#b8b4b5", "#a2cf63", "#ecb0ae"), strict=True))
 """The colours of the six substitutions."""

@@ -148,7 +148,7 @@ def _measure(
     import numpy as np
 
     from drnmf.apps.audio import open_recording
-    from drnmf.apps.audio.metrics import measure
+    from drnmf.apps.audio.evaluation import measure
 
     assert groups is not None
     if len(groups) != len(truths):

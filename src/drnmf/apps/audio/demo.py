@@ -38,8 +38,7 @@ def demo(
     reporting.check(report)
     limit_threads(threads)
     from drnmf.apps.audio.recording import soundfile
-    from drnmf.apps.audio.study import study
-    from drnmf.apps.audio.synthesis import NOISE_LEVELS, synthesise_tune
+    from drnmf.apps.audio.study import NOISE_LEVELS, study, synthesise_tune
     from drnmf.report import figures
 
     soundfile()

@@ -19,7 +19,7 @@ from drnmf.apps.paper.datasets import Dataset, Documents, load_documents
 from drnmf.apps.paper.experiment import Row, markdown, number, show, write_csv
 from drnmf.apps.paper.fits import Comparison, Fit, Options, Start, excess, fit_single, references
 from drnmf.apps.paper.store import Lookup, Results, Saved, Unit, Watch
-from drnmf.apps.text.clusters import assign, clustering_accuracy
+from drnmf.apps.text.topics import assign, clustering_accuracy
 from drnmf.backends.open import open_data
 from drnmf.backends.single_blas import single_blas
 from drnmf.numerics import LIFT, Array, Vector, factor_floor

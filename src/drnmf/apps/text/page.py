@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from html import escape
 
 from drnmf.report.components import bars
-from drnmf.report.kinds import Kind, Side
-from drnmf.report.parts import NOTHING, Section, section, table
+from drnmf.report.parts import NOTHING, Kind, Section, Side, section, table
 from drnmf.runs import schema
 from drnmf.runs.read import Run
 
