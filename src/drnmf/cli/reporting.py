@@ -1,52 +1,17 @@
-"""--report/--no-report, drnmf report, and drnmf info."""
+"""drnmf report, and drnmf info."""
 
 from __future__ import annotations
 
 import os
 import platform
 from importlib import metadata
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from drnmf.cli.common import errors, say
+from drnmf.cli.common import say
 from drnmf.runs.output import check_out_file
-
-HOW_TO_GET = "No report: plotly is not installed. Get it with: pip install 'drnmf[report]'"
-
-Report = Annotated[
-    bool | None,
-    typer.Option(
-        "--report/--no-report",
-        metavar="",
-        help="Write report.html (default: if plotly is there).",
-        show_default=False,
-        rich_help_panel="Results",
-    ),
-]
-
-
-def check(asked: bool | None) -> None:
-    """Refuse, before any work is done, to make a report that is not possible."""
-    if asked and find_spec("plotly") is None:
-        raise ImportError(HOW_TO_GET)
-
-
-def add(folder: Path, asked: bool | None) -> None:
-    """Write report.html into a run folder, unless it is not wanted; results are never lost for the sake of a page."""
-    if asked is False:
-        return
-    if find_spec("plotly") is None:
-        say(HOW_TO_GET)
-        return
-    from drnmf.report import write_report
-
-    try:
-        write_report(folder)
-    except Exception as error:  # the numbers are there and are worth more than the page
-        say(f"The report could not be written: {error}", errors)
 
 
 def report(

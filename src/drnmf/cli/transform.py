@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from drnmf.cli import options, reading
-from drnmf.cli.common import limit_threads, plain_warnings, say, stem
+from drnmf.cli.common import plain_warnings, say, stem
+from drnmf.cli.results import limit_threads
 from drnmf.files import replacing
 from drnmf.runs import apps, schema, write
 from drnmf.runs.output import check_out_file
@@ -36,7 +37,7 @@ class Request:
         return target
 
 
-@reading.reads
+@reading.reads()
 def transform(
     run: Annotated[
         Path,
@@ -73,19 +74,16 @@ def transform(
         return
     target = request.target()
     from drnmf.estimators.load import load
-    from drnmf.matrices.companions import named_cells
 
     model = load(model_file(run))
     cure = "correct it, or use a model that was fitted with --negatives clip or missing"
-    matrix = source.read(x, model.negatives, cure)
-    weights = source.weights(x, matrix)
-    if profiles_of(run) == "rows":  # as X was read there
-        matrix, weights = matrix.transposed(), {name: table.T for name, table in weights.items()}
-    if matrix.unstored == "missing" and hasattr(model, "feature_names_in_"):
+    data = source.open(x, model.negatives, cure).over(profiles_of(run))
+    matrix = data.matrix
+    if matrix.gaps and hasattr(model, "feature_names_in_"):
         matrix = matrix.under(model.feature_names_in_.tolist())
     _check_names(model, matrix.column_names, x)
-    with plain_warnings(), named_cells(matrix, x, source.weights_file):
-        W = model.transform(matrix.X, **weights)
+    with plain_warnings(), replace(data, matrix=matrix).named_cells():
+        W = model.transform(matrix.X, **data.weights)
     names = component_names_of(run, W.shape[1])
     save(target, W, None if matrix.rows is None else write.labelled(matrix.row_names, W, names))
 

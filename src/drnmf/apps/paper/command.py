@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 from drnmf.cli import options
-from drnmf.cli.common import choice, console, limit_threads, say
+from drnmf.cli.common import choice, console, say
 from drnmf.cli.endings import stopped_with
+from drnmf.cli.results import limit_threads
 
 
 class Name(StrEnum):
