@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 import drnmf
 from drnmf.apps.audio import demo as demo_command
-from drnmf.cli import app, common
+from drnmf.cli import app, results
 
 runner = CliRunner()
 RNG = np.random.default_rng(0)
@@ -289,7 +289,7 @@ def test_a_failure_while_writing_keeps_the_old_results(here: Path, monkeypatch: 
 
 def test_output_folder_is_removed_on_any_error(here: Path) -> None:
     def interrupted() -> None:
-        with common.output_folder(here / "run", False) as folder:
+        with results.Results(here / "run").writing() as folder:
             (folder / "half").write_text("half")
             raise KeyboardInterrupt
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from drnmf import __version__
-from drnmf.cli import assign, discover, fit, pareto, predict, reporting, resume, stream, transform
+from drnmf.cli import assign, discover, fit, pareto, reporting, resume, stream, transform
 from drnmf.cli.endings import Commands
 
 app = typer.Typer(
@@ -45,7 +45,7 @@ for command in (
     stream.stream,
     pareto.pareto,
     transform.transform,
-    predict.predict,
+    transform.predict,
     reporting.report,
     reporting.info,
 ):
