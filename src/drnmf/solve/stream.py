@@ -13,7 +13,7 @@ which is sharper. Sums are means over rows in which the old fade.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import reduce
 from operator import add
 from typing import Any
@@ -26,8 +26,9 @@ from drnmf.algorithms.updates.steps import packed, packed_product, quadratic_ste
 from drnmf.algorithms.weights import Policy
 from drnmf.backends.base import Ask, Data
 from drnmf.losses.base import Loss, Omega
-from drnmf.numerics import LARGEST_KEPT, NEWTON_PASSES, NEWTON_RANK, Vector, factor_floor, namespace
+from drnmf.numerics import LARGEST_KEPT, NEWTON_PASSES, NEWTON_RANK, Vector, beside, factor_floor, namespace
 from drnmf.objective.objective import Objective, complementarity_gap
+from drnmf.objective.penalty import NONE, Bound, Penalties, per_component
 from drnmf.objective.simplex import vertex
 from drnmf.problem.device import as_numpy
 from drnmf.solve.encode import encode
@@ -51,6 +52,9 @@ more of them runs follow each half-problem to its end, and end higher."""
 
 UNLIKELY = 3.0
 """A batch whose loss is this many times the usual, from where its W was before, begins anew: H has moved on."""
+
+NO_BOUND = Bound()
+"""That of no penalty."""
 
 NARROW = 0.1
 """Least part of an entry that a step of a quadratic model leaves, and inverse of what it makes of the largest."""
@@ -91,12 +95,13 @@ class Sums:
         return Sums(*(function(*(getattr(one, f.name) for one in (self, *others))) for f in fields(Sums)))
 
 
-def solved(sums: tuple[Sums, ...], H: Any, omega: Omega, c: Vector, floor: float) -> Any:
-    """Find the H that the sums ask for under the weighted losses, from H."""
+def solved(sums: tuple[Sums, ...], H: Any, omega: Omega, c: Vector, floor: float, added: Bound = NO_BOUND) -> Any:
+    """Find the H that the sums ask for under the weighted losses and the penalties of its entries, from H."""
     used = [(loss, float(weight), one) for loss, weight, one in zip(omega, c, sums, strict=True) if weight > 0]
     if used[0][2].rising is None:
-        return _model_minimum([(weight, one) for _, weight, one in used], H, floor)
+        return _model_minimum([(weight, one) for _, weight, one in used], H, floor, added)
     terms = [({loss.exponents[0]: w * s.rising}, {loss.exponents[1]: w * s.falling}) for loss, w, s in used]
+    terms.append((_powers(added, H), {}))
     rising, falling = reduce(joined_slots, terms, NO_SLOTS)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         root = positive_root(rising, falling, H)
@@ -105,10 +110,18 @@ def solved(sums: tuple[Sums, ...], H: Any, omega: Omega, c: Vector, floor: float
     return xp.clip(xp.where(known, root, H), floor, None)
 
 
-def _model_minimum(terms: list[tuple[float, Sums]], H: Any, floor: float) -> Any:
-    """The minimum of a weighted sum of quadratic models, by coordinate descent from H."""
+def _powers(added: Bound, H: Any) -> dict[float, Any]:
+    """The slope of a penalty of single entries: what stands before the powers of h."""
+    powers = {} if added.linear is None else {0.0: added.linear}
+    return powers if added.curvature is None else powers | {1.0: per_component(added.curvature.diagonal(), H)}
+
+
+def _model_minimum(terms: list[tuple[float, Sums]], H: Any, floor: float, added: Bound) -> Any:
+    """The minimum of a weighted sum of quadratic models and of a penalty, by coordinate descent from H."""
     target = reduce(add, (weight * one.falling for weight, one in terms))
+    target = target if added.linear is None else target - added.linear
     shared = [weight * one.gram for weight, one in terms if one.gram is not None]
+    shared += [] if added.curvature is None else [beside(added.curvature, H)]
     own = [weight * one.Q for weight, one in terms if one.Q is not None]
     gram = reduce(add, shared) if shared else None
     if not own:
@@ -144,6 +157,7 @@ class StreamState:
     scatter : (p, p) the variance of the scaled losses as such means
     curved : whether columns have quadratic models of their own
     spread : the sum of the squares of the shares that the batches have in them
+    latest : (p,) D_beta of the last batch, per row
     """
 
     scale: float
@@ -159,6 +173,7 @@ class StreamState:
     rows: int = 0
     batches: int = 0
     spread: float = 1.0
+    latest: Vector = field(default_factory=lambda: np.empty(0))
 
     @property
     def scaled_losses(self) -> Vector:
@@ -222,6 +237,7 @@ class Batch:
     steps : of every H
     curved : whether columns have quadratic models of their own
     first : W' (r, rows) to start from, None where the rows are new
+    penalties : of single entries of W and H, for each row
     """
 
     data: Data
@@ -230,6 +246,7 @@ class Batch:
     steps: int
     curved: bool
     first: Any = None
+    penalties: Penalties = NONE
 
 
 def share_of(rows: int, seen: int, forget: float | None, fade: float = FADE) -> float:
@@ -243,8 +260,9 @@ def share_of(rows: int, seen: int, forget: float | None, fade: float = FADE) -> 
 
 
 def advance(
-    state: StreamState, data: Data, omega: Omega, policy: Policy, forget: float | None = None, warm: Rows = ()
-) -> tuple[StreamState, Rows]:
+    state: StreamState, data: Data, omega: Omega, policy: Policy, forget: float | None = None, warm: Rows = (),
+    penalties: Penalties = NONE,
+) -> tuple[StreamState, Rows]:  # fmt: skip
     """Take a batch of rows into account.
 
     Parameters
@@ -255,6 +273,7 @@ def advance(
     policy : how lambda moves
     forget : the half-life of rows, None where they fade as slowly as they may
     warm : where W of the rows was found when they came before, as far as that is known
+    penalties : of single entries (`L1`, `L2`), in the setting of one row
 
     Returns
     -------
@@ -265,7 +284,7 @@ def advance(
     seen = state.rows + rows
     share = share_of(rows, seen, forget, FADE if state.curved else BOUNDS_FADE) if state.batches else 1.0
     steps = max(1 if _quadratic(omega) else STEPS, FIRST_STEPS // (state.batches + 1))
-    batch = Batch(data, omega, share, steps, state.curved)
+    batch = Batch(data, omega, share, steps, state.curved, penalties=penalties)
     fit, *alone = state.followers
     first, *others = (*warm, *(None,) * len(state.followers))[: len(state.followers)]
     references, own = state.references, None
@@ -288,7 +307,7 @@ def advance(
     return StreamState(
         state.scale, state.mean, (fit, *alone), weights, policy_state, mean, references,
         _faded(state.mean_row, W_mean, share), scatter, state.curved, seen, state.batches + 1,
-        (1.0 - share) ** 2 * state.spread + share**2 if state.batches else 1.0,
+        (1.0 - share) ** 2 * state.spread + share**2 if state.batches else 1.0, losses,
     ), (A, *others)  # fmt: skip
 
 
@@ -316,7 +335,7 @@ def _followed(
 ) -> tuple[Follower, Vector, Any]:
     """Move one H by a batch, of which the losses per row are usually so large; those found are before the last step."""
     data, omega = batch.data, batch.omega
-    objective = Objective(omega, references, data.mean)
+    objective = Objective(omega, references, data.mean, batch.penalties)
     c, floor = objective.coefficients(weights), factor_floor(data.mean, one.H.shape[0])
     H, sums, A = data.space.put(one.H), one.sums, batch.first
     losses = np.full(len(omega), np.nan)
@@ -329,9 +348,19 @@ def _followed(
                 sums, losses = _sums_of(batch, A, H, True)
             if one.sums:
                 sums = tuple(old.joined(new, batch.share) for old, new in zip(one.sums, sums, strict=True))
-            H = data.space.put(solved(sums, H, omega, c, floor))
+            added = _penalty_of(H, data, objective, weights)
+            H = data.space.put(solved(sums, H, omega, c, floor, added))
     kept = tuple(part.map(as_numpy) for part in sums)  # the state lives on the host
     return Follower(as_numpy(H), kept), losses / data.shape[0], A
+
+
+def _penalty_of(H: Any, data: Data, objective: Objective, weights: Vector) -> Bound:
+    """The bound of the penalties of H."""
+    if not objective.penalties:
+        return NO_BOUND
+    measures = objective.penalties.measure(data.space, H, "H")
+    tilt = objective.penalties.of(0, (measures, measures), objective.factor(weights))
+    return NO_BOUND if tilt is None else tilt.bound(H)
 
 
 def _sums_of(batch: Batch, A: Any, H: Any, losses: bool) -> tuple[tuple[Sums, ...], Vector]:
