@@ -81,7 +81,7 @@ def with_zeros(X: Any, W: Array, H: Array, settings: Settings) -> float:
     units = Units(data.scale)
     omega = units.omega((Beta(settings.beta),))
     A, B = np.asfortranarray(W * units.left), H * units.right
-    low = ~(B > AT_FLOOR * factor_floor(data.mean, H.shape[0]))
+    low = AT_FLOOR * factor_floor(data.mean, H.shape[0]) >= B
     with single_blas(), np.errstate(all="ignore"):
         loss, other = (losses_of(data, A, F, omega) for F in (B, np.where(low, 0.0, B).astype(B.dtype)))
     if not low.all() and other[0] <= loss[0] * (1.0 + rise_tolerance(data.dtype)):

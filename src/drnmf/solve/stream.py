@@ -46,9 +46,9 @@ ROUND, LONGEST = 0.2, 30.0
 MOSTLY = 0.5
 """Where more of the entries than this are zero, losses that bend by what x is have no use for their curvature."""
 
-COLD, WARM = 2, 1
-"""Rounds of `encode` that find W of rows that are new, and of rows that come again or whose H has moved a little. With
-more of them runs follow each half-problem to its end, and end higher."""
+COLD = 2
+"""Rounds of `encode` that find W of rows that are new. With more of them, and of those for rows that come again or whose
+H has moved a little, runs follow each half-problem to its end, and end higher."""
 
 UNLIKELY = 3.0
 """A batch whose loss is this many times the usual, from where its W was before, begins anew: H has moved on."""
@@ -283,7 +283,7 @@ def advance(
     rows = data.shape[0]
     seen = state.rows + rows
     share = share_of(rows, seen, forget, FADE if state.curved else BOUNDS_FADE) if state.batches else 1.0
-    steps = max(1 if _quadratic(omega) else STEPS, FIRST_STEPS // (state.batches + 1))
+    steps = max(1 if _quadratic(omega) or warm else STEPS, FIRST_STEPS // (state.batches + 1))
     batch = Batch(data, omega, share, steps, state.curved, penalties=penalties)
     fit, *alone = state.followers
     first, *others = (*warm, *(None,) * len(state.followers))[: len(state.followers)]
@@ -325,9 +325,16 @@ def _positive(losses: Vector) -> Vector:
 
 
 def _encoded(batch: Batch, H: Any, objective: Objective, weights: Vector, A: Any) -> Any:
-    """W' (r, rows) under H, a few rounds on from A."""
-    rounds = (COLD if A is None else WARM) * (1 if _quadratic(batch.omega) else 3)
-    return encode(batch.data, H, objective, weights, rounds, 0.0, False, A, batch.curved).T
+    """W' (r, rows) under H: a few rounds for rows that are new, else one step on from A, made as those of H are."""
+    data, omega = batch.data, batch.omega
+    if A is None or _quadratic(omega) or not data.T.space.whole:
+        rounds = (COLD if A is None else 1) * (1 if _quadratic(omega) else 3)
+        return encode(data, H, objective, weights, rounds, 0.0, False, A, batch.curved).T
+    A = data.T.space.put(A)
+    sums, _ = _sums_of(replace(batch, data=data.T), H, A, 1.0, False)
+    added = _penalty_of("W", A, data.T, objective, weights)
+    floor = factor_floor(data.mean, H.shape[0])
+    return data.T.space.put(solved(sums, A, omega, objective.coefficients(weights), floor, added))
 
 
 def _followed(
@@ -338,54 +345,55 @@ def _followed(
     objective = Objective(omega, references, data.mean, batch.penalties)
     c, floor = objective.coefficients(weights), factor_floor(data.mean, one.H.shape[0])
     H, sums, A = data.space.put(one.H), one.sums, batch.first
-    losses = np.full(len(omega), np.nan)
+    losses, rows = np.full(len(omega), np.nan), float(data.shape[0])
     with np.errstate(over="ignore", invalid="ignore"):
         for k in range(batch.steps):
             A = _encoded(batch, H, objective, weights, A)
-            sums, losses = _sums_of(batch, A, H, k == batch.steps - 1 or (k == 0 and batch.first is not None))
+            measured = k == batch.steps - 1 or (k == 0 and batch.first is not None)
+            sums, losses = _sums_of(batch, A, H, rows, measured)
             if k == 0 and batch.first is not None and bool((losses > UNLIKELY * data.shape[0] * usual).any()):
                 A = _encoded(batch, H, objective, weights, None)
-                sums, losses = _sums_of(batch, A, H, True)
+                sums, losses = _sums_of(batch, A, H, rows, True)
             if one.sums:
                 sums = tuple(old.joined(new, batch.share) for old, new in zip(one.sums, sums, strict=True))
-            added = _penalty_of(H, data, objective, weights)
+            added = _penalty_of("H", H, data, objective, weights)
             H = data.space.put(solved(sums, H, omega, c, floor, added))
     kept = tuple(part.map(as_numpy) for part in sums)  # the state lives on the host
     return Follower(as_numpy(H), kept), losses / data.shape[0], A
 
 
-def _penalty_of(H: Any, data: Data, objective: Objective, weights: Vector) -> Bound:
-    """The bound of the penalties of H."""
+def _penalty_of(side: str, F: Any, data: Data, objective: Objective, weights: Vector) -> Bound:
+    """The bound of the penalties of one factor, whose columns are those of the data."""
     if not objective.penalties:
         return NO_BOUND
-    measures = objective.penalties.measure(data.space, H, "H")
-    tilt = objective.penalties.of(0, (measures, measures), objective.factor(weights))
-    return NO_BOUND if tilt is None else tilt.bound(H)
+    measures = objective.penalties.measure(data.space, F, side)
+    tilt = objective.penalties.of("HW".index(side), (measures, measures), objective.factor(weights))
+    return NO_BOUND if tilt is None else tilt.bound(F)
 
 
-def _sums_of(batch: Batch, A: Any, H: Any, losses: bool) -> tuple[tuple[Sums, ...], Vector]:
-    """What a batch says of H under each loss, per row of it, and its losses where they are asked for."""
-    data, omega, rows = batch.data, batch.omega, float(batch.data.shape[0])
+def _sums_of(batch: Batch, A: Any, H: Any, per: float, losses: bool) -> tuple[tuple[Sums, ...], Vector]:
+    """What a batch says of H under each loss, divided by a number, and its losses where they are asked for."""
+    data, omega = batch.data, batch.omega
     if batch.curved:
-        found = [_curved_sums(data, A, H, loss, losses) for loss in omega]
+        found = [_curved_sums(data, A, H, loss, per, losses) for loss in omega]
         return tuple(sums for sums, _ in found), np.concatenate([values for _, values in found])
     sweep = data.space.read(data.sweep(A.T, H, Ask(omega, losses=losses)))[0]
     sums = []
     for loss, N, P in zip(omega, sweep.N, sweep.P, strict=True):
         a, b = loss.exponents
         alike = loss.free_part == "sums" and data.observed is None
-        sums.append(Sums(_times_power(N / rows, H, b), _times_power((P[:, :1] if alike else P) / rows, H, -a)))
+        sums.append(Sums(_times_power(N / per, H, b), _times_power((P[:, :1] if alike else P) / per, H, -a)))
     return tuple(sums), sweep.losses
 
 
-def _curved_sums(data: Data, A: Any, H: Any, loss: Loss, losses: bool) -> tuple[Sums, Vector]:
+def _curved_sums(data: Data, A: Any, H: Any, loss: Loss, per: float, losses: bool) -> tuple[Sums, Vector]:
     """The quadratic model of a batch under one loss."""
-    one, rows = np.ones(1), float(data.shape[0])
+    one = np.ones(1)
     sweep = data.space.read(data.sweep(A.T, H, Ask((loss,), one, losses, one)))[0]
     if sweep.Q is None:
-        return Sums(sweep.N[0] / rows, None, None, sweep.gram / rows), sweep.losses
-    N, P = sweep.N[0] / rows, sweep.P[0] / rows
-    Q = _rounded(sweep.Q / rows, H, P, loss)
+        return Sums(sweep.N[0] / per, None, None, sweep.gram / per), sweep.losses
+    N, P = sweep.N[0] / per, sweep.P[0] / per
+    Q = _rounded(sweep.Q / per, H, P, loss)
     return Sums(packed_product(Q, H) - (P - N), None, Q), sweep.losses
 
 
