@@ -13,6 +13,7 @@ safe fork (macOS, Windows).
 
 from __future__ import annotations
 
+import gc
 import io
 import mmap
 import multiprocessing
@@ -135,6 +136,7 @@ def _serve(pipe: Connection, others: list[Connection], flags: mmap.mmap, place: 
     """Make runs until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's: it ends the runs
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    gc.freeze()  # what came with the fork is shared as long as nobody looks at it
     for other in others:
         other.close()
     while True:
