@@ -237,6 +237,10 @@ def _curves(data: list[dict[str, Any]], title: str) -> Chart:
     return {"data": data, "layout": layout, "height": 330, "phone": 290}
 
 
+HEAT = [[0.0, "var(--heat-0)"], [0.45, "var(--heat-1)"], [0.75, "var(--heat-2)"], [1.0, "var(--heat-3)"]]
+"""Colours of pictures, from nothing to the largest."""
+
+
 def pool(matrix: Array, cells: int = CELLS) -> tuple[Vector, int, int]:
     """Pool a matrix to at most `cells` entries: the maximum of each block, and height and width of a block."""
     m, n = matrix.shape
@@ -265,10 +269,9 @@ def factor_image(factor: Array, decibels: bool, axis: Vector | Sequence[str] | N
     if decibels:
         z = np.maximum(20.0 * np.log10(np.maximum(z, 1e-3)), -60.0)
     x, ticks = _image_axis(factor.shape[1] if axis is None else axis, wide)
-    stops = [[0.0, "var(--heat-0)"], [0.45, "var(--heat-1)"], [0.75, "var(--heat-2)"], [1.0, "var(--heat-3)"]]
     unit = "dB" if decibels else "of its largest"
     heat = {
-        "type": "heatmap", "x": x, "z": [numbers(row, 3) for row in z], "colorscale": stops,
+        "type": "heatmap", "x": x, "y0": 1, "z": [numbers(row, 3) for row in z], "colorscale": HEAT,
         "zmin": -60 if decibels else 0, "zmax": 0 if decibels else 1,
         "hovertemplate": f"component %{{y}}<br>{title} %{{x}}<br>%{{z}} {unit}<extra></extra>",
         "colorbar": {"thickness": 9, "len": 0.9, "outlinewidth": 0, "ticksuffix": " dB" if decibels else ""},

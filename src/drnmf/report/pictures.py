@@ -8,7 +8,7 @@ import numpy as np
 
 from drnmf.matrices.mutations import SUBSTITUTIONS, spelt, substitution
 from drnmf.numerics import Vector
-from drnmf.report.charts import CELLS, Chart, factor_image, numbers, pool
+from drnmf.report.charts import CELLS, HEAT, Chart, factor_image, numbers, pool
 from drnmf.report.fields import axis_of, dates_of
 from drnmf.report.profiles import Profiles
 
@@ -185,9 +185,8 @@ def abundance(found: Profiles, k: int) -> Chart:
     assert found.image is not None
     share: Vector = found.shares[:, k].reshape(found.image)
     small, _, _ = pool(share, CELLS)
-    stops = [[0.0, "var(--heat-0)"], [0.45, "var(--heat-1)"], [0.75, "var(--heat-2)"], [1.0, "var(--heat-3)"]]
     heat = {
-        "type": "heatmap", "z": [numbers(row, 3) for row in small], "colorscale": stops, "zmin": 0, "zmax": 1,
+        "type": "heatmap", "z": [numbers(row, 3) for row in small], "colorscale": HEAT, "zmin": 0, "zmax": 1,
         "hovertemplate": "row %{y}, column %{x}: %{z:.2f}<extra></extra>", "showscale": False,
     }  # fmt: skip
     hidden = {"visible": False, "showgrid": False}

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from drnmf.apps.audio import players
+from drnmf.apps.audio.transform import spectrogram
 from drnmf.losses.names import as_loss
 from drnmf.numerics import Vector
-from drnmf.report.charts import Chart, grouped_bars
+from drnmf.report.charts import CELLS, HEAT, Chart, grouped_bars, numbers, pool
 from drnmf.report.kinds import Kind, Side, sides_of_matrix
 from drnmf.report.parts import NOTHING, Section, place, section, table
 from drnmf.report.words import duration, join, percent
@@ -39,16 +40,16 @@ def sounds(run: Run) -> Section:
     cards = []
     if audio["mixture"] in files:
         cards.append(_card(run, audio["mixture"], "Mixture", how, None))
-    for s, group in enumerate(audio.get("groups", [])):
+    for s, group in enumerate(audio.get("groups", []), start=1):
         if group["file"] in files:
             members = [int(k) for k in group["members"]]
             listing = f"component{'s' if len(members) > 1 else ''} {', '.join(map(str, members))}"
             title = f"{group.get('name') or f'Source {s}'} ({listing})"
-            cards.append(_card(run, group["file"], title, how, members))
-    for k, component in enumerate(audio["components"]):
+            cards.append(_card(run, group["file"], title, how, [k - 1 for k in members]))
+    for k, component in enumerate(audio["components"], start=1):
         if component["file"] in files:
             title = f"Component {k}" + (f": {component['name']}" if component.get("name") else "")
-            cards.append(_card(run, component["file"], title, how, [k]))
+            cards.append(_card(run, component["file"], title, how, [k - 1]))
     note = "Every source is the mixture through a mask, so the components add up to the mixture."
     if not how.whole:
         note += f" The players hold the first {duration(how.seconds)}; the files beside this page are whole."
@@ -58,7 +59,29 @@ def sounds(run: Run) -> Section:
     body = f'<div class="cards">{"".join(cards)}</div>'
     if audio.get("measures"):
         body += _measures(audio["measures"])
-    return section("Listen", note, body), {}
+    if audio["mixture"] not in files:
+        return section("Listen", note, body), {}
+    picture = place("spectrogram", "Spectrogram of the mixture, in dB below its largest entry")
+    return section("Listen", note, body + picture), {"spectrogram": spectrogram_image(run)}
+
+
+def spectrogram_image(run: Run) -> Chart:
+    """Draw the recording over seconds and kilohertz, in the window of the run."""
+    audio = run.summary["audio"]
+    seen = spectrogram(run.folder / audio["mixture"], window=audio["window"], hop=audio["hop"])
+    small, high, wide = pool(seen.X, 2 * CELLS)
+    z = 20.0 * np.log10(np.maximum(small / max(float(small.max()), np.finfo(np.float64).tiny), 1e-4))
+    heat = {
+        "type": "heatmap", "x": numbers(seen.times[::wide], 5), "y": numbers(seen.frequencies[::high] / 1000.0, 5),
+        "z": [numbers(row, 3) for row in z], "colorscale": HEAT, "zmin": -80, "zmax": 0,
+        "hovertemplate": "%{x} s, %{y} kHz: %{z} dB<extra></extra>",
+        "colorbar": {"thickness": 9, "len": 0.9, "outlinewidth": 0, "ticksuffix": " dB"},
+    }  # fmt: skip
+    layout = {
+        "xaxis": {"title": {"text": "seconds"}, "showgrid": False},
+        "yaxis": {"title": {"text": "kHz"}, "showgrid": False},
+    }
+    return {"data": [heat], "layout": layout, "height": 330, "phone": 290}
 
 
 def _card(run: Run, name: str, title: str, how: players.Embedding, members: list[int] | None) -> str:
