@@ -175,7 +175,8 @@ def over_dates(found: Profiles, k: int) -> Chart:
         "line": {"color": colour(k), "width": 1.2}, "hovertemplate": "%{x|%Y-%m-%d}: %{y:.3g}<extra></extra>",
     }  # fmt: skip
     chart = _small([line], 130, flat=True)
-    chart["layout"]["xaxis"] |= {"type": "date", "nticks": 6}
+    # Turned labels would be cut off.
+    chart["layout"]["xaxis"] |= {"type": "date", "nticks": 4, "tickangle": 0, "tickfont": {"size": 10}}
     chart["layout"]["yaxis"] |= {"rangemode": "tozero", "nticks": 4}
     return chart
 
