@@ -25,7 +25,7 @@ extensions = [
     "sphinx.ext.mathjax",
     "sphinx-mathjax-offline",
 ]
-exclude_patterns = ["gallery/*.ipynb", "gallery/*.json", "gallery/*.py", "gallery/*.zip", "gallery/*.md5", "development/*"]
+exclude_patterns = ["development/*", *(f"gallery/*.{kind}" for kind in ("ipynb", "json", "py", "zip", "md5"))]
 templates_path = ["_templates"]
 source_suffix = {".rst": "restructuredtext", ".md": "markdown"}
 suppress_warnings = ["config.cache"]  # the order of the gallery is a function
