@@ -68,6 +68,7 @@ class SparseTensor(Tensor):
         *factors, A = blocks
         if self.inner.only is None and not need_nonzeros_only(ask.omega):
             return super().sweep(block, blocks, ask)
+        block = len(factors) if ask.parts is None else block  # losses are those of any block
         ask, rows = replace(ask, into=None, used=None), block == len(factors)
         gathered = [self._gathered(k, F) for k, F in enumerate(factors)]
         if rows:

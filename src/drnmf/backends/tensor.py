@@ -85,7 +85,7 @@ class Tensor(OfData):
     def sweep(self, block: int, blocks: Factors, ask: Ask) -> Sweep:
         *factors, A = blocks
         ask = replace(ask, into=None, used=None)
-        if block == len(factors):
+        if block == len(factors) or ask.parts is None:  # losses are those of any block
             self._kept.pop("A", None)  # the rows may be overwritten now
             return self.data.T.sweep(column_products(factors).T, A, ask)
         if ask.shared_alone and self.shares_curvature:

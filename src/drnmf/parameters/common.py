@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -26,10 +27,10 @@ MOVED = {known.name: f"write solver=Solver({known.name}=...)." for known in fiel
 class Parameters:
     """What estimators take alike.
 
-    column_modes : sizes of the modes that the columns of X are made of; none but those of a tensor's unfolding
+    shape : sizes of all modes where X is the unfolding of a tensor
     """
 
-    column_modes: ClassVar[tuple[int, ...]] = ()
+    shape: ClassVar[Sequence[int] | None] = None
 
     n_components: int | str = field(
         default=10,
@@ -180,3 +181,8 @@ class Parameters:
             'The name of an update rule is short for one with it: "mu" is Solver(update="mu").',
         ),
     )
+
+    @property
+    def column_modes(self) -> tuple[int, ...]:
+        """Sizes of the modes that the columns of X are made of; none where X is a matrix."""
+        return () if self.shape is None or len(self.shape) < 3 else tuple(int(size) for size in self.shape[1:])

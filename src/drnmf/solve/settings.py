@@ -12,7 +12,7 @@ from drnmf.algorithms.loop import Control
 from drnmf.backends.base import Data
 from drnmf.losses.base import Omega
 from drnmf.numerics import HALS_TOLERANCE, HALS_WINDOW, TOLERANCE, Vector
-from drnmf.objective.constraints import Constraints, as_constraints
+from drnmf.objective.constraints import Constraints, as_constraints, mode_constraints
 from drnmf.objective.penalties import as_penalties, settled
 from drnmf.objective.penalty import Penalty, without_zeros
 from drnmf.parameters.checks import check_integer
@@ -92,13 +92,16 @@ def count_jobs(n_jobs: int | None) -> int:
 
 
 def constraints_of(model: Parameters) -> Constraints:
-    """Check what W and H must satisfy, as far as it can be without X."""
+    """Check what the factors must satisfy, as far as it can be without X."""
+    if model.shape is not None:
+        return mode_constraints(model.sum_to_one, model.fixed or {}, model.shape)  # type: ignore[arg-type]
     return as_constraints(model.sum_to_one, model.fixed, as_solver(model.solver).fixed_W)
 
 
 def terms_of(model: Parameters) -> tuple[Penalty, ...]:
     """Check the penalties; those with alpha = 0 are left out."""
-    return settled(without_zeros(as_penalties(model.penalties)), model.sum_to_one)
+    # two modes of a tensor have a scale to share where a third one sums to one
+    return settled(without_zeros(as_penalties(model.penalties)), model.sum_to_one if model.shape is None else None)
 
 
 def reading_of(model: Parameters, entry_weight: Any = None, uncertainty: Any = None) -> Reading:
