@@ -11,6 +11,7 @@ from scipy.optimize import linear_sum_assignment
 
 import drnmf
 from drnmf import CP, DRNMF, BetaNMF, Solver
+from drnmf.algorithms.updates.table import RULES
 from drnmf.backends.tensor import PIECE_NUMBERS
 
 SHAPE = (12, 9, 8)
@@ -98,6 +99,20 @@ def test_planted_factors_are_found_with_gaps(betas, noise):
     assert np.all(np.diff(model.factors_[0].sum(axis=0)) <= 0)
 
 
+@pytest.mark.parametrize("update", sorted(RULES))
+@pytest.mark.parametrize("betas", [(0,), (1.5,), (2,), (0, 2)], ids=str)
+def test_no_step_of_any_rule_raises_the_objective(betas, update):
+    if update == "hals" and betas != (2,):
+        pytest.skip("hals is for beta = 2 alone")
+    X = np.random.default_rng(12).poisson(planted(12)[1]) + 0.5
+    weights, references = np.full(len(betas), 1.0 / len(betas)), None if len(betas) == 1 else [30.0, 900.0]
+    how = {"max_iter": 40, "tol": 0, "random_state": 0, "weights": weights}
+    for Y in (X, np.where(np.random.default_rng(0).random(SHAPE) < 0.3, np.nan, X)):
+        model = CP(3, betas=betas, solver=Solver(update=update, references=references), **how).fit(Y)
+        objective = model.trace_.scaled_losses @ weights
+        assert np.all(np.diff(objective) <= 1e-9 * objective[0])
+
+
 @pytest.mark.parametrize("betas", [1, 2])
 def test_coordinates_are_the_same_tensor(betas):
     X = np.random.default_rng(3).poisson(planted(3, scale=1.5)[1]).astype(float)
@@ -151,6 +166,22 @@ def test_new_slices_of_the_first_mode():
     np.testing.assert_allclose(found, model.factors_[0][:4], atol=2e-3 * model.factors_[0].max())
     with pytest.raises(ValueError, match="all modes after the first"):
         model.transform(X[:, :3])
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_slices_count_by_their_weights(sparse):
+    X = np.random.default_rng(13).poisson(planted(13, scale=1.5)[1]).astype(float)
+    X[-1] = 7.0
+    start = [np.random.default_rng(0).uniform(0.5, 1.5, (size, 2)) for size in SHAPE]
+    how = {"betas": 1, "init": "custom", "max_iter": 30, "tol": 0}
+    twice, weights = np.concatenate([X[:1], X[:-1]]), np.r_[2.0, np.ones(10), 0.0]
+    given = as_coordinates if sparse else np.asarray
+    weighted = CP(2, **how).fit(given(X), factors=start, sample_weight=weights)
+    whole = CP(2, **how).fit(given(twice), factors=[np.concatenate([start[0][:1], start[0][:-1]]), *start[1:]])
+    np.testing.assert_allclose(weighted.losses_, whole.losses_, rtol=1e-9)
+    np.testing.assert_allclose(weighted.factors_[1], whole.factors_[1], rtol=1e-6)
+    np.testing.assert_allclose(weighted.shares_.sum(axis=1), 1.0, rtol=1e-12)
+    assert weighted.factors_[0][-1].sum() == pytest.approx(7.0 * 9 * 8, rel=1e-6)  # found under the factors of others
 
 
 def test_weighted_sums_and_the_maximum():

@@ -12,7 +12,7 @@ from drnmf.losses.names import as_loss, lacks_size
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Array
 from drnmf.parameters.common import Parameters
-from drnmf.parameters.fields import checked, parameters_of
+from drnmf.parameters.fields import checked
 from drnmf.problem.weights import Reading
 from drnmf.selection.noise import NoiseProfile, compare_losses
 from drnmf.selection.rank import RankProfile, rank_profile
@@ -48,11 +48,9 @@ def with_rank(model: P, X: Any, reading: Reading) -> tuple[P, RankProfile | None
     """
     if checked(model, "n_components") != AUTO:
         return model, None
-    if model.column_modes:
-        raise ValueError("n_components='auto' finds the rank of a matrix: name that of a tensor.")
     losses = asked_losses(model)
     one = not (is_auto(losses) or lacks_size(losses) or (isinstance(losses, Iterable) and not isinstance(losses, str)))
-    judge = model if one else Parameters(**{name: getattr(model, name) for name in parameters_of(Parameters)})
+    judge: Parameters = model if one else model.without_losses()
     found = rank_profile(judge, X, ranks=None, entry_weight=reading.entry_weight, uncertainty=reading.uncertainty)
     return replace(model, n_components=found.best), found
 

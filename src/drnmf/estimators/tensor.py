@@ -16,7 +16,7 @@ from drnmf.algorithms.weights import Fixed, Policy
 from drnmf.backends.observed import HeldOut
 from drnmf.backends.products import column_products
 from drnmf.estimators.base import NMF
-from drnmf.estimators.deciding import fitted_attributes
+from drnmf.estimators.deciding import AUTO, fit_ranked, fitted_attributes
 from drnmf.estimators.tables import shares_of
 from drnmf.losses.base import Loss, Omega
 from drnmf.losses.names import as_losses
@@ -25,8 +25,8 @@ from drnmf.objective.penalties import L1, L2, Smooth, Sparsity, as_penalties
 from drnmf.objective.penalty import Penalties, mode_of
 from drnmf.objective.simplex import check_weights
 from drnmf.parameters.common import MOVED
-from drnmf.parameters.fields import Kind, about, documented
-from drnmf.solve.settings import constraints_of
+from drnmf.parameters.fields import Kind, about, checked, documented
+from drnmf.solve.settings import constraints_of, reading_of
 
 MOST_COLUMNS = 1 << 26
 """Columns of an unfolding: the product of all modes but one has a factor, which must be in memory."""
@@ -144,21 +144,34 @@ class CP(NMF):
         -------
         A : array (I, r)
         """
+        if checked(self, "n_components") == AUTO:
+            more = factors, entry_weight, uncertainty, sample_weight
+            reading = reading_of(self, entry_weight, uncertainty)
+            return fit_ranked(self, X, reading, lambda ranked: ranked.fit_transform(X, y, *more))
         cube = Cube.of(X, self.shape)
-        # rows of the unfolding: the longest mode, of a dense X where that needs no copy; weights are those of rows
-        modes = len(cube.shape)
-        free = (0,) if modes == 2 or sample_weight is not None else range(modes) if cube.sparse else (0, modes - 1)
-        order = cube.order(max(free, key=lambda k: cube.shape[k]))
+        order = cube.order(cube.rows if sample_weight is None else 0)
         inner = self._within(cube, order)
         W = H = None
         if factors is not None:
             W, *columns = (np.asarray(factors[k], np.float64) for k in order)
             H = column_products([F.T for F in columns])
         weights = cube.weights(order, entry_weight, uncertainty)
-        NMF.fit_transform(inner, cube.unfolded(order), y, W, H, **weights, sample_weight=sample_weight)
+        made = NMF.fit_transform(inner, cube.unfolded(order), y, W, H, **weights, sample_weight=sample_weight)
         self.__dict__.update(fitted_attributes(inner))
-        self._set_factors(inner, order, cube)
+        self._set_factors([np.asarray(made).T, *inner._columns], inner, order, cube)
         return cube.labelled(self.factors_[0], 0)
+
+    def unfolded(
+        self, X: Any, entry_weight: Any = None, uncertainty: Any = None, rows: int | None = None
+    ) -> tuple[Any, Any, Any, Any]:
+        cube = Cube.of(X, self.shape)
+        order = cube.order(cube.rows if rows is None else rows)
+        weights = cube.weights(order, entry_weight, uncertainty)
+        model = replace(self, shape=tuple(cube.shape[k] for k in order))
+        return model, cube.unfolded(order), weights["entry_weight"], weights["uncertainty"]
+
+    def without_losses(self) -> CP:
+        return replace(self, betas=AUTO, weights=None)
 
     def _within(self, cube: Cube, order: list[int]) -> CP:
         """Return the estimator of an unfolding: penalties and constraints name modes by their places in it."""
@@ -182,16 +195,14 @@ class CP(NMF):
 
     def _adopt(self, result: Any, problem: Any, *more: Any) -> Array:
         W = super()._adopt(result, problem, *more)
-        self._blocks = problem.back(problem.completed(result)).blocks
+        self._columns = problem.back(problem.completed(result)).blocks[:-1]
         return W
 
-    def _set_factors(self, inner: CP, order: list[int], cube: Cube) -> None:
+    def _set_factors(self, blocks: list[Array], inner: CP, order: list[int], cube: Cube) -> None:
         """Take the factors in the order of the modes; where nothing holds their scale, all but the first of unit sums.
 
         Components that are fixed stay first, all others are sorted by their size.
         """
-        *columns, rows = inner._blocks
-        blocks = [rows, *columns]
         factors = [np.asarray(blocks[order.index(k)]) for k in range(len(order))]
         sums = [np.maximum(F.sum(axis=1, keepdims=True), np.finfo(F.dtype).tiny) for F in factors]
         constraints, terms = constraints_of(inner), inner.penalties_.terms
@@ -268,9 +279,13 @@ class Cube:
     @classmethod
     def of(cls, X: Any, shape: Sequence[int] | None = None) -> Cube:
         """Read an array, coordinates with values, a labelled array, or an unfolding of the shape given."""
-        if shape is not None and np.ndim(X) == 2:
-            X = X.toarray() if sp.issparse(X) else np.asarray(X)
-            X = X.reshape(len(X), *(int(size) for size in shape[1:]))
+        if shape is not None and len(X.shape) == 2:
+            sizes = tuple(int(size) for size in shape[1:])
+            if sp.issparse(X):
+                stored = sp.coo_array(X)
+                coords = stored.row, *np.unravel_index(stored.col, sizes)
+                return cls._checked((X.shape[0], *sizes), stored.data, coords, None)
+            X = np.asarray(X).reshape(X.shape[0], *sizes)
         labels = None
         if hasattr(X, "dims") and hasattr(X, "values"):
             labels = tuple((str(dim), np.asarray(X.coords[dim]) if dim in X.coords else None) for dim in X.dims)
@@ -292,6 +307,13 @@ class Cube:
     @property
     def sparse(self) -> bool:
         return self.coords is not None
+
+    @property
+    def rows(self) -> int:
+        """The mode to make rows of: the longest, of a dense X where that needs no copy."""
+        modes = len(self.shape)
+        free = (0,) if modes == 2 else range(modes) if self.sparse else (0, modes - 1)
+        return max(free, key=lambda k: self.shape[k])
 
     def order(self, row: int) -> list[int]:
         """List the modes, that of the rows of an unfolding first."""

@@ -182,6 +182,26 @@ class Parameters:
         ),
     )
 
+    def unfolded(
+        self, X: Any, entry_weight: Any = None, uncertainty: Any = None, rows: int | None = None
+    ) -> tuple[Any, Any, Any, Any]:
+        """Return the model of X as a matrix, that matrix, and weights of its entries: as they are unless X is a tensor.
+
+        Parameters
+        ----------
+        X, entry_weight, uncertainty : as in `fit`
+        rows : the mode of a tensor that makes the rows; None leaves it to the model
+
+        Returns
+        -------
+        model, X, entry_weight, uncertainty : those of the matrix
+        """
+        return self, X, entry_weight, uncertainty
+
+    def without_losses(self) -> Parameters:
+        """Return the same without losses and their weights, which the data are to choose."""
+        return Parameters(**{known.name: getattr(self, known.name) for known in fields(Parameters)})
+
     @property
     def column_modes(self) -> tuple[int, ...]:
         """Sizes of the modes that the columns of X are made of; none where X is a matrix."""

@@ -131,7 +131,7 @@ class Problem:
         mean : in the unit of the caller, where floors refer to another than theirs
         """
         given = replace(self.given, X=X, notes=())
-        return Problem.opened(self.entries(given, mean), given)
+        return Problem.opened(self.entries(given, mean), given, self.columns)
 
     def entries(self, given: Received, mean: float | None = None) -> Data:
         """Open other entries as X was opened, rows of it as well as what was drawn.
@@ -153,7 +153,7 @@ class Problem:
         if isinstance(some, slice) and some == slice(None):
             return self
         given = replace(self.given, observed=self.observed).rows(some)
-        return Problem.opened(self.entries(given, mean), given)
+        return Problem.opened(self.entries(given, mean), given, self.columns)
 
     @property
     def observed(self) -> Observed | None:
