@@ -305,14 +305,10 @@ class Cube:
         return cls(tuple(map(int, shape)), values, coords, labels)
 
     @property
-    def sparse(self) -> bool:
-        return self.coords is not None
-
-    @property
     def rows(self) -> int:
         """The mode to make rows of: the longest, of a dense X where that needs no copy."""
         modes = len(self.shape)
-        free = (0,) if modes == 2 else range(modes) if self.sparse else (0, modes - 1)
+        free = (0,) if modes == 2 else (0, modes - 1) if self.coords is None else range(modes)
         return max(free, key=lambda k: self.shape[k])
 
     def order(self, row: int) -> list[int]:
