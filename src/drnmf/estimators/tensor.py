@@ -157,6 +157,7 @@ class CP(NMF):
             H = column_products([F.T for F in columns])
         weights = cube.weights(order, entry_weight, uncertainty)
         made = NMF.fit_transform(inner, cube.unfolded(order), y, W, H, **weights, sample_weight=sample_weight)
+        del inner.components_  # products again, in another order
         self.__dict__.update(fitted_attributes(inner))
         self._set_factors([np.asarray(made).T, *inner._columns], inner, order, cube)
         return cube.labelled(self.factors_[0], 0)

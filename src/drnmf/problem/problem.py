@@ -211,8 +211,8 @@ class Problem:
         return seen if self.objective is None else seen.over(self.objective.references)  # penalties know their X
 
     def begun(self, start: Start) -> Problem:
-        """Return the same from a start."""
-        return replace(self, start=start, spent=0)
+        """Return the same from a start, of a tensor its blocks: products of their columns need not be kept."""
+        return replace(self, start=self.blocks(start) if self.columns else start, spent=0)
 
     def resumed(self, run: Result) -> Problem:
         """Return the same from where a run of it stands, with the iterations that the run has left."""
