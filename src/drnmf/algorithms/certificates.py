@@ -136,7 +136,9 @@ def certify(
     p, scaled = len(objective.omega), objective.scaled(losses)
     ask, penalties, names, spaces = Ask(objective.omega, losses=False), objective.penalties, data.names, data.spaces
     blocks = tuple(space.put(F) for space, F in zip(spaces, blocks, strict=True))
-    measures = tuple(penalties.measure(space, F, name) for space, F, name in zip(spaces, blocks, names, strict=True))
+    measures = tuple(
+        penalties.measure(space, F, k, len(blocks)) for k, (space, F) in enumerate(zip(spaces, blocks, strict=True))
+    )
     sides = [
         _Side(data, k, blocks, partial(penalties.of, k, measures), constraints.of(name)) for k, name in enumerate(names)
     ]

@@ -38,7 +38,7 @@ from drnmf.parameters.fields import checked
 from drnmf.parameters.solver import Solver, as_solver
 from drnmf.problem.check import warn_dense_tiles
 from drnmf.problem.device import Placement, as_numpy, is_foreign, is_sparse, is_tensor, place, replaced, times
-from drnmf.problem.problem import Problem, dispersions, objective_of
+from drnmf.problem.problem import Problem, dispersions
 from drnmf.problem.receive import Received, refuse_signed
 from drnmf.problem.row_weights import row_weights, with_rows_weighted
 from drnmf.problem.units import mean_of
@@ -289,7 +289,7 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
         self.losses_ = result.losses
         self.dispersions_ = dispersions(data, result.losses, result.omega, result.H.shape[0])
         self.scaled_losses_ = result.scaled_losses
-        setting = objective_of(data, inside.omega, inside.references, terms).penalties.setting
+        setting = problem.objective_of(inside.omega, inside.references, terms).penalties.setting
         self.penalties_ = units.penalties_out(terms, setting, result.omega)
         self.penalty_ = result.penalty
         self.reconstruction_err_ = float(result.scaled_losses.max())

@@ -16,7 +16,7 @@ from drnmf.parameters.fields import checked
 from drnmf.problem.weights import Reading
 from drnmf.selection.noise import NoiseProfile, compare_losses
 from drnmf.selection.rank import RankProfile, rank_profile
-from drnmf.solve.settings import asked_losses, without_losses
+from drnmf.solve.settings import asked_losses
 
 P = TypeVar("P", bound=Parameters)
 AUTO = "auto"
@@ -48,11 +48,9 @@ def with_rank(model: P, X: Any, reading: Reading) -> tuple[P, RankProfile | None
     """
     if checked(model, "n_components") != AUTO:
         return model, None
-    if model.column_modes:
-        raise ValueError("n_components='auto' finds the rank of a matrix: name that of a tensor.")
     losses = asked_losses(model)
     one = not (is_auto(losses) or lacks_size(losses) or (isinstance(losses, Iterable) and not isinstance(losses, str)))
-    judge = model if one else without_losses(model)
+    judge: Parameters = model if one else model.without_losses()
     found = rank_profile(judge, X, ranks=None, entry_weight=reading.entry_weight, uncertainty=reading.uncertainty)
     return replace(model, n_components=found.best), found
 

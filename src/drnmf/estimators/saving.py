@@ -172,6 +172,8 @@ def _stored_fields(owner: Parameters | Solver, arrays: dict[str, Any], prefix: s
     params: dict[str, Any] = {}
     for name, known in parameters_of(owner).items():
         value = getattr(owner, name)
+        if isinstance(value, dict):  # of modes, by number or by dimension
+            value = {str(key): np.asarray(entry) for key, entry in value.items()}
         if not known.saved or isinstance(value, Solver):
             continue
         try:

@@ -366,8 +366,9 @@ def _penalty_of(side: str, F: Any, data: Data, objective: Objective, weights: Ve
     """The bound of the penalties of one factor, whose columns are those of the data."""
     if not objective.penalties:
         return NO_BOUND
-    measures = objective.penalties.measure(data.space, F, side)
-    tilt = objective.penalties.of("HW".index(side), (measures, measures), objective.factor(weights))
+    block = "HW".index(side)
+    measures = objective.penalties.measure(data.space, F, block)
+    tilt = objective.penalties.of(block, (measures, measures), objective.factor(weights))
     return NO_BOUND if tilt is None else tilt.bound(F)
 
 
