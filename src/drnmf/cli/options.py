@@ -151,6 +151,14 @@ class Settings:
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
 
+    def stored(self, *leave_out: str) -> dict[str, Any]:
+        """List the options of the command, but for some, as summary.json has them: files by their names."""
+        return {
+            name: value.name if isinstance(value, Path) else value
+            for name, value in self.asked.items()
+            if name not in leave_out
+        }
+
     def given(self) -> dict[str, Any]:
         """Collect the parameters of the model; `fixed` is still to be read from its file."""
         chosen = {name: value for name, value in self.values.items() if value is not None and name != "fixed"}

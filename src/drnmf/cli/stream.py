@@ -192,9 +192,13 @@ class StreamProgress:
     def described(self, model: Any, rest: bool) -> schema.Streamed:
         """Describe it for summary.json."""
         return {
-            "rows": model.rows_seen_, "batch": self.batch, "taken": self.rows(model), "turn": self.turn, "rest": rest,
+            "rows": model.rows_seen_,
+            "batch": self.batch,
+            "taken": self.rows(model),
+            "turn": self.turn,
+            "rest": rest,
             "seconds": round(self.seconds(), 3),
-        }  # fmt: skip
+        }
 
 
 def _given(model: Any) -> int:

@@ -124,11 +124,21 @@ def discover(
     model = DRNMF(betas=losses, verbose=int(not results.quiet), **settings.given())
     with plain_warnings() as warned, keeping.kept(checkpoint), keyboard_interrupts(), data.named_cells():
         search = find(
-            matrix.X, model, ranks=given, n_runs=runs, resample=None if resample == "none" else resample, heavy=heavy,
-            threshold=threshold, counts=counts, level=level or None,
+            matrix.X,
+            model,
+            ranks=given,
+            n_runs=runs,
+            resample=None if resample == "none" else resample,
+            heavy=heavy,
+            threshold=threshold,
+            counts=counts,
+            level=level or None,
             reference=None if known is None else known.components,
-            reference_names=None if known is None else known.names, keep=keep, groups=labelled, **data.weights,
-        )  # fmt: skip
+            reference_names=None if known is None else known.names,
+            keep=keep,
+            groups=labelled,
+            **data.weights,
+        )
     with bad_usage("--names"):
         found = with_names(search, matrix.rows, matrix.columns, options.parse_names(names))
     found = replace(found, threshold=threshold, quality=_quality(found, matrix, data.weights))
@@ -136,11 +146,7 @@ def discover(
         summary = _summary(found, matrix, warned, profiles)
         if field != "auto":
             summary["field"] = field
-        summary["parameters"] = {
-            name: value.name if isinstance(value, Path) else value
-            for name, value in asked.items()
-            if name not in _NOT_PARAMETERS
-        }
+        summary["parameters"] = settings.stored(*_NOT_PARAMETERS)
         summary["seed"], summary["input"] = settings["random_state"], data.described
         if x.suffix.lower() == ".h5ad" and profiles == "columns":
             _annotate(x, temporary, found)
