@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import Any
+from typing import Any, ClassVar
 
 import sklearn.decomposition
 from sklearn.decomposition import _nmf as their_module
@@ -23,7 +23,6 @@ __all__ = ["Tally", "swapped"]
 
 _REFUSED = (ValueError, TypeError, RuntimeError, NotImplementedError)
 
-_NMF = sklearn.decomposition.NMF
 _non_negative_factorization = sklearn.decomposition.non_negative_factorization
 
 
@@ -76,38 +75,48 @@ def _tried(what: str, here: Callable[[], Any], there: Callable[[], Any]) -> Any:
     return found
 
 
-class NMF(ours.NMF):
-    """Count the calls of `drnmf.sklearn.NMF`, and leave to scikit-learn what that refuses."""
+class _Counted:
+    """An estimator whose calls are counted, and left to scikit-learn where they are refused here."""
 
-    def fit_transform(self, X: Any, y: Any = None, W: Any = None, H: Any = None, sample_weight: Any = None) -> Any:
-        """Fit, and return W, as in `drnmf.sklearn.NMF`."""
+    _theirs: ClassVar[Any]
 
+    def _fitted(self: Any, fit: Callable[[], Any], X: Any, W: Any, H: Any) -> Any:
         def there() -> Any:
             plain = self._plain()
-            found = plain.fit_transform(X, y, W=W, H=H)
+            found = plain.fit_transform(X, W=W, H=H)
             self.__dict__.update(vars(plain))
             return found
 
-        return _tried("NMF.fit", lambda: super(NMF, self).fit_transform(X, y, W, H, sample_weight), there)
+        return _tried(f"{type(self).__name__}.fit", fit, there)
 
-    def transform(self, X: Any) -> Any:
-        """Compute W for new rows, as in `drnmf.sklearn.NMF`."""
+    def transform(self: Any, X: Any) -> Any:
+        """Compute W for new rows, as in `drnmf.sklearn`."""
 
         def there() -> Any:
             plain = self._plain()
             plain.__dict__.update({name: value for name, value in vars(self).items() if name != "device"})
             return plain.transform(X)
 
-        return _tried("NMF.transform", lambda: super(NMF, self).transform(X), there)
+        return _tried(f"{type(self).__name__}.transform", lambda: super(_Counted, self).transform(X), there)
 
-    def _plain(self) -> Any:
+    def _plain(self: Any) -> Any:
         given = self.get_params(deep=False)
         given.pop("device")
-        return _NMF(**given)
+        return self._theirs(**given)
 
-    def _settings(self) -> Any:
-        found = super()._settings()
+    def _settings(self: Any) -> Any:
+        found = super()._settings()  # type: ignore[misc]
         return found if self.device is not None or _tally.device is None else found.on(_tally.device)
+
+
+class NMF(_Counted, ours.NMF):
+    """Count the calls of `drnmf.sklearn.NMF`, and leave to scikit-learn what that refuses."""
+
+    _theirs = sklearn.decomposition.NMF
+
+    def fit_transform(self, X: Any, y: Any = None, W: Any = None, H: Any = None, sample_weight: Any = None) -> Any:
+        """Fit, and return W, as in `drnmf.sklearn.NMF`."""
+        return self._fitted(lambda: super(NMF, self).fit_transform(X, y, W, H, sample_weight), X, W, H)
 
 
 @wraps(_non_negative_factorization)
@@ -122,13 +131,19 @@ def non_negative_factorization(X: Any, *values: Any, **given: Any) -> Any:
     )
 
 
-class MiniBatchNMF(sklearn.decomposition.MiniBatchNMF):  # type: ignore[misc]
-    """Count the fits of scikit-learn's own MiniBatchNMF."""
+class MiniBatchNMF(_Counted, ours.MiniBatchNMF):
+    """Count the calls of `drnmf.sklearn.MiniBatchNMF`, and leave fits to scikit-learn that it refuses."""
+
+    _theirs = sklearn.decomposition.MiniBatchNMF
 
     def fit_transform(self, X: Any, y: Any = None, W: Any = None, H: Any = None) -> Any:
-        """Fit, and return W, as scikit-learn does."""
-        found = super().fit_transform(X, y, W=W, H=H)
-        _tally.fell_back("MiniBatchNMF.fit", "drnmf.sklearn has no MiniBatchNMF.")
+        """Fit, and return W, as in `drnmf.sklearn.MiniBatchNMF`."""
+        return self._fitted(lambda: super(MiniBatchNMF, self).fit_transform(X, y, W, H), X, W, H)
+
+    def partial_fit(self, X: Any, y: Any = None, W: Any = None, H: Any = None) -> Any:
+        """Take a batch into account; one that is refused is an error, for the stream before it is here."""
+        found = super().partial_fit(X, y, W, H)
+        _tally.here["MiniBatchNMF.partial_fit"] += 1
         return found
 
 

@@ -17,8 +17,8 @@ from drnmf.runs import schema, write
 from drnmf.runs.read import read_run
 
 if TYPE_CHECKING:
-    from drnmf.matrices.companions import Known
     from drnmf.matrices.matrix import Names
+    from drnmf.selection.matching import Known
 
 Components = Annotated[
     Path,
@@ -87,7 +87,8 @@ def read_components(path: Path, labels: Names, count: int) -> tuple[Known, Any]:
     """
     import numpy as np
 
-    from drnmf.matrices.companions import Known, ordered, read_known
+    from drnmf.matrices.companions import ordered, read_known
+    from drnmf.selection.matching import Known
 
     if not path.is_dir():
         return read_known(path, "--components", labels, count), None

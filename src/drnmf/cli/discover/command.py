@@ -105,17 +105,18 @@ def discover(
     results = results.settled("discover", x, reference, groups, source.weights_file)
     keeping.check(checkpoint, results.folder)
     from drnmf.discovery.folder import write_discovery
-    from drnmf.discovery.found import named as with_names
+    from drnmf.discovery.found import labelled as with_labels
     from drnmf.estimators.robust import DRNMF
     from drnmf.matrices.companions import read_known
-    from drnmf.selection.discover import discover as find
+    from drnmf.selection.asked import Asked
+    from drnmf.selection.discover import search
 
     data = source.open(x, settings["negatives"])
     data = replace(data, matrix=data.matrix.with_gaps())
     profiles = side_of(profiles, reference, data.matrix)
     data = data.over(profiles)
     matrix = data.matrix
-    given = parse_ranks(ranks, min(matrix.X.shape), asked=ranks != "2:30")
+    listed = parse_ranks(ranks, min(matrix.X.shape), asked=ranks != "2:30")
     known = None
     if reference is not None:
         known = read_known(reference, "--reference", matrix.column_names, matrix.X.shape[1])
@@ -123,25 +124,23 @@ def discover(
     keeping.remember(checkpoint, "discover", asked | {"out": results.folder})
     model = DRNMF(betas=losses, verbose=int(not results.quiet), **settings.given())
     with plain_warnings() as warned, keeping.kept(checkpoint), keyboard_interrupts(), data.named_cells():
-        search = find(
-            matrix.X,
-            model,
-            ranks=given,
-            n_runs=runs,
-            resample=None if resample == "none" else resample,
-            heavy=heavy,
-            threshold=threshold,
-            counts=counts,
-            level=level or None,
-            reference=None if known is None else known.components,
-            reference_names=None if known is None else known.names,
-            keep=keep,
+        query = Asked(
+            listed,
+            runs,
+            None if resample == "none" else resample,
+            heavy,
+            threshold,
+            counts,
+            level or None,
+            known,
+            keep,
             groups=labelled,
             **data.weights,
         )
+        searched = search(matrix.X, model, query)
+    found = with_labels(searched, query, matrix.X, matrix.rows, matrix.columns)
     with bad_usage("--names"):
-        found = with_names(search, matrix.rows, matrix.columns, options.parse_names(names))
-    found = replace(found, threshold=threshold, quality=_quality(found, matrix, data.weights))
+        found = found.named(options.parse_names(names))
     with results.writing() as temporary:
         summary = _summary(found, matrix, warned, profiles)
         if field != "auto":
@@ -175,15 +174,6 @@ def side_of(profiles: str, reference: Path | None, matrix: Matrix) -> str:
         say(f"Components are profiles over the rows of X: {why} (--profiles columns decides otherwise).", errors)
         return "rows"
     return "columns"
-
-
-def _quality(found: Any, matrix: Matrix, weights: dict[str, Any]) -> Any:
-    """Compare X with the components in units of its uncertainties; None where there are none."""
-    if "uncertainty" not in weights:
-        return None
-    from drnmf.runs.quality import quality
-
-    return quality(matrix.X, found.contributions, found.components, weights["uncertainty"])
 
 
 def _annotate(x: Path, folder: Path, found: Any) -> None:
