@@ -58,7 +58,7 @@ def assign(
     matrix = data.matrix
     known, own = read_components(components, matrix.column_names, matrix.X.shape[1])
     losses = own if betas == "auto" and own is not None else options.parse_omega(betas)
-    model, before = DRNMF(betas=losses, **settings.given()), time.perf_counter()
+    model, before = DRNMF(betas=losses, **settings.parameters()), time.perf_counter()
     with plain_warnings() as warned, data.named_cells():
         found = find(matrix.X, known.components, model, **data.weights)
     with results.writing() as temporary:

@@ -159,7 +159,7 @@ class Settings:
             if name not in leave_out
         }
 
-    def given(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, Any]:
         """Collect the parameters of the model; `fixed` is still to be read from its file."""
         chosen = {name: value for name, value in self.values.items() if value is not None and name != "fixed"}
         if "penalties" in chosen:
@@ -215,8 +215,8 @@ def expanded(
         signature = whole.replace(parameters=[*own[:at], *flat, *own[at + 1 :], *last])
 
         @functools.wraps(command)
-        def call(*values: Any, **given: Any) -> None:
-            bound = signature.bind(*values, **given)
+        def call(*values: Any, **named: Any) -> None:
+            bound = signature.bind(*values, **named)
             bound.apply_defaults()
             asked = dict(bound.arguments)
             rest = {name: value for name, value in asked.items() if name not in names}

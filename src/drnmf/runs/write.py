@@ -60,7 +60,7 @@ def describe_input(
         digest = sha256_of(path)
     stored = getattr(matrix.X, "nnz", None)
     tables = {"uncertainty": uncertainty, "entry_weights": entry_weights}
-    beside = {name: {"file": table.name, "sha256": sha256_of(table)} for name, table in tables.items() if table}
+    described = {name: {"file": table.name, "sha256": sha256_of(table)} for name, table in tables.items() if table}
     return {
         "file": path.name,
         "sha256": digest,
@@ -69,7 +69,7 @@ def describe_input(
         "dtype": str(matrix.X.dtype),
         "stored_entries": None if stored is None else int(stored),
         "image": None if matrix.image is None else list(matrix.image),
-        **beside,
+        **described,
     }
 
 
@@ -133,9 +133,9 @@ def summary_of(kind: schema.Kind, model: Any, seconds: float, notes: list[str]) 
 def penalised(terms: Iterable[Any], paths: Iterable[Any]) -> list[schema.Penalised]:
     """List the penalties of a run with their alphas, and what was tried where the data chose one."""
     chosen = {path.penalty: path for path in paths}
-    given = {term.key: float(term.alpha) for term in terms if term.key not in chosen}
+    fixed = {term.key: float(term.alpha) for term in terms if term.key not in chosen}
     found: list[schema.Penalised] = [
-        {"penalty": key, "alpha": alpha, "alphas": None, "values": None, "limit": None} for key, alpha in given.items()
+        {"penalty": key, "alpha": alpha, "alphas": None, "values": None, "limit": None} for key, alpha in fixed.items()
     ]
     for key, path in chosen.items():
         tried, values = path.alphas.tolist(), path.values.tolist()

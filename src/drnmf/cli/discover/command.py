@@ -122,7 +122,7 @@ def discover(
         known = read_known(reference, "--reference", matrix.column_names, matrix.X.shape[1])
     labelled = read_groups(groups, groups_before, matrix.row_names)
     keeping.remember(checkpoint, "discover", asked | {"out": results.folder})
-    model = DRNMF(betas=losses, verbose=int(not results.quiet), **settings.given())
+    model = DRNMF(betas=losses, verbose=int(not results.quiet), **settings.parameters())
     with plain_warnings() as warned, keeping.kept(checkpoint), keyboard_interrupts(), data.named_cells():
         query = Asked(
             listed,
