@@ -125,9 +125,14 @@ def test_what_the_pages_hold(runs):
     sounds = Page(runs["separate"] / "report.html")
     assert sounds.count("audio") == 1 + 2 + 3
     assert all(float(a["data-seconds"]) == 1.5 for tag, a in sounds.tags if tag == "audio")
+    assert all(f"Component {k}" in sounds.text for k in (1, 2, 3))
+    assert "Component 0" not in sounds.text
+    heat = sounds.charts["spectrogram"]["data"][0]
+    assert heat["y"][-1] == pytest.approx(4.0, rel=0.2)  # kHz: half of the rate
+    assert np.shape(heat["z"]) == (len(heat["y"]), len(heat["x"]))
     topics = Page(runs["topics"] / "report.html")
-    assert "Topic 0" in topics.text
     assert "Topic 1" in topics.text
+    assert "Topic 0" not in topics.text
     assert "rain" in topics.text
 
 
@@ -148,7 +153,7 @@ def test_hostile_content_everywhere_in_a_run_is_text(runs, tmp_path):
     summary = json.loads((folder / "summary.json").read_text())
     summary |= {bad: bad, "notes": [bad], "command": bad, "parameters": {bad: [bad]}}
     summary["input"] |= {"file": bad, bad: bad}
-    summary["topics"]["typical"] = {"0": [bad]}
+    summary["topics"]["typical"] = {"1": [bad]}
     summary["topics"]["scores"] = {bad: {"accuracy": 1, "nmi": 1, "ari": 1}}
     (folder / "summary.json").write_text(json.dumps(summary))
     compared = json.loads((folder / "comparison.json").read_text())

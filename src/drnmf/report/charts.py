@@ -262,7 +262,7 @@ def factor_image(factor: Array, decibels: bool, axis: Vector | Sequence[str] | N
         z = np.maximum(20.0 * np.log10(np.maximum(z, 1e-3)), -60.0)
     x, ticks = _image_axis(factor.shape[1] if axis is None else axis, wide)
     unit = "dB" if decibels else "of its largest"
-    image = heat(z, -60 if decibels else 0, 0 if decibels else 1) | {"x": x}
+    image = heat(z, -60 if decibels else 0, 0 if decibels else 1) | {"x": x, "y0": 1}
     image["hovertemplate"] = f"component %{{y}}<br>{title} %{{x}}<br>%{{z}} {unit}<extra></extra>"
     image["colorbar"] = {"thickness": 9, "len": 0.9, "outlinewidth": 0, "ticksuffix": " dB" if decibels else ""}
     height = int(min(420, 130 + 26 * small.shape[0])) + (70 if ticks else 0)

@@ -61,7 +61,7 @@ def components(run: Run) -> Section:
         note += f" {shown} {sure['finding']}" if sure else f" {shown}"
     elif found.low is None and "discovery" in run.summary:
         note += " No intervals were found."
-    note += " Largest contribution first."
+    note += "" if single else " Largest contribution first."  # a fit orders by norms
     if len(found.names) > SHOWN:
         note += f" These are the first {SHOWN} of {len(found.names)}; the tables have all."
     grid = "profiles" if drawn is not None else "cards"
@@ -71,7 +71,7 @@ def components(run: Run) -> Section:
 def occurrence(run: Run) -> Section:
     """Show where components occur: stacked by sample, over dates, as maps, or as an image."""
     found = profiles_of(run)
-    if found is None or ("discovery" not in run.summary and found.field in ("plain", "cells")):
+    if found is None or ("discovery" not in run.summary and found.field == "plain"):
         return NOTHING
     each: tuple[Drawing, str] | None = None
     if found.image is not None:

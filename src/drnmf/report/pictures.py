@@ -145,7 +145,8 @@ def over_dates(profiles: Profiles, k: int) -> Chart:
     curve = line(dates_of(profiles.samples), numbers(profiles.parts[:, k], 4), colour(k), width=1.2)
     curve["hovertemplate"] = "%{x|%Y-%m-%d}: %{y:.3g}<extra></extra>"
     drawn = _small([curve], 130, flat=True)
-    drawn["layout"]["xaxis"] |= {"type": "date", "nticks": 6}
+    # Turned labels would be cut off.
+    drawn["layout"]["xaxis"] |= {"type": "date", "nticks": 4, "tickangle": 0, "tickfont": {"size": 10}}
     drawn["layout"]["yaxis"] |= {"rangemode": "tozero", "nticks": 4}
     return drawn
 

@@ -40,7 +40,7 @@ def separate(
     ] = None,
     power: Annotated[int, typer.Option("--power", min=1, max=2, help="1 factorises magnitudes, 2 powers.")] = 1,
     group: Annotated[
-        str | None, typer.Option("--group", help="Merge components into sources: auto, a number, or 0,2/1,3.")
+        str | None, typer.Option("--group", help="Merge components into sources: auto, a number, or 1,3/2,4.")
     ] = None,
     reference: Annotated[
         list[Path] | None, typer.Option("--reference", help="A true source, for SDR, SIR and SAR; repeat for each.")
@@ -89,7 +89,7 @@ def separate(
         audio = describe(seen, written, encoding)
         titles = [truth.name for truth in truths] if group is None and truths else [None] * len(written.groups)
         for sound, members, title in zip(audio["groups"], groups or (), titles, strict=True):
-            sound |= {"members": list(members), "name": title}
+            sound |= {"members": [k + 1 for k in members], "name": title}
         audio["measures"] = measures
         seconds = time.perf_counter() - started
         notes = _notes(found, seen, written.gain, warned)
@@ -138,7 +138,7 @@ def _measure(
     estimates = np.stack([open_recording(folder / name).channel_mean() for name in files])
     found = measure(np.stack([truth.channel_mean() for truth in truths]), estimates)
     return [
-        {"reference": truth.name, "components": list(groups[found.order[s]])}
+        {"reference": truth.name, "components": [k + 1 for k in groups[found.order[s]]]}
         | {name: _finite(getattr(found, name)[s]) for name in ("sdr", "sir", "sar")}
         for s, truth in enumerate(truths)
     ]
@@ -175,7 +175,7 @@ def separate_again(request: Request) -> bool:
     model.components_, model.n_features_in_ = np.ascontiguousarray(W.T), W.shape[0]
     with plain_warnings() as warned:
         H = np.ascontiguousarray(model.transform(np.ascontiguousarray(seen.X.T)).T)
-    groups = tuple(tuple(group["members"]) for group in audio.get("groups", ())) or None
+    groups = tuple(tuple(k - 1 for k in group["members"]) for group in audio.get("groups", ())) or None
     encoding = str(audio.get("encoding", "float32"))
     with results.writing() as temporary:
         written = write_sources(temporary, mixture, seen.transform, W, H, groups, encoding)

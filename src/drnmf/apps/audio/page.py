@@ -13,9 +13,10 @@ from urllib.parse import quote
 import numpy as np
 
 from drnmf.apps.audio.recording import soundfile
+from drnmf.apps.audio.transform import spectrogram
 from drnmf.losses.names import as_loss
 from drnmf.numerics import Vector
-from drnmf.report.charts import Chart, grouped_bars
+from drnmf.report.charts import CELLS, Chart, chart, grouped_bars, heat, numbers, pool
 from drnmf.report.parts import NOTHING, Kind, Section, Side, place, section, sides_of_matrix, table
 from drnmf.report.words import duration, join, percent
 from drnmf.runs import schema
@@ -132,16 +133,16 @@ def sounds(run: Run) -> Section:
     cards = []
     if audio["mixture"] in files:
         cards.append(_card(run, audio["mixture"], "Mixture", how, None))
-    for s, group in enumerate(audio.get("groups", [])):
+    for s, group in enumerate(audio.get("groups", []), start=1):
         if group["file"] in files:
             members = [int(k) for k in group["members"]]
             listing = f"component{'s' if len(members) > 1 else ''} {', '.join(map(str, members))}"
             title = f"{group.get('name') or f'Source {s}'} ({listing})"
-            cards.append(_card(run, group["file"], title, how, members))
-    for k, component in enumerate(audio["components"]):
+            cards.append(_card(run, group["file"], title, how, [k - 1 for k in members]))
+    for k, component in enumerate(audio["components"], start=1):
         if component["file"] in files:
             title = f"Component {k}" + (f": {component['name']}" if component.get("name") else "")
-            cards.append(_card(run, component["file"], title, how, [k]))
+            cards.append(_card(run, component["file"], title, how, [k - 1]))
     note = "Every source is the mixture through a mask, so the components add up to the mixture."
     if not how.whole:
         note += f" The players hold the first {duration(how.seconds)}; the files beside this page are whole."
@@ -151,7 +152,28 @@ def sounds(run: Run) -> Section:
     body = f'<div class="cards">{"".join(cards)}</div>'
     if audio.get("measures"):
         body += _measures(audio["measures"])
-    return section("Listen", note, body), {}
+    if audio["mixture"] not in files:
+        return section("Listen", note, body), {}
+    picture = place("spectrogram", "Spectrogram of the mixture, in dB below its largest entry")
+    return section("Listen", note, body + picture), {"spectrogram": spectrogram_image(run)}
+
+
+def spectrogram_image(run: Run) -> Chart:
+    """Draw the recording over seconds and kilohertz, in the window of the run."""
+    audio = run.summary["audio"]
+    seen = spectrogram(run.folder / audio["mixture"], window=audio["window"], hop=audio["hop"])
+    small, high, wide = pool(seen.X, 2 * CELLS)
+    z = 20.0 * np.log10(np.maximum(small / max(float(small.max()), np.finfo(np.float64).tiny), 1e-4))
+    image = heat(z, -80, 0) | {
+        "x": numbers(seen.times[::wide], 5),
+        "y": numbers(seen.frequencies[::high] / 1000.0, 5),
+        "hovertemplate": "%{x} s, %{y} kHz: %{z} dB<extra></extra>",
+        "colorbar": {"thickness": 9, "len": 0.9, "outlinewidth": 0, "ticksuffix": " dB"},
+    }
+    drawn = chart([image], "seconds", "kHz", (330, 290))
+    for axis in ("xaxis", "yaxis"):
+        drawn["layout"][axis] |= {"showgrid": False}
+    return drawn
 
 
 def _card(run: Run, name: str, title: str, how: Embedding, members: list[int] | None) -> str:

@@ -220,26 +220,14 @@ def write_studies(results: Results, out: Path, name: str) -> None:
 
 
 def study_section(folder: Path, name: str) -> str:
-    """The three studies on the page, from their CSV files."""
+    """The studies on the page: floors as a table, the others as their CSV files, which are long."""
     return (
-        "\nHow the numbers depend on the lift of the SPA start:\n\n"
-        + _study(read_table(folder / f"{name}-lift.csv"), "lift")
-        + "\nHow they depend on SPA's details (the table picks *words*; *ten-sweeps* stops the least squares early, "
-        "*normalised-words* scales the words to sum one first, *documents* picks rows of X):\n\n"
-        + _study(read_table(folder / f"{name}-starts.csv"), "start")
-        + "\nThe KL error of Fro-NMF above KL-NMF's (%) when entries of WH below a floor count as the floor:\n\n"
+        f"\nHow the numbers depend on the lift of the SPA start is in {name}-lift.csv, how they depend on SPA's "
+        f"details in {name}-starts.csv (the table picks *words*; *ten-sweeps* stops the least squares early, "
+        "*normalised-words* scales the words to sum one first, *documents* picks rows of X).\n"
+        "\nThe KL error of Fro-NMF above KL-NMF's (%) when entries of WH below a floor count as the floor:\n\n"
         + _floors(read_table(folder / f"{name}-floor.csv"))
     )
-
-
-def _study(rows: list[Row], choice: str) -> str:
-    """Every data set under every choice, the paper's row last."""
-    lines = []
-    for name in dict.fromkeys(row["dataset"] for row in rows):
-        mine = [row for row in rows if row["dataset"] == name]
-        lines += [[name, row[choice], *(show(number(row[m])) for m in paper.DOCUMENT_MEASURES)] for row in mine]
-        lines.append([name, "paper", *(show(number(mine[0][f"paper_{m}"])) for m in paper.DOCUMENT_MEASURES)])
-    return markdown(("data set", choice, *(paper.DOCUMENT_TITLES[m] for m in paper.DOCUMENT_MEASURES)), lines, left=2)
 
 
 def _floors(rows: list[Row]) -> str:

@@ -120,7 +120,10 @@ def missing_list(facts: dict[str, Any]) -> str:
     """The paper's data sets that are not here, with where to get them; and files that were left out."""
     text = ""
     if facts["missing"]:
-        rows = [[name, datasets.WHERE[name]] for name in facts["missing"]]
+        places: dict[str, list[str]] = {}
+        for name in facts["missing"]:
+            places.setdefault(datasets.WHERE[name], []).append(name)
+        rows = [[", ".join(names), where] for where, names in places.items()]
         text += "\nMissing data sets of the paper:\n\n" + markdown(("data set", "where to get it"), rows, left=2)
     if facts["unknown"]:
         text += "\nLeft out, because their names are no data sets of the paper: " + ", ".join(facts["unknown"]) + ".\n"

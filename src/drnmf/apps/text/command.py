@@ -237,7 +237,7 @@ def _write(folder: Path, found: Topics) -> None:
 
     corpus, rank = found.corpus, found.H.shape[0]
     words = [
-        {"topic": k, "rank": place, "word": word, "weight": weight}
+        {"topic": k + 1, "rank": place, "word": word, "weight": weight}
         for k in range(rank)
         for place, (word, weight) in enumerate(found.top_words(k, WORDS), start=1)
     ]
@@ -252,12 +252,12 @@ def _write(folder: Path, found: Topics) -> None:
 def _document_rows(corpus: Corpus, shares: Any) -> list[dict[str, Any]]:
     """Make the rows of documents.csv: every document of the input, in order; those without words have no topic."""
     rank, total = shares.shape[1], len(corpus.kept) + len(corpus.empty)
-    blank = {"best_topic": ""} | {f"topic_{k}": 0.0 for k in range(rank)}
+    blank = {"best_topic": ""} | {f"topic_{k + 1}": 0.0 for k in range(rank)}
     rows: list[dict[str, Any]] = [{"document": "", **blank} for _ in range(total)]
     missing = iter(corpus.empty)
     for i, place in enumerate(corpus.kept):
-        rows[place] = {"document": corpus.names[i], "best_topic": int(shares[i].argmax())}
-        rows[place] |= {f"topic_{k}": round(float(shares[i, k]), 6) for k in range(rank)}
+        rows[place] = {"document": corpus.names[i], "best_topic": int(shares[i].argmax()) + 1}
+        rows[place] |= {f"topic_{k + 1}": round(float(shares[i, k]), 6) for k in range(rank)}
     for row in rows:
         row["document"] = row["document"] or next(missing)
     return rows
@@ -270,15 +270,15 @@ def _describe(found: Topics, scores: dict[str, Any]) -> schema.Topics:
     words = np.asarray(found.corpus.X.sum(axis=1)).ravel()
     overall = (shares * words[:, None]).sum(axis=0) / words.sum()
     typical = {
-        str(k): [found.corpus.names[i] for i in np.lexsort((-words, -shares[:, k].round(6)))[:5]]
+        str(k + 1): [found.corpus.names[i] for i in np.lexsort((-words, -shares[:, k].round(6)))[:5]]
         for k in range(shares.shape[1])
     }
     table = {name: {"accuracy": s.accuracy, "nmi": s.nmi, "ari": s.ari} for name, s in scores.items()}
-    return {"shares": {str(k): float(v) for k, v in enumerate(overall)}, "typical": typical, "scores": table}
+    return {"shares": {str(k): float(v) for k, v in enumerate(overall, start=1)}, "typical": typical, "scores": table}
 
 
 def _show(found: Topics, scores: dict[str, Any]) -> None:
-    words = ((str(k), ", ".join(word for word, _ in found.top_words(k, 10))) for k in range(found.H.shape[0]))
+    words = ((str(k + 1), ", ".join(word for word, _ in found.top_words(k, 10))) for k in range(found.H.shape[0]))
     table("Topics", ("topic", "words"), words, left=("words",))
     if scores:
         rows = ((name, f"{s.accuracy:.3f}", f"{s.nmi:.3f}", f"{s.ari:.3f}") for name, s in scores.items())

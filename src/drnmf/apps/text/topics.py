@@ -111,7 +111,7 @@ class Topics:
         return shares_of(self.W, self.H)
 
     def top_words(self, topic: int, count: int = 10) -> list[tuple[str, float]]:
-        """List the words with the largest part of a topic, and that part as a fraction."""
+        """List the words with the largest part of a topic (its row of H, from 0), and that part as a fraction."""
         row = np.asarray(self.H[topic], dtype=np.float64)
         best = np.argsort(-row, kind="stable")[:count]
         total = max(float(row.sum()), np.finfo(np.float64).tiny)
