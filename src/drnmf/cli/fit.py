@@ -128,20 +128,20 @@ def estimator_of(rank: str, betas: Omega | Interval | str, weights: str | None, 
     from drnmf.estimators.robust import DRNMF
     from drnmf.objective.simplex import check_weights
 
-    given = settings.given()
+    parameters = settings.parameters()
     if not isinstance(betas, tuple):
         if weights is not None:
             raise typer.BadParameter(f"--betas {betas} has no fixed weights: name the losses.", param_hint="--weights")
-        return DRNMF(rank, betas=betas, **given)
+        return DRNMF(rank, betas=betas, **parameters)
     if settings["policy"] != "auto" and (weights is not None or len(betas) == 1):
         raise typer.BadParameter("the weights are fixed here, so no policy moves them.", param_hint="--policy")
     if weights is not None:
         with bad_usage("--weights"):
             fixed = check_weights(options.parse_numbers(weights, "--weights"), len(betas))
-        return MultiObjectiveNMF(rank, betas=betas, weights=tuple(fixed.tolist()), **given)
+        return MultiObjectiveNMF(rank, betas=betas, weights=tuple(fixed.tolist()), **parameters)
     if len(betas) == 1:
-        return BetaNMF(rank, beta=betas[0], **given)
-    return DRNMF(rank, betas=betas, **given)
+        return BetaNMF(rank, beta=betas[0], **parameters)
+    return DRNMF(rank, betas=betas, **parameters)
 
 
 def _show(model: Any) -> None:

@@ -141,10 +141,8 @@ def result_of(record: Record, data: Modes) -> Result:
 
 def fingerprint(data: Data) -> Record:
     """Tell one X from another by every entry; shape, dtype and zeros are there to say what differs."""
-    return {
-        "shape": list(data.shape), "dtype": str(data.dtype), "number of zeros": data.zeros,
-        "SHA-256 of the entries": data.digest(),
-    }  # fmt: skip
+    plain = {"shape": list(data.shape), "dtype": str(data.dtype), "number of zeros": data.zeros}
+    return plain | {"SHA-256 of the entries": data.digest()}
 
 
 def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:

@@ -116,16 +116,16 @@ def discover(
     profiles = side_of(profiles, reference, data.matrix)
     data = data.over(profiles)
     matrix = data.matrix
-    given = parse_ranks(ranks, min(matrix.X.shape), asked=ranks != "2:30")
+    listed = parse_ranks(ranks, min(matrix.X.shape), asked=ranks != "2:30")
     known = None
     if reference is not None:
         known = read_known(reference, "--reference", matrix.column_names, matrix.X.shape[1])
     labelled = read_groups(groups, groups_before, matrix.row_names)
     keeping.remember(checkpoint, "discover", asked | {"out": results.folder})
-    model = DRNMF(betas=losses, verbose=int(not results.quiet), **settings.given())
+    model = DRNMF(betas=losses, verbose=int(not results.quiet), **settings.parameters())
     with plain_warnings() as warned, keeping.kept(checkpoint), keyboard_interrupts(), data.named_cells():
-        asked_of = Asked(
-            given,
+        query = Asked(
+            listed,
             runs,
             None if resample == "none" else resample,
             heavy,
@@ -137,19 +137,15 @@ def discover(
             groups=labelled,
             **data.weights,
         )
-        searched = search(matrix.X, model, asked_of)
-    found = with_labels(searched, asked_of, matrix.X, matrix.rows, matrix.columns)
+        searched = search(matrix.X, model, query)
+    found = with_labels(searched, query, matrix.X, matrix.rows, matrix.columns)
     with bad_usage("--names"):
         found = found.named(options.parse_names(names))
     with results.writing() as temporary:
         summary = _summary(found, matrix, warned, profiles)
         if field != "auto":
             summary["field"] = field
-        summary["parameters"] = {
-            name: value.name if isinstance(value, Path) else value
-            for name, value in asked.items()
-            if name not in _NOT_PARAMETERS
-        }
+        summary["parameters"] = settings.stored(*_NOT_PARAMETERS)
         summary["seed"], summary["input"] = settings["random_state"], data.described
         if x.suffix.lower() == ".h5ad" and profiles == "columns":
             _annotate(x, temporary, found)
