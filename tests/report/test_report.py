@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from drnmf.apps.audio import players
+from drnmf.apps.audio import page as audio_page
 from drnmf.cli import app
 from drnmf.losses.beta import Beta
 from drnmf.report import charts, write_report
@@ -277,8 +277,8 @@ def test_images_are_pooled_by_their_largest_entry():
 
 
 def test_long_recordings_are_compressed_and_cut(runs, tmp_path, monkeypatch):
-    monkeypatch.setattr(players, "WAV_BYTES", 1000)
-    monkeypatch.setattr(players, "PAGE_BYTES", 6 * 16_000)
+    monkeypatch.setattr(audio_page, "WAV_BYTES", 1000)
+    monkeypatch.setattr(audio_page, "PAGE_BYTES", 6 * 16_000)
     folder = tmp_path / "run"
     shutil.copytree(runs["separate"], folder)
     page = Page(write_report(folder))
@@ -346,8 +346,8 @@ def test_names_that_repeat_have_places_of_their_own():
 
 def test_a_gain_that_nobody_hears_is_not_mentioned(runs, monkeypatch):
     for gain, said in ((0.9999, False), (0.5, True)):
-        how = players.Embedding(False, 1.0, True, gain)
-        monkeypatch.setattr(players, "plan", lambda *arguments, how=how: how)
+        how = audio_page.Embedding(False, 1.0, True, gain)
+        monkeypatch.setattr(audio_page, "plan", lambda *arguments, how=how: how)
         page = write_report(runs["separate"]).read_text()
         assert ("turned down by" in page) == said
         assert "0.0 dB" not in page
