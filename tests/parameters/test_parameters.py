@@ -54,7 +54,7 @@ def test_functions_have_few_arguments_of_their_own():
 
 @pytest.mark.parametrize("command", ["fit", "pareto", "discover"])
 def test_commands_have_the_options_of_the_model(command):
-    options = {name: option for option in get_command(app).commands[command].params for name in option.opts}
+    options = {name: option for option in get_command(app).get_command(None, command).params for name in option.opts}
     for owner in (Parameters, Solver):
         for name, known in parameters_of(owner).items():
             if (command, name) == ("discover", "max_time"):  # which also takes minutes and hours

@@ -165,6 +165,12 @@ def test_of_ranks_that_predict_alike_the_most_stable_is_taken():
     assert "best at rank 3, and not clearly worse at 2, 4; of these the components of rank 3" in why_rank(ranks)
     larger = [replace(one, stability=np.ones(one.rank)) for one in ranks]
     assert best_rank(larger).rank == 4  # above the best score too
+    below = [tried_at(2, -1.4, spread=1.0, stability=[1.0, 1.0]), tried_at(3, -1.0, stability=[0.7, 0.7, 0.7])]
+    above = [tried_at(2, -1.0, stability=[0.7, 0.7]), tried_at(3, -1.4, spread=1.0, stability=[1.0, 1.0, 1.0])]
+    assert all(
+        1.0 < row["held_out"] / row["standard_error"] < 2.0 for row in (differences(below)[0], differences(above)[1])
+    )
+    assert [best_rank(below).rank, best_rank(above).rank] == [2, 2]  # more than predict best need better evidence
     by_bic = [tried_at(rank, None, c) for rank, c in ((1, 1000.0), (2, 300.0), (3, 299.0))]
     assert why_rank(by_bic) == "BIC is smallest at rank 2."
 

@@ -168,3 +168,16 @@ def test_the_noise_says_whether_counts_are_drawn_again(monkeypatch):
     assert found.noise is not None
     assert not found.noise.counts
     assert found.resample == "bootstrap"
+
+
+def test_a_loss_of_counts_that_was_found_draws_what_the_same_loss_draws_where_it_is_given():
+    """A negative binomial of large means is no proof of counts, but rows drawn anew lose components of few rows."""
+    rng = np.random.default_rng(1)
+    V = rng.gamma(1.0, 1.0, (60, 2)) @ rng.gamma(1.0, 1.0, (2, 40)) * 50
+    X = rng.negative_binomial(10, 10 / (10 + V)).astype(float)
+    auto = discover(X, BetaNMF(beta="auto", **QUICK), ranks=2, n_runs=2, level=None)
+    given = discover(X, BetaNMF(beta=auto.losses[0].key, **QUICK), ranks=2, n_runs=2, level=None)
+    assert auto.losses[0].key.startswith("nb:")
+    assert auto.noise is not None
+    assert not auto.noise.counts
+    assert auto.resample == given.resample == "poisson"

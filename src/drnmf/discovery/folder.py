@@ -10,7 +10,7 @@ import numpy as np
 from drnmf.discovery.named import Named
 from drnmf.matrices.matrix import Matrix
 from drnmf.report import write_report
-from drnmf.report.fields import field_of
+from drnmf.report.profiles import field_of
 from drnmf.runs import schema, write
 from drnmf.runs.output import output_folder
 from drnmf.runs.quality import write_quality

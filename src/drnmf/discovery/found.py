@@ -119,8 +119,8 @@ def discover(
         Runs of the consensus. Nothing is called stable on the word of fewer than four.
     resample : {"auto", None, "poisson", "bootstrap", "uncertainty"}
         What each run sees; "auto" draws X again by its uncertainties where those are given ("uncertainty": X + U z, cut
-        off at zero), counts with X as their mean ("poisson") where the noise or `counts` says that X holds counts (or
-        the loss, where it is given: Kullback-Leibler or negative binomial of whole numbers), and rows of other data
+        off at zero), counts with X as their mean ("poisson") where `counts` says that X holds counts, or X is whole
+        numbers and its loss Kullback-Leibler or negative binomial, given or found, and rows of other data
         ("bootstrap"). What it became is in `resample` of the result; None is X itself, and then stability says nothing
         of the noise.
     heavy : {"auto", "keep", "cap"}

@@ -10,8 +10,8 @@ import numpy as np
 from drnmf.discovery.named import Named
 from drnmf.matrices.mutations import SUBSTITUTIONS, substitution
 from drnmf.report import figures
-from drnmf.report.fields import DRAWN, FIELDS, axis_of, dates_of, field_of
 from drnmf.report.pictures import STACKED, mutation_order
+from drnmf.report.profiles import DRAWN, FIELDS, axis_of, dates_of, field_of
 
 WHAT = ("components", "contributions", "maps")
 BASES = dict(zip(SUBSTITUTIONS, ("#02bdee", "#111111", "#e42a27", "#b8b4b5", "#a2cf63", "#ecb0ae"), strict=True))

@@ -29,6 +29,7 @@ from drnmf.selection.consensus import consensus
 from drnmf.selection.resampling import RESAMPLINGS, resampled
 from drnmf.solve.parallel import run_all
 from drnmf.solve.settings import jobs_of
+from drnmf.solve.watching import Stopping
 
 UNSTABLE = ("keep", "drop")
 _GIVE = "give an estimator of nonnegative components, for example BetaNMF(5), DRNMF(5) or scikit-learn's NMF(5)."
@@ -213,7 +214,7 @@ class ConsensusNMF(Shares, BaseEstimator):  # type: ignore[misc]
             model.set_params(init="random")
         own = model.get_params().get("solver__callback", _no_callback)
         if own is not _no_callback:
-            model.set_params(solver__callback=_stoppable(own, stop))
+            model.set_params(solver__callback=Stopping(stop) if own is None else _stoppable(own, stop))
         model.fit(X if self.resample is None else resampled(X, self.resample, seed), **rows)
         if own is not _no_callback:
             model.set_params(solver__callback=own)
@@ -291,8 +292,8 @@ def _no_callback(progress: Any) -> None:
     """Stand for an estimator that takes no callback."""
 
 
-def _stoppable(own: Callable[[Any], Any] | None, stop: threading.Event) -> Callable[[Any], bool]:
+def _stoppable(own: Callable[[Any], Any], stop: threading.Event) -> Callable[[Any], bool]:
     def call(progress: Any) -> bool:
-        return stop.is_set() or (own is not None and bool(own(progress)))
+        return stop.is_set() or bool(own(progress))
 
     return call

@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from drnmf.algorithms.loop import Callback
 from drnmf.algorithms.result import Progress, Result, Trace
 from drnmf.backends.base import Data, losses_of
 from drnmf.losses.base import Omega
@@ -175,10 +174,6 @@ class Units:
             omega=self._named(progress.omega),
             components=lambda: divided(progress.components(), self.right),
         )
-
-    def watched(self, callback: Callback | None) -> Callback | None:
-        """Return a callback that is told in the units of the caller."""
-        return None if callback is None else lambda progress: callback(self.progress(progress))
 
 
 def _too_small(losses: Vector, inside: Vector, omega: Omega) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """One engine for every question that many fits answer: candidates x folds -> held-out scores -> compare -> a rule.
 
 - Which noise: the likeliest, unless a simpler one is within two standard errors (`likeliest`).
-- How many components: among the ranks that are not clearly worse than the best, the most stable (`best_rank`).
+- How many components: among the ranks that predict about as well as the best, the most stable (`best_rank`).
 - Which alpha, and whether heavy rows rule: the first in order that is within one standard error (`first_within`).
 
 Fits come from elsewhere: all that is asked of them is W and H for a fold.
@@ -199,7 +199,7 @@ class Tried:
 
 
 def best_rank(tried: Sequence[Tried]) -> Tried:
-    """Choose among the ranks that do not predict held-out entries clearly worse than the best, smaller or larger.
+    """Choose among the ranks that predict held-out entries about as well as the best (`near_best`).
 
     What counts is how well their components come again (`Tried.merit`): what a rank too large adds is unstable, and a
     split that is stable must bring more than it spoils. Where X is too small to hold entries out BIC decides, and
@@ -207,9 +207,21 @@ def best_rank(tried: Sequence[Tried]) -> Tried:
     """
     if _compared(tried) is None and not any(math.isnan(one.bic) for one in tried):
         return min(tried, key=lambda one: one.bic)
-    worse = clearly_worse(tried)
-    left = [one for one in tried if one.rank not in worse]
-    return max(left, key=lambda one: (one.merit, -one.rank))
+    return max(near_best(tried), key=lambda one: (one.merit, -one.rank))
+
+
+def near_best(tried: Sequence[Tried]) -> list[Tried]:
+    """List the ranks that may be right: smaller ones not clearly worse than the best, larger ones within one error.
+
+    Splits of components come again in runs that start alike, so that stability favours what is too large (28 instead of
+    19 on one of the catalogues): more components than predict best need the better evidence.
+    """
+    compared = _compared(tried)
+    if compared is None:
+        return list(tried)
+    far = zip(tried, compared.differences, compared.errors, strict=True)
+    best = tried[compared.best].rank
+    return [one for one, d, e in far if d <= (CLEARLY if one.rank < best else 1.0) * e]
 
 
 def _compared(tried: Sequence[Tried]) -> Compared | None:
@@ -226,8 +238,7 @@ def why_rank(tried: Sequence[Tried]) -> str:
     if compared is None:
         return f"The components of rank {best} are most stable; no entries were held out."
     lowest = tried[compared.best].rank
-    worse = clearly_worse(tried)
-    near = [str(one.rank) for one in tried if one.rank not in (*worse, lowest)]
+    near = [str(one.rank) for one in near_best(tried) if one.rank != lowest]
     why = f"Held-out entries are predicted best at rank {lowest}"
     if not near:
         return f"{why}."

@@ -176,13 +176,17 @@ def _check_resampling(resample: str | None, given: Received) -> None:
 
 
 def _resampling(asked: Asked, study: Study, noise: NoiseProfile | None) -> str | None:
-    """Choose what each run sees, by what is known of counts: what the user says, what the noise says, or the loss."""
+    """Choose what each run sees, by what is known of counts: what the user says, the loss, or the noise.
+
+    Whole numbers under a loss of counts are drawn as counts, whether the loss was given or found: among rows drawn anew
+    a component of few rows is absent from many runs.
+    """
     given = study.problem.given
     if asked.resample != "auto":
         return asked.resample
     if given.known:
         return UNCERTAINTY
-    said = noise.counts if noise is not None else _of_counts(study.losses)
+    said = _of_counts(study.losses) or (noise is not None and noise.counts)
     if study.facts.unit == 1.0 and (said if asked.counts is None else asked.counts):
         return "poisson"
     return None if given.observed is not None else "bootstrap"
