@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 import drnmf
 from drnmf.apps.audio import demo as demo_command
-from drnmf.cli import COMMANDS, app, common
+from drnmf.cli import COMMANDS, app, results
 from drnmf.runs import apps
 
 runner = CliRunner()
@@ -157,7 +157,7 @@ def test_demo(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo_command, "ITERATIONS", 150)
     output = run("demo", "--out", "result", "--quiet")
     assert "DR-NMF" in output
-    sounds = [f"component_{k:02d}.wav" for k in range(4)]
+    sounds = [f"component_{k}.wav" for k in range(1, 5)]
     tables = ["comparison.json", *sounds, "figure.png", "figure.svg", "mixture", "model.npz", "report.html"]
     assert files(here / "result") == ["H.npy", "W.npy", *tables, "summary.json", "table.csv", "trace.csv"]
     table = pd.read_csv("result/table.csv")
@@ -290,7 +290,7 @@ def test_a_failure_while_writing_keeps_the_old_results(here: Path, monkeypatch: 
 
 def test_output_folder_is_removed_on_any_error(here: Path) -> None:
     def interrupted() -> None:
-        with common.output_folder(here / "run", False) as folder:
+        with results.Results(here / "run").writing() as folder:
             (folder / "half").write_text("half")
             raise KeyboardInterrupt
 

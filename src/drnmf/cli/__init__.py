@@ -35,7 +35,7 @@ LIBRARY = {
         "drnmf.cli.transform:transform",
         "Compute W for new rows of the same columns, with the components and weights of a fitted model.",
     ),
-    "predict": Command("drnmf.cli.predict:predict", "Predict entries of X: ratings that users have not given, say."),
+    "predict": Command("drnmf.cli.transform:predict", "Predict entries of X: ratings that users have not given, say."),
     "report": Command("drnmf.cli.reporting:report", "Make the page of an earlier run: one self-contained report.html."),
     "info": Command(
         "drnmf.cli.reporting:info",

@@ -58,7 +58,7 @@ PAGES = {
     "topics": "drnmf.apps.text.page:TOPICS",
     "demo": "drnmf.apps.audio.page:DEMO",
 }
-"""What the page of a run shows, by the kind of the run: a `drnmf.report.kinds.Kind`."""
+"""What the page of a run shows, by the kind of the run: a `drnmf.report.parts.Kind`."""
 
 
 def load(place: str) -> Any:
