@@ -45,7 +45,7 @@ def test_libraries_that_a_script_imports_run_here(tmp_path, how):
     (tmp_path / "library.py").write_text(LIBRARY)
     done = run(tmp_path, *how, "--device", "mine", "1")
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "drnmf.accelerate.swap ['--device', 'mine', '1'] __main__\n"
+    assert done.stdout == "drnmf.accelerate ['--device', 'mine', '1'] __main__\n"
     assert "3 of 3 calls ran on drnmf (100 %)" in done.stderr
 
 

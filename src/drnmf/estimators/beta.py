@@ -22,9 +22,8 @@ from drnmf.estimators.deciding import (
 from drnmf.losses.base import Loss, Omega
 from drnmf.losses.names import as_loss, lacks_size
 from drnmf.numerics import Array, Vector
-from drnmf.parameters.common import MOVED
+from drnmf.parameters.common import FOREIGN, MOVED
 from drnmf.parameters.fields import Kind, about, documented
-from drnmf.parameters.foreign import FOREIGN
 from drnmf.problem.weights import Reading
 from drnmf.selection.folds import HELD_OUT
 

@@ -20,7 +20,6 @@ from drnmf.backends.base import Data
 from drnmf.backends.observed import HeldOut
 from drnmf.backends.open import is_dask
 from drnmf.backends.single_blas import single_blas
-from drnmf.estimators.scoring import dispersions
 from drnmf.interrupts import uninterrupted
 from drnmf.losses.base import Omega, betas_of
 from drnmf.objective.penalty import NONE
@@ -29,6 +28,7 @@ from drnmf.parameters.common import Parameters
 from drnmf.parameters.fields import checked
 from drnmf.problem.check import check_zeros
 from drnmf.problem.device import Placement, as_numpy, place
+from drnmf.problem.problem import dispersions
 from drnmf.problem.receive import Received
 from drnmf.problem.units import Units
 from drnmf.selection.growth import (

@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from drnmf.apps.paper.choice.problems import PROBLEMS, Problem
-from drnmf.apps.paper.experiment import Experiment
+from drnmf.apps.paper.choice_problems import PROBLEMS, Problem
+from drnmf.apps.paper.experiment import Experiment, Row, markdown, number, show, write_csv
 from drnmf.apps.paper.fits import Options
 from drnmf.apps.paper.store import Lookup, Plan, Results, Saved, Unit, Watch
-from drnmf.apps.paper.tables import Row, markdown, number, show, write_csv
 from drnmf.estimators.beta import BetaNMF
 from drnmf.estimators.robust import DRNMF
 from drnmf.report.figures import COLOURS, figure, log_axis

@@ -8,12 +8,23 @@ from typing import Any
 import numpy as np
 
 from drnmf.apps.paper import datasets, paper
-from drnmf.apps.paper.documents import studies
-from drnmf.apps.paper.documents.fits import OURS_MEASURES, measures, units, with_paper
-from drnmf.apps.paper.experiment import Experiment, algorithm_line, data_facts, missing_list, settings_facts
+from drnmf.apps.paper import document_studies as studies
+from drnmf.apps.paper.document_studies import OURS_MEASURES, measures, units, with_paper
+from drnmf.apps.paper.experiment import (
+    Experiment,
+    Row,
+    algorithm_line,
+    data_facts,
+    difference,
+    markdown,
+    missing_list,
+    number,
+    settings_facts,
+    show,
+    write_csv,
+)
 from drnmf.apps.paper.fits import Options
 from drnmf.apps.paper.store import Plan, Results, Unit
-from drnmf.apps.paper.tables import Row, difference, markdown, number, show, write_csv
 from drnmf.numerics import LIFT
 from drnmf.report.figures import COLOURS, figure, log_axis
 
