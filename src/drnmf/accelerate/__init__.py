@@ -97,7 +97,12 @@ class _Counted:
             plain.__dict__.update({name: value for name, value in vars(self).items() if name != "device"})
             return plain.transform(X)
 
-        return _tried(f"{type(self).__name__}.transform", lambda: super(_Counted, self).transform(X), there)
+        found = _tried(
+            f"{type(self).__name__}.transform",
+            lambda: super(_Counted, self).transform(X),  # type: ignore[misc]
+            there,
+        )
+        return found
 
     def _plain(self: Any) -> Any:
         given = self.get_params(deep=False)
