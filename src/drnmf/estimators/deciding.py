@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from sklearn.base import clone
 
+from drnmf.losses.huber import Huber, lacks_delta
 from drnmf.losses.names import as_loss, lacks_size
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Array
@@ -51,7 +52,8 @@ def with_rank(model: P, X: Any, reading: Reading) -> tuple[P, RankProfile | None
     if model.column_modes:
         raise ValueError("n_components='auto' finds the rank of a matrix: name that of a tensor.")
     losses = asked_losses(model)
-    one = not (is_auto(losses) or lacks_size(losses) or (isinstance(losses, Iterable) and not isinstance(losses, str)))
+    auto = is_auto(losses) or lacks_size(losses) or lacks_delta(losses)
+    one = not (auto or (isinstance(losses, Iterable) and not isinstance(losses, str)))
     judge = model if one else Parameters(**{name: getattr(model, name) for name in parameters_of(Parameters)})
     found = rank_profile(judge, X, ranks=None, entry_weight=reading.entry_weight, uncertainty=reading.uncertainty)
     return replace(model, n_components=found.best), found
@@ -68,12 +70,13 @@ def fit_ranked(model: Any, X: Any, reading: Reading, fit: Any) -> Array:
     return W
 
 
-def fit_decided(model: Any, profile: NoiseProfile, name: str, value: Any, starts: int, fit: Any) -> Array:
-    """Fit with the losses that a profile names, and take over what the fit leaves.
+def fit_decided(model: Any, profile: NoiseProfile | None, name: str, value: Any, starts: int, fit: Any) -> Array:
+    """Fit with the losses that the data named, and take over what the fit leaves.
 
     Parameters
     ----------
     model : the estimator, whose parameters stay as they are
+    profile : what the losses were compared by, None where they were not
     name, value : the parameter that names the losses, and what it is for this fit
     starts : how many starts at least, where `init` is "auto"
     fit : calls `fit_transform` of the estimator that it is given
@@ -84,8 +87,9 @@ def fit_decided(model: Any, profile: NoiseProfile, name: str, value: Any, starts
         vars(decided).update(fitted_attributes(model))
     W: Array = fit(decided)
     vars(model).update(fitted_attributes(decided))
-    model.noise_profile_ = profile
-    model.notes_ = profile.notes + model.notes_
+    if profile is not None:
+        model.noise_profile_ = profile
+        model.notes_ = profile.notes + model.notes_
     return W
 
 
@@ -104,6 +108,13 @@ def with_size(value: Any, profile: NoiseProfile) -> Any:
     if isinstance(value, list | tuple | set | frozenset):
         return [with_size(loss, profile) for loss in value]
     return likely_negative_binomial(profile) if lacks_size(value) else value
+
+
+def with_delta(value: Any, delta: float) -> Any:
+    """Put the distance that the residuals named into Huber's loss, alone or among other losses."""
+    if isinstance(value, list | tuple | set | frozenset):
+        return [with_delta(loss, delta) for loss in value]
+    return Huber(delta) if lacks_delta(value) else value
 
 
 def likely_negative_binomial(profile: NoiseProfile) -> NegativeBinomial:

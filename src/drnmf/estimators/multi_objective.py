@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from drnmf.algorithms.weights import Fixed, Policy
@@ -43,7 +44,11 @@ class MultiObjectiveNMF(NMF):
     )
     weights: ArrayLike | None = field(
         default=None,
-        metadata=about(Kind("(p,)", none=True), "lambda, on the simplex, aligned with betas; None weighs all alike."),
+        metadata=about(
+            Kind("(p,)", none=True),
+            "lambda, on the simplex, aligned with betas; with groups one for each group and loss, or those of the "
+            "losses for every group. None weighs all alike.",
+        ),
     )
 
     def _omega(self) -> Omega:
@@ -51,4 +56,9 @@ class MultiObjectiveNMF(NMF):
 
     def _policy(self, p: int) -> Policy:
         self._refuse_policy()
-        return Fixed() if self.weights is None else Fixed(tuple(check_weights(self.weights, p).tolist()))
+        if self.weights is None:
+            return Fixed()
+        weights, losses = np.asarray(self.weights, dtype=np.float64), len(self._omega())
+        if weights.shape == (losses,) and p > losses:  # those of the losses hold in every group
+            weights = np.tile(weights, p // losses) * (losses / p)
+        return Fixed(tuple(check_weights(weights, p).tolist()))

@@ -25,7 +25,6 @@ from drnmf.cli.common import (
     plain_warnings,
     say,
 )
-from drnmf.cli.discover.groups import GroupsBefore, GroupsFile, read_groups
 from drnmf.runs import schema, write
 from drnmf.runs.output import check_out
 
@@ -90,8 +89,8 @@ def discover(
     threshold: Threshold = 0.6,
     counts: Counts = None,
     level: Level = 0.9,
-    groups: GroupsFile = None,
-    groups_before: GroupsBefore = None,
+    groups: options.GroupsFile = None,
+    groups_before: options.GroupsBefore = None,
     *,
     settings: options.Settings,
     source: reading.Source,
@@ -126,7 +125,7 @@ def discover(
     from drnmf.discovery.folder import write_discovery
     from drnmf.discovery.found import named as with_names
     from drnmf.estimators.robust import DRNMF
-    from drnmf.matrices.companions import named_cells, read_known
+    from drnmf.matrices.companions import named_cells, read_groups, read_known
     from drnmf.selection.discover import discover as find
 
     matrix = source.read(x, settings["negatives"])
