@@ -55,7 +55,17 @@ from drnmf.solve.parts import adopt_parts, fit_parts, losses_of_rows, with_level
 from drnmf.solve.pipeline import fit_factors, running, settle, warn_unconverged
 from drnmf.solve.references import check_references
 from drnmf.solve.runner import Runner
-from drnmf.solve.settings import control_of, problem_of, reading_of, settings_of, terms_of
+from drnmf.solve.settings import asked_losses, control_of, problem_of, reading_of, settings_of, terms_of
+from drnmf.solve.tables import (
+    Joined,
+    adopt_tables,
+    encoded_tables,
+    is_tables,
+    join,
+    joined_weights,
+    losses_of_tables,
+    table_components,
+)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -111,7 +121,21 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
         """Count what the largest, or the sum, is taken over."""
         if division is not None and self._interval() is not None:
             raise ValueError("groups do not go with an Interval of losses: name the losses, for example betas=(0, 1).")
+        if division is not None and division.losses is not None:
+            return sum(len(losses) for losses in division.losses)
         return len(omega) * (1 if division is None else len(division))
+
+    def _losses_of_tables(self, division: Division) -> tuple[Omega, ...]:
+        """Return the losses of every table."""
+        return losses_of_tables(asked_losses(self), division)
+
+    @property
+    def table_components_(self) -> dict[str, Array]:
+        """The components of every table by its name, (r, columns), in the unit of the table."""
+        check_is_fitted(self)
+        if getattr(self, "tables_", None) is None:
+            raise AttributeError("table_components_: the model was fitted to one table, see components_.")
+        return table_components(self)
 
     def _refuse_policy(self) -> None:
         """Refuse a policy where no weights move."""
@@ -191,10 +215,20 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
         -------
         W : array of shape (m, r), in the kind that X came in
         """
-        X, division = groups_of(X, groups)
+        joined: Joined | None = join(X) if is_tables(X) else None
+        division: Division | None
+        if joined is not None:
+            if groups is not None:
+                raise ValueError("groups do not go with tables: give a table of all columns, or leave groups out.")
+            entry_weight = joined_weights(entry_weight, joined, inverse=False)
+            uncertainty = joined_weights(uncertainty, joined, inverse=True)
+            X, division = joined.X, replace(joined.division, losses=self._losses_of_tables(joined.division))
+        else:
+            X, division = groups_of(X, groups)
         rows = row_weights(X, sample_weight)
         entry_weight = with_rows_weighted(rows, entry_weight, uncertainty)
         factors = self._fit_entries(X, y, W, H, reading_of(self, entry_weight, uncertainty), division)
+        adopt_tables(self, joined)
         if rows is not None and not rows.all():  # a row of weight zero is observed, but nobody fitted it
             unseen = np.flatnonzero(rows == 0)
             factors = replaced(factors, unseen, _unwrapped(self.transform)(self, X))
@@ -280,6 +314,8 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
         self, X: Any, y: Any, W: ArrayLike | None, H: ArrayLike | None, reading: Reading, division: Division | None
     ) -> Array:
         """Let the observed entries of X choose the rank or the losses, and fit."""
+        if division is not None and division.across:
+            raise ValueError("'auto' is found for one table: name n_components and the loss of every table.")
         placement = place(X, self.device, self._solver.precision)
         given = placement.receive(self, X, True, reading)
 
@@ -353,6 +389,10 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
         ValueError
             After a fit with `fixed_W`, whose contributions are those of the rows of that fit.
         """
+        if is_tables(X):
+            check_is_fitted(self)
+            found: Array = encoded_tables(self, X, self._encoder(Received(None)))
+            return found
         placement, given, encoder = self._received(X, entry_weight, uncertainty)
         _say_what_couples_rows(self.penalties_)
         if is_dask(given.X):

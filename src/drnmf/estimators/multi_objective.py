@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from drnmf.algorithms.weights import Fixed, Policy
 from drnmf.estimators.base import NMF
 from drnmf.losses.base import Loss, Omega
-from drnmf.losses.names import as_losses
+from drnmf.losses.names import as_losses, every_loss
 from drnmf.objective.simplex import check_weights
 from drnmf.parameters.common import MOVED
 from drnmf.parameters.fields import Kind, about, documented
@@ -52,7 +52,7 @@ class MultiObjectiveNMF(NMF):
     )
 
     def _omega(self) -> Omega:
-        return as_losses(self.betas)
+        return as_losses(self.betas) if not isinstance(self.betas, Mapping) else every_loss(self.betas)
 
     def _policy(self, p: int) -> Policy:
         self._refuse_policy()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,7 @@ from drnmf.losses.base import Loss, Omega
 from drnmf.losses.beta import Beta
 from drnmf.losses.huber import lacks_delta
 from drnmf.losses.interval import Interval, as_interval
-from drnmf.losses.names import as_losses, lacks_size
+from drnmf.losses.names import as_losses, every_loss, lacks_size
 from drnmf.numerics import Array, Vector
 from drnmf.parameters.common import MOVED
 from drnmf.parameters.fields import Kind, about, documented
@@ -99,7 +99,7 @@ class DRNMF(NMF):
         interval = self._interval()
         if interval is not None:
             return tuple(Beta(beta) for beta in interval.first_knots())
-        return as_losses(self.betas)
+        return as_losses(self.betas) if not isinstance(self.betas, Mapping) else every_loss(self.betas)
 
     def _references(self, p: int) -> Vector | None:
         if self._solver.references is not None and self._interval() is not None:

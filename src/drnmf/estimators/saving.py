@@ -27,6 +27,7 @@ from drnmf.selection.growth import Growth
 from drnmf.selection.noise import NoiseProfile
 from drnmf.solve.references import check_references
 from drnmf.solve.stream import Follower, StreamState, Sums
+from drnmf.solve.tables import Table
 from drnmf.storage import archive
 from drnmf.storage.records import TYPES
 from drnmf.trees import name_of, pack, types_in, unpack
@@ -40,7 +41,7 @@ _ROWS = ("row_weights_", "row_references_")
 _SOLVER = "solver."
 """What the parameters of a solver, and their arrays, are stored by."""
 _COVERAGE = tuple(Coverage.__dataclass_fields__)
-_TYPES = TYPES | {name_of(kind): kind for kind in (Interval, NoiseProfile, StreamState, Follower, Sums, Growth)}
+_TYPES = TYPES | {name_of(kind): kind for kind in (Interval, NoiseProfile, StreamState, Follower, Sums, Growth, Table)}
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
@@ -77,6 +78,8 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
             held = model.held_rows_
             parts = (held.data, held.indices, held.indptr, held.shape)
             meta["growth_"] = _store("growth_", (model.growth_, model.rows_offered_, parts), arrays)
+    if getattr(model, "tables_", None) is not None:
+        meta["tables_"] = _store("tables_", model.tables_, arrays)
     meta["penalties"] = _described(model.penalties_) | {"value": model.penalty_}
     meta["penalty_path"] = [_listed(path) for path in model.penalty_path_]
     archive.write_archive(path, arrays, meta)
@@ -106,6 +109,7 @@ def load_into(classes: dict[str, type], path: str | os.PathLike[str]) -> Any:
         if "growth_" in meta:
             model.growth_, model.rows_offered_, held = _stored("growth_", meta["growth_"], arrays)
             model.held_rows_ = sp.csr_array(held[:3], shape=held[3])
+        model.tables_ = _stored("tables_", meta["tables_"], arrays) if "tables_" in meta else None
         for name in _ARRAYS:
             setattr(model, name, arrays[name])
         for name in _SCALARS:

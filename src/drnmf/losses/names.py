@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeGuard
 
 from drnmf.losses.base import Loss, Omega
@@ -128,6 +128,15 @@ def as_losses(values: Any) -> Omega:
     return omega
 
 
+def every_loss(betas: Mapping[str, Any]) -> Omega:
+    """List the losses of several tables, each once.
+
+    >>> [loss.name for loss in every_loss({"rna": 1, "protein": 2, "lipids": 2})]
+    ['KL', 'Fro']
+    """
+    return tuple(dict.fromkeys(as_loss(value) for value in betas.values()))
+
+
 _NOISES = {0.0: "relative error", 1.0: "counts", 2.0: "constant error"}
 
 
@@ -185,4 +194,14 @@ def from_text(text: str) -> Loss:
     return as_loss(_number(text))
 
 
-__all__ = ["NAMES", "as_loss", "as_losses", "as_written", "from_text", "lacks_size", "noise_of", "text_of"]
+__all__ = [
+    "NAMES",
+    "as_loss",
+    "as_losses",
+    "as_written",
+    "every_loss",
+    "from_text",
+    "lacks_size",
+    "noise_of",
+    "text_of",
+]

@@ -29,11 +29,13 @@ class Division:
     labels : what the parts are called
     places : their rows (columns) in X, in order
     across : whether parts are columns
+    losses : those of every part, in the unit of the caller; None where each has all losses of the fit
     """
 
     labels: tuple[str, ...]
     places: tuple[NDArray[np.intp], ...]
     across: bool = False
+    losses: tuple[Omega, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -95,14 +97,16 @@ def parts_alone(problem: Problem, division: Division) -> list[Problem]:
             "or a SciPy matrix, not as a Dask array or a tensor, with device='cpu'."
         )
     given, mean, found = replace(problem.given, observed=problem.observed), mean_of(data), []
-    for label, at in zip(division.labels, division.places, strict=True):
+    every = division.losses or (None,) * len(division)
+    for label, at, losses in zip(division.labels, division.places, every, strict=True):
         own = given.columns(at) if division.across else given.rows(at)
         try:
             part = Problem.opened(problem.entries(own, mean), own)
         except ValueError as error:
             raise ValueError(f"Part {label!r} of X: {error}") from None
         assert part.data.scale == data.scale
-        found.append(replace(part, units=problem.units, rank=problem.rank, omega=problem.omega))
+        omega = problem.omega if losses is None else problem.units.omega(losses)
+        found.append(replace(part, units=problem.units, rank=problem.rank, omega=omega))
     return found
 
 

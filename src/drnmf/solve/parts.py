@@ -7,6 +7,7 @@ plain fit and, with steps that never raise the maximum, at the starts; such step
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,8 @@ from drnmf.solve.finish import certified
 from drnmf.solve.runner import Runner
 from drnmf.solve.solve import smallest, solve
 
+SMALLEST_WEIGHT = 1e-6
+"""Of a table in `transform`, which may be the only one that is given."""
 STEPS = 100
 """How many steps that never raise the maximum are taken from a point, each of which solves a problem of its own."""
 
@@ -54,24 +57,21 @@ def with_levels(problem: Problem, runner: Runner) -> Problem:
     return done if problem.objective is None else done.over(problem.objective.references)
 
 
-def part_errors(
-    problem: Problem, division: Division, alone: list[Problem], plain: list[Result], runner: Runner
-) -> Vector:
-    """Fit every part alone, (parts, losses): the smallest loss met from the same starts, or at a plain fit."""
+def part_errors(division: Division, alone: list[Problem], plain: list[Result], runner: Runner) -> Vector:
+    """Fit every part alone, one number for each of its losses: the smallest from the same starts, or at a plain fit."""
     asked = [
         one.alone(loss).begun(_within(start, at, division.across))
         for at, one in zip(division.places, alone, strict=True)
-        for loss in problem.omega
+        for loss in one.omega
         for start in runner.starts
     ]
     runner.budget.expect(len(asked))
     runs = solve(asked, runner.alone(level=True))
-    met = np.array([run.losses[0] for run in runs]).reshape(len(division), len(problem.omega), len(runner.starts))
-    found = met.min(axis=2)
-    for g, (at, one) in enumerate(zip(division.places, alone, strict=True)):
-        for run in plain:
-            W, H = _within((run.W, run.H), at, division.across)
-            found[g] = np.minimum(found[g], losses_of(one.data, W, H, problem.omega))
+    found = np.array([run.losses[0] for run in runs]).reshape(-1, len(runner.starts)).min(axis=1)
+    for run in plain:
+        pairs = zip(division.places, alone, strict=True)
+        points = [(one, _within((run.W, run.H), at, division.across)) for at, one in pairs]
+        found = np.minimum(found, np.concatenate([losses_of(one.data, W, H, one.omega) for one, (W, H) in points]))
     return found
 
 
@@ -101,27 +101,52 @@ def fit_parts(
     result : the best point
     """
     alone = parts_alone(problem, division)
-    if errors is not None:
-        errors = problem.units.losses_in(errors.reshape(len(division), len(problem.omega)), problem.omega)
-    plain = _plain(problem, runner)
+    scaled = partial(_scaled, problem, division, alone, scale)
+    plain = [] if division.losses else _plain(problem, runner)
     if errors is None:
-        errors = part_errors(problem, division, alone, plain, runner)
-    simplest = [simplest_losses(one, problem.omega) for one in alone]
-    objectives = tuple(
-        objective_of_part(loss, g, label, float(errors[g, b]), float(simplest[g][b]), scale)
-        for g, label in enumerate(division.labels)
-        for b, loss in enumerate(problem.omega)
-    )
-    whole = parted(problem, division, alone, objectives)
+        met = part_errors(division, alone, plain, runner)
+    else:
+        met = problem.units.losses_in(errors, tuple(loss for one in alone for loss in one.omega))
+    whole = scaled(met)
+    if division.losses:  # which no plain fit has: their sum is what stands for it
+        runner.budget.expect(len(runner.starts))
+        sums = runner.weighted(tuple(simplex.uniform(len(whole.omega)).tolist()), "fit")
+        plain = solve([whole.begun(start) for start in runner.starts], sums)
     runner.budget.expect(len(plain))
     done = solve([whole.begun((run.W, run.H)) for run in plain], runner.near())
     if isinstance(runner.policy, Fixed):
         weights = done[0].weights
         best = min(done, key=lambda run: float(weights @ run.scaled_losses) + run.penalty)
-    else:
-        done = [*done, *(_as_result(whole, run, done[0]) for run in plain), *_descended(whole, runner.starts, runner)]
-        best = _finished(whole, smallest(done), runner)
-    return whole, certified(whole, best)
+        return whole, certified(whole, best)
+    done += _descended(whole, runner.starts, runner)
+    if not problem.penalties:  # which plain fits are made without
+        done += [replace(done[0], blocks=run.blocks) for run in plain]
+    if errors is None:
+        whole = scaled(np.minimum(met, np.min([_raw_losses(whole, run) for run in done], axis=0)))
+    best = smallest([_under(whole, run) for run in done])
+    return whole, certified(whole, _finished(whole, best, runner))
+
+
+def _scaled(problem: Problem, division: Division, alone: list[Problem], scale: str, errors: Vector) -> Problem:
+    """Return the problem of all objectives, over what the parts reach alone."""
+    simplest = np.concatenate([simplest_losses(one, one.omega) for one in alone])
+    named = [(loss, g, label) for g, label in enumerate(division.labels) for loss in alone[g].omega]
+    objectives = tuple(
+        objective_of_part(*name, float(error), float(most), scale)
+        for name, error, most in zip(named, errors, simplest, strict=True)
+    )
+    return parted(problem, division, alone, objectives)
+
+
+def _raw_losses(whole: Problem, run: Result) -> Vector:
+    """Compute the losses of all objectives as they are."""
+    return losses_of(whole.data, run.W, run.H, tuple(loss.raw for loss in whole.omega if isinstance(loss, Part)))
+
+
+def _under(whole: Problem, run: Result) -> Result:
+    """Return a point as a result under all objectives."""
+    losses = losses_of(whole.data, run.W, run.H, whole.omega)
+    return replace(run, omega=whole.omega, losses=losses, scaled_losses=losses)
 
 
 def _plain(problem: Problem, runner: Runner) -> list[Result]:
@@ -135,12 +160,6 @@ def _plain(problem: Problem, runner: Runner) -> list[Result]:
     if isinstance(runner.policy, Fixed):  # whose weights are those of all objectives
         runner = replace(runner, policy=Fixed())
     return run_improving(problem, runner.starts, compute_references(problem, runner.starts, runner), runner)[0]
-
-
-def _as_result(whole: Problem, run: Result, like: Result) -> Result:
-    """A plain fit as a result under all objectives."""
-    losses = losses_of(whole.data, run.W, run.H, whole.omega)
-    return replace(like, blocks=run.blocks, losses=losses, scaled_losses=losses, trace=like.trace, penalty=like.penalty)
 
 
 def _descended(whole: Problem, starts: list[Start], runner: Runner) -> list[Result]:
@@ -174,9 +193,15 @@ def adopt_parts(model: Any, problem: Problem, inside: Result) -> bool:
     parts = tuple(loss for loss in omega if isinstance(loss, Part))
     if parts:
         raw = tuple(loss.raw for loss in parts)
-        model.losses_ = units.losses(losses_of(data, inside.W, inside.H, raw), raw)
+        values = losses_of(data, inside.W, inside.H, raw)
+        model.losses_ = units.losses(values, raw)
         errors = np.array([loss.error for loss in parts])
         model.references_ = np.maximum(units.losses(errors, raw), np.finfo(np.float64).tiny)
+    if any(piece.across for piece in data.pieces):  # every table has its part in a row
+        pairs = zip(parts, inside.weights, values, strict=True)
+        c = np.array([max(weight, SMALLEST_WEIGHT) * part.slope(float(value)) for part, weight, value in pairs])
+        model.row_references_ = units.losses(1.0 / c, raw)
+        return True
     slopes = data.row_slopes(inside.W, inside.H, omega, inside.weights / inside.references)
     bases = tuple(slopes)
     sizes = losses_of(data, inside.W, inside.H, bases)  # what makes weights of several losses alike
