@@ -42,9 +42,14 @@ class Piece:
     data: Data
     across: bool = False
 
-    @property
+    @cached_property
     def T(self) -> Piece:
         return Piece(self.at, self.data.T, not self.across)
+
+    @cached_property
+    def squares(self) -> Vector:
+        """The squared norm of every column of the part."""
+        return self.data.starts.squared_norms()
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +113,11 @@ class Parted:
     def starts(self) -> Starts:
         return self.data.starts
 
+    @cached_property
+    def whole(self) -> Piece:
+        """All of X as a part."""
+        return Piece(slice(None), self.data)
+
     def weigh(self, observed: Observed, mean: float | None) -> Data:
         if self.pieces:
             raise ValueError("Entries are weighed before X is taken apart into groups or tables.")
@@ -144,7 +154,7 @@ class Parted:
     def _add(self, found: _Sum, W: Any, H: Any, ask: Ask, owner: tuple[int, Loss], slots: list[int]) -> None:
         """Add what the objectives of one base loss on one part say."""
         index, base = owner
-        part = Piece(slice(None), self.data) if index < 0 else self.pieces[index]
+        part = self.whole if index < 0 else self.pieces[index]
         if part.across:
             H = _contiguous(H[:, part.at])
         elif index >= 0:
@@ -152,20 +162,21 @@ class Parted:
         sweeps = [_Objective(slot, ask.omega[slot]) for slot in slots]
         rowwise = any(one.rho is not None for one in sweeps)
         if not rowwise:
-            plain = _alone(part.data, W, H, base, ask, losses=True)
-            loss = float(part.data.space.read(plain)[0].losses[0])
+            swept = _alone(part.data, W, H, base, ask, losses=True)
+            loss = float(part.data.space.read(swept)[0].losses[0])
             for one in sweeps:
-                found.add(ask, one.slot, plain, one.slope(loss), part)
+                found.add(ask, one.slot, swept, one.slope(loss), part)
                 found.losses[one.slot] = one.value(loss)
             return
-        rows = _Rows.of(part.data, W, H, base, self.turned)
+        plain = _alone(part.data, W, H, base, ask, losses=False) if self.turned and ask.parts is not None else None
+        rows = _Rows.of(part, W, H, base, plain) if self.turned else _Rows.of(part.T, H.T, W.T, base)
         weights = {one.slot: one.weights(rows) for one in sweeps}
         for one in sweeps:
             found.losses[one.slot] = one.total(rows)
         if ask.empty or (ask.parts is None and ask.curvature is None):
             return
         if self.turned:  # every column has one weight: one sweep serves all
-            plain = _alone(part.data, W, H, base, ask, losses=False)
+            plain = _alone(part.data, W, H, base, ask, losses=False) if plain is None else plain
             for slot, weight in weights.items():
                 found.add(ask, slot, plain, _like(weight, H), part)
             return
@@ -194,14 +205,14 @@ class Parted:
         found: dict[Loss, Vector] = {}
         for loss, c in zip(omega, coefficients, strict=True):
             index, base = _owner(loss)
-            part = Piece(slice(None), self.data) if index < 0 else self.pieces[index]
+            part = self.whole if index < 0 else self.pieces[index]
             F, G = (A, _contiguous(B[:, part.at])) if part.across else (_contiguous(A[:, part.at]), B)
             one, at = _Objective(0, loss), slice(None) if part.across else part.at
             if one.rho is None:
                 value = part.data.space.read(part.data.sweep(F.T, G, Ask((base,), None)))[0].losses[0]
                 slopes: Any = one.slope(float(value))
             else:
-                slopes = one.weights(_Rows.of(part.data, F.T, G, base, False))
+                slopes = one.weights(_Rows.of(part.T, G.T, F, base))
             found.setdefault(base, np.zeros(self.shape[0]))[at] += float(c) * slopes
         return found
 
@@ -283,10 +294,11 @@ class _Rows:
     weights: Vector
 
     @classmethod
-    def of(cls, data: Data, W: Any, H: Any, base: Loss, turned: bool) -> _Rows:
-        side, G, F = (data, W, H) if turned else (data.T, H.T, W.T)
-        losses, weights = column_losses(side, G, F, base), np.ones(side.shape[1])
-        known = None if data.observed is None else pieces(side.observed)  # type: ignore[arg-type]
+    def of(cls, part: Piece, W: Any, H: Any, base: Loss, swept: Sweep | None = None) -> _Rows:
+        """Compute them where rows are columns; a sweep at the same point may be at hand."""
+        data = part.data
+        losses, weights = column_losses(part, W, H, base, swept), np.ones(data.shape[1])
+        known = None if data.observed is None else pieces(data.observed)
         if known is not None and known.columns is not None:  # a row of weight two is a row that is there twice
             weights = np.asarray(_on_host(known.columns), dtype=np.float64)
             losses = np.divide(losses, weights, out=np.zeros_like(losses), where=weights > 0)
@@ -301,16 +313,21 @@ def row_losses(data: Data, W: Any, H: Any, base: Loss) -> Vector:
     W, H : (m, r) and (r, n)
     base : the loss of an entry
     """
-    whole: Data = data.data if isinstance(data, Parted) else data
+    whole = data.whole if isinstance(data, Parted) else Piece(slice(None), data)
     A, B = data.T.space.put(W.T), data.space.put(H)
-    return _Rows.of(whole, A.T, B, base, False).losses
+    return _Rows.of(whole.T, B.T, A, base).losses
 
 
-def column_losses(data: Any, W: Any, H: Any, loss: Loss) -> Vector:
-    """Compute the loss of every column at V = WH, under the weights of the entries, in float64."""
+def column_losses(part: Piece, W: Any, H: Any, loss: Loss, swept: Sweep | None = None) -> Vector:
+    """Compute the loss of every column at V = WH, under the weights of the entries, in float64.
+
+    swept : a sweep under that loss at the same point, where one was made
+    """
+    data: Any = part.data
     raw: Tiled = data.data if isinstance(data, Weighted) else data
     if loss.free_part == "gram" and data.observed is None and isinstance(H, np.ndarray):
-        return _quadratic(raw, W, H, loss)
+        N = raw.sweep(W, H, Ask((loss,), "separate", False, np.ones(1))).N if swept is None else swept.N
+        return _quadratic(raw, W, H, N[0], part.squares, loss)
     found = []
     for J in tiles_of(raw):
         V = namespace(H).clip(W @ H[:, J], model_floor(data.dtype), None)
@@ -328,10 +345,9 @@ def _tile_losses(data: Any, raw: Tiled, J: slice, V: Any, loss: Loss) -> Vector:
     return np.asarray(_on_host(terms.sum(0)), dtype=np.float64)
 
 
-def _quadratic(data: Any, W: Array, H: Array, loss: Loss) -> Vector:
-    """1/2 (|x|^2 - 2 h'W'x + h'W'W h) by one product with X; entry by entry where that has lost its digits."""
-    N = data.sweep(W, H, Ask((loss,), "separate", False, np.ones(1))).N[0]
-    rows, columns, squares = as_float64(W), as_float64(H), data.starts.squared_norms()
+def _quadratic(data: Any, W: Array, H: Array, N: Array, squares: Vector, loss: Loss) -> Vector:
+    """1/2 (|x|^2 - 2 h'W'x + h'W'W h) with N = W'X; entry by entry where that has lost its digits."""
+    rows, columns = as_float64(W), as_float64(H)
     found = 0.5 * (squares - 2.0 * (columns * N).sum(0) + (columns * (rows.T @ rows @ columns)).sum(0))
     lost = found <= identity_limit(data.dtype) * squares
     for J in tiles_of(data) if lost.any() else ():

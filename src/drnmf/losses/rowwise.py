@@ -40,7 +40,7 @@ class Rowwise:
     ('sqrt Fro of rows', 'rows:log:1')
     """
 
-    base: Loss
+    base: Any
     rho: str = "sqrt"
     level: float | None = field(default=None, repr=False)
 
