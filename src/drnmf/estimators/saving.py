@@ -78,8 +78,9 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
             held = model.held_rows_
             parts = (held.data, held.indices, held.indptr, held.shape)
             meta["growth_"] = _store("growth_", (model.growth_, model.rows_offered_, parts), arrays)
+    meta["groups_"] = getattr(model, "groups_", None)
     if getattr(model, "tables_", None) is not None:
-        meta["tables_"] = _store("tables_", model.tables_, arrays)
+        meta["tables_"] = _store("tables_", (model.tables_, model.row_names_), arrays)
     meta["penalties"] = _described(model.penalties_) | {"value": model.penalty_}
     meta["penalty_path"] = [_listed(path) for path in model.penalty_path_]
     archive.write_archive(path, arrays, meta)
@@ -109,7 +110,9 @@ def load_into(classes: dict[str, type], path: str | os.PathLike[str]) -> Any:
         if "growth_" in meta:
             model.growth_, model.rows_offered_, held = _stored("growth_", meta["growth_"], arrays)
             model.held_rows_ = sp.csr_array(held[:3], shape=held[3])
-        model.tables_ = _stored("tables_", meta["tables_"], arrays) if "tables_" in meta else None
+        model.groups_, model.tables_ = meta.get("groups_"), None
+        if "tables_" in meta:
+            model.tables_, model.row_names_ = _stored("tables_", meta["tables_"], arrays)
         for name in _ARRAYS:
             setattr(model, name, arrays[name])
         for name in _SCALARS:
