@@ -7,8 +7,10 @@ slow minute slows all of them; the ratio of two medians then means something eve
 from __future__ import annotations
 
 import csv
+import datetime
 import os
 import platform
+import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -93,6 +95,42 @@ def write_csv(name: str, rows: Sequence[Mapping[str, object]]) -> Path:
         writer.writeheader()
         writer.writerows(rows)
     return path
+
+
+SPEED = RESULTS / "speed.csv"
+"""The one table of speed: a row says what was measured, when, of which tree and where."""
+_COLUMNS = ("benchmark", "case", "seconds", "spread", "ratio", "remarks", "date", "commit", "machine")
+
+
+def keep(benchmark: str, rows: Sequence[Mapping[str, object]]) -> None:
+    """Put rows into the one table, in place of those that the same benchmark left there on this machine.
+
+    rows : case, seconds (median), spread and ratio; whatever else a row has is a remark
+    """
+    where = {
+        "benchmark": benchmark,
+        "date": datetime.date.today().isoformat(),
+        "commit": subprocess.run(
+            ["git", "describe", "--always", "--dirty"], cwd=RESULTS.parent, capture_output=True, text=True
+        ).stdout.strip(),
+        "machine": f"{machine()['cpu']}, {len(os.sched_getaffinity(0))} cores",
+    }
+    before: list[dict[str, str]] = []
+    if SPEED.exists():
+        with SPEED.open(newline="") as file:
+            before = list(csv.DictReader(file))
+    kept = [row for row in before if (row["benchmark"], row["machine"]) != (benchmark, where["machine"])]
+    new = [
+        {name: _short(row[name]) for name in _COLUMNS if name in row}
+        | {"remarks": "; ".join(f"{name} {_short(row[name])}" for name in row if name not in _COLUMNS)}
+        | where
+        for row in rows
+    ]
+    write_csv(SPEED.stem, [{name: row.get(name, "") for name in _COLUMNS} for row in (*kept, *new)])
+
+
+def _short(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def print_table(rows: Sequence[Mapping[str, object]]) -> None:

@@ -26,7 +26,7 @@ from scipy.optimize import linear_sum_assignment
 
 from drnmf import DRNMF, BetaNMF, discover, noise_profile, rank_profile
 from drnmf.selection.likelihood.grid import Grid
-from drnmf.selection.likelihood.size import likely_size
+from drnmf.selection.likelihood.scores import likely_size
 from drnmf.synthetic import planted
 
 RESULTS = Path(__file__).parent / "results"

@@ -24,10 +24,8 @@ import numpy as np
 from scipy.signal import resample_poly
 
 from drnmf.apps.audio import open_recording, separate
-from drnmf.apps.audio.evaluation import match_references
-from drnmf.apps.audio.metrics import measure
-from drnmf.apps.audio.study import study
-from drnmf.apps.audio.synthesis import NOISE_LEVELS, synthesise_tune
+from drnmf.apps.audio.evaluation import match_references, measure
+from drnmf.apps.audio.study import NOISE_LEVELS, study, synthesise_tune
 
 Row = dict[str, object]
 

@@ -25,7 +25,7 @@ extensions = [
     "sphinx.ext.mathjax",
     "sphinx-mathjax-offline",
 ]
-exclude_patterns = ["gallery/*.ipynb", "gallery/*.json", "gallery/*.py", "gallery/*.zip", "gallery/*.md5"]
+exclude_patterns = ["development/*", *(f"gallery/*.{kind}" for kind in ("ipynb", "json", "py", "zip", "md5"))]
 templates_path = ["_templates"]
 source_suffix = {".rst": "restructuredtext", ".md": "markdown"}
 suppress_warnings = ["config.cache"]  # the order of the gallery is a function
@@ -52,7 +52,7 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
 }
-html_sidebars = {"index": [], "install": []}
+html_sidebars = {"index": []}
 
 GALLERY = (
     "quickstart", "which_noise", "how_many", "pipeline_and_grid_search", "pareto", "separate_a_tune", "topics_of_texts",
@@ -114,6 +114,8 @@ def options_of(name: str) -> str:
 
 
 OUTSIDE = re.compile(r"\]\((?:\.\./)*(CONTRIBUTING|CHANGELOG)\.md")
+NOTES = re.compile(r"\[([^]]+)\]\((?:\.\./)*(?:docs/)?(development/[\w.-]+)(?:#[^)]*)?\)")
+"""Links to development notes, which are in the repository and not on the site."""
 
 
 def adapt(app: object, docname: str, content: list[str]) -> None:
@@ -121,13 +123,13 @@ def adapt(app: object, docname: str, content: list[str]) -> None:
     if docname in ("contributing", "changelog"):
         content[0] = (HERE.parent / f"{docname.upper()}.md").read_text().replace("](docs/", "](")
     content[0] = OUTSIDE.sub(lambda found: f"](/{found[1].lower()}.md", content[0])
+    content[0] = NOTES.sub(r"\1 (`docs/\2`)", content[0])
     if docname == "command-line":
         content[0] = COMMAND.sub(lambda found: found[0] + options_of(found[1]), content[0])
-    if docname == "guide":
-        lists = "\n".join((HERE / f"{page}.md").read_text() for page in ("index", "guide", "developer"))
-        listed = set(NAMED.findall(lists))
-        names = sorted(path.stem for path in HERE.glob("*.md") if path.stem not in listed | {"index"})
-        content[0] = content[0].replace("% further pages", "\n".join(names))
+    if docname == "reference":
+        lists = "\n".join((HERE / f"{page}.md").read_text() for page in ("index", "guide", "reference", "developer"))
+        names = {path.stem for path in HERE.glob("*.md")} - set(NAMED.findall(lists)) - {"index"}
+        content[0] = content[0].replace("% further pages", "\n".join(sorted(names)))
 
 
 PROTOCOLS = {

@@ -34,14 +34,14 @@ print("losses that were fitted:", model.loss_names_)
 print(f"every beta from 0 to 2 is at most {100 * (model.coverage_.bound - 1):.1f} % above its best")
 for k, component in enumerate(model.components_):
     top = np.argsort(-component / PROFILES.sum(axis=0))[:3]
-    print(f"component {k}:", ", ".join(SPECIES[i] for i in top))
+    print(f"component {k + 1}:", ", ".join(SPECIES[i] for i in top))
 
 # %%
 # When each source was active, and which fraction of every species it explains.
 
 fraction = W.sum(axis=0)[:, None] * model.components_
 figure, (above, below) = plt.subplots(2, 1, figsize=(7, 5), layout="constrained")
-above.stackplot(days, (W * model.components_.sum(axis=1)).T, labels=[f"component {k}" for k in range(3)])
+above.stackplot(days, (W * model.components_.sum(axis=1)).T, labels=[f"component {k}" for k in (1, 2, 3)])
 above.set(xlabel="day", ylabel="concentration")
 above.legend(loc="upper right")
 bottom = np.zeros(10)

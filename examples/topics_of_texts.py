@@ -29,7 +29,7 @@ corpus = count_words(texts, min_df=2).with_labels(themes)
 topics = fit_topics(corpus, 3, betas=(1, 2))  # Kullback-Leibler and Frobenius at once
 
 for k in range(3):
-    print(f"topic {k}:", ", ".join(f"{word} {100 * share:.0f} %" for word, share in topics.top_words(k, 6)))
+    print(f"topic {k + 1}:", ", ".join(f"{word} {100 * share:.0f} %" for word, share in topics.top_words(k, 6)))
 for name, found in topics.scores().items():
     print(f"{name:>7}: accuracy {found.accuracy:.2f}, NMI {found.nmi:.2f}, ARI {found.ari:.2f}")
 print("shares of the first text:", topics.shares[0].round(2))
@@ -39,5 +39,5 @@ print("shares of the first text:", topics.shares[0].round(2))
 
 figure, axis = plt.subplots(figsize=(6.5, 2.2), layout="constrained")
 axis.imshow(topics.shares.T, aspect="auto", cmap="Blues", vmin=0)
-axis.set(xlabel="text", ylabel="topic", yticks=range(3))
+axis.set(xlabel="text", ylabel="topic", yticks=range(3), yticklabels=(1, 2, 3))
 plt.show()

@@ -40,11 +40,9 @@ def pareto_front(X: Any, rank: int, **options: Any) -> Any:
     return drnmf.pareto_front(make(DRNMF, rank, **model), X, **rest)
 
 
-def discover(X: Any, betas: Any = "auto", callback: Any = None, level: Any = None, **options: Any) -> Any:
+def discover(X: Any, betas: Any = "auto", level: Any = None, **options: Any) -> Any:
     """Discover without intervals, which take longer than all the rest, unless a level is given."""
     model, rest = _parts(options)
     several = isinstance(betas, tuple | drnmf.Interval)
     loss = {"betas": betas} if several else {"beta": betas}
-    return drnmf.discover(
-        X, make(DRNMF if several else BetaNMF, **loss, **model), callback=callback, level=level, **rest
-    )
+    return drnmf.discover(X, make(DRNMF if several else BetaNMF, **loss, **model), level=level, **rest)

@@ -81,7 +81,8 @@ def test_apps_are_named_in_one_table_and_nowhere_else_below_them():
     below = {name: path for name, path in modules().items() if not room(name).startswith("apps")}
     naming = [name for name, path in below.items() if any(word.startswith("drnmf.apps.") for word in names(path))]
     assert naming == ["runs.apps"]
-    for table in (apps.COMMANDS, apps.TRANSFORMS, apps.PAGES):
+    commands = {name: command.place for name, command in apps.COMMANDS.items()}
+    for table in (commands, apps.TRANSFORMS, apps.PAGES):
         for place in table.values():
             apps.load(place)
 

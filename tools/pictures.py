@@ -19,7 +19,7 @@ import numpy as np
 from playwright.sync_api import Browser, sync_playwright
 
 IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images"
-KINDS = ("demo", "discover", "separate", "topics", "fit", "pareto")
+KINDS = ("discover", "separate", "topics")
 HEIGHT = 1420
 WORDS = {
     "sea": "harbour wave captain sail anchor island storm crew voyage salt",
@@ -42,13 +42,6 @@ def catalogue(path: Path) -> None:
     table(path, rng.negative_binomial(30, 30 / (30 + mean)), "sample", "kind")
 
 
-def measurements(path: Path) -> None:
-    """Products of two gamma factors of rank 5 in multiplicative noise."""
-    rng = np.random.default_rng(0)
-    mean = rng.gamma(0.6, 1.0, (120, 5)) @ rng.gamma(0.6, 1.0, (5, 90)) + 0.02
-    np.save(path, mean * rng.gamma(4.0, 0.25, mean.shape))
-
-
 def texts(folder: Path) -> None:
     """Sixty texts, each about one of three subjects and a little about the others."""
     rng = np.random.default_rng(0)
@@ -64,15 +57,12 @@ def texts(folder: Path) -> None:
 def runs(place: Path) -> dict[str, Path]:
     """One run of every kind that has a page, and where its page is."""
     catalogue(place / "catalogue.csv")
-    measurements(place / "X.npy")
     texts(place / "texts")
     drnmf(place, "demo")
     shutil.copy(place / "demo" / "mixture" / "mixture.wav", place / "tune.wav")
     drnmf(place, "discover", "catalogue.csv", "--ranks", "2:10")
     drnmf(place, "separate", "tune.wav", "--rank", "4", "--window", "512", "--hop", "256")
     drnmf(place, "topics", "texts", "--rank", "3", "--max-df", "0.9")
-    drnmf(place, "fit", "X.npy", "--rank", "5", "--betas", "0,1,2")
-    drnmf(place, "pareto", "X.npy", "--rank", "5", "--betas", "0,1")
     return {kind: place / kind / "report.html" for kind in KINDS}
 
 
@@ -97,13 +87,11 @@ def main() -> None:
     chromium = os.environ.get("DRNMF_CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
     if chromium is None:
         sys.exit("No Chromium here: install it (Debian: apt-get install chromium) or name it in DRNMF_CHROMIUM.")
-    dark = ("separate", "pareto")  # so that both themes are seen
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         pages = runs(Path(folder))
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         for kind, page in pages.items():
-            shot(browser, page, 1200, HEIGHT, "dark" if kind in dark else "light", IMAGES / f"report-{kind}.png")
-        shot(browser, pages["discover"], 390, 844, "light", IMAGES / "report-phone.png")
+            shot(browser, page, 1200, HEIGHT, "dark" if kind == "separate" else "light", IMAGES / f"report-{kind}.png")
 
 
 if __name__ == "__main__":

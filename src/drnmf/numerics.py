@@ -164,6 +164,10 @@ EXACT_FIT = 1e-14
 NEARLY_EXACT = 1e-5
 """The fraction of the constant model's loss that counts as small beside an exact fit."""
 
+LARGEST_SENT = 1 << 22
+"""Observed entries of the largest X whose runs go to processes of their own (`solve.processes`), each with a copy of
+it: 32 MB in float64. Above that an iteration is nearly all sweep, and threads do not wait for one another."""
+
 ENCODE_ITERATIONS = 1000
 """Steps that `transform` takes at most, whatever max_iter: what still moves then is hardly determined by its row."""
 

@@ -45,7 +45,7 @@ def test_libraries_that_a_script_imports_run_here(tmp_path, how):
     (tmp_path / "library.py").write_text(LIBRARY)
     done = run(tmp_path, *how, "--device", "mine", "1")
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "drnmf.accelerate.swap ['--device', 'mine', '1'] __main__\n"
+    assert done.stdout == "drnmf.accelerate ['--device', 'mine', '1'] __main__\n"
     assert "3 of 3 calls ran on drnmf (100 %)" in done.stderr
 
 
@@ -62,12 +62,20 @@ def test_what_is_refused_here_runs_there_with_a_line(capsys):
     with swapped() as tally, np.errstate(all="ignore"):
         huge = sklearn.decomposition.NMF(2, init="random", random_state=0, max_iter=5).fit(X * 1e160)
         huge.transform(X * 1e160)
-        sklearn.decomposition.MiniBatchNMF(2).fit(X)
     assert huge.components_.shape == (2, 8)
     assert "NMF.fit" not in tally.here
     said = capsys.readouterr().err
     assert "drnmf.accelerate: NMF.fit runs on scikit-learn: Losses leave the range of float64" in said
-    assert "MiniBatchNMF.fit" in tally.report()
+
+
+def test_batches_run_here(capsys):
+    with swapped("cpu") as tally:
+        model = sklearn.decomposition.MiniBatchNMF(2, batch_size=4, random_state=0)
+        assert model.fit(X).transform(X).shape == (12, 2)
+        model.partial_fit(X)
+    assert tally.here == {"MiniBatchNMF.fit": 1, "MiniBatchNMF.transform": 1, "MiniBatchNMF.partial_fit": 1}
+    assert model._settings().device is None
+    assert not tally.there
 
 
 def test_what_both_refuse_is_their_error():

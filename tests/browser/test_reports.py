@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from drnmf.apps.audio import demo, players
+from drnmf.apps.audio import demo, page
 from drnmf.cli import app
 
 pytest.importorskip("plotly")
@@ -199,7 +199,7 @@ def test_players_have_the_right_duration_and_play(browser, reports, kind):
 def test_long_recordings_as_mp3_have_the_right_duration(browser, reports, monkeypatch, tmp_path):
     from drnmf.report import write_report
 
-    monkeypatch.setattr(players, "WAV_BYTES", 1000)
+    monkeypatch.setattr(page, "WAV_BYTES", 1000)
     path = write_report(reports["separate"], tmp_path / "report.html")
     with Opened(browser, path, "desktop", "light") as opened:
         wait(opened.page, "[...document.querySelectorAll('audio')].every(a => a.readyState >= 1)")

@@ -21,7 +21,8 @@ from typer.testing import CliRunner
 
 import drnmf
 from drnmf.apps.audio import demo as demo_command
-from drnmf.cli import app, common
+from drnmf.cli import COMMANDS, app, results
+from drnmf.runs import apps
 
 runner = CliRunner()
 RNG = np.random.default_rng(0)
@@ -156,7 +157,7 @@ def test_demo(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo_command, "ITERATIONS", 150)
     output = run("demo", "--out", "result", "--quiet")
     assert "DR-NMF" in output
-    sounds = [f"component_{k:02d}.wav" for k in range(4)]
+    sounds = [f"component_{k}.wav" for k in range(1, 5)]
     tables = ["comparison.json", *sounds, "figure.png", "figure.svg", "mixture", "model.npz", "report.html"]
     assert files(here / "result") == ["H.npy", "W.npy", *tables, "summary.json", "table.csv", "trace.csv"]
     table = pd.read_csv("result/table.csv")
@@ -289,7 +290,7 @@ def test_a_failure_while_writing_keeps_the_old_results(here: Path, monkeypatch: 
 
 def test_output_folder_is_removed_on_any_error(here: Path) -> None:
     def interrupted() -> None:
-        with common.output_folder(here / "run", False) as folder:
+        with results.Results(here / "run").writing() as folder:
             (folder / "half").write_text("half")
             raise KeyboardInterrupt
 
@@ -335,14 +336,30 @@ def test_as_a_real_process(here: Path) -> None:
     assert shell("fit", "X.npy", cwd=here).returncode == 2
 
 
-@pytest.mark.parametrize("words", [["--help"], ["fit", "--help"], ["separate", "--help"], ["reproduce", "--help"]])
-def test_help_answers_without_the_heavy_imports(here: Path, words: list[str]) -> None:
+HEAVY = {"sklearn", "scipy", "matplotlib", "pandas", "rich.progress"}
+
+
+@pytest.mark.parametrize(
+    ("words", "unwanted"),
+    [
+        (["--help"], HEAVY | {"numpy", "drnmf.parameters", "drnmf.cli.options", "drnmf.cli.fit"}),
+        (["--version"], HEAVY | {"numpy", "drnmf.parameters", "drnmf.cli.options", "drnmf.cli.fit"}),
+        (["fit", "--help"], HEAVY | {"drnmf.cli.stream", "drnmf.estimators"}),
+        (["separate", "--help"], HEAVY),
+        (["reproduce", "--help"], HEAVY),
+    ],
+)
+def test_help_answers_without_the_heavy_imports(here: Path, words: list[str], unwanted: set[str]) -> None:
     code = (
         f"import sys; from drnmf.cli import app\ntry: app({words})\nexcept SystemExit: pass\n"
-        "assert not {'sklearn', 'scipy', 'matplotlib', 'pandas', 'rich.progress'} & set(sys.modules), "
-        "[name for name in sys.modules if name in ('sklearn', 'scipy', 'matplotlib', 'pandas', 'rich.progress')]"
+        f"loaded = {unwanted} & set(sys.modules); assert not loaded, loaded"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_says_of_a_command_what_its_docstring_begins_with(name: str) -> None:
+    assert apps.load(COMMANDS[name].place).__doc__.splitlines()[0] == COMMANDS[name].line
 
 
 def test_a_command_of_the_library_loads_no_app(here: Path) -> None:

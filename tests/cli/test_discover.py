@@ -111,7 +111,7 @@ def test_a_catalog_gives_signatures(here: Path) -> None:
 
 def test_intervals_are_written_with_what_they_cover(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("plotly")
-    monkeypatch.setattr("drnmf.selection.discover.DRAWS", 40)
+    monkeypatch.setattr("drnmf.selection.stages.sure.DRAWS", 40)
     monkeypatch.setattr("drnmf.selection.stages.sure.TRUTHS", 4)
     run("discover", "catalog.csv", "--profiles", "rows", *FAST, "--ranks", "3", "--level", "0.8")
     folder = here / "catalog-discover"

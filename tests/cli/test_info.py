@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import drnmf
 from drnmf.cli import app
-from drnmf.runs import environment
+from drnmf.cli import reporting as environment
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
 

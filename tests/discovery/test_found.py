@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import json
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 
 import drnmf
 from drnmf.discovery.named import component_labels
+from drnmf.selection.asked import Asked
 from drnmf.selection.matching import match
 
 RNG = np.random.default_rng(0)
@@ -82,7 +85,7 @@ def test_pictures(found: Any) -> None:
 def test_pixels_are_remembered() -> None:
     pytest.importorskip("matplotlib")
     cube = FRAME.to_numpy().reshape(8, 5, 24)
-    found = drnmf.discover(cube, MODEL, ranks=3, n_runs=4, names=["sea", "road", "soil"])
+    found = drnmf.discover(cube, MODEL, ranks=3, n_runs=4).named(["sea", "road", "soil"])
     assert found.rows.image == (8, 5)
     assert found.plot("maps").axes[0].get_title(loc="left") == "sea"
     assert found.contributions.shape == (40, 3)
@@ -107,8 +110,16 @@ def test_names_are_given_matched_or_counted() -> None:
         component_labels(2, None, ["a", "a"])
 
 
-def test_the_signature_of_discover_is_that_of_the_search_and_its_own() -> None:
-    assert "layer" in drnmf.discover.__doc__
-    assert "n_runs" in drnmf.discover.__doc__
-    with pytest.raises(TypeError, match="nothing"):
-        drnmf.discover(FRAME, nothing=1)
+def test_other_names_are_those_of_the_frames_too(found: Any) -> None:
+    other = found.named(["sea", "", "soil"])
+    assert other.names == ("sea", found.names[1], "soil")
+    assert other.contributions.columns.tolist() == list(other.names)
+    assert other.components.index.tolist() == list(other.names)
+
+
+def test_every_argument_of_discover_is_described() -> None:
+    words = inspect.getdoc(drnmf.discover) or ""
+    assert all(name in words for name in inspect.signature(drnmf.discover).parameters)
+    asked = {field.name: field.default for field in dataclasses.fields(Asked)}
+    taken = inspect.signature(drnmf.discover).parameters
+    assert {name: taken[name].default for name in asked} == asked

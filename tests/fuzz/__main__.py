@@ -51,7 +51,7 @@ def preload(modules: list[str]) -> None:
 
 def check_hdf5_in_a_fork(source: Path, *names: str) -> None:
     """What `check_hdf5` does, without the start of an interpreter."""
-    from drnmf.matrices.hdf5 import _try
+    from drnmf.matrices.damage import _try
 
     child = os.fork()
     if child == 0:

@@ -249,7 +249,7 @@ def test_damaged_h5ad_files_neither_hang_nor_crash(tmp_path, monkeypatch):
             raise ValueError from error
 
     assert ending(load) == "done"
-    monkeypatch.setattr("drnmf.matrices.hdf5.SECONDS", 3.0)
+    monkeypatch.setattr("drnmf.matrices.damage.SECONDS", 3.0)
     for size in rng.permutation(heap_sizes(content))[:15]:
         broken = bytearray(content)
         broken[size] = int(rng.integers(16, 256))

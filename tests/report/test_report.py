@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from drnmf.apps.audio import players
+from drnmf.apps.audio import page as audio_page
 from drnmf.cli import app
 from drnmf.losses.beta import Beta
 from drnmf.report import charts, write_report
@@ -125,9 +125,14 @@ def test_what_the_pages_hold(runs):
     sounds = Page(runs["separate"] / "report.html")
     assert sounds.count("audio") == 1 + 2 + 3
     assert all(float(a["data-seconds"]) == 1.5 for tag, a in sounds.tags if tag == "audio")
+    assert all(f"Component {k}" in sounds.text for k in (1, 2, 3))
+    assert "Component 0" not in sounds.text
+    heat = sounds.charts["spectrogram"]["data"][0]
+    assert heat["y"][-1] == pytest.approx(4.0, rel=0.2)  # kHz: half of the rate
+    assert np.shape(heat["z"]) == (len(heat["y"]), len(heat["x"]))
     topics = Page(runs["topics"] / "report.html")
-    assert "Topic 0" in topics.text
     assert "Topic 1" in topics.text
+    assert "Topic 0" not in topics.text
     assert "rain" in topics.text
 
 
@@ -148,7 +153,7 @@ def test_hostile_content_everywhere_in_a_run_is_text(runs, tmp_path):
     summary = json.loads((folder / "summary.json").read_text())
     summary |= {bad: bad, "notes": [bad], "command": bad, "parameters": {bad: [bad]}}
     summary["input"] |= {"file": bad, bad: bad}
-    summary["topics"]["typical"] = {"0": [bad]}
+    summary["topics"]["typical"] = {"1": [bad]}
     summary["topics"]["scores"] = {bad: {"accuracy": 1, "nmi": 1, "ari": 1}}
     (folder / "summary.json").write_text(json.dumps(summary))
     compared = json.loads((folder / "comparison.json").read_text())
@@ -190,9 +195,9 @@ def test_no_report_and_missing_plotly(tmp_path, monkeypatch):
     assert run(*words, "--no-report").exit_code == 0
     assert not (tmp_path / "out" / "report.html").exists()
     assert (tmp_path / "out" / "comparison.json").exists()
-    from drnmf.cli import reporting
+    from drnmf.cli import results
 
-    monkeypatch.setattr(reporting, "find_spec", lambda name: None)
+    monkeypatch.setattr(results, "find_spec", lambda name: None)
     without = run(*words)
     assert without.exit_code == 0
     assert "pip install 'drnmf[report]'" in without.output
@@ -272,8 +277,8 @@ def test_images_are_pooled_by_their_largest_entry():
 
 
 def test_long_recordings_are_compressed_and_cut(runs, tmp_path, monkeypatch):
-    monkeypatch.setattr(players, "WAV_BYTES", 1000)
-    monkeypatch.setattr(players, "PAGE_BYTES", 6 * 16_000)
+    monkeypatch.setattr(audio_page, "WAV_BYTES", 1000)
+    monkeypatch.setattr(audio_page, "PAGE_BYTES", 6 * 16_000)
     folder = tmp_path / "run"
     shutil.copytree(runs["separate"], folder)
     page = Page(write_report(folder))
@@ -341,8 +346,8 @@ def test_names_that_repeat_have_places_of_their_own():
 
 def test_a_gain_that_nobody_hears_is_not_mentioned(runs, monkeypatch):
     for gain, said in ((0.9999, False), (0.5, True)):
-        how = players.Embedding(False, 1.0, True, gain)
-        monkeypatch.setattr(players, "plan", lambda *arguments, how=how: how)
+        how = audio_page.Embedding(False, 1.0, True, gain)
+        monkeypatch.setattr(audio_page, "plan", lambda *arguments, how=how: how)
         page = write_report(runs["separate"]).read_text()
         assert ("turned down by" in page) == said
         assert "0.0 dB" not in page

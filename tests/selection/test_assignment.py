@@ -167,11 +167,9 @@ def test_known_components_stay_and_new_ones_are_found_beside_them():
     rng, W, H = planted(9, rows=60, r=4, n=24, level=600.0)
     X = rng.poisson(W @ H)
     absent = rng.dirichlet(np.full(24, 0.3), 1)
-    known, names = np.vstack([H[:2], absent]), ["one", "two", "absent"]
-    found = drnmf.discover(
-        X, BetaNMF(beta=1, random_state=0, max_iter=150, tol=1e-4), n_runs=4, ranks=range(2, 6), reference=known,
-        reference_names=names, keep=True,
-    )  # fmt: skip
+    known = {"one": H[0], "two": H[1], "absent": absent[0]}
+    model = BetaNMF(beta=1, random_state=0, max_iter=150, tol=1e-4)
+    found = drnmf.discover(X, model, n_runs=4, ranks=range(2, 6), reference=known, keep=True)
     assert found.rank == 4
     kept = [found.matching.names.index(name) for name in ("one", "two")]
     assert np.allclose(found.components[kept], H[:2], atol=1e-6)

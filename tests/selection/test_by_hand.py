@@ -38,7 +38,7 @@ from drnmf.selection.folds import too_few_to_hold_out
 from drnmf.selection.likelihood.grid import Grid
 from drnmf.selection.likelihood.masses import PoissonNoise, noise_for
 from drnmf.selection.likelihood.scores import Scores
-from drnmf.selection.noise import LEAST_BETA, RARE, STRUCTURE, Asked, Compared, NoiseProfile, everything
+from drnmf.selection.noise import LEAST_BETA, RARE, STRUCTURE, ComparedNoises, NoiseProfile, NoiseQuestion, everything
 from drnmf.selection.stages import ranks as ranks_module
 from drnmf.selection.stages import run_pool
 from drnmf.selection.stages import stages as module
@@ -70,7 +70,7 @@ def test_twice_the_components_are_tried_where_x_is_large_enough(monkeypatch):
         monkeypatch.setattr(noise, "in_unit_of_X", lambda problem: problem.data)
         monkeypatch.setattr(noise, "fit_near", lambda *given: more)
         seen = SimpleNamespace(data=SimpleNamespace(shape=(20, 30), count=count))
-        return Asked._structure(SimpleNamespace(seed=0, runner=None), fold, seen, KL, run)
+        return NoiseQuestion._structure(SimpleNamespace(seed=0, runner=None), fold, seen, KL, run)
 
     assert [share(count) for count in (281, 282, 367, 368, 10**6)] == [0.0, 0.5, 0.5, 0.5, 0.5]
     assert asked == [3, 3, 4, 4]
@@ -88,7 +88,7 @@ def profile(levels, structure=math.nan, exact=False, listed=THREE, facts=MANY) -
     }
     scores = [scores_of(level, spread) for level, spread in zip(levels, (0.0, 1.0, 2.0, 3.0), strict=False)]
     chosen = noise.likeliest(listed, scores)
-    return Compared(listed, scores, chosen, 1.0, structure, 5.0, exact, runs).profile(facts, ("first",))
+    return ComparedNoises(listed, scores, chosen, 1.0, structure, 5.0, exact, runs).profile(facts, ("first",))
 
 
 def test_the_likeliest_noise_names_the_loss():
@@ -165,6 +165,12 @@ def test_of_ranks_that_predict_alike_the_most_stable_is_taken():
     assert "best at rank 3, and not clearly worse at 2, 4; of these the components of rank 3" in why_rank(ranks)
     larger = [replace(one, stability=np.ones(one.rank)) for one in ranks]
     assert best_rank(larger).rank == 4  # above the best score too
+    below = [tried_at(2, -1.4, spread=1.0, stability=[1.0, 1.0]), tried_at(3, -1.0, stability=[0.7, 0.7, 0.7])]
+    above = [tried_at(2, -1.0, stability=[0.7, 0.7]), tried_at(3, -1.4, spread=1.0, stability=[1.0, 1.0, 1.0])]
+    assert all(
+        1.0 < row["held_out"] / row["standard_error"] < 2.0 for row in (differences(below)[0], differences(above)[1])
+    )
+    assert [best_rank(below).rank, best_rank(above).rank] == [2, 2]  # more than predict best need better evidence
     by_bic = [tried_at(rank, None, c) for rank, c in ((1, 1000.0), (2, 300.0), (3, 299.0))]
     assert why_rank(by_bic) == "BIC is smallest at rank 2."
 

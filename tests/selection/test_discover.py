@@ -38,7 +38,7 @@ def counts(seed: int = 0, m: int = 60, n: int = 24, r: int = 3) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def found() -> drnmf.selection.discover.Discovery:
+def found() -> drnmf.selection.asked.SearchResult:
     return discover(counts(), **FAST)
 
 
@@ -312,7 +312,7 @@ def test_the_smallest_alpha_that_predicts_as_well_as_the_best_is_chosen():
 
 def test_names_come_from_the_reference():
     truth = np.repeat(np.eye(3), 8, axis=1)
-    found = discover(counts(), **FAST | {"ranks": 3}, reference=truth, reference_names=["a", "b", "c"])
+    found = discover(counts(), **FAST | {"ranks": 3}, reference=dict(zip("abc", truth, strict=True)))
     assert sorted(found.matching.names) == ["a", "b", "c"]
     assert (found.matching.similarity > 0.7).all()
 

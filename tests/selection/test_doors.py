@@ -141,14 +141,14 @@ def test_heavy_rows_and_alphas_are_judged_on_X_though_ranks_are_on_its_transpose
 
 def test_what_is_said_of_counts_is_believed():
     X = counts(m=40)
-    said = noise_profile(BetaNMF(2, **QUICK), X, counts=True)
+    said = noise_profile(BetaNMF(2, **QUICK), X, betas="nb:auto")
     assert said.counts
     assert {row["name"].partition("(")[0] for row in said.table} == {"KL", "Poisson", "NB"}
-    denied = noise_profile(BetaNMF(2, **QUICK), X, counts=False)
+    denied = rank_profile(BetaNMF(beta="auto", **QUICK), X, ranks=[2], counts=False).noise
     assert not denied.counts
     assert not any(row["name"].startswith(("Poisson", "NB")) for row in denied.table)
     with pytest.raises(ValueError, match="does not hold counts"):
-        noise_profile(BetaNMF(2, **QUICK), np.sqrt(X + 0.5), counts=True)
+        rank_profile(BetaNMF(beta="auto", **QUICK), np.sqrt(X + 0.5), ranks=[2], counts=True)
 
 
 @pytest.mark.parametrize(
@@ -168,3 +168,16 @@ def test_the_noise_says_whether_counts_are_drawn_again(monkeypatch):
     assert found.noise is not None
     assert not found.noise.counts
     assert found.resample == "bootstrap"
+
+
+def test_a_loss_of_counts_that_was_found_draws_what_the_same_loss_draws_where_it_is_given():
+    """A negative binomial of large means is no proof of counts, but rows drawn anew lose components of few rows."""
+    rng = np.random.default_rng(1)
+    V = rng.gamma(1.0, 1.0, (60, 2)) @ rng.gamma(1.0, 1.0, (2, 40)) * 50
+    X = rng.negative_binomial(10, 10 / (10 + V)).astype(float)
+    auto = discover(X, BetaNMF(beta="auto", **QUICK), ranks=2, n_runs=2, level=None)
+    given = discover(X, BetaNMF(beta=auto.losses[0].key, **QUICK), ranks=2, n_runs=2, level=None)
+    assert auto.losses[0].key.startswith("nb:")
+    assert auto.noise is not None
+    assert not auto.noise.counts
+    assert auto.resample == given.resample == "poisson"

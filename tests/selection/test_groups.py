@@ -7,7 +7,7 @@ import pytest
 
 import drnmf
 from drnmf import BetaNMF
-from drnmf.selection.stages.groups import Source, groups_of, merged
+from drnmf.selection.stages.groups import Merged, groups_of, merged
 
 FAST = {"ranks": range(2, 5), "n_runs": 4}
 
@@ -27,7 +27,7 @@ def planted(seed: int = 0):
 
 def source(name, components, stability=0.9):
     H = np.asarray(components, dtype=float)
-    return Source(name, np.arange(3), H, np.full(len(H), stability), np.full(len(H), 4), np.zeros_like(H))
+    return Merged(H, np.full(len(H), stability), np.full(len(H), 4), np.zeros_like(H), ((name,),) * len(H))
 
 
 def test_components_of_groups_are_put_together():

@@ -229,7 +229,7 @@ def test_what_is_wrong_is_said():
 
 
 def test_a_discovery_says_what_its_intervals_cover_and_how_often_components_were_found(monkeypatch):
-    monkeypatch.setattr("drnmf.selection.discover.DRAWS", 40)
+    monkeypatch.setattr("drnmf.selection.stages.sure.DRAWS", 40)
     monkeypatch.setattr("drnmf.selection.stages.sure.TRUTHS", 4)
     X = counts(m=40, n=15)
     found = discover(X, 1, ranks=2, n_runs=4, level=0.8)

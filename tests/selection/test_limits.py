@@ -83,7 +83,7 @@ def test_fewer_than_four_runs_make_nothing_stable_though_no_more_were_asked_for(
 
 def test_progress_counts_the_last_stage():
     told = []
-    drnmf.discover(X, drnmf.BetaNMF(**MODEL), **ASKED | {"ranks": 2}, callback=told.append)
+    drnmf.discover(X, drnmf.BetaNMF(**MODEL, solver=drnmf.Solver(callback=told.append)), **ASKED | {"ranks": 2})
     assert [moment.stage for moment in told] == ["consensus"] * 10 + ["contributions"] * 2
     shares = [moment.share for moment in told]
     assert shares == sorted(shares)

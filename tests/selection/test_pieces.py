@@ -17,11 +17,10 @@ from drnmf.selection.entries import Facts, facts_of
 from drnmf.selection.folds import Fold, too_few_to_hold_out
 from drnmf.selection.likelihood.grid import Grid
 from drnmf.selection.likelihood.masses import GaussianNoise, PoissonNoise, noise_for
-from drnmf.selection.likelihood.scores import BLEND, Scores, compare, joined
-from drnmf.selection.likelihood.size import corrected_size, drawn, likely_size
+from drnmf.selection.likelihood.scores import BLEND, Scores, compare, corrected_size, drawn, joined, likely_size
 from drnmf.selection.matching import agreement
 from drnmf.selection.resampling import cap_factors, scaled_rows
-from drnmf.selection.words import binned_slope
+from drnmf.selection.stages.residuals import binned_slope
 
 
 @pytest.mark.parametrize("size", [3.0, 40.0])

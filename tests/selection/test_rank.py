@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 from drnmf import BetaNMF, rank_profile
-from drnmf.selection.alike import one_component, twins_of
 from drnmf.selection.consensus import come_again
+from drnmf.selection.entries import one_component, twins_of
 from drnmf.selection.rank import check_ranks
 from drnmf.synthetic import planted
 

@@ -19,7 +19,7 @@ from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.problem.problem import Problem
 from drnmf.problem.receive import Received
 from drnmf.selection import warm_starts
-from drnmf.selection.choose import Candidate, Tried, candidates, holds_counts
+from drnmf.selection.choose import Candidate, Tried, candidates, describe, holds_counts, structured
 from drnmf.selection.entries import Facts, facts_of, sample_shape
 from drnmf.selection.folds import check_fraction, tiles
 from drnmf.selection.likelihood.grid import Grid, common_unit
@@ -35,7 +35,6 @@ from drnmf.selection.stages.runs import Run, Store
 from drnmf.selection.stages.schedule import Moment, Schedule
 from drnmf.selection.stages.stages import plan
 from drnmf.selection.warm_starts import NEW_COMPONENT, fit_along, grown
-from drnmf.selection.words import describe, structured
 from drnmf.solve.encode import Encoder
 from drnmf.solve.runner import Runner
 

@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from drnmf.sklearn import NMF, non_negative_factorization
+from drnmf.sklearn import NMF, MiniBatchNMF, non_negative_factorization
 from tests.contract import OTHER_MINIMA
 
 pytestmark = pytest.mark.filterwarnings("ignore:Maximum number of iterations")
@@ -28,7 +28,11 @@ def table(m: int = 40, n: int = 25, rank: int = 4, seed: int = 0) -> np.ndarray:
 
 
 @parametrize_with_checks(
-    [NMF(2, max_iter=300), NMF(2, solver="mu", beta_loss=1, max_iter=300)],
+    [
+        NMF(2, max_iter=300),
+        NMF(2, solver="mu", beta_loss=1, max_iter=300),
+        MiniBatchNMF(2, batch_size=7, max_iter=20, fresh_restarts=True),
+    ],
     expected_failed_checks=lambda estimator: OTHER_MINIMA,
 )
 def test_scikit_learns_checks(estimator, check):
@@ -38,10 +42,12 @@ def test_scikit_learns_checks(estimator, check):
 def test_signatures_are_theirs_and_a_device():
     for ours, theirs in (
         (NMF.__init__, decomposition.NMF.__init__),
+        (MiniBatchNMF.__init__, decomposition.MiniBatchNMF.__init__),
+        (MiniBatchNMF.partial_fit, decomposition.MiniBatchNMF.partial_fit),
         (non_negative_factorization, decomposition.non_negative_factorization),
     ):
         found = {name: p.default for name, p in inspect.signature(ours).parameters.items()}
-        assert found.pop("device") is None
+        assert found.pop("device", None) is None
         assert list(found.items()) == [(name, p.default) for name, p in inspect.signature(theirs).parameters.items()]
 
 

@@ -7,7 +7,7 @@ import runpy
 import sys
 from pathlib import Path
 
-from drnmf.accelerate.swap import swapped
+from drnmf.accelerate import swapped
 
 
 def main(given: list[str]) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from drnmf.algorithms.correlation import batched_correlation
 from drnmf.algorithms.iteration import Point, Runs, T, Task, iterate, swept
-from drnmf.algorithms.loop import Control, Run
+from drnmf.algorithms.loop import Control, Run, solve
 from drnmf.algorithms.result import Result
 from drnmf.algorithms.updates.base import Parts, Rule, Setup, State
 from drnmf.algorithms.weights import Policy
@@ -43,6 +43,12 @@ class Call:
     control: Control
     constraints: Constraints = UNCONSTRAINED
     asked: float = field(default_factory=time.perf_counter)
+
+    def solve(self) -> Result:
+        """Make the run by itself."""
+        return solve(
+            self.data, self.W, self.H, self.objective, self.rule, self.policy, self.control, self.constraints
+        )  # fmt: skip
 
     @cached_property
     def task(self) -> Task:

@@ -178,6 +178,11 @@ class Space(Protocol):
         ...
 
     @property
+    def forks(self) -> bool:
+        """Whether a run may be made in a fork of this process: X and factors are NumPy's, and nothing is elsewhere."""
+        ...
+
+    @property
     def whole(self) -> bool:
         """Whether a factor is in one piece, so that a function may look at all of it."""
         ...

@@ -3,37 +3,34 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from drnmf.cli import options, reading
-from drnmf.cli.common import choice, folder_for, in_options, limit_threads, output_folder, plain_warnings, say
+from drnmf.cli.common import choice, in_options, plain_warnings, say
 from drnmf.cli.discover.command import PROFILES, Profiles, side_of
+from drnmf.cli.results import Results, writes
 from drnmf.runs import schema, write
-from drnmf.runs.output import check_out
 from drnmf.runs.read import read_run
 
 if TYPE_CHECKING:
-    from drnmf.matrices.companions import Known
     from drnmf.matrices.matrix import Names
+    from drnmf.selection.matching import Known
 
 Components = Annotated[
     Path,
     typer.Option("--components", help="Known components, one per column of a table; or a folder of fit or discover."),
 ]
 Loss = Annotated[str, typer.Option("--betas", help="A loss, or auto: that of the folder, else of the data's noise.")]
-_LEFT_OUT = (
-    "penalties", "sum_to_one", "fixed", "init", "n_init", "max_iter", "tol", "max_time", "n_jobs", "device", "update",
-    "policy", "inner_iter", "precision", "checkpoint", "checkpoint_every",
-)  # fmt: skip
-"""Parameters that nothing is left to decide for: components are known."""
 _NOT_PARAMETERS = ("x", "out", "overwrite", "threads")
 
 
-@options.takes_model(*_LEFT_OUT, random_state=0)
-@reading.reads
+@options.takes_model(only=(options.READING, "random_state"), random_state=0)
+@reading.reads()
+@writes("quiet", "report")
 def assign(
     x: options.Input,
     components: Components,
@@ -42,51 +39,44 @@ def assign(
     *,
     settings: options.Settings,
     source: reading.Source,
-    out: Annotated[Path | None, typer.Option("--out", help="Folder for the results (default: NAME-assign).")] = None,
-    overwrite: options.Overwrite = False,
-    threads: options.Threads = None,
+    results: Results,
 ) -> None:
     """Find which of some known components every sample has, and how much of each: contributions with real zeros.
 
     Writes contributions.csv, contributions-dense.csv (with all components in every sample) and summary.json.
     """
     choice(profiles, PROFILES, "--profiles")
-    folder = out if out is not None else folder_for(x, "assign")
-    inputs = [path for path in (x, components, source.weights_file) if path is not None]
-    check_out(folder, overwrite, inputs)
-    limit_threads(threads)
+    results = results.settled("assign", x, components, source.weights_file)
     from drnmf.estimators.robust import DRNMF
-    from drnmf.matrices.companions import named_cells
     from drnmf.selection.assignment.assign import assign as find
 
-    matrix = source.read(x, settings["negatives"])
-    described = source.described(x, matrix)
-    weights, matrix = source.weights(x, matrix), matrix.with_gaps()
+    data = source.open(x, settings["negatives"])
+    data = replace(data, matrix=data.matrix.with_gaps())
     table = components / schema.COMPONENTS if components.is_dir() else components
     if table.is_file():
-        profiles = side_of(profiles, table, matrix)
-    if profiles == "rows":
-        matrix, weights = matrix.transposed(), {name: table.T for name, table in weights.items()}
+        profiles = side_of(profiles, table, data.matrix)
+    data = data.over(profiles)
+    matrix = data.matrix
     known, own = read_components(components, matrix.column_names, matrix.X.shape[1])
     losses = own if betas == "auto" and own is not None else options.parse_omega(betas)
     model, before = DRNMF(betas=losses, **settings.given()), time.perf_counter()
-    with plain_warnings() as warned, named_cells(matrix, x, source.weights_file):
-        found = find(matrix.X, known.components, model, **weights)
-    with output_folder(folder, overwrite, inputs) as temporary:
+    with plain_warnings() as warned, data.named_cells():
+        found = find(matrix.X, known.components, model, **data.weights)
+    with results.writing() as temporary:
         samples = matrix.row_names or write.counted(matrix.X.shape[0])
         for file, W in ((schema.CONTRIBUTIONS, found.contributions), (schema.DENSE, found.dense)):
             write.write_rows(temporary / file, write.labelled(samples, W, known.names))
         summary: schema.Summary = {
             "kind": "assign", "seconds": round(time.perf_counter() - before, 3), "seed": settings["random_state"],
-            "notes": [*map(in_options, matrix.notes), *warned, in_options(found.summary())], "input": described,
+            "notes": [*map(in_options, matrix.notes), *warned, in_options(found.summary())], "input": data.described,
             "parameters": {
                 name: value.name if isinstance(value, Path) else value
                 for name, value in settings.asked.items()
                 if name not in _NOT_PARAMETERS
             },
         }  # fmt: skip
-        write.write_summary(temporary, summary | write.computed_by(matrix.X))
-    say(f"{in_options(found.summary())} Results in {folder}")
+        results.finish(temporary, summary | write.computed_by(matrix.X))
+    say(f"{in_options(found.summary())} Results in {results.folder}")
 
 
 def read_components(path: Path, labels: Names, count: int) -> tuple[Known, Any]:
@@ -99,7 +89,8 @@ def read_components(path: Path, labels: Names, count: int) -> tuple[Known, Any]:
     """
     import numpy as np
 
-    from drnmf.matrices.companions import Known, ordered, read_known
+    from drnmf.matrices.companions import ordered, read_known
+    from drnmf.selection.matching import Known
 
     if not path.is_dir():
         return read_known(path, "--components", labels, count), None

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,6 @@ from rich.table import Table
 from drnmf.parameters.common import Parameters
 from drnmf.parameters.fields import parameters_of
 from drnmf.parameters.solver import Solver
-from drnmf.runs import output
-from drnmf.runs.read import input_of_run
 
 console = Console()
 errors = Console(stderr=True)
@@ -100,12 +97,6 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], lef
     console.print(drawn)
 
 
-def output_folder(out: Path, overwrite: bool, inputs: Iterable[Path] = ()) -> AbstractContextManager[Path]:
-    """Give the folder for the results, and say which files of others had to be renamed; see `runs.output`."""
-    message = "Kept a file that is not of the old run as {}."
-    return output.output_folder(out, overwrite, inputs, lambda path: say(message.format(path), errors))
-
-
 def stem(path: Path) -> str:
     """Name results after their input: its name without the suffix, and without .gz before that.
 
@@ -113,15 +104,6 @@ def stem(path: Path) -> str:
     'set1.catalog'
     """
     return Path(path.name.removesuffix(".gz")).stem
-
-
-def folder_for(source: Path, ending: str) -> Path:
-    """Name the folder of results after their input, NAME-ending, unless it holds those of another input."""
-    folder = Path(f"{stem(source)}-{ending}")
-    held = input_of_run(folder)
-    if held not in (None, source.name):
-        raise FileExistsError(f"{folder} holds the results of {held}, not of {source.name}: choose another --out.")
-    return folder
 
 
 @contextmanager
@@ -156,13 +138,3 @@ def plain_warnings() -> Iterator[list[str]]:
         warnings.simplefilter("ignore", RuntimeWarning)  # of NumPy: a fit looks at what comes of it, and says so
         warnings.showwarning = show
         yield seen
-
-
-def limit_threads(threads: int | None) -> Any:
-    """Limit BLAS and the compiled extension to `threads` for the rest of the process; None leaves them alone."""
-    if threads is None:
-        return None
-    from threadpoolctl import threadpool_limits
-
-    os.environ["OMP_NUM_THREADS"] = str(threads)
-    return threadpool_limits(threads)

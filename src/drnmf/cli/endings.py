@@ -14,11 +14,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
 
-from drnmf.cli.common import errors, in_options, say
 from drnmf.interrupts import SIGNALS
-from drnmf.runs import apps
 
 PATIENCE = 4.0
 """Seconds that a stopped command has to clean up before it is asked again."""
@@ -83,41 +80,29 @@ def _insist(number: int, over: threading.Event) -> None:
         os.kill(os.getpid(), number)
 
 
-class Commands(TyperGroup):
-    """All commands, those of the apps among them, behind one handler of whatever they raise."""
+@contextmanager
+def told_in_a_line(debug: bool) -> Iterator[None]:
+    """Make a line on standard error and an exit code of whatever the block raises."""
+    try:
+        with stoppable():
+            yield
+    except _TYPERS_OWN:
+        raise
+    except (Stopped, KeyboardInterrupt) as stop:
+        from drnmf.cli.common import errors, say
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        """Name the commands of the library, then those of the apps."""
-        return [*super().list_commands(ctx), *apps.COMMANDS]
-
-    def get_command(self, ctx: Any, name: str) -> Any:
-        """Find a command by its name; that of an app is imported now."""
-        if name not in apps.COMMANDS:
-            return super().get_command(ctx, name)
-        alone = typer.Typer(add_completion=False)
-        unlisted = name in apps.UNLISTED
-        alone.command(name, rich_help_panel="Applications", hidden=unlisted)(apps.load(apps.COMMANDS[name]))
-        return typer.main.get_command(alone)
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command; an error becomes a line on standard error and an exit code."""
-        debug = bool(ctx.params.get("debug"))
-        try:
-            with stoppable():
-                return super().invoke(ctx)
-        except _TYPERS_OWN:
-            raise
-        except (Stopped, KeyboardInterrupt) as stop:
-            number = getattr(stop, "number", signal.SIGINT)
-            say(f"{_WORDS[number]}; {getattr(stop, 'remark', 'nothing was written.')}", errors)
-            raise typer.Exit(128 + number) from None
-        except Exception as error:
-            _complain(error, debug)
-            raise typer.Exit(1) from None
+        number = getattr(stop, "number", signal.SIGINT)
+        say(f"{_WORDS[number]}; {getattr(stop, 'remark', 'nothing was written.')}", errors)
+        raise typer.Exit(128 + number) from None
+    except Exception as error:
+        _complain(error, debug)
+        raise typer.Exit(1) from None
 
 
 def _complain(error: Exception, debug: bool) -> None:
     """Print one line on an error, and where it arose if that is wanted."""
+    from drnmf.cli.common import errors, in_options, say  # with all the options of all commands
+
     if debug:
         import traceback
 

@@ -8,33 +8,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from drnmf.cli import keeping, options, reading, reporting
-from drnmf.cli.common import (
-    bad_usage,
-    choice,
-    folder_for,
-    in_options,
-    limit_threads,
-    output_folder,
-    plain_warnings,
-    say,
-    starts,
-    table,
-)
+from drnmf.cli import keeping, options, reading
+from drnmf.cli.common import bad_usage, choice, in_options, plain_warnings, say, starts, table
+from drnmf.cli.results import Results, writes
 from drnmf.cli.workers import Place, Scheduler, ScratchFolder, Workers
 from drnmf.parameters.common import MAX_ITER
 from drnmf.runs import schema, write
-from drnmf.runs.output import check_out
 from drnmf.runs.read import component_names_of
 
 if TYPE_CHECKING:
     from drnmf.losses.base import Omega
     from drnmf.losses.interval import Interval
-    from drnmf.matrices.matrix import Matrix
 
 
 @options.takes_model(max_iter=MAX_ITER, random_state=0)
-@reading.reads
+@reading.reads()
+@writes()
 def fit(
     x: options.Input,
     rank: options.Rank,
@@ -50,11 +39,7 @@ def fit(
     names: options.Names = None,
     field: options.Field = "auto",
     dtype: options.Dtype = None,
-    out: options.Folder = None,
-    overwrite: options.Overwrite = False,
-    threads: options.Threads = None,
-    quiet: options.Quiet = False,
-    report: reporting.Report = None,
+    results: Results,
     workers: Workers = None,
     scheduler: Scheduler = None,
     scratch: ScratchFolder = None,
@@ -70,34 +55,28 @@ def fit(
         _called(called, rank)
     model = estimator_of(rank, options.parse_omega(betas), weights, settings, bool(groups or groups_before))
     device, checkpoint = settings["device"], settings["checkpoint"]
-    folder = out if out is not None else folder_for(x, "drnmf")
-    inputs = [path for path in (x, source.weights_file, settings["fixed"]) if path is not None]
-    check_out(folder, overwrite, inputs)
-    keeping.check(checkpoint, folder)
-    reporting.check(report)
-    limit_threads(threads)
-    from drnmf.matrices.companions import named_cells, read_groups
+    results = results.settled("drnmf", x, source.weights_file, settings["fixed"])
+    keeping.check(checkpoint, results.folder)
+    from drnmf.matrices.companions import read_groups
 
     place = Place(workers, scheduler, scratch)
     place.check_device(x, device)
-    matrix = place.read(x, source, settings["negatives"])
-    weights_given = source.weights(x, matrix)
+    data = source.opened(x, place.read(x, source, settings["negatives"]))
+    matrix = data.matrix
     with bad_usage("--groups"):
         labels = read_groups(groups, groups_before, matrix.row_names)
-    model.set_params(verbose=int(not quiet), **reading.of_matrix(settings, matrix))
-    if checkpoint is not None:
-        keeping.remember(checkpoint, "fit", settings.asked | {"out": folder})
+    model.set_params(verbose=int(not results.quiet), **reading.of_matrix(settings, matrix))
+    keeping.remember(checkpoint, "fit", settings.asked | {"out": results.folder})
     started = time.perf_counter()
-    with place.active(threads):  # the rows of a Dask array's W are written from where they are
-        named = named_cells(matrix, x, source.weights_file)
-        with plain_warnings() as warned, keeping.kept(checkpoint), named:
-            W = model.fit_transform(options.cast(matrix.X, dtype), groups=labels, **weights_given)
+    with place.active(results.threads):  # the rows of a Dask array's W are written from where they are
+        with plain_warnings() as warned, keeping.kept(checkpoint), data.named_cells():
+            W = model.fit_transform(options.cast(matrix.X, dtype), groups=labels, **data.weights)
         seconds = time.perf_counter() - started
         if matrix.column_names is not None:
             import numpy as np
 
             model.feature_names_in_ = np.array(matrix.column_names, dtype=object)
-        with output_folder(folder, overwrite, inputs) as temporary:
+        with results.writing() as temporary:
             write.write_model(temporary, model, W)
             write.write_names(temporary, matrix, W, model.components_, _called(called, model.n_components_))
             write.write_comparison_of(temporary, model)
@@ -105,19 +84,18 @@ def fit(
             summary = write.summary_of(
                 "fit", model, seconds, [*map(in_options, (*matrix.notes, *model.notes_)), *warned]
             )
-            summary |= {"input": source.described(x, matrix), **_beside(temporary, x, matrix, W, model, weights_given)}
+            summary |= {"input": data.described, **_write_more(temporary, data, W, model)}
             if field != "auto":
                 summary["field"] = field
-            summary |= place.computed(matrix.X, device, settings["precision"], threads)
-            write.write_summary(temporary, summary)
-            reporting.add(temporary, report)
-    if not quiet:
+            summary |= place.computed(matrix.X, device, settings["precision"], results.threads)
+            results.finish(temporary, summary)
+    if not results.quiet:
         _show(model)
     if model.coverage_ is not None:
         say(f"For every beta of {betas}: at most {100 * (model.coverage_.bound - 1):.2f} % above its best found.")
     for path in model.penalty_path_:
         say(f"{path.penalty}: alpha = {path.alpha:.3g} was chosen from {path.alphas.size} that were tried.")
-    say(f"{model.n_iter_} iterations, {seconds:.1f} s; results in {folder}")
+    say(f"{model.n_iter_} iterations, {seconds:.1f} s; results in {results.folder}")
 
 
 def _called(names: list[str] | None, rank: int) -> list[str] | None:
@@ -129,25 +107,24 @@ def _called(names: list[str] | None, rank: int) -> list[str] | None:
     return None if names is None else [*names, *component_names(rank)[len(names) :]]
 
 
-def _beside(folder: Path, x: Path, matrix: Matrix, W: Any, model: Any, weights: dict[str, Any]) -> schema.Summary:
+def _write_more(folder: Path, data: reading.Opened, W: Any, model: Any) -> schema.Summary:
     """Write what goes with uncertainties and with .h5ad files, and say what summary.json says of it."""
-    H, found = model.components_, schema.Summary()
-    if "uncertainty" in weights and not hasattr(W, "dask"):
+    H, summary, matrix = model.components_, schema.Summary(), data.matrix
+    if "uncertainty" in data.weights and not hasattr(W, "dask"):
         from drnmf.runs.quality import quality, write_quality
 
         rows, columns = (
             names or write.counted(size)
             for names, size in zip((matrix.row_names, matrix.column_names), matrix.X.shape, strict=True)
         )
-        found["quality"] = write_quality(
-            folder, quality(matrix.X, W, H, weights["uncertainty"]), list(rows), list(columns)
-        )
-    if x.suffix.lower() == ".h5ad":
+        measured = quality(matrix.X, W, H, data.weights["uncertainty"])
+        summary["quality"] = write_quality(folder, measured, list(rows), list(columns))
+    if data.path.suffix.lower() == ".h5ad":
         from drnmf.runs.annotated import write_annotated
 
         facts = {"losses": model.loss_names_, "rank": model.n_components_}
-        write_annotated(x, folder / schema.ANNOTATED, W, H, component_names_of(folder, H.shape[0]), facts)
-    return found
+        write_annotated(data.path, folder / schema.ANNOTATED, W, H, component_names_of(folder, H.shape[0]), facts)
+    return summary
 
 
 def estimator_of(

@@ -23,8 +23,10 @@ FORMAT = "drnmf-command-2"
 _NOT_STORED = ("checkpoint", "overwrite")  # a folder from a stranger must not be able to replace anything
 
 
-def remember(folder: Path, command: str, options: Mapping[str, Any]) -> None:
+def remember(folder: Path | None, command: str, options: Mapping[str, Any]) -> None:
     """Write the options of a command, with absolute paths, and the hash of its input, unless a fit is there already."""
+    if folder is None:
+        return
     folder.mkdir(parents=True, exist_ok=True)
     if (folder / "begin.npz").exists():
         return

@@ -23,15 +23,13 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., None])
 DTYPES = ("float32", "float64")
-READING, SHAPE, SEARCH, RUNNING, RESULTS, EXPERT = (
-    "Reading X", "Penalties and constraints", "Starts and stopping", "Running", "Results", "Expert",
-)  # fmt: skip
+READING, SHAPE, SEARCH = "Reading X", "Penalties and constraints", "Starts and stopping"
+RUNNING, RESULTS, EXPERT = "Running", "Results", "Expert"
 """The groups of options in --help."""
 _PANELS = {
     **dict.fromkeys(("penalties", "sum_to_one", "fixed"), SHAPE),
     **dict.fromkeys(("init", "n_init", "max_iter", "tol", "max_time", "random_state"), SEARCH),
-    **dict.fromkeys(("zeros", "negatives", "unstored"), READING),
-    **dict.fromkeys(("n_jobs", "device"), RUNNING),
+    "device": RUNNING,
 }
 MODEL, SOLVER = parameters_of(Parameters), parameters_of(Solver)
 
@@ -49,9 +47,15 @@ def parse_rank(text: str) -> int | str:
     return rank
 
 
+def panel_of(name: str) -> str:
+    """Choose the group of a parameter: what changes no result is about running, what is left is about X."""
+    known = (MODEL | SOLVER)[name]
+    return EXPERT if name in SOLVER else _PANELS.get(name, READING if known.result else RUNNING)
+
+
 def option(name: str) -> Any:
     """Make the option of a parameter."""
-    known, panel = (MODEL | SOLVER)[name], EXPERT if name in SOLVER else _PANELS.get(name)
+    known, panel = (MODEL | SOLVER)[name], panel_of(name)
     kind, text = known.kind, known.help
     if kind.names and not any(word in text for word in kind.names):
         text = f"{text.rstrip('.')}: {', '.join(kind.names)}."
@@ -62,13 +66,6 @@ def option(name: str) -> Any:
 
 Threads = Annotated[
     int | None, typer.Option("--threads", min=1, help="Threads to use (default: all cores).", rich_help_panel=RUNNING)
-]
-Out = Annotated[Path, typer.Option("--out", help="Folder for the results; it must not exist yet.")]
-Folder = Annotated[
-    Path | None,
-    typer.Option(
-        "--out", help="Folder for the results (default: named after X and the command).", rich_help_panel=RESULTS
-    ),
 ]
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", metavar="", help="Replace the files of an earlier run.", rich_help_panel=RESULTS)
@@ -171,20 +168,24 @@ class Settings:
         return chosen | {"solver": Solver(**expert)}
 
 
-def takes_model(*leave_out: str, **defaults: Any) -> Callable[[Command], Command]:
+def takes_model(
+    *, only: tuple[str, ...] = (), without: tuple[str, ...] = (), **defaults: Any
+) -> Callable[[Command], Command]:
     """Give a command the options of its model in the place of its argument `settings`, those of the solver last.
 
     Parameters
     ----------
-    leave_out : parameters that the command does without
+    only : parameters that the command takes, or groups of them; none names all
+    without : parameters that it does without
     defaults : where they are others than the model's
     """
     listed = {
         name: known
         for name, known in (MODEL | SOLVER).items()
-        if known.option is not None and name not in ("n_components", *leave_out)
+        if known.option is not None
+        and name not in ("n_components", *without)
+        and (not only or name in only or panel_of(name) in only)
     }
-
     made = {name: _argument(name, known, defaults) for name, known in listed.items()}
     flat = [argument for name, argument in made.items() if name in MODEL]
     expert = [argument for name, argument in made.items() if name in SOLVER]

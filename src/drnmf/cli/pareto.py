@@ -7,25 +7,17 @@ from typing import Annotated
 
 import typer
 
-from drnmf.cli import keeping, options, reading, reporting
-from drnmf.cli.common import (
-    choice,
-    folder_for,
-    in_options,
-    limit_threads,
-    output_folder,
-    plain_warnings,
-    say,
-    starts,
-)
+from drnmf.cli import keeping, options, reading
+from drnmf.cli.common import choice, in_options, plain_warnings, say, starts
+from drnmf.cli.results import Results, writes
 from drnmf.numerics import TOLERANCE
 from drnmf.parameters.common import MAX_ITER
 from drnmf.runs import schema, write
-from drnmf.runs.output import check_out
 
 
 @options.takes_model(max_iter=MAX_ITER, tol=TOLERANCE, random_state=0)
-@reading.reads
+@reading.reads()
+@writes()
 def pareto(
     x: options.Input,
     rank: options.Rank,
@@ -36,11 +28,7 @@ def pareto(
     settings: options.Settings,
     source: reading.Source,
     dtype: options.Dtype = None,
-    out: options.Folder = None,
-    overwrite: options.Overwrite = False,
-    threads: options.Threads = None,
-    quiet: options.Quiet = False,
-    report: reporting.Report = None,
+    results: Results,
 ) -> None:
     """Find solutions between the losses of --betas, and the robust one among them.
 
@@ -50,38 +38,30 @@ def pareto(
     omega = options.parse_betas(betas)
     if len(omega) < 2:
         raise typer.BadParameter("a front needs at least two losses, for example 0,1.", param_hint="--betas")
-    folder, checkpoint = out if out is not None else folder_for(x, "pareto"), settings["checkpoint"]
-    inputs = [path for path in (x, source.weights_file, settings["fixed"]) if path is not None]
-    check_out(folder, overwrite, inputs)
-    keeping.check(checkpoint, folder)
-    reporting.check(report)
-    limit_threads(threads)
+    results, checkpoint = results.settled("pareto", x, source.weights_file, settings["fixed"]), settings["checkpoint"]
+    keeping.check(checkpoint, results.folder)
     from drnmf.estimators.pareto import METHODS, pareto_front
     from drnmf.estimators.robust import DRNMF
-    from drnmf.matrices.companions import named_cells
     from drnmf.report import figures
 
     choice(method, METHODS, "--method")
-    matrix = source.read(x, settings["negatives"])
-    weights_given = source.weights(x, matrix)
-    given = settings.given() | reading.of_matrix(settings, matrix)
+    data = source.open(x, settings["negatives"])
+    given = settings.given() | reading.of_matrix(settings, data.matrix)
     if rank == "auto":
         raise typer.BadParameter("a front has one rank: name it, or find it with drnmf fit.", param_hint="--rank")
-    model = DRNMF(rank, betas=omega, verbose=int(not quiet), **given)
-    if checkpoint is not None:
-        keeping.remember(checkpoint, "pareto", settings.asked | {"out": folder})
+    model = DRNMF(rank, betas=omega, verbose=int(not results.quiet), **given)
+    keeping.remember(checkpoint, "pareto", settings.asked | {"out": results.folder})
     started = time.perf_counter()
-    named = named_cells(matrix, x, source.weights_file)
-    with plain_warnings() as warned, keeping.kept(checkpoint), named:
-        X = options.cast(matrix.X, dtype)
-        front = pareto_front(model, X, weights=points, method=method, **weights_given)
+    with plain_warnings() as warned, keeping.kept(checkpoint), data.named_cells():
+        X = options.cast(data.matrix.X, dtype)
+        front = pareto_front(model, X, weights=points, method=method, **data.weights)
     seconds = time.perf_counter() - started
-    with output_folder(folder, overwrite, inputs) as temporary:
+    with results.writing() as temporary:
         write.write_table(temporary / schema.FRONT, front.to_rows())
         drawn = figures.try_to_draw(figures.draw_front, front, temporary, "front")
         summary: schema.Summary = {
             "kind": "pareto",
-            "input": source.described(x, matrix),
+            "input": data.described,
             "parameters": write.parameters_of(model)
             | {
                 "weights": points,
@@ -98,14 +78,14 @@ def pareto(
                 "scaled_losses": write.per_loss(omega, front.dr.scaled_losses),
             },
             "penalties": write.penalised(front.penalties, front.penalty_path),
-            "notes": [*map(in_options, (*matrix.notes, *front.notes)), *warned],
+            "notes": [*map(in_options, (*data.matrix.notes, *front.notes)), *warned],
         }
-        write.write_summary(temporary, summary | write.computed_by(matrix.X, settings["device"], settings["precision"]))
-        reporting.add(temporary, report)
+        computed = write.computed_by(data.matrix.X, settings["device"], settings["precision"])
+        results.finish(temporary, summary | computed)
     if not drawn:
         say(figures.HOW_TO_GET)
     worst = 100 * (float(front.dr.scaled_losses.max()) - 1)
     say(
         f"{len(front.points)} points, {seconds:.1f} s; the robust one is at most {worst:.2f} % above the best found "
-        f"({starts(settings['n_init'])}) of each loss; results in {folder}"
+        f"({starts(settings['n_init'])}) of each loss; results in {results.folder}"
     )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import Field, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 
@@ -16,58 +18,51 @@ from drnmf.cli.common import bad_usage, in_options, warn
 if TYPE_CHECKING:
     from drnmf.matrices.matrix import Layout, Matrix
 
-_READING = {
-    "uncertainty": Annotated[Path | None, "Standard deviations of the entries of X: weights 1 / U^2."],
-    "entry_weights": Annotated[Path | None, "Weights of the entries of X, >= 0; 0: not observed."],
-    "variable": options.Variable,
-    "layer": Annotated[str | None, "Which layer of an .h5ad file (default: counts where there is one, else X)."],
-    "long": Annotated[bool | None, "The table has a row per entry: its row, its column, its value (default: found)."],
-    "image": Annotated[str | None, "Rows of X are the pixels of a picture of so many rows and columns, as 95x95."],
-    "labels": Annotated[int | None, "How many first columns of a table are labels (default: found)."],
-    "delimiter": Annotated[str | None, "Between the cells of a text table: ; tab space ... (default: found)."],
-    "sheet": Annotated[str | None, "Which sheet of an .xlsx file (default: the first)."],
-    "transpose": Annotated[bool, "Exchange rows and columns of X."],
-    "scale_rows": Annotated[bool, "Divide every row of X by its sum."],
-}
-"""How X is read, by the names of the arguments: what every command that reads a matrix takes."""
-
 
 @dataclass(frozen=True)
 class Source:
-    """How X is read from its file, and the table that belongs to it."""
+    """How X is read from its file, and the table that belongs to it: each field is an option, with its help."""
 
-    layout: Layout
-    variable: str | None = None
-    uncertainty: Path | None = None
-    entry_weights: Path | None = None
-    scale_rows: bool = False
+    uncertainty: Annotated[Path | None, "Standard deviations of the entries of X: weights 1 / U^2."] = None
+    entry_weights: Annotated[Path | None, "Weights of the entries of X, >= 0; 0: not observed."] = None
+    variable: options.Variable = None
+    layer: Annotated[str | None, "Which layer of an .h5ad file (default: counts where there is one, else X)."] = None
+    long: Annotated[bool | None, "The table has a row per entry: its row, its column, its value (default: found)."] = (
+        None
+    )
+    image: Annotated[str | None, "Rows of X are the pixels of a picture of so many rows and columns, as 95x95."] = None
+    labels: Annotated[int | None, "How many first columns of a table are labels (default: found)."] = None
+    delimiter: Annotated[str | None, "Between the cells of a text table: ; tab space ... (default: found)."] = None
+    sheet: Annotated[str | None, "Which sheet of an .xlsx file (default: the first)."] = None
+    transpose: Annotated[bool, "Exchange rows and columns of X."] = False
+    scale_rows: Annotated[bool, "Divide every row of X by its sum."] = False
+
+    def __post_init__(self) -> None:
+        from drnmf.matrices.delimited import as_delimiter
+
+        if self.delimiter is not None:
+            with bad_usage("--delimiter"):
+                as_delimiter(self.delimiter)
+        if self.uncertainty is not None and self.entry_weights is not None:
+            raise typer.BadParameter(
+                "uncertainties are weights (1 / U^2) already: give one of --uncertainty and --entry-weights.",
+                param_hint="--uncertainty",
+            )
+        if self.image is not None:
+            parse_image(self.image)
+
+    @property
+    def layout(self) -> Layout:
+        """How a table lies in its file."""
+        from drnmf.matrices.matrix import Layout
+
+        image = None if self.image is None else parse_image(self.image)
+        return Layout(self.labels, self.delimiter, self.sheet, self.transpose, self.layer, self.long, image)
 
     @property
     def weights_file(self) -> Path | None:
         """The table of uncertainties or weights, if there is one."""
         return self.uncertainty or self.entry_weights
-
-    @classmethod
-    def of(
-        cls, uncertainty: Path | None, entry_weights: Path | None, variable: str | None, layer: str | None,
-        long: bool | None, image: str | None, labels: int | None, delimiter: str | None, sheet: str | None,
-        transpose: bool, scale_rows: bool,
-    ) -> Source:  # fmt: skip
-        """Collect the options, checked."""
-        from drnmf.matrices.delimited import as_delimiter
-        from drnmf.matrices.matrix import Layout
-
-        if delimiter is not None:
-            with bad_usage("--delimiter"):
-                as_delimiter(delimiter)
-        if uncertainty is not None and entry_weights is not None:
-            raise typer.BadParameter(
-                "uncertainties are weights (1 / U^2) already: give one of --uncertainty and --entry-weights.",
-                param_hint="--uncertainty",
-            )
-        size = None if image is None else parse_image(image)
-        layout = Layout(labels, delimiter, sheet, transpose, layer, long, size)
-        return cls(layout, variable, uncertainty, entry_weights, scale_rows)
 
     def read(self, path: Path, negatives: str = "raise", cure: str | None = None) -> Matrix:
         """Read a matrix as a whole, with remarks on standard error; a bad cell is named, with its cure."""
@@ -99,17 +94,50 @@ class Source:
 
         return read_whole(path, self.variable, self.layout)
 
-    def described(self, path: Path, matrix: Matrix) -> dict[str, Any]:
-        """Describe what was read, for summary.json."""
+    def open(self, path: Path, negatives: str = "raise", cure: str | None = None) -> Opened:
+        """Read a matrix as a whole, with the table that belongs to it."""
+        return self.opened(path, self.read(path, negatives, cure))
+
+    def opened(self, path: Path, matrix: Matrix) -> Opened:
+        """Read the table that belongs to a matrix, and describe both for summary.json."""
+        from drnmf.matrices.companions import read_weights
         from drnmf.runs.write import describe_input
 
-        return describe_input(path, matrix, self.variable, self.uncertainty, self.entry_weights)
+        weights = read_weights(self.uncertainty, self.entry_weights, path, matrix, self.layout)
+        described = describe_input(path, matrix, self.variable, self.uncertainty, self.entry_weights)
+        return Opened(path, matrix, weights, described, self.weights_file)
 
-    def weights(self, path: Path, matrix: Matrix) -> dict[str, Any]:
-        """Read the table of uncertainties or weights as the keyword argument of `fit`."""
-        from drnmf.matrices.companions import read_weights
 
-        return read_weights(self.uncertainty, self.entry_weights, path, matrix, self.layout)
+@dataclass(frozen=True)
+class Opened:
+    """X as a command has read it.
+
+    Attributes
+    ----------
+    path, matrix : the file, and what it holds
+    weights : the table of uncertainties or weights, as the keyword argument of `fit`
+    described : what summary.json says of them, as they were read
+    weights_file : where the table is from
+    """
+
+    path: Path
+    matrix: Matrix
+    weights: dict[str, Any]
+    described: dict[str, Any]
+    weights_file: Path | None
+
+    def over(self, profiles: str) -> Opened:
+        """Exchange rows and columns where components are profiles over "rows"."""
+        if profiles != "rows":
+            return self
+        weights = {name: table.T for name, table in self.weights.items()}
+        return replace(self, matrix=self.matrix.transposed(), weights=weights)
+
+    def named_cells(self) -> AbstractContextManager[None]:
+        """Name the row and the column where the library names a cell by numbers."""
+        from drnmf.matrices.companions import named_cells
+
+        return named_cells(self.matrix, self.path, self.weights_file)
 
 
 def of_matrix(settings: options.Settings, matrix: Matrix) -> dict[str, Any]:
@@ -117,7 +145,7 @@ def of_matrix(settings: options.Settings, matrix: Matrix) -> dict[str, Any]:
     given: dict[str, Any] = {}
     if settings["sum_to_one"] == "W":
         _warn_of_sums(matrix)
-    if matrix.unstored == "missing":
+    if matrix.gaps:
         given["unstored"] = "missing"
     if settings["fixed"] is not None:
         from drnmf.matrices.companions import read_known
@@ -176,22 +204,21 @@ def parse_image(text: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-def reads(command: options.Command) -> options.Command:
-    """Give a command the options of how X is read, in the place of its argument `source`."""
-    made = []
-    for name, annotation in _READING.items():
-        kind, said = get_args(annotation)[:2]
-        flag = "--long/--no-long" if name == "long" else "--" + name.replace("_", "-")
-        least = 0 if name == "labels" else None
-        if isinstance(said, str):
-            hint = "" if kind in (bool, bool | None) else None
-            said = typer.Option(
-                flag, help=said, min=least, metavar=hint, rich_help_panel=options.READING, show_default=False
-            )
-        default = False if kind is bool else None
-        made.append(
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, said])
+def reads(*only: str) -> Callable[[options.Command], options.Command]:
+    """Give a command the options of how X is read, or only some, in the place of its argument `source`."""
+    hints = get_type_hints(Source, include_extras=True)
+    made = [_argument(one, *get_args(hints[one.name])) for one in fields(Source) if not only or one.name in only]
+    return options.expanded("source", made, [], lambda asked: Source(**{one.name: asked[one.name] for one in made}))
+
+
+def _argument(field: Field[Any], kind: Any, said: Any) -> inspect.Parameter:
+    """Make the argument of a command for a field of `Source`, of whose option the help is known, or all."""
+    flag = "--long/--no-long" if field.name == "long" else "--" + field.name.replace("_", "-")
+    if isinstance(said, str):
+        least = 0 if field.name == "labels" else None
+        hint = "" if kind in (bool, bool | None) else None
+        said = typer.Option(
+            flag, help=said, min=least, metavar=hint, rich_help_panel=options.READING, show_default=False
         )
-    return options.expanded("source", made, [], lambda asked: Source.of(**{name: asked[name] for name in _READING}))(
-        command
-    )
+    annotation = Annotated[kind, said]
+    return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=annotation)

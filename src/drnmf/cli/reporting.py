@@ -1,49 +1,17 @@
-"""--report/--no-report, drnmf report, and drnmf info."""
+"""drnmf report, and drnmf info."""
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+import os
+import platform
+from importlib import metadata
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from drnmf.cli.common import errors, say
+from drnmf.cli.common import say
 from drnmf.runs.output import check_out_file
-
-HOW_TO_GET = "No report: plotly is not installed. Get it with: pip install 'drnmf[report]'"
-
-Report = Annotated[
-    bool | None,
-    typer.Option(
-        "--report/--no-report",
-        metavar="",
-        help="Write report.html (default: if plotly is there).",
-        show_default=False,
-        rich_help_panel="Results",
-    ),
-]
-
-
-def check(asked: bool | None) -> None:
-    """Refuse, before any work is done, to make a report that is not possible."""
-    if asked and find_spec("plotly") is None:
-        raise ImportError(HOW_TO_GET)
-
-
-def add(folder: Path, asked: bool | None) -> None:
-    """Write report.html into a run folder, unless it is not wanted; results are never lost for the sake of a page."""
-    if asked is False:
-        return
-    if find_spec("plotly") is None:
-        say(HOW_TO_GET)
-        return
-    from drnmf.report import write_report
-
-    try:
-        write_report(folder)
-    except Exception as error:  # the numbers are there and are worth more than the page
-        say(f"The report could not be written: {error}", errors)
 
 
 def report(
@@ -62,9 +30,68 @@ def report(
 
 def info() -> None:
     """Describe version, backend, instruction set, threads, GPU and packages: what to paste into a bug report."""
-    from drnmf.runs.environment import environment
-
     lines = environment()
     width = max(map(len, lines))
     for name, text in lines.items():
         say(f"{name:<{width}}  {text}")
+
+
+REQUIRED = ("numpy", "scipy", "scikit-learn", "joblib", "threadpoolctl", "typer", "rich")
+EXTRAS = {
+    "plot": ("matplotlib",),
+    "audio": ("soundfile", "fast-bss-eval"),
+    "tables": ("pyarrow", "openpyxl"),
+    "report": ("plotly",),
+    "dask": ("dask", "distributed", "zarr"),
+    "anndata": ("anndata",),
+    "cuda": ("torch", "triton"),
+}
+"""Optional packages under the extra that installs them."""
+
+
+def environment() -> dict[str, str]:
+    """Describe the package, its backend and its machine, one line each.
+
+    Returns
+    -------
+    dict of str to str
+        Names and descriptions in the order in which they are printed.
+    """
+    from drnmf import __version__
+    from drnmf.backends.core import chosen_backend, native_core
+
+    core = native_core()
+    system = f"{platform.python_implementation()}, {platform.system()} {platform.release()}, {platform.machine()}"
+    return {
+        "drnmf": __version__,
+        "python": f"{platform.python_version()} ({system})",
+        **{name: _version(name) for name in REQUIRED},
+        "backend": chosen_backend(),
+        "instruction set": "none (not compiled)" if core is None else _instruction_set(core),
+        "threads": f"{1 if core is None else core.get_num_threads()} (the machine has {os.cpu_count()} CPUs)",
+        "GPU": _gpu(),
+        **{name: _version(name, extra) for extra, names in EXTRAS.items() for name in names},
+    }
+
+
+def _version(package: str, extra: str | None = None) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed" if extra is None else f"not installed (pip install 'drnmf[{extra}]')"
+
+
+def _instruction_set(core: Any) -> str:
+    available = ", ".join(core.supported_instruction_sets())
+    return f"{core.instruction_set()} (this machine has: {available})"
+
+
+def _gpu() -> str:
+    from drnmf.problem.device import missing_gpu
+
+    why = missing_gpu("cuda")
+    if why is not None:
+        return f"none: {why}"
+    import torch
+
+    return ", ".join(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count()))

@@ -4,31 +4,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from drnmf.cli import options, reporting
-from drnmf.cli.common import errors, folder_for, limit_threads, output_folder, plain_warnings, say
+from drnmf.cli import options, reading
+from drnmf.cli.common import errors, plain_warnings, say
 from drnmf.cli.endings import Stopped
 from drnmf.cli.fit import estimator_of
-from drnmf.cli.reading import Source
+from drnmf.cli.results import Results, writes
 from drnmf.runs import schema, write
-from drnmf.runs.output import check_out
 from drnmf.runs.read import model_file, read_run
 
 SAID, SAVED = 5.0, 60.0
 """Seconds between two lines of progress, and between two times that the model is written."""
-_WHOLE = (
-    "penalties", "sum_to_one", "fixed", "max_iter", "tol", "n_init", "max_time", "n_jobs", "update", "inner_iter",
-    "checkpoint", "checkpoint_every", "fixed_W", "normalize",
-)  # fmt: skip
-"""Parameters of fits that see all rows at once."""
+_TAKEN = (options.READING, "init", "random_state", "device", "policy", "precision")
+"""Parameters of a fit that does not see all rows at once."""
 
 
-@options.takes_model(*_WHOLE, random_state=0)
+@options.takes_model(only=_TAKEN, random_state=0)
+@reading.reads("variable", "labels", "delimiter")
+@writes()
 def stream(
     x: Annotated[
         Path,
@@ -49,72 +47,49 @@ def stream(
     grow: Annotated[
         bool, typer.Option("--grow", metavar="", help="Add components where held-out rows ask for them.")
     ] = False,
-    variable: options.Variable = None,
-    labels: Annotated[
-        int | None,
-        typer.Option(
-            "--labels",
-            min=0,
-            help="How many first columns of a table are labels (default: found).",
-            rich_help_panel=options.READING,
-        ),
-    ] = None,
-    delimiter: Annotated[
-        str | None,
-        typer.Option(
-            "--delimiter",
-            help="Between the cells of a text table: ; tab space ... (default: found).",
-            rich_help_panel=options.READING,
-        ),
-    ] = None,
+    source: reading.Source,
     dtype: options.Dtype = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Folder for the results (default: NAME-stream).")] = None,
     goes_on: Annotated[
         bool, typer.Option("--continue", metavar="", help="Continue the model in --out, after the rows it has read.")
     ] = False,
-    overwrite: options.Overwrite = False,
-    threads: options.Threads = None,
-    quiet: options.Quiet = False,
-    report: reporting.Report = None,
+    results: Results,
 ) -> None:
     """Follow rows batch by batch, in memory that does not grow with them.
 
     Writes H, the trace of the batches, summary.json and model.npz; Ctrl-C too, and --continue resumes there. W of
     any rows comes from `drnmf transform`.
     """
-    layout = Source.of(None, None, variable, None, None, None, labels, delimiter, None, False, False).layout
     model = estimator_of(rank, options.parse_omega(betas), weights, settings)
-    folder = out if out is not None else Path("input-stream") if str(x) == "-" else folder_for(x, "stream")
-    inputs = () if str(x) == "-" else (x,)
-    check_out(folder, overwrite or goes_on, inputs)
-    reporting.check(report)
-    limit_threads(threads)
+    results = replace(results, overwrite=results.overwrite or goes_on)
+    results = results.at(results.out or Path("input-stream")) if str(x) == "-" else results.settled("stream", x)
+    folder = results.folder
     from drnmf.estimators.load import load
     from drnmf.matrices.batches import row_batches
 
-    course = Course(x, batch, quiet)
+    progress = StreamProgress(x, batch, results.quiet)
     if goes_on:
         model = load(model_file(folder))
-        course.go_on(folder, model)
-    course.begin(course.turn, model)
+        progress.go_on(folder, model)
+    progress.begin(progress.turn, model)
 
     def save(rest: bool) -> None:
-        with output_folder(folder, overwrite or goes_on or course.saved > 0, inputs) as temporary:
-            _write(temporary, model, course, rest, report)
-        course.saved = time.perf_counter()
+        with results.writing(overwrite=progress.saved > 0) as temporary:
+            summary = _write(temporary, model, progress, rest)
+            replace(results, report=False if rest else results.report).finish(temporary, summary)
+        progress.saved = time.perf_counter()
 
     try:
-        with plain_warnings() as course.warned:
-            for turn in range(course.turn, passes):
-                course.begin(turn, model)
-                for matrix in course.left(row_batches(x, batch, variable, layout)):
-                    course.check_columns(matrix)
+        with plain_warnings() as progress.warned:
+            for turn in range(progress.turn, passes):
+                progress.begin(turn, model)
+                for matrix in progress.left(row_batches(x, batch, source.variable, source.layout)):
+                    progress.check_columns(matrix)
                     model.partial_fit(options.cast(matrix.X, dtype), forget=forget, grow=grow)
-                    course.take(matrix, model)
-                    if course.due():
+                    progress.take(matrix, model)
+                    if progress.due():
                         save(True)
     except (Stopped, KeyboardInterrupt) as stop:
-        if course.rows(model) == course.before:
+        if progress.rows(model) == progress.before:
             raise
         save(True)
         remark = f"the model so far is in {folder}: continue with the same command and --continue."
@@ -122,11 +97,11 @@ def stream(
     if not hasattr(model, "rows_seen_"):
         raise ValueError(f"{x} holds no rows.")
     save(False)
-    say(f"{model.rows_seen_} rows, {model.n_iter_} batches, {course.seconds():.1f} s; results in {folder}")
+    say(f"{model.rows_seen_} rows, {model.n_iter_} batches, {progress.seconds():.1f} s; results in {folder}")
 
 
 @dataclass
-class Course:
+class StreamProgress:
     """How far a stream has come.
 
     Attributes
@@ -227,23 +202,22 @@ def _given(model: Any) -> int:
     return int(getattr(model, "rows_offered_", getattr(model, "rows_seen_", 0)))
 
 
-def _write(folder: Path, model: Any, course: Course, rest: bool, report: bool | None) -> None:
-    """Write the run: what `drnmf fit` writes, but W."""
+def _write(folder: Path, model: Any, progress: StreamProgress, rest: bool) -> schema.Summary:
+    """Write the run, what `drnmf fit` writes but W, and say what summary.json says."""
     import numpy as np
 
-    if course.columns is not None:
-        model.feature_names_in_ = np.array(course.columns, dtype=object)
+    if progress.columns is not None:
+        model.feature_names_in_ = np.array(progress.columns, dtype=object)
     np.save(folder / schema.H_FILE, model.components_)
     write.write_table(folder / schema.TRACE, write.trace_rows(model.omega_, model.trace_))
     model.save(folder / schema.MODEL)
     vars(model).pop("feature_names_in_", None)  # the next rows come without names
-    summary = write.summary_of("stream", model, course.seconds(), course.warned)
+    summary = write.summary_of("stream", model, progress.seconds(), progress.warned)
     summary["input"] = {
-        "file": course.x.name,
-        "shape": [course.rows(model), model.n_features_in_],
-        "dtype": course.dtype,
+        "file": progress.x.name,
+        "shape": [progress.rows(model), model.n_features_in_],
+        "dtype": progress.dtype,
         "sha256": None,
     }
-    summary["stream"] = course.described(model, rest)
-    write.write_summary(folder, summary)
-    reporting.add(folder, report if not rest else False)
+    summary["stream"] = progress.described(model, rest)
+    return summary

@@ -1,20 +1,21 @@
-"""drnmf transform: a saved model applied to new rows, new texts or a new recording."""
+"""drnmf transform and drnmf predict: a saved model applied to new rows, texts or recordings, or to entries of X."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from drnmf.cli import options, reading
-from drnmf.cli.common import limit_threads, plain_warnings, say, stem
+from drnmf.cli.common import plain_warnings, say, stem
+from drnmf.cli.results import limit_threads
 from drnmf.files import replacing
-from drnmf.runs import apps, write
+from drnmf.runs import apps, schema, write
 from drnmf.runs.output import check_out_file
-from drnmf.runs.read import component_names_of, kind_of, model_file, profiles_of
+from drnmf.runs.read import component_names_of, kind_of, model_file, profiles_of, read_run
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Request:
         return target
 
 
-@reading.reads
+@reading.reads()
 def transform(
     run: Annotated[
         Path,
@@ -73,19 +74,16 @@ def transform(
         return
     target = request.target()
     from drnmf.estimators.load import load
-    from drnmf.matrices.companions import named_cells
 
     model = load(model_file(run))
     cure = "correct it, or use a model that was fitted with --negatives clip or missing"
-    matrix = source.read(x, model.negatives, cure)
-    weights = source.weights(x, matrix)
-    if profiles_of(run) == "rows":  # as X was read there
-        matrix, weights = matrix.transposed(), {name: table.T for name, table in weights.items()}
-    if matrix.unstored == "missing" and hasattr(model, "feature_names_in_"):
+    data = source.open(x, model.negatives, cure).over(profiles_of(run))
+    matrix = data.matrix
+    if matrix.gaps and hasattr(model, "feature_names_in_"):
         matrix = matrix.under(model.feature_names_in_.tolist())
     _check_names(model, matrix.column_names, x)
-    with plain_warnings(), named_cells(matrix, x, source.weights_file):
-        W = model.transform(matrix.X, **weights)
+    with plain_warnings(), replace(data, matrix=matrix).named_cells():
+        W = model.transform(matrix.X, **data.weights)
     names = component_names_of(run, W.shape[1])
     save(target, W, None if matrix.rows is None else write.labelled(matrix.row_names, W, names))
 
@@ -141,3 +139,43 @@ def _check_names(model: Any, names: tuple[str, ...] | None, x: Path) -> None:
             raise ValueError(
                 f"{x}: column {j + 1} is {new!r}, but the model has {old!r} there: put the columns in its order."
             )
+
+
+def predict(
+    run: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="Results of `drnmf fit`.", show_default=False)],
+    pairs: Annotated[
+        Path,
+        typer.Argument(metavar="PAIRS", help="Table: the name of a row, the name of a column.", show_default=False),
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="File for the result (default: NAME-predicted.csv).")
+    ] = None,
+    overwrite: options.Overwrite = False,
+) -> None:
+    """Predict entries of X: ratings that users have not given, say.
+
+    PAIRS names a row and a column of X in its first two columns; the result has a third one, with WH there.
+    """
+    target = out if out is not None else Path(f"{stem(pairs)}-predicted.csv")
+    if target.exists() and not overwrite:
+        raise FileExistsError(f"{target} exists: choose another --out, or pass --overwrite to replace it.")
+    check_out_file(target)
+    import numpy as np
+
+    from drnmf.estimators.tables import places
+    from drnmf.matrices.delimited import find_delimiter, rows_of
+
+    found = read_run(run)
+    if found.W is None or found.H is None:
+        raise ValueError(f"{run} holds no {schema.W_FILE} and {schema.H_FILE}: name the folder of a `drnmf fit`.")
+    with rows_of(pairs, find_delimiter(pairs)) as rows:
+        head, *asked = [[cell.strip() for cell in cells[:2]] for _, cells in rows]
+    names = found.row_names or write.counted(found.W.shape[0]), found.column_names or write.counted(found.H.shape[1])
+    if head[0] in names[0] and head[-1] in names[1]:
+        head, asked = ["row", "column"], [head, *asked]
+    i, j = (places([pair[side] for pair in asked], names[side]) for side in (0, 1))
+    values = np.einsum("ij,ij->i", found.W[i], found.H.T[j]).tolist()
+    write.write_rows(
+        target, [[*head, "predicted"], *([*pair, value] for pair, value in zip(asked, values, strict=True))]
+    )
+    say(f"{len(values)} predictions in {target}")

@@ -6,19 +6,22 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from drnmf.discovery.model import model_of
+from drnmf.estimators.beta import BetaNMF
+from drnmf.estimators.multi_objective import MultiObjectiveNMF
 from drnmf.estimators.tables import places
+from drnmf.losses.base import betas_of
+from drnmf.losses.names import as_written
 from drnmf.matrices.frames import needs
 from drnmf.matrices.matrix import Labels
 from drnmf.matrices.mutations import spelt
 from drnmf.numerics import Array
 from drnmf.problem.tabular import Tabular, component_names, tabular
 from drnmf.runs.quality import Quality
-from drnmf.selection import discover as search
+from drnmf.selection.asked import SearchResult
 from drnmf.selection.assignment.assign import Assignment
 from drnmf.selection.matching import Matching, positions
 
@@ -27,7 +30,7 @@ NAMED_FROM = 0.9
 
 
 @dataclass(frozen=True)
-class Named(search.Discovery):
+class Named(SearchResult):
     """What `drnmf.discover` found, with names on everything; stable components come first, each by contribution.
 
     Attributes
@@ -44,7 +47,7 @@ class Named(search.Discovery):
 
     See Also
     --------
-    drnmf.selection.discover.Discovery : components, contributions, stability and all the other attributes.
+    drnmf.selection.asked.SearchResult : components, contributions, stability and all the other attributes.
     """
 
     names: tuple[str, ...] = ()
@@ -67,6 +70,31 @@ class Named(search.Discovery):
     def column_names(self) -> list[str]:
         """A name per column of X, counted from 1 where it has none."""
         return _names(self.columns, np.asarray(self.components).shape[1])
+
+    def named(self, names: Sequence[str] | None) -> Self:
+        """Return the same with other names of the components, also in its frames.
+
+        Parameters
+        ----------
+        names : in the order of the components; those left out or empty are named after the reference, or counted
+
+        Raises
+        ------
+        ValueError
+            For more names than components, or one that stands twice.
+        """
+        other = replace(self, names=tuple(component_labels(self.rank, self.matching, names)))
+        return other.framed() if hasattr(self.components, "iloc") else other
+
+    def framed(self) -> Self:
+        """Return the same with components and contributions as frames."""
+        rows = self.row_names if self.rows else None
+        return replace(
+            self,
+            components=framed(self.components, self.names, self.column_names),
+            contributions=framed(self.contributions, rows, self.names),
+            dense=framed(self.dense, rows, self.names),
+        )
 
     def to_frame(self, table: str = "components") -> Any:
         """Return a table as a pandas DataFrame: labels along the rows, components along the columns.
@@ -92,10 +120,16 @@ class Named(search.Discovery):
     def stability_rows(self) -> list[dict[str, Any]]:
         """List for every component its stability, its size, who found it, and its partner in the reference."""
         rows: list[dict[str, Any]] = [
-            {"component": name, "stability": float(self.stability[k]), "stable": bool(self.stable[k]),
-             "size": float(self.sizes[k]), "found_in": int(self.found_in[k]), "runs": len(self.runs)}
+            {
+                "component": name,
+                "stability": float(self.stability[k]),
+                "stable": bool(self.stable[k]),
+                "size": float(self.sizes[k]),
+                "found_in": int(self.found_in[k]),
+                "runs": len(self.runs),
+            }
             for k, name in enumerate(self.names)
-        ]  # fmt: skip
+        ]
         if self.sources:
             rows = [row | {"groups": "; ".join(found)} for row, found in zip(rows, self.sources, strict=True)]
         if self.matching is None:
@@ -106,38 +140,35 @@ class Named(search.Discovery):
             for row, (name, value) in zip(rows, partners, strict=True)
         ]
 
-    def transform(self, X: Any, entry_weight: Any = None, uncertainty: Any = None, layer: str | None = None) -> Any:
+    def transform(self, X: Any, entry_weight: Any = None, uncertainty: Any = None) -> Any:
         """Compute the contributions to new rows, with these components; every row on its own.
 
         Parameters
         ----------
         X : whatever `discover` takes, with the same columns; of a frame they are found by their names
         entry_weight, uncertainty : as in `discover`, of the new rows
-        layer : of AnnData
 
         Returns
         -------
         contributions : array of shape (rows of X, r), or a DataFrame where X is a frame
         """
-        given = tabular(X, layer)
+        given = tabular(X)
         W = self.model.transform(self._columns_of(given), entry_weight=entry_weight, uncertainty=uncertainty)
         return framed(W, given.rows, self.names) if given.kind == "frame" else W
 
-    def assign(
-        self, X: Any, *, entry_weight: Any = None, uncertainty: Any = None, layer: str | None = None
-    ) -> Assignment:
+    def assign(self, X: Any, *, entry_weight: Any = None, uncertainty: Any = None) -> Assignment:
         """Find which of the components new rows have, and how much of each, as in `contributions`.
 
         Parameters
         ----------
-        X, entry_weight, uncertainty, layer : as in `transform`
+        X, entry_weight, uncertainty : as in `transform`
 
         Returns
         -------
         Assignment
             Contributions with real zeros, a DataFrame where X is a frame, and what judged them.
         """
-        given = tabular(X, layer)
+        given = tabular(X)
         found = super().assign(self._columns_of(given), entry_weight=entry_weight, uncertainty=uncertainty)
         if given.kind != "frame":
             return found
@@ -204,9 +235,12 @@ def component_labels(rank: int, matching: Matching | None, names: Sequence[str] 
 def facts_of(found: Named) -> dict[str, Any]:
     """Collect what AnnData keeps of a discovery beside the arrays."""
     return {
-        "losses": np.array([loss.name for loss in found.losses], dtype=object), "rank": found.rank,
-        "stability": found.stability, "stable": found.stable, "summary": found.summary(),
-    }  # fmt: skip
+        "losses": np.array([loss.name for loss in found.losses], dtype=object),
+        "rank": found.rank,
+        "stability": found.stability,
+        "stable": found.stable,
+        "summary": found.summary(),
+    }
 
 
 def _names(labels: Labels | None, count: int) -> list[str]:
@@ -216,3 +250,51 @@ def _names(labels: Labels | None, count: int) -> list[str]:
 def framed(values: Any, index: Sequence[str] | None, columns: Sequence[str]) -> Any:
     frame = needs("pandas", "tables").DataFrame
     return frame(np.asarray(values), None if index is None else list(index), list(columns))
+
+
+def model_of(found: SearchResult) -> BetaNMF | MultiObjectiveNMF:
+    """Make the estimator that a discovery stands for: its components, under its losses, weights and penalties."""
+    encoder, best, omega = found.encoder, found.runs[0], found.losses
+    given: dict[str, Any] = {
+        "max_iter": encoder.max_iter,
+        "tol": encoder.tol,
+        "zeros": encoder.zeros,
+        "penalties": list(found.penalties) or None,
+        "random_state": 0,
+    }
+    written = tuple(as_written(loss) for loss in omega)
+    model: BetaNMF | MultiObjectiveNMF
+    if len(omega) == 1:
+        model = BetaNMF(found.rank, beta=written[0], **given)
+    else:
+        model = MultiObjectiveNMF(found.rank, betas=written, weights=tuple(best.weights.tolist()), **given)
+    model.__dict__.update(
+        components_=encoder.components,
+        omega_=omega,
+        betas_=np.array(betas_of(omega)),
+        loss_names_=[loss.name for loss in omega],
+        weights_=best.weights,
+        references_=best.references,
+        losses_=best.losses,
+        scaled_losses_=best.losses / best.references,
+        dispersions_=found.dispersions,
+        mean_row_=encoder.mean_row,
+        mean_=float(encoder.objective.mean),
+        n_components_=found.rank,
+        n_features_in_=encoder.components.shape[1],
+        reconstruction_err_=best.error,
+        n_iter_=len(best.trace.seconds) - 1,
+        converged_=best.reason == "tol",
+        reason_=best.reason,
+        trace_=best.trace,
+        notes_=found.notes,
+        gap_=float("nan"),
+        stationarity_=float("nan"),
+        penalties_=encoder.objective.penalties,
+        penalty_=0.0,
+        penalty_path_=found.penalty_path,
+        single_losses_=None,
+        held_out_losses_=None,
+        coverage_=None,
+    )
+    return model

@@ -25,7 +25,7 @@ from drnmf.backends.weighted import held_out_losses
 from drnmf.estimators import saving
 from drnmf.estimators.callbacks import Support, Tasks, managed
 from drnmf.estimators.deciding import AUTO, fit_ranked, zeros_under
-from drnmf.estimators.scoring import dispersions, predicted_score
+from drnmf.estimators.scoring import predicted_score
 from drnmf.estimators.streaming import Streaming, end_stream
 from drnmf.estimators.tables import Assigning, Shares, Tables, shares_of
 from drnmf.losses.base import Omega, betas_of
@@ -37,10 +37,9 @@ from drnmf.objective.simplex import vertex
 from drnmf.parameters.fields import checked
 from drnmf.parameters.solver import Solver, as_solver
 from drnmf.problem.check import warn_dense_tiles
-from drnmf.problem.device import Placement, as_numpy, is_sparse, is_tensor, place, replaced, times
-from drnmf.problem.foreign import is_foreign
+from drnmf.problem.device import Placement, as_numpy, is_foreign, is_sparse, is_tensor, place, replaced, times
 from drnmf.problem.parts import Division, groups_of
-from drnmf.problem.problem import Problem, objective_of
+from drnmf.problem.problem import Problem, dispersions, objective_of
 from drnmf.problem.receive import Received, refuse_signed
 from drnmf.problem.row_weights import row_weights, with_rows_weighted
 from drnmf.problem.units import mean_of

@@ -24,9 +24,8 @@ from drnmf.losses.base import Loss, Omega
 from drnmf.losses.huber import lacks_delta
 from drnmf.losses.names import as_loss, lacks_size
 from drnmf.numerics import Array, Vector
-from drnmf.parameters.common import MOVED
+from drnmf.parameters.common import FOREIGN, MOVED
 from drnmf.parameters.fields import Kind, about, documented
-from drnmf.parameters.foreign import FOREIGN
 from drnmf.problem.parts import Division
 from drnmf.problem.weights import Reading
 from drnmf.selection.folds import HELD_OUT

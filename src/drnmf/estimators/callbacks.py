@@ -15,8 +15,8 @@ import numpy as np
 from drnmf.algorithms.loop import Callback
 from drnmf.algorithms.result import Progress
 from drnmf.backends.base import Data
-from drnmf.estimators.scoring import dispersions
 from drnmf.objective.penalty import Penalties
+from drnmf.problem.problem import dispersions
 from drnmf.problem.units import mean_of
 from drnmf.solve.runner import Budget
 

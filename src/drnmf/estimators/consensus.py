@@ -28,7 +28,8 @@ from drnmf.problem.weights import Reading
 from drnmf.selection.consensus import consensus
 from drnmf.selection.resampling import RESAMPLINGS, resampled
 from drnmf.solve.parallel import run_all
-from drnmf.solve.settings import count_jobs
+from drnmf.solve.settings import jobs_of
+from drnmf.solve.watching import Stopping
 
 UNSTABLE = ("keep", "drop")
 _GIVE = "give an estimator of nonnegative components, for example BetaNMF(5), DRNMF(5) or scikit-learn's NMF(5)."
@@ -88,9 +89,16 @@ class ConsensusNMF(Shares, BaseEstimator):  # type: ignore[misc]
     """
 
     def __init__(
-        self, estimator: Any = None, *, n_runs: int = 20, resample: str | None = None, threshold: float = 0.6,
-        unstable: str = "keep", random_state: Any = None, n_jobs: int | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        estimator: Any = None,
+        *,
+        n_runs: int = 20,
+        resample: str | None = None,
+        threshold: float = 0.6,
+        unstable: str = "keep",
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
         self.estimator = estimator
         self.n_runs = n_runs
         self.resample = resample
@@ -145,7 +153,7 @@ class ConsensusNMF(Shares, BaseEstimator):  # type: ignore[misc]
         -------
         W : array of shape (m, r)
         """
-        n_runs, jobs = check_integer("n_runs", self.n_runs, 2), count_jobs(self.n_jobs)
+        n_runs, jobs = check_integer("n_runs", self.n_runs, 2), jobs_of(self)
         check_choice("unstable", self.unstable, UNSTABLE)
         check_number("threshold", self.threshold, -1.0)
         X = self._received(X, reset=True)
@@ -191,16 +199,22 @@ class ConsensusNMF(Shares, BaseEstimator):  # type: ignore[misc]
             run_all(tasks, batch if batch > 1 else jobs, stop, batched=batch > 1)
 
     def _fit(
-        self, base: Any, X: Any, rows: dict[str, Any], seed: int, stop: threading.Event, ended: dict[int, Any],
+        self,
+        base: Any,
+        X: Any,
+        rows: dict[str, Any],
+        seed: int,
+        stop: threading.Event,
+        ended: dict[int, Any],
         place: int,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Fit a clone from a seed; where it takes a callback it ends once another run has failed or at Ctrl-C."""
         model = clone(base).set_params(random_state=seed)
         if model.get_params(deep=False).get("init") == "auto":  # much the same start for every seed
             model.set_params(init="random")
         own = model.get_params().get("solver__callback", _no_callback)
         if own is not _no_callback:
-            model.set_params(solver__callback=_stoppable(own, stop))
+            model.set_params(solver__callback=Stopping(stop) if own is None else _stoppable(own, stop))
         model.fit(X if self.resample is None else resampled(X, self.resample, seed), **rows)
         if own is not _no_callback:
             model.set_params(solver__callback=own)
@@ -278,8 +292,8 @@ def _no_callback(progress: Any) -> None:
     """Stand for an estimator that takes no callback."""
 
 
-def _stoppable(own: Callable[[Any], Any] | None, stop: threading.Event) -> Callable[[Any], bool]:
+def _stoppable(own: Callable[[Any], Any], stop: threading.Event) -> Callable[[Any], bool]:
     def call(progress: Any) -> bool:
-        return stop.is_set() or (own is not None and bool(own(progress)))
+        return stop.is_set() or bool(own(progress))
 
     return call

@@ -13,11 +13,11 @@ from drnmf.losses.names import as_loss, lacks_size
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Array
 from drnmf.parameters.common import Parameters
-from drnmf.parameters.fields import checked, parameters_of
+from drnmf.parameters.fields import checked
 from drnmf.problem.weights import Reading
 from drnmf.selection.noise import NoiseProfile, compare_losses
 from drnmf.selection.rank import RankProfile, rank_profile
-from drnmf.solve.settings import asked_losses
+from drnmf.solve.settings import asked_losses, without_losses
 
 P = TypeVar("P", bound=Parameters)
 AUTO = "auto"
@@ -54,7 +54,7 @@ def with_rank(model: P, X: Any, reading: Reading) -> tuple[P, RankProfile | None
     losses = asked_losses(model)
     auto = is_auto(losses) or lacks_size(losses) or lacks_delta(losses)
     one = not (auto or (isinstance(losses, Iterable) and not isinstance(losses, str)))
-    judge = model if one else Parameters(**{name: getattr(model, name) for name in parameters_of(Parameters)})
+    judge = model if one else without_losses(model)
     found = rank_profile(judge, X, ranks=None, entry_weight=reading.entry_weight, uncertainty=reading.uncertainty)
     return replace(model, n_components=found.best), found
 

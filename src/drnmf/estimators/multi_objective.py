@@ -13,9 +13,8 @@ from drnmf.estimators.base import NMF
 from drnmf.losses.base import Loss, Omega
 from drnmf.losses.names import as_losses, every_loss
 from drnmf.objective.simplex import check_weights
-from drnmf.parameters.common import MOVED
+from drnmf.parameters.common import FOREIGN, MOVED
 from drnmf.parameters.fields import Kind, about, documented
-from drnmf.parameters.foreign import FOREIGN
 
 
 @documented(MOVED | FOREIGN)

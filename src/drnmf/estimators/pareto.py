@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
 from typing import Any
@@ -275,21 +275,98 @@ def pareto_front(
             known = problem if found is None else problem.over(found.values)
             problem, paths = choose_alphas(known, runner, model.random_state)
             terms = decided(terms, problem.penalties)
+        front = Points(problem, runner, runner.starts, method)
         if found is not None:
             notes += found.notes
-            results, dr, inside = _solve_front(problem, runner, points, method, model.warm_start, found)
+            results, dr, inside = _solve_front(front, points, model.warm_start, found)
         else:
             inside = _objective(problem).references
-            results = _solve_points(problem, runner, runner.starts, points, method, model.warm_start, {})
-            dr = smallest(solve([problem.begun(start) for start in runner.starts], runner))
+            results, dr = front.solve(points, model.warm_start), front.dr()
         kept = [_point(problem, result, placement if return_factors else None) for result in (*results, dr)]
     warn_unconverged([*results, dr], control, "pareto_front")
     used = problem.units.losses(inside, omega) if given is None else given
     return ParetoFront(omega, used, tuple(kept[:-1]), kept[-1], method, notes, terms, paths)
 
 
+@dataclass(frozen=True)
+class Points:
+    """How the point of a lambda is solved, under references that all points share.
+
+    Attributes
+    ----------
+    problem : with its references
+    runner : how it is run
+    starts : from which every point is solved
+    method : one of `METHODS`
+    ends : single-objective fits in hand, by the index of their loss
+    """
+
+    problem: Problem
+    runner: Runner
+    starts: list[Start]
+    method: str
+    ends: dict[int, Result] = field(default_factory=dict)
+
+    def over(self, found: References) -> Points:
+        """Return the same under other references, whose single-objective fits are the ends."""
+        return replace(self, problem=self.problem.over(found.values), ends=dict(enumerate(found.solutions)))
+
+    def value(self, result: Result, weights: Vector) -> float:
+        """What the best of several runs for a lambda has the least of."""
+        return METHODS[self.method][1](result, weights)
+
+    def solve(self, points: Vector, warm_start: bool) -> list[Result]:
+        """Solve the point of every lambda; `warm_start` goes from the nearest one that is solved."""
+        budget = self.runner.budget
+        if not warm_start:
+            tasks = [partial(self.solve_one, row, self.starts) for row in points]
+            return run_all(tasks, budget.jobs, budget.stop, budget.batched)
+        results: list[Result] = []
+        for row in points:
+            known = self._nearest(row, results)
+            results.append(self.solve_one(row, self.starts if known is None else [(known.W, known.H)]))
+        return results
+
+    def _nearest(self, weights: Vector, solved: list[Result]) -> Result | None:
+        """The point already solved whose lambda is nearest, the single-objective fits among them."""
+        known = [(result.weights, result) for result in solved]
+        known += [(vertex(weights.size, b), result) for b, result in self.ends.items()]
+        return min(known, key=lambda item: float(np.abs(item[0] - weights).sum()))[1] if known else None
+
+    def solve_one(self, weights: Vector, origins: list[Start]) -> Result:
+        """Find the point of one lambda. With all weight on one loss it is that loss's own fit, solved once."""
+        (used,), problem = np.nonzero(weights), self.problem
+        if used.size > 1 or problem.penalties:  # a fit alone has no penalties
+            run = METHODS[self.method][0]
+            how = self.runner if origins is self.starts else self.runner.near()
+            found = (run(problem.begun(origin), how, weights) for origin in origins)
+            return min(found, key=lambda result: self.value(result, weights))
+        b = int(used[0])
+        if b not in self.ends:
+            alone, how = problem.alone(problem.omega[b]), replace(self.runner.alone(), reference_tol=0.0)
+            self.ends[b] = smallest([solve([alone.begun(start)], how)[0] for start in self.starts])
+        return _among_all(problem, self.ends[b], weights)
+
+    def again(self, weights: Vector, own: Result, known: list[Result], changed: bool) -> Result:
+        """Solve a point again where its references have changed or another point in hand is better for its lambda.
+
+        Which local minimum a run ends in depends on its start, so the best start for a lambda may be another's
+        solution.
+        """
+        ahead = min(known, key=lambda point: self.value(point, weights))
+        if not changed and self.value(ahead, weights) >= (1.0 - REFERENCE_MARGIN) * self.value(own, weights):
+            return own
+        self.runner.budget.expect(1)
+        near = replace(self, runner=self.runner.near(), starts=[(ahead.W, ahead.H)])
+        return min(own, near.solve_one(weights, near.starts), key=lambda point: self.value(point, weights))
+
+    def dr(self) -> Result:
+        """Solve the DR point."""
+        return smallest(solve([self.problem.begun(start) for start in self.starts], self.runner))
+
+
 def _solve_front(
-    problem: Problem, runner: Runner, points: Vector, method: str, warm_start: bool, found: References
+    front: Points, points: Vector, warm_start: bool, found: References
 ) -> tuple[list[Result], Result, Vector]:
     """Solve the DR point and all others under references that none of them is below.
 
@@ -297,21 +374,17 @@ def _solve_front(
     after that, it is improved, and the points are solved again from where they stand (`solve.improve`); and where
     another point in hand is better for a lambda than its own, from there.
     """
-    starts = runner.starts
-
-    def all_points() -> list[Result]:
-        return _solve_points(problem.over(found.values), runner, starts, points, method, warm_start, _ends(found))
-
+    problem, runner = front.problem, front.runner
     if not runner.improves:
-        results, scaled = all_points(), problem.over(found.values)
-        return results, smallest(solve([scaled.begun(start) for start in starts], runner)), found.values
-    done, found = run_improving(problem, starts, found, runner)
-    results, dr = all_points(), smallest(done)
+        scaled = front.over(found)
+        return scaled.solve(points, warm_start), scaled.dr(), found.values
+    done, found = run_improving(problem, front.starts, found, runner)
+    results, dr = front.over(found).solve(points, warm_start), smallest(done)
     for _ in range(REFERENCE_ROUNDS):
         better = improved(problem, found, [*results, dr], runner)
         changed, found = better is not found, better
-        known = [point.under(found.values) for point in (*results, dr)]
-        results = [_again(problem, runner, row, at, known, found, method, changed) for at, row in enumerate(points)]
+        known, scaled = [point.under(found.values) for point in (*results, dr)], front.over(found)
+        results = [scaled.again(row, own, known, changed) for row, own in zip(points, known[:-1], strict=True)]
         ahead = smallest(known)
         if ahead is not known[-1]:
             dr = run_near(problem, (ahead.W, ahead.H), found.values, runner)
@@ -322,28 +395,6 @@ def _solve_front(
     references = lowered(found, [*results, dr]).values
     results = [_corner(result, [*results, dr]) for result in results]
     return [result.under(references) for result in results], dr.under(references), references
-
-
-def _again(
-    problem: Problem, runner: Runner, row: Vector, at: int, known: list[Result], found: References, method: str,
-    changed: bool,
-) -> Result:  # fmt: skip
-    """Solve point number `at` again where its references have changed or another point in hand is better for it.
-
-    Which local minimum a run ends in depends on its start, so the best start for a lambda may be another's solution.
-    """
-    own, value = known[at], METHODS[method][1]
-    ahead = min(known, key=lambda point: value(point, row))
-    if not changed and value(ahead, row) >= (1.0 - REFERENCE_MARGIN) * value(own, row):
-        return own
-    runner.budget.expect(1)
-    near, start = runner.near(), [(ahead.W, ahead.H)]
-    points = _solve_points(problem.over(found.values), near, start, row[None], method, False, _ends(found))
-    return min(own, *points, key=lambda point: value(point, row))
-
-
-def _ends(found: References) -> dict[int, Result]:
-    return dict(enumerate(found.solutions))
 
 
 def _corner(result: Result, known: list[Result]) -> Result:
@@ -357,60 +408,18 @@ def _corner(result: Result, known: list[Result]) -> Result:
     return replace(result, blocks=least.blocks, losses=least.losses)
 
 
-def _solve_points(
-    problem: Problem, runner: Runner, starts: list[Start], points: Vector, method: str, warm_start: bool,
-    ends: dict[int, Result],
-) -> list[Result]:  # fmt: skip
-    """Solve the point of every lambda under common references.
-
-    Parameters
-    ----------
-    ends : single-objective fits in hand, by the index of their loss
-    """
-    budget = runner.budget
-    if not warm_start:
-        point = partial(_solve_point, problem, runner, starts, starts, method=method, ends=ends)
-        return run_all([partial(point, row) for row in points], budget.jobs, budget.stop, budget.batched)
-    results: list[Result] = []
-    for row in points:
-        known = _nearest(row, results, ends)
-        origins = starts if known is None else [(known.W, known.H)]
-        results.append(_solve_point(problem, runner, starts, origins, row, method, ends))
-    return results
-
-
-def _nearest(weights: Vector, solved: list[Result], ends: dict[int, Result]) -> Result | None:
-    """The point already solved whose lambda is nearest, the single-objective fits among them."""
-    known = [(result.weights, result) for result in solved]
-    known += [(vertex(weights.size, b), result) for b, result in ends.items()]
-    return min(known, key=lambda item: float(np.abs(item[0] - weights).sum()))[1] if known else None
-
-
-def _solve_point(
-    problem: Problem, runner: Runner, starts: list[Start], origins: list[Start], weights: Vector, method: str,
-    ends: dict[int, Result],
-) -> Result:  # fmt: skip
-    """Find the point of one lambda. With all weight on one loss it is that loss's own fit, solved once."""
-    (used,) = np.nonzero(weights)
-    if used.size > 1 or problem.penalties:  # a fit alone has no penalties
-        solve_one, value = METHODS[method]
-        how = runner if origins is starts else runner.near()
-        return min((solve_one(problem.begun(o), how, weights) for o in origins), key=lambda run: value(run, weights))
-    b = int(used[0])
-    if b not in ends:
-        alone, how = problem.alone(problem.omega[b]), replace(runner.alone(), reference_tol=0.0)
-        ends[b] = smallest([solve([alone.begun(start)], how)[0] for start in starts])
-    return _among_all(problem, ends[b], weights)
-
-
 def _among_all(problem: Problem, single: Result, weights: Vector) -> Result:
     """Add the losses of every beta at its point to a single-objective result; the trace stays its own."""
     objective = _objective(problem)
     losses = losses_of(problem.data, single.W, single.H, objective.omega)
     return replace(
-        single, omega=objective.omega, references=objective.references, losses=losses,
-        scaled_losses=objective.scaled(losses), weights=weights,
-    )  # fmt: skip
+        single,
+        omega=objective.omega,
+        references=objective.references,
+        losses=losses,
+        scaled_losses=objective.scaled(losses),
+        weights=weights,
+    )
 
 
 def _point(problem: Problem, result: Result, placement: Placement | None) -> ParetoPoint:

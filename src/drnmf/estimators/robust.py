@@ -23,9 +23,8 @@ from drnmf.losses.huber import lacks_delta
 from drnmf.losses.interval import Interval, as_interval
 from drnmf.losses.names import as_losses, every_loss, lacks_size
 from drnmf.numerics import Array, Vector
-from drnmf.parameters.common import MOVED
+from drnmf.parameters.common import FOREIGN, MOVED
 from drnmf.parameters.fields import Kind, about, documented
-from drnmf.parameters.foreign import FOREIGN
 from drnmf.problem.weights import Reading
 from drnmf.selection.folds import HELD_OUT
 from drnmf.selection.outliers import HUBER_STARTS, huber_delta

@@ -10,9 +10,7 @@ import numpy as np
 from drnmf.backends.base import Data
 from drnmf.backends.observed import HeldOut
 from drnmf.losses.base import Omega
-from drnmf.numerics import Vector
 from drnmf.problem.device import as_numpy
-from drnmf.problem.problem import floors_at
 from drnmf.problem.receive import Received
 from drnmf.selection.entries import counted, facts_of
 from drnmf.selection.folds import Fold
@@ -22,13 +20,6 @@ from drnmf.solve.encode import Encoder
 
 FOLDS = 5
 """Groups of columns, each predicted from W of the others."""
-
-
-def dispersions(data: Data, losses: Vector, omega: Omega, rank: int) -> Vector:
-    """Estimate phi of every loss from a fit, 2 D / (N - r (m + n - r)), with N where nothing would be left."""
-    m, n = data.shape
-    free = data.count - rank * (m + n - rank)
-    return 2.0 * np.maximum(losses, floors_at(data, omega)) / (free if free > 0 else data.count)
 
 
 def column_folds(n: int) -> list[Any]:

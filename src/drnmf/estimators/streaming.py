@@ -20,7 +20,6 @@ from drnmf.backends.base import Data
 from drnmf.backends.observed import HeldOut
 from drnmf.backends.open import is_dask
 from drnmf.backends.single_blas import single_blas
-from drnmf.estimators.scoring import dispersions
 from drnmf.interrupts import uninterrupted
 from drnmf.losses.base import betas_of
 from drnmf.objective.penalty import NONE
@@ -29,6 +28,7 @@ from drnmf.parameters.common import Parameters
 from drnmf.parameters.fields import checked
 from drnmf.problem.check import check_zeros
 from drnmf.problem.device import Placement, as_numpy, place
+from drnmf.problem.problem import dispersions
 from drnmf.problem.receive import Received
 from drnmf.problem.units import Units
 from drnmf.selection.growth import (
@@ -154,7 +154,7 @@ class Streaming(Parameters):
         new = state is None and not hasattr(self, "components_")
         given = placement.receive(self, X, new, reading_of(self, entry_weight, uncertainty))
         given, held = _split(self, given, state, W) if grow else (given, None)
-        data = _opened(placement, given, state)
+        data = opened(placement, given, state)
         omega = self._omega()
         check_zeros(data, omega, checked(self, "zeros"), 0 if state is None else state.rows)
         units, kept = Units(data.scale), dict[str, Any]()
@@ -212,7 +212,7 @@ def _grown(
     return more, again, kept | {"growth_": (*growth, Growth(more.rows, gain, error, cosine))}
 
 
-def _opened(placement: Placement, given: Received, state: StreamState | None) -> Data:
+def opened(placement: Placement, given: Received, state: StreamState | None) -> Data:
     """Put a batch behind the protocol of the backends, in the unit and the dtype of the stream."""
     if state is None:
         return placement.open(given)

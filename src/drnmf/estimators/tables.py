@@ -11,8 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from drnmf.backends.open import is_dask
 from drnmf.numerics import Array
-from drnmf.problem.device import as_numpy, place
-from drnmf.problem.foreign import as_host, is_foreign, kind_of, returned
+from drnmf.problem.device import as_host, as_numpy, is_foreign, kind_of, place, returned
 from drnmf.problem.tabular import component_names
 from drnmf.selection.matching import positions
 

@@ -6,7 +6,7 @@ import csv
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -15,14 +15,7 @@ from drnmf.matrices.matrix import Layout, Matrix, Names, Refused
 from drnmf.matrices.mutations import spelt
 from drnmf.numerics import Vector
 from drnmf.problem.weights import CellError
-from drnmf.selection.matching import positions
-
-
-class Known(NamedTuple):
-    """Known components (s, n), one per row, and their names."""
-
-    components: Vector
-    names: list[str]
+from drnmf.selection.matching import Known, positions
 
 
 def read_weights(

@@ -110,4 +110,4 @@ def read_long(source: Source, found: bool = False) -> Matrix:
     note = f"{source.name} {how}: {shape[0]} rows x {shape[1]} columns, {len(places)} entries, the others missing."
     titles = [cell.strip() for cell in sample[0][1][:2]] if header else ["", ""]
     rows_, columns = (Labels((tuple(known),), (title,)) for known, title in zip(names, titles, strict=True))
-    return Matrix(X, rows_, columns, (note,), "missing")
+    return Matrix(X, rows_, columns, (note,), gaps=True)

@@ -88,7 +88,7 @@ class Matrix:
     rows: Labels | None = None
     columns: Labels | None = None
     notes: tuple[str, ...] = ()
-    unstored: str = "zero"  # what a sparse X does not store: "zero", or "missing" of a long table
+    gaps: bool = False  # what a sparse X does not store is missing, as in a long table, and not zero
 
     @property
     def image(self) -> tuple[int, int] | None:
@@ -156,12 +156,12 @@ class Matrix:
 
     def with_gaps(self) -> Matrix:
         """Turn sparse X whose unstored entries are missing into an array with NaN there; any other stays."""
-        if self.unstored != "missing" or not sp.issparse(self.X):
+        if not self.gaps or not sp.issparse(self.X):
             return self
         entries = sp.coo_array(self.X)
         X = np.full(self.X.shape, np.nan, dtype=np.result_type(self.X.dtype, np.float32))
         X[entries.row, entries.col] = entries.data
-        return replace(self, X=X, unstored="zero")
+        return replace(self, X=X, gaps=False)
 
     def cell(self, i: int, j: int) -> str:
         """Name a cell by its row and column, or number them where they have no names."""

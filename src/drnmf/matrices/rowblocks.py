@@ -19,9 +19,9 @@ import scipy.sparse as sp
 
 from drnmf.backends.entries import check_structure
 from drnmf.files import replacing
+from drnmf.matrices.damage import check_hdf5
 from drnmf.matrices.files import read_matrix
 from drnmf.matrices.frames import needs
-from drnmf.matrices.hdf5 import check_hdf5
 from drnmf.matrices.matrix import AS_FOUND, Labels, Layout, Matrix, Refused
 from drnmf.matrices.stored_rows import InHdf5, InZarr, StoredRows, readable
 

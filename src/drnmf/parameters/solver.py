@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from numpy.typing import ArrayLike
 
@@ -14,9 +14,6 @@ from drnmf.algorithms.updates.base import Rule
 from drnmf.algorithms.updates.table import RULES
 from drnmf.algorithms.weights import POLICIES, Policy
 from drnmf.parameters.fields import Kind, about, choice, documented, integer, named, number
-
-if TYPE_CHECKING:
-    from drnmf.algorithms.result import Progress
 
 PRECISIONS = ("float32", "tf32")
 
@@ -110,12 +107,12 @@ class Solver:
             number(), "Seconds between two checkpoints; 0: every iteration.", "", "--checkpoint-every", result=False
         ),
     )
-    callback: Callable[[Progress], Any] | None = field(
+    callback: Callable[[Any], Any] | None = field(
         default=None,
         metadata=about(
             Kind("callable", none=True),
             "Called after every iteration with iteration, losses, scaled_losses, weights and seconds.",
-            "Returning True stops.",
+            "Returning True stops. `discover` calls it after every run, with a `Moment`.",
             result=False,
             saved=False,
         ),

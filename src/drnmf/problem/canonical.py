@@ -1,14 +1,21 @@
-"""The canonical form of a pair of factors: balanced components, the largest first."""
+"""The form in which factors come back: balanced components, the largest first, and exact zeros.
+
+Steps that multiply never leave a zero, so a run keeps every entry above a floor (`numerics.factor_floor`). What stands
+there at the end is a zero that the algorithm could not write.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from drnmf.backends.base import Data
-from drnmf.numerics import Array, Vector, as_float64, beside
+from drnmf.algorithms.result import Result
+from drnmf.backends.base import Data, Space, losses_of
+from drnmf.numerics import AT_FLOOR, Array, Vector, as_float64, beside, rise_tolerance
+from drnmf.objective.constraints import Constraints
 
 
 def canonical(data: Data, W: Any, H: Any, rescale: bool = True, fixed: int = 0) -> tuple[Any, Any]:
@@ -61,3 +68,84 @@ def divided(F: Any, scale: Vector, order: Any) -> Any:
     moved = F[order]
     moved /= beside(scale[order][:, None], F)
     return moved
+
+
+def with_exact_zeros(data: Data, constraints: Constraints, result: Result, overwrite: bool = False) -> Result:
+    """Return a result with zeros for what is at the floor of its factors; as it is where a loss would rise.
+
+    A zero of WH at a positive entry of X makes most losses infinite: there the floor stays, and so it does in a factor
+    of which nothing else would be left.
+
+    Parameters
+    ----------
+    overwrite : the factors of the result may be written over, which saves as much memory as they take
+    """
+    if not data.T.space.whole:  # W of a Dask array is in blocks that workers may have no room for twice
+        return result
+    rank, sides = result.H.shape[0], []
+    for name, where, F in (("W", data.T, result.W.T), ("H", data, result.H)):
+        most, fixed = AT_FLOOR * constraints.floor(name, data.mean, rank), constraints.of(name)[0]
+        sides.append(_Side(where.space, where.space.put(F), most, fixed))
+    counts, whole = [side.count() for side in sides], [rank * length for length in data.shape]
+    if not any(counts) or any(count == size for count, size in zip(counts, whole, strict=True)):
+        return result
+    if not overwrite or not all(isinstance(side.F, np.ndarray) for side in sides):
+        A, B = (side.zeroed() for side in sides)
+        return result.at(A.T, B) if _no_higher(data, result, A, B) else result
+    kept = [side.write_zeros() for side in sides]
+    if not _no_higher(data, result, *(side.F for side in sides)):
+        for factor, floor in zip(sides, kept, strict=True):
+            factor.write_back(floor)
+    return result.at(sides[0].F.T, sides[1].F)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """A factor (r, n) where it lives, and what is at its floor; the first `fixed` components stay as they are."""
+
+    space: Space
+    F: Any
+    most: float
+    fixed: int
+
+    def count(self) -> float:
+        """Count the entries at the floor."""
+        return float(self.space.sum(partial(_count, most=self.most, fixed=self.fixed), self.F)[0])
+
+    def zeroed(self) -> Any:
+        """Return the factor with zeros there."""
+        return self.space.map(partial(_zeroed, most=self.most, fixed=self.fixed), self.F)
+
+    def write_zeros(self) -> list[tuple[Any, Any]]:
+        """Write zeros there, and return for every component where they are and what was there."""
+        places = [np.flatnonzero(row <= self.most) for row in self.F[self.fixed :]]
+        kept = [(at, row[at]) for at, row in zip(places, self.F[self.fixed :], strict=True)]
+        for at, row in zip(places, self.F[self.fixed :], strict=True):
+            row[at] = 0.0
+        return kept
+
+    def write_back(self, kept: list[tuple[Any, Any]]) -> None:
+        """Undo `write_zeros`."""
+        for (at, values), row in zip(kept, self.F[self.fixed :], strict=True):
+            row[at] = values
+
+
+def _no_higher(data: Data, result: Result, A: Any, B: Any) -> bool:
+    """Tell whether no loss is above that of a result at other factors; one that is finite at WH = 0 cannot notice."""
+    one, none = np.ones(1), np.zeros(1)
+    with np.errstate(all="ignore"):
+        if all(np.isfinite(loss.terms(one, none)).all() for loss in result.omega):
+            return True
+        losses = losses_of(data, A.T, B, result.omega)
+        return bool(np.all(losses <= result.losses * (1.0 + rise_tolerance(data.dtype))))
+
+
+def _count(F: Any, most: float, fixed: int) -> Vector:
+    rows = (((row > 0) & ~(row > most)).sum() for row in F[fixed:])  # one by one: a mask of W may be large
+    return np.array([float(sum(float(count) for count in rows))])
+
+
+def _zeroed(F: Any, most: float, fixed: int) -> Any:
+    above = most < F
+    above[:fixed] = True
+    return F * above

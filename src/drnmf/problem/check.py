@@ -101,7 +101,7 @@ def _check_sparse_tensor(X: Any) -> None:
             ends, indices = (X.crow_indices, X.col_indices) if by_row else (X.ccol_indices, X.row_indices)
             torch.sparse_compressed_tensor(
                 ends(), indices(), X.values(), X.shape, layout=X.layout, check_invariants=True
-            )  # fmt: skip
+            )
     except RuntimeError as error:
         raise ValueError(f"Sparse X is malformed: {error} Build it again from its entries.") from None
 

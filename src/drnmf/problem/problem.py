@@ -27,10 +27,9 @@ from drnmf.numerics import REFERENCE_FLOOR, Vector, positive_scale
 from drnmf.objective.constraints import UNCONSTRAINED, Constraints
 from drnmf.objective.objective import Objective
 from drnmf.objective.penalty import Penalties, Penalty, Setting
-from drnmf.problem.canonical import canonical
+from drnmf.problem.canonical import canonical, with_exact_zeros
 from drnmf.problem.check import check_scale, check_zeros, warn_dense_tiles, warn_rank
 from drnmf.problem.device import is_sparse
-from drnmf.problem.exact_zeros import with_exact_zeros
 from drnmf.problem.feasible import check_fixed, feasible_start, imposed
 from drnmf.problem.receive import Received, refuse_signed, remark_on_missing
 from drnmf.problem.units import Units, divided
@@ -97,9 +96,15 @@ class Problem:
         return cls(data, Units(data.scale), 0, (), unobserved, given, notes=notes, columns=columns)
 
     def asked(
-        self, rank: int, omega: Omega, *, references: Vector | None = None, penalties: tuple[Penalty, ...] = (),
-        constraints: Constraints = UNCONSTRAINED, zeros: str = "raise",
-    ) -> Problem:  # fmt: skip
+        self,
+        rank: int,
+        omega: Omega,
+        *,
+        references: Vector | None = None,
+        penalties: tuple[Penalty, ...] = (),
+        constraints: Constraints = UNCONSTRAINED,
+        zeros: str = "raise",
+    ) -> Problem:
         """Check what is asked of the factors of X, and take it into the unit of the data.
 
         Parameters
@@ -119,9 +124,14 @@ class Problem:
         warn_dense_tiles(is_sparse(self.given.X) and not isinstance(self.given.observed, Stored), data.shape, omega)
         warn_rank(rank, data.shape)
         problem = replace(
-            self, units=units, rank=rank, omega=units.omega(omega), penalties=units.terms(penalties, omega),
-            constraints=bound.cast(data.dtype), notes=notes,
-        )  # fmt: skip
+            self,
+            units=units,
+            rank=rank,
+            omega=units.omega(omega),
+            penalties=units.terms(penalties, omega),
+            constraints=bound.cast(data.dtype),
+            notes=notes,
+        )
         known = units.references(omega)
         return problem if known is None else problem.over(known)
 
@@ -284,3 +294,10 @@ def floors_at(data: Data, omega: Omega) -> Vector:
     """Compute the smallest e_beta that is used, in the units of the caller."""
     units = Units(data.scale)
     return np.maximum(units.losses(reference_floors(data, units.omega(omega)), omega), np.finfo(np.float64).tiny)
+
+
+def dispersions(data: Data, losses: Vector, omega: Omega, rank: int) -> Vector:
+    """Estimate phi of every loss from a fit, 2 D / (N - r (m + n - r)), with N where nothing would be left."""
+    m, n = data.shape
+    free = data.count - rank * (m + n - rank)
+    return 2.0 * np.maximum(losses, floors_at(data, omega)) / (free if free > 0 else data.count)

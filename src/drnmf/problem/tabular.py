@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 COUNTS = "counts"
-"""The layer of AnnData that is read where none is named: NMF wants counts, and X is often their logarithm."""
+"""The layer of AnnData that is read where there is one: NMF wants counts, and X is often their logarithm."""
 
 Names = tuple[str, ...] | None
 
@@ -49,17 +49,16 @@ def is_anndata(X: Any) -> bool:
     return all(hasattr(X, name) for name in ("obs_names", "var_names", "layers", "X"))
 
 
-def tabular(X: Any, layer: str | None = None) -> Tabular:
+def tabular(X: Any) -> Tabular:
     """Take X out of what holds it.
 
     pandas, polars and pyarrow frames: columns of numbers, after columns of labels; xarray.DataArray: names are its
-    coordinates; AnnData: the layer that is named, else "counts" where there is one, else X; arrays of three dimensions:
-    a row for every pixel of rows x columns x bands.
+    coordinates; AnnData: the layer "counts" where there is one, else X; arrays of three dimensions: a row for every
+    pixel of rows x columns x bands.
 
     Parameters
     ----------
     X : what a user has
-    layer : of AnnData
 
     Examples
     --------
@@ -68,9 +67,7 @@ def tabular(X: Any, layer: str | None = None) -> Tabular:
     ((6, 5), (2, 3))
     """
     if is_anndata(X):
-        return Tabular(_layer(X, layer), _texts(X.obs_names), _texts(X.var_names), None, "anndata")
-    if layer is not None:
-        raise ValueError(f"layer={layer!r} is for AnnData: leave it out.")
+        return Tabular(_layer(X), _texts(X.obs_names), _texts(X.var_names), None, "anndata")
     if hasattr(X, "dims") and hasattr(X, "coords"):
         return _labelled_array(X)
     if hasattr(X, "iloc") and hasattr(X, "columns"):
@@ -83,16 +80,11 @@ def tabular(X: Any, layer: str | None = None) -> Tabular:
     return Tabular(X)
 
 
-def _layer(X: Any, layer: str | None) -> Any:
-    layers = list(X.layers.keys())
-    if layer is not None and layer not in layers:
-        raise ValueError(f"layer={layer!r} is not in this AnnData: it has {', '.join(layers) or 'none'}.")
-    if layer is None and COUNTS in layers:
-        layer = COUNTS
-    found = X.X if layer is None else X.layers[layer]
-    if found is None:
-        raise ValueError("this AnnData has no X: name a layer, layer='counts'.")
-    return found.tocsr() if hasattr(found, "tocsr") else np.asarray(found)
+def _layer(X: Any) -> Any:
+    layer = X.layers[COUNTS] if COUNTS in list(X.layers) else X.X
+    if layer is None:
+        raise ValueError('this AnnData has no X and no layer "counts": give another layer as data.to_df("name").')
+    return layer.tocsr() if hasattr(layer, "tocsr") else np.asarray(layer)
 
 
 def _labelled_array(X: Any) -> Tabular:

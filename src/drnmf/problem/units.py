@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from drnmf.algorithms.loop import Callback
 from drnmf.algorithms.result import Progress, Result, Trace
 from drnmf.backends.base import Data, losses_of
 from drnmf.losses.base import Omega
@@ -140,12 +139,16 @@ class Units:
         A, B = data.T.space.put(result.W.T), data.space.put(result.H)
         W, H = data.T.space.map(partial(divided, by=self.left), A).T, data.space.map(partial(divided, by=self.right), B)
         result = replace(
-            result.at(W, H), omega=omega, losses=losses,
-            references=self.losses(result.references, omega), trace=self._trace(result.trace, omega),
+            result.at(W, H),
+            omega=omega,
+            losses=losses,
+            references=self.losses(result.references, omega),
+            trace=self._trace(result.trace, omega),
             single_losses=None if result.single_losses is None else self.losses(result.single_losses, omega),
             coverage=None if result.coverage is None else self._coverage(result.coverage),
-            notes=result.notes + _too_small(losses, result.losses, omega), penalty=result.penalty / whole,
-        )  # fmt: skip
+            notes=result.notes + _too_small(losses, result.losses, omega),
+            penalty=result.penalty / whole,
+        )
         if self.given is not None and len(omega) == 1:
             result = result.under(self.given)
         return result
@@ -165,13 +168,12 @@ class Units:
         if np.array_equal(progress.losses, scaled):  # a loss alone
             scaled = losses / (1.0 if self.given is None or self.given.size > 1 else self.given)
         return replace(
-            progress, losses=losses, scaled_losses=scaled, omega=self._named(progress.omega),
+            progress,
+            losses=losses,
+            scaled_losses=scaled,
+            omega=self._named(progress.omega),
             components=lambda: divided(progress.components(), self.right),
-        )  # fmt: skip
-
-    def watched(self, callback: Callback | None) -> Callback | None:
-        """Return a callback that is told in the units of the caller."""
-        return None if callback is None else lambda progress: callback(self.progress(progress))
+        )
 
 
 def _too_small(losses: Vector, inside: Vector, omega: Omega) -> tuple[str, ...]:

@@ -10,11 +10,13 @@ import numpy as np
 from drnmf.losses.base import Loss
 from drnmf.losses.names import from_text
 from drnmf.numerics import Array, Vector
-from drnmf.runs import schema
-from drnmf.runs.read import Trace, compared
+from drnmf.runs import read, schema
+from drnmf.runs.read import compared
 from drnmf.runs.schema import column, loss_keys
 
 Chart = dict[str, Any]
+Trace = dict[str, Any]
+"""What plotly takes: a figure, and one thing that is drawn in it."""
 
 POINTS = 1500
 """Rows of a trace that are drawn; longer ones are thinned."""
@@ -44,15 +46,57 @@ def numbers(values: Any, digits: int = 6) -> list[float | None]:
     return [float(f"{v:.{digits}g}") if np.isfinite(v) else None for v in np.asarray(values, dtype=np.float64).ravel()]
 
 
+def line(x: Any, y: Any, colour: str, name: str | None = None, width: float = 2) -> Trace:
+    """Draw a line through numbers; lists are taken as they are: dates, and what is rounded already."""
+    return _named(name) | {
+        "type": "scatter",
+        "mode": "lines",
+        "x": x if isinstance(x, list) else numbers(x),
+        "y": y if isinstance(y, list) else numbers(y),
+        "line": {"color": colour, "width": width},
+    }
+
+
+def marks(x: Any, y: Any, marker: dict[str, Any], name: str | None = None) -> Trace:
+    """Draw points, which are lines that are not drawn."""
+    drawn = line(x, y, "") | {"mode": "markers", "marker": marker} | _named(name)
+    del drawn["line"]
+    return drawn
+
+
+def bars(x: Any, y: Any, colour: str | list[str], hover: str | None = None, labels: Sequence[Any] = ()) -> Trace:
+    """Draw bars; `hover` is shown over each, with its label as %{customdata}."""
+    drawn: Trace = {"type": "bar", "x": list(x), "y": y, "marker": {"color": colour}}
+    drawn |= {"customdata": list(labels)} if labels else {}
+    return drawn | ({"hovertemplate": f"{hover}<extra></extra>"} if hover else {})
+
+
+def heat(values: Vector, low: float = 0.0, high: float = 1.0) -> Trace:
+    """Draw an image, from light to dark."""
+    rows = [numbers(row, 3) for row in values]
+    stops = [[place, f"var(--heat-{k})"] for k, place in enumerate((0.0, 0.45, 0.75, 1.0))]
+    return {"type": "heatmap", "z": rows, "colorscale": stops, "zmin": low, "zmax": high}
+
+
+def _named(name: str | None) -> Trace:
+    return {} if name is None else {"name": name}
+
+
+def chart(data: list[Trace], x: str, y: str, size: tuple[int, int] = (300, 270), legend: bool = False) -> Chart:
+    """Put traces under the titles of two axes; `size` is the height on a screen and on a phone."""
+    layout = {"xaxis": {"title": {"text": x}}, "yaxis": {"title": {"text": y}}, "showlegend": legend}
+    return {"data": data, "layout": layout, "height": size[0], "phone": size[1]}
+
+
 def comparison_bars(comparison: schema.Comparison) -> Chart:
     """Draw one group of bars per loss: how far each method is above the best error found."""
     methods = comparison["methods"]
     excess = np.array([[100.0 * (float(s) - 1.0) for s in m["scaled_losses"]] for m in methods])
-    chart = grouped_bars([f"{loss.name} error" for loss in compared(comparison)], [m["name"] for m in methods], excess)
-    for trace, m in zip(chart["data"], methods, strict=True):
+    drawn = grouped_bars([f"{loss.name} error" for loss in compared(comparison)], [m["name"] for m in methods], excess)
+    for trace, m in zip(drawn["data"], methods, strict=True):
         trace["customdata"] = numbers(m["losses"])
         trace["hovertemplate"] = "%{fullData.name}: %{text} above the best<br>loss %{customdata:.5g}<extra></extra>"
-    return chart
+    return drawn
 
 
 def grouped_bars(groups: list[str], names: list[str], excess: Vector) -> Chart:
@@ -76,19 +120,13 @@ def grouped_bars(groups: list[str], names: list[str], excess: Vector) -> Chart:
         axis["title"] = {"text": "above the best (√ scale)"}
     else:
         axis["ticksuffix"] = "%"
-    data = [
-        {
-            "type": "bar", "name": name, "x": groups, "y": numbers(heights[i]),
-            "text": [_percent(v) for v in excess[i]],
-            "marker": {"color": method_colour(name, i), "pattern": {"shape": ["/" if c else "" for c in truncated[i]]}},
-            "hovertemplate": "%{fullData.name}, %{x}: %{text}<extra></extra>", **_LABELS,
-        }
-        for i, name in enumerate(names)
-    ]  # fmt: skip
-    layout = {
-        "barmode": "group", "bargap": 0.28, "bargroupgap": 0.08, "xaxis": {"showgrid": False, "tickangle": 0},
-        "yaxis": axis,
-    }  # fmt: skip
+    data = []
+    for i, name in enumerate(names):
+        drawn = bars(groups, numbers(heights[i]), method_colour(name, i), "%{fullData.name}, %{x}: %{text}")
+        drawn["marker"] |= {"pattern": {"shape": ["/" if c else "" for c in truncated[i]]}}
+        data.append(drawn | {"name": name, "text": [_percent(v) for v in excess[i]], **_LABELS})
+    layout = {"barmode": "group", "bargap": 0.28, "bargroupgap": 0.08, "yaxis": axis}
+    layout["xaxis"] = {"showgrid": False, "tickangle": 0}
     lying = 110 + 17 * len(names) * len(groups)  # bars that lie have room for their labels, however many there are
     return {"data": data, "layout": layout, "height": 340, "phone": lying, "lying": lying, "bars": excess.size}
 
@@ -110,37 +148,25 @@ def _nice_ticks(top: float) -> list[float]:
     return kept
 
 
-def _thin(trace: Trace) -> Any:
+def _thin(trace: read.Trace) -> Any:
     count = len(trace.iterations)
     return slice(None) if count <= POINTS else np.unique(np.linspace(0, count - 1, POINTS).astype(int))
 
 
-def loss_curves(trace: Trace) -> Chart:
+def loss_curves(trace: read.Trace) -> Chart:
     """Draw losses against iterations: one as it is, several over the best of each, with their maximum."""
     rows, single = _thin(trace), len(trace.omega) == 1
     values = trace.losses if single else trace.scaled
-    x = numbers(trace.iterations[rows])
-    data: list[dict[str, Any]] = []
+    x, data = trace.iterations[rows], list[Trace]()
     if not single:
-        data.append(
-            {
-                "type": "scatter", "mode": "lines", "name": "maximum", "x": x,
-                "y": numbers(np.nanmax(trace.scaled, axis=1)[rows]), "opacity": 0.25,
-                "line": {"color": "var(--max)", "width": 5},
-            }
-        )  # fmt: skip
-    for i, loss in enumerate(trace.omega):
-        data.append(
-            {
-                "type": "scatter", "mode": "lines", "name": loss.name, "x": x,
-                "y": numbers(values[rows, i]), "line": {"color": loss_colour(loss, i), "width": 2},
-            }
-        )  # fmt: skip
-    chart = _curves(data, f"{trace.omega[0].name} error" if single else "error / best error")
+        largest = np.nanmax(trace.scaled, axis=1)[rows]
+        data.append(line(x, largest, "var(--max)", "maximum", 5) | {"opacity": 0.25})
+    data += [line(x, values[rows, i], loss_colour(loss, i), loss.name) for i, loss in enumerate(trace.omega)]
+    drawn = _curves(data, f"{trace.omega[0].name} error" if single else "error / best error")
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
-    chart["layout"]["yaxis"]["type"] = "log" if 0 < low < high / 3 else "linear"
-    chart["log_ticks"] = _log_ticks(max(low, 1e-9), high)
-    return chart
+    drawn["layout"]["yaxis"]["type"] = "log" if 0 < low < high / 3 else "linear"
+    drawn["log_ticks"] = _log_ticks(max(low, 1e-9), high)
+    return drawn
 
 
 def _log_ticks(low: float, high: float) -> list[float]:
@@ -161,80 +187,50 @@ def coverage_curve(rows: list[dict[str, str]], bound: float) -> Chart:
     excess = np.array([100.0 * (float(row["scaled_loss"]) - 1.0) for row in rows])
     fitted = np.array([row["knot"] == "True" for row in rows])
     level = 100.0 * (bound - 1.0)
-    hover = "beta %{x:.3g}: %{y:.3g}% above the best<extra></extra>"
+    hover = {"hovertemplate": "beta %{x:.3g}: %{y:.3g}% above the best<extra></extra>"}
+    bounded = line(betas[[0, -1]], np.array([level, level]), "var(--max)", "bound", 1.5)
+    bounded["line"] |= {"dash": "dash"}
+    bounded["hovertemplate"] = f"no beta is more than {level:.3g}% above its best found<extra></extra>"
     data = [
-        {
-            "type": "scatter", "mode": "lines", "name": "DR-NMF", "x": numbers(betas), "y": numbers(excess),
-            "line": {"color": "var(--dr)", "width": 2.5}, "hovertemplate": hover,
-        },
-        {
-            "type": "scatter", "mode": "markers", "name": "fitted", "x": numbers(betas[fitted]),
-            "y": numbers(excess[fitted]), "marker": {"color": "var(--dr)", "size": 9}, "hovertemplate": hover,
-        },
-        {
-            "type": "scatter", "mode": "lines", "name": "bound", "x": numbers(betas[[0, -1]]),
-            "y": numbers([level, level]), "line": {"color": "var(--max)", "width": 1.5, "dash": "dash"},
-            "hovertemplate": f"no beta is more than {level:.3g}% above its best found<extra></extra>",
-        },
-    ]  # fmt: skip
-    layout = {
-        "xaxis": {"title": {"text": "beta"}},
-        "yaxis": {"title": {"text": "above the best"}, "ticksuffix": "%", "rangemode": "tozero"},
-        "showlegend": True,
-    }
-    return {"data": data, "layout": layout, "height": 340, "phone": 300}
+        line(betas, excess, "var(--dr)", "DR-NMF", 2.5) | hover,
+        marks(betas[fitted], excess[fitted], {"color": "var(--dr)", "size": 9}, "fitted") | hover,
+        bounded,
+    ]
+    drawn = chart(data, "beta", "above the best", (340, 300), legend=True)
+    drawn["layout"]["yaxis"] |= {"ticksuffix": "%", "rangemode": "tozero"}
+    return drawn
 
 
-def weight_curves(trace: Trace) -> Chart:
+def weight_curves(trace: read.Trace) -> Chart:
     """Draw the weights lambda against iterations."""
     rows = _thin(trace)
-    x = numbers(trace.iterations[rows])
-    data = [
-        {
-            "type": "scatter", "mode": "lines", "name": loss.name, "x": x, "y": numbers(trace.weights[rows, i]),
-            "line": {"color": loss_colour(loss, i), "width": 2},
-        }
-        for i, loss in enumerate(trace.omega)
-    ]  # fmt: skip
-    chart = _curves(data, "weight")
-    chart["layout"]["yaxis"] |= {"range": [-0.03, 1.03]}
-    return chart
+    x, losses = trace.iterations[rows], enumerate(trace.omega)
+    drawn = _curves([line(x, trace.weights[rows, i], loss_colour(loss, i), loss.name) for i, loss in losses], "weight")
+    drawn["layout"]["yaxis"] |= {"range": [-0.03, 1.03]}
+    return drawn
 
 
-def penalty_curve(trace: Trace, penalty: Vector) -> Chart:
+def penalty_curve(trace: read.Trace, penalty: Vector) -> Chart:
     """Draw the sum of the penalties against iterations."""
     rows = _thin(trace)
-    line = {
-        "type": "scatter", "mode": "lines", "name": "penalty", "x": numbers(trace.iterations[rows]),
-        "y": numbers(penalty[rows]), "line": {"color": "var(--accent)", "width": 2},
-    }  # fmt: skip
-    chart = _curves([line], "penalty")
-    chart["layout"]["showlegend"] = False
-    return chart
+    return _curves([line(trace.iterations[rows], penalty[rows], "var(--accent)", "penalty")], "penalty", legend=False)
 
 
-def gap_curve(trace: Trace) -> Chart:
+def gap_curve(trace: read.Trace) -> Chart:
     """Draw the gap max Dbar - lambda'Dbar against iterations."""
     rows = _thin(trace)
     y = np.where(trace.gap > 0, trace.gap, np.nan)
-    line = {
-        "type": "scatter", "mode": "lines", "name": "gap", "x": numbers(trace.iterations[rows]),
-        "y": numbers(y[rows]), "line": {"color": "var(--accent)", "width": 2},
-    }  # fmt: skip
-    chart = _curves([line], "gap")
+    drawn = _curves([line(trace.iterations[rows], y[rows], "var(--accent)", "gap")], "gap", legend=False)
     seen = y[np.isfinite(y)]
     decades = float(np.log10(seen.max() / seen.min())) if seen.size else 1.0
-    chart["layout"]["yaxis"] |= {"type": "log", "exponentformat": "power", "dtick": max(1, round(decades / 5))}
-    chart["layout"]["showlegend"] = False
-    return chart
+    drawn["layout"]["yaxis"] |= {"type": "log", "exponentformat": "power", "dtick": max(1, round(decades / 5))}
+    return drawn
 
 
-def _curves(data: list[dict[str, Any]], title: str) -> Chart:
-    layout = {
-        "xaxis": {"title": {"text": "iteration"}}, "yaxis": {"title": {"text": title}}, "hovermode": "x unified",
-        "showlegend": True,
-    }  # fmt: skip
-    return {"data": data, "layout": layout, "height": 330, "phone": 290}
+def _curves(data: list[Trace], title: str, legend: bool = True) -> Chart:
+    drawn = chart(data, "iteration", title, (330, 290), legend)
+    drawn["layout"]["hovermode"] = "x unified"
+    return drawn
 
 
 def pool(matrix: Array, cells: int = CELLS) -> tuple[Vector, int, int]:
@@ -265,25 +261,15 @@ def factor_image(factor: Array, decibels: bool, axis: Vector | Sequence[str] | N
     if decibels:
         z = np.maximum(20.0 * np.log10(np.maximum(z, 1e-3)), -60.0)
     x, ticks = _image_axis(factor.shape[1] if axis is None else axis, wide)
-    stops = [[0.0, "var(--heat-0)"], [0.45, "var(--heat-1)"], [0.75, "var(--heat-2)"], [1.0, "var(--heat-3)"]]
     unit = "dB" if decibels else "of its largest"
-    heat = {
-        "type": "heatmap", "x": x, "z": [numbers(row, 3) for row in z], "colorscale": stops,
-        "zmin": -60 if decibels else 0, "zmax": 0 if decibels else 1,
-        "hovertemplate": f"component %{{y}}<br>{title} %{{x}}<br>%{{z}} {unit}<extra></extra>",
-        "colorbar": {"thickness": 9, "len": 0.9, "outlinewidth": 0, "ticksuffix": " dB" if decibels else ""},
-    }  # fmt: skip
-    layout = {
-        "xaxis": {"title": {"text": title}, "showgrid": False, **ticks},
-        "yaxis": {
-            "title": {"text": "component"},
-            "showgrid": False,
-            "autorange": "reversed",
-            "dtick": max(1, rank // 10),
-        },
-    }
+    image = heat(z, -60 if decibels else 0, 0 if decibels else 1) | {"x": x, "y0": 1}
+    image["hovertemplate"] = f"component %{{y}}<br>{title} %{{x}}<br>%{{z}} {unit}<extra></extra>"
+    image["colorbar"] = {"thickness": 9, "len": 0.9, "outlinewidth": 0, "ticksuffix": " dB" if decibels else ""}
     height = int(min(420, 130 + 26 * small.shape[0])) + (70 if ticks else 0)
-    return {"data": [heat], "layout": layout, "height": height, "phone": height}
+    drawn = chart([image], title, "component", (height, height))
+    drawn["layout"]["xaxis"] |= {"showgrid": False, **ticks}
+    drawn["layout"]["yaxis"] |= {"showgrid": False, "autorange": "reversed", "dtick": max(1, rank // 10)}
+    return drawn
 
 
 def _image_axis(axis: int | Vector | Sequence[str], wide: int) -> tuple[list[Any], dict[str, Any]]:
@@ -319,28 +305,21 @@ def front_chart(rows: list[dict[str, str]], a: str, b: str) -> Chart:
         "dominated": {"color": "var(--card)", "size": 8, "line": {"color": "var(--kl)", "width": 1.5}},
         "DR-NMF": {"color": "var(--dr)", "size": 16, "symbol": "star"},
     }
-    line = len(loss_keys(rows[0])) == 2
+    joined = len(loss_keys(rows[0])) == 2
     data = []
     for name, points in kinds:
         if points:
-            x, y = ([float(p[column("scaled_loss", key)]) for p in points] for key in (a, b))
+            x, y = (np.array([float(p[column("scaled_loss", key)]) for p in points]) for key in (a, b))
             order = np.argsort(x)
-            data.append(
-                {
-                    "type": "scatter", "mode": "lines+markers" if line and name == "front" else "markers",
-                    "name": name, "x": numbers(np.array(x)[order]), "y": numbers(np.array(y)[order]),
-                    "line": {"color": "var(--kl)", "width": 1}, "marker": markers[name],
-                    "text": [f"weight {float(points[i][column('weight', a)]):.2g}" for i in order],
-                    "hovertemplate": f"{names[0]} %{{x:.4g}}<br>{names[1]} %{{y:.4g}}<br>{names[0]} %{{text}}"
-                    f"<extra>{name}</extra>",
-                }
-            )  # fmt: skip
-    layout = {
-        "xaxis": {"title": {"text": f"{names[0]} error / best"}, **_error_scale(rows, a)},
-        "yaxis": {"title": {"text": f"{names[1]} error / best"}, **_error_scale(rows, b)},
-        "showlegend": True,
-    }
-    return {"data": data, "layout": layout, "height": 400, "phone": 330}
+            drawn = marks(x[order], y[order], markers[name], name) | {"line": {"color": "var(--kl)", "width": 1}}
+            drawn["mode"] = "lines+markers" if joined and name == "front" else "markers"
+            drawn["text"] = [f"weight {float(points[i][column('weight', a)]):.2g}" for i in order]
+            shown = f"{names[0]} %{{x:.4g}}<br>{names[1]} %{{y:.4g}}<br>{names[0]} %{{text}}<extra>{name}</extra>"
+            data.append(drawn | {"hovertemplate": shown})
+    whole = chart(data, f"{names[0]} error / best", f"{names[1]} error / best", (400, 330), legend=True)
+    for axis, key in (("xaxis", a), ("yaxis", b)):
+        whole["layout"][axis] |= _error_scale(rows, key)
+    return whole
 
 
 def _error_scale(rows: list[dict[str, str]], key: str) -> dict[str, Any]:

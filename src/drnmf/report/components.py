@@ -10,9 +10,8 @@ import numpy as np
 from drnmf.numerics import Array, Vector
 from drnmf.report import pictures
 from drnmf.report.charts import Chart
-from drnmf.report.fields import DRAWN
 from drnmf.report.parts import NOTHING, Section, place, section
-from drnmf.report.profiles import Profiles, profiles_of
+from drnmf.report.profiles import DRAWN, Profiles, profiles_of
 from drnmf.runs import schema
 from drnmf.runs.read import Run
 
@@ -30,7 +29,7 @@ _PROFILES: dict[str, tuple[Drawing, str]] = {
         "explains.",
     ),
     "spectra": (pictures.spectrum, "One spectrum each, which sums to one."),
-    "plain": (pictures.bars, "Every profile sums to one."),
+    "plain": (pictures.plain, "Every profile sums to one."),
 }
 
 
@@ -62,7 +61,7 @@ def components(run: Run) -> Section:
         note += f" {shown} {sure['finding']}" if sure else f" {shown}"
     elif found.low is None and "discovery" in run.summary:
         note += " No intervals were found."
-    note += " Largest contribution first."
+    note += "" if single else " Largest contribution first."  # a fit orders by norms
     if len(found.names) > SHOWN:
         note += f" These are the first {SHOWN} of {len(found.names)}; the tables have all."
     grid = "profiles" if drawn is not None else "cards"
@@ -72,7 +71,7 @@ def components(run: Run) -> Section:
 def occurrence(run: Run) -> Section:
     """Show where components occur: stacked by sample, over dates, as maps, or as an image."""
     found = profiles_of(run)
-    if found is None or ("discovery" not in run.summary and found.field in ("plain", "cells")):
+    if found is None or ("discovery" not in run.summary and found.field == "plain"):
         return NOTHING
     each: tuple[Drawing, str] | None = None
     if found.image is not None:
@@ -116,10 +115,10 @@ def top(values: Array, count: int) -> list[tuple[int, float]]:
 def _list(title: str, names: Sequence[str] | None, values: Array) -> str:
     """Make a list of the largest entries with bars; empty where they have no names."""
     found = [] if names is None else [(str(names[i]), part) for i, part in top(values, LISTED)]
-    return f'<h4>{escape(title)}</h4><ol class="words">{bars(found)}</ol>' if found else ""
+    return f'<h4>{escape(title)}</h4><ol class="words">{listed_parts(found)}</ol>' if found else ""
 
 
-def bars(found: Sequence[tuple[str, float]]) -> str:
+def listed_parts(found: Sequence[tuple[str, float]]) -> str:
     """Make the items of a list of names and parts, with bars relative to the largest."""
     largest = max((part for _, part in found), default=1.0) or 1.0
     return "".join(

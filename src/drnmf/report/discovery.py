@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from drnmf.losses.names import from_text, noise_of
-from drnmf.report.charts import Chart, numbers
-from drnmf.report.components import bars
+from drnmf.report.charts import Chart, Trace, bars, chart, line, marks, numbers
+from drnmf.report.components import listed_parts
 from drnmf.report.parts import NOTHING, Section, place, section, table
 from drnmf.report.profiles import Rows, column
 from drnmf.runs import schema
@@ -31,13 +30,10 @@ def how_many(run: Run) -> Section:
         return section("How many components", f"{note} The rank was given.", ""), {}
     ranks = [int(row["rank"]) for row in rows]
     colours = ["var(--dr)" if rank == found["rank"] else "var(--kl)" for rank in ranks]
-    stable = {
-        "type": "bar", "x": ranks, "y": [int(row["stable"]) for row in rows], "marker": {"color": colours},
-        "customdata": column(rows, "mean_stability"),
-        "hovertemplate": "rank %{x}: %{y} stable components, mean stability %{customdata:.2f}<extra></extra>",
-    }  # fmt: skip
-    name, caption, chart, remark = _how_clear(ranks, rows)
-    parts = {"rank-stable": _chart([stable], "rank", "stable components"), name: chart}
+    hover = "rank %{x}: %{y} stable components, mean stability %{customdata:.2f}"
+    stable = bars(ranks, [int(row["stable"]) for row in rows], colours, hover, column(rows, "mean_stability"))
+    name, caption, drawn, remark = _how_clear(ranks, rows)
+    parts = {"rank-stable": chart([stable], "rank", "stable components"), name: drawn}
     body = f'<div class="pair">{place("rank-stable", "Stable components")}{place(name, caption)}</div>'
     return section("How many components", f"{note} {remark}", body), parts
 
@@ -46,19 +42,19 @@ def _how_clear(ranks: list[int], rows: Rows) -> tuple[str, str, Chart, str]:
     """Draw the held-out scores of the ranks, or their stability where no entries were held out; with a remark."""
     scores = column(rows, "held_out") if "held_out" in rows[0] else []
     if scores and all(map(math.isfinite, scores)):
-        line = _line(ranks, scores, "held out")
-        line["error_y"] = {"type": "data", "array": column(rows, "standard_error"), "visible": True}
+        scored = _line(ranks, scores, "held out")
+        scored["error_y"] = {"type": "data", "array": column(rows, "standard_error"), "visible": True}
         remark = (
             "Too few components merge what is apart, too many split what is one: both predict entries worse that a run "
-            "has not seen. Of the ranks within one standard error of the best the one is taken that has most stable "
-            "components, less twice those that are not."
+            "has not seen. Of the ranks that are not clearly worse than the best (by two standard errors) the one is "
+            "taken whose components come again best."
         )
-        return "rank-held-out", "Held-out entries", _chart([line], "rank", "above the best, per entry"), remark
+        return "rank-held-out", "Held-out entries", chart([scored], "rank", "above the best, per entry"), remark
     means = column(rows, "mean_stability")
-    chart = _chart([_line(ranks, means, "mean stability")], "rank", "stability")
-    chart["layout"]["yaxis"] |= {"range": [min(0.0, *means) - 0.03, 1.03]}
+    drawn = chart([_line(ranks, means, "mean stability")], "rank", "stability")
+    drawn["layout"]["yaxis"] |= {"range": [min(0.0, *means) - 0.03, 1.03]}
     remark = "Too few components merge what is apart, too many split what is one: both leave fewer that come again."
-    return "rank-stability", "Mean stability", chart, remark
+    return "rank-stability", "Mean stability", drawn, remark
 
 
 def what_noise(run: Run) -> Section:
@@ -74,8 +70,8 @@ def what_noise(run: Run) -> Section:
         betas = [(float(row["beta"]), row["name"], value) for row, value in zip(rows, excess, strict=True)]
         # Poisson with its variance fixed is a model of counts like the negative binomial, beside KL at the same beta
         drawn = sorted((beta, value) for beta, name, value in betas if math.isfinite(beta) and name != "Poisson")
-        line = _line([beta for beta, _ in drawn], [value for _, value in drawn], "criterion")
-        parts["noise"] = _chart([line], "beta", "above the most likely")
+        curve = _line([beta for beta, _ in drawn], [value for _, value in drawn], "criterion")
+        parts["noise"] = chart([curve], "beta", "above the most likely")
         losses = [from_text(key) for key in run.summary["losses"]]
         fitted = ", ".join(f"{loss.name} ({noise_of(loss)})" for loss in losses)
         note = f"{fitted} is fitted: beta 2 is a constant error, 1 counts, 0 a relative error. "
@@ -94,19 +90,13 @@ def _variance(level: list[float], square: list[float], expected: list[float]) ->
     """Draw mean squared residuals over fitted values, and what the loss expects."""
     used = [at for at in zip(level, square, expected, strict=True) if min(at) > 0]
     if not used:
-        return _chart([], "fitted value", "squared residual")
+        return chart([], "fitted value", "squared residual")
     v, seen, line = (list(values) for values in zip(*used, strict=True))
-    data: list[dict[str, Any]] = [
-        {
-            "type": "scatter", "mode": "markers", "name": "residuals", "x": numbers(v), "y": numbers(seen),
-            "marker": {"color": "var(--kl)", "size": 8},
-        },
-        _line(v, line, "expected"),
-    ]  # fmt: skip
-    chart = _chart(data, "fitted value", "squared residual")
+    residuals = marks(numbers(v), numbers(seen), {"color": "var(--kl)", "size": 8}, "residuals")
+    drawn = chart([residuals, _line(v, line, "expected")], "fitted value", "squared residual")
     for axis in ("xaxis", "yaxis"):
-        chart["layout"][axis] |= {"type": "log", "exponentformat": "power", "dtick": 1}
-    return chart
+        drawn["layout"][axis] |= {"type": "log", "exponentformat": "power", "dtick": 1}
+    return drawn
 
 
 def how_well(run: Run) -> Section:
@@ -127,20 +117,15 @@ def how_well(run: Run) -> Section:
     )
     seen = residuals[np.isfinite(residuals)]
     counts, edges = np.histogram(np.clip(seen, -6, 6), bins=48, range=(-6, 6))
-    bar = {
-        "type": "bar",
-        "x": numbers((edges[:-1] + edges[1:]) / 2),
-        "y": counts.tolist(),
-        "marker": {"color": "var(--kl)"},
-    }
+    bar = bars(numbers((edges[:-1] + edges[1:]) / 2), counts.tolist(), "var(--kl)")
     ordered = sorted(rows, key=lambda row: -float(row["Q_ratio"]))
     listed = [[row["label"], *(f"{float(row[key]):.4g}" for key in _QUALITY)] for row in ordered]
     heads = ["column", "Q", "Q expected", "Q / expected", "robust Q", "beyond 4"]
     columns = table(heads, listed, range(1, 6))
-    chart = _chart([bar], "residual / uncertainty", "entries")
-    chart["layout"]["bargap"] = 0.05
+    drawn = chart([bar], "residual / uncertainty", "entries")
+    drawn["layout"]["bargap"] = 0.05
     body = f"{place('scaled-residuals', 'Scaled residuals')}<h3>Columns</h3>{columns}"
-    return section("How well, within the uncertainties", note, body), {"scaled-residuals": chart}
+    return section("How well, within the uncertainties", note, body), {"scaled-residuals": drawn}
 
 
 _QUALITY = ("Q", "Q_expected", "Q_ratio", "Q_robust", "beyond")
@@ -159,21 +144,13 @@ def where_they_do_not_fit(run: Run) -> Section:
         for quantity, title in (("loss", f"Most of the loss, {name}"), ("sum", f"Heaviest {name}")):
             total = sum(column(own, quantity)) or 1.0
             top = sorted(((row["label"], float(row[quantity]) / total) for row in own), key=lambda pair: -pair[1])
-            lists.append(f'<div class="card"><h3>{title}</h3><ol class="words">{bars(top[:LISTED])}</ol></div>')
+            lists.append(f'<div class="card"><h3>{title}</h3><ol class="words">{listed_parts(top[:LISTED])}</ol></div>')
     note = "Parts of the whole loss, and of the sum of X. A few that hold much of either may rule the components."
     return section("Where they do not fit", note, f'<div class="profiles">{"".join(lists)}</div>'), {}
 
 
-def _line(x: Sequence[float], y: Sequence[float], name: str) -> dict[str, Any]:
-    return {
-        "type": "scatter", "mode": "lines+markers", "name": name, "x": numbers(x), "y": numbers(y),
-        "line": {"color": "var(--dr)", "width": 2}, "marker": {"size": 6},
-    }  # fmt: skip
-
-
-def _chart(data: list[dict[str, Any]], x: str, y: str) -> Chart:
-    layout = {"xaxis": {"title": {"text": x}}, "yaxis": {"title": {"text": y}}, "showlegend": False}
-    return {"data": data, "layout": layout, "height": 300, "phone": 270}
+def _line(x: Sequence[float], y: Sequence[float], name: str) -> Trace:
+    return line(numbers(x), numbers(y), "var(--dr)", name) | {"mode": "lines+markers", "marker": {"size": 6}}
 
 
 FIRST, LAST = (how_many, what_noise), (how_well, where_they_do_not_fit)

@@ -15,7 +15,7 @@ from typing import Any
 from drnmf.files import write_text
 from drnmf.report import sections
 from drnmf.report.charts import Chart
-from drnmf.report.kinds import kind_of
+from drnmf.report.parts import kind_of
 from drnmf.report.words import (
     duration,
     found_in,

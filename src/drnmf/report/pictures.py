@@ -8,16 +8,13 @@ import numpy as np
 
 from drnmf.matrices.mutations import SUBSTITUTIONS, spelt, substitution
 from drnmf.numerics import Vector
-from drnmf.report.charts import CELLS, Chart, factor_image, numbers, pool
-from drnmf.report.fields import axis_of, dates_of
-from drnmf.report.profiles import Profiles
+from drnmf.report.charts import CELLS, Chart, bars, chart, factor_image, heat, line, marks, numbers, pool
+from drnmf.report.profiles import Profiles, axis_of, dates_of
 
 BASES = dict(zip(SUBSTITUTIONS, ("#02bdee", "var(--ink)", "#e42a27", "#b8b4b5", "#a2cf63", "#ecb0ae"), strict=True))
 """The colours of the six substitutions."""
-PALETTE = (
-    "var(--kl)", "var(--is)", "var(--fro)", "var(--dr)", "var(--other-0)", "var(--other-1)", "var(--other-2)",
-    "var(--other-4)", "var(--other-3)", "var(--other-7)", "var(--other-6)", "var(--other-5)",
-)  # fmt: skip
+_IN_TURN = ("kl", "is", "fro", "dr", *(f"other-{k}" for k in (0, 1, 2, 4, 3, 7, 6, 5)))
+PALETTE = tuple(f"var(--{name})" for name in _IN_TURN)
 """One colour for every component, in turn."""
 STACKED = 80
 """Samples that are drawn side by side; the largest are taken."""
@@ -48,13 +45,11 @@ def signature(found: Profiles, k: int) -> Chart:
     bar = _bars(found, k, order)
     bar["marker"] = {"color": [BASES[kind] for kind in kinds]}
     places = {kind: [i for i, other in enumerate(kinds) if other == kind] for kind in SUBSTITUTIONS if kind in kinds}
-    chart = _small([bar], 150, flat=True)
-    chart["layout"]["xaxis"] |= {
-        "tickvals": [float(np.mean(at)) for at in places.values()], "ticktext": list(places), "ticks": "",
-        "tickangle": 0, "showgrid": False, "range": [-0.7, len(order) - 0.3],
-    }  # fmt: skip
-    chart["layout"]["yaxis"] |= {"tickformat": ".0%", "nticks": 4}
-    return chart
+    drawn = _small([bar], 150, flat=True)
+    middles = [float(np.mean(at)) for at in places.values()]
+    drawn["layout"]["xaxis"] |= _ticks(middles, list(places), 0) | {"ticks": "", "range": [-0.7, len(order) - 0.3]}
+    drawn["layout"]["yaxis"] |= {"tickformat": ".0%", "nticks": 4}
+    return drawn
 
 
 def species(found: Profiles, k: int) -> Chart:
@@ -64,31 +59,18 @@ def species(found: Profiles, k: int) -> Chart:
     seen = amounts[k][amounts[k] > 0]
     low = float(np.log10(seen.max())) - 5.0 if seen.size else -5.0
     shown = np.where(amounts[k] > 10**low, amounts[k], np.nan)
-    data: list[dict[str, Any]] = [
-        {
-            "type": "bar", "x": list(range(len(labels))), "y": numbers(shown, 4),
-            "customdata": labels, "marker": {"color": colour(k), "opacity": 0.55}, "name": "amount",
-            "hovertemplate": "%{customdata}: %{y:.3g}<extra></extra>",
-        },
-        {
-            "type": "scatter", "mode": "markers", "x": list(range(len(labels))), "y": numbers(100 * share, 3),
-            "yaxis": "y2", "customdata": labels, "marker": {"color": "var(--max)", "size": 6}, "name": "%",
-            "hovertemplate": "%{customdata}: %{y:.3g}% of it<extra></extra>",
-        },
-    ]  # fmt: skip
-    chart = _small(data, 235)
+    places = range(len(labels))
+    amount = bars(places, numbers(shown, 4), colour(k), "%{customdata}: %{y:.3g}", labels) | {"name": "amount"}
+    amount["marker"] |= {"opacity": 0.55}
+    part = marks(list(places), numbers(100 * share, 3), {"color": "var(--max)", "size": 6}, "%")
+    part |= {"yaxis": "y2", "customdata": labels, "hovertemplate": "%{customdata}: %{y:.3g}% of it<extra></extra>"}
+    drawn = _small([amount, part], 235)
     top = float(np.log10(seen.max())) + 0.2 if seen.size else 0.0
-    chart["layout"]["xaxis"] |= {
-        "tickvals": list(range(len(labels))), "ticktext": [_short(label) for label in labels], "tickangle": -90,
-        "tickfont": {"size": 9},
-        "showgrid": False,
-    }  # fmt: skip
-    chart["layout"]["yaxis"] |= {"type": "log", "range": [low, top], "dtick": 1, "exponentformat": "power"}
-    chart["layout"]["yaxis2"] = {
-        "overlaying": "y", "side": "right", "range": [0, 105], "tickmode": "array", "tickvals": [0, 50, 100],
-        "ticktext": ["0%", "50%", "100%"], "showgrid": False,
-    }  # fmt: skip
-    return chart
+    drawn["layout"]["xaxis"] |= _ticks(list(places), labels, -90, 9)
+    drawn["layout"]["yaxis"] |= {"type": "log", "range": [low, top], "dtick": 1, "exponentformat": "power"}
+    percents = {"tickmode": "array", "tickvals": [0, 50, 100], "ticktext": ["0%", "50%", "100%"], "showgrid": False}
+    drawn["layout"]["yaxis2"] = percents | {"overlaying": "y", "side": "right", "range": [0, 105]}
+    return drawn
 
 
 def spectrum(found: Profiles, k: int) -> Chart:
@@ -102,41 +84,37 @@ def spectrum(found: Profiles, k: int) -> Chart:
             edge | {"y": numbers(found.low[k], 4)},
             edge | {"y": numbers(found.high[k], 4), "fill": "tonexty", "fillcolor": "rgba(128,128,128,0.28)"},
         ]
-    data.append(
-        {
-            "type": "scatter", "mode": "lines", "x": x, "y": numbers(found.values[k], 4),
-            "line": {"color": colour(k), "width": 2}, "hovertemplate": "%{x}: %{y:.3g}<extra></extra>",
-        }
-    )  # fmt: skip
-    chart = _small(data, 170, flat=True)
-    chart["layout"]["yaxis"] |= {"rangemode": "tozero", "nticks": 4}
-    return chart
+    data.append(line(x, numbers(found.values[k], 4), colour(k)) | {"hovertemplate": "%{x}: %{y:.3g}<extra></extra>"})
+    drawn = _small(data, 170, flat=True)
+    drawn["layout"]["yaxis"] |= {"rangemode": "tozero", "nticks": 4}
+    return drawn
 
 
-def bars(found: Profiles, k: int) -> Chart:
+def plain(found: Profiles, k: int) -> Chart:
     """Draw a profile as bars with their labels."""
     labels = found.labels or []
-    chart = _small([_bars(found, k, list(range(len(labels))))], 200)
+    drawn = _small([_bars(found, k, list(range(len(labels))))], 200)
     step = max(1, -(-len(labels) // _TICKS))
-    chart["layout"]["xaxis"] |= {
-        "tickvals": list(range(0, len(labels), step)), "ticktext": [_short(label) for label in labels[::step]],
-        "tickangle": 0 if len(labels) <= 4 else -60, "tickfont": {"size": 10}, "showgrid": False,
-    }  # fmt: skip
-    return chart
+    angle = 0 if len(labels) <= 4 else -60
+    drawn["layout"]["xaxis"] |= _ticks(list(range(0, len(labels), step)), labels[::step], angle, 10)
+    return drawn
+
+
+def _ticks(places: list[Any], labels: list[str], angle: int, size: int | None = None) -> dict[str, Any]:
+    texts = {"tickvals": places, "ticktext": [_short(label) for label in labels], "tickangle": angle, "showgrid": False}
+    return texts if size is None else texts | {"tickfont": {"size": size}}
 
 
 def _bars(found: Profiles, k: int, order: list[int]) -> dict[str, Any]:
     labels, y = found.labels or [], found.values[k][order]
-    bar: dict[str, Any] = {
-        "type": "bar", "x": list(range(len(order))), "y": numbers(y, 4), "customdata": [labels[j] for j in order],
-        "marker": {"color": "var(--kl)"}, "hovertemplate": "%{customdata}: %{y:.3g}<extra></extra>",
-    }  # fmt: skip
+    named = [labels[j] for j in order]
+    bar = bars(range(len(order)), numbers(y, 4), "var(--kl)", "%{customdata}: %{y:.3g}", named)
     if found.low is not None and found.high is not None:
-        bar["error_y"] = {
-            "type": "data", "symmetric": False, "array": numbers(np.maximum(found.high[k][order] - y, 0.0), 3),
-            "arrayminus": numbers(np.maximum(y - found.low[k][order], 0.0), 3), "thickness": 1, "width": 0,
-            "color": "var(--soft)",
-        }  # fmt: skip
+        above, below = (
+            numbers(np.maximum(reach, 0.0), 3) for reach in (found.high[k][order] - y, y - found.low[k][order])
+        )
+        bar["error_y"] = {"type": "data", "symmetric": False, "array": above, "arrayminus": below}
+        bar["error_y"] |= {"thickness": 1, "width": 0, "color": "var(--soft)"}
     return bar
 
 
@@ -148,36 +126,29 @@ def exposures(found: Profiles) -> Chart:
     named = [samples[i] for i in order]
     rest = [("unstable", found.rest[order], "var(--line)")] if found.rest.any() else []
     stacks = [(name, found.parts[order, k], colour(k)) for k, name in enumerate(found.names)]
+    hover = "%{customdata}<br>%{fullData.name}: %{y:.4g}"
     data = [
-        {
-            "type": "bar", "name": name, "x": list(range(len(order))), "y": numbers(values, 4), "customdata": named,
-            "marker": {"color": shade}, "hovertemplate": "%{customdata}<br>%{fullData.name}: %{y:.4g}<extra></extra>",
-        }
+        bars(range(len(order)), numbers(values, 4), shade, hover, named) | {"name": name}
         for name, values, shade in (*stacks, *rest)
-    ]  # fmt: skip
-    layout = {
-        "barmode": "stack", "bargap": 0.06, "showlegend": True,
-        "xaxis": {"showticklabels": False, "title": {"text": f"sample, largest first ({len(order)} of {len(totals)})"},
-                  "showgrid": False},
-        "yaxis": {"title": {"text": "contribution"}},
-        "legend": {
-            "orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": 11}, "traceorder": "normal",
-        },
-    }  # fmt: skip
+    ]
+    title = f"sample, largest first ({len(order)} of {len(totals)})"
+    legend = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "traceorder": "normal"}
     rows = -(-len(stacks) // 8)
-    return {"data": data, "layout": layout, "height": 330 + 20 * rows, "phone": 330 + 22 * -(-len(stacks) // 3)}
+    drawn = chart(data, title, "contribution", (330 + 20 * rows, 330 + 22 * -(-len(stacks) // 3)), legend=True)
+    drawn["layout"]["xaxis"] |= {"showticklabels": False, "showgrid": False}
+    drawn["layout"] |= {"barmode": "stack", "bargap": 0.06, "legend": legend | {"font": {"size": 11}}}
+    return drawn
 
 
 def over_dates(found: Profiles, k: int) -> Chart:
     """Draw the contribution of a component over dates."""
-    line = {
-        "type": "scatter", "mode": "lines", "x": dates_of(found.samples), "y": numbers(found.parts[:, k], 4),
-        "line": {"color": colour(k), "width": 1.2}, "hovertemplate": "%{x|%Y-%m-%d}: %{y:.3g}<extra></extra>",
-    }  # fmt: skip
-    chart = _small([line], 130, flat=True)
-    chart["layout"]["xaxis"] |= {"type": "date", "nticks": 6}
-    chart["layout"]["yaxis"] |= {"rangemode": "tozero", "nticks": 4}
-    return chart
+    curve = line(dates_of(found.samples), numbers(found.parts[:, k], 4), colour(k), width=1.2)
+    curve["hovertemplate"] = "%{x|%Y-%m-%d}: %{y:.3g}<extra></extra>"
+    drawn = _small([curve], 130, flat=True)
+    # Turned labels would be cut off.
+    drawn["layout"]["xaxis"] |= {"type": "date", "nticks": 4, "tickangle": 0, "tickfont": {"size": 10}}
+    drawn["layout"]["yaxis"] |= {"rangemode": "tozero", "nticks": 4}
+    return drawn
 
 
 def abundance(found: Profiles, k: int) -> Chart:
@@ -185,29 +156,25 @@ def abundance(found: Profiles, k: int) -> Chart:
     assert found.image is not None
     share: Vector = found.shares[:, k].reshape(found.image)
     small, _, _ = pool(share, CELLS)
-    stops = [[0.0, "var(--heat-0)"], [0.45, "var(--heat-1)"], [0.75, "var(--heat-2)"], [1.0, "var(--heat-3)"]]
-    heat = {
-        "type": "heatmap", "z": [numbers(row, 3) for row in small], "colorscale": stops, "zmin": 0, "zmax": 1,
-        "hovertemplate": "row %{y}, column %{x}: %{z:.2f}<extra></extra>", "showscale": False,
-    }  # fmt: skip
+    image = heat(small) | {"hovertemplate": "row %{y}, column %{x}: %{z:.2f}<extra></extra>", "showscale": False}
     hidden = {"visible": False, "showgrid": False}
     layout = {
         "xaxis": {**hidden, "constrain": "domain"},
         "yaxis": {**hidden, "autorange": "reversed", "scaleanchor": "x"},
     }
-    return {"data": [heat], "layout": layout, "height": 300, "phone": 300}
+    return {"data": [image], "layout": layout, "height": 300, "phone": 300}
 
 
 def usage(found: Profiles) -> Chart:
     """Draw the contributions as an image: one row per component, one column per sample."""
-    chart = factor_image(found.shares.T, False, found.samples, "sample")
-    chart["layout"]["yaxis"] |= {
+    drawn = factor_image(found.shares.T, False, found.samples, "sample")
+    drawn["layout"]["yaxis"] |= {
         "tickvals": list(range(len(found.names))),
         "ticktext": [_short(n) for n in found.names],
     }
-    chart["data"][0]["y"] = list(range(len(found.names)))
-    chart["data"][0]["hovertemplate"] = "%{x}<br>%{z:.2f} of its largest<extra></extra>"
-    return chart
+    drawn["data"][0]["y"] = list(range(len(found.names)))
+    drawn["data"][0]["hovertemplate"] = "%{x}<br>%{z:.2f} of its largest<extra></extra>"
+    return drawn
 
 
 def _short(label: str) -> str:

@@ -10,8 +10,7 @@ from typing import Any
 from drnmf.losses.names import from_text
 from drnmf.report import charts, discovery
 from drnmf.report.components import components, occurrence
-from drnmf.report.kinds import kind_of
-from drnmf.report.parts import NOTHING, Section, place, section
+from drnmf.report.parts import NOTHING, Section, kind_of, place, section
 from drnmf.runs import schema
 from drnmf.runs.read import Run
 from drnmf.runs.schema import column, loss_keys

@@ -5,19 +5,47 @@ A place is "module:name".
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-COMMANDS = {
-    "separate": "drnmf.apps.audio.command:separate",
-    "topics": "drnmf.apps.text.command:topics",
-    "demo": "drnmf.apps.audio.demo:demo",
-    "reproduce": "drnmf.apps.paper.command:reproduce",
-}
-"""Commands of `drnmf`, by name."""
 
-UNLISTED = ("reproduce",)
-"""Commands that `drnmf --help` leaves out: they are about the paper, not about a user's data."""
+@dataclass(frozen=True)
+class Command:
+    """A command of `drnmf`.
+
+    Attributes
+    ----------
+    place : of its function
+    line : what `drnmf --help` says of it, the first line of its docstring
+    hidden : `drnmf --help` leaves it out
+    """
+
+    place: str
+    line: str
+    hidden: bool = False
+
+
+COMMANDS = {
+    "separate": Command(
+        "drnmf.apps.audio.command:separate",
+        "Split a recording into components that sum to it, one WAV file each.",
+    ),
+    "topics": Command(
+        "drnmf.apps.text.command:topics",
+        "Find topics in documents: their words, and the share of each in every document.",
+    ),
+    "demo": Command(
+        "drnmf.apps.audio.demo:demo",
+        "Compare one loss at a time with both at once on a tune, clean and in two noises (section 5.3 of the paper).",
+    ),
+    "reproduce": Command(
+        "drnmf.apps.paper.command:reproduce",
+        "Reproduce a table or figure of the paper beside the paper's own numbers, or the study of losses and truth.",
+        hidden=True,  # it is about the paper, not about a user's data
+    ),
+}
+"""Commands of the apps, by name."""
 
 TRANSFORMS = {
     "separate": "drnmf.apps.audio.command:separate_again",
@@ -30,7 +58,7 @@ PAGES = {
     "topics": "drnmf.apps.text.page:TOPICS",
     "demo": "drnmf.apps.audio.page:DEMO",
 }
-"""What the page of a run shows, by the kind of the run: a `drnmf.report.kinds.Kind`."""
+"""What the page of a run shows, by the kind of the run: a `drnmf.report.parts.Kind`."""
 
 
 def load(place: str) -> Any:

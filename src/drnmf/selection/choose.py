@@ -1,7 +1,7 @@
 """One engine for every question that many fits answer: candidates x folds -> held-out scores -> compare -> a rule.
 
 - Which noise: the likeliest, unless a simpler one is within two standard errors (`likeliest`).
-- How many components: among the ranks that are not clearly worse than the best, the most stable (`best_rank`).
+- How many components: among the ranks that predict about as well as the best, the most stable (`best_rank`).
 - Which alpha, and whether heavy rows rule: the first in order that is within one standard error (`first_within`).
 
 Fits come from elsewhere: all that is asked of them is W and H for a fold.
@@ -18,9 +18,11 @@ import numpy as np
 
 from drnmf.algorithms.initialize import Start
 from drnmf.losses.base import Loss, Omega
-from drnmf.losses.beta import KL
+from drnmf.losses.beta import KL, Beta
+from drnmf.losses.names import noise_of
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Vector
+from drnmf.selection.entries import Facts
 from drnmf.selection.folds import Fold
 from drnmf.selection.likelihood.masses import NegativeBinomialNoise, Noise, PoissonNoise, noise_for
 from drnmf.selection.likelihood.scores import Compared, Scores, compare, joined, simplest
@@ -33,6 +35,9 @@ CLEARLY = 2.0
 
 NEUTRAL = 2.0 / 3.0
 """Stability at which a component speaks neither for its rank nor against it."""
+
+DISAGREE = 0.5
+"""Difference of two powers of the mean above which one of the two readings is wrong."""
 
 POISSON, DISPERSED, RICHER = range(3)
 """How simple a noise is: Poisson, Kullback-Leibler with a dispersion, the negative binomial and every other beta."""
@@ -105,6 +110,28 @@ def likeliest(listed: Sequence[Candidate], scores: Sequence[Scores], known: bool
     return simplest(scores, levels)
 
 
+def choose_noise(
+    folds: Sequence[Fold], fits: Sequence[Fits], listed: Sequence[Candidate], unit: float | None, known: bool = False
+) -> tuple[int, list[Scores], float]:
+    """Score every noise on every fold, and choose one.
+
+    Parameters
+    ----------
+    fits : of every loss, fold by fold
+    unit : of the entries, None where they are no multiples of one
+    known : whether standard deviations are known
+
+    Returns
+    -------
+    chosen, scores : which it is, and the scores of all
+    middle : the median of what the likeliest predicts for entries that were held out
+    """
+    scores = noise_scores(folds, fits, listed)
+    first = likeliest(listed, scores, known)
+    middle = folds[0].middle(fits[0][listed[first].loss])
+    return overdispersed(listed, first, unit, middle), scores, middle
+
+
 def overdispersed(listed: Sequence[Candidate], chosen: int, unit: float | None, middle: float) -> int:
     """Take the negative binomial in the place of a beta below one, where X may hold counts: its entries are few units.
 
@@ -172,7 +199,7 @@ class Tried:
 
 
 def best_rank(tried: Sequence[Tried]) -> Tried:
-    """Choose among the ranks that do not predict held-out entries clearly worse than the best, smaller or larger.
+    """Choose among the ranks that predict held-out entries about as well as the best (`near_best`).
 
     What counts is how well their components come again (`Tried.merit`): what a rank too large adds is unstable, and a
     split that is stable must bring more than it spoils. Where X is too small to hold entries out BIC decides, and
@@ -180,9 +207,21 @@ def best_rank(tried: Sequence[Tried]) -> Tried:
     """
     if _compared(tried) is None and not any(math.isnan(one.bic) for one in tried):
         return min(tried, key=lambda one: one.bic)
-    worse = clearly_worse(tried)
-    left = [one for one in tried if one.rank not in worse]
-    return max(left, key=lambda one: (one.merit, -one.rank))
+    return max(near_best(tried), key=lambda one: (one.merit, -one.rank))
+
+
+def near_best(tried: Sequence[Tried]) -> list[Tried]:
+    """List the ranks that may be right: smaller ones not clearly worse than the best, larger ones within one error.
+
+    Splits of components come again in runs that start alike, so that stability favours what is too large (28 instead of
+    19 on one of the catalogues): more components than predict best need the better evidence.
+    """
+    compared = _compared(tried)
+    if compared is None:
+        return list(tried)
+    far = zip(tried, compared.differences, compared.errors, strict=True)
+    best = tried[compared.best].rank
+    return [one for one, d, e in far if d <= (CLEARLY if one.rank < best else 1.0) * e]
 
 
 def _compared(tried: Sequence[Tried]) -> Compared | None:
@@ -199,8 +238,7 @@ def why_rank(tried: Sequence[Tried]) -> str:
     if compared is None:
         return f"The components of rank {best} are most stable; no entries were held out."
     lowest = tried[compared.best].rank
-    worse = clearly_worse(tried)
-    near = [str(one.rank) for one in tried if one.rank not in (*worse, lowest)]
+    near = [str(one.rank) for one in near_best(tried) if one.rank != lowest]
     why = f"Held-out entries are predicted best at rank {lowest}"
     if not near:
         return f"{why}."
@@ -228,3 +266,44 @@ def clearly_worse(tried: Sequence[Tried]) -> list[int]:
 def first_within(scores: Sequence[Scores]) -> int:
     """Choose the first of ordered candidates that held-out entries cannot tell from the best."""
     return compare(scores).within.index(True)
+
+
+def describe(facts: Facts, beta: float, slope: float, best: Candidate, counts: bool, middle: float) -> tuple[str, ...]:
+    """Describe the noise of X, and what the residuals say."""
+    notes = [f"The variance grows like mu^{2.0 - beta:.3g}: {noise_of(Beta(beta))}."]
+    if best.counts and counts:
+        notes.append(f"X holds counts (multiples of {facts.unit:g}): {best.name} is the likeliest noise.")
+    elif best.counts:
+        notes.append(
+            f"{best.name} is the likeliest noise; at means of {middle:.3g} that is a relative error, not counts."
+        )
+    expected = power_at(best.loss, middle)
+    if math.isfinite(slope):
+        notes.append(f"Squared residuals grow like mu^{slope:.2f}.")
+        if abs(slope - expected) > DISAGREE:
+            notes.append(
+                f"{best.name} expects mu^{expected:.2f}: held-out entries are believed, because the slope of residuals "
+                "follows few large ones."
+            )
+    return tuple(notes)
+
+
+def power_at(loss: Loss, middle: float) -> float:
+    """Compute the power of the mean with which the variance of a loss grows, at a mean.
+
+    >>> power_at(NegativeBinomial(4.0), 4.0)
+    1.5
+    """
+    if isinstance(loss, NegativeBinomial):
+        return (1.0 + 2.0 * middle / loss.size) / (1.0 + middle / loss.size)
+    return 2.0 - float(loss.beta)
+
+
+def structured(share: float, rank: int, much: bool) -> tuple[str, ...]:
+    """Say that what is left at this rank is not noise, where that is so."""
+    if not much:
+        return ()
+    return (
+        f"{100 * share:.0f} % of what rank {rank} leaves of held-out entries is explained by twice as many components: "
+        "it is structure more than noise, and no loss is excluded by it.",
+    )

@@ -18,7 +18,8 @@ import numpy as np
 
 from drnmf.algorithms.initialize import Start
 from drnmf.numerics import Array, Vector
-from drnmf.selection.matching import Indices, assign, shares, unit
+from drnmf.selection.entries import Indices
+from drnmf.selection.matching import assign, shares, unit
 
 FIRST_CENTRES = 8
 """Runs whose components are tried as the first centres."""
@@ -58,9 +59,13 @@ class Consensus:
     def reordered(self, order: Indices) -> Consensus:
         """Take components in another order, or some of them only."""
         return replace(
-            self, components=self.components[order], stability=self.stability[order], spread=self.spread[order],
-            runs=self.runs[:, order], members=self.members[:, order],
-        )  # fmt: skip
+            self,
+            components=self.components[order],
+            stability=self.stability[order],
+            spread=self.spread[order],
+            runs=self.runs[:, order],
+            members=self.members[:, order],
+        )
 
 
 def consensus(runs: Sequence[Array]) -> Consensus:
@@ -88,9 +93,12 @@ def consensus(runs: Sequence[Array]) -> Consensus:
     members = cluster(unit(whole))
     ordered = np.take_along_axis(whole, members[:, :, None], axis=1)
     return Consensus(
-        shares(np.median(ordered, axis=0)), silhouettes(unit(ordered)).mean(axis=0), ordered.std(axis=0),
-        ordered, members,
-    )  # fmt: skip
+        shares(np.median(ordered, axis=0)),
+        silhouettes(unit(ordered)).mean(axis=0),
+        ordered.std(axis=0),
+        ordered,
+        members,
+    )
 
 
 def cluster(directions: Vector) -> Indices:

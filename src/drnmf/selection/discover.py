@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,34 +14,32 @@ from drnmf.backends.base import Data
 from drnmf.losses.base import Omega
 from drnmf.losses.beta import KL, Beta
 from drnmf.losses.interval import Interval, as_interval
-from drnmf.losses.names import as_losses, noise_of, text_of
+from drnmf.losses.names import as_losses, text_of
 from drnmf.losses.negative_binomial import NegativeBinomial
-from drnmf.numerics import Array, Vector
+from drnmf.numerics import Array
 from drnmf.objective.objective import Objective
 from drnmf.objective.penalty import Penalty
-from drnmf.parameters.checks import check_choice, check_integer, check_number
+from drnmf.parameters.checks import check_choice, check_integer
 from drnmf.parameters.common import Parameters
-from drnmf.parameters.fields import checked
+from drnmf.parameters.fields import checked, parameters_of
 from drnmf.parameters.solver import Solver, as_solver
-from drnmf.problem.problem import objective_of
+from drnmf.problem.problem import dispersions, objective_of
 from drnmf.problem.receive import Received
 from drnmf.problem.units import Units, mean_of
-from drnmf.selection.alike import ONE_COMPONENT, one_component
-from drnmf.selection.alpha import AlphaPath, decided
-from drnmf.selection.assignment.assign import Assignment, assigned, assigned_in_time, encoded, opened, supports_of
-from drnmf.selection.assignment.known import beside_known
+from drnmf.selection.alpha import decided
+from drnmf.selection.asked import Asked, SearchResult, too_few_runs
+from drnmf.selection.assignment.assign import assigned_in_time, supports_of
 from drnmf.selection.choose import Tried
 from drnmf.selection.consensus import Consensus
-from drnmf.selection.intervals.bars import DRAWS, Intervals
-from drnmf.selection.intervals.door import check_level
-from drnmf.selection.matching import Indices, Matching, match
+from drnmf.selection.entries import ONE_COMPONENT, one_component
+from drnmf.selection.intervals.bars import Intervals
 from drnmf.selection.noise import NoiseProfile
 from drnmf.selection.rank import check_ranks
 from drnmf.selection.resampling import RESAMPLINGS, UNCERTAINTY, cap_factors
 from drnmf.selection.stages.contributions import FOR_W, LAST, contributions
-from drnmf.selection.stages.grouped import in_groups
+from drnmf.selection.stages.grouped import in_groups, search_beside_known
 from drnmf.selection.stages.ranks import rows_of
-from drnmf.selection.stages.residuals import Residuals, residuals
+from drnmf.selection.stages.residuals import residuals
 from drnmf.selection.stages.run_pool import RunPool, Study, draw_seeds
 from drnmf.selection.stages.runs import Run, Store
 from drnmf.selection.stages.schedule import Moment, Schedule, shown
@@ -52,284 +49,103 @@ from drnmf.solve.encode import Encoder
 from drnmf.solve.settings import (
     JUDGED_ITERATIONS,
     JUDGED_TOLERANCE,
+    as_part,
     asked_losses,
     check_model,
     control_of,
-    count_jobs,
+    jobs_of,
     reading_of,
     settled_budget,
     terms_of,
 )
 from drnmf.storage.records import described
 
-HEAVY_CHOICES = ("auto", "keep", "cap")
+_ELSEWHERE = ("n_components", "solver", "max_time", "warm_start")
+"""Parameters of the model that no finished run depends on, or that are written down otherwise."""
 MOST_ASSIGNED = 20_000_000
 """Entries of X up to which contributions get real zeros: every row is fitted some dozen times."""
 
 
-@dataclass(frozen=True)
-class Discovery:
-    """What `discover` found. Components are those of the consensus: stable ones first, each by contribution.
-
-    Attributes
-    ----------
-    components : (r, n), every row sums to one
-    contributions : (m, r), W under the losses of the fit, in the unit of X, with real zeros: every row has the
-        components that it needs (`assign`)
-    stability : (r,), mean silhouette of each component over the runs
-    stable : (r,) bool, whether it reaches the threshold; none where fewer than four runs came to their end
-    intervals : Intervals of the components and of `dense`, from draws apart from the runs; None with a reason in the
-        notes
-    found_in : (r,) int, runs that have the component, with a cosine of at least 0.9
-    spread : (r, n), standard deviation of every entry over the runs: how far these differ, and no error bar
-    rank : r
-    losses : the losses of the fit
-    noise : NoiseProfile, or None where the losses were given
-    ranks : list of dict, the ranks that were tried
-    matching : partners in the reference, or None
-    residuals : where the components do not fit
-    runs : the runs behind the consensus
-    stages : list of dict with name, seconds and whether the stage was finished
-    interrupted : whether Ctrl-C ended it: it then holds what the runs so far agree on
-    missing : tuple of str, what was not finished, for lack of time or by Ctrl-C
-    max_time : the limit that was given, or None
-    resample : what each run saw of X: "poisson", "bootstrap", "uncertainty", or None for X itself
-    seconds : float
-    notes : tuple of str
-    penalties : tuple of str, those of the runs and the contributions ("sparsity:0.003:W")
-    penalty_path : tuple of AlphaPath, what was tried for alphas that the data chose
-    sources : with groups, which of them, or "all", found each component
-    dense : (m, r), W with all components in every row
-    encoder : the components as a function of rows, which gives the contributions of new ones
-    settings : the model, which says how X was read
-    """
-
-    components: Vector
-    contributions: Array
-    stability: Vector
-    stable: np.ndarray[Any, np.dtype[np.bool_]]
-    intervals: Intervals | None
-    found_in: Indices
-    spread: Vector
-    rank: int
-    losses: Omega
-    noise: NoiseProfile | None
-    ranks: list[dict[str, Any]]
-    matching: Matching | None
-    residuals: Residuals
-    runs: list[Run] = field(repr=False)
-    stages: list[dict[str, Any]]
-    interrupted: bool
-    missing: tuple[str, ...]
-    max_time: float | None
-    resample: str | None
-    seconds: float
-    notes: tuple[str, ...]
-    penalties: tuple[str, ...] = ()
-    penalty_path: tuple[AlphaPath, ...] = ()
-    sources: tuple[tuple[str, ...], ...] = ()
-    dense: Array = field(default_factory=lambda: np.empty((0, 0)), repr=False)
-    encoder: Encoder | None = field(default=None, repr=False)
-    settings: Parameters = field(default_factory=Parameters, repr=False)
-
-    def assign(self, X: Any, *, entry_weight: Any = None, uncertainty: Any = None) -> Assignment:
-        """Find which of the components new rows have, and how much of each, as in `contributions`.
-
-        Parameters
-        ----------
-        X : as in `discover`, with the same columns
-        entry_weight, uncertainty : as in `discover`, of these rows
-
-        Returns
-        -------
-        Assignment
-            Contributions with real zeros, and what judged them.
-        """
-        assert self.encoder is not None
-        problem = opened(X, "assign", reading_of(self.settings, entry_weight, uncertainty))
-        return assigned(self.encoder, problem, encoded(self.encoder, problem))
-
-    @property
-    def sizes(self) -> Vector:
-        """Part of each component in the sum of all contributions, (r,)."""
-        sums = np.asarray(self.contributions, dtype=np.float64).sum(axis=0)
-        return sums / (sums.sum() or 1.0)
-
-    def summary(self) -> str:
-        """Say in a few sentences what was found; what is missing, and what to do about it, comes first."""
-        count, ended, first = int(self.stable.sum()), sum(run.whole for run in self.runs), ""
-        if self.missing:
-            cure = "let it run to its end" if self.interrupted else f"raise max_time, which was {self.max_time:g} s"
-            why = "Interrupted" if self.interrupted else "Out of time"
-            first = f"{why}: {'; '.join(self.missing)}. To finish it, {cure}. "
-        if ended < LEAST_RUNS:
-            cure = "" if self.missing else f" Raise n_runs to {LEAST_RUNS} or more."
-            return f"{first}{_too_few(ended)}{cure}"
-        if not count:
-            return (
-                f"{first}Found nothing to trust: of {self.rank} components none comes again in the runs (largest "
-                f"stability {self.stability.max():.2f})."
-            )
-        names = ", ".join(f"{loss.name} ({noise_of(loss)})" for loss in self.losses)
-        return f"{first}{'So far ' if first else ''}{count} stable components of {self.rank}, under {names}."
-
-
-def discover(
-    X: Any,
-    model: Parameters | None = None,
-    *,
-    ranks: Iterable[int] | int | None = None,
-    n_runs: int = 20,
-    resample: str | None = "auto",
-    heavy: str = "auto",
-    threshold: float = 0.6,
-    counts: bool | None = None,
-    level: float | None = 0.9,
-    reference: Any = None,
-    reference_names: Iterable[str] | None = None,
-    keep: bool = False,
-    entry_weight: Any = None,
-    uncertainty: Any = None,
-    groups: Iterable[Any] | None = None,
-    callback: Callable[[Moment], Any] | None = None,
-) -> Discovery:
-    """Find how many components X has, under which noise, and which of them come again in every run.
-
-    Noise (`noise_profile`) and rank are found in turn until both stand. Ranks are judged by entries held out of a few
-    runs (`rank_profile`): of those not clearly worse than the best the one whose components come again best is taken.
-    The components are the consensus of `n_runs` runs at that rank.
+def search(X: Any, model: Parameters | None, asked: Asked) -> SearchResult:
+    """Find components of X and what is known of them, without labels; see `drnmf.discover`.
 
     Parameters
     ----------
-    X : array or SciPy sparse matrix of shape (m, n), nonnegative
-        Components are profiles over the columns; for profiles over the rows give X.T.
-    model : estimator, optional
-        What every run fits; None is ``BetaNMF(beta="auto")``. "auto" takes the loss of the noise, with uncertainties
-        2, whose weights they are; several losses are fitted as `DRNMF` does. Penalties hold in all runs and in the
-        contributions; ``Sparsity("auto", on="W")`` makes contributions as sparse as held-out entries ask for, and the
-        rank is then searched under it. Its `random_state` is the seed of everything (None is 0), its `max_time` is for
-        all stages, its `n_jobs` counts runs side by side, and the folder `checkpoint` of its solver keeps finished
-        runs. Where it leaves them to the library, max_iter is 500 and tol 1e-5.
-    ranks : iterable of int, or int
-        What may be tried, at most min(m, n); None is 2 to 30, or 1 where the rows of X are multiples of one another. Of
-        such X the smallest is taken.
-    n_runs : int, at least 2
-        Runs of the consensus. Nothing is called stable on the word of fewer than four.
-    resample : {"auto", None, "poisson", "bootstrap", "uncertainty"}
-        What each run sees; "auto" draws X again by its uncertainties where those are given ("uncertainty": X + U z, cut
-        off at zero), counts with X as their mean ("poisson") where the noise or `counts` says that X holds counts (or
-        the loss, where it is given: Kullback-Leibler or negative binomial of whole numbers), and rows of other data
-        ("bootstrap"). What it became is in `resample` of the result; None is X itself, and then stability says nothing
-        of the noise.
-    heavy : {"auto", "keep", "cap"}
-        "cap" scales rows down that weigh more than ten times the median row, while components are sought; their
-        contributions are those of X. "auto" does so where held-out entries of X are then predicted better.
-    threshold : float
-        Stability that a component needs.
-    counts : bool, optional
-        Whether X holds counts, as in `noise_profile`; None lets the data say.
-    level : float or None
-        What the intervals of components and contributions are to cover; see `intervals`. None finds no intervals,
-        which take some 850 short fits.
-    reference : array or DataFrame of shape (s, n), optional
-        Known components; see `match`.
-    reference_names : iterable of str, optional
-    keep : bool
-        Keep those known components that some rows of X need (`assign`) as they are in every run, and find others beside
-        them. Ranks count both; None is no new one to ten.
-    entry_weight, uncertainty : as in `BetaNMF.fit`
-    groups : iterable of m labels, optional
-        The group of every row: kinds of samples, sites, instruments. Components that few rows hold are looked for in
-        every group and over all, and kept where they were found twice or held-out entries of their group ask for them.
-    callback : callable, optional
-        Called with a `Moment` after every run.
-
-    Returns
-    -------
-    Discovery
-        Components, stability, contributions, and what led to them.
-
-    Raises
-    ------
-    ValueError
-        For bad X or parameters, or a time limit too short for two runs.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.poisson(rng.gamma(0.3, 50, (60, 3)) @ rng.dirichlet(np.full(20, 0.2), 3) * 10)
-    >>> found = discover(X, ranks=range(2, 6), n_runs=5)
-    >>> int(found.stable.sum())
-    3
+    X : array or SciPy sparse matrix of shape (m, n)
+    model : what every run fits; the `callback` of its solver is called with a `Moment` after every run
+    asked : everything else
     """
-    check_integer("n_runs", n_runs, 2)
-    check_choice("heavy", heavy, HEAVY_CHOICES)
-    check_number("threshold", threshold, -1.0)
-    level = None if level is None else check_level(level)
-    raw = _discovered(model)
-    names = None if reference_names is None else list(map(str, reference_names))
-    if keep and (reference is None or groups is not None):
-        raise ValueError("keep=True keeps known components: give them as reference, and no groups beside them.")
-    if groups is not None or keep:
-        find = partial(
-            discover, n_runs=n_runs, resample=resample, heavy=heavy, threshold=threshold, counts=counts,
-            level=level if keep else None, callback=callback,
-        )  # fmt: skip
-        weights = {"entry_weight": entry_weight, "uncertainty": uncertainty}
-        together: Discovery = (
-            beside_known(find, X, raw, ranks, weights, reference, names)
-            if keep
-            else in_groups(find, X, raw, groups, ranks, weights, reference, names)
-        )
-        return together
+    model = _discovered(model)
+    if asked.groups is not None:
+        return in_groups(search, X, model, asked)
+    return search_beside_known(search, X, model, asked) if asked.keep else _searched(X, model, asked)
+
+
+def _searched(X: Any, raw: Parameters, asked: Asked) -> SearchResult:
+    """Search all rows at once, with nothing kept."""
     model = settled_budget(raw, JUDGED_ITERATIONS, JUDGED_TOLERANCE)
     betas, seed = asked_losses(model), check_integer("random_state", model.random_state or 0, 0)
     solver, terms = as_solver(model.solver), terms_of(model)
     schedule = Schedule({}, control_of(model).max_time, None)
     losses = None if isinstance(betas, str) and betas == "auto" else as_interval(betas) or as_losses(betas)
-    study = Study.of(X, model, "discover", reading_of(model, entry_weight, uncertainty))
+    study = Study.of(X, model, "discover", reading_of(model, asked.entry_weight, asked.uncertainty))
     given, remarks = study.problem.given, list(study.problem.given.notes)
     shape = study.problem.data.shape
     if losses is None and (given.known or given.signed):
         losses = as_losses(2)
     if min(shape) < 2:
         raise ValueError(f"X has shape {shape}: components can be told apart only with at least 2 rows and 2 columns.")
-    tried = check_ranks([ranks] if isinstance(ranks, int) else ranks, shape)
+    tried = check_ranks([asked.ranks] if isinstance(asked.ranks, int) else asked.ranks, shape)
     if one_component(given.X):
-        tried = (1,) if ranks is None else tried[:1]
+        tried = (1,) if asked.ranks is None else tried[:1]
         remarks.append(ONE_COMPONENT)
-    _check_resampling(resample, given)
-    if reference is not None:  # labels and shapes that do not fit are refused before hours of work
-        match(np.ones((1, shape[1])), reference, names=names)
-    settings = {
-        "ranks": list(tried), "betas": "auto" if losses is None else _texts(losses), "resample": resample,
-        "heavy": heavy, "max_iter": model.max_iter, "tol": model.tol, "zeros": model.zeros, "random_state": seed,
-        "threshold": threshold, "init": model.init, "n_init": model.n_init, "negatives": model.negatives,
-        "unstored": model.unstored, "fixed": None if model.fixed is None else np.asarray(model.fixed).tolist(),
-        "update": described(solver.update), "counts": counts, "penalties": [term.key for term in terms],
-    }  # fmt: skip
+    _check_resampling(asked.resample, given)
+    asked.matched(np.ones((1, shape[1])))  # shapes that do not fit are refused before hours of work
+    heavy = asked.heavy
     factors, auto = None if heavy == "keep" else cap_factors(given.X), [term for term in terms if term.alpha == "auto"]
     judge = heavy == "auto" and factors is not None and given.observed is None
-    shared = replace(model, penalties=decided(terms, ()), n_jobs=None, verbose=0, solver=Solver(update=solver.update))
+    shared = as_part(model, penalties=decided(terms, ()), solver=Solver(update=solver.update))
     study = replace(study, model=shared, losses=losses or (KL,), factors=factors if heavy == "cap" else None)
-    asked = Parameters(random_state=seed, max_iter=raw.max_iter, tol=raw.tol)
-    stages = Stages(Question(tried, asked, threshold, n_runs, counts=counts), losses, schedule, remarks)
+    question = Question(
+        tried,
+        Parameters(random_state=seed, max_iter=raw.max_iter, tol=raw.tol),
+        asked.threshold,
+        asked.n_runs,
+        counts=asked.counts,
+    )
+    stages = Stages(question, losses, schedule, remarks)
     with shown(model.verbose) as show, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of single runs: what matters is in the notes
-        work, sure = plan(tried, n_runs, losses is None, judge, len(auto)), Sure(level, DRAWS, seed)
-        schedule.take(sure.planned(work, tried[len(tried) // 2]), _both(show, callback), leftover=(SURE,))
-        with Store(solver.checkpoint, {"X": study.problem.data.digest(), **settings}) as store:
-            seeds = draw_seeds(seed, max(n_runs, RUNS_PER_RANK))
-            pool = RunPool(study, store, schedule, seeds, count_jobs(model.n_jobs))
+        work, sure = plan(tried, asked.n_runs, losses is None, judge, len(auto)), Sure(asked.level, seed)
+        schedule.take(sure.planned(work, tried[len(tried) // 2]), _both(show, solver.callback), leftover=(SURE,))
+        kept = {"X": study.problem.data.digest(), **_settings(model, asked, tried, losses, seed)}
+        with Store(solver.checkpoint, kept) as store:
+            seeds = draw_seeds(seed, max(asked.n_runs, RUNS_PER_RANK))
+            pool = RunPool(study, store, schedule, seeds, jobs_of(model))
             pool, table, noise = stages.settle(pool, bool(auto))
-            pool = pool.changed(resample=_resampling(resample, pool.study, noise, counts))
+            pool = pool.changed(resample=_resampling(asked, pool.study, noise))
             if judge and factors is not None:
                 pool = stages.heavy(pool, table, factors)
             pool, table = stages.penalise(pool, table, tuple(auto)) if auto else (pool, table)
-            runs, found, table = stages.consensus(pool, table)
-        encoder = _encoder(pool.study, found, runs)
-        bars = sure.stage(stages, pool, runs, found, encoder)
-        return _assembled(pool.study, encoder, stages, noise, table, runs, found, bars, reference, names)
+            runs, consensus, table = stages.consensus(pool, table)
+        encoder = _encoder(pool.study, consensus, runs)
+        bars = sure.stage(stages, pool, runs, consensus, encoder)
+        return _assembled(pool.study, encoder, stages, noise, table, runs, consensus, bars, asked)
+
+
+def _settings(
+    model: Parameters, asked: Asked, tried: tuple[int, ...], losses: Omega | Interval | None, seed: int
+) -> dict[str, Any]:
+    """What finished runs depend on, for the folder that keeps them; more time may be given to the others."""
+    own = [name for name, known in parameters_of(Parameters).items() if known.result and name not in _ELSEWHERE]
+    return {name: described(getattr(model, name)) for name in own} | {
+        "ranks": list(tried),
+        "betas": "auto" if losses is None else _texts(losses),
+        "random_state": seed,
+        "update": described(as_solver(model.solver).update),
+        "penalties": [term.key for term in terms_of(model)],
+        **{name: getattr(asked, name) for name in ("resample", "heavy", "threshold", "counts")},
+    }
 
 
 def _discovered(model: Parameters | None) -> Parameters:
@@ -359,15 +175,19 @@ def _check_resampling(resample: str | None, given: Received) -> None:
         raise ValueError('resample="bootstrap" draws rows of X, which have weights here: use "poisson" or None.')
 
 
-def _resampling(resample: str | None, study: Study, noise: NoiseProfile | None, counts: bool | None) -> str | None:
-    """Choose what each run sees, by what is known of counts: what the user says, what the noise says, or the loss."""
+def _resampling(asked: Asked, study: Study, noise: NoiseProfile | None) -> str | None:
+    """Choose what each run sees, by what is known of counts: what the user says, the loss, or the noise.
+
+    Whole numbers under a loss of counts are drawn as counts, whether the loss was given or found: among rows drawn anew
+    a component of few rows is absent from many runs.
+    """
     given = study.problem.given
-    if resample != "auto":
-        return resample
+    if asked.resample != "auto":
+        return asked.resample
     if given.known:
         return UNCERTAINTY
-    said = noise.counts if noise is not None else _of_counts(study.losses)
-    if study.facts.unit == 1.0 and (said if counts is None else counts):
+    said = _of_counts(study.losses) or (noise is not None and noise.counts)
+    if study.facts.unit == 1.0 and (said if asked.counts is None else asked.counts):
         return "poisson"
     return None if given.observed is not None else "bootstrap"
 
@@ -404,24 +224,33 @@ def _objective(data: Data, run: Run, terms: tuple[Penalty, ...]) -> Objective:
     return Objective(run.omega, run.references, mean_of(data), units.penalties_out(terms, setting, run.omega))
 
 
-def _too_few(ended: int) -> str:
-    return f"Nothing is called stable on the word of fewer than {LEAST_RUNS} runs: {ended} came to their end."
-
-
-def _encoder(study: Study, found: Consensus, runs: list[Run]) -> Encoder:
+def _encoder(study: Study, consensus: Consensus, runs: list[Run]) -> Encoder:
     """What finds W under the losses of the best run, and the penalties."""
     best, model = min(runs, key=lambda run: run.error), study.model
     control, terms = control_of(model), terms_of(model)
     return Encoder(
-        found.components.astype(best.H.dtype), _objective(study.problem.data, best, terms), best.weights,
-        control.max_iter, control.tol, checked(model, "zeros"), "discover", np.zeros(len(found.stability)),
-    )  # fmt: skip
+        consensus.components.astype(best.H.dtype),
+        _objective(study.problem.data, best, terms),
+        best.weights,
+        control.max_iter,
+        control.tol,
+        checked(model, "zeros"),
+        "discover",
+        np.zeros(len(consensus.stability)),
+    )
 
 
 def _assembled(
-    study: Study, encoder: Encoder, stages: Stages, noise: NoiseProfile | None, table: list[Tried], runs: list[Run],
-    found: Consensus, bars: Intervals | None, reference: Any, names: list[str] | None,
-) -> Discovery:  # fmt: skip
+    study: Study,
+    encoder: Encoder,
+    stages: Stages,
+    noise: NoiseProfile | None,
+    table: list[Tried],
+    runs: list[Run],
+    consensus: Consensus,
+    bars: Intervals | None,
+    asked: Asked,
+) -> SearchResult:
     """W under the losses of the best run and the penalties, components by size, partners, residuals."""
     best, schedule, model, X = min(runs, key=lambda run: run.error), stages.schedule, study.model, study.problem
     before, terms = schedule.seconds, terms_of(model)
@@ -430,27 +259,29 @@ def _assembled(
         stages.missing.append(f"the contributions of {cut} rows were still moving")
     dense, W = W, _few_causes(encoder, study, stages, W)
     ended = sum(run.whole for run in runs)
-    stable = (found.stability >= stages.ask.threshold) & (ended >= LEAST_RUNS)
+    stable = (consensus.stability >= stages.ask.threshold) & (ended >= LEAST_RUNS)
     order = np.lexsort((-W.sum(axis=0, dtype=np.float64), ~stable))  # numbered alike in files, pages and Python
-    found, W, dense, stable = found.reordered(order), W[:, order], dense[:, order], stable[order]
+    consensus, W, dense, stable = consensus.reordered(order), W[:, order], dense[:, order], stable[order]
     worst = best.omega[int(np.argmax(best.losses / best.references))]
-    misfit = residuals(X.given.X, W, found.components, worst)
+    misfit = residuals(X.given.X, W, consensus.components, worst)
     schedule.advance(LAST, (1.0 - FOR_W) * schedule.planned(LAST), "residuals")
     stages.ended(LAST, before, not cut)
     encoder = replace(encoder, components=encoder.components[order], mean_row=dense.mean(axis=0, dtype=np.float64))
-    return Discovery(
-        components=found.components,
+    return SearchResult(
+        components=consensus.components,
         contributions=W,
-        stability=found.stability,
+        stability=consensus.stability,
         stable=stable,
-        intervals=None if bars is None else bars.around(order, found.components, np.asarray(dense, dtype=np.float64)),
-        found_in=found.found_in,
-        spread=found.spread,
-        rank=len(found.stability),
+        intervals=None
+        if bars is None
+        else bars.around(order, consensus.components, np.asarray(dense, dtype=np.float64)),
+        found_in=consensus.found_in,
+        spread=consensus.spread,
+        rank=len(consensus.stability),
         losses=best.omega,
         noise=noise,
         ranks=rows_of(table, stages.ask.threshold) if table else [],
-        matching=None if reference is None else match(found.components, reference, names=names),
+        matching=asked.matched(consensus.components),
         residuals=misfit,
         runs=sorted(runs, key=lambda run: run.error),
         stages=stages.done,
@@ -459,10 +290,11 @@ def _assembled(
         max_time=model.max_time,
         resample=study.resample,
         seconds=schedule.seconds,
-        notes=_notes(stages, noise, found, ended, study.resample),
+        notes=_notes(stages, noise, consensus, ended, study.resample),
         penalties=tuple(term.key for term in terms),
         penalty_path=stages.paths,
         dense=dense,
+        dispersions=dispersions(X.data, best.losses, best.omega, len(consensus.stability)),
         encoder=encoder,
         settings=model,
     )
@@ -490,15 +322,15 @@ _SEEN = {
 
 
 def _notes(
-    stages: Stages, noise: NoiseProfile | None, found: Consensus, ended: int, resample: str | None
+    stages: Stages, noise: NoiseProfile | None, consensus: Consensus, ended: int, resample: str | None
 ) -> tuple[str, ...]:
     """What to say of a discovery: what is missing first."""
     why = "Interrupted" if stages.interrupted else "Out of time"
     missing = (f"{why}: {what}." for what in stages.missing)
     notes = (*missing, *(() if noise is None else noise.notes), *stages.notes, _SEEN[resample])
     if ended < LEAST_RUNS:
-        return (*notes, _too_few(ended))
-    if not (found.stability >= stages.ask.threshold).any():
+        return (*notes, too_few_runs(ended))
+    if not (consensus.stability >= stages.ask.threshold).any():
         return (
             *notes,
             f"No component reaches the stability of {stages.ask.threshold:g}: there is nothing to trust here.",

@@ -1,15 +1,17 @@
-"""What the entries of X say by themselves: how many, how many zeros, and on which grid they lie."""
+"""What the entries of X say by themselves: how many, how many zeros, on which grid, and which rows are alike."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from drnmf.backends.digest import row_blocks
 from drnmf.backends.observed import HeldOut, Stored, mixed
 from drnmf.backends.open import is_dask
 from drnmf.numerics import Vector
@@ -17,6 +19,8 @@ from drnmf.problem.device import as_numpy, is_tensor
 from drnmf.problem.receive import Received
 from drnmf.problem.weights import observed_values
 from drnmf.selection.likelihood.grid import Grid, grid_of
+
+Indices = np.ndarray[Any, np.dtype[np.int64]]
 
 SAMPLE = 200_000
 """Entries that are enough to tell one noise from another: of larger X some rows and columns are looked at."""
@@ -165,10 +169,15 @@ def sample_shape(shape: tuple[int, int], rank: int) -> tuple[int, int]:
     return (short, long) if shape[0] <= shape[1] else (long, short)
 
 
+def some_of(count: int, size: int, seed: int) -> Indices:
+    """Choose so many of 0, ..., count - 1 by a hash of the numbers, in rising order."""
+    order = np.argsort(mixed(np.arange(count, dtype=np.int64) ^ mixed(np.array([seed + 1]))), kind="stable")
+    return np.sort(order[:size])
+
+
 def _kept(given: Received, side: int, size: int, seed: int) -> Received:
     """Keep so many rows (side 0) or columns (side 1)."""
-    order = np.argsort(mixed(np.arange(given.X.shape[side], dtype=np.int64) ^ (mixed(np.array([seed + 1])))))
-    some = np.sort(order[:size])
+    some = some_of(given.X.shape[side], size, seed)
     if side == 1:
         found = given.columns(some)
         return replace(given, X=_plain(found.X), observed=found.observed)
@@ -183,3 +192,80 @@ def _turned(given: Received) -> Received:
 
 def _plain(X: Any) -> Any:
     return sp.csr_array(X) if sp.issparse(X) else np.ascontiguousarray(X)
+
+
+ONE_COMPONENT = "X has one component only: its rows are multiples of one another."
+_ROUNDING = 1e-6
+"""Part of the largest entry up to which a row may differ from a multiple of the others."""
+
+
+def twins_of(X: Any) -> tuple[Any, Any]:
+    """Find for every row, and for every column, the first that it is equal to.
+
+    A row that occurs twice is predicted by its twin, noise included, unless both lose the same entries. Rows without a
+    positive entry predict nothing and count as different. X on a cluster is not looked at.
+
+    Returns
+    -------
+    rows, columns : (m,) and (n,) of indices, None where none is equal to another
+
+    Examples
+    --------
+    >>> twins_of(np.array([[1.0, 2.0, 2.0], [3.0, 4.0, 4.0], [1.0, 2.0, 2.0]]))
+    (array([0, 1, 0]), array([0, 1, 1]))
+    """
+    X = as_numpy(X) if is_tensor(X) and str(X.layout) == "torch.strided" else X
+    if sp.issparse(X):
+        return _first_of(_stored_rows(sp.csr_array(X))), _first_of(_stored_rows(sp.csr_array(X.T)))
+    if not isinstance(X, np.ndarray):
+        return None, None
+    return _first_of(_dense_rows(X)), _first_of(_dense_rows(X.T))
+
+
+def _dense_rows(X: Any) -> list[bytes]:
+    """The entries of every row; nothing where none is positive."""
+    found: list[bytes] = []
+    for at in row_blocks(X.shape, X.itemsize):
+        block = np.ascontiguousarray(X[at]) + X.dtype.type(0)  # one zero, whatever its sign
+        full = (block > 0).any(axis=1)
+        found += [row.tobytes() if some else b"" for row, some in zip(block, full, strict=True)]
+    return found
+
+
+def _stored_rows(X: Any) -> list[bytes]:
+    rows = sp.csr_array(X, copy=True)
+    rows.sum_duplicates()
+    rows.eliminate_zeros()
+    ends, places = rows.indptr.tolist(), rows.indices.astype(np.int64)
+    return [places[a:b].tobytes() + rows.data[a:b].tobytes() for a, b in pairwise(ends)]
+
+
+def _first_of(rows: list[bytes]) -> Any:
+    known: dict[bytes, int] = {}
+    first = np.array([known.setdefault(row, i) if row else i for i, row in enumerate(rows)])
+    return None if np.array_equal(first, np.arange(first.size)) else first
+
+
+def one_component(X: Any) -> bool:
+    """Tell whether every row of X is a multiple of one of them, up to rounding.
+
+    >>> one_component(np.outer([1.0, 2.0], [3.0, 4.0, 5.0])), one_component(np.eye(2))
+    (True, False)
+    """
+    if not (isinstance(X, np.ndarray) or sp.issparse(X)):
+        return False
+    heights, widths = (np.asarray(X.sum(axis=axis), dtype=np.float64).ravel() for axis in (1, 0))
+    total = float(heights.sum())
+    if not 0.0 < total < np.inf:
+        return False
+    limit = _ROUNDING * float(heights.max()) / total * float(widths.max())
+    if sp.issparse(X):
+        entries = sp.coo_array(X)
+        if entries.nnz < np.count_nonzero(heights) * np.count_nonzero(widths):
+            return False
+        return _near(entries.data, heights[entries.row] / total * widths[entries.col], limit)
+    return all(_near(X[at], np.outer(heights[at] / total, widths), limit) for at in row_blocks(X.shape, 8))
+
+
+def _near(x: Any, fitted: Vector, limit: float) -> bool:
+    return bool((np.abs(x - fitted) <= limit).all())

@@ -20,8 +20,7 @@ from drnmf.parameters.checks import check_number
 from drnmf.problem.device import as_numpy, is_tensor
 from drnmf.problem.problem import Problem
 from drnmf.problem.receive import Received
-from drnmf.selection.alike import twins_of
-from drnmf.selection.entries import Facts
+from drnmf.selection.entries import Facts, twins_of
 from drnmf.selection.likelihood.grid import Grid
 from drnmf.selection.likelihood.masses import KnownNoise, Noise
 from drnmf.selection.likelihood.partition import ZERO

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,14 +13,42 @@ from scipy.optimize import linear_sum_assignment
 
 from drnmf.numerics import Vector
 from drnmf.parameters.checks import check_choice
+from drnmf.selection.entries import Indices
 
-Indices = np.ndarray[Any, np.dtype[np.int64]]
 Measure = Callable[[Vector, Vector], Vector]
 
 NONE = -1
 """The reference of a component that has no partner."""
 _LISTED = 5
 """Labels that a message names."""
+
+
+class Known(NamedTuple):
+    """Known components (s, n), one per row, and their names."""
+
+    components: Vector
+    names: list[str]
+
+    @classmethod
+    def of(cls, reference: Any, names: Iterable[Any] | None = None) -> Known:
+        """Take known components out of an array, a frame, or a mapping of names to profiles.
+
+        >>> Known.of({"sea": [1.0, 0.0], "soil": [0.5, 0.5]}).names
+        ['sea', 'soil']
+        """
+        if isinstance(reference, Known):
+            return reference
+        if isinstance(reference, Mapping):
+            names, reference = list(reference), [np.ravel(profile) for profile in reference.values()]
+        elif names is None and _is_frame(reference):
+            names = reference.index
+        components = as_components(reference, "reference")
+        listed = [f"reference_{j + 1}" for j in range(len(components))] if names is None else list(map(str, names))
+        if len(listed) != len(components):
+            raise ValueError(
+                f"names has {len(listed)} entries, but the reference {len(components)} rows: give one per row."
+            )
+        return cls(components, listed)
 
 
 @dataclass(frozen=True)
@@ -87,7 +115,7 @@ def _or_one(scale: Vector) -> Vector:
 
 def match(
     components: ArrayLike,
-    reference: ArrayLike,
+    reference: ArrayLike | Mapping[str, ArrayLike],
     *,
     names: Sequence[str] | None = None,
     measure: str | Measure = "cosine",
@@ -101,10 +129,10 @@ def match(
     ----------
     components : array or DataFrame of shape (r, n)
         One component per row, as in ``components_``.
-    reference : array or DataFrame of shape (s, n)
+    reference : array or DataFrame of shape (s, n), or a mapping of names to profiles
         What to compare with, one per row. Where both are DataFrames, columns are paired by their labels.
     names : sequence of str, optional
-        A name per row of the reference; a DataFrame brings its index.
+        A name per row of the reference; a DataFrame brings its index, a mapping its keys.
     measure : {"cosine", "correlation"} or callable
         Similarity; a callable takes (r, n) and (s, n) and returns (r, s), larger for what is more alike.
     least : float
@@ -126,21 +154,16 @@ def match(
     >>> found.names, found.index.tolist()
     (('right', 'left'), [1, 0])
     """
-    if names is None and _is_frame(reference):
-        names = [str(name) for name in cast(Any, reference).index]
-    A, B = _matrix(components, "components"), _matrix(aligned(components, reference), "reference")
+    A, (B, known) = as_components(components, "components"), Known.of(aligned(components, reference), names)
     if A.shape[1] != B.shape[1]:
         raise ValueError(
             f"components have {A.shape[1]} entries and the reference {B.shape[1]}: both need one component per row "
             "over the same columns."
         )
-    names = [f"reference_{j + 1}" for j in range(B.shape[0])] if names is None else list(names)
-    if len(names) != B.shape[0]:
-        raise ValueError(f"names has {len(names)} entries, but the reference {B.shape[0]} rows: give one per row.")
     table = measure(A, B) if callable(measure) else MEASURES[check_choice("measure", measure, tuple(MEASURES))](A, B)
     index = assign(table, least)
     similarity = np.where(index >= 0, table[np.arange(len(index)), index], np.nan)
-    return Matching(index, similarity, tuple(names[j] if j >= 0 else None for j in index), table)
+    return Matching(index, similarity, tuple(known[j] if j >= 0 else None for j in index), table)
 
 
 def assign(table: Vector, least: float = -np.inf) -> Indices:
@@ -180,11 +203,12 @@ def agreement(runs: Sequence[Vector]) -> float:
     return float(np.mean([np.take_along_axis(table, assign(table)[:, None], axis=1).mean() for table in tables]))
 
 
-def _matrix(values: Any, what: str) -> Vector:
+def as_components(values: Any, what: str) -> Vector:
+    """Check that values are a finite matrix with one component per row."""
     try:
         matrix = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"{what} must hold numbers only.") from None
+        raise ValueError(f"{what} must hold numbers only: give one component per row.") from None
     if matrix.ndim != 2 or 0 in matrix.shape:
         raise ValueError(f"{what} has shape {matrix.shape}: give a matrix with one component per row.")
     if not np.isfinite(matrix).all():

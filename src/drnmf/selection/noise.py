@@ -28,14 +28,13 @@ from drnmf.problem.device import place
 from drnmf.problem.problem import Problem, reference_floors
 from drnmf.problem.receive import Received
 from drnmf.problem.weights import Reading
-from drnmf.selection.choose import Candidate, candidates, holds_counts, likeliest, noise_scores, overdispersed
+from drnmf.selection.choose import Candidate, candidates, choose_noise, describe, holds_counts, likeliest, structured
 from drnmf.selection.entries import Facts, bound, counted, facts_of, near_one, sampled
 from drnmf.selection.folds import HELD_OUT, Fold, check_fraction, mask_seed, too_few_to_hold_out
 from drnmf.selection.likelihood.masses import NegativeBinomialNoise
-from drnmf.selection.likelihood.scores import Scores, compare, joined
-from drnmf.selection.likelihood.size import corrected_size, drawn, likely_size
+from drnmf.selection.likelihood.scores import Scores, compare, corrected_size, drawn, joined, likely_size
+from drnmf.selection.stages.residuals import binned_slope
 from drnmf.selection.warm_starts import fit_along, fit_near, grown, in_unit_of_X, on_host
-from drnmf.selection.words import binned_slope, describe, structured
 from drnmf.solve.pipeline import running
 from drnmf.solve.runner import Runner
 from drnmf.solve.settings import ask, check_model, only_compared, reading_of
@@ -166,7 +165,6 @@ def noise_profile(
     *,
     betas: Iterable[float] | Interval | str | None = None,
     held_out: float = HELD_OUT,
-    counts: bool | None = None,
     entry_weight: Any = None,
     uncertainty: Any = None,
 ) -> NoiseProfile:
@@ -180,11 +178,10 @@ def noise_profile(
     X : as in `BetaNMF.fit`
     betas : numbers >= 0, or an Interval (nine betas of it); None is 0, 0.25, ..., 2, without 0 where X has zeros, and
         where X holds counts Poisson with its variance fixed and the negative binomial too, for which
-        ``NegativeBinomial("auto")`` among the betas asks
+        ``NegativeBinomial("auto")`` among the betas asks: alone, "nb:auto", it compares noises of counts only (Poisson,
+        Kullback-Leibler, negative binomial)
     held_out : share of the entries that are left out of the fits and scored, four times (of a large X twice); 0 scores
         the entries that were fitted
-    counts : whether X holds counts, which are drawn from its means; None lets the data say. True compares noises of
-        counts alone (Poisson, Kullback-Leibler, negative binomial), False all others
     entry_weight, uncertainty : as in `BetaNMF.fit`; a weight says how often its entry counts, an uncertainty is its
         standard deviation, under which all losses are then compared
 
@@ -210,25 +207,29 @@ def noise_profile(
     1.0
     """
     check_model(model, "noise_profile")
-    return compare_losses(model, X, reading_of(model, entry_weight, uncertainty), betas, held_out, counts)
+    return compare_losses(model, X, reading_of(model, entry_weight, uncertainty), betas, held_out)
 
 
-def compare_losses(
-    model: Parameters, X: Any, reading: Reading, betas: Any, held_out: float, counts: bool | None = None
-) -> NoiseProfile:
+def compare_losses(model: Parameters, X: Any, reading: Reading, betas: Any, held_out: float) -> NoiseProfile:
     """Open X, and compare losses as `noise_profile` does."""
     solver = as_solver(model.solver)
     placement = place(X, model.device, solver.precision)
     given = bound(placement.accept(X, "noise_profile", reading))
     few = _looked_at(given, model)
     opened, runner = Problem.opened(placement.open(few), few), Runner.of(solver.update, "auto", placement.gpu)
-    return read_noise(opened, model, runner, betas=betas, held_out=held_out, counts=counts, of=given.X.shape)
+    return read_noise(opened, model, runner, betas=betas, held_out=held_out, of=given.X.shape)
 
 
 def read_noise(
-    opened: Problem, model: Parameters, runner: Runner, *, betas: Any = None, held_out: float = HELD_OUT,
-    counts: bool | None = None, of: tuple[int, int] | None = None,
-) -> NoiseProfile:  # fmt: skip
+    opened: Problem,
+    model: Parameters,
+    runner: Runner,
+    *,
+    betas: Any = None,
+    held_out: float = HELD_OUT,
+    counts: bool | None = None,
+    of: tuple[int, int] | None = None,
+) -> NoiseProfile:
     """Compare losses on X that is open already.
 
     Parameters
@@ -236,7 +237,8 @@ def read_noise(
     opened : X
     model : its rank, starts and tolerances
     runner : its rules
-    betas, held_out, counts : as in `noise_profile`
+    betas, held_out : as in `noise_profile`
+    counts : whether X holds counts: True compares noises of counts alone, False all others, None lets the data say
     of : the shape of the whole X, where some of it was opened
     """
     loose = 0.0 if model.tol == 0 else max(checked(model, "tol") or 0.0, TOLERANCE)
@@ -260,7 +262,7 @@ def read_noise(
     problem = ask(opened, parameters, omega)
     models = (counts or sized or (counts is None and betas is None)) and not uncounted
     with running(problem, runner, parameters, runs) as runner:
-        asked = Asked(problem, facts, runner, mask_seed(parameters.random_state), fraction, counts)
+        asked = NoiseQuestion(problem, facts, runner, mask_seed(parameters.random_state), fraction, counts)
         return asked.profile(omega, models, (*_sampled(whole, given.X.shape), *few)).magnified(power)
 
 
@@ -283,7 +285,7 @@ def _sampled(whole: tuple[int, int], some: tuple[int, int]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Asked:
+class NoiseQuestion:
     """X, how it is fitted, and which entries are held out: what all candidates share."""
 
     problem: Problem
@@ -307,10 +309,7 @@ class Asked:
         size = self._with_counts(folds, seen, runs) if counts else None
         listed = candidates(omega, counts, size)
         fits = [{loss: (run.W, run.H) for loss, run in found.items()} for found in runs]
-        scores = noise_scores(folds, fits, listed)
-        chosen = likeliest(listed, scores, self.known)
-        middle = folds[0].middle(fits[0][listed[chosen].loss])
-        chosen = overdispersed(listed, chosen, self.facts.unit, middle)
+        chosen, scores, middle = choose_noise(folds, fits, listed, self.facts.unit, self.known)
         best = listed[chosen]
         exact = self._exact(seen[0], runs[0])
         if size is not None and not exact:
@@ -321,8 +320,10 @@ class Asked:
         structure = self._structure(folds[0], seen[0], best.loss, runs[0][best.loss]) if self.fraction else math.nan
         x, mu = folds[0].entries(fits[0][best.loss], seen=bool(self.fraction))
         slope = binned_slope(mu, (x - mu) ** 2)
-        found = Compared(listed, scores, chosen, slope, structure, middle, exact, solutions, self.known, self.counts)
-        return found.profile(self.facts, (*self.problem.notes, *notes))
+        compared = ComparedNoises(
+            listed, scores, chosen, slope, structure, middle, exact, solutions, self.known, self.counts
+        )
+        return compared.profile(self.facts, (*self.problem.notes, *notes))
 
     def _folds(self) -> list[Fold]:
         seeds = range(self.seed, self.seed + masks_of(self.facts, self.fraction))
@@ -388,7 +389,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedNoises:
     """Candidates, their scores, and what was found beside them."""
 
     listed: list[Candidate]
@@ -433,13 +434,17 @@ class Compared:
         compared = compare(self.scores)
         return [
             {
-                "name": one.name, "beta": one.loss.beta, "loss": float(self.runs[one.name].losses[0]),
-                "criterion": -scores.mean * facts.count, "held_out": float(compared.differences[i]),
-                "standard_error": float(compared.errors[i]), "within": compared.within[i],
+                "name": one.name,
+                "beta": one.loss.beta,
+                "loss": float(self.runs[one.name].losses[0]),
+                "criterion": -scores.mean * facts.count,
+                "held_out": float(compared.differences[i]),
+                "standard_error": float(compared.errors[i]),
+                "within": compared.within[i],
                 "parameter": scores.parameter,
             }
             for i, (one, scores) in enumerate(zip(self.listed, self.scores, strict=True))
-        ]  # fmt: skip
+        ]
 
 
 def _without_size(betas: Any) -> tuple[Any, bool]:

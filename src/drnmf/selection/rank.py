@@ -17,8 +17,8 @@ from drnmf.losses.base import Loss
 from drnmf.losses.names import as_loss
 from drnmf.parameters.checks import check_integer
 from drnmf.parameters.common import Parameters
-from drnmf.selection.alike import ONE_COMPONENT, one_component
 from drnmf.selection.choose import Tried, best_rank, differences, why_rank
+from drnmf.selection.entries import ONE_COMPONENT, one_component
 from drnmf.selection.folds import HELD_OUT, check_fraction, mask_seed
 from drnmf.selection.noise import NoiseProfile
 from drnmf.selection.stages.ranks import ALL, LADDER, UPWARDS
@@ -26,7 +26,7 @@ from drnmf.selection.stages.run_pool import RunPool, Study, draw_seeds
 from drnmf.selection.stages.runs import Store
 from drnmf.selection.stages.schedule import Schedule
 from drnmf.selection.stages.stages import MOST_RANKS, NOISE, RANKS, RUNS_PER_RANK, Question, Stages
-from drnmf.solve.settings import asked_losses, check_model, count_jobs, judged_budget, reading_of
+from drnmf.solve.settings import as_part, asked_losses, check_model, jobs_of, judged_budget, reading_of
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,8 @@ def rank_profile(
         next to the best, as `discover` and ``n_components="auto"`` search
     held_out : share of the entries left out of the fits; 0 compares by BIC alone
     n_masks : how often entries are held out, other ones each time: the time grows with it, and standard errors fall
-    counts : whether X holds counts, as in `noise_profile`; None lets the data say
+    counts : whether X holds counts, which are drawn from its means: True compares noises of counts alone, False all
+        others; None lets the data say
     entry_weight, uncertainty : as in `BetaNMF.fit`; a weight says how often its entry counts, an uncertainty is its
         standard deviation
 
@@ -121,11 +122,11 @@ def profile_ranks(study: Study, ask: Question) -> RankProfile:
     if alike:  # all ranks predict the same, and rounding would choose
         ask = replace(ask, ranks=ask.ranks[:1], held_out=0.0)
         notes.insert(0, ONE_COMPONENT)
-    study = replace(study, model=replace(model, n_jobs=None, verbose=0), losses=losses or ())
+    study = replace(study, model=as_part(model), losses=losses or ())
     schedule = Schedule({NOISE: 1.0, RANKS: 1.0}, model.max_time, None)
     seeds = draw_seeds(mask_seed(model.random_state), ask.judges)
     stages = Stages(ask, losses, schedule, notes)
-    pool = RunPool(study, Store(None, {}), schedule, seeds, count_jobs(model.n_jobs))
+    pool = RunPool(study, Store(None, {}), schedule, seeds, jobs_of(model))
     pool, table, noise = stages.settle(pool)
     best, judge = best_rank(table).rank, (stages.judging or pool).study.omega[0]
     said = (*(() if noise is None else noise.notes), *stages.notes, *(f"Out of time: {one}." for one in stages.missing))

@@ -23,10 +23,38 @@ if TYPE_CHECKING:
     from drnmf.numerics import Array
     from drnmf.sklearn.engine import Settings
 
-_FORMS: dict[str, Any] = {"accept_sparse": ("csr", "csc"), "dtype": [np.float64, np.float32]}
+FORMS: dict[str, Any] = {"accept_sparse": ("csr", "csc"), "dtype": [np.float64, np.float32]}
 
 
-class NMF(Shares, decomposition.NMF):  # type: ignore[misc]
+class Translated:
+    """What the estimators here share: scikit-learn's parameters as settings of the engine."""
+
+    def _settings(self: Any) -> Settings:
+        alpha = np.array([self.alpha_W, self.alpha_W if self.alpha_H == "same" else self.alpha_H])
+        l1, l2 = (tuple((share * alpha).tolist()) for share in (self.l1_ratio, 1.0 - self.l1_ratio))
+        found: Settings = engine().Settings(
+            self._beta_loss, l1, l2, self.max_iter, self.tol, self.solver, self.verbose, self.device
+        )
+        return found
+
+    def _checked(self: Any, X: Any) -> None:
+        self._check_params(X)
+        if self._beta_loss <= 0 and X.min() == 0:
+            raise ValueError(
+                "When beta_loss <= 0 and X contains zeros, the solver may diverge. Please add small values to X, or "
+                "use a positive beta_loss."
+            )
+
+    def _warn_of_the_limit(self: Any, n_iter: int) -> None:
+        if n_iter == self.max_iter and self.tol > 0:
+            warnings.warn(
+                f"Maximum number of iterations {self.max_iter} reached. Increase it to improve convergence.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+
+
+class NMF(Translated, Shares, decomposition.NMF):  # type: ignore[misc]
     """Fit scikit-learn's NMF with the engine of this package.
 
     Parameters, attributes, messages and their meaning are those of `sklearn.decomposition.NMF`, of which it is a
@@ -116,7 +144,7 @@ class NMF(Shares, decomposition.NMF):  # type: ignore[misc]
         -------
         W : array of shape (m, r)
         """
-        here = validate_data(self, _on_host(X), **_FORMS)
+        here = validate_data(self, on_host(X), **FORMS)
         W, self.components_, self.n_iter_, loss = self._factorised(here, W, H, sample_weight, _where_it_is(X, here))
         self.n_components_ = self.components_.shape[0]
         self.reconstruction_err_ = math.sqrt(2.0 * loss)
@@ -135,14 +163,14 @@ class NMF(Shares, decomposition.NMF):  # type: ignore[misc]
         W : array of shape (rows of X, r)
         """
         check_is_fitted(self)
-        here = validate_data(self, _on_host(X), reset=False, ensure_non_negative=True, **_FORMS)
-        return self._contributions(here, None, _on_host(self.components_), _where_it_is(X, here))[0]
+        here = validate_data(self, on_host(X), reset=False, ensure_non_negative=True, **FORMS)
+        return self._contributions(here, None, on_host(self.components_), _where_it_is(X, here))[0]
 
     def _contributions(self, X: Any, W: Any, H: Any, there: Any = None) -> tuple[Array, Array]:
         """Find W under H; `there` is X where it is fitted, if not in host memory."""
         self._checked(X)
         _, H = self._check_w_h(X, W, H, False)
-        return _engine().contributions(X if there is None else there, H, self._settings()), H
+        return engine().contributions(X if there is None else there, H, self._settings()), H
 
     def _factorised(
         self, X: Any, W: Any, H: Any, sample_weight: Any, there: Any = None
@@ -153,25 +181,12 @@ class NMF(Shares, decomposition.NMF):  # type: ignore[misc]
         if self.shuffle:
             order = check_random_state(self.random_state).permutation(H.shape[0])
             W, H = W[:, order], H[order]
-        found = _engine().factorise(X if there is None else there, W, H, self._settings(), sample_weight)
-        if found.n_iter == self.max_iter and self.tol > 0:
-            warnings.warn(
-                f"Maximum number of iterations {self.max_iter} reached. Increase it to improve convergence.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+        found = engine().factorise(X if there is None else there, W, H, self._settings(), sample_weight)
+        self._warn_of_the_limit(found.n_iter)
         if self.shuffle:
             back = np.argsort(order)
             return found.W[:, back], found.H[back], found.n_iter, found.loss
         return found.W, found.H, found.n_iter, found.loss
-
-    def _checked(self, X: Any) -> None:
-        self._check_params(X)
-        if self._beta_loss <= 0 and X.min() == 0:
-            raise ValueError(
-                "When beta_loss <= 0 and X contains zeros, the solver may diverge. Please add small values to X, or "
-                "use a positive beta_loss."
-            )
 
     def _completed(self, X: Any, W: Any, H: Any) -> tuple[Any, Any]:
         """Find the factor that was not given, where only the other one was."""
@@ -179,22 +194,14 @@ class NMF(Shares, decomposition.NMF):  # type: ignore[misc]
             return W, H
         if W is None:
             H = check_array(H, dtype=X.dtype, ensure_non_negative=True)
-            return _engine().contributions(X, H, self._settings()), H
+            return engine().contributions(X, H, self._settings()), H
         W = check_array(W, dtype=X.dtype, ensure_non_negative=True)
-        return W, np.ascontiguousarray(_engine().contributions(X.T, W.T, self._settings()).T)
-
-    def _settings(self) -> Settings:
-        alpha = np.array([self.alpha_W, self.alpha_W if self.alpha_H == "same" else self.alpha_H])
-        l1, l2 = (tuple((share * alpha).tolist()) for share in (self.l1_ratio, 1.0 - self.l1_ratio))
-        found: Settings = _engine().Settings(
-            self._beta_loss, l1, l2, self.max_iter, self.tol, self.solver, self.verbose, self.device
-        )
-        return found
+        return W, np.ascontiguousarray(engine().contributions(X.T, W.T, self._settings()).T)
 
 
-def _on_host(X: Any) -> Any:
+def on_host(X: Any) -> Any:
     """Return a tensor or an array of another library as NumPy's: scikit-learn's checks and starts are made for it."""
-    return X if isinstance(X, np.ndarray) or not hasattr(X, "__dlpack__") else _engine().as_numpy(X)
+    return X if isinstance(X, np.ndarray) or not hasattr(X, "__dlpack__") else engine().as_numpy(X)
 
 
 def _where_it_is(X: Any, here: Any) -> Any:
@@ -203,11 +210,11 @@ def _where_it_is(X: Any, here: Any) -> Any:
     return X if moved and str(X.dtype).endswith(str(here.dtype)) else None
 
 
-def _engine() -> Any:
+def engine() -> Any:
     """Load the engine with the first fit: ``import drnmf.sklearn`` costs no more than scikit-learn does."""
-    from drnmf.sklearn import engine
+    from drnmf.sklearn import engine as loaded
 
-    return engine
+    return loaded
 
 
 def non_negative_factorization(
@@ -258,7 +265,7 @@ def non_negative_factorization(
         alpha_H=alpha_H, l1_ratio=l1_ratio, random_state=random_state, verbose=verbose, shuffle=shuffle, device=device,
     )  # fmt: skip
     model._validate_params()
-    X = check_array(X, **_FORMS)
+    X = check_array(X, **FORMS)
     if update_H:
         return model._factorised(X, W, H, None)[:3]
     return *model._contributions(X, W, H), 1

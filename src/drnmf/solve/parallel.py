@@ -1,4 +1,4 @@
-"""Runs side by side: one thread for each, each on one core, or all of them in batches on a GPU.
+"""Runs side by side: one thread and one process for each, each on one core, or all of them in batches on a GPU.
 
 A sweep over a small X is too short to be divided among cores; runs that do not depend on one another are not. Results
 of sweeps do not depend on the number of threads, so a fit has the same bits for every `n_jobs`.
@@ -18,9 +18,9 @@ from dataclasses import replace
 from typing import TypeVar
 
 from drnmf.algorithms.batch import Call, solve_batch
-from drnmf.algorithms.loop import solve as solve_alone
 from drnmf.algorithms.result import Interrupted, Result
 from drnmf.backends.core import native_core
+from drnmf.solve.processes import Worker, workers
 
 Task = Callable[[], Result]
 T = TypeVar("T")
@@ -94,18 +94,18 @@ def _made(call: Call) -> Result | BaseException:
     if control.max_time is not None:
         control = replace(control, max_time=max(control.max_time - waited, 0.0))
     try:
-        return solve_alone(call.data, call.W, call.H, call.objective, call.rule, call.policy, control, call.constraints)
+        return replace(call, control=control).solve()
     except Exception as error:
         return error
 
 
-_local = threading.local()  # the Batcher of a thread, for the runs that its task comes to
+_local = threading.local()  # the Batcher or the Worker of a thread, for the runs that its task comes to
 
 
-def run_of_this_thread() -> Callable[..., Result]:
-    """Return what makes a run: `algorithms.loop.solve`, or where `run_all` said so a batch with other threads' runs."""
-    batcher: Batcher | None = getattr(_local, "batcher", None)
-    return solve_alone if batcher is None else lambda *given: batcher.solve(Call(*given))
+def run(call: Call) -> Result:
+    """Make a run here, or where `run_all` said so: in the process of this thread, or with the runs of others."""
+    maker: Batcher | Worker | None = getattr(_local, "maker", None)
+    return call.solve() if maker is None else maker.solve(call)
 
 
 def run_all(tasks: Sequence[Callable[[], T]], jobs: int, stop: threading.Event, batched: bool = False) -> list[T]:
@@ -123,25 +123,29 @@ def run_all(tasks: Sequence[Callable[[], T]], jobs: int, stop: threading.Event, 
     Interrupted
         After Ctrl-C, with the first result that there is; a KeyboardInterrupt where there is none.
     """
-    if min(jobs, len(tasks)) <= 1 or getattr(_local, "batcher", None) is not None:
+    jobs, outer = min(jobs, len(tasks)), getattr(_local, "maker", None)
+    if jobs <= 1 or isinstance(outer, Batcher):
         return [task() for task in tasks]  # in a batch already: others wait for the runs of this thread
     ended: list[T] = []
-    batcher = Batcher(min(jobs, len(tasks)), len(tasks)) if batched else None
+    batcher = Batcher(jobs, len(tasks)) if batched else None
     ready = threading.Event()  # nothing runs before every run is known: Ctrl-C in between would lose some
 
     def run(task: Callable[[], T]) -> T:
         ready.wait()
-        _local.batcher = batcher
+        maker = _local.maker = idle.pop() if batcher is None and idle else batcher
         try:
             result = task()
         finally:
-            _local.batcher = None
-            if batcher is not None:
-                batcher.leave()
+            _local.maker = None
+            if isinstance(maker, Batcher):
+                maker.leave()
+            elif maker is not None:
+                idle.append(maker)
         ended.append(result)
         return result
 
-    with _one_thread_each(), ThreadPoolExecutor(min(jobs, len(tasks))) as pool:
+    apart = 0 if batched or outer is not None else jobs
+    with _one_thread_each(), workers(apart) as idle, ThreadPoolExecutor(jobs) as pool:
         futures: list[Future[T]] = []
         try:
             futures.extend(pool.submit(run, task) for task in tasks)

@@ -30,7 +30,7 @@ from drnmf.solve.finish import certified, leaves_room, refuse_empty, remarks, se
 from drnmf.solve.progress import progress_bar
 from drnmf.solve.references import compute_references, run_improving
 from drnmf.solve.runner import Budget, Runner
-from drnmf.solve.settings import control_of, count_jobs, may_stop_early
+from drnmf.solve.settings import control_of, jobs_of, may_stop_early
 from drnmf.solve.solve import smallest, solve
 from drnmf.storage.checkpoint import keeper_of
 
@@ -75,7 +75,7 @@ def running(
     kept = keeper_of(solver.checkpoint, every, data, identity or {}, (W, H), problem.modes)
     # a cluster and a GPU take one run at a time, or the starts of a small X at once; a checkpoint keeps runs in order
     batch = min(n_init, largest_batch(data.count)) if data.space.deferred and batch_kind(data) is not None else 1
-    jobs = 1 if solver.checkpoint is not None else batch if data.space.deferred else count_jobs(p.n_jobs)
+    jobs = 1 if solver.checkpoint is not None else batch if data.space.deferred else jobs_of(p)
     with single_blas(), progress_bar(p.verbose, data.space.status, runs, p.max_time, jobs) as watch, kept as keeper:
         made, least = make() if keeper is None else keeper.starts(make)
         budget = Budget(replace(control, keeper=keeper, least=least), runs, watch, jobs, units, batched=batch > 1)

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from drnmf.algorithms.result import Progress
+from drnmf.solve.watching import Shown
 
 EVERY = 10.0
 """Seconds between two lines where there is no terminal."""
@@ -97,7 +98,7 @@ class ProgressLines:
                 self._said = time.perf_counter()
                 self._say(stage, run, progress, f"at most {clock(self._left(progress, run))} left")
 
-        return advance
+        return Shown(advance)
 
     def _left(self, progress: Progress, run: int) -> float:
         estimated = self._clock.left(progress, run)
@@ -187,7 +188,7 @@ class ProgressBar:
                 state = f"{state}  {self._remark()}".rstrip()
             self._bars.update(task, completed=progress.iteration, total=progress.max_iter, state=state)
 
-        return advance
+        return Shown(advance)
 
 
 def describe(progress: Progress, width: int = 1000) -> str:

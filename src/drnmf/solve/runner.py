@@ -22,6 +22,7 @@ from drnmf.algorithms.weights import ByRule, Fixed, Policy, Reactive, as_policy
 from drnmf.numerics import LEVEL_TOLERANCE, REFERENCE_TOLERANCE
 from drnmf.problem.problem import Problem
 from drnmf.problem.units import Units
+from drnmf.solve.watching import Stopping, Watching
 
 
 @dataclass
@@ -57,24 +58,12 @@ class Budget:
         if self.jobs == 1:
             return self._take(stage, callback)
         with self._alone:
-            control = self._take(stage, callback)
-        return replace(control, callback=self._watched(control.callback))
+            return self._take(stage, callback)
 
     def expect(self, runs: int) -> None:
         """Count runs that nobody knew of when the fit began: they share the time that is left."""
         with self._alone:
             self.runs += runs
-
-    def _watched(self, callback: Callback | None) -> Callback:
-        """Callbacks one at a time, and an end to every run once one has failed."""
-
-        def call(progress: Any) -> bool:
-            if self.stop.is_set() or callback is None:
-                return self.stop.is_set()
-            with self._alone:
-                return bool(callback(progress))
-
-        return call
 
     def _take(self, stage: str, callback: Callback | None) -> Control:
         watcher = self.watch(stage)
@@ -84,7 +73,10 @@ class Budget:
             spent = before + time.perf_counter() - self.started
             left = max(self.control.max_time - spent, 0.0) / max(-(-self.runs // self.jobs), 1)
         self.runs -= 1
-        return replace(self.control, max_time=left, callback=self.units.watched(both(watcher, callback)))
+        watching = Watching.of((watcher, callback), self.units)
+        if self.jobs > 1:  # callbacks one at a time, and an end to every run once one has failed
+            watching = replace(watching, stops=(self.stop, *watching.stops), alone=self._alone)
+        return replace(self.control, max_time=left, callback=watching if watching.asks else None)
 
 
 def both(first: Callback | None, second: Callback | None) -> Callback | None:
@@ -183,7 +175,7 @@ class Runner:
 
 def _counted_from(before: int, callback: Callback | None) -> Callback | None:
     """A callback that is told the iterations of the whole run."""
-    if callback is None or not before:
+    if callback is None or not before or isinstance(callback, Stopping):
         return callback
 
     def call(progress: Progress) -> object:

@@ -18,7 +18,7 @@ from drnmf.objective.penalties import as_penalties, settled
 from drnmf.objective.penalty import Penalty, without_zeros
 from drnmf.parameters.checks import check_integer
 from drnmf.parameters.common import MAX_ITER, Parameters
-from drnmf.parameters.fields import checked
+from drnmf.parameters.fields import checked, parameters_of
 from drnmf.parameters.solver import Solver, as_solver
 from drnmf.problem.problem import Problem
 from drnmf.problem.receive import Received
@@ -47,6 +47,11 @@ def check_model(model: Any, function: str) -> None:
 def asked_losses(model: Parameters) -> Any:
     """Return what was written for the loss or the losses of a model, "auto" where it names none."""
     return getattr(model, "betas", getattr(model, "beta", "auto"))
+
+
+def without_losses(model: Parameters) -> Parameters:
+    """Return a model that leaves its loss to the data, with the same parameters otherwise."""
+    return Parameters(**{name: getattr(model, name) for name in parameters_of(Parameters)})
 
 
 def settings_of(model: Parameters) -> dict[str, Any]:
@@ -83,13 +88,19 @@ def judged_budget(model: P) -> P:
     return only_compared(model, JUDGED_ITERATIONS, JUDGED_TOLERANCE)
 
 
-def count_jobs(n_jobs: int | None) -> int:
-    """Count the runs that go side by side, as joblib counts them."""
+def jobs_of(model: Any) -> int:
+    """Count the runs of a model that go side by side, as joblib counts them."""
+    n_jobs = model.n_jobs
     if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral)):
         raise ValueError(f"n_jobs={n_jobs!r} must be None or an integer: -1 uses every core.")
     if n_jobs == 0:
         raise ValueError("n_jobs=0 is no number of jobs: use None or 1 for one, -1 for every core.")
     return int(effective_n_jobs(n_jobs))
+
+
+def as_part(model: P, **changes: Any) -> P:
+    """Make the model of one of several runs: one at a time, and nothing shown."""
+    return replace(model, n_jobs=None, verbose=0, **changes)
 
 
 def constraints_of(model: Parameters) -> Constraints:

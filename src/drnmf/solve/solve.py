@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+from drnmf.algorithms.batch import Call
 from drnmf.algorithms.loop import Callback, minimise
 from drnmf.algorithms.result import Result
 from drnmf.problem.problem import Problem
-from drnmf.solve.parallel import run_all, run_of_this_thread
+from drnmf.solve.parallel import run, run_all
 from drnmf.solve.runner import Runner, both
 
 
@@ -40,10 +41,11 @@ def solve(
         control = replace(runner.control(problem), max_iter=most - problem.spent, margin=margin, overwrite=overwrite)
         if until is not None:
             control = replace(control, callback=both(control.callback, until))
-        how = problem.objective, runner.rule, runner.policy, control, problem.constraints
+        how = runner.rule, runner.policy, control, problem.constraints
         if problem.columns:
-            return minimise(problem.modes, problem.blocks(problem.begins), *how)
-        return run_of_this_thread()(problem.data, *problem.begins, *how)
+            return minimise(problem.modes, problem.blocks(problem.begins), problem.objective, *how)
+        W, H = problem.begins
+        return run(Call(problem.data, W, H, problem.objective, *how))
 
     if len(problems) == 1:
         return [one(problems[0])]

@@ -13,7 +13,7 @@ which is sharper. Sums are means over rows in which the old fade.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import reduce
 from operator import add
 from typing import Any
@@ -26,8 +26,9 @@ from drnmf.algorithms.updates.steps import packed, packed_product, quadratic_ste
 from drnmf.algorithms.weights import Policy
 from drnmf.backends.base import Ask, Data
 from drnmf.losses.base import Loss, Omega
-from drnmf.numerics import LARGEST_KEPT, NEWTON_PASSES, NEWTON_RANK, Vector, factor_floor, namespace
+from drnmf.numerics import LARGEST_KEPT, NEWTON_PASSES, NEWTON_RANK, Vector, beside, factor_floor, namespace
 from drnmf.objective.objective import Objective, complementarity_gap
+from drnmf.objective.penalty import NONE, Bound, Penalties, per_component
 from drnmf.objective.simplex import vertex
 from drnmf.problem.device import as_numpy
 from drnmf.solve.encode import encode
@@ -45,12 +46,15 @@ ROUND, LONGEST = 0.2, 30.0
 MOSTLY = 0.5
 """Where more of the entries than this are zero, losses that bend by what x is have no use for their curvature."""
 
-COLD, WARM = 2, 1
-"""Rounds of `encode` that find W of rows that are new, and of rows that come again or whose H has moved a little. With
-more of them runs follow each half-problem to its end, and end higher."""
+COLD = 2
+"""Rounds of `encode` that find W of rows that are new. With more of them, and of those for rows that come again or whose
+H has moved a little, runs follow each half-problem to its end, and end higher."""
 
 UNLIKELY = 3.0
 """A batch whose loss is this many times the usual, from where its W was before, begins anew: H has moved on."""
+
+NO_BOUND = Bound()
+"""That of no penalty."""
 
 NARROW = 0.1
 """Least part of an entry that a step of a quadratic model leaves, and inverse of what it makes of the largest."""
@@ -91,12 +95,13 @@ class Sums:
         return Sums(*(function(*(getattr(one, f.name) for one in (self, *others))) for f in fields(Sums)))
 
 
-def solved(sums: tuple[Sums, ...], H: Any, omega: Omega, c: Vector, floor: float) -> Any:
-    """Find the H that the sums ask for under the weighted losses, from H."""
+def solved(sums: tuple[Sums, ...], H: Any, omega: Omega, c: Vector, floor: float, added: Bound = NO_BOUND) -> Any:
+    """Find the H that the sums ask for under the weighted losses and the penalties of its entries, from H."""
     used = [(loss, float(weight), one) for loss, weight, one in zip(omega, c, sums, strict=True) if weight > 0]
     if used[0][2].rising is None:
-        return _model_minimum([(weight, one) for _, weight, one in used], H, floor)
+        return _model_minimum([(weight, one) for _, weight, one in used], H, floor, added)
     terms = [({loss.exponents[0]: w * s.rising}, {loss.exponents[1]: w * s.falling}) for loss, w, s in used]
+    terms.append((_powers(added, H), {}))
     rising, falling = reduce(joined_slots, terms, NO_SLOTS)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         root = positive_root(rising, falling, H)
@@ -105,10 +110,18 @@ def solved(sums: tuple[Sums, ...], H: Any, omega: Omega, c: Vector, floor: float
     return xp.clip(xp.where(known, root, H), floor, None)
 
 
-def _model_minimum(terms: list[tuple[float, Sums]], H: Any, floor: float) -> Any:
-    """The minimum of a weighted sum of quadratic models, by coordinate descent from H."""
+def _powers(added: Bound, H: Any) -> dict[float, Any]:
+    """The slope of a penalty of single entries: what stands before the powers of h."""
+    powers = {} if added.linear is None else {0.0: added.linear}
+    return powers if added.curvature is None else powers | {1.0: per_component(added.curvature.diagonal(), H)}
+
+
+def _model_minimum(terms: list[tuple[float, Sums]], H: Any, floor: float, added: Bound) -> Any:
+    """The minimum of a weighted sum of quadratic models and of a penalty, by coordinate descent from H."""
     target = reduce(add, (weight * one.falling for weight, one in terms))
+    target = target if added.linear is None else target - added.linear
     shared = [weight * one.gram for weight, one in terms if one.gram is not None]
+    shared += [] if added.curvature is None else [beside(added.curvature, H)]
     own = [weight * one.Q for weight, one in terms if one.Q is not None]
     gram = reduce(add, shared) if shared else None
     if not own:
@@ -144,6 +157,7 @@ class StreamState:
     scatter : (p, p) the variance of the scaled losses as such means
     curved : whether columns have quadratic models of their own
     spread : the sum of the squares of the shares that the batches have in them
+    latest : (p,) D_beta of the last batch, per row
     """
 
     scale: float
@@ -159,6 +173,7 @@ class StreamState:
     rows: int = 0
     batches: int = 0
     spread: float = 1.0
+    latest: Vector = field(default_factory=lambda: np.empty(0))
 
     @property
     def scaled_losses(self) -> Vector:
@@ -222,6 +237,7 @@ class Batch:
     steps : of every H
     curved : whether columns have quadratic models of their own
     first : W' (r, rows) to start from, None where the rows are new
+    penalties : of single entries of W and H, for each row
     """
 
     data: Data
@@ -230,6 +246,7 @@ class Batch:
     steps: int
     curved: bool
     first: Any = None
+    penalties: Penalties = NONE
 
 
 def share_of(rows: int, seen: int, forget: float | None, fade: float = FADE) -> float:
@@ -243,8 +260,9 @@ def share_of(rows: int, seen: int, forget: float | None, fade: float = FADE) -> 
 
 
 def advance(
-    state: StreamState, data: Data, omega: Omega, policy: Policy, forget: float | None = None, warm: Rows = ()
-) -> tuple[StreamState, Rows]:
+    state: StreamState, data: Data, omega: Omega, policy: Policy, forget: float | None = None, warm: Rows = (),
+    penalties: Penalties = NONE,
+) -> tuple[StreamState, Rows]:  # fmt: skip
     """Take a batch of rows into account.
 
     Parameters
@@ -255,6 +273,7 @@ def advance(
     policy : how lambda moves
     forget : the half-life of rows, None where they fade as slowly as they may
     warm : where W of the rows was found when they came before, as far as that is known
+    penalties : of single entries (`L1`, `L2`), in the setting of one row
 
     Returns
     -------
@@ -264,8 +283,8 @@ def advance(
     rows = data.shape[0]
     seen = state.rows + rows
     share = share_of(rows, seen, forget, FADE if state.curved else BOUNDS_FADE) if state.batches else 1.0
-    steps = max(1 if _quadratic(omega) else STEPS, FIRST_STEPS // (state.batches + 1))
-    batch = Batch(data, omega, share, steps, state.curved)
+    steps = max(1 if _quadratic(omega) or warm else STEPS, FIRST_STEPS // (state.batches + 1))
+    batch = Batch(data, omega, share, steps, state.curved, penalties=penalties)
     fit, *alone = state.followers
     first, *others = (*warm, *(None,) * len(state.followers))[: len(state.followers)]
     references, own = state.references, None
@@ -288,7 +307,7 @@ def advance(
     return StreamState(
         state.scale, state.mean, (fit, *alone), weights, policy_state, mean, references,
         _faded(state.mean_row, W_mean, share), scatter, state.curved, seen, state.batches + 1,
-        (1.0 - share) ** 2 * state.spread + share**2 if state.batches else 1.0,
+        (1.0 - share) ** 2 * state.spread + share**2 if state.batches else 1.0, losses,
     ), (A, *others)  # fmt: skip
 
 
@@ -306,9 +325,16 @@ def _positive(losses: Vector) -> Vector:
 
 
 def _encoded(batch: Batch, H: Any, objective: Objective, weights: Vector, A: Any) -> Any:
-    """W' (r, rows) under H, a few rounds on from A."""
-    rounds = (COLD if A is None else WARM) * (1 if _quadratic(batch.omega) else 3)
-    return encode(batch.data, H, objective, weights, rounds, 0.0, False, A, batch.curved).T
+    """W' (r, rows) under H: a few rounds for rows that are new, else one step on from A, made as those of H are."""
+    data, omega = batch.data, batch.omega
+    if A is None or _quadratic(omega) or not data.T.space.whole:
+        rounds = (COLD if A is None else 1) * (1 if _quadratic(omega) else 3)
+        return encode(data, H, objective, weights, rounds, 0.0, False, A, batch.curved).T
+    A = data.T.space.put(A)
+    sums, _ = _sums_of(replace(batch, data=data.T), H, A, 1.0, False)
+    added = _penalty_of("W", A, data.T, objective, weights)
+    floor = factor_floor(data.mean, H.shape[0])
+    return data.T.space.put(solved(sums, A, omega, objective.coefficients(weights), floor, added))
 
 
 def _followed(
@@ -316,47 +342,58 @@ def _followed(
 ) -> tuple[Follower, Vector, Any]:
     """Move one H by a batch, of which the losses per row are usually so large; those found are before the last step."""
     data, omega = batch.data, batch.omega
-    objective = Objective(omega, references, data.mean)
+    objective = Objective(omega, references, data.mean, batch.penalties)
     c, floor = objective.coefficients(weights), factor_floor(data.mean, one.H.shape[0])
     H, sums, A = data.space.put(one.H), one.sums, batch.first
-    losses = np.full(len(omega), np.nan)
+    losses, rows = np.full(len(omega), np.nan), float(data.shape[0])
     with np.errstate(over="ignore", invalid="ignore"):
         for k in range(batch.steps):
             A = _encoded(batch, H, objective, weights, A)
-            sums, losses = _sums_of(batch, A, H, k == batch.steps - 1 or (k == 0 and batch.first is not None))
+            measured = k == batch.steps - 1 or (k == 0 and batch.first is not None)
+            sums, losses = _sums_of(batch, A, H, rows, measured)
             if k == 0 and batch.first is not None and bool((losses > UNLIKELY * data.shape[0] * usual).any()):
                 A = _encoded(batch, H, objective, weights, None)
-                sums, losses = _sums_of(batch, A, H, True)
+                sums, losses = _sums_of(batch, A, H, rows, True)
             if one.sums:
                 sums = tuple(old.joined(new, batch.share) for old, new in zip(one.sums, sums, strict=True))
-            H = data.space.put(solved(sums, H, omega, c, floor))
+            added = _penalty_of("H", H, data, objective, weights)
+            H = data.space.put(solved(sums, H, omega, c, floor, added))
     kept = tuple(part.map(as_numpy) for part in sums)  # the state lives on the host
     return Follower(as_numpy(H), kept), losses / data.shape[0], A
 
 
-def _sums_of(batch: Batch, A: Any, H: Any, losses: bool) -> tuple[tuple[Sums, ...], Vector]:
-    """What a batch says of H under each loss, per row of it, and its losses where they are asked for."""
-    data, omega, rows = batch.data, batch.omega, float(batch.data.shape[0])
+def _penalty_of(side: str, F: Any, data: Data, objective: Objective, weights: Vector) -> Bound:
+    """The bound of the penalties of one factor, whose columns are those of the data."""
+    if not objective.penalties:
+        return NO_BOUND
+    measures = objective.penalties.measure(data.space, F, side)
+    tilt = objective.penalties.of("HW".index(side), (measures, measures), objective.factor(weights))
+    return NO_BOUND if tilt is None else tilt.bound(F)
+
+
+def _sums_of(batch: Batch, A: Any, H: Any, per: float, losses: bool) -> tuple[tuple[Sums, ...], Vector]:
+    """What a batch says of H under each loss, divided by a number, and its losses where they are asked for."""
+    data, omega = batch.data, batch.omega
     if batch.curved:
-        found = [_curved_sums(data, A, H, loss, losses) for loss in omega]
+        found = [_curved_sums(data, A, H, loss, per, losses) for loss in omega]
         return tuple(sums for sums, _ in found), np.concatenate([values for _, values in found])
     sweep = data.space.read(data.sweep(A.T, H, Ask(omega, losses=losses)))[0]
     sums = []
     for loss, N, P in zip(omega, sweep.N, sweep.P, strict=True):
         a, b = loss.exponents
         alike = loss.free_part == "sums" and data.observed is None
-        sums.append(Sums(_times_power(N / rows, H, b), _times_power((P[:, :1] if alike else P) / rows, H, -a)))
+        sums.append(Sums(_times_power(N / per, H, b), _times_power((P[:, :1] if alike else P) / per, H, -a)))
     return tuple(sums), sweep.losses
 
 
-def _curved_sums(data: Data, A: Any, H: Any, loss: Loss, losses: bool) -> tuple[Sums, Vector]:
+def _curved_sums(data: Data, A: Any, H: Any, loss: Loss, per: float, losses: bool) -> tuple[Sums, Vector]:
     """The quadratic model of a batch under one loss."""
-    one, rows = np.ones(1), float(data.shape[0])
+    one = np.ones(1)
     sweep = data.space.read(data.sweep(A.T, H, Ask((loss,), one, losses, one)))[0]
     if sweep.Q is None:
-        return Sums(sweep.N[0] / rows, None, None, sweep.gram / rows), sweep.losses
-    N, P = sweep.N[0] / rows, sweep.P[0] / rows
-    Q = _rounded(sweep.Q / rows, H, P, loss)
+        return Sums(sweep.N[0] / per, None, None, sweep.gram / per), sweep.losses
+    N, P = sweep.N[0] / per, sweep.P[0] / per
+    Q = _rounded(sweep.Q / per, H, P, loss)
     return Sums(packed_product(Q, H) - (P - N), None, Q), sweep.losses
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from drnmf.apps.paper import choice_study as study
 from drnmf.apps.paper import runner
-from drnmf.apps.paper.choice import study
-from drnmf.apps.paper.choice.problems import PROBLEMS, matched_angle, matched_cosine, unforeseen
-from drnmf.apps.paper.experiments import EXPERIMENTS, STUDIES
+from drnmf.apps.paper.choice_problems import PROBLEMS, matched_angle, matched_cosine, unforeseen
 from drnmf.apps.paper.fits import Options
+from drnmf.apps.paper.runner import EXPERIMENTS, STUDIES
 from drnmf.runs.read import read_table
 
 

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from drnmf.apps.paper import paper, runner, store
-from drnmf.apps.paper.experiments import EXPERIMENTS
 from drnmf.apps.paper.fits import Options
+from drnmf.apps.paper.runner import EXPERIMENTS
 from drnmf.cli import app
 from drnmf.runs.read import read_table
 

@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 from drnmf.apps.paper import runner
-from drnmf.apps.paper.experiments import EXPERIMENTS
 from drnmf.apps.paper.fits import Options
+from drnmf.apps.paper.runner import EXPERIMENTS
 
 
 def command(folder: Path, out: Path) -> list[str]:

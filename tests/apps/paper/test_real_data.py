@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from drnmf.apps.audio.notes import recording_onsets
-from drnmf.apps.paper import datasets, mary_figure, paper, runner, table_audio
-from drnmf.apps.paper.documents import studies as document_studies
-from drnmf.apps.paper.experiments import EXPERIMENTS
+from drnmf.apps.paper import datasets, document_studies, mary_figure, paper, runner, table_audio
 from drnmf.apps.paper.fits import Options
+from drnmf.apps.paper.runner import EXPERIMENTS
 from drnmf.runs.read import read_table
 
 

@@ -78,12 +78,12 @@ def test_the_command_on_a_folder(folder, tmp_path):
         assert name in result.output
     with open(tmp_path / "out" / "topics.csv", newline="") as stream:
         rows = list(csv.DictReader(stream))
-    found = {frozenset(r["word"] for r in rows if r["topic"] == str(k) and int(r["rank"]) <= 5) for k in range(3)}
+    found = {frozenset(r["word"] for r in rows if r["topic"] == str(k) and int(r["rank"]) <= 5) for k in range(1, 4)}
     assert found == {frozenset(words.split()) for words in THEMES}
     with open(tmp_path / "out" / "documents.csv", newline="") as stream:
         shares = list(csv.DictReader(stream))
     assert [row["document"] for row in shares][:2] == ["sub/doc00.txt", "sub/doc01.txt"]
-    assert all(abs(sum(float(row[f"topic_{k}"]) for k in range(3)) - 1) < 1e-4 for row in shares)
+    assert all(abs(sum(float(row[f"topic_{k}"]) for k in range(1, 4)) - 1) < 1e-4 for row in shares)
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert summary["topics"]["scores"]["DR-NMF"] == {"accuracy": 1.0, "nmi": 1.0, "ari": 1.0}
     assert len((tmp_path / "out" / "vocabulary.txt").read_text().split()) == 15

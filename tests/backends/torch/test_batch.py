@@ -226,13 +226,10 @@ def test_an_error_in_one_thread_ends_all():
     def task(i):
         if i == 2:
             raise RuntimeError("no more")
-        return parallel.run_of_this_thread()(*(getattr(call, name) for name in NAMES))
+        return parallel.run(call)
 
     with pytest.raises(RuntimeError, match="no more"):
         parallel.run_all([partial(task, i) for i in range(9)], 3, threading.Event(), batched=True)
-
-
-NAMES = ("data", "W", "H", "objective", "rule", "policy", "control")
 
 
 @pytest.mark.skipif(not GPU, reason="needs a CUDA GPU")

@@ -11,22 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from drnmf.cli import options, reporting
-from drnmf.cli.common import (
-    bad_usage,
-    choice,
-    errors,
-    folder_for,
-    limit_threads,
-    output_folder,
-    plain_warnings,
-    say,
-    starts,
-    table,
-)
+from drnmf.cli import options
+from drnmf.cli.common import bad_usage, choice, errors, plain_warnings, say, starts, table
+from drnmf.cli.results import Results, writes
 from drnmf.cli.transform import Request
 from drnmf.runs import schema, write
-from drnmf.runs.output import check_out
 
 if TYPE_CHECKING:
     from drnmf.apps.audio.grouping import Groups
@@ -36,6 +25,7 @@ if TYPE_CHECKING:
     from drnmf.estimators.comparison import Comparison
 
 
+@writes()
 def separate(
     recording: Annotated[
         Path, typer.Argument(metavar="RECORDING", help="WAV, FLAC, OGG, MP3, ...", show_default=False)
@@ -50,7 +40,7 @@ def separate(
     ] = None,
     power: Annotated[int, typer.Option("--power", min=1, max=2, help="1 factorises magnitudes, 2 powers.")] = 1,
     group: Annotated[
-        str | None, typer.Option("--group", help="Merge components into sources: auto, a number, or 0,2/1,3.")
+        str | None, typer.Option("--group", help="Merge components into sources: auto, a number, or 1,3/2,4.")
     ] = None,
     reference: Annotated[
         list[Path] | None, typer.Option("--reference", help="A true source, for SDR, SIR and SAR; repeat for each.")
@@ -62,22 +52,16 @@ def separate(
     tol: options.Tol = 1e-5,
     n_init: options.Starts = 1,
     seed: options.Seed = 0,
-    out: Annotated[Path | None, typer.Option("--out", help="Folder for the results (default: NAME-sources).")] = None,
-    overwrite: options.Overwrite = False,
-    threads: options.Threads = None,
-    quiet: options.Quiet = False,
-    report: reporting.Report = None,
+    *,
+    results: Results,
 ) -> None:
     """Split a recording into components that sum to it, one WAV file each.
 
     Components go straight into the folder, merged sources into groups/, a copy of the mixture into mixture/.
     """
     omega = options.parse_betas(betas)
-    folder = out if out is not None else folder_for(recording, "sources")
-    inputs = (recording, *(reference or ()))
-    check_out(folder, overwrite, inputs)
-    reporting.check(report)
-    limit_threads(threads)
+    results = results.settled("sources", recording, *(reference or ()))
+    quiet = results.quiet
     from drnmf.apps.audio import open_recording, parse_groups, spectrogram
     from drnmf.apps.audio.evaluation import open_references
     from drnmf.apps.audio.separation import ENCODINGS, choose_groups, write_sources
@@ -98,7 +82,7 @@ def separate(
         found = compare(model.set_params(verbose=int(not quiet)), seen.X)
     W, H = found.robust.W, found.robust.H
     groups = choose_groups(group, W, H) if group is not None else _from_references(seen, truths, W, H)
-    with output_folder(folder, overwrite, inputs) as temporary:
+    with results.writing() as temporary:
         with _bar("writing", quiet) as progress:
             written = write_sources(temporary, mixture, seen.transform, W, H, groups, encoding, progress)
         measures = _measure(temporary, written.groups, groups, truths)
@@ -107,17 +91,16 @@ def separate(
         audio = describe(seen, written, encoding)
         titles = [truth.name for truth in truths] if group is None and truths else [None] * len(written.groups)
         for sound, members, title in zip(audio["groups"], groups or (), titles, strict=True):
-            sound |= {"members": list(members), "name": title}
+            sound |= {"members": [k + 1 for k in members], "name": title}
         audio["measures"] = measures
         seconds = time.perf_counter() - started
         summary = write.summary_of("separate", found.model, seconds, _notes(found, seen, written.gain, warned))
         summary |= {"input": _input(recording, mixture, seen), "audio": audio}
-        summary |= write.computed_by(seen.X)
-        write.write_summary(temporary, summary)
-        reporting.add(temporary, report)
+        results.finish(temporary, summary | write.computed_by(seen.X))
     if not quiet:
         _show(found, measures)
-    say(f"{H.shape[0]} components of {mixture.name} ({mixture.seconds:.1f} s), {seconds:.1f} s; results in {folder}")
+    what = f"{H.shape[0]} components of {mixture.name} ({mixture.seconds:.1f} s)"
+    say(f"{what}, {seconds:.1f} s; results in {results.folder}")
 
 
 @contextmanager
@@ -148,7 +131,7 @@ def _measure(
     import numpy as np
 
     from drnmf.apps.audio import open_recording
-    from drnmf.apps.audio.metrics import measure
+    from drnmf.apps.audio.evaluation import measure
 
     assert groups is not None
     if len(groups) != len(truths):
@@ -157,7 +140,7 @@ def _measure(
     found = measure(np.stack([truth.channel_mean() for truth in truths]), estimates)
     return [
         {
-            "reference": truth.name, "components": list(groups[found.order[s]]),
+            "reference": truth.name, "components": [k + 1 for k in groups[found.order[s]]],
             **{name: _finite(getattr(found, name)[s]) for name in ("sdr", "sir", "sar")},
         }
         for s, truth in enumerate(truths)
@@ -171,9 +154,8 @@ def _finite(value: Any) -> float | None:
 
 def separate_again(request: Request) -> bool:
     """Split another recording into the components of an earlier run: its spectra, with activations of their own."""
-    run, recording, overwrite = request.run, request.x, request.overwrite
-    folder = request.out if request.out is not None else folder_for(recording, "sources")
-    check_out(folder, overwrite, (recording,))
+    run, recording = request.run, request.x
+    results = Results(request.out, request.overwrite, report=None).settled("sources", recording)
     import numpy as np
 
     from drnmf.apps.audio import open_recording, spectrogram
@@ -196,9 +178,9 @@ def separate_again(request: Request) -> bool:
     model.components_, model.n_features_in_ = np.ascontiguousarray(W.T), W.shape[0]
     with plain_warnings() as warned:
         H = np.ascontiguousarray(model.transform(np.ascontiguousarray(seen.X.T)).T)
-    groups = tuple(tuple(group["members"]) for group in audio.get("groups", ())) or None
+    groups = tuple(tuple(k - 1 for k in group["members"]) for group in audio.get("groups", ())) or None
     encoding = str(audio.get("encoding", "float32"))
-    with output_folder(folder, overwrite, (recording,)) as temporary:
+    with results.writing() as temporary:
         written = write_sources(temporary, mixture, seen.transform, W, H, groups, encoding)
         np.save(temporary / schema.W_FILE, W)
         np.save(temporary / schema.H_FILE, H)
@@ -209,9 +191,8 @@ def separate_again(request: Request) -> bool:
             "kind": "separate", "seconds": round(time.perf_counter() - started, 3), "audio": described,
             "input": _input(recording, mixture, seen), "notes": [f"The spectra are those of {run.name}.", *warned],
         }  # fmt: skip
-        write.write_summary(temporary, summary | write.computed_by(seen.X))
-        reporting.add(temporary, None)
-    say(f"{H.shape[0]} components of {mixture.name} ({mixture.seconds:.1f} s); results in {folder}")
+        results.finish(temporary, summary | write.computed_by(seen.X))
+    say(f"{H.shape[0]} components of {mixture.name} ({mixture.seconds:.1f} s); results in {results.folder}")
     return True
 
 

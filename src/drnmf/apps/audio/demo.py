@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from drnmf.apps.audio.command import describe
-from drnmf.cli import options, reporting
-from drnmf.cli.common import errors, limit_threads, output_folder, say, table
+from drnmf.cli import options
+from drnmf.cli.common import errors, say, table
+from drnmf.cli.results import Results, writes
 from drnmf.runs import schema, write
-from drnmf.runs.output import check_out
 
 if TYPE_CHECKING:
     from drnmf.apps.audio.study import Study
@@ -21,25 +21,17 @@ SHOWN = "clean"
 """The recording whose sources are in the page; the table has all of them."""
 
 
-def demo(
-    out: options.Out = Path("drnmf-demo"),
-    overwrite: options.Overwrite = False,
-    seed: options.Seed = 0,
-    threads: options.Threads = None,
-    quiet: options.Quiet = False,
-    report: reporting.Report = None,
-) -> None:
+@writes()
+def demo(seed: options.Seed = 0, *, results: Results) -> None:
     """Compare one loss at a time with both at once on a tune, clean and in two noises (section 5.3 of the paper).
 
     The tune, E D C D E E E, is synthesised, so what should be found is known. Prints how far each method is above the
     best found for every loss and the notes it found, and leaves a folder with the sources and a page to listen to them.
     """
-    check_out(out, overwrite)
-    reporting.check(report)
-    limit_threads(threads)
+    results = results.at(results.out or Path("drnmf-demo"))
+    out = results.folder
     from drnmf.apps.audio.recording import soundfile
-    from drnmf.apps.audio.study import study
-    from drnmf.apps.audio.synthesis import NOISE_LEVELS, synthesise_tune
+    from drnmf.apps.audio.study import NOISE_LEVELS, study, synthesise_tune
     from drnmf.report import figures
 
     soundfile()
@@ -48,13 +40,13 @@ def demo(
     studies: dict[str, Study] = {}
     with errors.status("synthesising ...") as status:
         for noise in NOISE_LEVELS:
-            if not quiet:
+            if not results.quiet:
                 status.update(f"{'clean recording' if noise == 'clean' else noise + ' noise'}: IS-, KL- and DR-NMF ...")
             studies[noise] = study(tune, noise, betas=BETAS, seed=seed, max_iter=ITERATIONS, n_init=STARTS)
     rows = [row for found in studies.values() for row in _rows(found)]
     seconds = time.perf_counter() - started
     shown = studies[SHOWN]
-    with output_folder(out, overwrite) as folder:
+    with results.writing() as folder:
         audio = _write_sounds(folder, shown)
         write.write_model(folder, shown.comparison.model, shown.comparison.robust.W)
         write.write_comparison(folder, shown.comparison)
@@ -68,9 +60,7 @@ def demo(
             "audio": audio,
             "demo": {"betas": list(BETAS), "score": score, "rows": rows},
         }
-        summary |= write.computed_by(shown.X)
-        write.write_summary(folder, summary)
-        reporting.add(folder, report)
+        results.finish(folder, summary | write.computed_by(shown.X))
     _show(rows)
     if not drawn:
         say(figures.HOW_TO_GET)

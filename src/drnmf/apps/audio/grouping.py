@@ -15,9 +15,11 @@ SIMILAR = 0.6
 
 
 def parse_groups(text: str, rank: int) -> Groups | int | None:
-    """Read how components are to be grouped: "0,2/1,3" (given), "3" (that many, by similarity) or "auto" (None).
+    """Read how components are to be grouped: "1,3/2,4" (given), "3" (that many, by similarity) or "auto" (None).
 
-    >>> parse_groups("0,2/1,3", 4), parse_groups("2", 4), parse_groups("auto", 4)
+    Text counts components from 1, as files and pages do; what comes back are their positions, from 0.
+
+    >>> parse_groups("1,3/2,4", 4), parse_groups("2", 4), parse_groups("auto", 4)
     (((0, 2), (1, 3)), 2, None)
     """
     text = text.strip()
@@ -26,12 +28,12 @@ def parse_groups(text: str, rank: int) -> Groups | int | None:
     try:
         groups = tuple(tuple(int(item) for item in part.split(",")) for part in text.split("/"))
     except ValueError:
-        raise ValueError(f"group={text!r} is not understood: use auto, a number, or lists such as 0,2/1,3.") from None
+        raise ValueError(f"group={text!r} is not understood: use auto, a number, or lists such as 1,3/2,4.") from None
     if len(groups) == 1 and len(groups[0]) == 1:
         if not 1 <= groups[0][0] <= rank:
             raise ValueError(f"group={text} asks for {groups[0][0]} sources of {rank} components: use 1 to {rank}.")
         return groups[0][0]
-    return check_groups(groups, rank)
+    return check_groups(tuple(tuple(k - 1 for k in group) for group in groups), rank)
 
 
 def check_groups(groups: Groups, rank: int) -> Groups:
@@ -39,10 +41,10 @@ def check_groups(groups: Groups, rank: int) -> Groups:
     named = [k for group in groups for k in group]
     strange = sorted({k for k in named if not 0 <= k < rank})
     if strange:
-        raise ValueError(f"group names component {strange[0]}, but there are {rank}, numbered 0 to {rank - 1}.")
+        raise ValueError(f"group names component {strange[0] + 1}, but there are {rank}, numbered 1 to {rank}.")
     twice = sorted({k for k in named if named.count(k) > 1})
     if twice:
-        raise ValueError(f"group names component {twice[0]} twice: a component belongs to one source.")
+        raise ValueError(f"group names component {twice[0] + 1} twice: a component belongs to one source.")
     rest = tuple(sorted(set(range(rank)) - set(named)))
     return (*groups, rest) if rest else groups
 
@@ -68,7 +70,7 @@ def group_components(W: Array, H: Array, count: int | None = None) -> Groups:
 
     Returns
     -------
-    groups : tuple of tuples of component numbers, from 0
+    groups : tuple of tuples of positions, from 0
 
     Examples
     --------

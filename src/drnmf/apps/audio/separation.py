@@ -116,7 +116,7 @@ def separate(
         is then masked on its own
     n_init : starts, of which each loss keeps its best
     max_iter, tol, random_state, verbose : as in `DRNMF`
-    group : None, "auto", a number of sources, or lists of components, for example ((0, 2), (1, 3))
+    group : None, "auto", a number of sources, "1,3/2,4" (components, from 1), or positions, such as ((0, 2), (1, 3))
 
     Returns
     -------
@@ -176,9 +176,9 @@ def write_sources(
     if encoding not in ENCODINGS:
         raise ValueError(f"encoding={encoding!r} is not known: use one of {sorted(ENCODINGS)}.")
     gain = 1.0 if encoding == "float32" else _common_gain(recording, transform, W, H, groups, encoding)
-    digits = max(2, len(str(H.shape[0] - 1)))
-    components = tuple(f"component_{k:0{digits}d}.wav" for k in range(H.shape[0]))
-    named = tuple(f"groups/source_{s:0{digits}d}.wav" for s in range(len(groups or ())))
+    digits = len(str(H.shape[0]))
+    components = tuple(f"component_{k:0{digits}d}.wav" for k in range(1, H.shape[0] + 1))
+    named = tuple(f"groups/source_{s:0{digits}d}.wav" for s in range(1, len(groups or ()) + 1))
     names = (*components, *named, "mixture/mixture.wav")
     done = 0
     with _Files(folder, names, recording, ENCODINGS[encoding]) as files:

@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 from drnmf.cli import options
-from drnmf.cli.common import choice, console, limit_threads, say
+from drnmf.cli.common import choice, console, say
 from drnmf.cli.endings import stopped_with
+from drnmf.cli.results import limit_threads
 
 
 class Name(StrEnum):
@@ -54,8 +55,8 @@ def reproduce(
     from drnmf.algorithms.updates.table import RULES
     from drnmf.algorithms.weights import POLICIES
     from drnmf.apps.paper import runner
-    from drnmf.apps.paper.experiments import EXPERIMENTS, STUDIES
     from drnmf.apps.paper.fits import Options
+    from drnmf.apps.paper.runner import EXPERIMENTS, STUDIES
 
     choice(update, RULES, "--update")
     choice(policy, POLICIES, "--policy")

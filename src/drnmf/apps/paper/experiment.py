@@ -3,17 +3,61 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from drnmf.apps.paper import datasets
 from drnmf.apps.paper.fits import Options
-from drnmf.apps.paper.store import Plan, Results, Store, Unit, Watch
-from drnmf.apps.paper.tables import Row, markdown
+from drnmf.apps.paper.store import Plan, Results, Store
 from drnmf.files import write_text
 from drnmf.runs.read import read_table
+from drnmf.runs.write import write_rows
+
+Row = dict[str, str]
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Rows under a header; what a row does not have stays empty. Numbers with six digits."""
+    write_rows(path, [columns, *([_cell(row.get(column)) for column in columns] for row in rows)])
+
+
+def number(text: str | None) -> float | None:
+    """The number in a cell, None where it is empty."""
+    return float(text) if text else None
+
+
+def show(value: float | None, digits: int = 2, sign: bool = False) -> str:
+    """A number for the page; a dash where there is none.
+
+    >>> show(1.234), show(-0.001, sign=True), show(None)
+    ('1.23', '+0.00', '–')
+    """
+    if value is None:
+        return "–"
+    value = round(value, digits) + 0.0  # no minus sign before a zero
+    return f"{value:+.{digits}f}" if sign else f"{value:.{digits}f}"
+
+
+def difference(row: Row, measure: str, digits: int = 2) -> list[str]:
+    """Paper, ours, ours minus paper: three cells."""
+    theirs, ours = number(row.get(f"paper_{measure}")), number(row.get(measure))
+    gap = None if theirs is None or ours is None else ours - theirs
+    return [show(theirs, digits), show(ours, digits), show(gap, digits, sign=True)]
+
+
+def markdown(columns: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
+    """A Markdown table; the first `left` columns are aligned left, the others right."""
+    rule = ["---" if i < left else "---:" for i in range(len(columns))]
+    lines = [columns, rule, *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
 @dataclass(frozen=True)
@@ -32,12 +76,6 @@ class Experiment:
     draw: Callable[[Results, Path], None]
     section: Callable[[list[Row], dict[str, Any], Path], str]
     figures: tuple[str, ...]
-
-    def run(
-        self, options: Options, store: Store, watch: Callable[[Unit], Watch] = lambda unit: lambda fraction: None
-    ) -> None:
-        """Compute what the store does not have yet."""
-        store.run(self.name, self.plan(options), watch)
 
     def render(self, store: Store) -> None:
         """CSV and figures from what `run` left. Reads results only."""
@@ -82,7 +120,10 @@ def missing_list(facts: dict[str, Any]) -> str:
     """The paper's data sets that are not here, with where to get them; and files that were left out."""
     text = ""
     if facts["missing"]:
-        rows = [[name, datasets.WHERE[name]] for name in facts["missing"]]
+        places: dict[str, list[str]] = {}
+        for name in facts["missing"]:
+            places.setdefault(datasets.WHERE[name], []).append(name)
+        rows = [[", ".join(names), where] for where, names in places.items()]
         text += "\nMissing data sets of the paper:\n\n" + markdown(("data set", "where to get it"), rows, left=2)
     if facts["unknown"]:
         text += "\nLeft out, because their names are no data sets of the paper: " + ", ".join(facts["unknown"]) + ".\n"

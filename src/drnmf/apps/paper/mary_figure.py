@@ -11,10 +11,18 @@ import numpy as np
 from drnmf.algorithms.initialize import start
 from drnmf.apps.audio.notes import RISE, TIME_TOLERANCE, Hearing, listen, recording_onsets
 from drnmf.apps.paper import datasets, paper
-from drnmf.apps.paper.experiment import Experiment, algorithm_line, missing_list, settings_facts
+from drnmf.apps.paper.experiment import (
+    Experiment,
+    Row,
+    algorithm_line,
+    markdown,
+    missing_list,
+    settings_facts,
+    show,
+    write_csv,
+)
 from drnmf.apps.paper.fits import Comparison, Fit, Options, Start, references
 from drnmf.apps.paper.store import Plan, Results, Saved, Unit
-from drnmf.apps.paper.tables import Row, markdown, show, write_csv
 from drnmf.backends.open import open_data
 from drnmf.numerics import Array, Vector
 from drnmf.report.figures import COLOURS, figure, log_axis

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from drnmf.apps.paper import paper
-from drnmf.apps.paper.experiment import Experiment, algorithm_line, settings_facts
+from drnmf.apps.paper.experiment import Experiment, Row, algorithm_line, markdown, settings_facts, show, write_csv
 from drnmf.apps.paper.fits import OURS, Options, Start, excess, fit_robust, fit_single, fit_weighted, identity
 from drnmf.apps.paper.store import Lookup, Plan, Results, Saved, Unit, Watch
-from drnmf.apps.paper.tables import Row, markdown, show, write_csv
 from drnmf.numerics import Vector
 from drnmf.report.figures import COLOURS, figure
 from drnmf.synthetic import synthetic

@@ -1,36 +1,70 @@
-"""Several experiments as one job: plan, compute what is missing, render, write the page."""
+"""Several experiments as one job: plan, compute what is missing, render, and the page, from CSV files alone.
+
+    python -m drnmf.apps.paper.runner PAGE FOLDER
+
+brings the generated parts of a page (between ``<!-- begin NAME -->`` and ``<!-- end NAME -->``) up to date.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from drnmf.apps.paper import choice_study, mary_figure, pareto_figure, table_audio, table_documents, weights_figure
 from drnmf.apps.paper.experiment import Experiment
 from drnmf.apps.paper.fits import Options
-from drnmf.apps.paper.page import page, section
+from drnmf.apps.paper.parts import study as parts_study
 from drnmf.apps.paper.store import Plan, Store, Unit, Watch
 from drnmf.files import write_text
 from drnmf.report.figures import check_matplotlib
+
+EXPERIMENTS: dict[str, Experiment] = {
+    module.EXPERIMENT.name: module.EXPERIMENT
+    for module in (weights_figure, pareto_figure, table_documents, table_audio, mary_figure)
+}
+"""Name on the command line -> experiment, in the order of the paper."""
+
+STUDIES: dict[str, Experiment] = {module.EXPERIMENT.name: module.EXPERIMENT for module in (choice_study, parts_study)}
+"""Studies of our own, which are not in the paper and not among "all" of it."""
+
+
+def section(experiment: Experiment, folder: Path, link: str = "") -> str:
+    """Tables and figures of one experiment under its title; `link` is the path from the page to the folder."""
+    text = f"## {experiment.title}\n\n{experiment.page(folder)}\n"
+    for name in experiment.figures:
+        if (folder / f"{name}.png").exists():
+            text += f"![{experiment.title}: {name}]({link}{name}.png)\n\n"
+    files = [path.name for kind in ("csv", "svg") for path in sorted(folder.glob(f"{experiment.name}*.{kind}"))]
+    return text + "Files: " + ", ".join(f"[{name}]({link}{name})" for name in files) + ".\n"
+
+
+def page(experiments: Iterable[Experiment], folder: Path) -> str:
+    """All experiments of a folder in one page that lies in it."""
+    return "# The paper, reproduced\n\n" + "\n".join(section(experiment, folder) for experiment in experiments)
+
+
+def refreshed(text: str, experiments: Iterable[Experiment], folder: Path, link: str) -> str:
+    """The text of a page with its generated parts made anew; what stands around them is left alone."""
+    for experiment in experiments:
+        begin, end = f"<!-- begin {experiment.name} -->\n", f"<!-- end {experiment.name} -->\n"
+        before, marker, rest = text.partition(begin)
+        if marker:
+            text = before + begin + section(experiment, folder, link) + end + rest.partition(end)[2]
+    return text
 
 
 class Bar:
     """One progress bar over the whole job, in units of cost; what was finished earlier counts at once."""
 
     def __init__(self, console: Any) -> None:
-        from rich.progress import (
-            BarColumn,
-            Progress,
-            TaskProgressColumn,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
+        from rich import progress as shown
 
-        self.progress = Progress(
-            TaskProgressColumn(), BarColumn(bar_width=30), TimeElapsedColumn(), TimeRemainingColumn(),
-            TextColumn("{task.description}"), console=console,
-        )  # fmt: skip
+        columns = shown.TaskProgressColumn(), shown.BarColumn(bar_width=30), shown.TimeElapsedColumn()
+        more = shown.TimeRemainingColumn(), shown.TextColumn("{task.description}")
+        self.progress = shown.Progress(*columns, *more, console=console)
         self.task = self.progress.add_task("planning", total=None)
 
     def expect(self, cost: float) -> None:
@@ -82,3 +116,14 @@ def render(experiments: list[Experiment], out: Path) -> list[Path]:
         write_text(out / "reproduction.md", page(experiments, out))
         pages.append(out / "reproduction.md")
     return pages
+
+
+def main() -> None:
+    """Refresh the page named first from the folder named second."""
+    path, folder = map(Path, sys.argv[1:3])
+    link = os.path.relpath(folder, path.parent).replace(os.sep, "/") + "/"
+    write_text(path, refreshed(path.read_text(encoding="utf-8"), (EXPERIMENTS | STUDIES).values(), folder, link))
+
+
+if __name__ == "__main__":
+    main()

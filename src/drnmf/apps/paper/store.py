@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -123,10 +123,6 @@ class Store:
                 f"(the first is {absent[0]}): run the same command again, it resumes."
             )
         return Results(folder, plan["files"], plan["facts"])
-
-    def experiments(self) -> Iterator[str]:
-        """Names of the experiments that have a plan here."""
-        return (path.parent.name for path in sorted(self.folder.glob("units/*/plan.json")))
 
 
 def write(path: Path, saved: Saved) -> None:

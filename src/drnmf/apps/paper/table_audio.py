@@ -9,10 +9,21 @@ import numpy as np
 
 from drnmf.algorithms.initialize import start
 from drnmf.apps.paper import datasets, paper
-from drnmf.apps.paper.experiment import Experiment, algorithm_line, data_facts, missing_list, settings_facts
+from drnmf.apps.paper.experiment import (
+    Experiment,
+    Row,
+    algorithm_line,
+    data_facts,
+    difference,
+    markdown,
+    missing_list,
+    number,
+    settings_facts,
+    show,
+    write_csv,
+)
 from drnmf.apps.paper.fits import Comparison, Options, Start, excess, references
 from drnmf.apps.paper.store import Plan, Results, Unit
-from drnmf.apps.paper.tables import Row, difference, markdown, number, show, write_csv
 from drnmf.backends.open import open_data
 from drnmf.numerics import Array
 from drnmf.report.figures import COLOURS, figure, log_axis

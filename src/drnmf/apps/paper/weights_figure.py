@@ -8,10 +8,18 @@ from typing import Any
 import numpy as np
 
 from drnmf.apps.paper import paper
-from drnmf.apps.paper.experiment import Experiment, algorithm_line, settings_facts
+from drnmf.apps.paper.experiment import (
+    Experiment,
+    Row,
+    algorithm_line,
+    markdown,
+    number,
+    settings_facts,
+    show,
+    write_csv,
+)
 from drnmf.apps.paper.fits import OURS, SUBGRADIENT, Options, Start, fit_robust, fit_single, identity, uniform_start
 from drnmf.apps.paper.store import Lookup, Plan, Results, Saved, Unit, Watch
-from drnmf.apps.paper.tables import Row, markdown, number, show, write_csv
 from drnmf.numerics import Vector
 from drnmf.report.figures import COLOURS, figure
 from drnmf.runs.read import read_table

@@ -12,11 +12,16 @@ from typing import TYPE_CHECKING
 from drnmf.apps import lazily
 
 if TYPE_CHECKING:
-    from drnmf.apps.text.clusters import Scores, assign, clustering_accuracy, score
-    from drnmf.apps.text.counting import Corpus, corpus_from_matrix, count_known_words, count_words
+    from drnmf.apps.text.counting import (
+        LANGUAGES,
+        Corpus,
+        corpus_from_matrix,
+        count_known_words,
+        count_words,
+        stop_words_of,
+    )
     from drnmf.apps.text.reading import Documents, read_documents
-    from drnmf.apps.text.stop_words import LANGUAGES, stop_words_of
-    from drnmf.apps.text.topics import Topics, fit_topics, shares_of
+    from drnmf.apps.text.topics import Scores, Topics, assign, clustering_accuracy, fit_topics, score, shares_of
 
 __all__ = [
     "LANGUAGES",
@@ -39,10 +44,15 @@ __all__ = [
 __getattr__ = lazily(
     __name__,
     {
-        "clusters": ("Scores", "assign", "clustering_accuracy", "score"),
-        "counting": ("Corpus", "corpus_from_matrix", "count_known_words", "count_words"),
+        "counting": (
+            "LANGUAGES",
+            "Corpus",
+            "corpus_from_matrix",
+            "count_known_words",
+            "count_words",
+            "stop_words_of",
+        ),
         "reading": ("Documents", "read_documents"),
-        "stop_words": ("LANGUAGES", "stop_words_of"),
-        "topics": ("Topics", "fit_topics", "shares_of"),
+        "topics": ("Scores", "Topics", "assign", "clustering_accuracy", "fit_topics", "score", "shares_of"),
     },
 )

@@ -10,21 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from drnmf.algorithms.initialize import STARTS
-from drnmf.cli import options, reporting
-from drnmf.cli.common import (
-    bad_usage,
-    choice,
-    folder_for,
-    limit_threads,
-    output_folder,
-    plain_warnings,
-    say,
-    table,
-    warn,
-)
+from drnmf.cli import options
+from drnmf.cli.common import bad_usage, choice, plain_warnings, say, table, warn
+from drnmf.cli.results import Results, writes
 from drnmf.cli.transform import Request, save
 from drnmf.runs import schema, write
-from drnmf.runs.output import check_out
 from drnmf.runs.read import model_file
 
 if TYPE_CHECKING:
@@ -53,6 +43,7 @@ WORDS = 20
 """Words per topic in topics.csv."""
 
 
+@writes()
 def topics(
     source: Input,
     rank: options.Rank,
@@ -80,11 +71,8 @@ def topics(
     ] = None,
     n_init: options.Starts = 1,
     seed: options.Seed = 0,
-    out: Annotated[Path | None, typer.Option("--out", help="Folder for the results (default: NAME-topics).")] = None,
-    overwrite: options.Overwrite = False,
-    threads: options.Threads = None,
-    quiet: options.Quiet = False,
-    report: reporting.Report = None,
+    *,
+    results: Results,
 ) -> None:
     """Find topics in documents: their words, and the share of each in every document.
 
@@ -94,12 +82,8 @@ def topics(
     choice(init, STARTS, "--init")
     if n_init > 1 and init == "spa":
         raise typer.BadParameter("SPA gives one start only: several need --init random.", param_hint="--n-init")
-    folder = out if out is not None else folder_for(source, "topics")
     labels_file = Path(labels) if labels is not None and Path(labels).is_file() else None
-    inputs = [path for path in (source, vocabulary, labels_file) if path is not None]
-    check_out(folder, overwrite, inputs)
-    reporting.check(report)
-    limit_threads(threads)
+    results = results.settled("topics", source, vocabulary, labels_file)
     from drnmf.apps.text import count_words, fit_topics, read_documents, stop_words_of
 
     with bad_usage("--stop-words"):
@@ -126,11 +110,11 @@ def topics(
     with plain_warnings() as warned:
         found = fit_topics(
             corpus, rank, betas=omega, init=init or ("spa" if n_init == 1 else "random"), max_iter=max_iter, tol=tol,
-            random_state=seed, n_init=n_init, verbose=int(not quiet),
+            random_state=seed, n_init=n_init, verbose=int(not results.quiet),
         )  # fmt: skip
     scores = found.scores() if corpus.labels is not None else {}
     seconds = time.perf_counter() - started
-    with output_folder(folder, overwrite, inputs) as temporary:
+    with results.writing() as temporary:
         _write(temporary, found)
         write.write_model(temporary, found.comparison.model, found.W)
         write.write_names(temporary, _named(corpus), found.W, found.H)
@@ -138,12 +122,10 @@ def topics(
         notes = [*corpus.notes, *found.comparison.notes, *warned]
         summary = write.summary_of("topics", found.comparison.model, seconds, notes)
         summary |= {"input": _input(source, corpus), "topics": _describe(found, scores)}
-        summary |= write.computed_by(corpus.X)
-        write.write_summary(temporary, summary)
-        reporting.add(temporary, report)
-    if not quiet:
+        results.finish(temporary, summary | write.computed_by(corpus.X))
+    if not results.quiet:
         _show(found, scores)
-    say(f"{found.H.shape[0]} topics, {seconds:.1f} s; results in {folder}")
+    say(f"{found.H.shape[0]} topics, {seconds:.1f} s; results in {results.folder}")
 
 
 def transform_texts(request: Request) -> bool:
@@ -247,7 +229,7 @@ def _write(folder: Path, found: Topics) -> None:
 
     corpus, rank = found.corpus, found.H.shape[0]
     words = [
-        {"topic": k, "rank": place, "word": word, "weight": weight}
+        {"topic": k + 1, "rank": place, "word": word, "weight": weight}
         for k in range(rank)
         for place, (word, weight) in enumerate(found.top_words(k, WORDS), start=1)
     ]
@@ -262,12 +244,12 @@ def _write(folder: Path, found: Topics) -> None:
 def _document_rows(corpus: Corpus, shares: Any) -> list[dict[str, Any]]:
     """Make the rows of documents.csv: every document of the input, in order; those without words have no topic."""
     rank, total = shares.shape[1], len(corpus.kept) + len(corpus.empty)
-    blank = {"best_topic": ""} | {f"topic_{k}": 0.0 for k in range(rank)}
+    blank = {"best_topic": ""} | {f"topic_{k + 1}": 0.0 for k in range(rank)}
     rows: list[dict[str, Any]] = [{"document": "", **blank} for _ in range(total)]
     missing = iter(corpus.empty)
     for i, place in enumerate(corpus.kept):
-        rows[place] = {"document": corpus.names[i], "best_topic": int(shares[i].argmax())}
-        rows[place] |= {f"topic_{k}": round(float(shares[i, k]), 6) for k in range(rank)}
+        rows[place] = {"document": corpus.names[i], "best_topic": int(shares[i].argmax()) + 1}
+        rows[place] |= {f"topic_{k + 1}": round(float(shares[i, k]), 6) for k in range(rank)}
     for row in rows:
         row["document"] = row["document"] or next(missing)
     return rows
@@ -280,15 +262,15 @@ def _describe(found: Topics, scores: dict[str, Any]) -> schema.Topics:
     words = np.asarray(found.corpus.X.sum(axis=1)).ravel()
     overall = (shares * words[:, None]).sum(axis=0) / words.sum()
     typical = {
-        str(k): [found.corpus.names[i] for i in np.lexsort((-words, -shares[:, k].round(6)))[:5]]
+        str(k + 1): [found.corpus.names[i] for i in np.lexsort((-words, -shares[:, k].round(6)))[:5]]
         for k in range(shares.shape[1])
     }
     table = {name: {"accuracy": s.accuracy, "nmi": s.nmi, "ari": s.ari} for name, s in scores.items()}
-    return {"shares": {str(k): float(v) for k, v in enumerate(overall)}, "typical": typical, "scores": table}
+    return {"shares": {str(k): float(v) for k, v in enumerate(overall, start=1)}, "typical": typical, "scores": table}
 
 
 def _show(found: Topics, scores: dict[str, Any]) -> None:
-    words = ((str(k), ", ".join(word for word, _ in found.top_words(k, 10))) for k in range(found.H.shape[0]))
+    words = ((str(k + 1), ", ".join(word for word, _ in found.top_words(k, 10))) for k in range(found.H.shape[0]))
     table("Topics", ("topic", "words"), words, left=("words",))
     if scores:
         rows = ((name, f"{s.accuracy:.3f}", f"{s.nmi:.3f}", f"{s.ari:.3f}") for name, s in scores.items())

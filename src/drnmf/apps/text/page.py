@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from html import escape
 
-from drnmf.report.components import bars
-from drnmf.report.kinds import Kind, Side
-from drnmf.report.parts import NOTHING, Section, section, table
+from drnmf.report.components import listed_parts
+from drnmf.report.parts import NOTHING, Kind, Section, Side, section, table
 from drnmf.runs import schema
 from drnmf.runs.read import Run
 
@@ -22,7 +21,7 @@ def topics(run: Run) -> Section:
     info = run.summary.get("topics", {})
     cards = []
     for topic, words in by_topic.items():
-        items = bars([(w["word"], float(w["weight"])) for w in words[:10]])
+        items = listed_parts([(w["word"], float(w["weight"])) for w in words[:10]])
         share = info.get("shares", {}).get(topic)
         size = f"<small>{100 * float(share):.0f}% of all words</small>" if share is not None else ""
         typical = info.get("typical", {}).get(topic, [])

@@ -43,6 +43,7 @@ class ColumnSpace(HostSpace):
     """The side of H: a NumPy array here, while sweeps are promises until they are read."""
 
     deferred = True
+    forks = False
 
     def __init__(self, data: Any):
         self.data = data
@@ -58,6 +59,7 @@ class RowSpace:
     """The side of W: handles to what every block holds."""
 
     deferred = True
+    forks = False
     whole = False
 
     def __init__(self, data: Any):

@@ -15,6 +15,7 @@ class HostSpace:
     """Where factors are plain arrays and sweeps are done when they return (see `backends.base.Space`)."""
 
     deferred = False
+    forks = True
     whole = True
 
     def read(self, *sweeps: Sweep) -> tuple[Sweep, ...]:

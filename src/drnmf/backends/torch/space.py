@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import torch
@@ -35,6 +35,7 @@ class TorchSpace:
     device: torch.device
     dtype: torch.dtype
     whole: bool = True
+    forks: ClassVar[bool] = False  # torch has threads of its own, and a device is the parent's
 
     @property
     def deferred(self) -> bool:

@@ -13,20 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from drnmf.cli import keeping, options, reading, reporting
-from drnmf.cli.common import (
-    bad_usage,
-    choice,
-    errors,
-    folder_for,
-    in_options,
-    limit_threads,
-    output_folder,
-    plain_warnings,
-    say,
-)
+from drnmf.cli import keeping, options, reading
+from drnmf.cli.common import bad_usage, choice, errors, in_options, plain_warnings, say
+from drnmf.cli.results import Results, writes
 from drnmf.runs import schema, write
-from drnmf.runs.output import check_out
 
 if TYPE_CHECKING:
     from drnmf.matrices.matrix import Matrix
@@ -63,9 +53,7 @@ Counts = Annotated[
 Heavy = Annotated[
     str, typer.Option("--heavy", help="Samples far heavier than others: keep, cap at ten times the median, or auto.")
 ]
-_NOT_HERE = (
-    "sum_to_one", "fixed", "device", "policy", "inner_iter", "precision", "checkpoint_every",
-)  # fmt: skip
+_NOT_HERE = ("sum_to_one", "fixed", "device", "policy", "inner_iter", "precision", "checkpoint_every")
 """Parameters that a discovery does without."""
 Threshold = Annotated[float, typer.Option("--threshold", min=-1, max=1, help="Stability that a component needs.")]
 
@@ -74,8 +62,9 @@ Level = Annotated[
 ]
 
 
-@options.takes_model(*_NOT_HERE, max_iter=500, tol=1e-5, random_state=0)
-@reading.reads
+@options.takes_model(without=_NOT_HERE, max_iter=500, tol=1e-5, random_state=0)
+@reading.reads()
+@writes()
 def discover(
     x: options.Input,
     ranks: Ranks = "2:30",
@@ -96,11 +85,7 @@ def discover(
     source: reading.Source,
     names: options.Names = None,
     field: options.Field = "auto",
-    out: options.Folder = None,
-    overwrite: options.Overwrite = False,
-    threads: options.Threads = None,
-    quiet: options.Quiet = False,
-    report: reporting.Report = None,
+    results: Results,
 ) -> None:
     """Find how many components X has, under which noise, and which of them come again in every run.
 
@@ -116,44 +101,46 @@ def discover(
     choice(field, ("auto", *options.FIELDS), "--field")
     losses = betas if betas == "auto" else options.parse_omega(betas)
     asked, checkpoint = settings.asked, settings["checkpoint"]
-    folder = out if out is not None else folder_for(x, "discover")
-    inputs = [path for path in (x, reference, groups, source.weights_file) if path is not None]
-    check_out(folder, overwrite, inputs)
-    keeping.check(checkpoint, folder)
-    reporting.check(report)
-    limit_threads(threads)
+    results = results.settled("discover", x, reference, groups, source.weights_file)
+    keeping.check(checkpoint, results.folder)
     from drnmf.discovery.folder import write_discovery
-    from drnmf.discovery.found import named as with_names
+    from drnmf.discovery.found import labelled as with_labels
     from drnmf.estimators.robust import DRNMF
-    from drnmf.matrices.companions import named_cells, read_groups, read_known
-    from drnmf.selection.discover import discover as find
+    from drnmf.matrices.companions import read_groups, read_known
+    from drnmf.selection.asked import Asked
+    from drnmf.selection.discover import search
 
-    matrix = source.read(x, settings["negatives"])
-    described = source.described(x, matrix)
-    weights, matrix = source.weights(x, matrix), matrix.with_gaps()
-    profiles = side_of(profiles, reference, matrix)
-    if profiles == "rows":
-        matrix, weights = matrix.transposed(), {name: table.T for name, table in weights.items()}
+    data = source.open(x, settings["negatives"])
+    data = replace(data, matrix=data.matrix.with_gaps())
+    profiles = side_of(profiles, reference, data.matrix)
+    data = data.over(profiles)
+    matrix = data.matrix
     given = parse_ranks(ranks, min(matrix.X.shape), asked=ranks != "2:30")
     known = None
     if reference is not None:
         known = read_known(reference, "--reference", matrix.column_names, matrix.X.shape[1])
     labelled = read_groups(groups, groups_before, matrix.row_names)
-    if checkpoint is not None:
-        keeping.remember(checkpoint, "discover", asked | {"out": folder})
-    model = DRNMF(betas=losses, verbose=int(not quiet), **settings.given())
-    in_cells = named_cells(matrix, x, source.weights_file)
-    with plain_warnings() as warned, keeping.kept(checkpoint), keyboard_interrupts(), in_cells:
-        search = find(
-            matrix.X, model, ranks=given, n_runs=runs, resample=None if resample == "none" else resample, heavy=heavy,
-            threshold=threshold, counts=counts, level=level or None,
-            reference=None if known is None else known.components,
-            reference_names=None if known is None else known.names, keep=keep, groups=labelled, **weights,
-        )  # fmt: skip
+    keeping.remember(checkpoint, "discover", asked | {"out": results.folder})
+    model = DRNMF(betas=losses, verbose=int(not results.quiet), **settings.given())
+    with plain_warnings() as warned, keeping.kept(checkpoint), keyboard_interrupts(), data.named_cells():
+        asked_of = Asked(
+            given,
+            runs,
+            None if resample == "none" else resample,
+            heavy,
+            threshold,
+            counts,
+            level or None,
+            known,
+            keep,
+            groups=labelled,
+            **data.weights,
+        )
+        searched = search(matrix.X, model, asked_of)
+    found = with_labels(searched, asked_of, matrix.X, matrix.rows, matrix.columns)
     with bad_usage("--names"):
-        found = with_names(search, matrix.rows, matrix.columns, options.parse_names(names))
-    found = replace(found, threshold=threshold, quality=_quality(found, matrix, weights))
-    with output_folder(folder, overwrite, inputs) as temporary:
+        found = found.named(options.parse_names(names))
+    with results.writing() as temporary:
         summary = _summary(found, matrix, warned, profiles)
         if field != "auto":
             summary["field"] = field
@@ -162,12 +149,12 @@ def discover(
             for name, value in asked.items()
             if name not in _NOT_PARAMETERS
         }
-        summary["seed"], summary["input"] = settings["random_state"], described
+        summary["seed"], summary["input"] = settings["random_state"], data.described
         if x.suffix.lower() == ".h5ad" and profiles == "columns":
             _annotate(x, temporary, found)
         write_discovery(temporary, found, summary | write.computed_by(matrix.X))
-        reporting.add(temporary, report)
-    say(f"{in_options(found.summary())} {found.seconds:.1f} s; results in {folder}")
+        results.add_page(temporary)
+    say(f"{in_options(found.summary())} {found.seconds:.1f} s; results in {results.folder}")
     if found.interrupted:
         raise typer.Exit(128 + signal.SIGINT)
 
@@ -190,15 +177,6 @@ def side_of(profiles: str, reference: Path | None, matrix: Matrix) -> str:
         say(f"Components are profiles over the rows of X: {why} (--profiles columns decides otherwise).", errors)
         return "rows"
     return "columns"
-
-
-def _quality(found: Any, matrix: Matrix, weights: dict[str, Any]) -> Any:
-    """Compare X with the components in units of its uncertainties; None where there are none."""
-    if "uncertainty" not in weights:
-        return None
-    from drnmf.runs.quality import quality
-
-    return quality(matrix.X, found.contributions, found.components, weights["uncertainty"])
 
 
 def _annotate(x: Path, folder: Path, found: Any) -> None:

@@ -22,12 +22,12 @@ from drnmf.problem.problem import Problem
 from drnmf.problem.receive import refuse_signed
 from drnmf.problem.units import mean_of
 from drnmf.problem.weights import Reading
-from drnmf.selection.assignment.noise import Judged, Known, Seen, noise_of, some_rows
+from drnmf.selection.assignment.noise import Judged, KnownComponents, Seen, noise_of, some_rows
 from drnmf.selection.assignment.supports import Supports
 from drnmf.selection.entries import bound, counted, facts_of
 from drnmf.selection.folds import mask_seed
 from drnmf.selection.likelihood.masses import KnownNoise
-from drnmf.selection.matching import aligned
+from drnmf.selection.matching import aligned, as_components
 from drnmf.solve.encode import Encoder
 from drnmf.solve.settings import asked_losses, check_model, reading_of, terms_of
 
@@ -85,8 +85,8 @@ def assign(
     components : array or DataFrame of shape (r, n), nonnegative, one component per row. Where X is a DataFrame too,
         columns are paired by their labels
     model : estimator, optional
-        Its loss, and how it reads X (`zeros`, `negatives`, `unstored`); None is ``BetaNMF(beta="auto")``, which takes
-        the loss of the noise, with uncertainties 2, whose weights they are
+        Its loss, and how it reads X (zeros, negatives, what is not stored); None is ``BetaNMF(beta="auto")``, which
+        takes the loss of the noise, with uncertainties 2, whose weights they are
     entry_weight, uncertainty : as in `BetaNMF.fit`
 
     Returns
@@ -119,12 +119,18 @@ def assign(
             f"components have {H.shape[1]} columns, but X has {given.X.shape[1]}: both need the same columns."
         )
     encoder = Encoder(
-        H, Objective((Beta(1.0),), np.ones(1), mean_of(problem.data)), np.ones(1), ENCODE_ITERATIONS, ENCODE_TOLERANCE,
-        checked(model, "zeros"), FUNCTION, np.zeros(H.shape[0]),
-    )  # fmt: skip
+        H,
+        Objective((Beta(1.0),), np.ones(1), mean_of(problem.data)),
+        np.ones(1),
+        ENCODE_ITERATIONS,
+        ENCODE_TOLERANCE,
+        checked(model, "zeros"),
+        FUNCTION,
+        np.zeros(H.shape[0]),
+    )
     loss = _loss(model, given.known or given.signed)
     if loss is None:
-        loss = Known.some(problem, encoder, mask_seed(model.random_state)).likely_loss()
+        loss = KnownComponents.some(problem, encoder, mask_seed(model.random_state)).likely_loss()
     refuse_signed(given, (loss,))
     encoder = replace(encoder, objective=replace(encoder.objective, omega=(loss,)))
     return assigned(encoder, problem, encoded(encoder, problem))
@@ -154,9 +160,8 @@ def assigned(encoder: Encoder, problem: Problem, dense: Array) -> Assignment:
     supports = supports_of(encoder, problem, dense)
     W, likelihood = supports.assigned(dense)
     return Assignment(
-        W, dense, encoder.objective.omega, supports.noise.name, supports.parameter, likelihood,
-        supports.price,
-    )  # fmt: skip
+        W, dense, encoder.objective.omega, supports.noise.name, supports.parameter, likelihood, supports.price
+    )
 
 
 def assigned_in_time(supports: Supports, dense: Array, out_of_time: Callable[[], bool]) -> tuple[Array, int]:
@@ -208,14 +213,9 @@ def _loss(model: Parameters, known: bool) -> Any:
 
 def _checked(components: Any) -> Vector:
     """Check known components."""
-    try:
-        H = np.array(components, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError("components must hold numbers only: give one component per row.") from None
-    if H.ndim != 2 or 0 in H.shape:
-        raise ValueError(f"components has shape {H.shape}: give a matrix with one component per row.")
-    if not np.isfinite(H).all() or H.min() < 0:
-        raise ValueError("components must be finite and nonnegative: they have an entry that is not.")
+    H = as_components(components, "components")
+    if H.min() < 0:
+        raise ValueError("components must be nonnegative: they have an entry that is not.")
     if not (H.max(axis=1) > 0).all():
         raise ValueError(f"component {int(np.argmin(H.max(axis=1)))} is all zeros: leave it out.")
     return H

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from drnmf.backends.observed import HeldOut, mixed, product
+from drnmf.backends.observed import HeldOut, product
 from drnmf.losses.base import Loss, Omega
 from drnmf.losses.beta import KL, Beta
 from drnmf.losses.negative_binomial import NegativeBinomial
@@ -17,8 +17,8 @@ from drnmf.numerics import Vector
 from drnmf.problem.problem import Problem
 from drnmf.problem.receive import Received
 from drnmf.selection.assignment.supports import Places
-from drnmf.selection.choose import Fits, candidates, likeliest, noise_scores, overdispersed
-from drnmf.selection.entries import Facts, counted, facts_of
+from drnmf.selection.choose import Fits, candidates, choose_noise
+from drnmf.selection.entries import Facts, counted, facts_of, some_of
 from drnmf.selection.folds import HELD_OUT, LEAST_ENTRIES, Fold
 from drnmf.selection.likelihood.grid import Grid
 from drnmf.selection.likelihood.masses import (
@@ -29,8 +29,7 @@ from drnmf.selection.likelihood.masses import (
     PoissonNoise,
     noise_for,
 )
-from drnmf.selection.likelihood.scores import PROOF, likely_parameters
-from drnmf.selection.likelihood.size import corrected_size, drawn, likely_size
+from drnmf.selection.likelihood.scores import PROOF, corrected_size, drawn, likely_parameters, likely_size
 from drnmf.solve.encode import Encoder
 
 BETAS = (0.0, 0.5, 1.0, 1.5, 2.0)
@@ -125,7 +124,7 @@ def _likelihood(judged: Judged, seen: Seen, grid: Grid) -> float:
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownComponents:
     """Components that are known, and what finds contributions of them.
 
     Attributes
@@ -140,7 +139,7 @@ class Known:
     seed: int = 0
 
     @classmethod
-    def some(cls, problem: Problem, encoder: Encoder, seed: int) -> Known:
+    def some(cls, problem: Problem, encoder: Encoder, seed: int) -> KnownComponents:
         """Look at some rows of a large X."""
         return cls(problem.rows(some_rows(problem.data.shape, seed)), encoder, seed)
 
@@ -162,10 +161,7 @@ class Known:
             for fold, fit in zip(folds, fits, strict=True):
                 fit[NegativeBinomial(size)] = self._fit(NegativeBinomial(size), fold)
         listed = candidates(omega, facts.unit is not None, size)
-        scores = noise_scores(folds, fits, listed)
-        chosen = likeliest(listed, scores)
-        middle = folds[0].middle(fits[0][listed[chosen].loss])
-        loss = listed[overdispersed(listed, chosen, facts.unit, middle)].loss
+        loss = listed[choose_noise(folds, fits, listed, facts.unit)[0]].loss
         return self._corrected(loss, facts) if isinstance(loss, NegativeBinomial) else loss
 
     def _fold(self, facts: Facts, fraction: float, k: int) -> Fold:
@@ -206,7 +202,4 @@ def some_rows(shape: tuple[int, int], seed: int) -> Places:
     """Choose rows of a large X by a hash of their numbers; all columns stay, because components have them."""
     m, n = shape
     count = max(LEAST_ROWS, ENTRIES // n)
-    if count >= m:
-        return np.arange(m)
-    order = np.argsort(mixed(np.arange(m, dtype=np.int64) ^ mixed(np.array([seed + 1]))), kind="stable")
-    return np.sort(order[:count])
+    return np.arange(m) if count >= m else some_of(m, count, seed)

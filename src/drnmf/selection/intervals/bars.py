@@ -14,10 +14,11 @@ import numpy as np
 from drnmf.algorithms.initialize import Start
 from drnmf.numerics import Vector
 from drnmf.selection.consensus import FOUND
+from drnmf.selection.entries import Indices
 from drnmf.selection.intervals.refits import Refits, canonical
 from drnmf.selection.intervals.scatter import Scatter, corrected, entries_of, scatter_of
 from drnmf.selection.intervals.widening import HalfWidths, Widening, asked, widening
-from drnmf.selection.matching import Indices, cosine
+from drnmf.selection.matching import cosine
 
 DRAWS, TRUTHS, INNER_DRAWS = 200, 16, 40
 """Draws behind an interval; those that are truths of a second level, and the draws that each of these has."""
@@ -117,7 +118,7 @@ def forever() -> float:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Draws:
     """What is asked of the draws.
 
     Attributes
@@ -139,7 +140,7 @@ class Asked:
     tell: Callable[[float, str], None] = lambda share, detail: None
 
 
-def error_bars(refits: Refits, start: Start, ask: Asked) -> Intervals | None:
+def error_bars(refits: Refits, start: Start, ask: Draws) -> Intervals | None:
     """Draw X again from the fit and its noise, fit each draw from where the fit ended, and find intervals.
 
     Parameters
@@ -260,7 +261,7 @@ def half_widths(fit: Start, drawn: list[Start], level: float) -> tuple[HalfWidth
     )
 
 
-def _assembled(level: Level, drawn: list[Start], needed: list[tuple[Vector, Vector]], ask: Asked) -> Intervals:
+def _assembled(level: Level, drawn: list[Start], needed: list[tuple[Vector, Vector]], ask: Draws) -> Intervals:
     widths, made = half_widths(level.fit, drawn, ask.level), []
     for k, (half, F) in enumerate(zip(widths, canonical(level.fit), strict=True)):
         wide = widening([one[k] for one in needed], ask.level) if needed else Widening(1.0, math.nan)

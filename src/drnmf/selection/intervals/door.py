@@ -14,16 +14,23 @@ from drnmf.parameters.solver import as_solver
 from drnmf.problem.device import as_numpy, place
 from drnmf.problem.problem import Problem
 from drnmf.selection.entries import bound
-from drnmf.selection.intervals.bars import DRAWS, LEAST_DRAWS, TRUTHS, Asked, Intervals, error_bars
+from drnmf.selection.intervals.bars import DRAWS, LEAST_DRAWS, TRUTHS, Draws, Intervals, error_bars
 from drnmf.selection.intervals.refits import Refits
 from drnmf.solve.runner import Runner
-from drnmf.solve.settings import check_model, count_jobs, reading_of
+from drnmf.solve.settings import check_model, jobs_of, reading_of
 
 
 def intervals(
-    model: Parameters, X: Any, *, level: float = 0.9, draws: int = DRAWS, truths: int = TRUTHS, random_state: int = 0,
-    entry_weight: Any = None, uncertainty: Any = None,
-) -> Intervals:  # fmt: skip
+    model: Parameters,
+    X: Any,
+    *,
+    level: float = 0.9,
+    draws: int = DRAWS,
+    truths: int = TRUTHS,
+    random_state: int = 0,
+    entry_weight: Any = None,
+    uncertainty: Any = None,
+) -> Intervals:
     """Find how sure the components and contributions of a fitted model are.
 
     X is drawn again from the fit and its noise, and every draw is fitted from where the model ended: percentiles of
@@ -33,8 +40,8 @@ def intervals(
     Parameters
     ----------
     model : fitted estimator
-        Under one loss or several; its penalties and constraints hold in the fits of the draws, and its `n_jobs` counts
-        those side by side.
+        Under one loss or several; its penalties and constraints hold in the fits of the draws, and its jobs are those
+        fits side by side.
     X : array or SciPy sparse matrix of shape (m, n)
         What the model was fitted to.
     level : float
@@ -82,12 +89,10 @@ def intervals(
         raise TypeError(f"intervals takes X as a NumPy array or a SciPy matrix, not {type(X).__name__}: convert it.")
     runner = Runner.of(as_solver(model.solver).update, "auto", placement.gpu)
     problem, penalised = Problem.opened(placement.open(given), given), replace(model, penalties=fitted.penalties_.terms)
-    refits = Refits(
-        problem, runner, penalised, fitted.omega_, fitted.references_, fitted.weights_, jobs=count_jobs(model.n_jobs)
-    )
+    refits = Refits(problem, runner, penalised, fitted.omega_, fitted.references_, fitted.weights_, jobs=jobs_of(model))
     H = np.asarray(as_numpy(fitted.components_), dtype=np.float64)
     found = error_bars(
-        refits, (np.asarray(start, dtype=np.float64), H), Asked(level, draws, truths, seed, uncertainty is not None)
+        refits, (np.asarray(start, dtype=np.float64), H), Draws(level, draws, truths, seed, uncertainty is not None)
     )
     assert found is not None
     return found

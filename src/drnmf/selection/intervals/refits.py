@@ -79,9 +79,12 @@ class Refits:
         return like(self.given, draw())
 
     def _fits(
-        self, matrices: Sequence[Callable[[], Any]], starts: Sequence[Start], most: int = MAX_ITER,
+        self,
+        matrices: Sequence[Callable[[], Any]],
+        starts: Sequence[Start],
+        most: int = MAX_ITER,
         tol: float = TOLERANCE,
-    ) -> Iterator[Start]:  # fmt: skip
+    ) -> Iterator[Start]:
         """Yield W and H of every matrix, their components in the order of the start."""
         m, n = self.given.X.shape
         step = self.jobs * max(1, min(AT_ONCE // (m * n * self.jobs), IN_A_LIST))

@@ -159,7 +159,7 @@ def entries_of(given: Received) -> tuple[Vector, Vector]:
 
 
 def like(given: Received, drawn: Vector) -> Any:
-    """Return drawn entries in the form of X: gaps stay gaps, and what a sparse X did not observe stays unstored."""
+    """Return drawn entries in the form of X: gaps stay gaps, and what a sparse X did not observe stays so."""
     X = given.X
     if not sp.issparse(X):
         return np.where(np.isnan(X), np.nan, drawn).astype(X.dtype)

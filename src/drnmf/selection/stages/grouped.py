@@ -1,4 +1,4 @@
-"""A discovery over groups of rows: one search over all, one in every group, and one answer."""
+"""Searches made of several: one over all rows and one in every group, or one without known components and one with."""
 
 from __future__ import annotations
 
@@ -12,77 +12,82 @@ import numpy as np
 import scipy.sparse as sp
 
 from drnmf.backends.observed import HeldOut
+from drnmf.numerics import Vector
 from drnmf.parameters.common import Parameters
 from drnmf.parameters.solver import as_solver
-from drnmf.selection.assignment.assign import assigned_in_time, encoded, opened, supports_of
+from drnmf.problem.device import as_numpy
+from drnmf.selection.asked import Asked, SearchResult
+from drnmf.selection.assignment.assign import assign, assigned_in_time, encoded, opened, supports_of
 from drnmf.selection.assignment.supports import Places
-from drnmf.selection.matching import match
-from drnmf.selection.stages.groups import LEAST_ROWS, OVERALL, Asking, Merged, Source, groups_of, merged
+from drnmf.selection.matching import shares
+from drnmf.selection.stages.groups import LEAST_ROWS, OVERALL, Asking, Merged, groups_of, merged
 from drnmf.selection.stages.residuals import residuals
-from drnmf.solve.settings import reading_of
+from drnmf.solve.settings import asked_losses, reading_of, without_losses
 
 FOR_ALL = 0.4
 """Part of a limit on time that is for the search over all rows."""
 
+KEPT_ROWS, KEPT_PART = 2, 0.01
+"""Rows that need a known component before it is kept: so many, and this part of all."""
+
+MORE = 10
+"""New components that are looked for beside known ones, at most, where no ranks are named."""
+
+Search = Callable[[Any, Parameters, Asked], SearchResult]
+"""One search."""
+
 NO_INTERVALS = "No intervals: components of several searches were put together."
 
-Search = Callable[..., Any]
-"""Discovers components of some rows: find(X, model, ranks=..., entry_weight=..., uncertainty=...)."""
 
-
-def in_groups(
-    find: Search, X: Any, model: Parameters, groups: Any, ranks: Any, weights: dict[str, Any],
-    reference: Any, names: list[str] | None,
-) -> Any:  # fmt: skip
+def in_groups(search: Search, X: Any, model: Parameters, asked: Asked) -> SearchResult:
     """Search all rows and every group, and put together what was found.
 
     Parameters
     ----------
-    find : makes one search, without intervals
-    X, model, ranks : as in `discover`
-    groups : the group of every row
-    weights : entry_weight and uncertainty
-    reference, names : known components, to name what was found by
+    search : makes one search
+    X, model : as in `discover`
+    asked : with the group of every row
 
     Returns
     -------
-    Discovery
+    SearchResult
         That of all rows, with the components of all searches.
     """
     before, m = time.perf_counter(), int(X.shape[0])
-    if isinstance(weights.get("entry_weight"), HeldOut):
+    if isinstance(asked.entry_weight, HeldOut):
         raise ValueError("groups do not go with entries that are held out (HeldOut): give weights, or leave one out.")
-    rows = groups_of(groups, m)
+    rows = groups_of(asked.groups or (), m)
     searched = {name: at for name, at in rows.items() if at.size >= LEAST_ROWS and _holds_something(X, at)}
-    overall = find(X, _part(model, "all", FOR_ALL), ranks=ranks, **weights)
-    sources = [_source(OVERALL, np.arange(m), overall)]
+    plain = replace(asked, groups=None, reference=None, level=None)
+    overall = search(X, _part(model, "all", FOR_ALL), plain)
+    sources = [_stable(OVERALL, overall)]
     for k, (name, at) in enumerate(searched.items()):
         part, count = _rows(X, at), sum(rest.size for rest in list(searched.values())[k:])
         left = None if model.max_time is None else max(model.max_time - (time.perf_counter() - before), 1.0)
         one = replace(model, max_time=None if left is None else left * at.size / count)
-        alone = find(
-            part, _part(one, f"group-{k + 1}", 1.0), ranks=_fewer(ranks, min(part.shape)),
-            **{key: _rows(value, at, m) for key, value in weights.items()},
-        )  # fmt: skip
-        sources.append(_source(name, at, alone))
+        of_part = replace(
+            plain,
+            ranks=_fewer(asked.ranks, min(part.shape)),
+            entry_weight=_rows(asked.entry_weight, at, m),
+            uncertainty=_rows(asked.uncertainty, at, m),
+        )
+        alone = search(part, _part(one, f"group-{k + 1}", 1.0), of_part)
+        sources.append(_stable(name, alone))
     small = [name for name in rows if name not in searched]
     notes = [f"Groups of fewer than {LEAST_ROWS} rows were not searched alone: {', '.join(small)}."] if small else []
     if not any(len(one.components) for one in sources):
         return replace(overall, notes=(*overall.notes, "No group has a stable component.", *notes))
-    found = _assembled(overall, X, model, sources, weights, notes)
-    matching = None if reference is None else match(found.components, reference, names=names)
+    problem = opened(X, "discover", reading_of(model, asked.entry_weight, asked.uncertainty))
+    asking = Asking(problem, overall.encoder, {OVERALL: np.arange(m)} | searched)
+    found = _assembled(overall, asking, merged(sources), notes)
+    matching = asked.matched(found.components)
     return replace(found, matching=matching, seconds=time.perf_counter() - before, max_time=model.max_time)
 
 
-def _assembled(
-    overall: Any, X: Any, model: Parameters, sources: list[Source], weights: dict[str, Any], notes: list[str]
-) -> Any:
+def _assembled(overall: SearchResult, asking: Asking, everything: Merged, notes: list[str]) -> SearchResult:
     """The discovery over all rows with the components of all searches, and contributions of those."""
-    problem = opened(X, "discover", reading_of(model, weights["entry_weight"], weights["uncertainty"]))
-    everything, encoder = merged(sources), overall.encoder
-    asking = Asking(problem, encoder, {one.name: one.rows for one in sources})
-    kept = asking.kept(everything)
-    chosen = everything.some(kept)
+    problem, encoder = asking.problem, overall.encoder
+    chosen = everything.some(asking.kept(everything))
     H = chosen.components.astype(encoder.components.dtype)
     encoder = replace(encoder, components=H, mean_row=np.zeros(len(H)))
     dense = encoded(encoder, problem)
@@ -93,11 +98,20 @@ def _assembled(
     run = overall.runs[0]
     worst = run.omega[int(np.argmax(run.losses / run.references))]
     return replace(
-        overall, components=chosen.components, contributions=W, dense=dense, stability=chosen.stability,
-        stable=np.ones(len(order), dtype=bool), found_in=chosen.found_in, spread=chosen.spread, rank=len(order),
-        residuals=residuals(problem.given.X, W, chosen.components, worst), encoder=encoder, sources=chosen.sources,
-        notes=(*overall.notes, *_said(everything, chosen, len(sources) - 1), *notes, NO_INTERVALS),
-    )  # fmt: skip
+        overall,
+        components=chosen.components,
+        contributions=W,
+        dense=dense,
+        stability=chosen.stability,
+        stable=np.ones(len(order), dtype=bool),
+        found_in=chosen.found_in,
+        spread=chosen.spread,
+        rank=len(order),
+        residuals=residuals(problem.given.X, W, chosen.components, worst),
+        encoder=encoder,
+        sources=chosen.sources,
+        notes=(*overall.notes, *_said(everything, chosen, len(asking.groups) - 1), *notes, NO_INTERVALS),
+    )
 
 
 def _said(everything: Merged, chosen: Merged, groups: int) -> list[str]:
@@ -110,11 +124,10 @@ def _said(everything: Merged, chosen: Merged, groups: int) -> list[str]:
     ]
 
 
-def _source(name: str, rows: Places, found: Any) -> Source:
-    at = found.stable
-    return Source(
-        name, rows, found.components[at], found.stability[at], found.found_in[at], found.spread[at]
-    )  # fmt: skip
+def _stable(name: str, found: SearchResult) -> Merged:
+    """What one search is sure of."""
+    at, names = np.flatnonzero(found.stable), ((name,),) * len(found.stable)
+    return Merged(found.components, found.stability, found.found_in, found.spread, names).some(at)
 
 
 def _part(model: Parameters, name: str, part: float) -> Parameters:
@@ -145,3 +158,62 @@ def _rows(values: Any, at: Places, count: int | None = None) -> Any:
 def _holds_something(X: Any, at: Places) -> bool:
     part = _rows(X, at)
     return bool((part.sum() if sp.issparse(part) else np.nansum(np.asarray(part))) > 0)
+
+
+def search_beside_known(search: Search, X: Any, model: Parameters, asked: Asked) -> SearchResult:
+    """Search with known components fixed where they serve.
+
+    A search without them comes first. Known components serve where rows need them although they may have those that
+    were found freely: so none is kept because it was the nearest thing at hand.
+
+    Parameters
+    ----------
+    search : makes one search
+    X, model : as in `discover`
+    asked : with the reference
+
+    Returns
+    -------
+    SearchResult
+    """
+    assert asked.reference is not None
+    known, free = asked.reference.components, replace(asked, reference=None, keep=False, level=None)
+    H = serving(X, known, search(X, model, free).components, model, asked.entry_weight, asked.uncertainty)
+    fixed = replace(model, fixed=H) if len(H) else model
+    tried = ranks_beside(asked.ranks, len(H), min(X.shape)) if len(H) else asked.ranks
+    found = search(X, fixed, replace(asked, keep=False, ranks=tried))
+    said = f"{len(H)} of {len(known)} known components are needed, and were kept as they are in every run."
+    return replace(found, notes=(said, *found.notes))
+
+
+def serving(X: Any, known: Vector, others: Vector, model: Parameters, entry_weight: Any, uncertainty: Any) -> Vector:
+    """Take the known components that some rows need beside others, as `assign` says.
+
+    Parameters
+    ----------
+    X, entry_weight, uncertainty : as in `assign`
+    known : (s, n), known components, under the columns of X
+    others : (r, n), components that rows may have instead
+    model : what the search fits; its loss where it is one
+
+    Returns
+    -------
+    components : (f, n), in the order of the known
+    """
+    betas = asked_losses(model)
+    several = not isinstance(betas, str | int | float) and hasattr(betas, "__len__") and len(betas) > 1
+    read = replace(without_losses(model) if several else model, penalties=None)
+    pool = np.vstack([shares(known), others])
+    found = assign(X, pool, read, entry_weight=entry_weight, uncertainty=uncertainty)
+    needed = (np.asarray(as_numpy(found.contributions))[:, : len(known)] > 0).sum(axis=0)
+    return known[needed >= max(KEPT_ROWS, KEPT_PART * X.shape[0])]
+
+
+def ranks_beside(ranks: Any, known: int, most: int) -> list[int]:
+    """List how many components to try where some are known.
+
+    >>> ranks_beside(None, 3, 5), ranks_beside(range(2, 5), 3, 9)
+    ([3, 4, 5], [3, 4])
+    """
+    listed = range(known, known + MORE + 1) if ranks is None else [ranks] if isinstance(ranks, int) else list(ranks)
+    return [rank for rank in listed if known <= rank <= most] or [min(known, most)]

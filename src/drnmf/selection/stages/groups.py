@@ -67,32 +67,13 @@ def groups_of(labels: Iterable[Any], count: int) -> dict[str, Places]:
 
 
 @dataclass(frozen=True)
-class Source:
-    """What one search found: its name, its rows, its stable components (k, n) and how sure it is of them.
-
-    Attributes
-    ----------
-    name : of the group
-    rows : (m_g,), places of its rows
-    components, stability, found_in, spread : of its stable components, as in a consensus
-    """
-
-    name: str
-    rows: Places
-    components: Vector
-    stability: Vector
-    found_in: Places
-    spread: Vector
-
-
-@dataclass(frozen=True)
 class Merged:
-    """Components of several searches, put together.
+    """Stable components of one search or of several, and how sure these are of them.
 
     Attributes
     ----------
-    components : (r, n), medians, rows sum to one
-    stability, found_in, spread : medians of those of the members
+    components : (r, n), rows sum to one
+    stability, found_in, spread : as in a consensus; medians where several searches found a component
     sources : names of the searches that found each
     """
 
@@ -102,15 +83,13 @@ class Merged:
     spread: Vector
     sources: tuple[tuple[str, ...], ...]
 
-    def some(self, kept: Any) -> Merged:
+    def some(self, kept: Sequence[int] | Places) -> Merged:
         """Take some of them."""
-        return Merged(
-            self.components[kept], self.stability[kept], self.found_in[kept], self.spread[kept],
-            tuple(self.sources[k] for k in kept),
-        )  # fmt: skip
+        sources = tuple(self.sources[k] for k in kept)
+        return Merged(self.components[kept], self.stability[kept], self.found_in[kept], self.spread[kept], sources)
 
 
-def merged(found: Sequence[Source]) -> Merged:
+def merged(found: Sequence[Merged]) -> Merged:
     """Merge components that are alike, each into the median of its cluster.
 
     Parameters
@@ -120,15 +99,15 @@ def merged(found: Sequence[Source]) -> Merged:
     Examples
     --------
     >>> one, spread = np.eye(2, 3), np.zeros((2, 3))
-    >>> a = Source("a", np.arange(2), one, np.ones(2), np.full(2, 4), spread)
-    >>> merged([a, replace(a, name="b")]).sources
+    >>> a = Merged(one, np.ones(2), np.full(2, 4), spread, (("a",),) * 2)
+    >>> merged([a, replace(a, sources=(("b",),) * 2)]).sources
     (('a', 'b'), ('a', 'b'))
     """
-    components = shares(np.concatenate([one.components for one in found]))
-    names = [one.name for one in found for _ in one.components]
-    stability, found_in, spread = (
-        np.concatenate([getattr(one, part) for one in found]) for part in ("stability", "found_in", "spread")
+    components, stability, found_in, spread = (
+        np.concatenate([getattr(one, part) for one in found])
+        for part in ("components", "stability", "found_in", "spread")
     )
+    components, names = shares(components), [name for one in found for (name,) in one.sources]
     cluster = np.ones(1, dtype=np.int64)
     if len(components) > 1:
         cluster = fcluster(linkage(components, "average", metric="cosine"), 1.0 - ALIKE, "distance")

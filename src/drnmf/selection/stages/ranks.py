@@ -27,12 +27,17 @@ def rows_of(tried: Sequence[Tried], threshold: float) -> list[dict[str, Any]]:
     judged = any(one.scores is not None for one in tried)
     return [
         {
-            "rank": one.rank, "runs": one.runs, "stable": one.stable(threshold), "mean_stability": one.mean_stability,
-            "least_stability": float(one.stability.min()), "loss": one.error, **row,
+            "rank": one.rank,
+            "runs": one.runs,
+            "stable": one.stable(threshold),
+            "mean_stability": one.mean_stability,
+            "least_stability": float(one.stability.min()),
+            "loss": one.error,
+            **row,
             "within": row["within"] or not judged,
         }
         for one, row in zip(tried, differences(tried), strict=True)
-    ]  # fmt: skip
+    ]
 
 
 def joined_scores(runs: list[Run]) -> Scores:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,9 @@ import scipy.sparse as sp
 from drnmf.backends.digest import row_blocks
 from drnmf.losses.base import Loss
 from drnmf.numerics import EPS, Array, Vector
+
+BINS = 20
+"""Groups of entries with like fitted values."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +38,6 @@ class Residuals:
     expected: Vector
 
 
-GROUPS = 20
-"""Groups of fitted values."""
-
-
 def residuals(X: Any, W: Array, H: Array, loss: Loss) -> Residuals:
     """Compute the loss of every row and column of X (m, n) against WH, a block of rows at a time."""
     m, n = X.shape
@@ -55,15 +55,8 @@ def residuals(X: Any, W: Array, H: Array, loss: Loss) -> Residuals:
         widths += x.sum(axis=0)
         fitted.append(v.ravel()[::step])
         squared.append(((x - v) ** 2).ravel()[::step])
-    levels, squares = _grouped(np.concatenate(fitted), np.concatenate(squared))
+    levels, squares = grouped(np.concatenate(fitted), np.concatenate(squared))
     return Residuals(rows, columns / m, heights, widths, levels, squares, _expected(levels, squares, loss))
-
-
-def _grouped(fitted: Vector, squared: Vector) -> tuple[Vector, Vector]:
-    """Means of fitted values and squared residuals over groups of similar fitted values."""
-    groups = np.array_split(np.argsort(fitted, kind="stable"), GROUPS)
-    used = [group for group in groups if group.size]
-    return np.array([fitted[group].mean() for group in used]), np.array([squared[group].mean() for group in used])
 
 
 def _expected(levels: Vector, squares: Vector, loss: Loss) -> Vector:
@@ -76,3 +69,23 @@ def _expected(levels: Vector, squares: Vector, loss: Loss) -> Vector:
     logs = -np.log(loss.curvature(levels, levels))
     seen = squares > 0
     return np.exp(logs + (np.log(squares[seen]) - logs[seen]).mean()) if seen.any() else np.zeros_like(levels)
+
+
+def grouped(fitted: Vector, squares: Vector) -> tuple[Vector, Vector]:
+    """Compute means of fitted values and of squared residuals over groups of similar fitted values, of one size."""
+    groups = [group for group in np.array_split(np.argsort(fitted, kind="stable"), BINS) if group.size]
+    return np.array([fitted[group].mean() for group in groups]), np.array([squares[group].mean() for group in groups])
+
+
+def binned_slope(fitted: Vector, squares: Vector) -> float:
+    """Fit a line to log mean square against log mean fitted value over groups of one size; NaN where all are alike.
+
+    >>> v = np.linspace(1, 100, 2000)
+    >>> round(binned_slope(v, v**1.5), 1)
+    1.5
+    """
+    levels, means = grouped(fitted, squares)
+    used = (levels > 0) & (means > 0)
+    x, y = np.log(levels[used]), np.log(means[used])
+    spread = float(((x - x.mean()) ** 2).sum()) if x.size > 1 else 0.0
+    return float(((x - x.mean()) * (y - y.mean())).sum() / spread) if spread > 1e-12 else math.nan

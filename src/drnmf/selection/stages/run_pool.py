@@ -36,6 +36,7 @@ from drnmf.solve.parallel import run_all
 from drnmf.solve.pipeline import fit_factors, running
 from drnmf.solve.runner import Runner
 from drnmf.solve.settings import ask, terms_of
+from drnmf.solve.watching import Stopping
 
 LARGE = 1 << 20
 """Entries above which every run sees a sample of the rows."""
@@ -245,7 +246,7 @@ class RunPool:
             if self._stop.is_set() or (left is not None and left <= 0):
                 return
             before = schedule.seconds
-            run = self.study.run(rank, self.seeds[i], left, self._stopped, judge)
+            run = self.study.run(rank, self.seeds[i], left, Stopping(self._stop), judge)
             fitted = left if run.reason == "max_time" else run.seconds
             if fitted is not None:
                 schedule.overran(schedule.seconds - before - fitted)
@@ -264,9 +265,6 @@ class RunPool:
     def halt(self) -> None:
         """Make no further run: only those that are there already are handed out."""
         self._stop.set()
-
-    def _stopped(self, progress: Any) -> bool:
-        return self._stop.is_set()
 
 
 def draw_seeds(random_state: int, count: int) -> list[int]:

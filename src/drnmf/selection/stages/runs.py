@@ -56,9 +56,16 @@ class Run:
     def of(cls, result: Result, scores: Scores | None = None, keep_W: bool = False) -> Run:
         """Keep what is needed of a result."""
         return cls(
-            as_numpy(result.H), result.omega, result.losses, result.references, result.weights, result.trace,
-            result.reason, scores, result.W if keep_W else None,
-        )  # fmt: skip
+            as_numpy(result.H),
+            result.omega,
+            result.losses,
+            result.references,
+            result.weights,
+            result.trace,
+            result.reason,
+            scores,
+            result.W if keep_W else None,
+        )
 
     @property
     def error(self) -> float:
@@ -156,9 +163,16 @@ def _read_run(path: Path) -> Run:
     trace = Trace(**{name: arrays[f"trace_{name}"] for name in _TRACE if f"trace_{name}" in arrays})
     omega = tuple(from_text(text) for text in meta["omega"])
     return Run(
-        arrays["H"], omega, arrays["losses"], arrays["references"], arrays["weights"], trace, meta["reason"],
-        _read_scores(arrays), arrays.get("W"),
-    )  # fmt: skip
+        arrays["H"],
+        omega,
+        arrays["losses"],
+        arrays["references"],
+        arrays["weights"],
+        trace,
+        meta["reason"],
+        _read_scores(arrays),
+        arrays.get("W"),
+    )
 
 
 def _read_scores(arrays: Mapping[str, Any]) -> Scores | None:

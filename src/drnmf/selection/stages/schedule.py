@@ -56,9 +56,12 @@ class Schedule:
     """
 
     def __init__(
-        self, plan: dict[str, float], max_time: float | None, callback: Callable[[Moment], Any] | None,
+        self,
+        plan: dict[str, float],
+        max_time: float | None,
+        callback: Callable[[Moment], Any] | None,
         clock: Callable[[], float] = time.perf_counter,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.take(plan, callback)
         self._fresh = 0.0  # work that was not found finished in a folder: only that tells the rate
         self._apart = self._last = 0.0  # seconds that do not belong to it, and when work was last noted

@@ -8,7 +8,7 @@ import numpy as np
 
 from drnmf.algorithms.initialize import Start
 from drnmf.selection.consensus import Consensus
-from drnmf.selection.intervals.bars import INNER_DRAWS, TRUTHS, Asked, Intervals, error_bars
+from drnmf.selection.intervals.bars import DRAWS, INNER_DRAWS, TRUTHS, Draws, Intervals, error_bars
 from drnmf.selection.intervals.refits import Refits
 from drnmf.selection.stages.run_pool import RunPool, rows_seen
 from drnmf.selection.stages.runs import Run
@@ -30,12 +30,10 @@ class Sure:
     Attributes
     ----------
     level : what intervals are to cover, None where none are wanted
-    draws : how many
     seed : of the draws
     """
 
     level: float | None
-    draws: int
     seed: int
 
     def planned(self, work: dict[str, float], rank: int) -> dict[str, float]:
@@ -46,19 +44,19 @@ class Sure:
         return {name: work[name] for name in others} | {SURE: FITS * rank, last: work[last]}
 
     def stage(
-        self, stages: Stages, pool: RunPool, runs: list[Run], found: Consensus, encoder: Encoder
+        self, stages: Stages, pool: RunPool, runs: list[Run], consensus: Consensus, encoder: Encoder
     ) -> Intervals | None:
         """Find intervals of the components, and of the contributions where runs see all rows; None with a reason."""
         if self.level is None:
             return None
         before, bars = stages.schedule.seconds, None
         ended = sum(run.whole for run in runs) >= LEAST_RUNS
-        if not (ended and (found.stability >= stages.ask.threshold).any()):
+        if not (ended and (consensus.stability >= stages.ask.threshold).any()):
             stages.notes.append("No intervals: no component is stable.")
         else:
             try:
                 best = min(runs, key=lambda run: run.error)
-                bars = None if stages.interrupted else self._bars(stages.schedule, pool, best, found, encoder)
+                bars = None if stages.interrupted else self._bars(stages.schedule, pool, best, consensus, encoder)
             except KeyboardInterrupt:
                 stages.interrupted = True
             if bars is None:
@@ -70,7 +68,7 @@ class Sure:
         return bars
 
     def _bars(
-        self, schedule: Schedule, pool: RunPool, best: Run, found: Consensus, encoder: Encoder
+        self, schedule: Schedule, pool: RunPool, best: Run, consensus: Consensus, encoder: Encoder
     ) -> Intervals | None:
         study = pool.study
         rows = rows_seen(study.problem.given, self.seed)
@@ -87,18 +85,18 @@ class Sure:
             schedule.advance(SURE, share * work, detail, fresh=False)
 
         assert self.level is not None
-        if left() <= LEAST * len(found.stability) * schedule.rate:
+        if left() <= LEAST * len(consensus.stability) * schedule.rate:
             return None
         W = encoder.rows(seen.data if whole else study.problem.rows(rows, encoder.objective.mean).data)
-        start: Start = np.asarray(W, dtype=np.float64), found.components
-        bars = error_bars(refits, start, Asked(self.level, self.draws, TRUTHS, self.seed, seen.given.known, left, tell))
+        start: Start = np.asarray(W, dtype=np.float64), consensus.components
+        bars = error_bars(refits, start, Draws(self.level, DRAWS, TRUTHS, self.seed, seen.given.known, left, tell))
         return bars if bars is None or whole else replace(bars, contributions=None)
 
     def _said(self, bars: Intervals) -> list[str]:
         fewer = []
-        if bars.draws < self.draws or bars.truths < TRUTHS:
+        if bars.draws < DRAWS or bars.truths < TRUTHS:
             inner = f"{bars.truths} of {TRUTHS} times {INNER_DRAWS} in the simulation"
-            fewer = [f"Intervals are from fewer draws than asked for: {bars.draws} of {self.draws}, and {inner}."]
+            fewer = [f"Intervals are from fewer draws than asked for: {bars.draws} of {DRAWS}, and {inner}."]
         if bars.contributions is None:
             fewer.append("X is large, and draws are of some of its rows: contributions have no intervals.")
         return [bars.summary(), *fewer]

@@ -1,0 +1,207 @@
+"""MiniBatchNMF with scikit-learn's parameters, attributes and messages.
+
+The batches, what is checked and said, and when a fit is over is scikit-learn's own, inherited. What a batch does to W
+and H is this package's stream; where one batch holds all rows there is none to follow, and they are fitted as by `NMF`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from sklearn import decomposition
+from sklearn.base import _fit_context
+from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
+
+from drnmf.estimators.tables import Shares, shares_of
+from drnmf.sklearn.nmf import FORMS, Translated, engine, on_host
+
+if TYPE_CHECKING:
+    from drnmf.algorithms.result import Progress
+    from drnmf.numerics import Array
+    from drnmf.solve.stream import StreamState
+
+
+class MiniBatchNMF(Translated, Shares, decomposition.MiniBatchNMF):  # type: ignore[misc]
+    """Fit scikit-learn's MiniBatchNMF with the stream of this package.
+
+    Parameters, attributes, messages and their meaning are those of `sklearn.decomposition.MiniBatchNMF`, of which it is
+    a subclass. Every batch moves W and H further than there, so fewer passes end as low.
+
+    Parameters
+    ----------
+    n_components, init, batch_size, beta_loss, tol, max_no_improvement, max_iter, alpha_W, alpha_H, l1_ratio,
+        fresh_restarts, random_state, verbose : as in scikit-learn
+    forget_factor : what a pass leaves of the sums before it; sums that the first components made fade sooner
+    fresh_restarts_max_iter, transform_max_iter : taken, but every row is brought to its end
+    device : None (where X is), "auto", "cpu", "cuda", "cuda:1" or "cuda-blocks"
+
+    Attributes
+    ----------
+    components_ : (r, n), H
+    n_components_, n_features_in_, feature_names_in_ : as in scikit-learn
+    reconstruction_err_ : sqrt(2 D), for beta_loss="frobenius" the norm of X - WH
+    n_iter_, n_steps_ : passes that were begun, and batches
+    shares_ : (m, r), the part of every row that each component explains
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).gamma(1.0, 1.0, (300, 3)) @ np.eye(3, 8)
+    >>> model = MiniBatchNMF(3, batch_size=100, random_state=0)
+    >>> W = model.fit_transform(X)
+    >>> bool(model.reconstruction_err_ < 0.01 * np.linalg.norm(X))
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **decomposition.MiniBatchNMF._parameter_constraints,
+        "device": [str, None],
+    }
+
+    def __init__(
+        self,
+        n_components: int | str | None = "auto",
+        *,
+        init: str | None = None,
+        batch_size: int = 1024,
+        beta_loss: float | str = "frobenius",
+        tol: float = 1e-4,
+        max_no_improvement: int | None = 10,
+        max_iter: int = 200,
+        alpha_W: float = 0.0,
+        alpha_H: float | str = "same",
+        l1_ratio: float = 0.0,
+        forget_factor: float = 0.7,
+        fresh_restarts: bool = False,
+        fresh_restarts_max_iter: int = 30,
+        transform_max_iter: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+        device: str | None = None,
+    ) -> None:
+        super().__init__(
+            n_components=n_components, init=init, batch_size=batch_size, beta_loss=beta_loss, tol=tol,
+            max_no_improvement=max_no_improvement, max_iter=max_iter, alpha_W=alpha_W, alpha_H=alpha_H,
+            l1_ratio=l1_ratio, forget_factor=forget_factor, fresh_restarts=fresh_restarts,
+            fresh_restarts_max_iter=fresh_restarts_max_iter, transform_max_iter=transform_max_iter,
+            random_state=random_state, verbose=verbose,
+        )  # fmt: skip
+        self.device = device
+
+    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
+    def fit_transform(self, X: Any, y: Any = None, W: Any = None, H: Any = None) -> Array:
+        """Fit, and return W.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (m, n), nonnegative
+        y : ignored
+        W, H : the start, with ``init="custom"``
+
+        Returns
+        -------
+        W : array of shape (m, r)
+        """
+        here = validate_data(self, on_host(X), **FORMS)
+        here = here.tocsr() if hasattr(here, "tocsr") else here  # rows are taken from it
+        check_non_negative(here, "MiniBatchNMF (input X)")
+        fitted = self._in_batches if here.shape[0] > self.batch_size else self._at_once
+        W, self.components_, self.n_iter_, self.n_steps_ = fitted(here, W, H)
+        loss = _stream().with_zeros(here, W, self.components_, self._settings())
+        self.n_components_ = self.components_.shape[0]
+        self.reconstruction_err_ = math.sqrt(2.0 * loss)
+        self.shares_ = shares_of(W, self.components_)
+        return W
+
+    def transform(self, X: Any) -> Array:
+        """Compute W for new rows, each on its own.
+
+        Parameters
+        ----------
+        X : as in `fit`
+
+        Returns
+        -------
+        W : array of shape (rows of X, r)
+        """
+        check_is_fitted(self)
+        return self._solve_W(validate_data(self, on_host(X), reset=False, **FORMS), self.components_, 0)
+
+    def _check_params(self, X: Any) -> None:
+        super()._check_params(X)
+        self._state: StreamState | None = None
+
+    def _in_batches(self, X: Any, W: Any, H: Any) -> tuple[Array, Array, int, int]:
+        found: tuple[Array, Array, int, int] = self._fit_transform(X, W, H)
+        return found
+
+    def _minibatch_step(self, X: Any, W: Any, H: Any, update_H: bool) -> float:
+        """Take a batch into account, writing over W, where it is known, and H; return its cost for a row."""
+        assert update_H
+        settings = self._settings()
+        first = self._solve_W(X, H, 0) if self.fresh_restarts else W
+        stream = _stream()
+        step = stream.take(self._state, X, first, H, settings, stream.half_life(self._batch_size, self._rho))
+        self._state, H[:] = step.state, step.H
+        if W is not None:
+            W[:] = step.W
+        return float(step.cost)
+
+    def _minibatch_convergence(
+        self, X: Any, batch_cost: float, H: Any, H_buffer: Any, n_samples: int, step: int, n_steps: int
+    ) -> bool:
+        """Tell whether the fit is over, by the cost of all rows as they last came.
+
+        A stream is soon where batches differ by more than a pass changes, so that costs of single ones, which are those
+        of other rows each time, say nothing; and the first steps follow each batch too closely. So two passes are made
+        before costs are compared. Nor does a batch of zeros say anything, which moves no H.
+        """
+        batches = n_steps // self.max_iter
+        self._costs = [*self._costs, batch_cost][-batches:] if step else [batch_cost]
+        over = super()._minibatch_convergence(X, np.mean(self._costs), H, H_buffer, n_samples, step, n_steps)
+        if step + 1 < 2 * batches:
+            self._ewa_cost = self._ewa_cost_min = None
+            self._no_improvement = 0
+        return bool(over) and X.max() > 0
+
+    def _solve_W(self, X: Any, H: Any, max_iter: int) -> Array:
+        """Find W under H, every row to its end."""
+        found: Array = engine().contributions(X, H, self._settings())
+        return found
+
+    def _at_once(self, X: Any, W: Any, H: Any) -> tuple[Array, Array, int, int]:
+        """Fit one batch that holds all rows: a stream would say the same of H again and again."""
+        self._checked(X)
+        W, H = self._check_w_h(X, W, H, True)
+        settings = self._settings()
+        self._ewa_cost = self._ewa_cost_min = None
+        self._no_improvement, before, rows = 0, [H], X.shape[0]
+
+        def over(progress: Progress) -> bool:
+            if settings.penalties:  # under which the loss alone, that is known here, may rise
+                self._ewa_cost_min = None
+            now, cost = progress.components().copy(), float(progress.losses[0]) / rows
+            before.append(now)
+            return bool(
+                self._minibatch_convergence(X, cost, now, before.pop(0), rows, progress.iteration - 1, self.max_iter)
+            )
+
+        found = engine().factorise(X, W, H, replace(settings, tol=0.0, verbose=0, callback=over))
+        self._warn_of_the_limit(found.n_iter)
+        W = self._solve_W(X, found.H, 0) if self.fresh_restarts else found.W
+        return W, found.H, found.n_iter, found.n_iter
+
+    @property
+    def solver(self) -> str:
+        """The family of steps, as `NMF` calls it."""
+        return "mu"
+
+
+def _stream() -> Any:
+    """Load the stream with the first fit."""
+    from drnmf.sklearn import stream
+
+    return stream

@@ -1,0 +1,94 @@
+"""Batches of scikit-learn's MiniBatchNMF as those of a stream of this package."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from drnmf.algorithms.weights import Fixed
+from drnmf.backends.base import Data, losses_of
+from drnmf.backends.single_blas import single_blas
+from drnmf.estimators.streaming import opened
+from drnmf.losses.beta import Beta
+from drnmf.numerics import AT_FLOOR, Array, factor_floor, rise_tolerance
+from drnmf.objective.penalty import Penalties, Setting
+from drnmf.problem.device import as_numpy, place
+from drnmf.problem.units import Units
+from drnmf.problem.weights import Reading
+from drnmf.sklearn.engine import Settings
+from drnmf.solve.stream import StreamState, advance, begin
+
+
+@dataclass(frozen=True)
+class Step:
+    """Where a stream stands after a batch.
+
+    Attributes
+    ----------
+    state : what the next batch needs
+    W, H : of the batch and of all rows, in the units of X
+    cost : the objective of the batch before the last step of H, per row
+    """
+
+    state: StreamState
+    W: Array
+    H: Array
+    cost: float
+
+
+def take(state: StreamState | None, X: Any, W: Any, H: Any, settings: Settings, forget: float | None) -> Step:
+    """Take a batch of rows into account.
+
+    Parameters
+    ----------
+    state : where the stream stands, None where it begins at H
+    X : the batch, checked
+    W : where the search for its W begins, None where that is not known
+    forget : the half-life of rows; None where they fade as slowly as they may
+    """
+    data = _opened(X, settings, state)
+    units, policy = Units(data.scale, np.ones(1)), Fixed()
+    omega = units.omega((Beta(settings.beta),))
+    floor = factor_floor(data.mean, H.shape[0])
+    if state is None:
+        state = begin(data, np.maximum(H * units.right, floor).astype(data.dtype), policy, omega, np.ones(1))
+    of_a_row = Penalties(settings.penalties, Setting((1, data.shape[1]), state.mean))
+    warm = () if W is None else (np.maximum(W.T * units.left, floor).astype(data.dtype),)
+    with single_blas():
+        state, (A, *_) = advance(state, data, omega, policy, forget, warm, units.penalties(of_a_row, omega))
+    W, H = as_numpy(A).T / units.left, state.followers[0].H / units.right
+    measures = of_a_row.measure(data.space, H, "H"), of_a_row.measure(data.T.space, W.T / X.shape[0], "W")
+    return Step(state, W, H, float(units.losses(state.latest, omega)[0]) + of_a_row.value(measures))
+
+
+def half_life(rows: int, kept: float) -> float | None:
+    """Compute the rows over which sums fade by one half, if a part of them is kept after this many.
+
+    >>> half_life(100, 0.5), half_life(100, 1.0)
+    (100.0, None)
+    """
+    if kept == 1.0:
+        return None
+    return rows * math.log(0.5) / math.log(kept) if kept > 0.0 else 1e-3 * rows
+
+
+def with_zeros(X: Any, W: Array, H: Array, settings: Settings) -> float:
+    """Write zeros for what is at the floor of H, where the loss does not rise by it, and return that loss."""
+    data = _opened(X, settings, None)
+    units = Units(data.scale)
+    omega = units.omega((Beta(settings.beta),))
+    A, B = np.asfortranarray(W * units.left), H * units.right
+    low = AT_FLOOR * factor_floor(data.mean, H.shape[0]) >= B
+    with single_blas(), np.errstate(all="ignore"):
+        loss, other = (losses_of(data, A, F, omega) for F in (B, np.where(low, 0.0, B).astype(B.dtype)))
+    if not low.all() and other[0] <= loss[0] * (1.0 + rise_tolerance(data.dtype)):
+        H[low], loss = 0.0, other
+    return float(units.losses(loss, omega)[0])
+
+
+def _opened(X: Any, settings: Settings, state: StreamState | None) -> Data:
+    placement = place(X, settings.device, "float32")
+    return opened(placement, placement.accept(X, settings.name, Reading()), state)
