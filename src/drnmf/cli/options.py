@@ -90,6 +90,12 @@ Field = Annotated[
         "--field", help=f"Pictures of the page: auto (by the labels), {', '.join(FIELDS)}.", rich_help_panel=RESULTS
     ),
 ]
+GroupsFile = Annotated[
+    Path | None, typer.Option("--groups", help="Table of two columns, label and group of every row (sample).")
+]
+GroupsBefore = Annotated[
+    str | None, typer.Option("--groups-before", help="The group is the part of a label before this text (::).")
+]
 Column = Annotated[str | None, typer.Option("--column", help="The column that holds the text.")]
 Encoding = Annotated[str, typer.Option("--encoding", help="Encoding of the texts.")]
 Variable = Annotated[

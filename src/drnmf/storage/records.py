@@ -24,9 +24,12 @@ from drnmf.algorithms.weights import Advance
 from drnmf.backends.base import Data, Elsewhere, Space
 from drnmf.backends.modes import Modes
 from drnmf.losses.beta import Beta
+from drnmf.losses.huber import Huber
 from drnmf.losses.interval import Coverage
 from drnmf.losses.names import as_written
 from drnmf.losses.negative_binomial import NegativeBinomial
+from drnmf.losses.part import Part
+from drnmf.losses.rowwise import Rowwise
 from drnmf.numerics import Array
 from drnmf.objective.penalties import PENALTIES
 from drnmf.objective.penalty import Penalty
@@ -52,6 +55,9 @@ TYPES: dict[str, type] = {
         Elsewhere,
         Beta,
         NegativeBinomial,
+        Huber,
+        Part,
+        Rowwise,
         *PENALTIES.values(),
     )
 }

@@ -15,7 +15,6 @@ import typer
 
 from drnmf.cli import keeping, options, reading
 from drnmf.cli.common import bad_usage, choice, errors, in_options, plain_warnings, say
-from drnmf.cli.discover.groups import GroupsBefore, GroupsFile, read_groups
 from drnmf.cli.results import Results, writes
 from drnmf.runs import schema, write
 
@@ -79,8 +78,8 @@ def discover(
     threshold: Threshold = 0.6,
     counts: Counts = None,
     level: Level = 0.9,
-    groups: GroupsFile = None,
-    groups_before: GroupsBefore = None,
+    groups: options.GroupsFile = None,
+    groups_before: options.GroupsBefore = None,
     *,
     settings: options.Settings,
     source: reading.Source,
@@ -107,7 +106,7 @@ def discover(
     from drnmf.discovery.folder import write_discovery
     from drnmf.discovery.found import labelled as with_labels
     from drnmf.estimators.robust import DRNMF
-    from drnmf.matrices.companions import read_known
+    from drnmf.matrices.companions import read_groups, read_known
     from drnmf.selection.asked import Asked
     from drnmf.selection.discover import search
 
