@@ -56,7 +56,7 @@ def in_groups(search: Search, X: Any, model: Parameters, asked: Asked) -> Search
     before, m = time.perf_counter(), int(X.shape[0])
     if isinstance(asked.entry_weight, HeldOut):
         raise ValueError("groups do not go with entries that are held out (HeldOut): give weights, or leave one out.")
-    rows = groups_of(asked.groups or (), m)
+    rows = groups_of(() if asked.groups is None else asked.groups, m)
     searched = {name: at for name, at in rows.items() if at.size >= LEAST_ROWS and _holds_something(X, at)}
     plain = replace(asked, groups=None, reference=None, level=None)
     overall = search(X, _part(model, "all", FOR_ALL), plain)
