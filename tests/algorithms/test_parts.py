@@ -21,8 +21,8 @@ from drnmf.objective.penalty import Bound, Penalties, Setting, Tilt
 
 def tilted(F: np.ndarray, *terms) -> Tilt:
     penalties = Penalties(terms, Setting((4, F.shape[1]), 1.0, 3.0))
-    measures = penalties.measure(HOST, F, "H")
-    return penalties.of(0, (measures, penalties.measure(HOST, F, "W")), 2.0)
+    measures = penalties.measure(HOST, F, 0)
+    return penalties.of(0, (measures, penalties.measure(HOST, F, 1)), 2.0)
 
 
 def parts(rng, omega, tilt=None, **more) -> Parts:
@@ -70,10 +70,10 @@ def test_surrogates_touch_the_losses_have_their_slope_and_lie_above(rng, omega):
     X, W, F = rng.uniform(1, 2, (6, 5)), rng.uniform(1, 2, (6, 3)), rng.uniform(1, 2, (3, 5))
     data, references, penalty = open_data(X), np.array([2.0, 5.0]), L2(0.2, on="H")
     penalties = Penalties((penalty,), Setting((6, 5), 1.0, 3.0))
-    own = penalties.measure(HOST, F, "H")
+    own = penalties.measure(HOST, F, 0)
 
     def values(H: np.ndarray) -> np.ndarray:
-        extra = penalties.value((penalties.measure(HOST, H, "H"), own))
+        extra = penalties.value((penalties.measure(HOST, H, 0), own))
         return data.sweep(W, H, Ask(omega)).losses / references + extra
 
     sweep = data.sweep(W, F, Ask(omega))

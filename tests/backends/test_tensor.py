@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from drnmf.backends import sparse_tensor, tensor
+from drnmf.backends import tensor
 from drnmf.backends.base import Ask
 from drnmf.backends.observed import Entries, Stored, weigh
 from drnmf.backends.open import open_data
@@ -57,7 +57,6 @@ def written_out(weights, betas, coefficients, mode):
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_mode_of_every_layout(layout, betas, monkeypatch):
     monkeypatch.setattr(tensor, "PIECE_NUMBERS", 200)  # several pieces
-    monkeypatch.setattr(sparse_tensor, "PIECE_NUMBERS", 60)
     make, weights = LAYOUTS[layout]
     modes, omega, c = modes_of(make(), SHAPE[1:]), tuple(map(Beta, betas)), np.linspace(1, 2, len(betas))
     assert isinstance(modes, SparseTensor) == (layout in ("sparse", "sparse numpy", "stored"))

@@ -109,7 +109,7 @@ def test_every_penalty_is_in_the_table():
 @pytest.mark.parametrize("penalty", [p for p in TABLE if not isinstance(p, Smooth)], ids=lambda penalty: penalty.key)
 def test_measures_of_pieces_add_up(penalty, factors):
     H = factors["H"]
-    whole = Penalties((penalty,), SETTING).measure(HOST, H, "H")[0]
+    whole = Penalties((penalty,), SETTING).measure(HOST, H, 0)[0]
     np.testing.assert_allclose(penalty.measure(H[:, :4], "H") + penalty.measure(H[:, 4:], "H"), whole, rtol=1e-12)
 
 
@@ -138,3 +138,21 @@ def test_only_roughness_looks_at_neighbours_and_only_along_its_axis():
 def test_what_cannot_be_meant_is_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("mode", [0, 1, 2])
+@pytest.mark.parametrize("penalty", [L1(0.3), L2(0.4), Sparsity(0.2), Volume(0.1), Smooth(0.1)], ids=lambda p: p.word)
+def test_bounds_of_a_mode_have_the_slope_of_the_penalty_in_every_block(penalty, mode, rng):
+    shape = (5, 6, 4)
+    penalties = Penalties((penalty.of_mode(mode),), Setting(shape, 1.3, 5.0))
+    blocks = [rng.uniform(0.5, 1.5, (3, shape[(k + 1) % 3])) for k in range(3)]
+
+    def measured(block, F):
+        return tuple(penalties.measure(HOST, F if k == block else B, k, 3) for k, B in enumerate(blocks))
+
+    for block, F in enumerate(blocks):
+        bound = penalties.bound(F, block, measured(block, F))
+        slope = np.broadcast_to(bound.slope(), F.shape) + (0.0 if bound.curvature is None else bound.curvature @ F)
+        way = rng.normal(size=F.shape)
+        ends = [penalties.value(measured(block, F + step * way)) for step in (1e-6, -1e-6)]
+        assert (ends[0] - ends[1]) / 2e-6 == pytest.approx(float((slope * way).sum()), rel=1e-6, abs=1e-9)

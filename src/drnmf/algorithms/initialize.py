@@ -15,7 +15,8 @@ from drnmf.numerics import BOUND_DIGITS, EPS, LARGEST_SVD, LIFT, Vector, factor_
 RandomState = np.random.RandomState
 
 
-Start = tuple[Any, Any]
+Start = tuple[Any, ...]
+"""W (m, r) and H (r, n); of a tensor its blocks, where they are more than two."""
 """(W, H) to start from: arrays, or factors where they live."""
 
 Triplets = tuple[Vector, Vector, Vector]

@@ -154,7 +154,7 @@ class Task:
 
     def measure(self, block: int, F: Array) -> Measures:
         """Measure a block for the penalties."""
-        return self.objective.penalties.measure(self.data.spaces[block], F, self.data.names[block])
+        return self.objective.penalties.measure(self.data.spaces[block], F, block, len(self.data.spaces))
 
     def sweep(
         self, block: int, blocks: Factors, steps: int, coefficients: Vector, early: bool, losses: bool = True,

@@ -135,9 +135,10 @@ class Result:
         """(r, n), of a matrix or of the unfolding of a tensor."""
         return self.blocks[0] if len(self.blocks) == 2 else column_products(self.blocks[:-1])
 
-    def at(self, W: Array, H: Array) -> Result:
-        """Return the same with other factors of the matrix or of the unfolding."""
-        return replace(self, blocks=(*split_columns(H, [F.shape[1] for F in self.blocks[:-1]]), W.T))
+    def at(self, W: Array, H: Array | None = None) -> Result:
+        """Return the same with other factors of the matrix or of the unfolding; None leaves those of its columns."""
+        columns = self.blocks[:-1] if H is None else split_columns(H, [F.shape[1] for F in self.blocks[:-1]])
+        return replace(self, blocks=(*columns, W.T))
 
     @property
     def objective(self) -> float:

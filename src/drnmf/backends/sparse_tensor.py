@@ -1,14 +1,17 @@
-r"""A sparse tensor: only columns of the unfolding that store something are formed, so that a step costs the non-zeros.
+r"""A sparse tensor: for every mode the matrix whose columns it is, of rows that store something, the only ones formed.
 
-Where zeros are data, the losses with free parts need of all other columns sums that factorise over the modes,
+So a step costs the non-zeros, whatever it asks for. Where zeros are data, the losses with free parts need of all other
+rows sums that factorise over the modes,
 
 .. math:: P_1 = \sum_i A_{ri} \prod_l \sum_j F^l_{rj}, \qquad P_2 = (AA' \circ F^1 F^{1\prime} \circ \dots) F,
 
-and a loss counts them as these sums less those over the columns that are formed.
+and a loss counts them as these sums less those over the rows that are formed.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import Any
@@ -18,10 +21,11 @@ import scipy.sparse as sp
 
 from drnmf.backends.base import Ask, Data, Sweep
 from drnmf.backends.host.sparse import SparseMatrix
-from drnmf.backends.host.stored import as_asked
+from drnmf.backends.host.stored import StoredOnly, as_asked
 from drnmf.backends.modes import Factors, Modes
 from drnmf.backends.observed import Ones
-from drnmf.backends.tensor import PIECE_NUMBERS, Tensor, columns_of_data, gram_product, plain_sweep
+from drnmf.backends.products import column_products
+from drnmf.backends.tensor import Tensor, gram_product, plain_sweep
 from drnmf.backends.weighted import Weighted
 from drnmf.losses.base import need_nonzeros_only
 from drnmf.numerics import Array
@@ -34,100 +38,80 @@ def modes_of(data: Data, columns: tuple[int, ...]) -> Modes:
 
 
 @dataclass(frozen=True, eq=False)
+class Stored:
+    """The stored entries as a matrix with one mode as its columns.
+
+    Attributes
+    ----------
+    data : (rows that store something, size of the mode)
+    indices : of these rows, in the other modes by their blocks; in several at once where these have fewer indices
+        together than there are rows
+    """
+
+    data: Any
+    indices: dict[tuple[int, ...], Any]
+
+    def rows(self, blocks: Factors) -> Array:
+        """Multiply the factors of all other modes at the rows, (r, rows)."""
+        tables = (column_products([blocks[k] for k in group]) for group in self.indices)
+        parts = (
+            np.take(table, at, axis=1, mode="clip") for table, at in zip(tables, self.indices.values(), strict=True)
+        )
+        return reduce(lambda G, part: np.multiply(G, part, out=G), parts)
+
+
+@dataclass(frozen=True, eq=False)
 class SparseTensor(Tensor):
-    """Columns that store nothing are not formed, wherever the losses allow it."""
+    """Entries that are not stored are not formed, wherever the losses allow it."""
 
     @cached_property
     def inner(self) -> Any:
         """The unfolding without the weights of stored entries, which are ones."""
         return self.data.data if isinstance(self.data, Weighted) else self.data
 
-    @cached_property
-    def kept(self) -> Any:
-        """The columns that store something, as a matrix."""
-        return columns_of_data(self.inner, self.places)
-
-    @cached_property
-    def places(self) -> Any:
-        """Which columns those are."""
-        return np.flatnonzero(np.diff(self.inner.by_column.indptr))
-
-    @cached_property
-    def indices(self) -> tuple[Any, ...]:
-        """Their indices in every mode of the columns."""
-        return np.unravel_index(self.places, self.columns)
-
-    @cached_property
-    def sums(self) -> list[Any]:
-        """For every mode of the columns the matrix (size, columns kept) that adds up the columns of each index."""
-        ones, count = np.ones(len(self.places), self.dtype), np.arange(len(self.places))
-        sizes = zip(self.indices, self.columns, strict=True)
-        return [sp.csr_array((ones, (index, count)), shape=(size, len(count))) for index, size in sizes]
-
     def sweep(self, block: int, blocks: Factors, ask: Ask) -> Sweep:
-        *factors, A = blocks
         if self.inner.only is None and not need_nonzeros_only(ask.omega):
             return super().sweep(block, blocks, ask)
-        ask, rows = replace(ask, into=None, used=None), block == len(factors)
-        gathered = [self._gathered(k, F) for k, F in enumerate(factors)]
-        if rows:
-            G = reduce(np.multiply, gathered)
-            found = plain_sweep(self.kept.T, G, A, ask)
-        else:
-            moving = gathered.pop(block)
-            others = reduce(np.multiply, gathered) if gathered else None
-            G = moving if others is None else moving * others
-            found = self._contracted_stored(block, A, others, G, ask)
+        stored = self.stored(block)
+        G = stored.rows(blocks)
+        found = plain_sweep(stored.data, G, blocks[block], replace(ask, into=None, used=None))
         return found if self.inner.only is not None else self._with_zeros(block, blocks, G, found, ask)
 
-    def _gathered(self, mode: int, F: Array) -> Array:
-        """Return a factor at the indices of the columns kept; all but the one that moved last are known already."""
-        known = self._kept.get(("gathered", mode))
-        if known is None or not np.array_equal(known[0], F):  # steps may overwrite a factor: identity says nothing
-            known = self._kept["gathered", mode] = F.copy(), np.take(F, self.indices[mode], axis=1)
-        return known[1]
+    def stored(self, block: int) -> Stored:
+        """Return the matrix whose columns are the mode of a block; made once."""
+        if ("stored", block) not in self._kept:
+            self._kept["stored", block] = self._stored(block)
+        found: Stored = self._kept["stored", block]
+        return found
 
-    def _contracted_stored(self, block: int, A: Array, others: Array | None, G: Array, ask: Ask) -> Sweep:
-        """Sweep the columns kept, piece by piece where curvatures are asked for.
+    def _stored(self, block: int) -> Stored:
+        X, only = self.inner.by_column, self.inner.only
+        column = np.repeat(np.arange(X.shape[1]), np.diff(X.indptr))
+        places = (*np.unravel_index(column, self.columns), X.indices)
+        others = [k for k in range(len(places)) if k != block]
+        sizes = [self.sizes[k] for k in others]
+        rows, row = np.unique(np.ravel_multi_index([places[k] for k in others], sizes), return_inverse=True)
+        shape = len(rows), self.sizes[block]
 
-        others : (r, columns kept), the product of the other modes of the columns; None where there are none
-        """
-        pairs, size = np.tril_indices(len(A)), self.columns[block]
-        width = len(self.places) if ask.curvature is None else max(1, PIECE_NUMBERS // max(1, len(pairs[0])))
-        losses, parts = np.zeros(len(ask.omega)), dict[str, Array]()
-        wanted = ("N", "P", "Q") if self.inner.only is not None else ("N", "Q")  # else P is that of all columns
-        for piece, at in self._stored_pieces(width):
-            found = plain_sweep(piece, A, np.ascontiguousarray(G[:, at]), ask)
-            losses = losses + found.losses
-            adds = self.sums[block][:, at]
-            under = None if others is None else others[:, at]
-            for name in wanted:
-                part = getattr(found, name)
-                if part is None:
-                    continue
-                weights = under if under is None or name != "Q" else under[pairs[0]] * under[pairs[1]]
-                flat = (part if weights is None else part * weights).reshape(-1, part.shape[-1])
-                total = np.ascontiguousarray((adds @ flat.T).T).reshape(*part.shape[:-1], size)
-                parts[name] = parts[name] + total if name in parts else total
-        return Sweep(losses, parts["N"], parts.get("P", parts["N"][:0]), parts.get("Q"))
+        def turned(values: Array) -> Any:
+            return sp.csc_array(sp.csr_array((values, (row, places[block])), shape))  # rows of each column in order
 
-    def _stored_pieces(self, width: int) -> list[tuple[Any, slice]]:
-        count = len(self.places)
-        if ("stored", width) not in self._kept:
-            ends = [slice(at, min(at + width, count)) for at in range(0, count, width)] or [slice(0, 0)]
-            whole = len(ends) == 1
-            self._kept["stored", width] = [(self.kept if whole else columns_of_data(self.kept, at), at) for at in ends]
-        return self._kept["stored", width]
+        matrix = turned(X.data)
+        if only is not None and only.by_column is not None:
+            only = StoredOnly(turned(only.by_column).data, None)
+        # nobody asks for the transpose: a view of the same memory stands for it
+        data = replace(self.inner, by_column=matrix, by_row=matrix.T, only=only)
+        return Stored(data, _together(dict(zip(others, np.unravel_index(rows, sizes), strict=True)), self.sizes))
 
     def _with_zeros(self, block: int, blocks: Factors, G: Array, found: Sweep, ask: Ask) -> Sweep:
-        """Add what the columns that store nothing count."""
+        """Add what the rows that store nothing count."""
         F, kinds = blocks[block], [loss.free_part for loss in ask.omega]
         own, others = F.astype(np.float64), [B.astype(np.float64) for k, B in enumerate(blocks) if k != block]
         sums, grams = np.prod([B.sum(axis=1) for B in others], axis=0), gram_product(others)
         P = [np.broadcast_to(sums[:, None], F.shape) if kind == "sums" else grams @ own for kind in kinds]
         losses = found.losses
         if ask.losses:
-            formed = [_model_sum(kind, blocks[-1].astype(np.float64), G) for kind in kinds]
+            formed = [_model_sum(kind, own, G) for kind in kinds]
             rest = [max(float(np.sum(own * part)) - inside, 0.0) for part, inside in zip(P, formed, strict=True)]
             losses = losses + np.array([1.0 if kind == "sums" else 0.5 for kind in kinds]) * rest
         gram = None if ask.shared is None else float(ask.shared) * grams
@@ -136,8 +120,18 @@ class SparseTensor(Tensor):
         return Sweep(losses, found.N, as_asked(np.stack(P), ask, F.dtype), found.Q, gram)
 
 
-def _model_sum(kind: str | None, A: Array, G: Array) -> float:
-    """Add up A'G, or its squares, over the columns that are formed, from sums or from Gram matrices."""
+def _together(indices: dict[int, Any], sizes: Sequence[int]) -> dict[tuple[int, ...], Any]:
+    """Put modes together while their indices are fewer than the rows: one look-up for all of them."""
+    groups: list[tuple[int, ...]] = []
+    for block, index in indices.items():
+        last = (*groups[-1], block) if groups else (block,)
+        fits = bool(groups) and 2 * math.prod(sizes[k] for k in last) <= len(index)
+        groups = [*groups[:-1], last] if fits else [*groups, (block,)]
+    return {g: np.ravel_multi_index([indices[k] for k in g], [sizes[k] for k in g]) for g in groups}
+
+
+def _model_sum(kind: str | None, F: Array, G: Array) -> float:
+    """Add up G'F, or its squares, over the rows that are formed, from sums or from Gram matrices."""
     if kind == "sums":
-        return float(A.sum(axis=1) @ G.sum(axis=1, dtype=np.float64))
-    return float(np.sum(gram_product([A, G.astype(np.float64)])))
+        return float(F.sum(axis=1) @ G.sum(axis=1, dtype=np.float64))
+    return float(np.sum(gram_product([F, G.astype(np.float64)])))

@@ -85,7 +85,7 @@ class Tensor(OfData):
     def sweep(self, block: int, blocks: Factors, ask: Ask) -> Sweep:
         *factors, A = blocks
         ask = replace(ask, into=None, used=None)
-        if block == len(factors):
+        if block == len(factors) or ask.parts is None:  # losses are those of any block
             self._kept.pop("A", None)  # the rows may be overwritten now
             return self.data.T.sweep(column_products(factors).T, A, ask)
         if ask.shared_alone and self.shares_curvature:
@@ -102,7 +102,7 @@ class Tensor(OfData):
         size, pairs = factors[block].shape[1], np.tril_indices(len(A))
         losses, sums = np.zeros(len(ask.omega)), dict[str, Array]()
         gram = None
-        for piece, at in self._pieces(len(A)) if ask.curvature is not None else [(self.data, slice(None))]:
+        for piece, at in self._pieces(len(A) if ask.curvature is None else len(pairs[0])):
             some = [factors[0][:, at], *factors[1:]]
             found = plain_sweep(piece, A, column_products(some), ask)
             losses, gram = losses + found.losses, found.gram
@@ -118,7 +118,8 @@ class Tensor(OfData):
     def _least_squares(self, block: int, factors: list[Array], A: Array, ask: Ask) -> Sweep:
         """Sweep under beta = 2 alone: A'X stays as it is while the modes of the columns move one after another."""
         if block == 0 or self._kept.get("A") is not A:
-            self._kept.update(A=A, product=self.data.T.starts.dot(np.ascontiguousarray(A.T)).T)
+            product = np.ascontiguousarray(self.data.T.starts.dot(np.ascontiguousarray(A.T)).T)
+            self._kept.update(A=A, product=product)
         N, F = contract(self._kept["product"], factors, block), factors[block].astype(np.float64)
         weight = 1.0 if ask.weights is None else float(ask.weights[0])
         gram = gram_product([A, *(G for k, G in enumerate(factors) if k != block)])
@@ -135,10 +136,12 @@ class Tensor(OfData):
         """The sum of all squares."""
         return float(self.data.starts.squared_norms().sum())
 
-    def _pieces(self, rank: int) -> list[tuple[Data, slice]]:
-        """Columns of X by indices of their first mode, so many that their curvatures stay small."""
+    def _pieces(self, numbers: int) -> list[tuple[Any, slice]]:
+        """Columns of X by indices of their first mode, so few that the numbers a sweep has for each stay little."""
         inner = int(np.prod(self.columns[1:]))
-        width = max(1, PIECE_NUMBERS // max(1, inner * rank * (rank + 1) // 2))
+        width = max(1, PIECE_NUMBERS // (inner * numbers))
+        if width >= self.columns[0]:
+            return [(self.data, slice(0, self.columns[0]))]
         if width not in self._kept:
             ends = [slice(at, min(at + width, self.columns[0])) for at in range(0, self.columns[0], width)]
             self._kept[width] = [

@@ -15,11 +15,13 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from drnmf.backends.products import column_products, split_columns
 from drnmf.backends.single_blas import single_blas
 from drnmf.estimators.beta import BetaNMF
 from drnmf.estimators.tables import Shares, shares_of
 from drnmf.numerics import Array, Vector
 from drnmf.parameters.checks import check_choice, check_integer, check_number
+from drnmf.parameters.common import Parameters
 from drnmf.problem.check import check_matrix
 from drnmf.problem.device import runs_at_once
 from drnmf.problem.receive import received
@@ -45,7 +47,7 @@ class ConsensusNMF(Shares, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     estimator : estimator with ``random_state``, ``components_`` and ``reconstruction_err_``: `BetaNMF`, `DRNMF`, `NMF`
-        What every run fits, from a start of its own, random where it would choose one; None is ``BetaNMF()``.
+        or `CP`. What every run fits, from a start of its own, random where it would choose one; None is ``BetaNMF()``.
     n_runs : int, at least 2
         How many runs.
     resample : {None, "poisson", "bootstrap"}
@@ -74,6 +76,8 @@ class ConsensusNMF(Shares, BaseEstimator):  # type: ignore[misc]
         Runs that have the component, with a cosine of at least 0.9.
     runs_ : (n_runs, r, n)
         The components of the runs, in the order of ``components_``.
+    factors_ : list of arrays (size, r), where the estimator is `CP`
+        W, and for every other mode what the components have of it; ``components_`` are their products.
     models_ : list of the fitted estimators
     estimator_ : the estimator that `transform` uses: the run with the smallest error, with ``components_``
     n_components_, n_features_in_ : int
@@ -124,7 +128,7 @@ class ConsensusNMF(Shares, BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array or SciPy sparse matrix of shape (m, n), nonnegative
+        X : array or SciPy sparse matrix of shape (m, n), nonnegative; a tensor as `CP` takes it, where that is fitted
         y : ignored, here for pipelines
         sample_weight : (m,), how much every row counts in each run, for an estimator that takes it
 
@@ -156,6 +160,7 @@ class ConsensusNMF(Shares, BaseEstimator):  # type: ignore[misc]
         n_runs, jobs = check_integer("n_runs", self.n_runs, 2), jobs_of(self)
         check_choice("unstable", self.unstable, UNSTABLE)
         check_number("threshold", self.threshold, -1.0)
+        base, X = self._unfolded(X)
         X = self._received(X, reset=True)
         if self.resample is not None:
             check_choice("resample", self.resample, RESAMPLINGS)
@@ -164,13 +169,18 @@ class ConsensusNMF(Shares, BaseEstimator):  # type: ignore[misc]
         seeds = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=n_runs).tolist()
         ended: dict[int, Any] = {}
         try:
-            self._run(X, rows, seeds, jobs, ended)
+            self._run(base, X, rows, seeds, jobs, ended)
         except KeyboardInterrupt:
             if len(ended) >= 2:
                 with suppress(ValueError):  # nothing is left by unstable="drop"
                     self._adopt(X, [ended[i] for i in sorted(ended)])
             raise
         return self._adopt(X, [ended[i] for i in range(n_runs)])
+
+    def _unfolded(self, X: Any) -> tuple[Any, Any]:
+        """Return what every run fits, and X as a matrix, a row for every index of a tensor's first mode."""
+        base = BetaNMF() if self.estimator is None else self.estimator
+        return base.unfolded(X, rows=0)[:2] if isinstance(base, Parameters) else (base, X)
 
     def _received(self, X: Any, reset: bool) -> Any:
         """Check X as the estimators do; NaN counts as missing."""
@@ -186,9 +196,8 @@ class ConsensusNMF(Shares, BaseEstimator):  # type: ignore[misc]
             )
         return {"sample_weight": row_weights(X, sample_weight)}
 
-    def _run(self, X: Any, rows: dict[str, Any], seeds: list[int], jobs: int, ended: dict[int, Any]) -> None:
+    def _run(self, base: Any, X: Any, rows: dict[str, Any], seeds: list[int], jobs: int, ended: dict[int, Any]) -> None:
         """Fit one clone per seed, `jobs` at a time, into `ended`."""
-        base = BetaNMF() if self.estimator is None else self.estimator
         if not hasattr(base, "get_params") or "random_state" not in base.get_params(deep=False):
             raise TypeError(f"estimator={base!r} takes no random_state: {_GIVE}")
         stop = threading.Event()
@@ -235,6 +244,9 @@ class ConsensusNMF(Shares, BaseEstimator):  # type: ignore[misc]
         self.stability_, self.stable_ = found.stability, found.stability >= self.threshold
         self.spread_, self.found_in_, self.runs_ = found.spread, found.found_in, found.runs
         W = np.asarray(self.estimator_.transform(X))
+        if _columns_of(best):
+            self.factors_ = [W, *(F.T for F in split_columns(self.components_, _columns_of(best)))]
+            self.estimator_.factors_ = self.factors_
         self.shares_ = shares_of(W, self.components_)
         return W
 
@@ -255,6 +267,8 @@ class ConsensusNMF(Shares, BaseEstimator):  # type: ignore[misc]
     def _template(model: Any, components: Vector) -> Any:
         """A fitted model with other components: the losses and weights of the run, the consensus as H."""
         template = copy.copy(model)
+        if _columns_of(model):  # the median of products is nearly one
+            components = column_products(split_columns(components, _columns_of(model))).astype(np.float64)
         template.components_ = components.astype(np.asarray(model.components_).dtype)
         template.n_components_ = components.shape[0]
         return template
@@ -271,7 +285,7 @@ class ConsensusNMF(Shares, BaseEstimator):  # type: ignore[misc]
         W : array of shape (rows of X, r)
         """
         check_is_fitted(self)
-        return np.asarray(self.estimator_.transform(self._received(X, reset=False)))
+        return np.asarray(self.estimator_.transform(self._received(self._unfolded(X)[1], reset=False)))
 
     def inverse_transform(self, X: Any) -> Array:
         """Compute WH for rows of W.
@@ -286,6 +300,11 @@ class ConsensusNMF(Shares, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         return np.asarray(self.estimator_.inverse_transform(X))
+
+
+def _columns_of(model: Any) -> tuple[int, ...]:
+    """Sizes of the modes that the columns of a model are made of; none of a matrix."""
+    return model.column_modes if isinstance(model, Parameters) else ()
 
 
 def _no_callback(progress: Any) -> None:

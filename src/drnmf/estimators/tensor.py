@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,15 +13,20 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from drnmf.algorithms.weights import Fixed, Policy
-from drnmf.backends.products import column_products, split_columns
+from drnmf.backends.observed import HeldOut
+from drnmf.backends.products import column_products
 from drnmf.estimators.base import NMF
-from drnmf.estimators.deciding import fitted_attributes
+from drnmf.estimators.deciding import AUTO, fit_ranked, fitted_attributes
+from drnmf.estimators.tables import shares_of
 from drnmf.losses.base import Loss, Omega
 from drnmf.losses.names import as_losses
 from drnmf.numerics import Array, Vector
+from drnmf.objective.penalties import L1, L2, Smooth, Sparsity, as_penalties
+from drnmf.objective.penalty import Penalties, mode_of
 from drnmf.objective.simplex import check_weights
 from drnmf.parameters.common import MOVED
-from drnmf.parameters.fields import Kind, about, documented
+from drnmf.parameters.fields import Kind, about, checked, documented
+from drnmf.solve.settings import constraints_of, reading_of
 
 MOST_COLUMNS = 1 << 26
 """Columns of an unfolding: the product of all modes but one has a factor, which must be in memory."""
@@ -67,18 +72,27 @@ class CP(NMF):
             Kind("(p,)", none=True), "lambda of a weighted sum, aligned with betas; None makes the largest loss small."
         ),
     )
-    shape: Sequence[int] | None = field(
+    sum_to_one: Any = field(
+        default=None,
+        metadata=about(
+            Kind("mode", none=True),
+            "A mode, by number or dimension, of whose factor every row sums to one.",
+        ),
+    )
+    fixed: Any = field(
+        default=None,
+        metadata=about(
+            Kind("dict", none=True),
+            "Components that do not move: a mode, by number or dimension -> (size, f), their first f columns.",
+        ),
+    )
+    shape: Sequence[int] | None = field(  # type: ignore[misc]
         default=None,
         metadata=about(
             Kind("tuple", none=True),
             "Sizes of the modes, where X is given unfolded as a matrix (I, JK...), the last mode fastest.",
         ),
     )
-
-    @property
-    def column_modes(self) -> tuple[int, ...]:  # type: ignore[override]
-        sizes = () if self.shape is None else tuple(int(size) for size in self.shape[1:])
-        return sizes if len(sizes) > 1 else ()  # two modes are a matrix
 
     def _omega(self) -> Omega:
         single = isinstance(self.betas, int | float | str | Loss)
@@ -94,8 +108,9 @@ class CP(NMF):
         return super()._references(p) if p > 1 else np.ones(1)
 
     def fit(  # type: ignore[override]
-        self, X: Any, y: Any = None, factors: Any = None, entry_weight: Any = None, uncertainty: Any = None
-    ) -> Self:
+        self, X: Any, y: Any = None, factors: Any = None, entry_weight: Any = None, uncertainty: Any = None,
+        sample_weight: Any = None,
+    ) -> Self:  # fmt: skip
         """Factorise X.
 
         Parameters
@@ -106,58 +121,106 @@ class CP(NMF):
         y : ignored, here for pipelines
         factors : one start (size, r) for every mode, with ``init="custom"``
         entry_weight, uncertainty : as for matrices, in the shape of X or one that broadcasts to it
+        sample_weight : (I,), how much every slice of the first mode counts, as for the rows of matrices
 
         Returns
         -------
         self : the fitted estimator
         """
-        self.fit_transform(X, y, factors, entry_weight, uncertainty)
+        self.fit_transform(X, y, factors, entry_weight, uncertainty, sample_weight)
         return self
 
     def fit_transform(  # type: ignore[override]
-        self, X: Any, y: Any = None, factors: Any = None, entry_weight: Any = None, uncertainty: Any = None
-    ) -> Any:
+        self, X: Any, y: Any = None, factors: Any = None, entry_weight: Any = None, uncertainty: Any = None,
+        sample_weight: Any = None,
+    ) -> Any:  # fmt: skip
         """Fit, and return the factor of the first mode, (I, r), in the unit of X.
 
         Parameters
         ----------
-        X, y, factors, entry_weight, uncertainty : as in `fit`
+        X, y, factors, entry_weight, uncertainty, sample_weight : as in `fit`
 
         Returns
         -------
         A : array (I, r)
         """
+        if checked(self, "n_components") == AUTO:
+            more = factors, entry_weight, uncertainty, sample_weight
+            reading = reading_of(self, entry_weight, uncertainty)
+            return fit_ranked(self, X, reading, lambda ranked: ranked.fit_transform(X, y, *more))
         cube = Cube.of(X, self.shape)
-        # rows of the unfolding: the longest mode, of a dense X where that needs no copy
-        modes = len(cube.shape)
-        free = range(modes) if cube.sparse else (0, modes - 1)
-        row = max(free, key=lambda k: cube.shape[k]) if modes > 2 else 0
-        order = [row, *(k for k in range(modes) if k != row)]
-        inner = clone(self).set_params(shape=tuple(cube.shape[k] for k in order))
+        order = cube.order(cube.rows if sample_weight is None else 0)
+        inner = self._within(cube, order)
         W = H = None
         if factors is not None:
-            W, H = factors[row], column_products([np.asarray(factors[k], np.float64).T for k in order[1:]])
-        weights = {"entry_weight": entry_weight, "uncertainty": uncertainty}
-        given = {name: None if M is None else cube.unfolded_like(M, order) for name, M in weights.items()}
-        made = NMF.fit_transform(inner, cube.unfolded(order), y, W, H, **given)
+            W, *columns = (np.asarray(factors[k], np.float64) for k in order)
+            H = column_products([F.T for F in columns])
+        weights = cube.weights(order, entry_weight, uncertainty)
+        made = NMF.fit_transform(inner, cube.unfolded(order), y, W, H, **weights, sample_weight=sample_weight)
+        del inner.components_  # products again, in another order
         self.__dict__.update(fitted_attributes(inner))
-        self._set_factors(np.asarray(made), order, cube)
+        self._set_factors([np.asarray(made).T, *inner._columns], inner, order, cube)
         return cube.labelled(self.factors_[0], 0)
 
-    def _set_factors(self, W: Array, order: list[int], cube: Cube) -> None:
-        """Take the factors in the order of the modes, all but the first of unit sums."""
-        found = [W.T, *split_columns(self.components_, [cube.shape[k] for k in order[1:]])]
-        factors = [found[order.index(k)] for k in range(len(order))]
+    def unfolded(
+        self, X: Any, entry_weight: Any = None, uncertainty: Any = None, rows: int | None = None
+    ) -> tuple[Any, Any, Any, Any]:
+        cube = Cube.of(X, self.shape)
+        order = cube.order(cube.rows if rows is None else rows)
+        weights = cube.weights(order, entry_weight, uncertainty)
+        model = replace(self, shape=tuple(cube.shape[k] for k in order))
+        return model, cube.unfolded(order), weights["entry_weight"], weights["uncertainty"]
+
+    def without_losses(self) -> CP:
+        return replace(self, betas=AUTO, weights=None)
+
+    def _within(self, cube: Cube, order: list[int]) -> CP:
+        """Return the estimator of an unfolding: penalties and constraints name modes by their places in it."""
+        if self._solver.fixed_W is not None:
+            raise ValueError("Solver(fixed_W=...) is for matrices: fixed={mode: (size, f)} fixes factors of a tensor.")
+        sums = None if self.sum_to_one is None else order.index(cube.mode(self.sum_to_one, "sum_to_one"))
+        fixed = {cube.mode(mode, "fixed"): F for mode, F in (self.fixed or {}).items()}
+        for mode, F in fixed.items():
+            if np.ndim(F) == 2 and len(F) != cube.shape[mode]:
+                raise ValueError(
+                    f"fixed[{mode}] has {len(F)} rows, but mode {mode} of X has {cube.shape[mode]} entries."
+                )
+        inner = clone(self).set_params(
+            shape=tuple(cube.shape[k] for k in order),
+            sum_to_one=sums,
+            fixed={str(order.index(mode)): F for mode, F in fixed.items()},
+            penalties=[term.of_mode(order.index(term.mode)) for term in mode_penalties(self.penalties, cube)],
+        )
+        inner.shape_ = inner.shape
+        return inner
+
+    def _adopt(self, result: Any, problem: Any, *more: Any) -> Array:
+        W = super()._adopt(result, problem, *more)
+        self._columns = problem.back(problem.completed(result)).blocks[:-1]
+        return W
+
+    def _set_factors(self, blocks: list[Array], inner: CP, order: list[int], cube: Cube) -> None:
+        """Take the factors in the order of the modes; where nothing holds their scale, all but the first of unit sums.
+
+        Components that are fixed stay first, all others are sorted by their size.
+        """
+        factors = [np.asarray(blocks[order.index(k)]) for k in range(len(order))]
         sums = [np.maximum(F.sum(axis=1, keepdims=True), np.finfo(F.dtype).tiny) for F in factors]
-        factors = [F / total for F, total in zip(factors, sums, strict=True)]
-        factors[0] = factors[0] * np.prod(sums, axis=0)
-        size = np.argsort(-factors[0].sum(axis=1), kind="stable")
+        constraints, terms = constraints_of(inner), inner.penalties_.terms
+        if constraints.free and not any(isinstance(term, L1 | L2) for term in terms):
+            factors = [F / total for F, total in zip(factors, sums, strict=True)]
+            factors[0] = factors[0] * np.prod(sums, axis=0)
+        sizes = np.prod(sums, axis=0)[:, 0]
+        sizes[: constraints.fixed] = np.inf
+        by_size = np.argsort(-sizes, kind="stable")
         self.shape_ = cube.shape
-        self.factors_ = [np.ascontiguousarray(F[size].T) for F in factors]
-        self.components_ = column_products([F[size] for F in factors[1:]])
+        self.factors_ = [np.ascontiguousarray(F[by_size].T) for F in factors]
+        self.components_ = column_products([F[by_size] for F in factors[1:]])
         self.n_features_in_ = self.components_.shape[1]
         self.mean_row_ = self.factors_[0].mean(axis=0)
+        self.shares_ = shares_of(self.factors_[0], self.components_)
         self.labels_ = cube.labels
+        self.penalties_ = _of_slices(inner.penalties_, order)
 
     def transform(self, X: Any, entry_weight: Any = None, uncertainty: Any = None) -> Any:
         """Compute the factor of the first mode for new slices, all other factors fixed.
@@ -171,12 +234,18 @@ class CP(NMF):
         -------
         A : array (slices, r)
         """
-        cube, order = Cube.of(X, self.shape), list(range(len(self.shape_)))
+        cube = Cube.of(X, self.shape)
         if cube.shape[1:] != self.shape_[1:]:
             raise ValueError(f"X has shape {cube.shape}, but all modes after the first must be {self.shape_[1:]}.")
-        weights = {"entry_weight": entry_weight, "uncertainty": uncertainty}
-        given = {name: None if M is None else cube.unfolded_like(M, order) for name, M in weights.items()}
-        return cube.labelled(NMF.transform(self, cube.unfolded(order), **given), 0)
+        if any(cube.mode(mode, "fixed") == 0 for mode in self.fixed or {}):
+            raise ValueError("fixed gave factors for the slices of the fit, and other slices have none.")
+        order = cube.order(0)
+        weights = cube.weights(order, entry_weight, uncertainty)
+        return cube.labelled(NMF.transform(self, cube.unfolded(order), **weights), 0)
+
+    def _encoder(self, given: Any) -> Any:
+        names = [name for name, _ in getattr(self, "labels_", None) or ()]
+        return replace(super()._encoder(given), sums=self.sum_to_one is not None and self.sum_to_one in (0, *names[:1]))
 
     def inverse_transform(self, X: ArrayLike) -> Array:
         """Compute the model for rows of the first factor: missing entries are imputed.
@@ -211,9 +280,13 @@ class Cube:
     @classmethod
     def of(cls, X: Any, shape: Sequence[int] | None = None) -> Cube:
         """Read an array, coordinates with values, a labelled array, or an unfolding of the shape given."""
-        if shape is not None and np.ndim(X) == 2:
-            X = X.toarray() if sp.issparse(X) else np.asarray(X)
-            X = X.reshape(len(X), *(int(size) for size in shape[1:]))
+        if shape is not None and len(X.shape) == 2:
+            sizes = tuple(int(size) for size in shape[1:])
+            if sp.issparse(X):
+                stored = sp.coo_array(X)
+                coords = stored.row, *np.unravel_index(stored.col, sizes)
+                return cls._checked((X.shape[0], *sizes), stored.data, coords, None)
+            X = np.asarray(X).reshape(X.shape[0], *sizes)
         labels = None
         if hasattr(X, "dims") and hasattr(X, "values"):
             labels = tuple((str(dim), np.asarray(X.coords[dim]) if dim in X.coords else None) for dim in X.dims)
@@ -233,8 +306,26 @@ class Cube:
         return cls(tuple(map(int, shape)), values, coords, labels)
 
     @property
-    def sparse(self) -> bool:
-        return self.coords is not None
+    def rows(self) -> int:
+        """The mode to make rows of: the longest, of a dense X where that needs no copy."""
+        modes = len(self.shape)
+        free = (0,) if modes == 2 else (0, modes - 1) if self.coords is None else range(modes)
+        return max(free, key=lambda k: self.shape[k])
+
+    def order(self, row: int) -> list[int]:
+        """List the modes, that of the rows of an unfolding first."""
+        return [row, *(k for k in range(len(self.shape)) if k != row)]
+
+    def mode(self, name: Any, what: str) -> int:
+        """Find a mode by its number or its dimension."""
+        names = [dim for dim, _ in self.labels or ()]
+        if isinstance(name, str) and name in names:
+            return names.index(name)
+        name = int(name) if isinstance(name, str) and name.isdigit() else name  # as files have it
+        if isinstance(name, bool) or not isinstance(name, int | np.integer) or not 0 <= name < len(self.shape):
+            known = f"0 to {len(self.shape) - 1}" + (f", {', '.join(names)}" if names else "")
+            raise ValueError(f"{what} names the mode {name!r}, which X does not have: its modes are {known}.")
+        return int(name)
 
     def unfolded(self, order: Sequence[int]) -> Any:
         """Return the matrix with the first mode of an order as rows and the others as columns, the last fastest."""
@@ -244,10 +335,16 @@ class Cube:
         columns = np.ravel_multi_index([self.coords[k] for k in order[1:]], sizes[1:])
         return sp.csr_array((self.values, (self.coords[order[0]], columns)), shape=(sizes[0], math.prod(sizes[1:])))
 
-    def unfolded_like(self, weights: Any, order: Sequence[int]) -> Array:
+    def weights(self, order: Sequence[int], entry_weight: Any, uncertainty: Any) -> dict[str, Any]:
         """Unfold weights of the shape of X, or of one that broadcasts to it."""
-        whole = np.broadcast_to(np.asarray(weights), self.shape)
-        return np.ascontiguousarray(np.transpose(whole, order)).reshape(self.shape[order[0]], -1)
+
+        def unfolded(M: Any) -> Any:
+            if M is None or isinstance(M, HeldOut):
+                return M
+            whole = np.transpose(np.broadcast_to(np.asarray(M), self.shape), order)
+            return np.ascontiguousarray(whole).reshape(whole.shape[0], -1)
+
+        return {"entry_weight": unfolded(entry_weight), "uncertainty": unfolded(uncertainty)}
 
     def labelled(self, factor: Array, mode: int) -> Any:
         """Return a factor with the labels of its mode, where X had some."""
@@ -257,3 +354,34 @@ class Cube:
 
         name, values = self.labels[mode]
         return DataArray(factor, dims=(name, "component"), coords={} if values is None else {name: values})
+
+
+def mode_penalties(penalties: Any, cube: Cube) -> list[Any]:
+    """Check penalties of a tensor, each with the number of its mode; L1 and L2 without one are those of every mode."""
+    found = []
+    terms: Iterable[Any] = as_penalties(penalties)
+    for term in terms:
+        if not hasattr(term, "of_mode"):
+            raise ValueError(
+                f"The penalty {term.name} is one of matrices: give those of a tensor `mode` and `of_mode`."
+            )
+        if getattr(term, "on", "H") == "W" or getattr(term, "axis", 1) == 0:
+            raise ValueError(f"The penalty {term.key} names a factor of a matrix: write mode=0, 1, ... instead.")
+        every = term.mode is None and getattr(term, "on", "") == "both"
+        if term.mode is None and not every:
+            raise ValueError(f"The penalty {term.key} has no mode: write {term.key}:mode=1, for example.")
+        modes = range(len(cube.shape)) if every else [cube.mode(term.mode, term.key)]
+        found += [term.of_mode(mode) for mode in modes]
+    return found
+
+
+def _of_slices(penalties: Penalties, order: list[int]) -> Penalties:
+    """Return the penalties as those of new slices of the first mode, the rows of a matrix; others do not see them."""
+    terms, every = [], cast(Iterable[Any], penalties.terms)
+    for term in every:
+        own = order[mode_of(term) or 0] == 0
+        where = {"axis": 1 - own} if isinstance(term, Smooth) else {"on": "W" if own else "H"}
+        if own or isinstance(term, Sparsity):
+            terms.append(replace(term, mode=None, **where))
+    shape = penalties.setting.seen_from(order.index(0)).shape[::-1]
+    return Penalties(tuple(terms), replace(penalties.setting, shape=shape))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,14 +18,17 @@ class Constraints:
 
     Attributes
     ----------
-    sum_to_one : "W" - every row of W sums to one; "H" - every column of H does; None - neither
+    sum_to_one : "W" - every row of W sums to one; "H" - every column of H does; None - neither. Of a tensor the name of
+        any block (`block_name`)
     H : (f, n) the first rows of H, which do not move; None where all are free
     W : (m, f) the first columns of W, which do not move; None where all are free
+    columns : (f, size) or None for every mode of the columns of a tensor's unfolding, in place of H
     """
 
     sum_to_one: str | None = None
     H: Array | None = None
     W: Array | None = None
+    columns: tuple[Array | None, ...] = ()
 
     @property
     def free(self) -> bool:
@@ -34,11 +38,14 @@ class Constraints:
     @property
     def fixed(self) -> int:
         """How many components, the first ones, have a part that does not move."""
-        return max(0 if self.H is None else len(self.H), 0 if self.W is None else self.W.shape[1])
+        held = (self.H, *self.columns, self.block("W"))
+        return max(0 if block is None else len(block) for block in held)
 
     def block(self, side: str) -> Array | None:
         """Return what does not move of one factor, component-first: (f, n) for "H", (f, m) for "W"."""
-        return self.H if side == "H" else None if self.W is None else self.W.T
+        if side == "W":
+            return None if self.W is None else self.W.T
+        return self.H if side == "H" else self.columns[int(side[1:])] if self.columns else None
 
     def of(self, side: str) -> tuple[int, bool]:
         """Tell how many components of one factor are fixed, and whether its entries sum to one."""
@@ -47,8 +54,9 @@ class Constraints:
 
     def cast(self, dtype: DTypeLike) -> Constraints:
         """Return the same with the fixed components in the dtype of the factors."""
-        H, W = (None if block is None else block.astype(dtype, copy=False) for block in (self.H, self.W))
-        return replace(self, H=H, W=W)
+        every = (self.H, self.W, *self.columns)
+        H, W, *columns = (None if block is None else block.astype(dtype, copy=False) for block in every)
+        return replace(self, H=H, W=W, columns=tuple(columns))
 
     def floor(self, side: str, mean: float, rank: int) -> float:
         """Compute the smallest entry of a factor, "W" or "H".
@@ -59,20 +67,22 @@ class Constraints:
             return factor_floor(mean, rank)
         return EPS / rank if side == self.sum_to_one else EPS * positive_scale(mean)
 
-    def check(self, shape: tuple[int, int], rank: int, names: dict[str, str]) -> None:
+    def check(self, shape: tuple[int, ...], rank: int, names: dict[str, str]) -> None:
         """Refuse fixed components that do not fit X, the number of components, or one another.
 
         Parameters
         ----------
         shape : of X
         rank : number of components
-        names : what the interface calls the fixed parts of "H" and "W"
+        names : what the interface calls the fixed parts of "H" and "W"; those of a tensor are all of `fixed`
         """
-        for side, length in (("H", shape[1]), ("W", shape[0])):
+        names = names if len(shape) == 2 else {block_name(mode, shape): "fixed" for mode in range(len(shape))}
+        for mode in (*range(1, len(shape)), 0):
+            side, length = block_name(mode, shape), shape[mode]
             block = self.block(side)
             if block is None:
                 continue
-            what = "columns" if side == "H" else "rows"
+            what = "columns" if side == "H" else "rows" if len(shape) == 2 else f"in mode {mode}"
             if block.shape[1] != length:
                 raise ValueError(
                     f"{names[side]} has {block.shape[1]} entries for every component, but X has {length} {what}: "
@@ -92,7 +102,7 @@ class Constraints:
         sums, every = block.sum(axis=0), len(block) == rank
         worst = int(np.argmax(np.abs(sums - 1.0) if every else sums))
         if sums[worst] > 1.0 + _ROOM or (every and abs(sums[worst] - 1.0) > _ROOM):
-            unit = "column" if side == "H" else "row"
+            unit = "row" if side == "W" else "column"
             raise ValueError(
                 f"{name} and sum_to_one={side!r} exclude each other: the fixed entries of {unit} {worst} of {side} sum "
                 f"to {sums[worst]:g}, and {'nothing else is free' if every else 'the others are >= 0'}. Scale "
@@ -121,6 +131,28 @@ def as_constraints(sum_to_one: str | None, fixed: ArrayLike | None, fixed_W: Arr
         )
     W = _components("fixed_W", fixed_W, "one column for each component, as many rows as X")
     return Constraints(sum_to_one, _components("fixed", fixed, "one row for each component, as long as a row of X"), W)
+
+
+def block_name(mode: int, shape: Sequence[int]) -> str:
+    """Name the block of a mode: "W" and "H" of a matrix, "W", "H0", "H1", ... of a tensor's unfolding.
+
+    >>> [block_name(mode, (5, 6, 7)) for mode in range(3)]
+    ['W', 'H0', 'H1']
+    """
+    return "W" if mode == 0 else "H" if len(shape) == 2 else f"H{mode - 1}"
+
+
+def mode_constraints(sum_to_one: int | None, fixed: Mapping[str, ArrayLike], shape: Sequence[int]) -> Constraints:
+    """Check constraints of a tensor's modes: `sum_to_one` is one of them, `fixed` has (size, f) for some."""
+    blocks = {
+        block_name(int(mode), shape): _components(f"fixed[{mode}]", F, "one column for each component")
+        for mode, F in fixed.items()
+    }
+    names = [block_name(mode, shape) for mode in range(1, len(shape))]
+    rest = [None if blocks.get(name) is None else np.asarray(blocks[name]).T for name in names]
+    name = None if sum_to_one is None else block_name(sum_to_one, shape)
+    H, columns = (rest[0], ()) if len(rest) == 1 else (None, tuple(rest) if fixed else ())
+    return Constraints(name, H, blocks.get("W"), columns)
 
 
 def _components(name: str, value: ArrayLike | None, shape: str) -> Array | None:

@@ -3,6 +3,8 @@ r"""The penalties of the package.
 `L1` and `L2` are scikit-learn's, in the units of the factors. `Sparsity` does not change when a component is scaled up
 in one factor and down in the other, nor when X is measured in other units; so `Volume` and `Smooth`, which look at the
 components divided by their sums.
+
+Each may name a `mode` of a tensor: it is then that of the matrix whose columns are this mode, H being its factor.
 """
 
 from __future__ import annotations
@@ -29,11 +31,12 @@ def _other(side: str) -> str:
     return "H" if side == "W" else "W"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _Named:
     """What all penalties share: a checked alpha, a name and a text."""
 
     alpha: float | str
+    mode: Any = field(default=None, kw_only=True)
     word: ClassVar[str] = ""
     places: ClassVar[tuple[Any, ...]] = SIDES
     automatic: ClassVar[bool] = False
@@ -44,14 +47,30 @@ class _Named:
         if place not in self.places or isinstance(place, bool):
             known = " or ".join(repr(known) for known in self.places)
             raise ValueError(f"{type(self).__name__}({_place(type(self))}={place!r}): use {known}.")
+        if isinstance(self.mode, str) and self.mode.isdigit():  # as texts have it
+            object.__setattr__(self, "mode", int(self.mode))
+        if self.mode is not None and (isinstance(self.mode, bool) or not isinstance(self.mode, int | str)):
+            raise ValueError(f"{type(self).__name__}(mode={self.mode!r}): name a mode by its number or its dimension.")
+
+    def of_mode(self, mode: int) -> Self:
+        """Return the penalty of one mode of a tensor, whose factor is H of the matrix that the mode is columns of."""
+        return replace(self, mode=mode)
 
     @property
     def key(self) -> str:
-        given = [f for f in fields(self)[1:] if f.repr and getattr(self, f.name) != f.default]
+        given = [f for f in self._shown()[1:] if getattr(self, f.name) != f.default]
         first = _place(type(self))
         options = [_written(getattr(self, f.name)) if f.name == first else f"{f.name}={_written(getattr(self, f.name))}"
                    for f in given]  # fmt: skip
         return ":".join([self.word, _written(self.alpha), *options])
+
+    def _shown(self) -> list[Any]:
+        """The fields that are said, the mode last and only where there is one."""
+        every = sorted(fields(self), key=lambda f: f.name == "mode")
+        return [f for f in every if f.repr and (f.name != "mode" or self.mode is not None)]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{f.name}={getattr(self, f.name)!r}' for f in self._shown())})"
 
     @property
     def certain(self) -> bool:
@@ -65,8 +84,13 @@ class _Named:
 
 
 def _place(kind: type) -> str:
-    """The field that says what is penalised: the first one behind alpha."""
-    return fields(kind)[1].name
+    """The field that says what is penalised: the first one behind those that all penalties have."""
+    return fields(kind)[len(fields(_Named))].name
+
+
+def _part(penalty: _Named, side: str) -> str:
+    """What a penalty is of, for its name."""
+    return side if penalty.mode is None else f"mode {penalty.mode}"
 
 
 def _written(value: Any) -> str:
@@ -89,7 +113,7 @@ def _checked_alpha(penalty: Any) -> float | str:
     return alpha
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _OfEntries(_Named):
     """A penalty of every entry of one factor or of both, of a degree in them; `unit` is that of W and of H."""
 
@@ -102,7 +126,10 @@ class _OfEntries(_Named):
 
     @property
     def name(self) -> str:
-        return f"{self.word.upper()} of {'W and H' if self.on == 'both' else self.on}"
+        return f"{self.word.upper()} of {_part(self, 'W and H' if self.on == 'both' else self.on)}"
+
+    def of_mode(self, mode: int) -> Self:
+        return replace(self, mode=mode, on="H" if self.on == "both" else self.on)
 
     def couples(self, side: str) -> bool:
         return False
@@ -122,7 +149,7 @@ class _OfEntries(_Named):
         return self.weight("W", setting) * float(W[0]) + self.weight("H", setting) * float(H[0])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class L1(_OfEntries):
     r"""Penalise the sum of the entries: alpha sum W, alpha sum H, or both, as scikit-learn does with l1_ratio=1.
 
@@ -131,6 +158,7 @@ class L1(_OfEntries):
     alpha : number >= 0; where X is multiplied by s the same answer needs alpha s^(beta - 1/2)
     on : "W", "H" or "both"; on one factor alone it can be undone by scaling the other, which `Sparsity` cannot
     scaled : multiply alpha by the number of columns of X for W and of rows for H, as scikit-learn does
+    mode : of a tensor (`CP`), by its number or its dimension, whose factor is penalised; None is that of every mode
 
     Examples
     --------
@@ -148,7 +176,7 @@ class L1(_OfEntries):
         return Bound(linear=per_component([weight], F)) if weight else Bound()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class L2(_OfEntries):
     r"""Penalise half the sum of squares: alpha ||W||^2 / 2, alpha ||H||^2 / 2, or both, as with l1_ratio=0.
 
@@ -156,7 +184,7 @@ class L2(_OfEntries):
     ----------
     alpha : number >= 0; where X is multiplied by s the same answer needs alpha s^(beta - 1)
     on : "W", "H" or "both"
-    scaled : as in `L1`
+    scaled, mode : as in `L1`
 
     Examples
     --------
@@ -176,7 +204,7 @@ class L2(_OfEntries):
         return Bound(curvature=weight * np.eye(F.shape[0])) if weight else Bound()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Sparsity(_Named):
     r"""Penalise entries of H in a way that no rescaling undoes: alpha sum_k ||w_k||_2 ||h_k||_1.
 
@@ -188,6 +216,7 @@ class Sparsity(_Named):
     ----------
     alpha : number >= 0, or "auto": chosen by how well held-out entries are predicted
     on : "H", the factor that becomes sparse, or "W", with the roles of the two exchanged
+    mode : of a tensor (`CP`), by its number or its dimension: its factor is H, and W the product of all others
 
     Examples
     --------
@@ -201,7 +230,7 @@ class Sparsity(_Named):
 
     @property
     def name(self) -> str:
-        return f"sparsity of {self.on}"
+        return f"sparsity of {_part(self, self.on)}"
 
     def couples(self, side: str) -> bool:
         return side != self.on
@@ -227,7 +256,7 @@ class Sparsity(_Named):
         return Bound(curvature=np.diag(weight * other / np.where(norms > 0, norms, 1.0)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _OfShapes(_Named):
     """A penalty of the components of one factor, each divided by its sum: only their shapes count."""
 
@@ -258,7 +287,7 @@ class _OfShapes(_Named):
         return np.where(measured[:rank] > 0, measured[:rank], 1.0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Volume(_OfShapes):
     r"""Penalise the volume that the components span: alpha / r logdet(I + M / delta), M = n D^-1 H H' D^-1.
 
@@ -272,6 +301,7 @@ class Volume(_OfShapes):
     delta : number > 0; directions in which components differ by less cost nearly nothing
     normalized : divide every component by its sum; None does so unless the other factor sums to one, which settles the
         scale
+    mode : as in `Sparsity`
 
     Examples
     --------
@@ -294,7 +324,7 @@ class Volume(_OfShapes):
 
     @property
     def name(self) -> str:
-        return f"volume of {self.on}"
+        return f"volume of {_part(self, self.on)}"
 
     @property
     def _side(self) -> str:
@@ -331,7 +361,7 @@ class Volume(_OfShapes):
         return Bound(None, bend, per_component(rising, F), per_component(falling, F))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Smooth(_OfShapes):
     r"""Penalise differences between neighbours: alpha / r sum_k n sum_t (h_kt - h_k,t-1)^2 / (sum_t h_kt)^2.
 
@@ -342,7 +372,7 @@ class Smooth(_OfShapes):
     ----------
     alpha : number >= 0
     axis : 1, along the columns of X, which penalises H; 0, along its rows, which penalises W
-    normalized : as in `Volume`
+    normalized, mode : as in `Volume`
 
     Examples
     --------
@@ -358,7 +388,7 @@ class Smooth(_OfShapes):
 
     @property
     def name(self) -> str:
-        return f"roughness of {self._side}"
+        return f"roughness of {_part(self, self._side)}"
 
     @property
     def _side(self) -> str:

@@ -12,8 +12,9 @@ curvature and g + u - l to their slope, the others add terms P t^a - N t^-b to t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Protocol, runtime_checkable
 
@@ -30,18 +31,29 @@ class Setting:
 
     Attributes
     ----------
-    shape : (m, n) of X
+    shape : of X; (m, n), unless it is a tensor
     mean : of X
     level : the largest D_beta / e_beta of the constant model, WH = mean(X): what alpha is relative to
     """
 
-    shape: tuple[int, int]
+    shape: tuple[int, ...]
     mean: float = 1.0
     level: float = 1.0
 
     def size(self, side: str) -> int:
         """Return the number of columns of a factor: m for "W", handed over as its transpose, n for "H"."""
         return self.shape["WH".index(side)]
+
+    def seen_from(self, mode: int | None) -> Setting:
+        """Return the setting of the matrix whose columns are one mode of X, and its rows all others together.
+
+        >>> Setting((2, 3, 4)).seen_from(1).shape
+        (8, 3)
+        """
+        if mode is None:
+            return self
+        own = self.shape[mode]
+        return replace(self, shape=(math.prod(self.shape) // own, own))
 
     @property
     def unit(self) -> float:
@@ -266,25 +278,62 @@ class Penalties:
         """Whether the bounds of all of them lie above them."""
         return all(term.certain for term in self.terms)
 
-    def measure(self, space: Any, F: Any, side: str) -> Measures:
-        """Measure a factor where it lives, once for all penalties."""
+    def measure(self, space: Any, F: Any, block: int, blocks: int = 2) -> Measures:
+        """Measure one of so many blocks where it lives, once for all penalties."""
         if not self.terms:
             return ()
-        one = np.ones((F.shape[0], 1))
-        ends = np.cumsum([term.measure(one, side).size for term in self.terms])
-        total = space.sum(_Measure(self.terms, side), F) if ends[-1] else np.empty(0)
+        sums, one = _Measure(self.terms, self._sides(block, blocks)), np.ones((F.shape[0], 1))
+        ends = np.cumsum([term.measure(one, side).size for term, side in zip(sums.terms, sums.sides, strict=True)])
+        total = space.sum(sums, F) if ends[-1] else np.empty(0)
         return tuple(np.split(total, ends[:-1]))
 
     def value(self, measures: tuple[Measures, ...]) -> float:
-        """Add up the penalties, from what was measured of every block, H first."""
-        if not self.terms:
-            return 0.0
-        H, W = measures
-        return float(sum(t.value(w, h, self.setting) for t, w, h in zip(self.terms, W, H, strict=True)))
+        """Add up the penalties, from what was measured of every block."""
+        total = 0.0
+        for at, term in enumerate(self.terms):
+            home, setting = own_block(term, len(measures)), self._setting(term)
+            rows = _product([own[at] for block, own in enumerate(measures) if block != home])
+            total += term.value(rows, measures[home][at], setting)
+        return float(total)
 
     def of(self, block: int, measures: tuple[Measures, ...], factor: float) -> Tilt | None:
         """What a step of one block sees of them; None where there are none."""
-        return Tilt(self, "HW"[block], measures[block], measures[1 - block], factor) if self.terms else None
+        return Tilt(self, block, measures, factor) if self.terms else None
+
+    def bound(self, F: Array, block: int, measures: tuple[Measures, ...]) -> Bound:
+        """Add up the bounds of all penalties at a block that moves, or at a piece of it."""
+        bounds, sides = Bound(), self._sides(block, len(measures))
+        for at, (term, side) in enumerate(zip(self.terms, sides, strict=True)):
+            home = own_block(term, len(measures))
+            others = [own[at] for k, own in enumerate(measures) if k not in (block, home) and own[at].size]
+            other = _product(others) if block == home else measures[home][at]
+            if block != home and others:  # what stands of the rows multiplies their norms, whose squares were measured
+                other = other * np.sqrt(_product(others))
+            bounds = bounds.plus(term.bound(F, side, measures[block][at], other, self._setting(term)))
+        return bounds
+
+    def _sides(self, block: int, blocks: int) -> tuple[str, ...]:
+        return tuple("H" if own_block(term, blocks) == block else "W" for term in self.terms)
+
+    def _setting(self, term: Penalty) -> Setting:
+        return self.setting.seen_from(mode_of(term))
+
+
+def mode_of(term: Penalty) -> int | None:
+    """Return the mode of a tensor that a penalty belongs to; None where it is one of a matrix."""
+    mode: int | None = getattr(term, "mode", None)
+    return mode
+
+
+def own_block(term: Penalty, blocks: int) -> int:
+    """Find the block that a penalty calls H; those of a tensor move in the order of its modes, the first one last."""
+    mode = mode_of(term)
+    return 0 if mode is None else (mode - 1) % blocks
+
+
+def _product(measures: Sequence[Vector]) -> Vector:
+    """Multiply what was measured of several blocks: squared norms of products of their columns are such products."""
+    return reduce(np.multiply, measures) if measures else np.empty(0)
 
 
 NONE = Penalties()
@@ -296,10 +345,10 @@ class _Measure:
     """The sums of all penalties over a piece of a factor, one after another."""
 
     terms: tuple[Penalty, ...]
-    side: str
+    sides: tuple[str, ...]
 
     def __call__(self, F: Array) -> Vector:
-        return np.concatenate([term.measure(F, self.side) for term in self.terms])
+        return np.concatenate([term.measure(F, side) for term, side in zip(self.terms, self.sides, strict=True)])
 
 
 @dataclass(frozen=True)
@@ -308,21 +357,19 @@ class Tilt:
 
     Attributes
     ----------
-    own, other : the measures of the block that moves and of the one that stands
+    block : which one that is
+    measures : of every block
     factor : the power of two that the coefficients of the losses were multiplied by
     """
 
     penalties: Penalties
-    side: str
-    own: Measures
-    other: Measures
+    block: int
+    measures: tuple[Measures, ...]
     factor: float
 
     def bound(self, F: Array) -> Bound:
         """Add up the bounds of all penalties at the current block, or at a piece of it."""
-        given = zip(self.penalties.terms, self.own, self.other, strict=True)
-        bounds = (term.bound(F, self.side, own, other, self.penalties.setting) for term, own, other in given)
-        return reduce(Bound.plus, bounds, Bound()).times(self.factor)
+        return self.penalties.bound(F, self.block, self.measures).times(self.factor)
 
 
 def without_zeros(penalties: Iterable[Penalty]) -> tuple[Penalty, ...]:

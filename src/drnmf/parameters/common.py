@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -26,10 +27,10 @@ MOVED = {known.name: f"write solver=Solver({known.name}=...)." for known in fiel
 class Parameters:
     """What estimators take alike.
 
-    column_modes : sizes of the modes that the columns of X are made of; none but those of a tensor's unfolding
+    shape : sizes of all modes where X is the unfolding of a tensor
     """
 
-    column_modes: ClassVar[tuple[int, ...]] = ()
+    shape: ClassVar[Sequence[int] | None] = None
 
     n_components: int | str = field(
         default=10,
@@ -180,6 +181,31 @@ class Parameters:
             'The name of an update rule is short for one with it: "mu" is Solver(update="mu").',
         ),
     )
+
+    def unfolded(
+        self, X: Any, entry_weight: Any = None, uncertainty: Any = None, rows: int | None = None
+    ) -> tuple[Any, Any, Any, Any]:
+        """Return the model of X as a matrix, that matrix, and weights of its entries: as they are unless X is a tensor.
+
+        Parameters
+        ----------
+        X, entry_weight, uncertainty : as in `fit`
+        rows : the mode of a tensor that makes the rows; None leaves it to the model
+
+        Returns
+        -------
+        model, X, entry_weight, uncertainty : those of the matrix
+        """
+        return self, X, entry_weight, uncertainty
+
+    def without_losses(self) -> Parameters:
+        """Return a model that leaves its losses to the data, with the same parameters otherwise."""
+        return Parameters(**{known.name: getattr(self, known.name) for known in fields(Parameters)})
+
+    @property
+    def column_modes(self) -> tuple[int, ...]:
+        """Sizes of the modes that the columns of X are made of; none where X is a matrix."""
+        return () if self.shape is None or len(self.shape) < 3 else tuple(int(size) for size in self.shape[1:])
 
 
 _N = "write n_components=..."

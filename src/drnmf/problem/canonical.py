@@ -6,14 +6,15 @@ there at the end is a zero that the algorithm could not write.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from drnmf.algorithms.result import Result
-from drnmf.backends.base import Data, Space, losses_of
+from drnmf.backends.base import Ask, Data, Space
+from drnmf.backends.modes import Factors, Modes
 from drnmf.numerics import AT_FLOOR, Array, Vector, as_float64, beside, rise_tolerance
 from drnmf.objective.constraints import Constraints
 
@@ -70,7 +71,7 @@ def divided(F: Any, scale: Vector, order: Any) -> Any:
     return moved
 
 
-def with_exact_zeros(data: Data, constraints: Constraints, result: Result, overwrite: bool = False) -> Result:
+def with_exact_zeros(data: Modes, constraints: Constraints, result: Result, overwrite: bool = False) -> Result:
     """Return a result with zeros for what is at the floor of its factors; as it is where a loss would rise.
 
     A zero of WH at a positive entry of X makes most losses infinite: there the floor stays, and so it does in a factor
@@ -80,23 +81,23 @@ def with_exact_zeros(data: Data, constraints: Constraints, result: Result, overw
     ----------
     overwrite : the factors of the result may be written over, which saves as much memory as they take
     """
-    if not data.T.space.whole:  # W of a Dask array is in blocks that workers may have no room for twice
+    if not all(space.whole for space in data.spaces):  # W of a Dask array: workers may have no room for it twice
         return result
-    rank, sides = result.H.shape[0], []
-    for name, where, F in (("W", data.T, result.W.T), ("H", data, result.H)):
+    rank, sides = result.blocks[0].shape[0], []
+    for name, space, F in zip(data.names, data.spaces, result.blocks, strict=True):
         most, fixed = AT_FLOOR * constraints.floor(name, data.mean, rank), constraints.of(name)[0]
-        sides.append(_Side(where.space, where.space.put(F), most, fixed))
-    counts, whole = [side.count() for side in sides], [rank * length for length in data.shape]
+        sides.append(_Side(space, space.put(F), most, fixed))
+    counts, whole = [side.count() for side in sides], [rank * size for size in data.sizes]
     if not any(counts) or any(count == size for count, size in zip(counts, whole, strict=True)):
         return result
     if not overwrite or not all(isinstance(side.F, np.ndarray) for side in sides):
-        A, B = (side.zeroed() for side in sides)
-        return result.at(A.T, B) if _no_higher(data, result, A, B) else result
-    kept = [side.write_zeros() for side in sides]
-    if not _no_higher(data, result, *(side.F for side in sides)):
+        blocks = tuple(side.zeroed() for side in sides)
+        return replace(result, blocks=blocks) if _no_higher(data, result, blocks) else result
+    kept, blocks = [side.write_zeros() for side in sides], tuple(side.F for side in sides)
+    if not _no_higher(data, result, blocks):
         for factor, floor in zip(sides, kept, strict=True):
             factor.write_back(floor)
-    return result.at(sides[0].F.T, sides[1].F)
+    return replace(result, blocks=blocks)
 
 
 @dataclass(frozen=True)
@@ -130,14 +131,14 @@ class _Side:
             row[at] = values
 
 
-def _no_higher(data: Data, result: Result, A: Any, B: Any) -> bool:
+def _no_higher(data: Modes, result: Result, blocks: Factors) -> bool:
     """Tell whether no loss is above that of a result at other factors; one that is finite at WH = 0 cannot notice."""
     one, none = np.ones(1), np.zeros(1)
     with np.errstate(all="ignore"):
         if all(np.isfinite(loss.terms(one, none)).all() for loss in result.omega):
             return True
-        losses = losses_of(data, A.T, B, result.omega)
-        return bool(np.all(losses <= result.losses * (1.0 + rise_tolerance(data.dtype))))
+        sweep = data.spaces[0].read(data.sweep(0, blocks, Ask(result.omega, parts=None)))[0]
+        return bool(np.all(sweep.losses <= result.losses * (1.0 + rise_tolerance(data.dtype))))
 
 
 def _count(F: Any, most: float, fixed: int) -> Vector:

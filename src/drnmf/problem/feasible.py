@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from drnmf.algorithms.correlation import row_sums
-from drnmf.algorithms.initialize import Start, nonnegative_least_squares
+from drnmf.algorithms.initialize import nonnegative_least_squares
 from drnmf.backends.base import Data
+from drnmf.backends.modes import Factors, Modes
 from drnmf.losses.base import Loss, Omega
 from drnmf.numerics import LARGEST_FIXED, SMALLEST_SCALE, Array, Vector, as_float64, namespace, positive_scale
 from drnmf.objective.constraints import Constraints, left_over, normalised
@@ -17,43 +18,50 @@ from drnmf.problem.canonical import divided, multiplied, squared_norms
 from drnmf.problem.unobserved import row_totals
 
 
-def feasible_start(data: Data, constraints: Constraints, W: Any, H: Any) -> Start:
-    """Bring a start to where the constraints hold, so that WH changes little.
+def feasible_start(data: Modes, constraints: Constraints, starts: Factors) -> Factors:
+    """Bring the blocks of a start to where the constraints hold, so that the model changes little.
 
     Fixed components take the place of those of the start that are most like them. Components are rescaled, as far as
     nothing of them is fixed, so that the sums of the factor that sums to one are as near to one as they can be.
     """
     if constraints.free:
-        return W, H
-    sides = {"H": data, "W": data.T}
-    blocks = {"H": data.space.put(H), "W": data.T.space.put(W.T)}
-    for side, other in (("H", "W"), ("W", "H")):
-        fixed = constraints.block(side)
+        return starts
+    blocks = [space.put(F) for space, F in zip(data.spaces, starts, strict=True)]
+    pinned = 0
+    for at, name in enumerate(data.names):
+        fixed = constraints.block(name)
         if fixed is not None:
-            pinned = constraints.block("H") if side == "W" else None
-            _put_fixed(sides, blocks, side, other, fixed, 0 if pinned is None else len(pinned))
+            _put_fixed(data, constraints, blocks, at, fixed, pinned > 0)
+            pinned = max(pinned, len(fixed))
     if constraints.sum_to_one is not None:
-        _rescale(sides, blocks, constraints)
-    return imposed(data, constraints, blocks["W"].T, blocks["H"])
+        _rescale(data, constraints, blocks)
+    return imposed(data, constraints, tuple(blocks))
 
 
-def _put_fixed(
-    sides: dict[str, Data], blocks: dict[str, Any], side: str, other: str, fixed: Array, pinned: int
-) -> None:
-    """Put fixed components first, in place of the start's most similar ones; their other halves keep the contribution.
+def _most_free(data: Modes, constraints: Constraints, block: int) -> tuple[int, int]:
+    """Choose another block that takes the scale of components, and say how many of its own are fixed."""
+    bound = {k: constraints.of(name) for k, name in enumerate(data.names) if k != block}
+    other = min(bound, key=lambda k: (bound[k][1], bound[k][0]))
+    return other, bound[other][0]
 
-    pinned : components, the first ones, whose other half is fixed already, so that they stay in place
+
+def _put_fixed(data: Modes, constraints: Constraints, blocks: list[Any], at: int, fixed: Array, in_place: bool) -> None:
+    """Put fixed components first, in place of the start's most similar ones; another block keeps the contribution.
+
+    in_place : components of another block are fixed already, so that all stay where they are
     """
-    space, F = sides[side].space, blocks[side]
+    space, F, (other, held) = data.spaces[at], blocks[at], _most_free(data, constraints, at)
     given, f, rank = space.put(fixed), len(fixed), F.shape[0]
     like = space.sum(_products, F, given).reshape(rank, f)
     sizes, own = np.sqrt(space.sum(squared_norms, given)), np.sqrt(space.sum(squared_norms, F))
-    order = list(range(rank)) if pinned else _matched(like / np.maximum(own[:, None], np.finfo(np.float64).tiny))
+    order = list(range(rank)) if in_place else _matched(like / np.maximum(own[:, None], np.finfo(np.float64).tiny))
     scale = np.ones(rank)
-    for k in range(pinned, f):
+    for k in range(held, f):
         scale[order[k]] = own[order[k]] / sizes[k]
-    blocks[side] = space.map(partial(_replaced, order=order), F, given)
-    blocks[other] = sides[other].space.map(partial(multiplied, scale=scale, order=order), blocks[other])
+    for k, block in enumerate(blocks):
+        by = scale if k == other else np.ones(rank)
+        blocks[k] = data.spaces[k].map(partial(multiplied, scale=by, order=order), block)
+    blocks[at] = space.map(partial(_replaced, order=order), F, given)
 
 
 def _matched(like: Vector) -> list[int]:
@@ -75,36 +83,36 @@ def _replaced(F: Any, given: Any, order: list[int]) -> Any:
     return namespace(F).concatenate((given, F[order[len(given) :]]))
 
 
-def _rescale(sides: dict[str, Data], blocks: dict[str, Any], constraints: Constraints) -> None:
+def _rescale(data: Modes, constraints: Constraints, blocks: list[Any]) -> None:
     """Scale the free components so that the sums are as near to one as least squares can bring them."""
-    side = constraints.sum_to_one or ""
-    other, rank = "WH".replace(side, ""), blocks[side].shape[0]
+    at = data.names.index(constraints.sum_to_one or "")
+    other, rank = _most_free(data, constraints, at)[0], blocks[at].shape[0]
     free = np.arange(constraints.fixed, rank)
     if not free.size:
         return
-    space, F = sides[side].space, blocks[side]
+    space, F = data.spaces[at], blocks[at]
     gram, sums = space.sum(_products, F, F).reshape(rank, rank), space.sum(row_sums, F)
     pinned = np.arange(constraints.fixed)
     target = sums[free] - gram[np.ix_(free, pinned)].sum(axis=1)
     found = nonnegative_least_squares(gram[np.ix_(free, free)], np.maximum(target, 0.0)[:, None])[:, 0]
-    plain = sides[side].shape[1] / max(float(sums[free].sum()), np.finfo(np.float64).tiny)
+    plain = data.sizes[at] / max(float(sums[free].sum()), np.finfo(np.float64).tiny)
     scale = np.ones(rank)
     scale[free] = np.maximum(found, SMALLEST_SCALE * (found.max() if found.max() > 0 else plain))
     order = list(range(rank))
-    blocks[side] = space.map(partial(multiplied, scale=scale, order=order), F)
-    blocks[other] = sides[other].space.map(partial(divided, scale=scale, order=order), blocks[other])
+    blocks[at] = space.map(partial(multiplied, scale=scale, order=order), F)
+    blocks[other] = data.spaces[other].map(partial(divided, scale=scale, order=order), blocks[other])
 
 
-def imposed(data: Data, constraints: Constraints, W: Any, H: Any) -> Start:
+def imposed(data: Modes, constraints: Constraints, blocks: Factors) -> Factors:
     """Put the fixed components back and scale the sums to one; what satisfies both stays, up to rounding."""
     found = []
-    for side, where, F in (("W", data.T, W.T), ("H", data, H)):
-        F, fixed = where.space.put(F), constraints.block(side)
-        given = None if fixed is None else where.space.put(fixed)
-        floor = constraints.floor(side, data.mean, F.shape[0])
-        sums = constraints.sum_to_one == side
-        found.append(where.space.map(partial(_imposed, floor=floor, sums=sums), F, given))
-    return found[0].T, found[1]
+    for name, space, block in zip(data.names, data.spaces, blocks, strict=True):
+        F, fixed = space.put(block), constraints.block(name)
+        given = None if fixed is None else space.put(fixed)
+        floor = constraints.floor(name, data.mean, F.shape[0])
+        sums = constraints.sum_to_one == name
+        found.append(space.map(partial(_imposed, floor=floor, sums=sums), F, given))
+    return tuple(found)
 
 
 def _imposed(F: Any, given: Any, floor: float, sums: bool) -> Any:
@@ -132,14 +140,14 @@ def check_fixed(data: Data, constraints: Constraints, omega: Omega, rank: int) -
         Where all components are fixed and zero in a column (row) of X that is not, under a loss that is infinite there,
         or where the size of a component is so far from that of X that the floor of the other factor would count.
     """
-    for side, name, what in (("H", "fixed", "column"), ("W", "fixed_W", "row")):
+    for side, name, what in (("H", "fixed", "column"), ("W", "fixed_W", "row"), *_column_modes(constraints)):
         block = constraints.block(side)
         if block is None:
             continue
         if constraints.sum_to_one != side:
             _check_size(block, name, data.mean)
         infinite = [loss.name for loss in omega if _infinite_at_nothing(loss)]
-        if infinite and len(block) == rank:
+        if infinite and len(block) == rank and what:
             sums = row_totals(data.T if side == "H" else data, data.mean)
             empty = np.flatnonzero((sums > 0) & ~(block > 0).any(axis=0))
             if empty.size:
@@ -148,6 +156,11 @@ def check_fixed(data: Data, constraints: Constraints, omega: Omega, rank: int) -
                     f"{infinite[0]} loss is infinite. Give {name} a small positive number there, leave one component "
                     f"free (raise n_components), or use a loss with beta > 1."
                 )
+
+
+def _column_modes(constraints: Constraints) -> list[tuple[str, str, str]]:
+    """The blocks of a tensor's columns, of whose single indices nothing is asked."""
+    return [(f"H{k}", "fixed", "") for k in range(len(constraints.columns))]
 
 
 def _infinite_at_nothing(loss: Loss) -> bool:

@@ -115,7 +115,7 @@ class Problem:
         """
         data = self.data
         refuse_signed(self.given, omega)
-        constraints.check(data.shape, rank, {"H": "fixed", "W": "fixed_W"})
+        constraints.check(self.shape, rank, {"H": "fixed", "W": "fixed_W"})
         units = Units(data.scale, references, constraints.sum_to_one)
         units.losses(np.full(len(omega), REFERENCE_FLOOR * data.count), omega)  # refuse now what no fit could hand out
         bound = units.constraints(constraints)
@@ -141,7 +141,7 @@ class Problem:
         mean : in the unit of the caller, where floors refer to another than theirs
         """
         given = replace(self.given, X=X, notes=())
-        return Problem.opened(self.entries(given, mean), given)
+        return Problem.opened(self.entries(given, mean), given, self.columns)
 
     def entries(self, given: Received, mean: float | None = None) -> Data:
         """Open other entries as X was opened, rows of it as well as what was drawn.
@@ -163,7 +163,7 @@ class Problem:
         if isinstance(some, slice) and some == slice(None):
             return self
         given = replace(self.given, observed=self.observed).rows(some)
-        return Problem.opened(self.entries(given, mean), given)
+        return Problem.opened(self.entries(given, mean), given, self.columns)
 
     @property
     def observed(self) -> Observed | None:
@@ -172,12 +172,19 @@ class Problem:
         return observed.bind(self.data.shape) if isinstance(observed, HeldOut) else observed
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of the modes of X."""
+        return self.data.shape[0], *(self.columns or self.data.shape[1:])
+
+    @property
     def modes(self) -> Modes:
         """X as the loop sees it."""
         return modes_of(self.data, self.columns) if self.columns else Matrix(self.data)
 
     def blocks(self, start: Start) -> Factors:
-        """Return factors W and H as the blocks that the loop moves."""
+        """Return factors W and H as the blocks that the loop moves; those of a tensor may be blocks already."""
+        if len(start) > 2:
+            return start
         W, H = start
         return (*split_columns(H, self.columns), W.T) if self.columns else (H, W.T)
 
@@ -189,7 +196,11 @@ class Problem:
 
     def over(self, references: Vector) -> Problem:
         """Return the same with its losses over references."""
-        return replace(self, objective=objective_of(self.data, self.omega, references, self.penalties))
+        return replace(self, objective=self.objective_of(self.omega, references, self.penalties))
+
+    def objective_of(self, omega: Omega, references: Vector, terms: tuple[Penalty, ...]) -> Objective:
+        """Return the objective of a fit: the scaled losses, and the penalties in units that X gives."""
+        return objective_of(self.data, omega, references, terms, self.columns)
 
     def under(self, omega: Omega, references: Vector) -> Problem:
         """Return the same under other losses, over their references."""
@@ -210,32 +221,36 @@ class Problem:
         return seen if self.objective is None else seen.over(self.objective.references)  # penalties know their X
 
     def begun(self, start: Start) -> Problem:
-        """Return the same from a start."""
-        return replace(self, start=start, spent=0)
+        """Return the same from a start, of a tensor its blocks: products of their columns need not be kept."""
+        return replace(self, start=self.blocks(start) if self.columns else start, spent=0)
 
     def resumed(self, run: Result) -> Problem:
         """Return the same from where a run of it stands, with the iterations that the run has left."""
-        return replace(self, start=(run.W, run.H), spent=run.n_iter)
+        return replace(self, start=point_of(run), spent=run.n_iter)
 
     def feasible(self, W: Any, H: Any) -> Start:
         """Bring a start to where the constraints hold, without a trace of rows and columns that are not observed."""
-        return feasible_start(self.data, self.constraints, *self.unobserved.clear(self.data, W, H))
+        start = self.unobserved.clear(self.data, W, H)
+        if self.constraints.free:
+            return start
+        blocks = feasible_start(self.modes, self.constraints, self.blocks(start))
+        return blocks if self.columns else (blocks[1].T, blocks[0])
 
     def with_zeros(self, result: Result, overwrite: bool = False) -> Result:
         """Return a result with exact zeros for what is at the floor of its factors, where the losses allow it.
 
         overwrite : its factors may be written over
         """
-        return with_exact_zeros(self.data, self.constraints, result, overwrite)
+        return with_exact_zeros(self.modes, self.constraints, result, overwrite)
 
     def canonical(self, result: Result, normalize: bool = True) -> Result:
         """Bring a result into canonical form, where that is wanted.
 
         Rows and columns that are not observed have no say in it, and penalties and constraints have one in the scale of
-        components.
+        components. Whoever folds the factors of a tensor's unfolding orders them.
         """
         result = self.unobserved.cleared(self.data, result)
-        if not normalize:
+        if not normalize or self.columns:
             return result
         rescale = self.constraints.free and not self.penalties
         W, H = canonical(self.data, result.W, result.H, rescale, self.constraints.fixed)
@@ -246,8 +261,7 @@ class Problem:
         done = self.unobserved.complete(result)
         if self.constraints.free or done is result:
             return done
-        W, H = imposed(self.data, self.constraints, done.W, done.H)
-        return done.at(W, H)
+        return replace(done, blocks=imposed(self.modes, self.constraints, done.blocks))
 
     def back(self, result: Result) -> Result:
         """Return a result in the unit of the caller."""
@@ -267,15 +281,25 @@ class Problem:
         return W, self.data.space.map(partial(divided, by=right), B)
 
 
-def objective_of(data: Data, omega: Omega, references: Vector, terms: tuple[Penalty, ...] = ()) -> Objective:
+def point_of(run: Result) -> Start:
+    """Return where a run stands: W and H, or the blocks of a tensor, in whose scales penalties have a say."""
+    return (run.W, run.H) if len(run.blocks) == 2 else run.blocks
+
+
+def objective_of(
+    data: Data, omega: Omega, references: Vector, terms: tuple[Penalty, ...] = (), columns: tuple[int, ...] = ()
+) -> Objective:
     """Return the objective of a fit: the scaled losses, and the penalties in units that X gives.
 
     The unit is the loss of the constant model, WH = mean(X), which needs no fit and is the same for every start.
+
+    columns : as in `Problem`
     """
     if not terms:
         return Objective(omega, references, data.mean)
     level = float((constant_model_losses(data, omega) / references).max())
-    return Objective(omega, references, data.mean, Penalties(terms, Setting(data.shape, data.mean, level)))
+    shape = data.shape[0], *(columns or data.shape[1:])
+    return Objective(omega, references, data.mean, Penalties(terms, Setting(shape, data.mean, level)))
 
 
 def constant_model_losses(data: Data, omega: Omega) -> Vector:

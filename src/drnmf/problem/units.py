@@ -26,7 +26,7 @@ from drnmf.losses.base import Omega
 from drnmf.losses.interval import Coverage
 from drnmf.numerics import Vector, rescaled
 from drnmf.objective.constraints import Constraints
-from drnmf.objective.penalty import Penalties, Penalty, Setting
+from drnmf.objective.penalty import Penalties, Penalty, Setting, mode_of
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,8 @@ class Units:
     ----------
     scale : what X is multiplied by in the fit
     given : (p,) references of the caller, None where the fit computes them
-    held : "W" or "H" where that factor sums to one and so has no unit: all of X's is then in the other
+    held : "W" or "H" where that factor sums to one and so has no unit: all of X's is then in the other. Of the modes
+        of a tensor the first of the columns, "H0", has the unit of H, and all after it have none
     """
 
     scale: float
@@ -52,7 +53,11 @@ class Units:
     @property
     def right(self) -> float:
         """What H is multiplied by in the fit."""
-        return {"H": 1.0, "W": self.scale}.get(self.held or "", math.sqrt(self.scale))
+        return {"H": 1.0, "H0": 1.0, "W": self.scale}.get(self.held or "", math.sqrt(self.scale))
+
+    def of_mode(self, mode: int) -> float:
+        """What the factor of a mode is multiplied by in the fit."""
+        return (self.left, self.right)[mode] if mode < 2 else 1.0
 
     def omega(self, omega: Omega) -> Omega:
         """The losses of the caller in the units of the fit."""
@@ -107,7 +112,8 @@ class Units:
         if self.scale == 1.0 or given.fixed == 0:
             return given
         H = None if given.H is None else given.H * self.right
-        return replace(given, H=H, W=None if given.W is None else given.W * self.left)
+        columns = tuple(None if F is None else F * self.of_mode(k + 1) for k, F in enumerate(given.columns))
+        return replace(given, H=H, W=None if given.W is None else given.W * self.left, columns=columns)
 
     def whole(self, omega: Omega) -> float:
         """What the objective is multiplied by in the fit: a loss alone is not divided there, see `references`."""
@@ -120,7 +126,10 @@ class Units:
         whole = self.whole(omega)
         if self.scale == 1.0 and whole == 1.0:
             return terms
-        return tuple(term.in_units(self.left, self.right, whole) for term in terms)
+        modes = [(term, mode_of(term)) for term in terms]
+        return tuple(
+            term.in_units(self.left, self.right if mode is None else self.of_mode(mode), whole) for term, mode in modes
+        )
 
     def penalties(self, given: Penalties, omega: Omega) -> Penalties:
         """The penalties of the caller, with their setting, in the units of the fit."""
@@ -136,10 +145,12 @@ class Units:
         """Return a result in the units of the caller."""
         whole = self.whole(self._named(result.omega))
         losses, omega = self.losses(result.losses, result.omega), self._named(result.omega)
-        A, B = data.T.space.put(result.W.T), data.space.put(result.H)
-        W, H = data.T.space.map(partial(divided, by=self.left), A).T, data.space.map(partial(divided, by=self.right), B)
+        first, *others, last = result.blocks
+        A = data.T.space.map(partial(divided, by=self.left), data.T.space.put(last))
+        B = data.space.map(partial(divided, by=self.right), data.space.put(first))
         result = replace(
-            result.at(W, H),
+            result,
+            blocks=(B, *others, A),
             omega=omega,
             losses=losses,
             references=self.losses(result.references, omega),

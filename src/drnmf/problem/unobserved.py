@@ -110,14 +110,14 @@ class Unobserved:
 
     def cleared(self, data: Data, result: Result) -> Result:
         """The result without a trace of them, so that they have no say in the canonical form."""
-        W, H = self.clear(data, result.W, result.H)
-        return result.at(W, H)
+        W, H = self.clear(data, result.W, result.blocks[0])  # a tensor has no such columns
+        return result.at(W, None if self.columns is None else H)
 
     def complete(self, result: Result) -> Result:
         """The mean row of W, and the mean column of H, for those of which nothing is known."""
         if self.rows is not None:
             A = self.rows.data.space.put(result.W.T)
-            result = result.at(self.rows.fill(A, self.rows.mean(A)).T, result.H)
+            result = result.at(self.rows.fill(A, self.rows.mean(A)).T)
         if self.columns is not None:
             result = result.at(result.W, self.columns.fill(result.H, self.columns.mean(result.H)))
         return result

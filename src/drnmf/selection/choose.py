@@ -23,7 +23,7 @@ from drnmf.losses.names import noise_of
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Vector
 from drnmf.selection.entries import Facts
-from drnmf.selection.folds import Fold
+from drnmf.selection.folds import Fold, count_parameters
 from drnmf.selection.likelihood.masses import NegativeBinomialNoise, Noise, PoissonNoise, noise_for
 from drnmf.selection.likelihood.scores import Compared, Scores, compare, joined, simplest
 
@@ -169,7 +169,7 @@ class Tried:
     runs: int = 0
     error: float = math.nan
     criterion: float = math.nan
-    shape: tuple[int, int] = (2, 2)
+    shape: tuple[int, ...] = (2, 2)
 
     def stable(self, threshold: float) -> int:
         """How many components reach a threshold."""
@@ -187,15 +187,16 @@ class Tried:
 
     @property
     def bic(self) -> float:
-        """BIC from C: each entry of W sees n observations, each of H sees m."""
-        (m, n), r = self.shape, self.rank
-        return 2.0 * self.criterion + r * m * math.log(n) + r * n * math.log(m) - r**2 * math.log(min(m, n))
+        """BIC from C: each entry of W sees n observations, each of H sees m; what is not free sees the fewest."""
+        seen = [math.prod(self.shape) // size for size in self.shape]
+        every = [self.rank * size * math.log(others) for size, others in zip(self.shape, seen, strict=True)]
+        held = self.rank * sum(self.shape) - count_parameters(self.shape, self.rank)
+        return 2.0 * self.criterion + sum(every) - held * math.log(min(seen))
 
     @property
     def aic(self) -> float:
-        """AIC from C, with r (m + n - r) parameters."""
-        (m, n), r = self.shape, self.rank
-        return 2.0 * self.criterion + 2.0 * r * (m + n - r)
+        """AIC from C, with r (m + n - r) parameters where X is a matrix."""
+        return 2.0 * self.criterion + 2.0 * count_parameters(self.shape, self.rank)
 
 
 def best_rank(tried: Sequence[Tried]) -> Tried:

@@ -128,6 +128,30 @@ def counted(given: Received) -> Any:
     return X if seen.all() else np.where(seen, X, np.nan)
 
 
+def sampled_modes(given: Received, columns: tuple[int, ...], rank: int, seed: int) -> tuple[Received, tuple[int, ...]]:
+    """Do the same of an unfolding: some indices of every mode, none of which keeps more than another that has as many.
+
+    Parameters
+    ----------
+    columns : sizes of the modes that the columns are made of
+
+    Returns
+    -------
+    given, columns : of the smaller unfolding
+    """
+    shape = int(given.X.shape[0]), *columns
+    most = max(shape)
+    while math.prod(min(size, most) for size in shape) > SAMPLE and most > 10 * rank:
+        most -= 1
+    if most == max(shape):
+        return given, columns
+    if most < shape[0]:
+        given = _kept(given, 0, most, seed)
+    some = [some_of(size, min(size, most), seed + mode) for mode, size in enumerate(columns)]
+    places = np.ravel_multi_index(np.meshgrid(*some, indexing="ij"), columns).ravel()
+    return _columns(given, places), tuple(map(len, some))
+
+
 def sampled(given: Received, rank: int, seed: int) -> Received:
     """Return some rows and columns of a large X, chosen by a hash of their numbers; X as it is where it is small.
 
@@ -179,10 +203,14 @@ def _kept(given: Received, side: int, size: int, seed: int) -> Received:
     """Keep so many rows (side 0) or columns (side 1)."""
     some = some_of(given.X.shape[side], size, seed)
     if side == 1:
-        found = given.columns(some)
-        return replace(given, X=_plain(found.X), observed=found.observed)
+        return _columns(given, some)
     turned = _turned(given).columns(some)
     return replace(given, X=_plain(turned.X.T), observed=_turned(turned).observed)
+
+
+def _columns(given: Received, some: Any) -> Received:
+    found = given.columns(some)
+    return replace(given, X=_plain(found.X), observed=found.observed)
 
 
 def _turned(given: Received) -> Received:

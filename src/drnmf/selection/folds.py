@@ -211,11 +211,19 @@ def mask_seed(random_state: Any) -> int:
     return int(random_state) if isinstance(random_state, int | np.integer) else 0
 
 
-def too_few_to_hold_out(facts: Facts, shape: tuple[int, int], rank: int, fraction: float) -> tuple[str, ...]:
+def count_parameters(shape: tuple[int, ...], rank: int) -> int:
+    """Count the free numbers of a model: r (m + n - r) of a matrix; of a tensor each component has a scale to share.
+
+    >>> count_parameters((10, 20), 3), count_parameters((5, 6, 7), 2)
+    (81, 32)
+    """
+    return rank * (sum(shape) - (rank if len(shape) == 2 else len(shape) - 1))
+
+
+def too_few_to_hold_out(facts: Facts, shape: tuple[int, ...], rank: int, fraction: float) -> tuple[str, ...]:
     """Say that X is too small for held-out entries: they, or what is left for the fit, would say nothing."""
-    (m, n), count = shape, facts.count
-    if fraction * count >= LEAST_ENTRIES and (1.0 - fraction) * count > rank * (m + n - rank):
+    count = facts.count
+    if fraction * count >= LEAST_ENTRIES and (1.0 - fraction) * count > count_parameters(shape, rank):
         return ()
-    return (
-        f"X of {m} x {n} has too few entries to hold some out at rank {rank}: the criterion of all entries decides.",
-    )
+    sizes = " x ".join(map(str, shape))
+    return (f"X of {sizes} has too few entries to hold some out at rank {rank}: the criterion of all entries decides.",)

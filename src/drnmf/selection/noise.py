@@ -29,8 +29,8 @@ from drnmf.problem.problem import Problem, reference_floors
 from drnmf.problem.receive import Received
 from drnmf.problem.weights import Reading
 from drnmf.selection.choose import Candidate, candidates, choose_noise, describe, holds_counts, likeliest, structured
-from drnmf.selection.entries import Facts, bound, counted, facts_of, near_one, sampled
-from drnmf.selection.folds import HELD_OUT, Fold, check_fraction, mask_seed, too_few_to_hold_out
+from drnmf.selection.entries import Facts, bound, counted, facts_of, near_one, sampled, sampled_modes
+from drnmf.selection.folds import HELD_OUT, Fold, check_fraction, count_parameters, mask_seed, too_few_to_hold_out
 from drnmf.selection.likelihood.masses import NegativeBinomialNoise
 from drnmf.selection.likelihood.scores import Scores, compare, corrected_size, drawn, joined, likely_size
 from drnmf.selection.stages.residuals import binned_slope
@@ -175,7 +175,7 @@ def noise_profile(
     model : an estimator, for example ``BetaNMF(5)``. Its rank, starts, tolerances, update rule and device are used, not
         its losses, penalties and constraints. Where it leaves them to the library, max_iter is 1000; tol is 1e-5 at
         least. Its max_time is for all fits together; those that it ends are named in `unfinished`
-    X : as in `BetaNMF.fit`
+    X : as in `BetaNMF.fit`, or in `CP.fit` where that is the model
     betas : numbers >= 0, or an Interval (nine betas of it); None is 0, 0.25, ..., 2, without 0 where X has zeros, and
         where X holds counts Poisson with its variance fixed and the negative binomial too, for which
         ``NegativeBinomial("auto")`` among the betas asks: alone, "nb:auto", it compares noises of counts only (Poisson,
@@ -207,6 +207,7 @@ def noise_profile(
     1.0
     """
     check_model(model, "noise_profile")
+    model, X, entry_weight, uncertainty = model.unfolded(X, entry_weight, uncertainty)
     return compare_losses(model, X, reading_of(model, entry_weight, uncertainty), betas, held_out)
 
 
@@ -215,8 +216,8 @@ def compare_losses(model: Parameters, X: Any, reading: Reading, betas: Any, held
     solver = as_solver(model.solver)
     placement = place(X, model.device, solver.precision)
     given = bound(placement.accept(X, "noise_profile", reading))
-    few = _looked_at(given, model)
-    opened, runner = Problem.opened(placement.open(few), few), Runner.of(solver.update, "auto", placement.gpu)
+    few, columns = _looked_at(given, model, model.column_modes)
+    opened, runner = Problem.opened(placement.open(few), few, columns), Runner.of(solver.update, "auto", placement.gpu)
     return read_noise(opened, model, runner, betas=betas, held_out=held_out, of=given.X.shape)
 
 
@@ -244,10 +245,11 @@ def read_noise(
     loose = 0.0 if model.tol == 0 else max(checked(model, "tol") or 0.0, TOLERANCE)
     start = "random" if model.init == "custom" else model.init
     parameters = only_compared(replace(model, tol=loose), MAX_ITER, TOLERANCE, init=start)
-    given, power = near_one(_looked_at(opened.given, parameters))
+    looked_at, columns = _looked_at(opened.given, parameters, opened.columns)
+    given, power = near_one(looked_at)
     whole, known = of or opened.data.shape, given.known
     if given is not opened.given:
-        opened = replace(opened, given=given).drawn(given.X)
+        opened = replace(opened, given=given, columns=columns).drawn(given.X)
     facts, (betas, sized) = facts_of(counted(given)), _without_size(betas)
     uncounted = facts.unit is None or known
     if sized and uncounted:
@@ -256,7 +258,7 @@ def read_noise(
         raise ValueError("counts=True, but X does not hold counts (multiples of one unit, each of weight one).")
     omega = losses_to_try((1.0,) if counts and betas is None else betas, facts)
     fraction, rank = check_fraction(held_out), check_integer("n_components", parameters.n_components, 1)
-    few = too_few_to_hold_out(facts, given.X.shape, rank, fraction) if fraction else ()
+    few = too_few_to_hold_out(facts, opened.shape, rank, fraction) if fraction else ()
     fraction = 0.0 if few else fraction
     runs = (checked(parameters, "n_init") + len(omega) + 2) * masks_of(facts, fraction)
     problem = ask(opened, parameters, omega)
@@ -271,9 +273,10 @@ def masks_of(facts: Facts, fraction: float) -> int:
     return 1 if not fraction else MASKS if facts.count <= SMALL else MASKS // 2
 
 
-def _looked_at(given: Received, parameters: Parameters) -> Received:
-    """Take some rows and columns of a large X."""
-    return sampled(given, check_integer("n_components", parameters.n_components, 1), mask_seed(parameters.random_state))
+def _looked_at(given: Received, model: Parameters, columns: tuple[int, ...]) -> tuple[Received, tuple[int, ...]]:
+    """Take some rows and columns of a large X, of the unfolding of a tensor some indices of every mode."""
+    rank, seed = check_integer("n_components", model.n_components, 1), mask_seed(model.random_state)
+    return sampled_modes(given, columns, rank, seed) if columns else (sampled(given, rank, seed), ())
 
 
 def _sampled(whole: tuple[int, int], some: tuple[int, int]) -> tuple[str, ...]:
@@ -367,21 +370,22 @@ class NoiseQuestion:
 
     def _exact(self, seen: Problem, runs: dict[Loss, Result]) -> bool:
         """Tell whether some loss is nothing but rounding, or X too small to leave anything over."""
-        (m, n), rank = seen.data.shape, next(iter(runs.values())).H.shape[0]
+        rank = next(iter(runs.values())).blocks[0].shape[0]
         floors = reference_floors(in_unit_of_X(seen), tuple(runs))
         rounding = any(float(run.losses[0]) <= EXACT * floor for run, floor in zip(runs.values(), floors, strict=True))
-        return rounding or self.facts.count <= rank * (m + n - rank)
+        return rounding or self.facts.count <= count_parameters(seen.shape, rank)
 
     def _structure(self, fold: Fold, seen: Problem, loss: Loss, run: Result) -> float:
         """Compute the share of the held-out loss that twice the components explain; 0 where X is too small for them.
 
         The median over columns: no heavy column rules.
         """
-        (m, n), rank, data = seen.data.shape, run.H.shape[0], in_unit_of_X(seen)
-        most = [k for k in range(rank + 1, min(2 * rank, m, n) + 1) if 2 * k * (m + n - k) <= data.count]
+        (m, n), rank, data = seen.data.shape, run.blocks[0].shape[0], in_unit_of_X(seen)
+        ranks = range(rank + 1, min(2 * rank, m, n) + 1)
+        most = [k for k in ranks if 2 * count_parameters(seen.shape, k) <= data.count]
         if not most:
             return 0.0
-        more = grown(data, (run.W, run.H), most[-1], np.random.RandomState(self.seed))
+        more = grown(data, (run.W, run.H), most[-1], np.random.RandomState(self.seed), seen.columns)
         more_run = fit_near(seen, self.runner, loss, more)
         before, after = (fold.losses(loss, (one.W, one.H)) for one in (run, more_run))
         used = before > 0

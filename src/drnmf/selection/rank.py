@@ -76,7 +76,7 @@ def rank_profile(
         and rank in turn, until both stand. Every fit is the best of `n_init` starts, of two at least where `init` is
         "auto". Where it leaves them to the library, max_iter is 500 and tol 1e-5, as in `discover`, which asks the same
         function
-    X : as in `BetaNMF.fit`
+    X : as in `BetaNMF.fit`, or in `CP.fit` where that is the model
     ranks : the numbers of components, all of which are tried; or the largest of 1, 2, ..., where the search stops once
         two are worse than the best below them by more than two standard errors; None is 2 to 30 on a ladder, and then
         next to the best, as `discover` and ``n_components="auto"`` search
@@ -108,6 +108,7 @@ def rank_profile(
     check_model(model, "rank_profile")
     how = LADDER if ranks is None else ALL if isinstance(ranks, Iterable) else UPWARDS
     fraction, masks = check_fraction(held_out), check_integer("n_masks", n_masks, 1)
+    model, X, entry_weight, uncertainty = model.unfolded(X, entry_weight, uncertainty)
     study = Study.of(X, judged_budget(model), "rank_profile", reading_of(model, entry_weight, uncertainty))
     listed = check_ranks(ranks, study.problem.data.shape)
     ask = Question(listed, model, judges=masks, how=how, held_out=fraction, counts=counts, criteria=True)

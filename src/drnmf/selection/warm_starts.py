@@ -10,6 +10,7 @@ import numpy as np
 from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.result import Result
 from drnmf.backends.base import Data
+from drnmf.backends.products import column_products
 from drnmf.losses.base import Loss, Omega
 from drnmf.numerics import factor_floor, positive_scale
 from drnmf.problem.device import as_numpy
@@ -66,12 +67,16 @@ def on_host(data: Data, factors: Start) -> Start:
     return as_numpy(data.T.space.get(data.T.space.put(W.T))).T, as_numpy(data.space.get(data.space.put(H)))
 
 
-def grown(data: Data, below: Start, rank: int, rng: np.random.RandomState) -> Start:
-    """Add small random components to those of a smaller rank, and raise all to the floor of a start."""
+def grown(data: Data, below: Start, rank: int, rng: np.random.RandomState, columns: tuple[int, ...] = ()) -> Start:
+    """Add small random components to those of a smaller rank, and raise all to the floor of a start.
+
+    columns : sizes of the modes that the columns of X are made of, where it is the unfolding of a tensor
+    """
     W, H = on_host(data, below)
     more = rank - H.shape[0]
     level = math.sqrt(4.0 * NEW_COMPONENT * positive_scale(data.mean) / max(more, 1))
-    columns, rows = rng.uniform(size=(W.shape[0], more)) * level, rng.uniform(size=(more, H.shape[1])) * level
+    new_W, sizes = rng.uniform(size=(W.shape[0], more)) * level, columns or (H.shape[1],)
+    new_H = column_products([rng.uniform(size=(more, size)) for size in sizes]) * level * 2.0 ** (len(sizes) - 1)
     floor = factor_floor(data.mean, rank)
-    grown_W, grown_H = np.concatenate([W, columns], axis=1), np.concatenate([H, rows])
+    grown_W, grown_H = np.concatenate([W, new_W], axis=1), np.concatenate([H, new_H])
     return np.maximum(grown_W, floor).astype(data.dtype), np.maximum(grown_H, floor).astype(data.dtype)

@@ -60,7 +60,7 @@ def take(state: StreamState | None, X: Any, W: Any, H: Any, settings: Settings, 
     with single_blas():
         state, (A, *_) = advance(state, data, omega, policy, forget, warm, units.penalties(of_a_row, omega))
     W, H = as_numpy(A).T / units.left, state.followers[0].H / units.right
-    measures = of_a_row.measure(data.space, H, "H"), of_a_row.measure(data.T.space, W.T / X.shape[0], "W")
+    measures = of_a_row.measure(data.space, H, 0), of_a_row.measure(data.T.space, W.T / X.shape[0], 1)
     return Step(state, W, H, float(units.losses(state.latest, omega)[0]) + of_a_row.value(measures))
 
 

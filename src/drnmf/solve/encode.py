@@ -322,5 +322,5 @@ def _penalties_of_rows(side: Data, G: Any, first: Any, objective: Objective, wei
     """The penalties that stand by themselves in every row of W, whose bounds are the same at every point."""
     given = objective.penalties
     alone = Penalties(tuple(term for term in given.terms if not term.couples("W")), given.setting)
-    of_H = alone.measure(side.T.space, G.T, "H")
+    of_H = alone.measure(side.T.space, G.T, 0)
     return alone.of(1, (of_H, tuple(np.empty(0) for _ in alone.terms)), objective.factor(weights))

@@ -20,26 +20,27 @@ from drnmf.algorithms.result import Interrupted, Progress, Result
 from drnmf.numerics import EMPTY_MODEL, LITTLE_LEFT, SECOND_LEAD, SECOND_LOOK, positive_scale
 from drnmf.objective.penalties import L1, L2
 from drnmf.objective.penalty import Penalty
-from drnmf.problem.problem import Problem, objective_of
+from drnmf.problem.problem import Problem
 from drnmf.solve.runner import Runner
 from drnmf.solve.solve import smallest, solve
 
 
 def certified(problem: Problem, result: Result) -> Result:
     """Add its certificate to a result."""
-    data = problem.data
-    objective = objective_of(data, result.omega, result.references, problem.penalties)
+    objective = problem.objective_of(result.omega, result.references, problem.penalties)
     found = certify(problem.modes, result.blocks, objective, result.weights, result.losses, problem.constraints)
     return replace(result, certificate=found)
 
 
-def remarks(terms: tuple[Penalty, ...]) -> tuple[str, ...]:
-    """Say where a penalty can be undone by scaling one factor up and the other down."""
-    given = {(type(term), term.on) for term in terms if isinstance(term, L1 | L2)}
-    free = {on for _, on in given} in ({"W"}, {"H"})
-    if not free:
+def remarks(terms: tuple[Penalty, ...], modes: int = 2) -> tuple[str, ...]:
+    """Say where a penalty can be undone by scaling one factor up and another down; X has so many modes."""
+    of_modes = {term.mode for term in terms if isinstance(term, L1 | L2)} - {None}
+    if of_modes and len(of_modes) < modes:
+        return ("Some modes have an L1 or L2 penalty, which scaling others up undoes: Sparsity cannot be undone.",)
+    given = {term.on for term in terms if isinstance(term, L1 | L2)}
+    if of_modes or given not in ({"W"}, {"H"}):
         return ()
-    (on,) = {on for _, on in given}
+    (on,) = given
     other = "H" if on == "W" else "W"
     return (
         f"Only {on} has an L1 or L2 penalty, which scaling {on} down and {other} up undoes: Sparsity cannot be undone, "
@@ -58,8 +59,8 @@ def refuse_empty(problem: Problem, result: Result) -> Result:
     data, terms = problem.data, problem.penalties
     if not terms:
         return result
-    A, B = data.T.space.put(result.W.T), data.space.put(result.H)
-    total = float(data.T.space.sum(row_sums, A) @ data.space.sum(row_sums, B))
+    pairs = zip(problem.modes.spaces, result.blocks, strict=True)
+    total = float(np.prod([space.sum(row_sums, space.put(F)) for space, F in pairs], axis=0).sum())
     if total > EMPTY_MODEL * positive_scale(data.mean) * data.shape[0] * data.shape[1]:
         return result
     level, names = _constant(problem, result), " and ".join(term.name for term in terms)
@@ -71,13 +72,12 @@ def refuse_empty(problem: Problem, result: Result) -> Result:
 
 def _constant(problem: Problem, result: Result) -> float:
     """How many times the penalties of the balanced constant model go into its loss."""
-    (m, n), r = problem.data.shape, result.H.shape[0]
-    root = np.sqrt(positive_scale(problem.data.mean) / r)
-    penalties = objective_of(problem.data, result.omega, result.references, problem.penalties).penalties
-    measures = tuple(
-        tuple(term.measure(np.full((r, size), root), side) for term in penalties.terms)
-        for side, size in (("H", n), ("W", m))
-    )
+    modes, r = problem.modes, result.blocks[0].shape[0]
+    count = len(modes.sizes)
+    root = (positive_scale(problem.data.mean) / r) ** (1.0 / count)
+    penalties = problem.objective_of(result.omega, result.references, problem.penalties).penalties
+    constant = (space.put(np.full((r, size), root)) for space, size in zip(modes.spaces, modes.sizes, strict=True))
+    measures = tuple(penalties.measure(modes.spaces[k], F, k, count) for k, F in enumerate(constant))
     return penalties.setting.level / max(penalties.value(measures), np.finfo(np.float64).tiny)
 
 

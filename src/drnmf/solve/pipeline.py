@@ -63,7 +63,8 @@ def running(
     def make() -> tuple[list[Start], float]:
         rng, into = check_random_state(p.random_state), (units.left, units.right)
         if problem.columns and p.init in ("auto", "random"):
-            return [tensor_start(data, problem.columns, problem.rank, rng) for _ in range(n_init)], 0.0
+            made = [tensor_start(data, problem.columns, problem.rank, rng) for _ in range(n_init)]
+            return [problem.feasible(*begin) for begin in made], 0.0
         made, S = starts(data, problem.rank, p.init, rng, n_init, W, H, into)
         least = least_loss(data, S) if may_stop_early(p, problem.omega) else 0.0
         return [problem.feasible(*begin) for begin in made], least
@@ -110,7 +111,9 @@ def fit_factors(problem: Problem, runner: Runner) -> Result:
 def _finished(problem: Problem, best: Result) -> Result:
     """The result with its certificate and with what is to be said of it."""
     refuse_empty(problem, best)
-    return with_notes(certified(problem, best), *_better_than_reference(best), *remarks(problem.penalties))
+    return with_notes(
+        certified(problem, best), *_better_than_reference(best), *remarks(problem.penalties, len(problem.shape))
+    )
 
 
 def _better_than_reference(result: Result) -> tuple[str, ...]:
@@ -141,7 +144,7 @@ def settle(problem: Problem, result: Result, control: Control) -> Result:
     exact = result.losses <= EXACT_FIT * constant
     if not np.all(losses <= np.where(exact, NEARLY_EXACT * constant, (1.0 + SETTLE_TOLERANCE) * result.losses)):
         return result
-    return replace(result.at(W, result.H), losses=losses, scaled_losses=objective.scaled(losses))
+    return replace(result.at(W), losses=losses, scaled_losses=objective.scaled(losses))
 
 
 def _last_fall(result: Result) -> float:

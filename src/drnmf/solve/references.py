@@ -18,7 +18,7 @@ from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.result import Result
 from drnmf.backends.base import losses_of
 from drnmf.numerics import REFERENCE_FLOOR, REFERENCE_MARGIN, REFERENCE_ROUNDS, ROUNDING, Vector, as_vector
-from drnmf.problem.problem import Problem, reference_floors
+from drnmf.problem.problem import Problem, point_of, reference_floors
 from drnmf.problem.units import Units
 from drnmf.solve.runner import Runner
 from drnmf.solve.solve import smallest, solve
@@ -136,7 +136,7 @@ def run_improving(
         alone = min(zip(found.losses, found.solutions, strict=True), key=lambda pair: np.max(pair[0] / found.values))
         if _exact(found).any() or np.max(alone[0] / found.values) >= smallest(done).scaled_losses.max():
             break
-        done.append(run_near(problem, (alone[1].W, alone[1].H), found.values, runner, margin))
+        done.append(run_near(problem, point_of(alone[1]), found.values, runner, margin))
     found = lowered(found, done)
     return [run.under(found.values) for run in done], found
 
@@ -166,7 +166,7 @@ def improved(problem: Problem, found: References, done: Sequence[Result], runner
     solutions, table, omega = list(found.solutions), found.losses.copy(), problem.omega
     origins = [points[int(np.argmin(losses[:, b]))] for b in beaten]
     runner.budget.expect(len(beaten))
-    alone = [problem.alone(omega[b]).begun((point.W, point.H)) for b, point in zip(beaten, origins, strict=True)]
+    alone = [problem.alone(omega[b]).begun(point_of(point)) for b, point in zip(beaten, origins, strict=True)]
     for b, again in zip(beaten, solve(alone, runner.near().alone(level=True)), strict=True):
         solutions[b], table[b] = again, losses_of(problem.data, again.W, again.H, omega)
     return lowered(replace(found, solutions=tuple(solutions), losses=table), done)

@@ -10,14 +10,15 @@ from joblib import effective_n_jobs
 
 from drnmf.algorithms.loop import Control
 from drnmf.backends.base import Data
+from drnmf.backends.parted import Parted, rowwise
 from drnmf.losses.base import Omega
 from drnmf.numerics import HALS_TOLERANCE, HALS_WINDOW, TOLERANCE, Vector
-from drnmf.objective.constraints import Constraints, as_constraints
+from drnmf.objective.constraints import Constraints, as_constraints, mode_constraints
 from drnmf.objective.penalties import as_penalties, settled
 from drnmf.objective.penalty import Penalty, without_zeros
 from drnmf.parameters.checks import check_integer
 from drnmf.parameters.common import MAX_ITER, Parameters
-from drnmf.parameters.fields import checked, parameters_of
+from drnmf.parameters.fields import checked
 from drnmf.parameters.solver import Solver, as_solver
 from drnmf.problem.problem import Problem
 from drnmf.problem.receive import Received
@@ -46,11 +47,6 @@ def check_model(model: Any, function: str) -> None:
 def asked_losses(model: Parameters) -> Any:
     """Return what was written for the loss or the losses of a model, "auto" where it names none."""
     return getattr(model, "betas", getattr(model, "beta", "auto"))
-
-
-def without_losses(model: Parameters) -> Parameters:
-    """Return a model that leaves its loss to the data, with the same parameters otherwise."""
-    return Parameters(**{name: getattr(model, name) for name in parameters_of(Parameters)})
 
 
 def settings_of(model: Parameters) -> dict[str, Any]:
@@ -103,13 +99,16 @@ def as_part(model: P, **changes: Any) -> P:
 
 
 def constraints_of(model: Parameters) -> Constraints:
-    """Check what W and H must satisfy, as far as it can be without X."""
+    """Check what the factors must satisfy, as far as it can be without X."""
+    if model.shape is not None:
+        return mode_constraints(model.sum_to_one, model.fixed or {}, model.shape)  # type: ignore[arg-type]
     return as_constraints(model.sum_to_one, model.fixed, as_solver(model.solver).fixed_W)
 
 
 def terms_of(model: Parameters) -> tuple[Penalty, ...]:
     """Check the penalties; those with alpha = 0 are left out."""
-    return settled(without_zeros(as_penalties(model.penalties)), model.sum_to_one)
+    # two modes of a tensor have a scale to share where a third one sums to one
+    return settled(without_zeros(as_penalties(model.penalties)), model.sum_to_one if model.shape is None else None)
 
 
 def reading_of(model: Parameters, entry_weight: Any = None, uncertainty: Any = None) -> Reading:
@@ -128,6 +127,10 @@ def problem_of(
     omega, references : in the unit of the caller; references None are to be found
     given : X as it was received
     """
+    if rowwise(omega):
+        if not data.T.space.whole or model.column_modes:
+            raise ValueError("Losses of rows (Rowwise) are not served on Dask arrays and tensors: give X in memory.")
+        data = Parted(data)
     return ask(Problem.opened(data, given, model.column_modes), model, omega, references)
 
 

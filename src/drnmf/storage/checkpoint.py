@@ -45,7 +45,7 @@ from drnmf.storage.records import (
     result_record,
     snapshot_of,
     snapshot_record,
-)  # fmt: skip
+)
 from drnmf.trees import pack, types_beside, unpack
 
 logger = logging.getLogger("drnmf")
@@ -115,13 +115,13 @@ class Checkpoint:
         here = {"parameters": self.parameters, "X": fingerprint(self.data), "backend": type(self.data).__name__}
         if not path.exists():
             made, least = make()
-            kept = [self._start_on_host(*start) for start in made]
+            kept = [self._start_on_host(start) for start in made]
             self._after = self._write(path, here | {"starts": kept, "least": least})
             self._written = time.perf_counter()
             return made, least
         try:
             begin, self._after = self._read(path)
-            starts, there = [(W, H) for W, H in begin["starts"]], {name: begin[name] for name in here}
+            starts, there = [tuple(start) for start in begin["starts"]], {name: begin[name] for name in here}
             least = float(begin["least"])
         except (ValueError, KeyError, TypeError) as error:
             raise CheckpointError(
@@ -133,7 +133,10 @@ class Checkpoint:
         logger.info("Resuming the fit in %s: %d of its runs have ended.", self.folder, ended)
         return starts, least
 
-    def _start_on_host(self, W: Any, H: Any) -> Start:
+    def _start_on_host(self, start: Start) -> Start:
+        if len(start) > 2:  # blocks of a tensor are on the host
+            return start
+        W, H = start
         return on_host(W.T, self.data.T.space).T, on_host(H, self.data.space)
 
     def _refuse_another(self, there: Record, here: Record) -> None:
@@ -145,10 +148,8 @@ class Checkpoint:
                     f"({'; '.join(unlike)}). Resume it with what it was begun with, or name another folder."
                 )
         if there["backend"] != here["backend"]:
-            logger.warning(
-                "%s was begun with %s and is resumed with %s: the result is the same only up to rounding.",
-                self.folder, there["backend"], here["backend"],
-            )  # fmt: skip
+            begun = f"{self.folder} was begun with {there['backend']} and is resumed with {here['backend']}"
+            logger.warning("%s: the result is the same only up to rounding.", begun)
 
     def recall(self, omega: Omega, *owners: Any) -> Result | Snapshot | None:
         self._run += 1

@@ -22,7 +22,7 @@ from drnmf.selection.assignment.supports import Places
 from drnmf.selection.matching import shares
 from drnmf.selection.stages.groups import LEAST_ROWS, OVERALL, Asking, Merged, groups_of, merged
 from drnmf.selection.stages.residuals import residuals
-from drnmf.solve.settings import asked_losses, reading_of, without_losses
+from drnmf.solve.settings import asked_losses, reading_of
 
 FOR_ALL = 0.4
 """Part of a limit on time that is for the search over all rows."""
@@ -202,7 +202,7 @@ def serving(X: Any, known: Vector, others: Vector, model: Parameters, entry_weig
     """
     betas = asked_losses(model)
     several = not isinstance(betas, str | int | float) and hasattr(betas, "__len__") and len(betas) > 1
-    read = replace(without_losses(model) if several else model, penalties=None)
+    read = replace(model.without_losses() if several else model, penalties=None)
     pool = np.vstack([shares(known), others])
     found = assign(X, pool, read, entry_weight=entry_weight, uncertainty=uncertainty)
     needed = (np.asarray(as_numpy(found.contributions))[:, : len(known)] > 0).sum(axis=0)

@@ -96,7 +96,7 @@ class Study:
             raise ValueError("X is all zeros: it has no components.")
         batch = 1 if placement.blocks else runs_at_once(given.X, placement.device)
         runner = replace(Runner.of(solver.update, "auto", placement.gpu), stage="run")
-        return cls(Problem.opened(placement.open(given), given), model, runner, facts, batch=batch)
+        return cls(Problem.opened(placement.open(given), given, model.column_modes), model, runner, facts, batch=batch)
 
     @property
     def omega(self) -> Omega:
@@ -114,7 +114,7 @@ class Study:
         """
         X = self.problem.given.X
         one_sided = self.sided or self.factors is not None or bool(terms_of(self.model)) or self.model.fixed is not None
-        one_sided = one_sided or X.shape[0] * X.shape[1] > LARGE
+        one_sided = one_sided or X.shape[0] * X.shape[1] > LARGE or bool(self.problem.columns)
         return (sp.issparse(X) or isinstance(X, np.ndarray)) and not one_sided and X.shape[0] < X.shape[1]
 
     @property

@@ -270,7 +270,7 @@ class Stages:
         criterion = study.criterion(one, pool.seeds[0]) if wanted and fits else math.nan
         error = min(run.error for run in runs)
         together = joined(scores) if scores else None
-        return Tried(rank, together, stability, len(runs), error, criterion, study.problem.data.shape)
+        return Tried(rank, together, stability, len(runs), error, criterion, study.problem.shape)
 
     def _expect_results(self, pool: RunPool, rank: int) -> None:
         """Plan the consensus at a rank, and the contributions of all rows, of which a run may see a part."""
@@ -447,7 +447,7 @@ def _under(pool: RunPool, loss: Loss) -> RunPool:
 
 def _too_few(study: Study, rank: int, fraction: float) -> tuple[str, ...]:
     """Say that X is too small for held-out entries; nothing where none were asked for."""
-    return too_few_to_hold_out(study.facts, study.problem.data.shape, rank, fraction) if fraction else ()
+    return too_few_to_hold_out(study.facts, study.problem.shape, rank, fraction) if fraction else ()
 
 
 def same_loss(one: Loss, other: Loss) -> bool:
