@@ -56,7 +56,7 @@ html_sidebars = {"index": []}
 
 GALLERY = (
     "quickstart", "which_noise", "how_many", "pipeline_and_grid_search", "pareto", "separate_a_tune", "topics_of_texts",
-    "count_signatures", "hyperspectral", "air_quality", "digits", "ratings", "out_of_core", "a_stream_of_rows",
+    "count_signatures", "hyperspectral", "air_quality", "digits", "parts_of_the_data", "ratings", "out_of_core", "a_stream_of_rows",
 )  # fmt: skip
 
 

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from drnmf.estimators.pareto import pareto_front
     from drnmf.estimators.robust import DRNMF
     from drnmf.estimators.tensor import CP
+    from drnmf.losses.huber import Huber
     from drnmf.losses.interval import Interval
     from drnmf.losses.negative_binomial import NegativeBinomial
+    from drnmf.losses.rowwise import Rowwise
     from drnmf.objective.penalties import L1, L2, Smooth, Sparsity, Volume
     from drnmf.parameters.solver import Solver
     from drnmf.problem.divergence import beta_divergence
@@ -36,9 +38,11 @@ __all__ = [
     "BetaNMF",
     "ConsensusNMF",
     "HeldOut",
+    "Huber",
     "Interval",
     "MultiObjectiveNMF",
     "NegativeBinomial",
+    "Rowwise",
     "Smooth",
     "Solver",
     "Sparsity",
@@ -61,8 +65,10 @@ _MODULES = {
     "ConsensusNMF": "estimators.consensus",
     "MultiObjectiveNMF": "estimators.multi_objective",
     "HeldOut": "backends.observed",
+    "Huber": "losses.huber",
     "Interval": "losses.interval",
     "NegativeBinomial": "losses.negative_binomial",
+    "Rowwise": "losses.rowwise",
     "L1": "objective.penalties",
     "L2": "objective.penalties",
     "Smooth": "objective.penalties",

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from drnmf.cli import app
-from drnmf.cli.discover.groups import read_groups
+from drnmf.matrices.companions import read_groups
 
 
 def test_groups_are_read_from_a_table_in_any_order(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_a_stream_that_is_stopped_goes_on_bit_for_bit(
     here: Path, monkeypatch: pytest.MonkeyPatch, given: tuple[str, ...]
 ) -> None:
     assert run("X.csv", *BASE, *given, "--out", "whole").exit_code == 0
-    plain = stream.Course.take
+    plain = stream.StreamProgress.take
 
     def take(self: Any, matrix: Any, model: Any) -> None:
         plain(self, matrix, model)
@@ -107,7 +107,7 @@ def test_a_stream_that_is_stopped_goes_on_bit_for_bit(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(stream.Course, "take", take)
+        patched.setattr(stream.StreamProgress, "take", take)
         stopped = run("X.csv", *BASE, *given, "--out", "part")
     assert stopped.exit_code == 130
     assert "--continue" in " ".join(stopped.output.split())

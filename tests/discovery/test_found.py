@@ -123,3 +123,11 @@ def test_every_argument_of_discover_is_described() -> None:
     asked = {field.name: field.default for field in dataclasses.fields(Asked)}
     taken = inspect.signature(drnmf.discover).parameters
     assert {name: taken[name].default for name in asked} == asked
+
+
+def test_entries_that_are_missing_are_none_of_those_that_dispersions_are_read_off() -> None:
+    X = FRAME.to_numpy().copy()
+    X[np.random.default_rng(1).uniform(size=X.shape) < 0.3] = np.nan
+    found = drnmf.discover(X, MODEL, ranks=2, n_runs=4, level=None, resample=None)
+    free = np.isfinite(X).sum() - 2 * (40 + 24 - 2)
+    np.testing.assert_allclose(found.model.dispersions_, 2.0 * found.model.losses_ / free)

@@ -195,9 +195,9 @@ def test_no_report_and_missing_plotly(tmp_path, monkeypatch):
     assert run(*words, "--no-report").exit_code == 0
     assert not (tmp_path / "out" / "report.html").exists()
     assert (tmp_path / "out" / "comparison.json").exists()
-    from drnmf.cli import reporting
+    from drnmf.cli import results
 
-    monkeypatch.setattr(reporting, "find_spec", lambda name: None)
+    monkeypatch.setattr(results, "find_spec", lambda name: None)
     without = run(*words)
     assert without.exit_code == 0
     assert "pip install 'drnmf[report]'" in without.output

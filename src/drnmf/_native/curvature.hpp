@@ -24,7 +24,7 @@ inline void curvature_terms(const Sweep& s, const Tile<T>& t) {
                 const Other& o = s.other[p];
                 Vec<T> bend = o.loss.family == Family::beta
                                   ? power_curvature<T>(x, v, inv, t.log_v + at, o.loss.parameter)
-                                  : negative_binomial_curvature<T>(v, inv, T(least(o.loss.parameter, s.ceiling)));
+                                  : negative_binomial_curvature<T>(v, T(1.0 / least(o.loss.parameter, s.ceiling)));
                 z += T(o.bend) * smaller<T>(bend, ceiling);
             }
             store(t.Z[4] + at, t.M ? load(t.M + at) * (z + frobenius) : z);

@@ -24,34 +24,41 @@ inline void negative_binomial_terms(const Sweep& s, const Tile<T>& t, double siz
         }
 }
 
-// d = x log(1 + s) - a log(1 + f), s = a (x - v) / (v (x + a)), f = (x - v) / (v + a), always in float64. With g the
-// gap of a logarithm, x s - a f = a s f, so where both are small d = a s f - x g_s + a g_f, without a cancellation. A
-// zero of X has a finite logarithm here, so that x log(1 + s) is 0.
+// d = x log A - a log B, A = x (v + a) / (v (x + a)), B = (x + a) / (v + a). With log A = 2 s_A + ... as `LogRatio` has
+// it, x s_A - a s_B = (x + a) s_A s_B where neither has an exponent, and there is no cancellation. Tops and bottoms are
+// divided by 1 + a and, where v is small, multiplied by a power of two, so that none leaves the range of T.
 template <class T>
-inline double negative_binomial_loss(const Sweep& s, const Tile<T>& t, double a) {
-    constexpr int L = kLanes<double>, ld = kTileColumns<T>;
-    using D = Vec<double>;
-    const D floor = broadcast(double(T(s.floor))), scale = broadcast(double(t.scale));
-    D total{};
-    for (int i = 0; i < t.rows; ++i)
-        for (int c = 0; c < t.vectors * kLanes<T>; c += L) {
-            D x = load_double(t.X + i * t.ldx + c) * scale, v = larger<double>(load_double(t.V + i * ld + c), floor);
-            x = x == 0.0 ? broadcast(s.zero) : x;
-            D inv_v = 1.0 / v, inv_va = 1.0 / (v + a), inv_xa = 1.0 / (x + a), rise = x - v;
-            Log<double> s1 = log_ratio(x * inv_v * ((v + a) * inv_xa), rise * inv_v * (a * inv_xa));
-            Log<double> f1 = log_ratio((x + a) * inv_va, rise * inv_va);
-            D near_one = a * s1.f * f1.f - x * s1.g + a * f1.g;
-            D d = ((s1.exponent == 0.0) & (f1.exponent == 0.0)) ? near_one : x * s1.value() - a * f1.value();
-            d = larger<double>(d, D{});
-            total += t.M ? d * load_double(t.M + i * ld + c) : d;
+inline double negative_binomial_loss(const Sweep& s, const Tile<T>& t, double size) {
+    constexpr int L = kLanes<T>, ld = kTileColumns<T>;
+    constexpr bool single = sizeof(T) == 4;
+    constexpr T most = single ? T(1e15) : T(1e100), lift = single ? T(0x1p40) : T(0x1p200);
+    const double a = -least(-least(size, double(most)), single ? -1e-30 : -1e-300);
+    const Vec<T> floor = broadcast(T(s.floor)), zero = broadcast(T(s.zero)), none{}, one = broadcast(T(1));
+    const Vec<T> A = broadcast(T(a)), c = broadcast(T(1.0 / (1.0 + a))), b = broadcast(T(a / (1.0 + a)));
+    Vec<double> total{};
+    for (int i = 0; i < t.rows; ++i) {
+        Vec<T> sum{};
+        for (int j = 0; j < t.vectors * L; j += L) {
+            Vec<T> x = smaller<T>(load(t.X + i * t.ldx + j) * t.scale, broadcast(most));
+            Vec<T> v = smaller<T>(larger<T>(load(t.V + i * ld + j), floor), broadcast(most));
+            x = x == T(0) ? zero : x;
+            Vec<T> rise = x - v, xa = c * x + b, va = c * v + b, up = v < one ? broadcast(lift) : one;
+            Vec<T> bottom = up * v * xa, top = x == T(0) ? bottom : up * x * va;  // 0 log 0 = 0
+            LogRatio<T> la(top, bottom, up * b * rise), lb(xa, va, c * rise);
+            auto near_one = (la.exponent == T(0)) & (lb.exponent == T(0)) & (x > T(0));
+            Vec<T> d = near_one ? T(2) * (x + A) * la.s * lb.s : x * la.without_rest() - A * lb.without_rest();
+            d = larger<T>(d + (x * la.rest - A * lb.rest), none);
+            sum += t.M ? d * load(t.M + i * ld + j) : d;
         }
+        add_to_double<T>(total, sum);
+    }
     return sum_lanes(total);
 }
 
-// The expected second derivative, a / (v (v + a)), from v and 1 / v.
+// The expected second derivative, a / (v (v + a)).
 template <class T>
-DRNMF_INLINE Vec<T> negative_binomial_curvature(Vec<T> v, Vec<T> inv, T a) {
-    return inv * (a / (v + a));
+DRNMF_INLINE Vec<T> negative_binomial_curvature(Vec<T> v, T inv_a) {
+    return T(1) / (v + v * (v * inv_a));
 }
 
 }  // namespace drnmf::DRNMF_ISA_NAME

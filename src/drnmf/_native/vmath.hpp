@@ -84,24 +84,28 @@ DRNMF_INLINE Vec<T> small_log_gap(Vec<T> f) {
     return g;
 }
 
-// The exponent and f alone.
+// The whole part of a number in the bits of an exponent and a mantissa, as a number and in its bits.
 template <class T>
-DRNMF_INLINE void split(Vec<T> y, Vec<T>& exponent, Vec<T>& f) {
+DRNMF_INLINE IntVec<T> whole_part(IntVec<T> from, Vec<T>& exponent) {
     using F = Float<T>;
-    using U = IntVec<T>;
-    U from = bits<U>(y) - F::sqrt_half;
-    U high;
     if constexpr (sizeof(T) == 4) {
-        high = from & ~((int32_t(1) << F::mantissa) - 1);
         exponent = __builtin_convertvector(from >> F::mantissa, Vec<T>);
+        return from & ~((int32_t(1) << F::mantissa) - 1);
     } else {
         // No conversion of 64-bit integers before AVX-512: the exponent plus its bias is written into the
         // mantissa of 2^52 instead.
-        high = from & ~((int64_t(1) << F::mantissa) - 1);
         typedef uint64_t Unsigned __attribute__((vector_size(kVectorBytes)));
         Unsigned biased = Unsigned(from + (F::bias << F::mantissa)) >> F::mantissa;
         exponent = bits<Vec<T>>(biased | uint64_t(0x4330000000000000)) - T(4503599627370496.0 + F::bias);
+        return from & ~((int64_t(1) << F::mantissa) - 1);
     }
+}
+
+// The exponent and f alone.
+template <class T>
+DRNMF_INLINE void split(Vec<T> y, Vec<T>& exponent, Vec<T>& f) {
+    using U = IntVec<T>;
+    U high = whole_part<T>(bits<U>(y) - Float<T>::sqrt_half, exponent);
     f = bits<Vec<T>>(bits<U>(y) - high) - T(1);
 }
 
@@ -124,6 +128,33 @@ DRNMF_INLINE Log<double> log_ratio(Vec<double> ratio, Vec<double> rise) {
     f = exponent == 0.0 ? rise : f;
     return {exponent, f, small_log_gap<double>(f)};
 }
+
+// log(top / bottom) = exponent ln 2 + 2 s + rest with one division: s = (top - b) / (top + b), b = 2^exponent bottom and
+// |s| < 0.201, because the difference of the bits is the logarithm to the base two up to 0.087. `rise` is top - bottom
+// without its cancellation, and counts where the exponent is 0.
+template <class T>
+struct LogRatio {
+    Vec<T> exponent, s, rest;
+
+    DRNMF_INLINE LogRatio(Vec<T> top, Vec<T> bottom, Vec<T> rise) {
+        using U = IntVec<T>;
+        constexpr auto half = decltype(Float<T>::bias)(1) << (Float<T>::mantissa - 1);
+        U high = whole_part<T>(bits<U>(top) - bits<U>(bottom) + half, exponent);
+        bottom = bits<Vec<T>>(bits<U>(bottom) + high);
+        s = (exponent == T(0) ? rise : top - bottom) / (top + bottom);
+        Vec<T> z = s * s;
+        if constexpr (sizeof(T) == 4) {
+            constexpr float c[] = {0.6666671446f, 0.3997869403f, 0.2996638362f};
+            rest = s * z * polynomial<T>(c, z);
+        } else {
+            constexpr double c[] = {0.6666666666666694847, 0.3999999999931497979, 0.2857142884288320517,
+                                    0.2222218195900205338, 0.1818465388485761903, 0.1528264129119303082,
+                                    0.1512810571826570619};
+            rest = s * z * polynomial<T>(c, z);
+        }
+    }
+    DRNMF_INLINE Vec<T> without_rest() const { return exponent * Float<T>::ln2 + T(2) * s; }
+};
 
 // exp(x) = scale (1 + p): scale = 2^n and p = expm1 of the rest, |rest| <= ln(2) / 2. Saturates, never inf.
 template <class T>

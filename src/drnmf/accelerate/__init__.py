@@ -97,7 +97,8 @@ class _Counted:
             plain.__dict__.update({name: value for name, value in vars(self).items() if name != "device"})
             return plain.transform(X)
 
-        return _tried(f"{type(self).__name__}.transform", lambda: super(_Counted, self).transform(X), there)
+        here: Any = super()  # the estimator of `drnmf.sklearn` that this class stands before
+        return _tried(f"{type(self).__name__}.transform", lambda: here.transform(X), there)
 
     def _plain(self: Any) -> Any:
         given = self.get_params(deep=False)

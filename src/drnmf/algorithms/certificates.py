@@ -142,7 +142,8 @@ def certify(
     sides = [
         _Side(data, k, blocks, partial(penalties.of, k, measures), constraints.of(name)) for k, name in enumerate(names)
     ]
-    active = np.flatnonzero(scaled >= scaled.max() * (1.0 - ACTIVE_TOLERANCE))
+    largest = float(scaled.max())  # below zero where a regret is that of a part that is better off than alone
+    active = np.flatnonzero(scaled >= largest * (1.0 - np.copysign(ACTIVE_TOLERANCE, largest)))
     if active.size > 1 or spaces[0].deferred:  # looked at many times, or better waited for together
         sweeps = spaces[0].read(*(side.sweep(ask) for side in sides))
         sides = [replace(side, swept=sweep) for side, sweep in zip(sides, sweeps, strict=True)]

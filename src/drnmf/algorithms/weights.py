@@ -17,8 +17,8 @@ from drnmf.objective import simplex
 
 
 def _largest(scaled_losses: Vector) -> float:
-    """The largest scaled loss, or one where the fit is exact and all are zero."""
-    return float(scaled_losses.max()) or 1.0
+    """The largest scaled loss, regrets of either sign, or one where the fit is exact and all are zero."""
+    return float(abs(scaled_losses).max()) or 1.0
 
 
 @runtime_checkable

@@ -10,7 +10,7 @@ import numpy as np
 
 from drnmf.backends.base import Ask, Data, Observed, Sweep, zero_of
 from drnmf.losses.base import Omega
-from drnmf.numerics import Array, as_float64, model_floor, namespace, of_each_run, power_ceiling, precision_of
+from drnmf.numerics import Array, Vector, as_float64, model_floor, namespace, of_each_run, power_ceiling, precision_of
 
 
 class Tiled(Data, Protocol):
@@ -40,6 +40,30 @@ def sweep_tiles(data: Tiled, W: Array, H: Array, ask: Ask) -> Sweep:
     N, P = (xp.concatenate([getattr(tile, name) for tile in found], 2) for name in "NP")
     Q = None if found[0].Q is None else xp.concatenate([tile.Q for tile in found], 1)
     return Sweep(losses, N, P[:0] if ask.shared_alone else P, Q, shared_curvature(W, ask))  # type: ignore[arg-type]
+
+
+def sample_residuals(data: Any, W: Any, H: Any, most: int = 1 << 20) -> Vector:
+    """Return |x - v| of the observed entries of X, in float64; of a large X those of evenly spaced columns.
+
+    Parameters
+    ----------
+    data : X, in its memory or a device's, under weights or not
+    W, H : (m, r) and (r, n)
+    most : about how many entries
+    """
+    m, n = data.shape
+    A, B, found = data.T.space.put(W.T), data.space.put(H), []
+    raw = data if data.observed is None else data.data
+    for j in np.unique(np.linspace(0, n - 1, min(n, max(1, most // m))).astype(int)).tolist():
+        J = slice(j, j + 1)
+        X, seen = raw.tile(J), None
+        if data.observed is not None:
+            X, M = observed_tile(raw, J, data.observed)
+            seen = M > 0
+        off = abs(as_float64(X) - as_float64(A.T @ B[:, J]))
+        off = off[:, 0] if seen is None else off[seen]
+        found.append(np.asarray(off if isinstance(off, np.ndarray) else off.cpu().numpy()))
+    return np.concatenate(found)
 
 
 def shared_curvature(W: Array, ask: Ask) -> Any:

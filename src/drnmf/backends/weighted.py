@@ -141,9 +141,9 @@ class Weighted:
     def sweep(self, W: Any, H: Any, ask: Ask) -> Sweep:
         if self.separable and [loss.free_part for loss in ask.omega] == ["gram"]:
             return self._least_squares(W, H, ask)
-        return self._under_weights(W, H, ask)
+        return self.under_weights(W, H, ask)
 
-    def _under_weights(self, W: Any, H: Any, ask: Ask) -> Sweep:
+    def under_weights(self, W: Any, H: Any, ask: Ask) -> Sweep:
         observed = others_of(self.observed) if ask.held_out else self.observed
         return self.data.sweep(W, H, replace(ask, observed=observed))
 
@@ -182,7 +182,7 @@ class Weighted:
         loss = 0.5 * (self.tally.squares - 2.0 * float(np.vdot(B, N)) + float(np.vdot(B, G @ H)))
         if loss > identity_limit(self.dtype) * self.tally.squares:
             return np.array([loss])
-        return self._under_weights(W, H, Ask(ask.omega, None)).losses
+        return self.under_weights(W, H, Ask(ask.omega, None)).losses
 
     def held_out_columns(self, W: Any, H: Any, omega: Omega) -> Columns:
         """Add up the held-out entries of every column at V = WH (see `Columns`)."""

@@ -25,7 +25,6 @@ Components = Annotated[
     typer.Option("--components", help="Known components, one per column of a table; or a folder of fit or discover."),
 ]
 Loss = Annotated[str, typer.Option("--betas", help="A loss, or auto: that of the folder, else of the data's noise.")]
-_NOT_PARAMETERS = ("x", "out", "overwrite", "threads")
 
 
 @options.takes_model(only=(options.READING, "random_state"), random_state=0)
@@ -59,7 +58,7 @@ def assign(
     matrix = data.matrix
     known, own = read_components(components, matrix.column_names, matrix.X.shape[1])
     losses = own if betas == "auto" and own is not None else options.parse_omega(betas)
-    model, before = DRNMF(betas=losses, **settings.given()), time.perf_counter()
+    model, before = DRNMF(betas=losses, **settings.parameters()), time.perf_counter()
     with plain_warnings() as warned, data.named_cells():
         found = find(matrix.X, known.components, model, **data.weights)
     with results.writing() as temporary:
@@ -67,14 +66,13 @@ def assign(
         for file, W in ((schema.CONTRIBUTIONS, found.contributions), (schema.DENSE, found.dense)):
             write.write_rows(temporary / file, write.labelled(samples, W, known.names))
         summary: schema.Summary = {
-            "kind": "assign", "seconds": round(time.perf_counter() - before, 3), "seed": settings["random_state"],
-            "notes": [*map(in_options, matrix.notes), *warned, in_options(found.summary())], "input": data.described,
-            "parameters": {
-                name: value.name if isinstance(value, Path) else value
-                for name, value in settings.asked.items()
-                if name not in _NOT_PARAMETERS
-            },
-        }  # fmt: skip
+            "kind": "assign",
+            "seconds": round(time.perf_counter() - before, 3),
+            "seed": settings["random_state"],
+            "notes": [*map(in_options, matrix.notes), *warned, in_options(found.summary())],
+            "input": data.described,
+            "parameters": settings.stored("x", "out", "overwrite", "threads"),
+        }
         results.finish(temporary, summary | write.computed_by(matrix.X))
     say(f"{in_options(found.summary())} Results in {results.folder}")
 

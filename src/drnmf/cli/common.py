@@ -21,22 +21,17 @@ from drnmf.parameters.solver import Solver
 console = Console()
 errors = Console(stderr=True)
 
-_FLAGS = {
-    "n_topics": "--rank", "column": "--column", "encoding": "--encoding", "group": "--group", "method": "--method",
-    "variable": "--variable", "entry_weight": "--entry-weights", "n_runs": "--runs",
-} | {
+_SPELT_ALIKE = """
+    betas weights uncertainty min_df max_df max_features stop_words window hop power labels delimiter sheet transpose
+    ranks resample threshold heavy layer long image column encoding group method variable"""
+_FLAGS = {"n_topics": "--rank", "entry_weight": "--entry-weights", "n_runs": "--runs"}
+_FLAGS |= {
     name: known.option
     for owner in (Parameters, Solver)
     for name, known in parameters_of(owner).items()
     if known.option is not None and name not in ("fixed", "penalties")  # words of the messages themselves
-} | {
-    name: "--" + name.replace("_", "-")
-    for name in (
-        "betas", "weights", "uncertainty", "min_df", "max_df", "max_features", "stop_words", "window", "hop", "power",
-        "labels", "delimiter", "sheet", "transpose", "ranks", "resample", "threshold", "heavy",
-        "layer", "long", "image",
-    )
-}  # fmt: skip
+}
+_FLAGS |= {name: "--" + name.replace("_", "-") for name in _SPELT_ALIKE.split()}
 """Parameters of the library -> options of the commands."""
 
 _WORDS = ("betas", "tol", *(name for name in _FLAGS if "_" in name))

@@ -32,6 +32,8 @@ def fit(
         str | None, typer.Option("--weights", help="Fixed weights, one per loss, instead of the most robust ones.")
     ] = None,
     *,
+    groups: options.GroupsFile = None,
+    groups_before: options.GroupsBefore = None,
     settings: options.Settings,
     source: reading.Source,
     names: options.Names = None,
@@ -51,20 +53,24 @@ def fit(
     called = options.parse_names(names)
     if not isinstance(rank, str):  # else how many there are is not known yet
         _called(called, rank)
-    model = estimator_of(rank, options.parse_omega(betas), weights, settings)
+    model = estimator_of(rank, options.parse_omega(betas), weights, settings, bool(groups or groups_before))
     device, checkpoint = settings["device"], settings["checkpoint"]
     results = results.settled("drnmf", x, source.weights_file, settings["fixed"])
     keeping.check(checkpoint, results.folder)
+    from drnmf.matrices.companions import read_groups
+
     place = Place(workers, scheduler, scratch)
     place.check_device(x, device)
     data = source.opened(x, place.read(x, source, settings["negatives"]))
     matrix = data.matrix
+    with bad_usage("--groups"):
+        labels = read_groups(groups, groups_before, matrix.row_names)
     model.set_params(verbose=int(not results.quiet), **reading.of_matrix(settings, matrix))
     keeping.remember(checkpoint, "fit", settings.asked | {"out": results.folder})
     started = time.perf_counter()
     with place.active(results.threads):  # the rows of a Dask array's W are written from where they are
         with plain_warnings() as warned, keeping.kept(checkpoint), data.named_cells():
-            W = model.fit_transform(options.cast(matrix.X, dtype), **data.weights)
+            W = model.fit_transform(options.cast(matrix.X, dtype), groups=labels, **data.weights)
         seconds = time.perf_counter() - started
         if matrix.column_names is not None:
             import numpy as np
@@ -121,27 +127,29 @@ def _write_more(folder: Path, data: reading.Opened, W: Any, model: Any) -> schem
     return summary
 
 
-def estimator_of(rank: str, betas: Omega | Interval | str, weights: str | None, settings: options.Settings) -> Any:
-    """Choose the estimator: BetaNMF for one loss, else DRNMF, or MultiObjectiveNMF under given weights."""
+def estimator_of(
+    rank: str, betas: Omega | Interval | str, weights: str | None, settings: options.Settings, grouped: bool = False
+) -> Any:
+    """Choose the estimator: BetaNMF for one loss of one group, else DRNMF, or MultiObjectiveNMF under given weights."""
     from drnmf.estimators.beta import BetaNMF
     from drnmf.estimators.multi_objective import MultiObjectiveNMF
     from drnmf.estimators.robust import DRNMF
     from drnmf.objective.simplex import check_weights
 
-    given = settings.given()
+    parameters = settings.parameters()
     if not isinstance(betas, tuple):
         if weights is not None:
             raise typer.BadParameter(f"--betas {betas} has no fixed weights: name the losses.", param_hint="--weights")
-        return DRNMF(rank, betas=betas, **given)
-    if settings["policy"] != "auto" and (weights is not None or len(betas) == 1):
+        return DRNMF(rank, betas=betas, **parameters)
+    if settings["policy"] != "auto" and (weights is not None or (len(betas) == 1 and not grouped)):
         raise typer.BadParameter("the weights are fixed here, so no policy moves them.", param_hint="--policy")
     if weights is not None:
         with bad_usage("--weights"):
             fixed = check_weights(options.parse_numbers(weights, "--weights"), len(betas))
-        return MultiObjectiveNMF(rank, betas=betas, weights=tuple(fixed.tolist()), **given)
-    if len(betas) == 1:
-        return BetaNMF(rank, beta=betas[0], **given)
-    return DRNMF(rank, betas=betas, **given)
+        return MultiObjectiveNMF(rank, betas=betas, weights=tuple(fixed.tolist()), **parameters)
+    if len(betas) == 1 and not grouped:
+        return BetaNMF(rank, beta=betas[0], **parameters)
+    return DRNMF(rank, betas=betas, **parameters)
 
 
 def _show(model: Any) -> None:
@@ -150,9 +158,11 @@ def _show(model: Any) -> None:
     for b, name in enumerate(model.loss_names_):
         row = [name, f"{model.losses_[b]:.6g}"]
         if not single:
-            above = f"{100 * (model.scaled_losses_[b] - 1):.2f} %"
+            above = f"{100 * (model.scaled_losses_[b] - (model.groups_ is None)):.2f} %"
             row += [f"{model.references_[b]:.6g}", above, f"{model.weights_[b]:.3f}"]
         rows.append(row)
     best = "given reference" if model.solver.references is not None else f"best found ({starts(model.n_init)})"
+    if model.groups_ is not None:
+        best = f"{best} alone"
     columns = ("loss", "error") if single else ("loss", "error", best, "above it", "weight")
     table(f"{type(model).__name__}, rank {model.n_components_}", columns, rows, left=("loss",))

@@ -38,10 +38,10 @@ def local_cluster(workers: int, threads: int, folder: Path) -> Iterator[str]:
 
     silence = "ignore:resource_tracker:UserWarning"  # semaphores of killed workers are removed without a word
     environment = os.environ | {"OMP_NUM_THREADS": str(threads), "PYTHONWARNINGS": silence}
+    command, pipe = [sys.executable, "-P", __file__, str(workers), str(folder)], subprocess.PIPE
     with subprocess.Popen(
-        [sys.executable, "-P", __file__, str(workers), str(folder)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True, env=environment,
-    ) as process:  # fmt: skip
+        command, stdin=pipe, stdout=pipe, text=True, start_new_session=True, env=environment
+    ) as process:
         try:
             yield _address(process)
         finally:

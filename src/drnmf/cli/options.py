@@ -90,6 +90,12 @@ Field = Annotated[
         "--field", help=f"Pictures of the page: auto (by the labels), {', '.join(FIELDS)}.", rich_help_panel=RESULTS
     ),
 ]
+GroupsFile = Annotated[
+    Path | None, typer.Option("--groups", help="Table of two columns, label and group of every row (sample).")
+]
+GroupsBefore = Annotated[
+    str | None, typer.Option("--groups-before", help="The group is the part of a label before this text (::).")
+]
 Column = Annotated[str | None, typer.Option("--column", help="The column that holds the text.")]
 Encoding = Annotated[str, typer.Option("--encoding", help="Encoding of the texts.")]
 Variable = Annotated[
@@ -151,7 +157,15 @@ class Settings:
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
 
-    def given(self) -> dict[str, Any]:
+    def stored(self, *leave_out: str) -> dict[str, Any]:
+        """List the options of the command, but for some, as summary.json has them: files by their names."""
+        return {
+            name: value.name if isinstance(value, Path) else value
+            for name, value in self.asked.items()
+            if name not in leave_out
+        }
+
+    def parameters(self) -> dict[str, Any]:
         """Collect the parameters of the model; `fixed` is still to be read from its file."""
         chosen = {name: value for name, value in self.values.items() if value is not None and name != "fixed"}
         if "penalties" in chosen:
@@ -207,8 +221,8 @@ def expanded(
         signature = whole.replace(parameters=[*own[:at], *flat, *own[at + 1 :], *last])
 
         @functools.wraps(command)
-        def call(*values: Any, **given: Any) -> None:
-            bound = signature.bind(*values, **given)
+        def call(*values: Any, **named: Any) -> None:
+            bound = signature.bind(*values, **named)
             bound.apply_defaults()
             asked = dict(bound.arguments)
             rest = {name: value for name, value in asked.items() if name not in names}

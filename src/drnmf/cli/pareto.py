@@ -46,10 +46,10 @@ def pareto(
 
     choice(method, METHODS, "--method")
     data = source.open(x, settings["negatives"])
-    given = settings.given() | reading.of_matrix(settings, data.matrix)
+    parameters = settings.parameters() | reading.of_matrix(settings, data.matrix)
     if rank == "auto":
         raise typer.BadParameter("a front has one rank: name it, or find it with drnmf fit.", param_hint="--rank")
-    model = DRNMF(rank, betas=omega, verbose=int(not results.quiet), **given)
+    model = DRNMF(rank, betas=omega, verbose=int(not results.quiet), **parameters)
     keeping.remember(checkpoint, "pareto", settings.asked | {"out": results.folder})
     started = time.perf_counter()
     with plain_warnings() as warned, keeping.kept(checkpoint), data.named_cells():

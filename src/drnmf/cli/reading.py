@@ -142,16 +142,16 @@ class Opened:
 
 def of_matrix(settings: options.Settings, matrix: Matrix) -> dict[str, Any]:
     """Collect the parameters of a model that the data decide: components that do not move, and what is missing."""
-    given: dict[str, Any] = {}
+    decided: dict[str, Any] = {}
     if settings["sum_to_one"] == "W":
         _warn_of_sums(matrix)
     if matrix.gaps:
-        given["unstored"] = "missing"
+        decided["unstored"] = "missing"
     if settings["fixed"] is not None:
         from drnmf.matrices.companions import read_known
 
-        given["fixed"] = read_known(settings["fixed"], "--fixed", matrix.column_names, matrix.X.shape[1]).components
-    return given
+        decided["fixed"] = read_known(settings["fixed"], "--fixed", matrix.column_names, matrix.X.shape[1]).components
+    return decided
 
 
 def _warn_of_sums(matrix: Matrix) -> None:

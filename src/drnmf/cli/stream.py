@@ -145,11 +145,11 @@ class StreamProgress:
         """Begin a pass, or resume it."""
         if turn > self.turn:
             self.turn, self.before = turn, 0
-        self.base = _given(model) - self.before
+        self.base = _rows_offered(model) - self.before
 
     def rows(self, model: Any) -> int:
         """Count the rows of this pass that the model has seen: it alone knows where a signal met it."""
-        return _given(model) - self.base
+        return _rows_offered(model) - self.base
 
     def left(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Leave out the rows that were read before, in the pass that is gone on with."""
@@ -192,12 +192,16 @@ class StreamProgress:
     def described(self, model: Any, rest: bool) -> schema.Streamed:
         """Describe it for summary.json."""
         return {
-            "rows": model.rows_seen_, "batch": self.batch, "taken": self.rows(model), "turn": self.turn, "rest": rest,
+            "rows": model.rows_seen_,
+            "batch": self.batch,
+            "taken": self.rows(model),
+            "turn": self.turn,
+            "rest": rest,
             "seconds": round(self.seconds(), 3),
-        }  # fmt: skip
+        }
 
 
-def _given(model: Any) -> int:
+def _rows_offered(model: Any) -> int:
     """Count the rows that a model was given, those that it holds out among them."""
     return int(getattr(model, "rows_offered_", getattr(model, "rows_seen_", 0)))
 

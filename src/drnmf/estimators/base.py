@@ -38,6 +38,7 @@ from drnmf.parameters.fields import checked
 from drnmf.parameters.solver import Solver, as_solver
 from drnmf.problem.check import warn_dense_tiles
 from drnmf.problem.device import Placement, as_numpy, is_foreign, is_sparse, is_tensor, place, replaced, times
+from drnmf.problem.parts import Division, groups_of
 from drnmf.problem.problem import Problem, dispersions
 from drnmf.problem.receive import Received, refuse_signed
 from drnmf.problem.row_weights import row_weights, with_rows_weighted
@@ -49,10 +50,21 @@ from drnmf.selection.entries import counted
 from drnmf.selection.warm_starts import grown
 from drnmf.solve.encode import Encoder
 from drnmf.solve.exchange import fit_interval
+from drnmf.solve.parts import adopt_parts, fit_parts, losses_of_rows, with_levels
 from drnmf.solve.pipeline import fit_factors, running, settle, warn_unconverged
 from drnmf.solve.references import check_references
 from drnmf.solve.runner import Runner
-from drnmf.solve.settings import control_of, problem_of, reading_of, settings_of, terms_of
+from drnmf.solve.settings import asked_losses, control_of, problem_of, reading_of, settings_of, terms_of
+from drnmf.solve.tables import (
+    Joined,
+    adopt_tables,
+    encoded_tables,
+    is_tables,
+    join,
+    joined_weights,
+    losses_of_tables,
+    table_components,
+)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -104,6 +116,26 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
         given = self._solver.references
         return None if given is None else check_references(given, p)
 
+    def _objectives(self, omega: Omega, division: Division | None) -> int:
+        """Count what the largest, or the sum, is taken over."""
+        if division is not None and self._interval() is not None:
+            raise ValueError("groups do not go with an Interval of losses: name the losses, for example betas=(0, 1).")
+        if division is not None and division.losses is not None:
+            return sum(len(losses) for losses in division.losses)
+        return len(omega) * (1 if division is None else len(division))
+
+    def _losses_of_tables(self, division: Division) -> tuple[Omega, ...]:
+        """Return the losses of every table."""
+        return losses_of_tables(asked_losses(self), division)
+
+    @property
+    def table_components_(self) -> dict[str, Array]:
+        """The components of every table by its name, (r, columns), in the unit of the table."""
+        check_is_fitted(self)
+        if getattr(self, "tables_", None) is None:
+            raise AttributeError("table_components_: the model was fitted to one table, see components_.")
+        return table_components(self)
+
     def _refuse_policy(self) -> None:
         """Refuse a policy where no weights move."""
         policy = self._solver.policy
@@ -139,7 +171,7 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
 
     def fit(
         self, X: Any, y: Any = None, W: ArrayLike | None = None, H: ArrayLike | None = None,
-        entry_weight: Any = None, uncertainty: Any = None, sample_weight: Any = None,
+        entry_weight: Any = None, uncertainty: Any = None, sample_weight: Any = None, groups: Any = None,
     ) -> Self:  # fmt: skip
         """Factorise X (m x n) as W H with W (m x r) and H (r x n) nonnegative.
 
@@ -154,34 +186,48 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
             ``drnmf.HeldOut(fraction, seed)``
         uncertainty : the standard deviation of every entry, > 0, in the same shapes: weights 1 / uncertainty^2
         sample_weight : (m,), how much every row counts, >= 0; a row of weight 0 has no say in the components
+        groups : (m,), the group of every row, or the name of a column of a table X: the components are to serve every
+            group, each measured by what it reaches alone (`DRNMF`, `MultiObjectiveNMF`)
 
         Returns
         -------
         self : the fitted estimator
         """
         self.fit_transform(
-            X, y, W=W, H=H, entry_weight=entry_weight, uncertainty=uncertainty, sample_weight=sample_weight
-        )
+            X, y, W=W, H=H, entry_weight=entry_weight, uncertainty=uncertainty, sample_weight=sample_weight,
+            groups=groups,
+        )  # fmt: skip
         return self
 
     @managed
     def fit_transform(
         self, X: Any, y: Any = None, W: ArrayLike | None = None, H: ArrayLike | None = None,
-        entry_weight: Any = None, uncertainty: Any = None, sample_weight: Any = None,
+        entry_weight: Any = None, uncertainty: Any = None, sample_weight: Any = None, groups: Any = None,
     ) -> Array:  # fmt: skip
         """Fit, and return W. More accurate and cheaper than ``fit(X).transform(X)``.
 
         Parameters
         ----------
-        X, y, W, H, entry_weight, uncertainty, sample_weight : as in `fit`
+        X, y, W, H, entry_weight, uncertainty, sample_weight, groups : as in `fit`
 
         Returns
         -------
         W : array of shape (m, r), in the kind that X came in
         """
+        joined: Joined | None = join(X) if is_tables(X) else None
+        division: Division | None
+        if joined is not None:
+            if groups is not None:
+                raise ValueError("groups do not go with tables: give a table of all columns, or leave groups out.")
+            entry_weight = joined_weights(entry_weight, joined, inverse=False)
+            uncertainty = joined_weights(uncertainty, joined, inverse=True)
+            X, division = joined.X, replace(joined.division, losses=self._losses_of_tables(joined.division))
+        else:
+            X, division = groups_of(X, groups)
         rows = row_weights(X, sample_weight)
         entry_weight = with_rows_weighted(rows, entry_weight, uncertainty)
-        factors = self._fit_entries(X, y, W, H, entry_weight, uncertainty)
+        factors = self._fit_entries(X, y, W, H, reading_of(self, entry_weight, uncertainty), division)
+        adopt_tables(self, joined)
         if rows is not None and not rows.all():  # a row of weight zero is observed, but nobody fitted it
             unseen = np.flatnonzero(rows == 0)
             factors = replaced(factors, unseen, _unwrapped(self.transform)(self, X))
@@ -189,18 +235,20 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
         return factors
 
     def _fit_entries(
-        self, X: Any, y: Any, W: ArrayLike | None, H: ArrayLike | None, entry_weight: Any, uncertainty: Any
+        self, X: Any, y: Any, W: ArrayLike | None, H: ArrayLike | None, reading: Reading, division: Division | None
     ) -> Array:
         """Fit to the entries of X under their weights, and return W."""
         solver = self._solver
         if checked(self, "n_components") == AUTO or self._undecided():
-            return self._decided(X, y, W, H, reading_of(self, entry_weight, uncertainty))
+            return self._decided(X, y, W, H, reading, division)
         omega, interval, name = self._omega(), self._interval(), type(self).__name__
-        references, terms, control = self._references(len(omega)), terms_of(self), control_of(self, omega)
+        terms, control, p = terms_of(self), control_of(self, omega), self._objectives(omega, division)
+        errors = self._references(p)
+        references = None if division is not None else errors
         placement = place(X, self.device, solver.precision)
-        runner = Runner.of(solver.update, self._policy(len(omega)), placement.gpu)
+        runner = Runner.of(solver.update, self._policy(p), placement.gpu)
         runner = replace(runner, callback=solver.callback, stage=name)
-        given = placement.receive(self, X, True, reading_of(self, entry_weight, uncertainty))
+        given = placement.receive(self, X, True, reading)
         continues = self._continues(given, W, H)
         problem = problem_of(self, placement.open(given), omega, given, references)
         runs = checked(self, "n_init") * (1 if references is not None else 1 + len(omega))
@@ -217,17 +265,22 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
                 if undecided(terms):
                     problem, self.penalty_path_ = choose_alphas(problem, runner, self.random_state)
                     terms = decided(terms, problem.penalties)
-                if interval is not None:
+                problem = with_levels(problem, runner)
+                if division is not None:
+                    problem, result = fit_parts(problem, division, runner, checked(solver, "part_scale"), errors)
+                elif interval is not None:
                     result = fit_interval(problem, interval, runner)
                 else:
                     result = fit_factors(problem, runner)
             except Interrupted as stop:
                 partly = problem.canonical(_complete(stop.result, problem), solver.normalize)
-                self._adopt(partly, problem, placement, decided(terms, ()), isinstance(entry_weight, HeldOut))
+                self._adopt(partly, problem, placement, decided(terms, ()), isinstance(reading.entry_weight, HeldOut))
                 raise
             result = problem.with_zeros(result, overwrite=True)
-            result = settle(problem, problem.canonical(result, solver.normalize), control)
-        factors = self._adopt(result, problem, placement, terms, isinstance(entry_weight, HeldOut))
+            result = problem.canonical(result, solver.normalize)
+            result = result if division is not None else settle(problem, result, control)
+        factors = self._adopt(result, problem, placement, terms, isinstance(reading.entry_weight, HeldOut))
+        self.groups_ = None if division is None else list(division.labels)
         tasks.end()
         warn_unconverged([result], control, name)
         return factors
@@ -256,14 +309,19 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
         last = grown(problem.data, (W * units.left, H * units.right), rank, check_random_state(self.random_state))
         return problem.unobserved.clear(problem.data, *last)
 
-    def _decided(self, X: Any, y: Any, W: ArrayLike | None, H: ArrayLike | None, reading: Reading) -> Array:
+    def _decided(
+        self, X: Any, y: Any, W: ArrayLike | None, H: ArrayLike | None, reading: Reading, division: Division | None
+    ) -> Array:
         """Let the observed entries of X choose the rank or the losses, and fit."""
+        if division is not None and division.across:
+            raise ValueError("'auto' is found for one table: name n_components and the loss of every table.")
         placement = place(X, self.device, self._solver.precision)
         given = placement.receive(self, X, True, reading)
 
         def fit(decided: Any) -> Array:
+            groups = None if division is None else division.of_rows()
             found: Array = decided.fit_transform(
-                X, y, W=W, H=H, entry_weight=reading.entry_weight, uncertainty=reading.uncertainty
+                X, y, W=W, H=H, entry_weight=reading.entry_weight, uncertainty=reading.uncertainty, groups=groups
             )
             return found
 
@@ -287,8 +345,10 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
         self.weights_ = result.weights
         self.references_ = result.references
         self.losses_ = result.losses
-        self.dispersions_ = dispersions(data, result.losses, result.omega, result.H.shape[0])
         self.scaled_losses_ = result.scaled_losses
+        self.dispersions_ = dispersions(data, result.losses, result.omega, result.H.shape[0])
+        if adopt_parts(self, problem, inside):
+            self.dispersions_ = np.full(len(result.omega), np.nan)  # a part has no count of its own here
         setting = problem.objective_of(inside.omega, inside.references, terms).penalties.setting
         self.penalties_ = units.penalties_out(terms, setting, result.omega)
         self.penalty_ = result.penalty
@@ -328,6 +388,10 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
         ValueError
             After a fit with `fixed_W`, whose contributions are those of the rows of that fit.
         """
+        if is_tables(X):
+            check_is_fitted(self)
+            found: Array = encoded_tables(self, X, self._encoder(Received(None)))
+            return found
         placement, given, encoder = self._received(X, entry_weight, uncertainty)
         _say_what_couples_rows(self.penalties_)
         if is_dask(given.X):
@@ -344,16 +408,17 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
         given = placement.receive(self, X, False, reading_of(self, entry_weight, uncertainty))
         refuse_signed(given, self.omega_)
         sparse = is_sparse(given.X) and not isinstance(given.observed, Stored)
-        warn_dense_tiles(sparse, given.X.shape, self.omega_)
+        warn_dense_tiles(sparse, given.X.shape, losses_of_rows(self)[0])
         return placement, given, self._encoder(given)
 
     def _encoder(self, given: Received) -> Encoder:
-        control, objective = control_of(self), Objective(self.omega_, self.references_, self.mean_, self.penalties_)
+        control, (omega, references, weights) = control_of(self), losses_of_rows(self)
+        objective = Objective(omega, references, self.mean_, self.penalties_)
         observed = given.observed
         if isinstance(observed, HeldOut):
             observed = observed.bind(given.X.shape)
         return Encoder(
-            as_numpy(self.components_), objective, self.weights_, control.max_iter, control.tol, zeros_under(self),
+            as_numpy(self.components_), objective, weights, control.max_iter, control.tol, zeros_under(self),
             type(self).__name__, self.mean_row_, observed, self.sum_to_one == "W",
         )  # fmt: skip
 
@@ -399,7 +464,7 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
         if isinstance(entries, np.ndarray) and not np.isfinite(entries).any():
             raise ValueError("No entry of X is observed, so that there is nothing to score.")
         return predicted_score(
-            given, lambda some: placement.open(given.columns(some), self.mean_), encoder, self.omega_,
+            given, lambda some: placement.open(given.columns(some), self.mean_), encoder, encoder.objective.omega,
             uncertainty is not None,
         )  # fmt: skip
 

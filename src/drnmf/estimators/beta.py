@@ -17,15 +17,19 @@ from drnmf.estimators.deciding import (
     is_auto,
     profile_for,
     size_profile_for,
+    with_delta,
     with_size,
 )
 from drnmf.losses.base import Loss, Omega
+from drnmf.losses.huber import lacks_delta
 from drnmf.losses.names import as_loss, lacks_size
 from drnmf.numerics import Array, Vector
 from drnmf.parameters.common import FOREIGN, MOVED
 from drnmf.parameters.fields import Kind, about, documented
+from drnmf.problem.parts import Division
 from drnmf.problem.weights import Reading
 from drnmf.selection.folds import HELD_OUT
+from drnmf.selection.outliers import HUBER_STARTS, huber_delta
 
 
 @documented(MOVED | FOREIGN)
@@ -74,14 +78,25 @@ class BetaNMF(NMF):
         return float(self.betas_[0])
 
     def _undecided(self) -> bool:
-        return is_auto(self.beta) or lacks_size(self.beta)
+        return is_auto(self.beta) or lacks_size(self.beta) or lacks_delta(self.beta)
 
     def _decide(self, X: Any, reading: Reading, fit: Callable[[Any], Array]) -> Array:
+        if lacks_delta(self.beta):
+            chosen = with_delta(self.beta, huber_delta(self, X, reading))
+            return fit_decided(self, None, "beta", chosen, HUBER_STARTS, fit)
         if lacks_size(self.beta):
             sized = size_profile_for(self, X, reading)
             return fit_decided(self, sized, "beta", with_size(self.beta, sized), 1, fit)
         profile = profile_for(self, X, reading, held_out=HELD_OUT)
         return fit_decided(self, profile, "beta", profile.beta, STARTS, fit)
+
+    def _objectives(self, omega: Omega, division: Division | None) -> int:
+        if division is not None:
+            raise ValueError(
+                "groups make one objective of every group, and BetaNMF has one: use DRNMF(betas=[...]) for the largest "
+                "of them, or MultiObjectiveNMF for their sum."
+            )
+        return 1
 
     def _omega(self) -> Omega:
         return (as_loss(self.beta),)

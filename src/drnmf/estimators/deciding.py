@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from sklearn.base import clone
 
+from drnmf.losses.huber import Huber, lacks_delta
 from drnmf.losses.names import as_loss, lacks_size
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Array
@@ -49,7 +50,8 @@ def with_rank(model: P, X: Any, reading: Reading) -> tuple[P, RankProfile | None
     if checked(model, "n_components") != AUTO:
         return model, None
     losses = asked_losses(model)
-    one = not (is_auto(losses) or lacks_size(losses) or (isinstance(losses, Iterable) and not isinstance(losses, str)))
+    auto = is_auto(losses) or lacks_size(losses) or lacks_delta(losses)
+    one = not (auto or (isinstance(losses, Iterable) and not isinstance(losses, str)))
     judge: Parameters = model if one else model.without_losses()
     found = rank_profile(judge, X, ranks=None, entry_weight=reading.entry_weight, uncertainty=reading.uncertainty)
     return replace(model, n_components=found.best), found
@@ -66,12 +68,13 @@ def fit_ranked(model: Any, X: Any, reading: Reading, fit: Any) -> Array:
     return W
 
 
-def fit_decided(model: Any, profile: NoiseProfile, name: str, value: Any, starts: int, fit: Any) -> Array:
-    """Fit with the losses that a profile names, and take over what the fit leaves.
+def fit_decided(model: Any, profile: NoiseProfile | None, name: str, value: Any, starts: int, fit: Any) -> Array:
+    """Fit with the losses that the data named, and take over what the fit leaves.
 
     Parameters
     ----------
     model : the estimator, whose parameters stay as they are
+    profile : what the losses were compared by, None where they were not
     name, value : the parameter that names the losses, and what it is for this fit
     starts : how many starts at least, where `init` is "auto"
     fit : calls `fit_transform` of the estimator that it is given
@@ -82,8 +85,9 @@ def fit_decided(model: Any, profile: NoiseProfile, name: str, value: Any, starts
         vars(decided).update(fitted_attributes(model))
     W: Array = fit(decided)
     vars(model).update(fitted_attributes(decided))
-    model.noise_profile_ = profile
-    model.notes_ = profile.notes + model.notes_
+    if profile is not None:
+        model.noise_profile_ = profile
+        model.notes_ = profile.notes + model.notes_
     return W
 
 
@@ -102,6 +106,13 @@ def with_size(value: Any, profile: NoiseProfile) -> Any:
     if isinstance(value, list | tuple | set | frozenset):
         return [with_size(loss, profile) for loss in value]
     return likely_negative_binomial(profile) if lacks_size(value) else value
+
+
+def with_delta(value: Any, delta: float) -> Any:
+    """Put the distance that the residuals named into Huber's loss, alone or among other losses."""
+    if isinstance(value, list | tuple | set | frozenset):
+        return [with_delta(loss, delta) for loss in value]
+    return Huber(delta) if lacks_delta(value) else value
 
 
 def likely_negative_binomial(profile: NoiseProfile) -> NegativeBinomial:

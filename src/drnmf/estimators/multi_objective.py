@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from drnmf.algorithms.weights import Fixed, Policy
 from drnmf.estimators.base import NMF
 from drnmf.losses.base import Loss, Omega
-from drnmf.losses.names import as_losses
+from drnmf.losses.names import as_losses, every_loss
 from drnmf.objective.simplex import check_weights
 from drnmf.parameters.common import FOREIGN, MOVED
 from drnmf.parameters.fields import Kind, about, documented
@@ -42,12 +43,21 @@ class MultiObjectiveNMF(NMF):
     )
     weights: ArrayLike | None = field(
         default=None,
-        metadata=about(Kind("(p,)", none=True), "lambda, on the simplex, aligned with betas; None weighs all alike."),
+        metadata=about(
+            Kind("(p,)", none=True),
+            "lambda, on the simplex, aligned with betas; with groups one for each group and loss, or those of the "
+            "losses for every group. None weighs all alike.",
+        ),
     )
 
     def _omega(self) -> Omega:
-        return as_losses(self.betas)
+        return as_losses(self.betas) if not isinstance(self.betas, Mapping) else every_loss(self.betas)
 
     def _policy(self, p: int) -> Policy:
         self._refuse_policy()
-        return Fixed() if self.weights is None else Fixed(tuple(check_weights(self.weights, p).tolist()))
+        if self.weights is None:
+            return Fixed()
+        weights, losses = np.asarray(self.weights, dtype=np.float64), len(self._omega())
+        if weights.shape == (losses,) and p > losses:  # those of the losses hold in every group
+            weights = np.tile(weights, p // losses) * (losses / p)
+        return Fixed(tuple(check_weights(weights, p).tolist()))

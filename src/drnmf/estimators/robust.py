@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,17 +14,20 @@ from drnmf.estimators.deciding import (
     is_auto,
     profile_for,
     size_profile_for,
+    with_delta,
     with_size,
 )
 from drnmf.losses.base import Loss, Omega
 from drnmf.losses.beta import Beta
+from drnmf.losses.huber import lacks_delta
 from drnmf.losses.interval import Interval, as_interval
-from drnmf.losses.names import as_losses, lacks_size
+from drnmf.losses.names import as_losses, every_loss, lacks_size
 from drnmf.numerics import Array, Vector
 from drnmf.parameters.common import FOREIGN, MOVED
 from drnmf.parameters.fields import Kind, about, documented
 from drnmf.problem.weights import Reading
 from drnmf.selection.folds import HELD_OUT
+from drnmf.selection.outliers import HUBER_STARTS, huber_delta
 
 
 @documented(MOVED | FOREIGN)
@@ -45,6 +48,10 @@ class DRNMF(NMF):
         the factors lowers the largest scaled loss; they do not see other minima
     coverage_ : for an Interval, the losses along it and the bound that holds for all of it; else None
     trace_ : scaled_losses and weights of shape (n_iter_ + 1, p), seconds, gap, sweeps
+    groups_ : the labels of the groups, None without; with them every attribute of losses has one entry for each group
+        and loss (`loss_names_`: "KL, hospital B"), and `scaled_losses_` are regrets: distances from what a group
+        reaches alone (`references_`), in that of its simplest model
+    row_weights_ : (m,), how much every row counted in the last step, in a middle one; None where all count alike
     noise_profile_ : with ``betas="auto"``, what the losses were compared by
     single_losses_ : (p, p), every loss (column) at each single-objective solution (row); None with given references
 
@@ -70,11 +77,14 @@ class DRNMF(NMF):
     )
 
     def _undecided(self) -> bool:
-        return is_auto(self.betas) or lacks_size(self.betas)
+        return is_auto(self.betas) or lacks_size(self.betas) or lacks_delta(self.betas)
 
     def _decide(self, X: Any, reading: Reading, fit: Callable[[Any], Array]) -> Array:
         if self._solver.references is not None:
             raise ValueError("references cannot be given for losses that are found during the fit ('auto').")
+        if lacks_delta(self.betas):
+            chosen = with_delta(self.betas, huber_delta(self, X, reading))
+            return fit_decided(self, None, "betas", chosen, HUBER_STARTS, fit)
         if lacks_size(self.betas):
             sized = size_profile_for(self, X, reading)
             return fit_decided(self, sized, "betas", with_size(self.betas, sized), 1, fit)
@@ -88,7 +98,7 @@ class DRNMF(NMF):
         interval = self._interval()
         if interval is not None:
             return tuple(Beta(beta) for beta in interval.first_knots())
-        return as_losses(self.betas)
+        return as_losses(self.betas) if not isinstance(self.betas, Mapping) else every_loss(self.betas)
 
     def _references(self, p: int) -> Vector | None:
         if self._solver.references is not None and self._interval() is not None:

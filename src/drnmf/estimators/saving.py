@@ -13,6 +13,8 @@ from drnmf.algorithms.result import Trace
 from drnmf.losses.base import Omega
 from drnmf.losses.interval import Coverage, Interval
 from drnmf.losses.names import from_text, text_of
+from drnmf.losses.part import Part
+from drnmf.losses.rowwise import Rowwise
 from drnmf.objective.penalties import PENALTIES, as_penalties
 from drnmf.objective.penalty import Penalties, Setting
 from drnmf.objective.simplex import check_weights
@@ -25,6 +27,7 @@ from drnmf.selection.growth import Growth
 from drnmf.selection.noise import NoiseProfile
 from drnmf.solve.references import check_references
 from drnmf.solve.stream import Follower, StreamState, Sums
+from drnmf.solve.tables import Table
 from drnmf.storage import archive
 from drnmf.storage.records import TYPES
 from drnmf.trees import name_of, pack, types_in, unpack
@@ -34,10 +37,11 @@ _SCALARS = (
     "n_components_", "reconstruction_err_", "n_iter_", "converged_", "reason_", "notes_", "mean_", "n_features_in_",
     "gap_", "stationarity_", "loss_names_",
 )  # fmt: skip
+_ROWS = ("row_weights_", "row_references_")
 _SOLVER = "solver."
 """What the parameters of a solver, and their arrays, are stored by."""
 _COVERAGE = tuple(Coverage.__dataclass_fields__)
-_TYPES = TYPES | {name_of(kind): kind for kind in (Interval, NoiseProfile, StreamState, Follower, Sums, Growth)}
+_TYPES = TYPES | {name_of(kind): kind for kind in (Interval, NoiseProfile, StreamState, Follower, Sums, Growth, Table)}
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
@@ -48,8 +52,10 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     ValueError
         Where a loss of the model has no text form.
     """
-    omega = _texts(model.omega_)
     arrays = {name: as_numpy(getattr(model, name)) for name in _ARRAYS}
+    parted = [loss for loss in model.omega_ if isinstance(loss, Part | Rowwise)]
+    omega = _store("omega_", model.omega_, arrays) if parted else _texts(model.omega_)
+    arrays |= {name: getattr(model, name) for name in _ROWS if getattr(model, name, None) is not None}
     arrays |= {f"trace_{name}": getattr(model.trace_, name) for name in Trace.__dataclass_fields__}
     arrays["dispersions_"] = model.dispersions_
     if model.single_losses_ is not None:
@@ -72,6 +78,9 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
             held = model.held_rows_
             parts = (held.data, held.indices, held.indptr, held.shape)
             meta["growth_"] = _store("growth_", (model.growth_, model.rows_offered_, parts), arrays)
+    meta["groups_"] = getattr(model, "groups_", None)
+    if getattr(model, "tables_", None) is not None:
+        meta["tables_"] = _store("tables_", (model.tables_, model.row_names_), arrays)
     meta["penalties"] = _described(model.penalties_) | {"value": model.penalty_}
     meta["penalty_path"] = [_listed(path) for path in model.penalty_path_]
     archive.write_archive(path, arrays, meta)
@@ -101,11 +110,17 @@ def load_into(classes: dict[str, type], path: str | os.PathLike[str]) -> Any:
         if "growth_" in meta:
             model.growth_, model.rows_offered_, held = _stored("growth_", meta["growth_"], arrays)
             model.held_rows_ = sp.csr_array(held[:3], shape=held[3])
+        model.groups_, model.tables_ = meta.get("groups_"), None
+        if "tables_" in meta:
+            model.tables_, model.row_names_ = _stored("tables_", meta["tables_"], arrays)
         for name in _ARRAYS:
             setattr(model, name, arrays[name])
         for name in _SCALARS:
             setattr(model, name, meta[name])
-        model.omega_ = tuple(from_text(text) for text in meta["omega"])
+        texts = isinstance(meta["omega"], list)
+        model.omega_ = tuple(map(from_text, meta["omega"]) if texts else _stored("omega_", meta["omega"], arrays))
+        for name in _ROWS:
+            setattr(model, name, arrays.get(name))
         model.notes_ = tuple(model.notes_)
         model.penalties_, model.penalty_ = _penalties_of(meta["penalties"])
         model.penalty_path_ = tuple(

@@ -21,7 +21,7 @@ from drnmf.backends.observed import HeldOut
 from drnmf.backends.open import is_dask
 from drnmf.backends.single_blas import single_blas
 from drnmf.interrupts import uninterrupted
-from drnmf.losses.base import betas_of
+from drnmf.losses.base import Omega, betas_of
 from drnmf.objective.penalty import NONE
 from drnmf.parameters.checks import check_integer, check_number
 from drnmf.parameters.common import Parameters
@@ -148,27 +148,26 @@ class Streaming(Parameters):
         """Do what `partial_fit` says, and return where W of the rows was found, for when they come again."""
         started = time.perf_counter()
         forget = None if forget is None else check_number("forget", forget, 0.0, True)
-        _refuse(self, X, entry_weight)
+        omega, policy = _refuse(self, X, entry_weight)
         state: StreamState | None = getattr(self, "stream_", None)
         placement = place(X, self.device, self._solver.precision)
         new = state is None and not hasattr(self, "components_")
         given = placement.receive(self, X, new, reading_of(self, entry_weight, uncertainty))
         given, held = _split(self, given, state, W) if grow else (given, None)
         data = opened(placement, given, state)
-        omega = self._omega()
         check_zeros(data, omega, checked(self, "zeros"), 0 if state is None else state.rows)
         units, kept = Units(data.scale), dict[str, Any]()
         with single_blas():
             if W is not None:
                 warm = (as_numpy(W).T.astype(data.dtype) * units.left,)
             if state is None:
-                state, warm = _begun(self, data, units, warm, H)
-            taking = partial(advance, data=data, omega=units.omega(omega), policy=_policy(self), forget=forget)
+                state, warm = _begun(self, data, units, warm, H, policy)
+            taking = partial(advance, data=data, omega=units.omega(omega), policy=policy, forget=forget)
             before, (state, found) = state, taking(state, warm=warm or ())
             if held is not None:
                 state, found, kept = _grown(self, before, state, found, taking, given.X, held)
         with uninterrupted():  # a model stands behind a batch or before it, never between
-            _adopt(self, state, data, placement, time.perf_counter() - started)
+            _adopt(self, state, data, placement, omega, time.perf_counter() - started)
             vars(self).update(kept)
         return found
 
@@ -223,12 +222,14 @@ def opened(placement: Placement, given: Received, state: StreamState | None) -> 
     return data if state.scale == 1.0 else data.scaled(state.scale)
 
 
-def _policy(model: Any) -> Policy:
+def _policy(model: Any, p: int) -> Policy:
     """How lambda moves: at once, because a stream has few batches where a fit has many iterations."""
-    return at_once(as_policy(model._policy(len(model._omega()))))
+    return at_once(as_policy(model._policy(p)))
 
 
-def _begun(model: Any, data: Data, units: Units, warm: Rows | None, H: Any) -> tuple[StreamState, Rows | None]:
+def _begun(
+    model: Any, data: Data, units: Units, warm: Rows | None, H: Any, policy: Policy
+) -> tuple[StreamState, Rows | None]:
     """Begin a stream: where the fit of a model stands, or from a start for the first batch."""
     omega, rank = model._omega(), checked(model, "n_components")
     references = model._references(len(omega))
@@ -245,12 +246,12 @@ def _begun(model: Any, data: Data, units: Units, warm: Rows | None, H: Any) -> t
         init = "random" if model.init == "auto" and alone else model.init
         (W, made), _ = begun(data, rank, init, rng, W, as_numpy(H), (units.left, units.right))
         warm = (as_numpy(data.T.space.get(data.T.space.put(W.T))),) * (1 + len(omega))
-    return begin(data, as_numpy(made), _policy(model), units.omega(omega), inside), warm
+    return begin(data, as_numpy(made), policy, units.omega(omega), inside), warm
 
 
-def _adopt(model: Any, state: StreamState, data: Data, placement: Placement, seconds: float) -> None:
+def _adopt(model: Any, state: StreamState, data: Data, placement: Placement, omega: Omega, seconds: float) -> None:
     """Set the fitted attributes from where a stream stands."""
-    units, omega = Units(state.scale), model._omega()
+    units = Units(state.scale)
     p, before = len(omega), getattr(model, "trace_", None) if state.batches > 1 else None
     inside = units.omega(omega)
     losses = units.losses(state.losses * state.rows, inside)
@@ -299,8 +300,8 @@ def end_stream(model: Any) -> None:
         vars(model).pop(name, None)
 
 
-def _refuse(model: Any, X: Any, entry_weight: Any) -> None:
-    """Refuse what needs all rows at once."""
+def _refuse(model: Any, X: Any, entry_weight: Any) -> tuple[Omega, Policy]:
+    """Refuse what needs all rows at once; return the losses, and how lambda moves."""
     checked(model, "n_components")
     name = type(model).__name__
     if not model.streams:
@@ -315,5 +316,8 @@ def _refuse(model: Any, X: Any, entry_weight: Any) -> None:
         raise ValueError(f"{name}: penalties, sum_to_one and fixed need all rows at once: use fit, or leave them out.")
     if isinstance(entry_weight, HeldOut):
         raise ValueError("entry_weight=HeldOut(...) is for fits of all rows: give weights of these rows.")
-    if isinstance(_policy(model), ByRule):
+    omega = model._omega()
+    policy = _policy(model, len(omega))
+    if isinstance(policy, ByRule):
         raise ValueError("policy='minimax' chooses weights from all rows at once: leave it out for a stream.")
+    return omega, policy

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeGuard
 
 from drnmf.losses.base import Loss, Omega
 from drnmf.losses.beta import NAMES, SHORT, Beta, as_beta
+from drnmf.losses.huber import Huber
 from drnmf.losses.negative_binomial import NegativeBinomial
+from drnmf.losses.rowwise import Rowwise
 
 _SHORT = {name.lower(): beta for beta, name in SHORT.items()}
 _PRINTED = re.compile(r"beta\s*=?\s*(?P<beta>[^\s]+)|nb\((?P<size>[^()]+)\)", re.IGNORECASE)
@@ -54,9 +56,22 @@ def as_loss(value: Any) -> Loss:
             return NegativeBinomial(float(value[3:]))
         except ValueError:
             raise ValueError(f"{value!r} is not a negative binomial: write nb:SIZE, for example nb:30.") from None
+    if isinstance(value, str) and value.lower().startswith("huber:"):
+        return Huber(value[6:])
+    if isinstance(value, str) and value.lower().startswith("rows:"):
+        _, rho, base = [*value.split(":", 2), "", ""][:3]
+        return Rowwise(as_loss(_number(base)), rho.lower())
     if hasattr(value, "terms"):
         raise ValueError(f"beta={value!r} is no loss: {_what_is_wrong(value)} (docs/extending.md shows a whole one).")
     return Beta(as_beta(value))
+
+
+def _number(text: str) -> float | str:
+    """Read a number; other text stays as it is."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def lacks_size(value: Any) -> bool:
@@ -86,7 +101,8 @@ def _from_printed(name: str) -> str | float:
 
 
 def _is_loss(value: Any) -> TypeGuard[Loss]:
-    return isinstance(value, Loss) and not isinstance(value, type)
+    # looking through all members of a protocol takes long beside a batch of a stream
+    return isinstance(value, Beta) or (isinstance(value, Loss) and not isinstance(value, type))
 
 
 def _what_is_wrong(value: Any) -> str:
@@ -111,6 +127,15 @@ def as_losses(values: Any) -> Omega:
         named = tuple(loss.key for loss in omega)
         raise ValueError(f"betas={named} holds {repeated[0].key} twice: every loss must be named once.")
     return omega
+
+
+def every_loss(betas: Mapping[str, Any]) -> Omega:
+    """List the losses of several tables, each once.
+
+    >>> [loss.name for loss in every_loss({"rna": 1, "protein": 2, "lipids": 2})]
+    ['KL', 'Fro']
+    """
+    return tuple(dict.fromkeys(as_loss(value) for value in betas.values()))
 
 
 _NOISES = {0.0: "relative error", 1.0: "counts", 2.0: "constant error"}
@@ -147,6 +172,8 @@ def text_of(loss: Loss) -> str:
     """
     if isinstance(loss, NegativeBinomial):
         return loss.key if loss.unsized else f"nb:{loss.size!r}"
+    if isinstance(loss, Huber):
+        return loss.key if loss.unsized else f"huber:{loss.delta!r}"
     if isinstance(loss, Beta):
         return repr(loss.beta)
     raise ValueError(f"the loss {loss.name!r} has no text form: only the losses of the package have one.")
@@ -160,12 +187,22 @@ def as_written(value: Any) -> Any:
     """
     if isinstance(value, Beta):
         return value.beta
-    return text_of(value) if isinstance(value, NegativeBinomial) else value
+    return text_of(value) if isinstance(value, NegativeBinomial | Huber) else value
 
 
 def from_text(text: str) -> Loss:
     """Read what `text_of` wrote."""
-    return as_loss(text if text.startswith("nb:") else float(text))
+    return as_loss(_number(text))
 
 
-__all__ = ["NAMES", "as_loss", "as_losses", "as_written", "from_text", "lacks_size", "noise_of", "text_of"]
+__all__ = [
+    "NAMES",
+    "as_loss",
+    "as_losses",
+    "as_written",
+    "every_loss",
+    "from_text",
+    "lacks_size",
+    "noise_of",
+    "text_of",
+]

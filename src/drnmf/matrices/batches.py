@@ -82,15 +82,15 @@ def _standard_input(size: int, layout: Layout) -> Iterator[Matrix]:
 def _table(name: str, rows: Iterator[Row], size: int, labels: int | None) -> Iterator[Matrix]:
     """Read a table batch by batch, each below the header, which the first rows tell."""
     chunk = list(islice(rows, size + 1))
-    header, count = find_layout(Source(name, partial(_given, chunk)), labels)
+    header, count = find_layout(Source(name, partial(_opened_again, chunk)), labels)
     head, below = (chunk[:1], chunk[1:]) if header else ([], chunk)
     rest = chain(below, rows)
     while part := list(islice(rest, size)):
         lines = [*head, *part]
-        yield read_rows(Source(name, partial(_given, lines), header=header), count)
+        yield read_rows(Source(name, partial(_opened_again, lines), header=header), count)
 
 
-def _given(rows: list[Row]) -> AbstractContextManager[Iterator[Row]]:
+def _opened_again(rows: list[Row]) -> AbstractContextManager[Iterator[Row]]:
     return nullcontext(iter(rows))
 
 

@@ -1,8 +1,9 @@
-"""Tables that belong to X: uncertainties or weights of its entries, and known components under its labels."""
+"""Tables that belong to X: weights of its entries, known components under its labels, and the groups of its rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import csv
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -150,3 +151,58 @@ def check_weights(matrix: Matrix, of: Matrix, source: Path, x: Path) -> None:
             same = sorted(here) == sorted(there)
             todo = f"put its {kind}s in the order of {x}" if same else f"give the same {kind}s to both"
             raise Refused(f"{source}: {kind} {at + 1} is {here[at]!r}, but {x} has {there[at]!r} there: {todo}.")
+
+
+def read_groups(path: Path | None, before: str | None, labels: Sequence[str] | None) -> list[str] | None:
+    """Find the group of every sample.
+
+    Parameters
+    ----------
+    path : a table of labels and groups, comma, semicolon or tab between them, in any order; None where there is none
+    before : what stands between the group and the rest of a label; None where labels do not tell
+    labels : of the samples
+
+    Raises
+    ------
+    ValueError
+        Where labels are missing, named twice with two groups, or do not hold the text.
+    """
+    if path is None and before is None:
+        return None
+    option = "--groups" if path is not None else "--groups-before"
+    if path is not None and before is not None:
+        raise ValueError("--groups and --groups-before both name the groups: give one of the two.")
+    if labels is None:
+        raise ValueError(f"{option} needs samples with labels, and X has none: give a table with names.")
+    if path is None:
+        assert before is not None
+        return [_group_before(label, before) for label in labels]
+    known = _group_table(path)
+    missing = [label for label in labels if label not in known]
+    if missing:
+        shown = ", ".join(map(repr, missing[:5]))
+        raise ValueError(f"--groups {path} names no group for {len(missing)} of {len(labels)} samples: {shown}.")
+    return [known[label] for label in labels]
+
+
+def _group_before(label: str, text: str) -> str:
+    group, found, _ = label.partition(text)
+    if not found:
+        raise ValueError(f"--groups-before {text}: the label {label!r} does not hold it.")
+    return group
+
+
+def _group_table(path: Path) -> dict[str, str]:
+    with path.open(encoding="utf-8-sig", newline="") as stream:
+        head = stream.readline()
+        stream.seek(0)
+        between = max("\t;,", key=head.count)
+        rows = [row for row in csv.reader(stream, delimiter=between) if row]
+    known: dict[str, str] = {}
+    for number, row in enumerate(rows, 1):
+        if len(row) != 2:
+            raise ValueError(f"--groups {path}: line {number} has {len(row)} cells: write label and group.")
+        label, group = (cell.strip() for cell in row)
+        if known.setdefault(label, group) != group:
+            raise ValueError(f"--groups {path}: {label!r} is in two groups, {known[label]!r} and {group!r}.")
+    return known

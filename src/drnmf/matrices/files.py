@@ -93,16 +93,16 @@ def _read(reader: Any, source: Path, variable: str | None, layout: Layout) -> Ma
 
 def _check_layout(source: Path, reader: Any, layout: Layout) -> None:
     """Refuse to be told of a table what the file has nothing of."""
-    if layout.delimiter is not None and reader is not _read_text:
-        raise ValueError(f"{source} is not delimited text: leave --delimiter (delimiter= in Python) out.")
-    if layout.sheet is not None and reader is not frames.read_excel:
-        raise ValueError(f"{source} is not a workbook with sheets: leave --sheet (sheet= in Python) out.")
-    if layout.layer is not None:
-        raise ValueError(f"{source} is no AnnData file with layers: leave --layer (layer= in Python) out.")
-    if layout.long and reader not in _TABLES:
-        raise ValueError(f"{source} is not a table: leave --long (long= in Python) out.")
-    if layout.labels is not None and reader not in _TABLES:
-        raise ValueError(f"{source} is not a table with labels: leave --labels (labels= in Python) out.")
+    foreign = (
+        ("delimiter", layout.delimiter is not None and reader is not _read_text, "not delimited text"),
+        ("sheet", layout.sheet is not None and reader is not frames.read_excel, "not a workbook with sheets"),
+        ("layer", layout.layer is not None, "no AnnData file with layers"),
+        ("long", layout.long and reader not in _TABLES, "not a table"),
+        ("labels", layout.labels is not None and reader not in _TABLES, "not a table with labels"),
+    )
+    for name, wrong, what in foreign:
+        if wrong:
+            raise ValueError(f"{source} is {what}: leave --{name} ({name}= in Python) out.")
 
 
 def _reader(source: Path) -> Reader:

@@ -12,12 +12,10 @@ from drnmf.matrices.delimited import TableError, is_blank, sample_of
 from drnmf.matrices.matrix import Labels, Layout, Matrix
 from drnmf.matrices.tables import Source, below_header, find_layout, is_text, read_rows
 
-LONG_HEADS = (
-    frozenset({"user", "user_id", "userid", "reader", "customer", "row", "i", "document", "doc", "doc_id", "cell"}),
-    frozenset({"item", "item_id", "itemid", "movie", "movie_id", "movieid", "book", "product", "column", "j", "word",
-               "term", "gene"}),
-    frozenset({"rating", "score", "value", "count", "counts", "n", "x", "weight"}),
-)  # fmt: skip
+_ROWS = "user user_id userid reader customer row i document doc doc_id cell"
+_COLUMNS = "item item_id itemid movie movie_id movieid book product column j word term gene"
+_VALUES = "rating score value count counts n x weight"
+LONG_HEADS = tuple(frozenset(words.split()) for words in (_ROWS, _COLUMNS, _VALUES))
 """Heads of a row's name, a column's name and a value, in lower case, by which long tables of numbers are known."""
 
 

@@ -23,7 +23,8 @@ from drnmf.matrices.damage import check_hdf5
 from drnmf.matrices.files import read_matrix
 from drnmf.matrices.frames import needs
 from drnmf.matrices.matrix import AS_FOUND, Labels, Layout, Matrix, Refused
-from drnmf.matrices.stored_rows import InHdf5, InZarr, StoredRows, readable
+from drnmf.matrices.stored_rows import StoredRows, readable
+from drnmf.storage.archive import read_header
 
 COUNTS = "layers/counts"
 """What is read of an AnnData file where nothing is named: NMF wants counts, and X is often their logarithm."""
@@ -129,7 +130,7 @@ def _open_zarr(source: Path, variable: str | None, splitting: Splitting) -> Matr
     name = ""
     if isinstance(stored, zarr.Group):
         if stored.attrs.get("encoding-type") == "anndata":
-            return _open_anndata(source, stored, variable, splitting, InZarr)
+            return _open_anndata(source, stored, variable, splitting, "zarr")
         with readable(source):
             arrays = dict(stored.arrays())
         planes = sorted(name for name, array in arrays.items() if array.ndim == 2)
@@ -143,19 +144,17 @@ def _open_zarr(source: Path, variable: str | None, splitting: Splitting) -> Matr
         raise Refused(f"{source} holds an array of shape {stored.shape}: a matrix with two dimensions is needed.")
     with readable(source):
         rows = splitting.rows(stored.shape[0], stored.shape[1], stored.dtype.itemsize, stored.chunks[0])
-    return _matrix(_lazy(source, InZarr(_absolute(source), name), stored.shape, rows, stored.dtype), source)
+    return _matrix(_lazy(source, ("zarr", name), stored.shape, rows, stored.dtype), source)
 
 
 def _open_h5ad(source: Path, variable: str | None, splitting: Splitting) -> Matrix:
     h5py = needs("h5py", "anndata")
     check_hdf5(source, *((COUNTS, "X") if variable is None else (variable,)))
     with readable(source), h5py.File(source, "r") as stored:
-        return _open_anndata(source, stored, variable, splitting, InHdf5)
+        return _open_anndata(source, stored, variable, splitting, "hdf5")
 
 
-def _open_anndata(
-    source: Path, stored: Any, variable: str | None, splitting: Splitting, kind: type[InHdf5] | type[InZarr]
-) -> Matrix:
+def _open_anndata(source: Path, stored: Any, variable: str | None, splitting: Splitting, store: str) -> Matrix:
     """Open X, or the element that `variable` names, of an AnnData store, with the names of its rows and columns."""
     name = variable or (COUNTS if COUNTS in stored else "X")
     if name not in stored:
@@ -171,26 +170,22 @@ def _open_anndata(
     if encoding == "csc_matrix":
         raise Refused(f"{source} stores {name} by columns (CSC), but rows are needed: write it again as CSR.")
     rows = splitting.rows(m, sparse_columns(max(m, 1), entries) if sparse else n, values.dtype.itemsize)
-    array = _lazy(source, kind(_absolute(source), name), (m, n), rows, values.dtype, sparse)
+    array = _lazy(source, (store, name), (m, n), rows, values.dtype, sparse)
     matrix = _matrix(array, source, names)
     if variable is None and name == COUNTS:
         return replace(matrix, notes=(f"{source}: the layer 'counts' was read, not X (--layer names another).",))
     return matrix
 
 
-def _absolute(source: Path) -> str:
-    return os.fspath(source.resolve())
-
-
 def _lazy(
-    source: Path, opened: InHdf5 | InZarr, shape: tuple[int, ...], rows: int, dtype: Any, sparse: bool = False
+    source: Path, element: tuple[str, str], shape: tuple[int, ...], rows: int, dtype: Any, sparse: bool = False
 ) -> da.Array:
-    """Make an array of blocks of rows, which are read when they are needed."""
+    """Make an array of blocks of rows of an element (its store, its name), which are read when they are needed."""
     if dtype.kind not in "buif":
         raise Refused(f"{source} holds entries of type {dtype}, not numbers: convert it to a numeric array.")
     if 0 in shape:
         raise Refused(f"{source} holds an array of shape {shape}: a matrix with rows and columns is needed.")
-    read = StoredRows(os.fspath(source), opened, sparse, shape[1])
+    read = StoredRows(os.fspath(source), element[0], os.fspath(source.resolve()), element[1], sparse, shape[1])
     meta = sp.csr_array((0, 0), dtype=dtype) if sparse else np.empty((0, 0), dtype=dtype)
     blocks = []
     for start in range(0, shape[0], rows):
@@ -214,9 +209,7 @@ def _open_npy(source: Path, variable: str | None, splitting: Splitting) -> Matri
     if len(shape) != 2:
         raise Refused(f"{source} holds an array of shape {shape}: a matrix with two dimensions is needed.")
     rows = splitting.rows(shape[0], shape[1], dtype.itemsize)
-    starts = range(0, shape[0], rows)
-    blocks = [_dense_rows(source, start, min(start + rows, shape[0]), shape[1], dtype) for start in starts]
-    return _matrix(da.concatenate(blocks), source)
+    return _matrix(_lazy(source, ("npy", ""), shape, rows, dtype), source)
 
 
 def _npy_header(source: Path) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -227,17 +220,6 @@ def _npy_header(source: Path) -> tuple[tuple[int, ...], np.dtype[Any]]:
         raise
     except Exception as error:  # what reads damaged files raises nearly anything
         raise Refused(f"{source} cannot be read in blocks: it is damaged or holds Python objects ({error}).") from None
-
-
-def _dense_rows(source: Path, start: int, stop: int, columns: int, dtype: np.dtype[Any]) -> da.Array:
-    block = dask.delayed(_read_rows, pure=False)(os.fspath(source.resolve()), start, stop)
-    return da.from_delayed(block, (stop - start, columns), dtype)
-
-
-def _read_rows(path: str, start: int, stop: int) -> Any:
-    """Read rows of a .npy file, copied out of the map so that no worker keeps pages of the rest."""
-    with readable(path, f", rows {start + 1} to {stop},"):
-        return np.array(np.load(path, mmap_mode="r", allow_pickle=False)[start:stop])
 
 
 def _open_folder(source: Path, variable: str | None, splitting: Splitting) -> Matrix:
@@ -259,7 +241,8 @@ def _sparse_block(file: Path) -> da.Array:
     try:
         with np.load(file, allow_pickle=False) as stored:
             shape = tuple(int(size) for size in stored["shape"])
-        dtype = _member_dtype(file, "data.npy")
+        with zipfile.ZipFile(file) as archive, archive.open("data.npy") as stream:
+            dtype = read_header(stream)[2]
         if len(shape) != 2:
             raise ValueError(f"its shape is {shape}")
     except (MemoryError, PermissionError):
@@ -268,13 +251,6 @@ def _sparse_block(file: Path) -> da.Array:
         raise Refused(f"{file} is no SciPy sparse matrix (scipy.sparse.save_npz): {error}.") from None
     block = dask.delayed(_read_sparse, pure=False)(os.fspath(file.resolve()))
     return da.from_delayed(block, shape, dtype, meta=sp.csr_array((0, 0), dtype=dtype))
-
-
-def _member_dtype(file: Path, member: str) -> np.dtype[Any]:
-    with zipfile.ZipFile(file) as archive, archive.open(member) as stream:
-        version = np.lib.format.read_magic(stream)
-        header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        return header(stream)[2]
 
 
 def _read_sparse(path: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -33,22 +33,27 @@ class StoredRows:
 
     Attributes
     ----------
-    source : where it is
-    opened : a context manager that opens the element with the matrix; each task opens it for itself
+    source : how messages call it
+    store, path, name : how the element with the matrix is opened (`STORES`); each task opens it for itself
     sparse : whether the element holds CSR arrays (AnnData's) and not a dense array
     columns : of the matrix
     """
 
     source: str
-    opened: Callable[[], Any]
+    store: str
+    path: str
+    name: str
     sparse: bool
     columns: int
 
     def __call__(self, start: int, stop: int) -> Any:
         """Read rows from start to stop - 1, as an array or as a CSR matrix with sound indices."""
-        with readable(self.source, f", rows {start + 1} to {stop},"), self.opened() as element:
+        with (
+            readable(self.source, f", rows {start + 1} to {stop},"),
+            STORES[self.store](self.path, self.name) as element,
+        ):
             if not self.sparse:
-                return np.asarray(element[start:stop])
+                return np.array(element[start:stop])  # a copy: no worker is to keep pages of the rest of a .npy
             ends = np.asarray(element["indptr"][start : stop + 1], dtype=np.int64)
             first, last = int(ends[0]), int(ends[-1])
             entries, indices = (np.asarray(element[name][first:last]) for name in ("data", "indices"))
@@ -57,33 +62,26 @@ class StoredRows:
             return X
 
 
-@dataclass(frozen=True)
-class InHdf5:
-    """An element of an HDF5 file."""
+@contextmanager
+def _in_hdf5(path: str, name: str) -> Iterator[Any]:
+    import h5py
 
-    path: str
-    name: str
-
-    @contextmanager
-    def __call__(self) -> Iterator[Any]:
-        """Open the file for the time of the block."""
-        import h5py
-
-        with h5py.File(self.path, "r") as stored:
-            yield stored[self.name]
+    with h5py.File(path, "r") as stored:
+        yield stored[name]
 
 
-@dataclass(frozen=True)
-class InZarr:
-    """An element of a zarr store, or the store itself where the name is empty."""
+@contextmanager
+def _in_zarr(path: str, name: str) -> Iterator[Any]:
+    import zarr
 
-    path: str
-    name: str
+    stored: Any = zarr.open(path, mode="r")
+    yield stored[name] if name else stored
 
-    @contextmanager
-    def __call__(self) -> Iterator[Any]:
-        """Open the store for the time of the block."""
-        import zarr
 
-        stored: Any = zarr.open(self.path, mode="r")
-        yield stored[self.name] if self.name else stored
+@contextmanager
+def _in_npy(path: str, name: str) -> Iterator[Any]:
+    yield np.load(path, mmap_mode="r", allow_pickle=False)
+
+
+STORES = {"hdf5": _in_hdf5, "zarr": _in_zarr, "npy": _in_npy}
+"""How an element of a file or store is opened, by its path and its name there, for the time of a block."""

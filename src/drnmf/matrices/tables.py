@@ -14,29 +14,11 @@ from drnmf.matrices.delimited import Row, TableError, is_blank, sample_of
 from drnmf.matrices.matrix import Labels, Matrix
 from drnmf.numerics import Array
 
-_INDEX_HEADERS = frozenset(
-    [
-        "index",
-        "id",
-        "name",
-        "row",
-        "rownames",
-        "row_names",
-        "date",
-        "datetime",
-        "timestamp",
-        "time",
-        "year",
-        "sample",
-        "sample_id",
-        "gene",
-        "gene_id",
-        "cell",
-        "barcode",
-        "label",
-        "labels",
-    ]
-) | {"", "unnamed: 0", "sample id", "gene id"}
+_ONE_WORD = """
+    index id name row rownames row_names date datetime timestamp time year sample sample_id gene gene_id cell barcode
+    label labels"""
+_INDEX_HEADERS = {*_ONE_WORD.split(), "", "unnamed: 0", "sample id", "gene id"}
+"""Heads of a first column that holds labels, numbers though they may be."""
 _TEXT = 0.1
 """Part of the cells of a further label column that are text at least: sizes such as 1, 2, 3, 5+ are labels too."""
 
@@ -209,12 +191,8 @@ def left_out(source: str, count: int) -> tuple[str, ...]:
     """Remark on rows at the end of a table that say nothing: spreadsheets leave them there."""
     if not count:
         return ()
-    rows = (
-        "1 row at the end holds neither values nor labels, and is"
-        if count == 1
-        else (f"{count} rows at the end hold neither values nor labels, and are")
-    )
-    return (f"{source}: {rows} left out.",)
+    rows, them = ("1 row at the end holds", "is") if count == 1 else (f"{count} rows at the end hold", "are")
+    return (f"{source}: {rows} neither values nor labels, and {them} left out.",)
 
 
 def as_matrix(

@@ -79,6 +79,16 @@ class Solver:
             "None computes them; for one loss it is 1.",
         ),
     )
+    part_scale: str = field(
+        default="regret",
+        metadata=about(
+            choice("regret", "ratio"),
+            "How losses of groups and tables are made alike.",
+            '"regret" is the distance from what a part reaches alone, in that of its simplest model; "ratio" divides '
+            "by what it reaches alone.",
+            "--part-scale",
+        ),
+    )
     checkpoint: str | os.PathLike[str] | None = field(
         default=None,
         metadata=about(

@@ -46,8 +46,8 @@ def _how_clear(ranks: list[int], rows: Rows) -> tuple[str, str, Chart, str]:
         scored["error_y"] = {"type": "data", "array": column(rows, "standard_error"), "visible": True}
         remark = (
             "Too few components merge what is apart, too many split what is one: both predict entries worse that a run "
-            "has not seen. Of the ranks that are not clearly worse than the best (by two standard errors) the one is "
-            "taken whose components come again best."
+            "has not seen. Of the ranks that are not clearly worse than the best (smaller ones by two standard errors, "
+            "larger ones by one) the one is taken whose components come again best."
         )
         return "rank-held-out", "Held-out entries", chart([scored], "rank", "above the best, per entry"), remark
     means = column(rows, "mean_stability")

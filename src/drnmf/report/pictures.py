@@ -37,12 +37,12 @@ def mutation_order(labels: list[str]) -> list[int]:
     )
 
 
-def signature(found: Profiles, k: int) -> Chart:
+def signature(profiles: Profiles, k: int) -> Chart:
     """Draw a profile over mutation types: a bar each, in the colours of the six substitutions."""
-    labels = found.labels or []
+    labels = profiles.labels or []
     order = mutation_order(labels)
     kinds = [substitution(labels[j]) or "C>A" for j in order]
-    bar = _bars(found, k, order)
+    bar = _bars(profiles, k, order)
     bar["marker"] = {"color": [BASES[kind] for kind in kinds]}
     places = {kind: [i for i, other in enumerate(kinds) if other == kind] for kind in SUBSTITUTIONS if kind in kinds}
     drawn = _small([bar], 150, flat=True)
@@ -52,9 +52,9 @@ def signature(found: Profiles, k: int) -> Chart:
     return drawn
 
 
-def species(found: Profiles, k: int) -> Chart:
+def species(profiles: Profiles, k: int) -> Chart:
     """Draw a profile over species: its mean amount on a log axis, and per cent of the species that it explains."""
-    labels, amounts = found.labels or [], found.amounts
+    labels, amounts = profiles.labels or [], profiles.amounts
     share = amounts[k] / np.maximum(amounts.sum(axis=0), np.finfo(np.float64).tiny)
     seen = amounts[k][amounts[k] > 0]
     low = float(np.log10(seen.max())) - 5.0 if seen.size else -5.0
@@ -73,27 +73,27 @@ def species(found: Profiles, k: int) -> Chart:
     return drawn
 
 
-def spectrum(found: Profiles, k: int) -> Chart:
+def spectrum(profiles: Profiles, k: int) -> Chart:
     """Draw a profile as a line over wavelengths, with its interval as a band."""
-    axis = axis_of(found.labels)
-    x = numbers(np.arange(1, found.values.shape[1] + 1) if axis is None else axis, 6)
+    axis = axis_of(profiles.labels)
+    x = numbers(np.arange(1, profiles.values.shape[1] + 1) if axis is None else axis, 6)
     data: list[dict[str, Any]] = []
-    if found.low is not None and found.high is not None:
+    if profiles.low is not None and profiles.high is not None:
         edge = {"type": "scatter", "mode": "lines", "x": x, "line": {"width": 0}, "hoverinfo": "skip"}
         data = [
-            edge | {"y": numbers(found.low[k], 4)},
-            edge | {"y": numbers(found.high[k], 4), "fill": "tonexty", "fillcolor": "rgba(128,128,128,0.28)"},
+            edge | {"y": numbers(profiles.low[k], 4)},
+            edge | {"y": numbers(profiles.high[k], 4), "fill": "tonexty", "fillcolor": "rgba(128,128,128,0.28)"},
         ]
-    data.append(line(x, numbers(found.values[k], 4), colour(k)) | {"hovertemplate": "%{x}: %{y:.3g}<extra></extra>"})
+    data.append(line(x, numbers(profiles.values[k], 4), colour(k)) | {"hovertemplate": "%{x}: %{y:.3g}<extra></extra>"})
     drawn = _small(data, 170, flat=True)
     drawn["layout"]["yaxis"] |= {"rangemode": "tozero", "nticks": 4}
     return drawn
 
 
-def plain(found: Profiles, k: int) -> Chart:
+def plain(profiles: Profiles, k: int) -> Chart:
     """Draw a profile as bars with their labels."""
-    labels = found.labels or []
-    drawn = _small([_bars(found, k, list(range(len(labels))))], 200)
+    labels = profiles.labels or []
+    drawn = _small([_bars(profiles, k, list(range(len(labels))))], 200)
     step = max(1, -(-len(labels) // _TICKS))
     angle = 0 if len(labels) <= 4 else -60
     drawn["layout"]["xaxis"] |= _ticks(list(range(0, len(labels), step)), labels[::step], angle, 10)
@@ -105,27 +105,27 @@ def _ticks(places: list[Any], labels: list[str], angle: int, size: int | None = 
     return texts if size is None else texts | {"tickfont": {"size": size}}
 
 
-def _bars(found: Profiles, k: int, order: list[int]) -> dict[str, Any]:
-    labels, y = found.labels or [], found.values[k][order]
+def _bars(profiles: Profiles, k: int, order: list[int]) -> dict[str, Any]:
+    labels, y = profiles.labels or [], profiles.values[k][order]
     named = [labels[j] for j in order]
     bar = bars(range(len(order)), numbers(y, 4), "var(--kl)", "%{customdata}: %{y:.3g}", named)
-    if found.low is not None and found.high is not None:
+    if profiles.low is not None and profiles.high is not None:
         above, below = (
-            numbers(np.maximum(reach, 0.0), 3) for reach in (found.high[k][order] - y, y - found.low[k][order])
+            numbers(np.maximum(reach, 0.0), 3) for reach in (profiles.high[k][order] - y, y - profiles.low[k][order])
         )
         bar["error_y"] = {"type": "data", "symmetric": False, "array": above, "arrayminus": below}
         bar["error_y"] |= {"thickness": 1, "width": 0, "color": "var(--soft)"}
     return bar
 
 
-def exposures(found: Profiles) -> Chart:
+def exposures(profiles: Profiles) -> Chart:
     """Draw contributions stacked by sample, the largest samples first."""
-    totals = found.parts.sum(axis=1) + found.rest
+    totals = profiles.parts.sum(axis=1) + profiles.rest
     order = np.argsort(-totals, kind="stable")[:STACKED]
-    samples = found.samples or [str(i + 1) for i in range(len(totals))]
+    samples = profiles.samples or [str(i + 1) for i in range(len(totals))]
     named = [samples[i] for i in order]
-    rest = [("unstable", found.rest[order], "var(--line)")] if found.rest.any() else []
-    stacks = [(name, found.parts[order, k], colour(k)) for k, name in enumerate(found.names)]
+    rest = [("unstable", profiles.rest[order], "var(--line)")] if profiles.rest.any() else []
+    stacks = [(name, profiles.parts[order, k], colour(k)) for k, name in enumerate(profiles.names)]
     hover = "%{customdata}<br>%{fullData.name}: %{y:.4g}"
     data = [
         bars(range(len(order)), numbers(values, 4), shade, hover, named) | {"name": name}
@@ -140,9 +140,9 @@ def exposures(found: Profiles) -> Chart:
     return drawn
 
 
-def over_dates(found: Profiles, k: int) -> Chart:
+def over_dates(profiles: Profiles, k: int) -> Chart:
     """Draw the contribution of a component over dates."""
-    curve = line(dates_of(found.samples), numbers(found.parts[:, k], 4), colour(k), width=1.2)
+    curve = line(dates_of(profiles.samples), numbers(profiles.parts[:, k], 4), colour(k), width=1.2)
     curve["hovertemplate"] = "%{x|%Y-%m-%d}: %{y:.3g}<extra></extra>"
     drawn = _small([curve], 130, flat=True)
     # Turned labels would be cut off.
@@ -151,10 +151,10 @@ def over_dates(found: Profiles, k: int) -> Chart:
     return drawn
 
 
-def abundance(found: Profiles, k: int) -> Chart:
+def abundance(profiles: Profiles, k: int) -> Chart:
     """Draw the part of a component in every pixel as a picture."""
-    assert found.image is not None
-    share: Vector = found.shares[:, k].reshape(found.image)
+    assert profiles.image is not None
+    share: Vector = profiles.shares[:, k].reshape(profiles.image)
     small, _, _ = pool(share, CELLS)
     image = heat(small) | {"hovertemplate": "row %{y}, column %{x}: %{z:.2f}<extra></extra>", "showscale": False}
     hidden = {"visible": False, "showgrid": False}
@@ -165,14 +165,14 @@ def abundance(found: Profiles, k: int) -> Chart:
     return {"data": [image], "layout": layout, "height": 300, "phone": 300}
 
 
-def usage(found: Profiles) -> Chart:
+def usage(profiles: Profiles) -> Chart:
     """Draw the contributions as an image: one row per component, one column per sample."""
-    drawn = factor_image(found.shares.T, False, found.samples, "sample")
+    drawn = factor_image(profiles.shares.T, False, profiles.samples, "sample")
     drawn["layout"]["yaxis"] |= {
-        "tickvals": list(range(len(found.names))),
-        "ticktext": [_short(n) for n in found.names],
+        "tickvals": list(range(len(profiles.names))),
+        "ticktext": [_short(n) for n in profiles.names],
     }
-    drawn["data"][0]["y"] = list(range(len(found.names)))
+    drawn["data"][0]["y"] = list(range(len(profiles.names)))
     drawn["data"][0]["hovertemplate"] = "%{x}<br>%{z:.2f} of its largest<extra></extra>"
     return drawn
 

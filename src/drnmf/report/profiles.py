@@ -147,10 +147,10 @@ def _of_discovery(run: Run) -> Profiles | None:
         image = None  # its pixels are what profiles are over
     low, high = (column_matrix(ends, [f"{name}_{end}" for name in names]) if ends else None for end in ("low", "high"))
     facts = [_stability(row, name) for row, name in zip(known, names, strict=False)]
-    return Profiles(
-        names, labels, samples, column_matrix(rows, names), column_matrix(parts, names).T,
-        np.array(column(parts, "unstable")), low, high, facts, _field(run, labels, samples, image), image,
-    )  # fmt: skip
+    values, shares = column_matrix(rows, names), column_matrix(parts, names).T
+    rest = np.array(column(parts, "unstable"))
+    field = _field(run, labels, samples, image)
+    return Profiles(names, labels, samples, values, shares, rest, low, high, facts, field, image)
 
 
 def _stability(row: Mapping[str, str], name: str) -> str:
@@ -173,10 +173,9 @@ def _of_fit(run: Run) -> Profiles | None:
     sums = H.sum(axis=1)
     parts, total = W * sums, max(float((W.sum(axis=0) * sums).sum()), np.finfo(np.float64).tiny)
     facts = [f"{100 * value / total:.2g}% of the model" for value in (W.sum(axis=0) * sums).tolist()]
-    return Profiles(
-        run.component_names, labels, samples, H / np.maximum(sums, np.finfo(np.float64).tiny)[:, None], parts,
-        np.zeros(len(W)), None, None, facts, _field(run, labels, samples, image), image,
-    )  # fmt: skip
+    values, field = H / np.maximum(sums, np.finfo(np.float64).tiny)[:, None], _field(run, labels, samples, image)
+    names, rest = run.component_names, np.zeros(len(W))
+    return Profiles(names, labels, samples, values, parts, rest, None, None, facts, field, image)
 
 
 def column(rows: Rows, name: str) -> list[float]:

@@ -57,14 +57,13 @@ class Quality:
         seen = np.isfinite(self.residuals).sum(axis=0)
         Q, robust = np.nansum(self.residuals**2, axis=0), np.nansum(_damped(self.residuals), axis=0)
         beyond = (np.abs(self.residuals) > BEYOND).sum(axis=0)  # NaN is not larger than anything
-        return [
-            {
-                "label": name, "entries": int(seen[j]), "Q": float(Q[j]), "Q_expected": share * int(seen[j]),
-                "Q_ratio": float(Q[j]) / (share * int(seen[j])) if seen[j] and share > 0 else float("nan"),
-                "Q_robust": float(robust[j]), "beyond": int(beyond[j]),
-            }
-            for j, name in enumerate(names)
-        ]  # fmt: skip
+        rows = []
+        for j, name in enumerate(names):
+            expected = share * int(seen[j])
+            ratio = float(Q[j]) / expected if expected > 0 else float("nan")
+            row = {"label": name, "entries": int(seen[j]), "Q": float(Q[j]), "Q_expected": expected, "Q_ratio": ratio}
+            rows.append(row | {"Q_robust": float(robust[j]), "beyond": int(beyond[j])})
+        return rows
 
     @property
     def summary(self) -> schema.Quality:
@@ -72,9 +71,13 @@ class Quality:
         expected = self.expected
         known = np.isfinite(expected)
         return {
-            "Q": self.Q, "Q_expected": expected if known else None, "Q_ratio": self.Q / expected if known else None,
-            "Q_robust": self.robust, "entries": self.entries, "beyond": int((np.abs(self.residuals) > BEYOND).sum()),
-        }  # fmt: skip
+            "Q": self.Q,
+            "Q_expected": expected if known else None,
+            "Q_ratio": self.Q / expected if known else None,
+            "Q_robust": self.robust,
+            "entries": self.entries,
+            "beyond": int((np.abs(self.residuals) > BEYOND).sum()),
+        }
 
 
 def _damped(residuals: Vector) -> Vector:

@@ -60,7 +60,7 @@ def describe_input(
         digest = sha256_of(path)
     stored = getattr(matrix.X, "nnz", None)
     tables = {"uncertainty": uncertainty, "entry_weights": entry_weights}
-    beside = {name: {"file": table.name, "sha256": sha256_of(table)} for name, table in tables.items() if table}
+    described = {name: {"file": table.name, "sha256": sha256_of(table)} for name, table in tables.items() if table}
     return {
         "file": path.name,
         "sha256": digest,
@@ -69,7 +69,7 @@ def describe_input(
         "dtype": str(matrix.X.dtype),
         "stored_entries": None if stored is None else int(stored),
         "image": None if matrix.image is None else list(matrix.image),
-        **beside,
+        **described,
     }
 
 
@@ -133,15 +133,14 @@ def summary_of(kind: schema.Kind, model: Any, seconds: float, notes: list[str]) 
 def penalised(terms: Iterable[Any], paths: Iterable[Any]) -> list[schema.Penalised]:
     """List the penalties of a run with their alphas, and what was tried where the data chose one."""
     chosen = {path.penalty: path for path in paths}
-    given = {term.key: float(term.alpha) for term in terms if term.key not in chosen}
+    fixed = {term.key: float(term.alpha) for term in terms if term.key not in chosen}
     found: list[schema.Penalised] = [
-        {"penalty": key, "alpha": alpha, "alphas": None, "values": None, "limit": None} for key, alpha in given.items()
+        {"penalty": key, "alpha": alpha, "alphas": None, "values": None, "limit": None} for key, alpha in fixed.items()
     ]
-    return found + [
-        {"penalty": key, "alpha": path.alpha, "alphas": path.alphas.tolist(), "values": path.values.tolist(),
-         "limit": path.limit}
-        for key, path in chosen.items()
-    ]  # fmt: skip
+    for key, path in chosen.items():
+        tried, values = path.alphas.tolist(), path.values.tolist()
+        found.append({"penalty": key, "alpha": path.alpha, "alphas": tried, "values": values, "limit": path.limit})
+    return found
 
 
 def listed(folder: Path) -> list[str]:
@@ -211,20 +210,18 @@ def write_coverage(folder: Path, model: Any) -> None:
     seen = model.coverage_
     if seen is None:
         return
+    knots = [loss.beta for loss in model.omega_]
+    seen_at = [(float(b), *losses) for b, *losses in zip(seen.betas, seen.losses, seen.references, strict=True)]
     rows = [
-        {"beta": float(b), "loss": float(loss), "reference": float(e), "scaled_loss": float(loss / e), "knot": False}
-        for b, loss, e in zip(seen.betas, seen.losses, seen.references, strict=True)
+        {"beta": b, "loss": float(d), "reference": float(e), "scaled_loss": float(d / e), "knot": b in knots}
+        for b, d, e in sorted(
+            [
+                *zip(knots, model.losses_, model.references_, strict=True),
+                *(row for row in seen_at if row[0] not in knots),
+            ]
+        )
     ]
-    knots = [
-        {"beta": loss.beta, "loss": float(d), "reference": float(e), "scaled_loss": float(d / e), "knot": True}
-        for loss, d, e in zip(model.omega_, model.losses_, model.references_, strict=True)
-    ]
-    at = {row["beta"] for row in knots}
-    write_table(folder / schema.COVERAGE, sorted([*knots, *(r for r in rows if r["beta"] not in at)], key=_beta))
-
-
-def _beta(row: Mapping[str, Any]) -> float:
-    return float(row["beta"])
+    write_table(folder / schema.COVERAGE, rows)
 
 
 def write_comparison(folder: Path, found: Comparison) -> None:
@@ -264,6 +261,15 @@ def _write_methods(folder: Path, omega: Omega, references: Any, methods: list[sc
         "methods": methods,
     }
     write_record(folder / schema.COMPARISON, record)
+
+
+def write_compared(
+    folder: Path, kind: schema.Kind, found: Comparison, seconds: float, notes: Iterable[str]
+) -> schema.Summary:
+    """Write the robust model of a comparison and comparison.json; return what summary.json says of them."""
+    write_model(folder, found.model, found.robust.W)
+    write_comparison(folder, found)
+    return summary_of(kind, found.model, seconds, list(notes))
 
 
 def write_names(folder: Path, matrix: Matrix, W: Any, H: Any, components: Sequence[str] | None = None) -> None:

@@ -133,6 +133,7 @@ class MiniBatchNMF(Translated, Shares, decomposition.MiniBatchNMF):  # type: ign
     def _check_params(self, X: Any) -> None:
         super()._check_params(X)
         self._state: StreamState | None = None
+        self._costs: list[float] = []
 
     def _in_batches(self, X: Any, W: Any, H: Any) -> tuple[Array, Array, int, int]:
         found: tuple[Array, Array, int, int] = self._fit_transform(X, W, H)
@@ -160,7 +161,7 @@ class MiniBatchNMF(Translated, Shares, decomposition.MiniBatchNMF):  # type: ign
         before costs are compared. Nor does a batch of zeros say anything, which moves no H.
         """
         batches = n_steps // self.max_iter
-        self._costs = [*self._costs, batch_cost][-batches:] if step else [batch_cost]
+        self._costs = [*self._costs, batch_cost][-batches:]
         over = super()._minibatch_convergence(X, np.mean(self._costs), H, H_buffer, n_samples, step, n_steps)
         if step + 1 < 2 * batches:
             self._ewa_cost = self._ewa_cost_min = None

@@ -10,6 +10,7 @@ from joblib import effective_n_jobs
 
 from drnmf.algorithms.loop import Control
 from drnmf.backends.base import Data
+from drnmf.backends.parted import Parted, rowwise
 from drnmf.losses.base import Omega
 from drnmf.numerics import HALS_TOLERANCE, HALS_WINDOW, TOLERANCE, Vector
 from drnmf.objective.constraints import Constraints, as_constraints, mode_constraints
@@ -126,6 +127,10 @@ def problem_of(
     omega, references : in the unit of the caller; references None are to be found
     given : X as it was received
     """
+    if rowwise(omega):
+        if not data.T.space.whole or model.column_modes:
+            raise ValueError("Losses of rows (Rowwise) are not served on Dask arrays and tensors: give X in memory.")
+        data = Parted(data)
     return ask(Problem.opened(data, given, model.column_modes), model, omega, references)
 
 

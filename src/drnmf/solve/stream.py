@@ -38,7 +38,8 @@ FADE, BOUNDS_FADE = 0.7, 0.5
 alike, and what the first say, made at a poor H, would hold it back, bounds more than models."""
 
 STEPS, FIRST_STEPS = 2, 10
-"""Steps of H for every batch (one for beta = 2 alone), and of the first; number t has no fewer than these over t."""
+"""Steps of H for every batch, and of the first; number t has no fewer than these over t. One is enough for beta = 2
+alone, and under quadratic models of one loss for rows that come again."""
 
 ROUND, LONGEST = 0.2, 30.0
 """Part of the bound's own curvature in the model of a column, and how much too short the other may be to be used."""
@@ -46,9 +47,10 @@ ROUND, LONGEST = 0.2, 30.0
 MOSTLY = 0.5
 """Where more of the entries than this are zero, losses that bend by what x is have no use for their curvature."""
 
-COLD = 2
-"""Rounds of `encode` that find W of rows that are new. With more of them, and of those for rows that come again or whose
-H has moved a little, runs follow each half-problem to its end, and end higher."""
+COLD, WARM = 2, 1
+"""Rounds of `encode` that find W of rows that are new, and of rows that come again or whose H has moved a little. With
+more of them runs follow each half-problem to its end, and end higher. Under quadratic models one step does for the
+latter; bounds are too far away for that, and need the extrapolation of a round."""
 
 UNLIKELY = 3.0
 """A batch whose loss is this many times the usual, from where its W was before, begins anew: H has moved on."""
@@ -283,7 +285,8 @@ def advance(
     rows = data.shape[0]
     seen = state.rows + rows
     share = share_of(rows, seen, forget, FADE if state.curved else BOUNDS_FADE) if state.batches else 1.0
-    steps = max(1 if _quadratic(omega) or warm else STEPS, FIRST_STEPS // (state.batches + 1))
+    once = _quadratic(omega) or (state.curved and bool(warm) and len(omega) == 1)
+    steps = max(1 if once else STEPS, FIRST_STEPS // (state.batches + 1))
     batch = Batch(data, omega, share, steps, state.curved, penalties=penalties)
     fit, *alone = state.followers
     first, *others = (*warm, *(None,) * len(state.followers))[: len(state.followers)]
@@ -325,10 +328,10 @@ def _positive(losses: Vector) -> Vector:
 
 
 def _encoded(batch: Batch, H: Any, objective: Objective, weights: Vector, A: Any) -> Any:
-    """W' (r, rows) under H: a few rounds for rows that are new, else one step on from A, made as those of H are."""
+    """W' (r, rows) under H: rounds of `encode`, or from A a step of the quadratic model, made as those of H are."""
     data, omega = batch.data, batch.omega
-    if A is None or _quadratic(omega) or not data.T.space.whole:
-        rounds = (COLD if A is None else 1) * (1 if _quadratic(omega) else 3)
+    if A is None or _quadratic(omega) or not batch.curved or not data.T.space.whole:
+        rounds = (COLD if A is None else WARM) * (1 if _quadratic(omega) else 3)
         return encode(data, H, objective, weights, rounds, 0.0, False, A, batch.curved).T
     A = data.T.space.put(A)
     sums, _ = _sums_of(replace(batch, data=data.T), H, A, 1.0, False)

@@ -45,7 +45,7 @@ from drnmf.storage.records import (
     result_record,
     snapshot_of,
     snapshot_record,
-)  # fmt: skip
+)
 from drnmf.trees import pack, types_beside, unpack
 
 logger = logging.getLogger("drnmf")
@@ -148,10 +148,8 @@ class Checkpoint:
                     f"({'; '.join(unlike)}). Resume it with what it was begun with, or name another folder."
                 )
         if there["backend"] != here["backend"]:
-            logger.warning(
-                "%s was begun with %s and is resumed with %s: the result is the same only up to rounding.",
-                self.folder, there["backend"], here["backend"],
-            )  # fmt: skip
+            begun = f"{self.folder} was begun with {there['backend']} and is resumed with {here['backend']}"
+            logger.warning("%s: the result is the same only up to rounding.", begun)
 
     def recall(self, omega: Omega, *owners: Any) -> Result | Snapshot | None:
         self._run += 1

@@ -24,9 +24,12 @@ from drnmf.algorithms.weights import Advance
 from drnmf.backends.base import Data, Elsewhere, Space
 from drnmf.backends.modes import Modes
 from drnmf.losses.beta import Beta
+from drnmf.losses.huber import Huber
 from drnmf.losses.interval import Coverage
 from drnmf.losses.names import as_written
 from drnmf.losses.negative_binomial import NegativeBinomial
+from drnmf.losses.part import Part
+from drnmf.losses.rowwise import Rowwise
 from drnmf.numerics import Array
 from drnmf.objective.penalties import PENALTIES
 from drnmf.objective.penalty import Penalty
@@ -52,6 +55,9 @@ TYPES: dict[str, type] = {
         Elsewhere,
         Beta,
         NegativeBinomial,
+        Huber,
+        Part,
+        Rowwise,
         *PENALTIES.values(),
     )
 }
@@ -141,10 +147,8 @@ def result_of(record: Record, data: Modes) -> Result:
 
 def fingerprint(data: Data) -> Record:
     """Tell one X from another by every entry; shape, dtype and zeros are there to say what differs."""
-    return {
-        "shape": list(data.shape), "dtype": str(data.dtype), "number of zeros": data.zeros,
-        "SHA-256 of the entries": data.digest(),
-    }  # fmt: skip
+    plain = {"shape": list(data.shape), "dtype": str(data.dtype), "number of zeros": data.zeros}
+    return plain | {"SHA-256 of the entries": data.digest()}
 
 
 def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:

@@ -86,15 +86,14 @@ def separate(
         with _bar("writing", quiet) as progress:
             written = write_sources(temporary, mixture, seen.transform, W, H, groups, encoding, progress)
         measures = _measure(temporary, written.groups, groups, truths)
-        write.write_model(temporary, found.model, W)
-        write.write_comparison(temporary, found)
         audio = describe(seen, written, encoding)
         titles = [truth.name for truth in truths] if group is None and truths else [None] * len(written.groups)
         for sound, members, title in zip(audio["groups"], groups or (), titles, strict=True):
             sound |= {"members": [k + 1 for k in members], "name": title}
         audio["measures"] = measures
         seconds = time.perf_counter() - started
-        summary = write.summary_of("separate", found.model, seconds, _notes(found, seen, written.gain, warned))
+        notes = _notes(found, seen, written.gain, warned)
+        summary = write.write_compared(temporary, "separate", found, seconds, notes)
         summary |= {"input": _input(recording, mixture, seen), "audio": audio}
         results.finish(temporary, summary | write.computed_by(seen.X))
     if not quiet:
@@ -139,12 +138,10 @@ def _measure(
     estimates = np.stack([open_recording(folder / name).channel_mean() for name in files])
     found = measure(np.stack([truth.channel_mean() for truth in truths]), estimates)
     return [
-        {
-            "reference": truth.name, "components": [k + 1 for k in groups[found.order[s]]],
-            **{name: _finite(getattr(found, name)[s]) for name in ("sdr", "sir", "sar")},
-        }
+        {"reference": truth.name, "components": [k + 1 for k in groups[found.order[s]]]}
+        | {name: _finite(getattr(found, name)[s]) for name in ("sdr", "sir", "sar")}
         for s, truth in enumerate(truths)
-    ]  # fmt: skip
+    ]
 
 
 def _finite(value: Any) -> float | None:
@@ -188,9 +185,12 @@ def separate_again(request: Request) -> bool:
         described = describe(seen, written, encoding)
         _name_as_before([*described["components"], *described["groups"]], [*audio["components"], *audio["groups"]])
         summary: schema.Summary = {
-            "kind": "separate", "seconds": round(time.perf_counter() - started, 3), "audio": described,
-            "input": _input(recording, mixture, seen), "notes": [f"The spectra are those of {run.name}.", *warned],
-        }  # fmt: skip
+            "kind": "separate",
+            "seconds": round(time.perf_counter() - started, 3),
+            "audio": described,
+            "input": _input(recording, mixture, seen),
+            "notes": [f"The spectra are those of {run.name}.", *warned],
+        }
         results.finish(temporary, summary | write.computed_by(seen.X))
     say(f"{H.shape[0]} components of {mixture.name} ({mixture.seconds:.1f} s); results in {results.folder}")
     return True
@@ -203,11 +203,9 @@ def _name_as_before(sounds: list[schema.Sound], before: list[schema.Sound]) -> N
 
 
 def _input(path: Path, mixture: Recording, seen: Spectrogram) -> dict[str, Any]:
-    return {
-        "file": path.name, "sha256": write.sha256_of(path), "encoding": mixture.encoding, "rate": mixture.rate,
-        "channels": mixture.channels, "samples": mixture.length, "shape": list(seen.X.shape),
-        "dtype": str(seen.X.dtype),
-    }  # fmt: skip
+    sound = {"encoding": mixture.encoding, "rate": mixture.rate, "channels": mixture.channels}
+    sound |= {"samples": mixture.length, "shape": list(seen.X.shape), "dtype": str(seen.X.dtype)}
+    return {"file": path.name, "sha256": write.sha256_of(path), **sound}
 
 
 def describe(seen: Spectrogram, written: Written, encoding: str) -> schema.Audio:

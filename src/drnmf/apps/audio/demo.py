@@ -48,12 +48,10 @@ def demo(seed: options.Seed = 0, *, results: Results) -> None:
     shown = studies[SHOWN]
     with results.writing() as folder:
         audio = _write_sounds(folder, shown)
-        write.write_model(folder, shown.comparison.model, shown.comparison.robust.W)
-        write.write_comparison(folder, shown.comparison)
         write.write_table(folder / schema.TABLE, _flat(rows))
         drawn = figures.try_to_draw(draw_excess, _percents(rows), folder, "figure")
         notes = [f"{name}: {note}" for name, found in studies.items() for note in found.comparison.notes]
-        summary = write.summary_of("demo", shown.comparison.model, seconds, notes)
+        summary = write.write_compared(folder, "demo", shown.comparison, seconds, notes)
         score = " ".join(tune.melody)
         summary |= {
             "data": {"recipe": f"{score}, synthesised", "shape": list(shown.X.shape), "rate": tune.rate},

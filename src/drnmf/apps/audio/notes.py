@@ -111,10 +111,8 @@ def _rises(activation: Vector, frame: float, sustain: float) -> Vector:
     total = np.concatenate([[0.0], np.cumsum(padded)])
     t = np.arange(activation.size) + 3
     strength = (total[t + width] - total[t]) / width - (total[t] - total[t - 3]) / 3.0
-    peaks, _ = find_peaks(
-        np.concatenate([[0.0], strength, [0.0]]), height=RISE * strength.max(initial=0.0) + np.finfo(np.float64).tiny,
-        distance=max(1, round(APART / frame)),
-    )  # fmt: skip
+    least, apart = RISE * strength.max(initial=0.0) + np.finfo(np.float64).tiny, max(1, round(APART / frame))
+    peaks, _ = find_peaks(np.concatenate([[0.0], strength, [0.0]]), height=least, distance=apart)
     return (peaks - 1) * frame
 
 

@@ -213,13 +213,10 @@ def demo(run: Run) -> Section:
     if not isinstance(found, dict):
         return NOTHING
     losses = [as_loss(beta).name for beta in found["betas"]]
-    rows = [
-        [
-            row["noise"].capitalize(), row["method"], *(percent(float(s) - 1.0) for s in row["scaled_losses"]),
-            row["notes"], row["melody"], f"{row['right']}/{row['strokes']}",
-        ]
-        for row in found["rows"]
-    ]  # fmt: skip
+    rows = []
+    for row in found["rows"]:
+        above, heard = (percent(float(s) - 1.0) for s in row["scaled_losses"]), f"{row['right']}/{row['strokes']}"
+        rows.append([row["noise"].capitalize(), row["method"], *above, row["notes"], row["melody"], heard])
     head = ["recording", "method", *losses, "components", "melody heard", "right"]
     numeric = (*range(2, 2 + len(losses)), len(head) - 1)
     note = (

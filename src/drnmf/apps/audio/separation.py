@@ -132,11 +132,8 @@ def separate(
     seen = spectrogram(recording, window=window, hop=hop, power=power)
     if n_components != "auto" and isinstance(group, str):
         parse_groups(group, check_integer("n_components", n_components, 1))
-    model = DRNMF(
-        n_components, betas=betas, max_iter=max_iter, tol=tol, zeros="floor", random_state=random_state, n_init=n_init,
-        verbose=verbose,
-    )  # fmt: skip
-    found = compare(model, seen.X)
+    model = DRNMF(n_components, betas=betas, random_state=random_state, n_init=n_init, verbose=verbose)
+    found = compare(model.set_params(max_iter=max_iter, tol=tol, zeros="floor"), seen.X)
     W, H = found.robust.W, found.robust.H
     groups = choose_groups(group, W, H)
     parts = [

@@ -171,9 +171,8 @@ def _words(folder: Path | None, seed: int, quick: bool) -> Task:
     return Task(np.ascontiguousarray(X[:, np.sort(common)]), int(labels.max()) + 1, _of_W(misplaced, labels))
 
 
-COSINE, ANGLE, SHARE, DRAW, ENTRIES, NOTES = (
-    "1 - cosine", "angle", "misplaced", "KL, another draw", "KL, entries left out", "wrong notes"
-)  # fmt: skip
+COSINE, ANGLE, SHARE = "1 - cosine", "angle", "misplaced"
+DRAW, ENTRIES, NOTES = "KL, another draw", "KL, entries left out", "wrong notes"
 MARY = f"audio/{mary_figure.RECORDING}.wav"
 LIVER = "liver-326{}.tsv"
 LIVER_RANK = 11

@@ -65,11 +65,8 @@ def plan(options: Options) -> Plan:
     units = [
         _unit(problem, method, seed, options) for problem in here for seed in range(options.seeds) for method in METHODS
     ]
-    facts = {
-        "seeds": options.seeds, "quick": options.quick, "problems": [[p.name, p.measure] for p in here],
-        "missing": [str(p.file) for p in PROBLEMS if p not in here],
-    }  # fmt: skip
-    return Plan(units, facts)
+    facts = {"seeds": options.seeds, "quick": options.quick, "problems": [[p.name, p.measure] for p in here]}
+    return Plan(units, facts | {"missing": [str(p.file) for p in PROBLEMS if p not in here]})
 
 
 def rows_of(results: Results) -> list[dict[str, Any]]:
@@ -81,11 +78,9 @@ def rows_of(results: Results) -> list[dict[str, Any]]:
         found["hindsight"] = [min((found[m][s] for m in SINGLE), key=lambda values: values["distance"]) for s in seeds]
         for method, values in found.items():
             distances = [value["distance"] for value in values]
-            rows.append({
-                "problem": problem, "measure": measure, "seeds": len(values), "method": method,
-                "distance": float(np.mean(distances)), "deviation": float(np.std(distances)),
-                "losses": values[0]["losses"], "seconds": float(np.mean([value["seconds"] for value in values])),
-            })  # fmt: skip
+            row = (problem, measure, len(values), method, float(np.mean(distances)), float(np.std(distances)))
+            seconds = float(np.mean([value["seconds"] for value in values]))
+            rows.append(dict(zip(COLUMNS, (*row, values[0]["losses"], seconds), strict=True)))
     return rows
 
 

@@ -23,11 +23,12 @@ class Name(StrEnum):
     AUDIO = "table-audio"
     MARY = "mary-figure"
     CHOICE = "choice"
+    PARTS = "parts"
     ALL = "all"
 
 
 def reproduce(
-    name: Annotated[Name, typer.Argument(help="Table or figure of the paper, all of them, or the study choice.")],
+    name: Annotated[Name, typer.Argument(help="Table or figure of the paper, all of them, or a study: choice, parts.")],
     data: Annotated[
         Path | None, typer.Option("--data", envvar="DRNMF_DATA", help="Folder that holds documents/ and audio/.")
     ] = None,

@@ -29,6 +29,11 @@ class Entry:
     role: Role
     remark: str = ""
 
+    @property
+    def standing(self) -> str:
+        """What the file is to the paper."""
+        return f"is the paper's {self.paper}" if self.role == "own" else f"({self.role}, for {self.paper})"
+
 
 DOCUMENTS: dict[str, Entry] = {name: Entry(name, "own") for name in paper.DOCUMENTS} | {
     "tr11_cluto": Entry("tr11", "variant", "with the 5 words that every document has"),
@@ -151,6 +156,13 @@ def unknown(folder: Path, kind: Sort) -> list[str]:
     """Files of the right type whose name is no data set of the paper: they are left out, and the page says so."""
     table, suffix, _ = KINDS[kind]
     return sorted(path.name for path in (folder / kind).glob(f"*{suffix}") if path.stem not in table)
+
+
+def remarks(table: dict[str, Entry], stems: list[str]) -> str:
+    """List what is to be said of data sets, for the page."""
+    known = [(stem, table[stem]) for stem in stems if table[stem].remark]
+    lines = [f"- `{stem}` {entry.standing}: {entry.remark}." for stem, entry in known]
+    return "\n" + "\n".join(lines) + "\n" if lines else ""
 
 
 @lru_cache(maxsize=1)

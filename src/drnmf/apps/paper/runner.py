@@ -16,6 +16,7 @@ from typing import Any
 from drnmf.apps.paper import choice_study, mary_figure, pareto_figure, table_audio, table_documents, weights_figure
 from drnmf.apps.paper.experiment import Experiment
 from drnmf.apps.paper.fits import Options
+from drnmf.apps.paper.parts import study as parts_study
 from drnmf.apps.paper.store import Plan, Store, Unit, Watch
 from drnmf.files import write_text
 from drnmf.report.figures import check_matplotlib
@@ -26,7 +27,7 @@ EXPERIMENTS: dict[str, Experiment] = {
 }
 """Name on the command line -> experiment, in the order of the paper."""
 
-STUDIES: dict[str, Experiment] = {choice_study.EXPERIMENT.name: choice_study.EXPERIMENT}
+STUDIES: dict[str, Experiment] = {module.EXPERIMENT.name: module.EXPERIMENT for module in (choice_study, parts_study)}
 """Studies of our own, which are not in the paper and not among "all" of it."""
 
 

@@ -50,10 +50,8 @@ def _start(path: Path, seed: int) -> tuple[Array, Start]:
 
 
 def _units(dataset: datasets.Dataset, seed: int, options: Options) -> list[Unit]:
-    compared = Comparison(
-        f"{dataset.stem}/seed-{seed}", SINGLES, BETAS, lambda: _start(dataset.path, seed),
-        lambda fit, _: fit.summary(), options,
-    )  # fmt: skip
+    prefix, begin = f"{dataset.stem}/seed-{seed}", lambda: _start(dataset.path, seed)
+    compared = Comparison(prefix, SINGLES, BETAS, begin, lambda fit, _: fit.summary(), options)
     settings = options.settings(data=dataset.digest, seed=seed, rank=RANK)
     return compared.units(settings, float(spectrogram(dataset.path).size), options.ours)
 
@@ -182,16 +180,12 @@ def section(rows: list[Row], facts: dict[str, Any], folder: Path) -> str:
         if facts["ours"]:
             line += [f"{show(number(row[m]), 1)} ± {show(number(row[f'{m}_std']), 1)}" for m in OURS_MEASURES]
         lines.append(line)
-    remarks = [
-        f"- `{row['dataset']}` is the paper's {e.paper}: {e.remark}." if e.role == "own"
-        else f"- `{row['dataset']}` ({e.role}, for {e.paper}): {e.remark}."
-        for row in rows for e in [datasets.AUDIO[row["dataset"]]] if e.remark
-    ]  # fmt: skip
+    remarks = datasets.remarks(datasets.AUDIO, [row["dataset"] for row in rows])
     return (
         f"Percent above the single-objective error, mean ± deviation over {facts['seeds']} random starts, r = {RANK}. "
         f'"KL: IS" is the IS error of KL-NMF. {algorithm_line(facts)}\n\n'
         + markdown(columns, lines, left=3)
-        + ("\n" + "\n".join(remarks) + "\n" if remarks else "")
+        + remarks
         + _unequal(read_table(folder / f"{STARTS_NAME}.csv"))
         + missing_list(facts)
     )

@@ -71,13 +71,12 @@ def draw(results: Results, out: Path) -> None:
 
 
 def _draw_rows(rows: list[dict[str, Any]], out: Path) -> None:
+    accuracies = (("KL-NMF", "acc_kl", "KL"), ("Fro-NMF", "acc_fro", "Frobenius"), ("DR-NMF", "acc_dr", "DR"))
     panels = {
-        "Clustering accuracy (%)": (
-            ("KL-NMF", "acc_kl", "KL"), ("Fro-NMF", "acc_fro", "Frobenius"), ("DR-NMF", "acc_dr", "DR"),
-        ),
+        "Clustering accuracy (%)": accuracies,
         "KL error above KL-NMF's (%)": (("Fro-NMF", "fro_kl_excess", "Frobenius"), ("DR-NMF", "dr_kl_excess", "DR")),
         "Frobenius error above Fro-NMF's (%)": (("KL-NMF", "kl_fro_excess", "KL"), ("DR-NMF", "dr_fro_excess", "DR")),
-    }  # fmt: skip
+    }
     with figure(out, NAME, 1, 3, size=(11.5, 2.0 + 0.3 * len(rows)), sharey=True) as (axes,):
         y = np.arange(len(rows))[::-1]
         for ax, (title, group) in zip(axes, panels.items(), strict=True):
@@ -110,11 +109,7 @@ def _comparison(rows: list[Row], measures: tuple[str, ...], extra: tuple[str, ..
 def section(rows: list[Row], facts: dict[str, Any], folder: Path) -> str:
     """Row by row: paper, ours, difference; then the lift."""
     ours = facts["ours"]
-    remarks = [
-        f"- `{row['dataset']}` ({entry.role}, for {entry.paper}): {entry.remark}."
-        for row in rows
-        if row["dataset"] != "average" and (entry := datasets.DOCUMENTS[row["dataset"]]).remark
-    ]
+    remarks = datasets.remarks(datasets.DOCUMENTS, [row["dataset"] for row in rows if row["dataset"] != "average"])
     text = (
         f"SPA start lifted by {LIFT:g} of the mean. {algorithm_line(facts)} The average is over the paper's own data "
         f"sets that are here, in both columns; over all fifteen the paper has "
@@ -122,7 +117,7 @@ def section(rows: list[Row], facts: dict[str, Any], folder: Path) -> str:
         + _comparison(rows, paper.DOCUMENT_MEASURES[:3], OURS_MEASURES[:1] if ours else ())
         + '\nPercent above the single-objective error ("Fro: KL" is the KL error of Fro-NMF):\n\n'
         + _comparison(rows, paper.DOCUMENT_MEASURES[3:], OURS_MEASURES[1:] if ours else ())
-        + ("\n" + "\n".join(remarks) + "\n" if remarks else "")
+        + remarks
     )
     if facts["studied"]:
         text += studies.study_section(folder, NAME)

@@ -100,27 +100,37 @@ def topics(
             raise FileNotFoundError(f"--labels {labels} does not exist: give a file with one class per document.")
         documents = read_documents(source, column, encoding, own)
         corpus = count_words(
-            documents, min_df=_least(min_df), max_df=_most(max_df), max_features=max_features,
-            stop_words=left_out, numbers=keep_numbers, tf_idf=tf_idf,
-        )  # fmt: skip
+            documents,
+            min_df=_least(min_df),
+            max_df=_most(max_df),
+            max_features=max_features,
+            stop_words=left_out,
+            numbers=keep_numbers,
+            tf_idf=tf_idf,
+        )
     if labels_file is not None:
         corpus = corpus.with_labels(_read_labels(labels_file))
     for note in corpus.notes:
         warn(note)
     with plain_warnings() as warned:
         found = fit_topics(
-            corpus, rank, betas=omega, init=init or ("spa" if n_init == 1 else "random"), max_iter=max_iter, tol=tol,
-            random_state=seed, n_init=n_init, verbose=int(not results.quiet),
-        )  # fmt: skip
+            corpus,
+            rank,
+            betas=omega,
+            init=init or ("spa" if n_init == 1 else "random"),
+            max_iter=max_iter,
+            tol=tol,
+            random_state=seed,
+            n_init=n_init,
+            verbose=int(not results.quiet),
+        )
     scores = found.scores() if corpus.labels is not None else {}
     seconds = time.perf_counter() - started
     with results.writing() as temporary:
         _write(temporary, found)
-        write.write_model(temporary, found.comparison.model, found.W)
         write.write_names(temporary, _named(corpus), found.W, found.H)
-        write.write_comparison(temporary, found.comparison)
         notes = [*corpus.notes, *found.comparison.notes, *warned]
-        summary = write.summary_of("topics", found.comparison.model, seconds, notes)
+        summary = write.write_compared(temporary, "topics", found.comparison, seconds, notes)
         summary |= {"input": _input(source, corpus), "topics": _describe(found, scores)}
         results.finish(temporary, summary | write.computed_by(corpus.X))
     if not results.quiet:
@@ -211,10 +221,8 @@ def _input(source: Path, corpus: Corpus) -> dict[str, Any]:
     digest = hashlib.sha256()  # of the file, or of all texts of the folder one after another
     for path in text_files(source) if source.is_dir() else [source]:
         digest.update(path.read_bytes())
-    return {
-        "file": source.name, "sha256": digest.hexdigest(), "shape": list(corpus.X.shape),
-        "stored_entries": int(corpus.X.nnz), "empty_documents": len(corpus.empty),
-    }  # fmt: skip
+    texts = {"file": source.name, "sha256": digest.hexdigest(), "shape": list(corpus.X.shape)}
+    return texts | {"stored_entries": int(corpus.X.nnz), "empty_documents": len(corpus.empty)}
 
 
 def _named(corpus: Corpus) -> Matrix:

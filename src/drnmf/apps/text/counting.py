@@ -190,10 +190,9 @@ def count_words(
     """
     if not isinstance(documents, Documents):
         documents = Documents(tuple(str(i + 1) for i in range(len(documents))), tuple(documents))
-    counter = CountVectorizer(
-        min_df=min_df, max_df=max_df, max_features=max_features, token_pattern=_WORDS if numbers else _WITH_A_LETTER,
-        stop_words=stop_words if stop_words is None or isinstance(stop_words, str) else list(stop_words),
-    )  # fmt: skip
+    kept = {"min_df": min_df, "max_df": max_df, "max_features": max_features}
+    without = stop_words if stop_words is None or isinstance(stop_words, str) else list(stop_words)
+    counter = CountVectorizer(token_pattern=_WORDS if numbers else _WITH_A_LETTER, stop_words=without, **kept)
     try:
         X = counter.fit_transform(documents.texts)
     except ValueError as error:

@@ -170,9 +170,5 @@ def fit_topics(
             f"{n_topics} topics cannot be told apart in {corpus.X.shape[0]} documents with {corpus.X.shape[1]} words: "
             f"ask for at most {smallest}."
         )
-    model = DRNMF(
-        n_topics, betas=betas, init=init, max_iter=max_iter, tol=tol, zeros="floor", random_state=random_state,
-        n_init=n_init, verbose=verbose,
-    )  # fmt: skip
-    found = compare(model, corpus.X)
-    return Topics(corpus, found)
+    model = DRNMF(n_topics, betas=betas, init=init, n_init=n_init, random_state=random_state, verbose=verbose)
+    return Topics(corpus, compare(model.set_params(max_iter=max_iter, tol=tol, zeros="floor"), corpus.X))

@@ -15,7 +15,6 @@ import typer
 
 from drnmf.cli import keeping, options, reading
 from drnmf.cli.common import bad_usage, choice, errors, in_options, plain_warnings, say
-from drnmf.cli.discover.groups import GroupsBefore, GroupsFile, read_groups
 from drnmf.cli.results import Results, writes
 from drnmf.runs import schema, write
 
@@ -79,8 +78,8 @@ def discover(
     threshold: Threshold = 0.6,
     counts: Counts = None,
     level: Level = 0.9,
-    groups: GroupsFile = None,
-    groups_before: GroupsBefore = None,
+    groups: options.GroupsFile = None,
+    groups_before: options.GroupsBefore = None,
     *,
     settings: options.Settings,
     source: reading.Source,
@@ -107,7 +106,7 @@ def discover(
     from drnmf.discovery.folder import write_discovery
     from drnmf.discovery.found import labelled as with_labels
     from drnmf.estimators.robust import DRNMF
-    from drnmf.matrices.companions import read_known
+    from drnmf.matrices.companions import read_groups, read_known
     from drnmf.selection.asked import Asked
     from drnmf.selection.discover import search
 
@@ -116,16 +115,16 @@ def discover(
     profiles = side_of(profiles, reference, data.matrix)
     data = data.over(profiles)
     matrix = data.matrix
-    given = parse_ranks(ranks, min(matrix.X.shape), asked=ranks != "2:30")
+    listed = parse_ranks(ranks, min(matrix.X.shape), asked=ranks != "2:30")
     known = None
     if reference is not None:
         known = read_known(reference, "--reference", matrix.column_names, matrix.X.shape[1])
     labelled = read_groups(groups, groups_before, matrix.row_names)
     keeping.remember(checkpoint, "discover", asked | {"out": results.folder})
-    model = DRNMF(betas=losses, verbose=int(not results.quiet), **settings.given())
+    model = DRNMF(betas=losses, verbose=int(not results.quiet), **settings.parameters())
     with plain_warnings() as warned, keeping.kept(checkpoint), keyboard_interrupts(), data.named_cells():
-        asked_of = Asked(
-            given,
+        query = Asked(
+            listed,
             runs,
             None if resample == "none" else resample,
             heavy,
@@ -137,19 +136,15 @@ def discover(
             groups=labelled,
             **data.weights,
         )
-        searched = search(matrix.X, model, asked_of)
-    found = with_labels(searched, asked_of, matrix.X, matrix.rows, matrix.columns)
+        searched = search(matrix.X, model, query)
+    found = with_labels(searched, query, matrix.X, matrix.rows, matrix.columns)
     with bad_usage("--names"):
         found = found.named(options.parse_names(names))
     with results.writing() as temporary:
         summary = _summary(found, matrix, warned, profiles)
         if field != "auto":
             summary["field"] = field
-        summary["parameters"] = {
-            name: value.name if isinstance(value, Path) else value
-            for name, value in asked.items()
-            if name not in _NOT_PARAMETERS
-        }
+        summary["parameters"] = settings.stored(*_NOT_PARAMETERS)
         summary["seed"], summary["input"] = settings["random_state"], data.described
         if x.suffix.lower() == ".h5ad" and profiles == "columns":
             _annotate(x, temporary, found)

@@ -1,0 +1,407 @@
+r"""X whose losses may be of parts of it: of groups of rows, of tables of columns, or of every row by itself.
+
+An objective f(D) with f concave is lowered by a step under its slope at the current point, f'(D~) D, and a sum of
+rho(D_i) over rows by one under the weights rho'(D~_i) of the rows. So a sweep gives N and P times slopes and weights,
+and whoever asks sees losses like any others: rules, policies, references and certificates know nothing of parts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from drnmf.backends.base import Ask, Data, Observed, Space, Starts, Sweep, zero_of
+from drnmf.backends.observed import Outer, pieces, product
+from drnmf.backends.tiles import Tiled, entry_losses, observed_tile, tiles_of
+from drnmf.backends.weighted import Tally, Weighted
+from drnmf.losses.base import Loss, Omega
+from drnmf.losses.part import Part
+from drnmf.losses.rowwise import Rowwise
+from drnmf.numerics import Array, Vector, as_float64, identity_limit, model_floor, namespace
+
+_NOTHING = Tally(0.0, 0.0, 0.0, 0, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Some rows (columns) of X.
+
+    Attributes
+    ----------
+    at : which, as indices or a slice
+    data : they alone, in the unit of X
+    across : whether they are columns of X
+    """
+
+    at: Any
+    data: Data
+    across: bool = False
+
+    @cached_property
+    def T(self) -> Piece:
+        return Piece(self.at, self.data.T, not self.across)
+
+    @cached_property
+    def squares(self) -> Vector:
+        """The squared norm of every column of the part."""
+        return self.data.starts.squared_norms()
+
+
+@dataclass(frozen=True, eq=False)
+class Parted:
+    """A Data that also answers for losses of its parts (`Part`) and of its rows (`Rowwise`).
+
+    Attributes
+    ----------
+    data : X as a whole
+    pieces : the parts that a `Part` names by its index
+    turned : whether this is X transposed, so that its rows are columns here
+    """
+
+    data: Any
+    pieces: tuple[Piece, ...] = ()
+    turned: bool = False
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return tuple(self.data.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.data.dtype
+
+    @property
+    def mean(self) -> float:
+        return float(self.data.mean)
+
+    @property
+    def scale(self) -> float:
+        return float(self.data.scale)
+
+    @property
+    def zeros(self) -> int:
+        return int(self.data.zeros)
+
+    @property
+    def count(self) -> int:
+        return int(self.data.count)
+
+    @property
+    def compressed(self) -> bool:
+        return bool(self.data.compressed)
+
+    @property
+    def observed(self) -> Observed | None:
+        return self.data.observed
+
+    @cached_property
+    def T(self) -> Parted:
+        flipped = Parted(self.data.T, tuple(piece.T for piece in self.pieces), not self.turned)
+        flipped.__dict__["T"] = self
+        return flipped
+
+    @property
+    def space(self) -> Space:
+        return self.data.space
+
+    @property
+    def starts(self) -> Starts:
+        return self.data.starts
+
+    @cached_property
+    def whole(self) -> Piece:
+        """All of X as a part."""
+        return Piece(slice(None), self.data)
+
+    def weigh(self, observed: Observed, mean: float | None) -> Data:
+        if self.pieces:
+            raise ValueError("Entries are weighed before X is taken apart into groups or tables.")
+        return Parted(self.data.weigh(observed, mean), (), self.turned)
+
+    def scaled(self, factor: float) -> Data:
+        parts = tuple(replace(piece, data=piece.data.scaled(factor)) for piece in self.pieces)
+        return Parted(self.data.scaled(factor), parts, self.turned)
+
+    def first_zero(self) -> tuple[int, int]:
+        return self.data.first_zero()
+
+    def map_rows(self, function: Callable[[Any], Any], rank: int) -> Any:
+        return function(self)
+
+    def digest(self) -> str:
+        whole = hashlib.sha256(self.data.digest().encode())
+        for piece in self.pieces:
+            whole.update(np.ascontiguousarray(np.arange(max(self.shape))[piece.at], dtype=np.int64).tobytes())
+        return whole.hexdigest()
+
+    def row_digests(self) -> Iterator[bytes]:
+        yield from self.data.row_digests()
+
+    def sweep(self, W: Any, H: Any, ask: Ask) -> Sweep:
+        if not any(isinstance(loss, Part | Rowwise) for loss in ask.omega):
+            return self.data.sweep(W, H, ask)
+        found = _Sum.begin(H, ask)
+        for owner in dict.fromkeys(_owner(loss) for loss in ask.omega):
+            slots = [k for k, loss in enumerate(ask.omega) if _owner(loss) == owner]
+            self._add(found, W, H, ask, owner, slots)
+        return Sweep(found.losses, found.N, found.P, found.Q)
+
+    def _add(self, found: _Sum, W: Any, H: Any, ask: Ask, owner: tuple[int, Loss], slots: list[int]) -> None:
+        """Add what the objectives of one base loss on one part say."""
+        index, base = owner
+        part = self.whole if index < 0 else self.pieces[index]
+        if part.across:
+            H = _contiguous(H[:, part.at])
+        elif index >= 0:
+            W = _contiguous(W.T[:, part.at]).T
+        sweeps = [_Objective(slot, ask.omega[slot]) for slot in slots]
+        rowwise = any(one.rho is not None for one in sweeps)
+        if not rowwise:
+            swept = _alone(part.data, W, H, base, ask, losses=True)
+            loss = float(part.data.space.read(swept)[0].losses[0])
+            for one in sweeps:
+                found.add(ask, one.slot, swept, one.slope(loss), part)
+                found.losses[one.slot] = one.value(loss)
+            return
+        plain = _alone(part.data, W, H, base, ask, losses=False) if self.turned and ask.parts is not None else None
+        rows = _Rows.of(part, W, H, base, plain) if self.turned else _Rows.of(part.T, H.T, W.T, base)
+        weights = {one.slot: one.weights(rows) for one in sweeps}
+        for one in sweeps:
+            found.losses[one.slot] = one.total(rows)
+        if ask.empty or (ask.parts is None and ask.curvature is None):
+            return
+        if self.turned:  # every column has one weight: one sweep serves all
+            plain = _alone(part.data, W, H, base, ask, losses=False) if plain is None else plain
+            for slot, weight in weights.items():
+                found.add(ask, slot, plain, _like(weight, H), part)
+            return
+        together = ask.weights is not None and (ask.curvature is None or ask.curvature is ask.weights)
+        if together:
+            assert ask.weights is not None
+            total = np.sum([float(ask.weights[slot]) * weight for slot, weight in weights.items()], axis=0)
+            found.add(ask, slots[0], _under(part.data, W, H, base, ask, total), 1.0, part, weighed=True)
+            return
+        for slot, weight in weights.items():
+            found.add(ask, slot, _under(part.data, W, H, base, ask, weight), 1.0, part)
+
+    def row_slopes(self, W: Any, H: Any, omega: Omega, coefficients: Vector) -> dict[Loss, Vector]:
+        """Compute how much every row counts in a step under each loss of entries that objectives are made of.
+
+        Parameters
+        ----------
+        W, H : (m, r) and (r, n)
+        omega, coefficients : the objectives and c_o
+
+        Returns
+        -------
+        slopes : base loss -> (m,) float64, the derivative of sum_o c_o f_o in the loss of a row
+        """
+        A, B = self.T.space.put(W.T), self.space.put(H)
+        found: dict[Loss, Vector] = {}
+        for loss, c in zip(omega, coefficients, strict=True):
+            index, base = _owner(loss)
+            part = self.whole if index < 0 else self.pieces[index]
+            F, G = (A, _contiguous(B[:, part.at])) if part.across else (_contiguous(A[:, part.at]), B)
+            one, at = _Objective(0, loss), slice(None) if part.across else part.at
+            if one.rho is None:
+                value = part.data.space.read(part.data.sweep(F.T, G, Ask((base,), None)))[0].losses[0]
+                slopes: Any = one.slope(float(value))
+            else:
+                slopes = one.weights(_Rows.of(part.T, G.T, F, base))
+            found.setdefault(base, np.zeros(self.shape[0]))[at] += float(c) * slopes
+        return found
+
+
+def _owner(loss: Loss) -> tuple[int, Loss]:
+    """Which part a loss is of, -1 for all of X, and the loss of an entry that it is made of."""
+    index, loss = (loss.index, loss.base) if isinstance(loss, Part) else (-1, loss)
+    return index, loss.base if isinstance(loss, Rowwise) else loss
+
+
+@dataclass
+class _Sum:
+    """An answer while it grows."""
+
+    losses: Vector
+    N: Any
+    P: Any
+    Q: Any
+
+    @classmethod
+    def begin(cls, H: Any, ask: Ask) -> _Sum:
+        r, n = H.shape
+        N, P = (_zeros(H, (ask.slots, r, n)) for _ in range(2))
+        Q = None if ask.curvature is None else _zeros(H, (r * (r + 1) // 2, n))
+        return cls(np.full(len(ask.omega), np.nan), N, P, Q)
+
+    def add(self, ask: Ask, slot: int, swept: Sweep, factor: Any, part: Piece, weighed: bool = False) -> None:
+        """Add a sweep of one loss times a factor, a number or one for every column.
+
+        weighed : the factor of the objective is in it already
+        """
+        columns = part.at if part.across else slice(None)
+        if ask.parts is not None:
+            to, c = (slot, 1.0) if ask.weights is None else (0, 1.0 if weighed else float(ask.weights[slot]))
+            self.N[to][:, columns] += c * factor * swept.N[0]
+            self.P[to][:, columns] += c * factor * swept.P[0]
+        if ask.curvature is not None:
+            c = 1.0 if weighed else float(ask.curvature[slot])
+            self.Q[:, columns] += c * factor * swept.Q
+
+
+@dataclass(frozen=True)
+class _Objective:
+    """A loss of Omega, taken apart: a function of the loss of a part, or of those of its rows."""
+
+    slot: int
+    loss: Loss
+
+    @property
+    def rho(self) -> Rowwise | None:
+        inner = self.loss.base if isinstance(self.loss, Part) else self.loss
+        return inner if isinstance(inner, Rowwise) else None
+
+    def value(self, loss: float) -> float:
+        return self.loss.value(loss) if isinstance(self.loss, Part) else loss
+
+    def slope(self, loss: float) -> float:
+        return self.loss.slope(loss) if isinstance(self.loss, Part) else 1.0
+
+    def _sum(self, rows: _Rows) -> float:
+        values = rows.losses if self.rho is None else self.rho.values(rows.losses)
+        return float(rows.weights @ values)
+
+    def total(self, rows: _Rows) -> float:
+        """Compute the objective from the losses of rows."""
+        return self.value(self._sum(rows))
+
+    def weights(self, rows: _Rows) -> Vector:
+        """Compute how much each row counts in a step."""
+        slopes = np.ones_like(rows.losses) if self.rho is None else self.rho.slopes(rows.losses)
+        return self.slope(self._sum(rows)) * slopes
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The loss of every row of a part, as if it counted once, and how much it counts."""
+
+    losses: Vector
+    weights: Vector
+
+    @classmethod
+    def of(cls, part: Piece, W: Any, H: Any, base: Loss, swept: Sweep | None = None) -> _Rows:
+        """Compute them where rows are columns; a sweep at the same point may be at hand."""
+        data = part.data
+        losses, weights = column_losses(part, W, H, base, swept), np.ones(data.shape[1])
+        known = None if data.observed is None else pieces(data.observed)
+        if known is not None and known.columns is not None:  # a row of weight two is a row that is there twice
+            weights = np.asarray(_on_host(known.columns), dtype=np.float64)
+            losses = np.divide(losses, weights, out=np.zeros_like(losses), where=weights > 0)
+        return cls(losses, weights)
+
+
+def row_losses(data: Data, W: Any, H: Any, base: Loss) -> Vector:
+    """Compute the loss of every row of X, as if each counted once.
+
+    Parameters
+    ----------
+    W, H : (m, r) and (r, n)
+    base : the loss of an entry
+    """
+    whole = data.whole if isinstance(data, Parted) else Piece(slice(None), data)
+    A, B = data.T.space.put(W.T), data.space.put(H)
+    return _Rows.of(whole.T, B.T, A, base).losses
+
+
+def column_losses(part: Piece, W: Any, H: Any, loss: Loss, swept: Sweep | None = None) -> Vector:
+    """Compute the loss of every column at V = WH, under the weights of the entries, in float64.
+
+    swept : a sweep under that loss at the same point, where one was made
+    """
+    data: Any = part.data
+    raw: Tiled = data.data if isinstance(data, Weighted) else data
+    if loss.free_part == "gram" and data.observed is None and isinstance(H, np.ndarray):
+        N = raw.sweep(W, H, Ask((loss,), "separate", False, np.ones(1))).N if swept is None else swept.N
+        return _quadratic(raw, W, H, N[0], part.squares, loss)
+    found = []
+    for J in tiles_of(raw):
+        V = namespace(H).clip(W @ H[:, J], model_floor(data.dtype), None)
+        found.append(_tile_losses(data, raw, J, V, loss))
+    return np.concatenate(found)
+
+
+def _tile_losses(data: Any, raw: Tiled, J: slice, V: Any, loss: Loss) -> Vector:
+    if data.observed is not None:
+        X, M = observed_tile(raw, J, data.observed)
+        terms = entry_losses(data, X, M, V, (loss,))[0]
+    else:
+        X, zero = raw.tile(J), zero_of(data, (loss,))
+        terms = loss.terms(namespace(V).where(X == 0, zero, X) if zero else X, V)
+    return np.asarray(_on_host(terms.sum(0)), dtype=np.float64)
+
+
+def _quadratic(data: Any, W: Array, H: Array, N: Array, squares: Vector, loss: Loss) -> Vector:
+    """1/2 (|x|^2 - 2 h'W'x + h'W'W h) with N = W'X; entry by entry where that has lost its digits."""
+    rows, columns = as_float64(W), as_float64(H)
+    found = 0.5 * (squares - 2.0 * (columns * N).sum(0) + (columns * (rows.T @ rows @ columns)).sum(0))
+    lost = found <= identity_limit(data.dtype) * squares
+    for J in tiles_of(data) if lost.any() else ():
+        if lost[J].any():
+            found[J] = np.where(lost[J], _tile_losses(data, data, J, W @ H[:, J], loss), found[J])
+    return found
+
+
+def _alone(data: Data, W: Any, H: Any, loss: Loss, ask: Ask, losses: bool) -> Sweep:
+    """Sweep under one loss, its parts and its whole curvature as they are."""
+    plain = Ask((loss,), None if ask.parts is None else "separate", losses, held_out=ask.held_out)
+    if ask.curvature is None:
+        return data.sweep(W, H, plain)
+    if loss.free_part == "gram" and data.observed is None:  # the same in every column
+        return replace(data.sweep(W, H, plain), Q=_packed(W, H))
+    curved = replace(plain, curvature=np.ones(1))
+    return data.under_weights(W, H, curved) if isinstance(data, Weighted) else data.sweep(W, H, curved)
+
+
+def _under(data: Any, W: Any, H: Any, loss: Loss, ask: Ask, rows: Vector) -> Sweep:
+    """Sweep under one loss and weights of the rows."""
+    raw = data.data if isinstance(data, Weighted) else data
+    outer = Outer(rows, np.ones(data.shape[1])).placed(raw.beside)
+    weighted = Weighted(raw, product(data.observed, outer), _NOTHING)  # type: ignore[arg-type]
+    plain = Ask((loss,), None if ask.parts is None else "separate", False)
+    if ask.curvature is None:
+        return weighted.sweep(W, H, plain)
+    return weighted.under_weights(W, H, replace(plain, curvature=np.ones(1)))
+
+
+def _packed(W: Any, H: Any) -> Any:
+    """W'W, packed, for every column."""
+    k, l = np.tril_indices(W.shape[1])
+    gram = (W.T @ W)[k, l]
+    return gram[:, None] * _like(np.ones(H.shape[1]), H)
+
+
+def _contiguous(F: Any) -> Any:
+    return np.ascontiguousarray(F) if isinstance(F, np.ndarray) else F.contiguous()
+
+
+def _zeros(like: Any, shape: tuple[int, ...]) -> Any:
+    return np.zeros(shape, like.dtype) if isinstance(like, np.ndarray) else like.new_zeros(shape)
+
+
+def _like(vector: Vector, F: Any) -> Any:
+    """A vector in the dtype of a factor, where it lives."""
+    return vector.astype(F.dtype) if isinstance(F, np.ndarray) else F.new_tensor(vector.tolist())
+
+
+def _on_host(part: Any) -> Any:
+    return part if isinstance(part, np.ndarray) else part.cpu().numpy()
+
+
+def rowwise(omega: Omega) -> bool:
+    """Tell whether a set of losses has one of rows."""
+    return any(isinstance(loss, Rowwise) for loss in omega)

@@ -1,0 +1,103 @@
+r"""Huber's loss: quadratic near, linear far, for single entries that are far off.
+
+.. math:: d(x | v) = (x - v)^2 / 2 \ (|x - v| \le \delta), \quad \delta |x - v| - \delta^2 / 2 \text{ beyond}
+
+It is a concave function of (x - v)^2, so it is majorised by beta = 2 under the weights min(1, delta / |x - v|) of the
+entries: the parts are those of beta = 2 times the weights, and the exponents are the same.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+from drnmf.numerics import Array, as_float64, namespace
+
+
+@dataclass(frozen=True)
+class Huber:
+    """Huber's loss, quadratic up to a distance of delta and linear beyond; taken wherever a beta is.
+
+    Parameters
+    ----------
+    delta : number > 0, in the unit of X; or "auto": 1.345 standard deviations of the residuals, which are measured by
+        their median in turn with the factors
+    scale : what X is multiplied by where the loss is computed, and so delta (`scaled`)
+
+    Examples
+    --------
+    >>> Huber(0.5).name, Huber("auto").key
+    ('Huber(0.5)', 'huber:auto')
+    """
+
+    delta: float | str = "auto"
+    scale: float = field(default=1.0, repr=False)
+
+    beta: ClassVar[float] = math.nan
+    degree: ClassVar[float] = 2.0
+    exponents: ClassVar[tuple[float, float]] = (1.0, 0.0)
+    infinite_at_zero: ClassVar[bool] = False
+    free_part: ClassVar[str | None] = None
+    homogeneous: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if isinstance(self.delta, str) and self.delta.strip().lower() == "auto":
+            object.__setattr__(self, "delta", "auto")
+            return
+        try:
+            delta = float(self.delta)
+        except (TypeError, ValueError):
+            delta = math.nan
+        if not (math.isfinite(delta) and delta > 0):
+            raise ValueError(f'Huber(delta={self.delta!r}): delta must be a finite number > 0, or "auto".')
+        object.__setattr__(self, "delta", delta)
+
+    @property
+    def name(self) -> str:
+        return f"Huber({self.delta if self.unsized else format(self.delta, 'g')})"
+
+    @property
+    def key(self) -> str:
+        return f"huber:{self.delta if self.unsized else format(self.delta, 'g')}"
+
+    @property
+    def unsized(self) -> bool:
+        """Whether delta is yet to be found."""
+        return self.delta == "auto"
+
+    @property
+    def distance(self) -> float:
+        """Delta in the unit that the loss is computed in."""
+        return float(self.delta) * self.scale
+
+    def scaled(self, factor: float) -> Huber:
+        return replace(self, scale=self.scale * factor)
+
+    def terms(self, x: Array, v: Array) -> Array:
+        off, delta = abs(as_float64(x) - as_float64(v)), self.distance
+        near = namespace(off).clip(off, None, delta)
+        return near * (off - 0.5 * near)
+
+    def parts(self, x: Array, v: Array, ceiling: float) -> tuple[Array, Array]:
+        weights = self.curvature(x, v)
+        return weights * x, weights * v
+
+    def curvature(self, x: Array, v: Array) -> Array:
+        """min(1, delta / |x - v|): the curvature of the majoriser, which that of the loss is never above."""
+        off, xp = abs(x - v), namespace(v)
+        far = off > self.distance
+        return xp.where(far, self.distance / xp.where(far, off, 1.0), xp.ones_like(v))
+
+
+def lacks_delta(value: Any) -> bool:
+    """Tell whether a loss, or one of several, is Huber's with a delta that X has to name.
+
+    >>> lacks_delta(Huber("auto")), lacks_delta((1, "huber:auto")), lacks_delta(Huber(2))
+    (True, True, False)
+    """
+    if isinstance(value, str):
+        return value.strip().lower() == "huber:auto"
+    if isinstance(value, Huber):
+        return value.unsized
+    return isinstance(value, list | tuple | set | frozenset) and any(lacks_delta(loss) for loss in value)

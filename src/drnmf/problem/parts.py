@@ -1,0 +1,152 @@
+"""Parts of X: the groups of its rows, and problems of each part alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drnmf.backends.base import losses_of
+from drnmf.backends.parted import Parted, Piece
+from drnmf.losses.base import Loss, Omega
+from drnmf.losses.part import Part
+from drnmf.numerics import Vector, positive_scale
+from drnmf.problem.problem import Problem
+from drnmf.problem.units import mean_of
+
+SMALLEST_RATIO = 0.01
+"""Of the simplest model's loss: a part that is fitted better alone is not compared more strictly than that."""
+
+
+@dataclass(frozen=True, eq=False)
+class Division:
+    """X divided into parts.
+
+    Attributes
+    ----------
+    labels : what the parts are called
+    places : their rows (columns) in X, in order
+    across : whether parts are columns
+    losses : those of every part, in the unit of the caller; None where each has all losses of the fit
+    """
+
+    labels: tuple[str, ...]
+    places: tuple[NDArray[np.intp], ...]
+    across: bool = False
+    losses: tuple[Omega, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def of_rows(self) -> list[str]:
+        """List the label of every row."""
+        labels = np.empty(sum(len(at) for at in self.places), dtype=object)
+        for label, at in zip(self.labels, self.places, strict=True):
+            labels[at] = label
+        found: list[str] = labels.tolist()
+        return found
+
+
+def groups_of(X: Any, groups: Any) -> tuple[Any, Division | None]:
+    """Read the group of every row; None where there is one group at most, which is no division.
+
+    Parameters
+    ----------
+    X : a table or an array
+    groups : one label for every row, or the name of a column of a table X, which is taken out of it
+
+    Raises
+    ------
+    ValueError
+        Where labels do not fit the rows, or one is missing.
+    """
+    if groups is None:
+        return X, None
+    if isinstance(groups, str):
+        if groups not in getattr(X, "columns", ()):
+            raise ValueError(f"groups={groups!r} names no column of X: give a label for every row, or a table with it.")
+        column = X[groups]
+        X, groups = X.drop(columns=groups) if hasattr(X, "loc") else X.drop(groups), column
+    labels = np.asarray(groups.to_numpy() if hasattr(groups, "to_numpy") else groups)
+    rows = X.shape[0] if hasattr(X, "shape") else len(X)
+    if labels.shape != (rows,):
+        raise ValueError(f"groups has shape {labels.shape}, and X has {rows} rows: give one label for each.")
+    missing = [i for i, label in enumerate(labels.tolist()) if label is None or label != label]
+    if missing:
+        raise ValueError(f"groups[{missing[0]}] is missing: every row needs a group ({len(missing)} have none).")
+    names, codes = np.unique(labels.astype(str) if labels.dtype == object else labels, return_inverse=True)
+    if names.size < 2:
+        return X, None
+    return X, Division(tuple(map(str, names.tolist())), tuple(np.flatnonzero(codes == g) for g in range(names.size)))
+
+
+def parts_alone(problem: Problem, division: Division) -> list[Problem]:
+    """Return the problem of every part by itself, in the unit of X.
+
+    Raises
+    ------
+    ValueError
+        Where X is elsewhere than in the memory of this process, or a part has nothing to fit.
+    """
+    data = problem.data
+    if data.space.deferred or not data.T.space.whole or problem.columns:
+        raise ValueError(
+            "Groups of rows and tables are fitted to a matrix in the memory of this process: give X as a NumPy array "
+            "or a SciPy matrix, not as a Dask array or a tensor, with device='cpu'."
+        )
+    given, mean, found = replace(problem.given, observed=problem.observed), mean_of(data), []
+    every = division.losses or (None,) * len(division)
+    for label, at, losses in zip(division.labels, division.places, every, strict=True):
+        own = given.columns(at) if division.across else given.rows(at)
+        try:
+            part = Problem.opened(problem.entries(own, mean), own)
+        except ValueError as error:
+            raise ValueError(f"Part {label!r} of X: {error}") from None
+        assert part.data.scale == data.scale
+        omega = problem.omega if losses is None else problem.units.omega(losses)
+        found.append(replace(part, units=problem.units, rank=problem.rank, omega=omega))
+    return found
+
+
+def parted(problem: Problem, division: Division, alone: list[Problem], objectives: tuple[Part, ...]) -> Problem:
+    """Return the problem of all objectives at once."""
+    pairs = zip(division.places, alone, strict=True)
+    data = Parted(_whole(problem), tuple(Piece(at, one.data, division.across) for at, one in pairs))
+    units = replace(problem.units, given=None)
+    return replace(problem, data=data, omega=objectives, units=units).over(np.ones(len(objectives)))
+
+
+def _whole(problem: Problem) -> Any:
+    data = problem.data
+    return data.data if isinstance(data, Parted) else data
+
+
+def simplest_losses(alone: Problem, omega: Omega) -> Vector:
+    """Compute what the simplest model of a part costs: nothing at all under beta = 2, its mean under other losses."""
+    data = alone.data
+    own = mean_of(alone.entries(alone.given)) * data.scale
+    return np.array([_constant(alone, loss, 0.0 if loss.beta == 2.0 else own) for loss in omega])
+
+
+def _constant(alone: Problem, loss: Loss, level: float) -> float:
+    """The loss of WH = level throughout."""
+    (m, n), root = alone.data.shape, np.sqrt(positive_scale(level)) if level > 0 else 0.0
+    W, H = (np.full(shape, root, dtype=alone.data.dtype) for shape in ((m, 1), (1, n)))
+    return float(losses_of(alone.data, W, H, (loss,))[0])
+
+
+def objective_of_part(loss: Loss, index: int, label: str, error: float, simplest: float, scale: str) -> Part:
+    """Scale the loss of a part.
+
+    Parameters
+    ----------
+    error : e_o, what the part reaches alone
+    simplest : what its simplest model costs
+    scale : "regret" or "ratio"
+    """
+    simplest = max(simplest, np.finfo(np.float64).tiny)
+    if scale == "ratio":
+        return Part(loss, index, label, 0.0, max(error, SMALLEST_RATIO * simplest), ratio=True)
+    return Part(loss, index, label, error, simplest, root=loss.beta == 2.0)

@@ -1,0 +1,226 @@
+"""A fit that is good for all parts of X at once: the plain fit, each part alone, and the largest regret from there.
+
+The maximum over parts has fronts that are not convex: moving weights alone stop at their ends. So runs begin at the
+plain fit and, with steps that never raise the maximum, at the starts; such steps finish the best point of all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drnmf.algorithms.initialize import Start
+from drnmf.algorithms.result import Result
+from drnmf.algorithms.updates.minimax import Minimax
+from drnmf.algorithms.weights import ByRule, Fixed
+from drnmf.backends.base import losses_of
+from drnmf.backends.parted import Parted, row_losses
+from drnmf.losses.base import Loss, Omega
+from drnmf.losses.part import Part
+from drnmf.losses.rowwise import Rowwise, unsettled
+from drnmf.numerics import Vector
+from drnmf.objective import simplex
+from drnmf.problem.parts import Division, objective_of_part, parted, parts_alone, simplest_losses
+from drnmf.problem.problem import Problem, reference_floors
+from drnmf.solve.finish import certified
+from drnmf.solve.runner import Runner
+from drnmf.solve.solve import smallest, solve
+
+SMALLEST_WEIGHT = 1e-6
+"""Of a table in `transform`, which may be the only one that is given."""
+STEPS = 100
+"""How many steps that never raise the maximum are taken from a point, each of which solves a problem of its own."""
+
+
+def with_levels(problem: Problem, runner: Runner) -> Problem:
+    """Settle the loss of an ordinary row for losses of rows: the median of the fit under the base loss alone."""
+    bases = unsettled(problem.omega)
+    if not bases:
+        return problem
+    runner.budget.expect(len(bases))
+    start = runner.starts[0]
+    runs = solve([problem.alone(base).begun(start) for base in bases], runner.alone(level=True))
+    floors, known = reference_floors(problem.data, bases) / problem.data.shape[0], {}
+    for base, run, floor in zip(bases, runs, floors, strict=True):
+        rows = row_losses(problem.data, run.W, run.H, base)
+        some = rows[rows > floor]
+        known[base] = float(np.median(some)) if some.size else float(max(floor, np.finfo(np.float64).tiny))
+    omega = tuple(
+        loss.settled(known[loss.base]) if isinstance(loss, Rowwise) and loss.base in known else loss
+        for loss in problem.omega
+    )
+    done = replace(problem, omega=omega)
+    return done if problem.objective is None else done.over(problem.objective.references)
+
+
+def part_errors(division: Division, alone: list[Problem], plain: list[Result], runner: Runner) -> Vector:
+    """Fit every part alone, one number for each of its losses: the smallest from the same starts, or at a plain fit."""
+    asked = [
+        one.alone(loss).begun(_within(start, at, division.across))
+        for at, one in zip(division.places, alone, strict=True)
+        for loss in one.omega
+        for start in runner.starts
+    ]
+    runner.budget.expect(len(asked))
+    runs = solve(asked, runner.alone(level=True))
+    found = np.array([run.losses[0] for run in runs]).reshape(-1, len(runner.starts)).min(axis=1)
+    for run in plain:
+        pairs = zip(division.places, alone, strict=True)
+        points = [(one, _within((run.W, run.H), at, division.across)) for at, one in pairs]
+        found = np.minimum(found, np.concatenate([losses_of(one.data, W, H, one.omega) for one, (W, H) in points]))
+    return found
+
+
+def _within(start: Start, at: NDArray[np.intp], across: bool) -> Start:
+    """The factors of a part."""
+    W, H = start
+    if across:
+        return W, np.ascontiguousarray(H[:, at])
+    return np.ascontiguousarray(W.T[:, at]).T, H
+
+
+def fit_parts(
+    problem: Problem, division: Division, runner: Runner, scale: str = "regret", errors: Vector | None = None
+) -> tuple[Problem, Result]:
+    """Make the largest scaled loss over all losses and parts as small as possible.
+
+    Parameters
+    ----------
+    problem : X under its losses
+    division : its parts
+    scale : "regret" or "ratio"
+    errors : (parts x losses,) what each part reaches alone, in the unit of the caller; None where that is to be found
+
+    Returns
+    -------
+    problem : that of all objectives
+    result : the best point
+    """
+    alone = parts_alone(problem, division)
+    scaled = partial(_scaled, problem, division, alone, scale)
+    plain = [] if division.losses else _plain(problem, runner)
+    if errors is None:
+        met = part_errors(division, alone, plain, runner)
+    else:
+        met = problem.units.losses_in(errors, tuple(loss for one in alone for loss in one.omega))
+    whole = scaled(met)
+    if division.losses:  # which no plain fit has: their sum is what stands for it
+        runner.budget.expect(len(runner.starts))
+        sums = runner.weighted(tuple(simplex.uniform(len(whole.omega)).tolist()), "fit")
+        plain = solve([whole.begun(start) for start in runner.starts], sums)
+    runner.budget.expect(len(plain))
+    done = solve([whole.begun((run.W, run.H)) for run in plain], runner.near())
+    if isinstance(runner.policy, Fixed):
+        weights = done[0].weights
+        best = min(done, key=lambda run: float(weights @ run.scaled_losses) + run.penalty)
+        return whole, certified(whole, best)
+    done += _descended(whole, runner.starts, runner)
+    if not problem.penalties:  # which plain fits are made without
+        done += [replace(done[0], blocks=run.blocks) for run in plain]
+    if errors is None:
+        whole = scaled(np.minimum(met, np.min([_raw_losses(whole, run) for run in done], axis=0)))
+    best = smallest([_under(whole, run) for run in done])
+    return whole, certified(whole, _finished(whole, best, runner))
+
+
+def _scaled(problem: Problem, division: Division, alone: list[Problem], scale: str, errors: Vector) -> Problem:
+    """Return the problem of all objectives, over what the parts reach alone."""
+    simplest = np.concatenate([simplest_losses(one, one.omega) for one in alone])
+    named = [(loss, g, label) for g, label in enumerate(division.labels) for loss in alone[g].omega]
+    objectives = tuple(
+        objective_of_part(*name, float(error), float(most), scale)
+        for name, error, most in zip(named, errors, simplest, strict=True)
+    )
+    return parted(problem, division, alone, objectives)
+
+
+def _raw_losses(whole: Problem, run: Result) -> Vector:
+    """Compute the losses of all objectives as they are."""
+    return losses_of(whole.data, run.W, run.H, tuple(loss.raw for loss in whole.omega if isinstance(loss, Part)))
+
+
+def _under(whole: Problem, run: Result) -> Result:
+    """Return a point as a result under all objectives."""
+    losses = losses_of(whole.data, run.W, run.H, whole.omega)
+    return replace(run, omega=whole.omega, losses=losses, scaled_losses=losses)
+
+
+def _plain(problem: Problem, runner: Runner) -> list[Result]:
+    """Fit all of X from every start under its losses together, parts unseen."""
+    p = len(problem.omega)
+    runner.budget.expect(len(runner.starts) * p)
+    if p == 1:
+        return solve([problem.alone(problem.omega[0]).begun(start) for start in runner.starts], runner.alone())
+    from drnmf.solve.references import compute_references, run_improving
+
+    if isinstance(runner.policy, Fixed):  # whose weights are those of all objectives
+        runner = replace(runner, policy=Fixed())
+    return run_improving(problem, runner.starts, compute_references(problem, runner.starts, runner), runner)[0]
+
+
+def _descended(whole: Problem, starts: list[Start], runner: Runner) -> list[Result]:
+    """Take steps that never raise the maximum from every start."""
+    runner.budget.expect(len(starts))
+    steps = min(STEPS, runner.budget.control.max_iter)
+    return solve(
+        [whole.begun(start) for start in starts], replace(runner, rule=Minimax(), policy=ByRule()), max_iter=steps
+    )
+
+
+def _finished(whole: Problem, best: Result, runner: Runner) -> Result:
+    """Finish the best point."""
+    (last,) = _descended(whole, [(best.W, best.H)], runner)
+    if last.objective > best.objective:
+        return best
+    return replace(best.then(last), converged=best.converged, reason=best.reason)
+
+
+def adopt_parts(model: Any, problem: Problem, inside: Result) -> bool:
+    """Set what a model says of parts and of rows: losses as they are, references, and how much every row counted.
+
+    Returns
+    -------
+    parted : whether the objectives are of parts
+    """
+    data, units, omega = problem.data, problem.units, inside.omega
+    model.row_weights_ = model.row_references_ = None
+    if not isinstance(data, Parted):
+        return False
+    parts = tuple(loss for loss in omega if isinstance(loss, Part))
+    if parts:
+        raw = tuple(loss.raw for loss in parts)
+        values = losses_of(data, inside.W, inside.H, raw)
+        model.losses_ = units.losses(values, raw)
+        errors = np.array([loss.error for loss in parts])
+        model.references_ = np.maximum(units.losses(errors, raw), np.finfo(np.float64).tiny)
+    if any(piece.across for piece in data.pieces):  # every table has its part in a row
+        pairs = zip(parts, inside.weights, values, strict=True)
+        c = np.array([max(weight, SMALLEST_WEIGHT) * part.slope(float(value)) for part, weight, value in pairs])
+        model.row_references_ = units.losses(1.0 / c, raw)
+        return True
+    slopes = data.row_slopes(inside.W, inside.H, omega, inside.weights / inside.references)
+    bases = tuple(slopes)
+    sizes = losses_of(data, inside.W, inside.H, bases)  # what makes weights of several losses alike
+    rows = sum(size * slope for size, slope in zip(sizes, slopes.values(), strict=True))
+    model.row_weights_ = np.asarray(rows / max(float(np.median(rows)), np.finfo(np.float64).tiny))
+    means = np.array([max(float(slope.mean()), np.finfo(np.float64).tiny) for slope in slopes.values()])
+    model.row_references_ = units.losses(1.0 / means, bases)
+    return bool(parts)
+
+
+def losses_of_rows(model: Any) -> tuple[Omega, Vector, Vector]:
+    """Return the losses under which a row by itself is fitted, what each is divided by, and their weights."""
+    if getattr(model, "row_references_", None) is None:
+        return model.omega_, model.references_, model.weights_
+    bases = tuple(dict.fromkeys(base_of(loss) for loss in model.omega_))
+    return bases, model.row_references_, simplex.uniform(len(bases))
+
+
+def base_of(loss: Loss) -> Loss:
+    """Return the loss of an entry that an objective is made of."""
+    loss = loss.base if isinstance(loss, Part) else loss
+    return loss.base if isinstance(loss, Rowwise) else loss

@@ -1,0 +1,242 @@
+"""Tables that share rows: counts beside intensities of the same samples, each with columns, loss and unit of its own.
+
+They are laid side by side, each times the power of four that brings its mean into [1, 4), so that one start and one
+floor serve all; parts of columns then are what groups of rows are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from drnmf.backends.base import in_unit
+from drnmf.backends.observed import Ones, weigh
+from drnmf.backends.open import open_data
+from drnmf.backends.parted import Parted, Piece
+from drnmf.losses.base import Omega
+from drnmf.losses.huber import lacks_delta
+from drnmf.losses.names import as_loss, as_losses
+from drnmf.numerics import rescaled, unit_scale
+from drnmf.objective import simplex
+from drnmf.problem.parts import Division
+from drnmf.problem.tabular import tabular
+from drnmf.solve.encode import Encoder
+
+Given = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Table:
+    """One of several tables.
+
+    Attributes
+    ----------
+    name : what it is called
+    first, last : its columns among all, from the first to before the last
+    scale : what it is multiplied by in the fit
+    columns : their names, None where they have none
+    """
+
+    name: str
+    first: int
+    last: int
+    scale: float
+    columns: tuple[str, ...] | None = None
+
+    @property
+    def at(self) -> slice:
+        return slice(self.first, self.last)
+
+
+@dataclass(frozen=True, eq=False)
+class Joined:
+    """Tables side by side.
+
+    Attributes
+    ----------
+    X : (rows of all, columns of all), NaN where a table has no such row
+    tables : what each is
+    rows : names of the rows, None where they have none
+    """
+
+    X: Any
+    tables: tuple[Table, ...]
+    rows: tuple[str, ...] | None
+
+    @property
+    def division(self) -> Division:
+        """The tables as parts of columns."""
+        places = tuple(np.arange(table.first, table.last) for table in self.tables)
+        return Division(tuple(table.name for table in self.tables), places, across=True)
+
+
+def is_tables(X: Any) -> bool:
+    """Tell whether X is several tables by name."""
+    return isinstance(X, Mapping)
+
+
+def join(given: Given, known: tuple[Table, ...] = ()) -> Joined:
+    """Lay tables side by side; rows that have names are matched by them, others by their place.
+
+    Parameters
+    ----------
+    given : tables by name
+    known : those of the fit, of which any may be given; empty in the fit itself
+
+    Raises
+    ------
+    ValueError
+        Where rows do not fit, or a table has another number of columns than in the fit.
+    """
+    fitted = {table.name: table for table in known}
+    strange = [name for name in given if known and name not in fitted]
+    if not given or strange:
+        raise ValueError(f"tables {strange} are none of the fit's: it had {', '.join(fitted)}." if strange else
+                         "No table was given: name at least one.")  # fmt: skip
+    read = {name: tabular(table) for name, table in given.items()}
+    rows = _rows({name: table.rows for name, table in read.items()}, {n: t.X.shape[0] for n, t in read.items()})
+    parts, tables, first = [], [], 0
+    for name, table in read.items():
+        X, width = table.X, table.X.shape[1]
+        if name in fitted and width != fitted[name].last - fitted[name].first:
+            expected = fitted[name].last - fitted[name].first
+            raise ValueError(f"table {name!r} has {width} columns, but {expected} in the fit.")
+        scale = fitted[name].scale if name in fitted else _unit(X)
+        parts.append(_placed(X, table.rows, rows) * scale)
+        tables.append(Table(name, first, first + width, scale, table.columns))
+        first += width
+    whole = sp.hstack(parts, format="csr") if any(map(sp.issparse, parts)) and not _gaps(parts) else _dense(parts)
+    return Joined(whole, tuple(tables), rows)
+
+
+def _rows(names: dict[str, tuple[str, ...] | None], sizes: dict[str, int]) -> tuple[str, ...] | None:
+    """All rows in the order in which tables name them."""
+    unnamed = [name for name, rows in names.items() if rows is None]
+    if unnamed:
+        if len(set(sizes.values())) > 1:
+            told = ", ".join(f"{name} {size}" for name, size in sizes.items())
+            raise ValueError(f"tables share rows, but have different numbers of them ({told}): give frames with the "
+                             "names of rows as index, or rows of NaN.")  # fmt: skip
+        return next((rows for rows in names.values() if rows is not None), None)
+    for name, rows in names.items():
+        if rows is not None and len(set(rows)) < len(rows):
+            raise ValueError(f"table {name!r} has two rows of one name: rows are matched by their names.")
+    return tuple(dict.fromkeys(label for rows in names.values() for label in rows or ()))
+
+
+def _placed(X: Any, own: tuple[str, ...] | None, rows: tuple[str, ...] | None) -> Any:
+    """A table with all rows, NaN where it has none."""
+    X = X if sp.issparse(X) else np.asarray(X, dtype=np.result_type(getattr(X, "dtype", float), np.float32))
+    if own is None or rows is None or own == rows:
+        return X
+    X, place = X.toarray() if sp.issparse(X) else X, {label: i for i, label in enumerate(rows)}
+    found = np.full((len(rows), X.shape[1]), np.nan, X.dtype)
+    found[[place[label] for label in own]] = X
+    return found
+
+
+def _unit(X: Any) -> float:
+    values = X.data if sp.issparse(X) else np.asarray(X)
+    count = X.shape[0] * X.shape[1] if sp.issparse(X) else max(int(np.isfinite(values).sum()), 1)
+    mean = float(np.nansum(values, dtype=np.float64)) / count
+    return unit_scale(mean, np.dtype(np.float64)) if np.isfinite(mean) and mean > 0 else 1.0
+
+
+def _gaps(parts: list[Any]) -> bool:
+    return any(not sp.issparse(part) and np.isnan(part).any() for part in parts)
+
+
+def _dense(parts: list[Any]) -> Any:
+    return np.hstack([part.toarray() if sp.issparse(part) else part for part in parts])
+
+
+def losses_of_tables(betas: Any, division: Division) -> tuple[Omega, ...]:
+    """Read the losses of every table: one each by name, or the same for all.
+
+    Raises
+    ------
+    ValueError
+        Where a table has no loss, or a loss no table.
+    """
+    if not isinstance(betas, Mapping):
+        return (as_losses(betas),) * len(division)
+    if set(betas) != set(division.labels):
+        raise ValueError(f"betas names the tables {', '.join(betas)}, but X has {', '.join(division.labels)}.")
+    if any(lacks_delta(loss) for loss in betas.values()):
+        raise ValueError("Huber('auto') is not found for tables: name its delta, in the unit of the table.")
+    return tuple((as_loss(betas[name]),) for name in division.labels)
+
+
+def joined_weights(given: Any, joined: Joined, inverse: bool) -> Any:
+    """Lay weights of entries side by side; tables without any count once.
+
+    inverse : they are uncertainties, in the unit of the table
+    """
+    if given is None or not isinstance(given, Mapping):
+        return given
+    m = joined.X.shape[0]
+    parts = [
+        np.broadcast_to(np.asarray(given.get(table.name, 1.0), float), (m, table.last - table.first))
+        * (table.scale if inverse and table.name in given else 1.0)
+        for table in joined.tables
+    ]
+    return np.hstack(parts)
+
+
+def adopt_tables(model: Any, joined: Joined | None) -> None:
+    """Set what a model says of its tables: components and losses in the unit of each."""
+    model.tables_ = None if joined is None else joined.tables
+    if joined is None:
+        return
+    scales = {table.name: table.scale for table in joined.tables}
+    factors = np.array([1.0 / scales[part.label] for part in model.omega_])
+    degrees = [part.base.degree for part in model.omega_]
+    for name in ("losses_", "references_"):
+        values = zip(getattr(model, name), factors, degrees, strict=True)
+        setattr(model, name, np.array([float(rescaled(value, f, d)) for value, f, d in values]))
+    model.row_names_ = joined.rows
+    model.feature_names_in_ = np.array(
+        [f"{table.name}: {name}" for table in joined.tables for name in _columns(table)], dtype=object
+    )
+
+
+def _columns(table: Table) -> list[str]:
+    return list(table.columns or map(str, range(1, table.last - table.first + 1)))
+
+
+def table_components(model: Any) -> dict[str, Any]:
+    """Return the components of every table, (r, columns), in its unit."""
+    return {table.name: model.components_[:, table.at] / table.scale for table in model.tables_}
+
+
+def encoded_tables(model: Any, given: Given, encoder: Encoder) -> Any:
+    """Compute W of new rows from some of the tables.
+
+    Parameters
+    ----------
+    encoder : of the model, for all tables
+    """
+    joined = join(given, model.tables_)
+    fitted = {table.name: table for table in model.tables_}
+    columns = np.concatenate([np.arange(fitted[t.name].first, fitted[t.name].last) for t in joined.tables])
+    order = {table.name: index for index, table in enumerate(joined.tables)}
+    kept = [k for k, part in enumerate(model.omega_) if part.label in order]
+    omega = tuple(replace(model.omega_[k].raw, index=order[model.omega_[k].label]) for k in kept)
+    objective = replace(encoder.objective, omega=omega, references=model.row_references_[kept])
+    weights = simplex.uniform(len(kept))
+    data = in_unit(_opened(joined.X, model.mean_))
+    pieces = tuple(
+        Piece(np.arange(t.first, t.last), _opened(joined.X[:, t.at], model.mean_).scaled(data.scale), across=True)
+        for t in joined.tables
+    )
+    asked = replace(encoder.of_columns(columns), objective=objective, weights=weights)
+    return asked.rows(Parted(data, pieces))
+
+
+def _opened(X: Any, mean: float) -> Any:
+    data = open_data(X.tocsr() if sp.issparse(X) else np.ascontiguousarray(X), mean=mean)
+    return data if sp.issparse(X) or not np.isnan(X).any() else weigh(data, Ones(data.shape), mean)
