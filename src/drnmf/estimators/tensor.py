@@ -191,7 +191,7 @@ class CP(NMF):
             fixed={str(order.index(mode)): F for mode, F in fixed.items()},
             penalties=[term.of_mode(order.index(term.mode)) for term in mode_penalties(self.penalties, cube)],
         )
-        inner.shape_ = inner.shape
+        inner.shape_ = tuple(inner.shape or ())
         return inner
 
     def _adopt(self, result: Any, problem: Any, *more: Any) -> Array:
