@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
-from sklearn.base import clone
 
 from drnmf.algorithms.weights import Fixed, Policy
 from drnmf.backends.observed import HeldOut
@@ -185,13 +184,14 @@ class CP(NMF):
                 raise ValueError(
                     f"fixed[{mode}] has {len(F)} rows, but mode {mode} of X has {cube.shape[mode]} entries."
                 )
-        inner = clone(self).set_params(
+        inner = replace(
+            self,
             shape=tuple(cube.shape[k] for k in order),
             sum_to_one=sums,
             fixed={str(order.index(mode)): F for mode, F in fixed.items()},
             penalties=[term.of_mode(order.index(term.mode)) for term in mode_penalties(self.penalties, cube)],
         )
-        inner.shape_ = inner.shape
+        inner.shape_ = tuple(inner.shape or ())
         return inner
 
     def _adopt(self, result: Any, problem: Any, *more: Any) -> Array:
