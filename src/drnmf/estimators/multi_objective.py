@@ -57,7 +57,8 @@ class MultiObjectiveNMF(NMF):
         self._refuse_policy()
         if self.weights is None:
             return Fixed()
-        weights, losses = np.asarray(self.weights, dtype=np.float64), len(self._omega())
-        if weights.shape == (losses,) and p > losses:  # those of the losses hold in every group
-            weights = np.tile(weights, p // losses) * (losses / p)
-        return Fixed(tuple(check_weights(weights, p).tolist()))
+        losses = len(self._omega())
+        if p > losses and np.shape(self.weights) == (losses,):  # those of the losses hold in every group
+            weights = np.tile(check_weights(self.weights, losses), p // losses) * (losses / p)
+            return Fixed(tuple(weights.tolist()))
+        return Fixed(tuple(check_weights(self.weights, p).tolist()))

@@ -32,8 +32,9 @@ from drnmf.solve.solve import smallest, solve
 
 SMALLEST_WEIGHT = 1e-6
 """Of a table in `transform`, which may be the only one that is given."""
-STEPS = 100
-"""How many steps that never raise the maximum are taken from a point, each of which solves a problem of its own."""
+STEPS, FEWEST = 200, 10
+"""How many steps that never raise the maximum are taken from a point, over the number of objectives, and at least: each
+solves a problem of its own in that many weights."""
 
 
 def with_levels(problem: Problem, runner: Runner) -> Problem:
@@ -165,7 +166,7 @@ def _plain(problem: Problem, runner: Runner) -> list[Result]:
 def _descended(whole: Problem, starts: list[Start], runner: Runner) -> list[Result]:
     """Take steps that never raise the maximum from every start."""
     runner.budget.expect(len(starts))
-    steps = min(STEPS, runner.budget.control.max_iter)
+    steps = min(max(STEPS // len(whole.omega), FEWEST), runner.budget.control.max_iter)
     return solve(
         [whole.begun(start) for start in starts], replace(runner, rule=Minimax(), policy=ByRule()), max_iter=steps
     )

@@ -76,7 +76,7 @@ class Joined:
 
 def is_tables(X: Any) -> bool:
     """Tell whether X is several tables by name."""
-    return isinstance(X, Mapping)
+    return isinstance(X, Mapping) and not sp.issparse(X)  # SciPy's matrix of keys is a dict
 
 
 def join(given: Given, known: tuple[Table, ...] = ()) -> Joined:
