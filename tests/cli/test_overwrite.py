@@ -34,7 +34,7 @@ COMMANDS = {
         "--overwrite",
         *FAST,
     ),
-    "separate": ("separate", "a.wav", "--rank", "2", "--group", "0/1", "--out", "run", "--overwrite", *FAST),
+    "separate": ("separate", "a.wav", "--rank", "2", "--group", "1/2", "--out", "run", "--overwrite", *FAST),
     "demo": ("demo", "--out", "run", "--overwrite", "--quiet", "--no-report"),
 }
 

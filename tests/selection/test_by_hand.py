@@ -60,8 +60,9 @@ def scores_of(level: float, spread: float = 0.0) -> Scores:
 def test_twice_the_components_are_tried_where_x_is_large_enough(monkeypatch):
     """2 k (m + n - k) entries of 20 x 30 for k components; the share is the median over columns that hold a loss."""
     asked = []
-    monkeypatch.setattr(noise, "grown", lambda data, start, k, rng: asked.append(k))
-    run = SimpleNamespace(W=np.ones((20, 2)), H=np.ones((2, 30)))
+    monkeypatch.setattr(noise, "grown", lambda data, start, k, rng, columns: asked.append(k))
+    W, H = np.ones((20, 2)), np.ones((2, 30))
+    run = SimpleNamespace(W=W, H=H, blocks=(H, W.T))
     more = SimpleNamespace(W=None, H=None)
     after = np.array([1.0, 1.0, 2.0, 9.0])
 
@@ -69,7 +70,7 @@ def test_twice_the_components_are_tried_where_x_is_large_enough(monkeypatch):
         fold = SimpleNamespace(losses=lambda loss, factors: after if factors[0] is None else np.array(before))
         monkeypatch.setattr(noise, "in_unit_of_X", lambda problem: problem.data)
         monkeypatch.setattr(noise, "fit_near", lambda *given: more)
-        seen = SimpleNamespace(data=SimpleNamespace(shape=(20, 30), count=count))
+        seen = SimpleNamespace(data=SimpleNamespace(shape=(20, 30), count=count), shape=(20, 30), columns=())
         return NoiseQuestion._structure(SimpleNamespace(seed=0, runner=None), fold, seen, KL, run)
 
     assert [share(count) for count in (281, 282, 367, 368, 10**6)] == [0.0, 0.5, 0.5, 0.5, 0.5]
