@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := pip>=25.1
 NATIVE := CMakeLists.txt pyproject.toml $(wildcard src/drnmf/_native/*)
 
-.PHONY: demo test fuzz test-browser test-torch test-gpu test-oldest test-asan bench bench-scale bench-algorithms lint clean \
+.PHONY: demo test test-all fuzz test-browser test-torch test-gpu test-oldest test-asan bench bench-scale bench-algorithms lint clean \
         docs pictures wheel coverage mutants
 
 # An environment that sees the packages of $(VENV) by path, so that only drnmf itself is built again in it.
@@ -28,9 +28,13 @@ demo: $(VENV)/.installed
 # Files of tests are shared out among the cores, four processes at most.
 PARALLEL := -n logical --maxprocesses 4 --dist loadfile
 test: $(VENV)/.installed-dev lint
+	$(BIN)/python -m pytest $(PARALLEL) -m "not slow"
+
+# With the tests that take more than about two seconds each: pages that run, clusters, damaged files, kills.
+test-all: $(VENV)/.installed-dev lint
 	$(BIN)/python -m pytest $(PARALLEL)
 
-# Damaged files of every format that the commands read: 10,000 of each (`make test` tries 100).
+# Damaged files of every format that the commands read: 10,000 of each (`make test-all` tries 100).
 FUZZ ?= 10000
 fuzz: $(VENV)/.installed-dev
 	DRNMF_FUZZ=$(FUZZ) $(BIN)/python -m pytest tests/fuzz

@@ -24,6 +24,7 @@ print(json.dumps({{"peak": peak_memory(), "losses": model.scaled_losses_.tolist(
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("backend", "init"), [("numpy", "random"), ("native", "random"), ("native", "spa")])
 def test_two_million_entries_of_a_200000_by_100000_matrix_fit_in_a_gibibyte(backend, init, monkeypatch):
     if backend == "native":
@@ -51,6 +52,7 @@ print(json.dumps((peak_memory() - before) / (8 * 100 * sum(X.shape))))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(60, 20_000), (20_000, 120)], ids=str)
 def test_frobenius_at_100_components_takes_four_times_the_factors(shape, monkeypatch):
     """The block, the point before its extrapolation and N: the curvature of every column would be fifty times that."""

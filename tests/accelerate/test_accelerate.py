@@ -49,6 +49,7 @@ def test_libraries_that_a_script_imports_run_here(tmp_path, how):
     assert "3 of 3 calls ran on drnmf (100 %)" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_script_that_fails_fails_as_it_would(tmp_path):
     (tmp_path / "script.py").write_text("import sys; sys.exit(3)")
     done = run(tmp_path, "script.py")

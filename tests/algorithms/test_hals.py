@@ -239,6 +239,7 @@ def test_other_losses_are_refused(beta):
         BetaNMF(3, beta=beta, solver="hals").fit(word_counts() + 1.0)
 
 
+@pytest.mark.slow
 def test_no_column_has_a_matrix_of_its_own():
     """At r = 100 the packed curvature of all columns would be 50 times the factor."""
     code = """

@@ -224,6 +224,7 @@ def test_rejected_points_cost_sweeps_and_are_counted(rng):
     assert per_iteration.max() > 2
 
 
+@pytest.mark.slow
 def test_certificates_vanish_at_a_solution_and_not_at_a_start(rng):
     X = rng.gamma(1.0, 1.0, (30, 4)) @ rng.gamma(1.0, 1.0, (4, 25)) * rng.uniform(0.8, 1.2, (30, 25)) + 0.01
     far = DRNMF(4, betas=(0, 1), tol=0, max_iter=2, random_state=0).fit(X)

@@ -58,6 +58,7 @@ def _python(*args: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *args], env=env, capture_output=True, text=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", _core.supported_instruction_sets())
 def test_every_instruction_set_conforms(isa):
     """The same tables, in a process pinned to one instruction set."""

@@ -37,6 +37,7 @@ def _printed(code: str, **environment: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_a_fit_does_not_copy_x(order):
     """Beyond X and the factors: less than 5% of X, seen by the system (peak) and by tracemalloc."""

@@ -113,6 +113,7 @@ def expected() -> dict[str, np.ndarray]:
     return found(fit, fit.fit_transform(matrix()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLACES)
 def test_same_fit_everywhere_and_resumed(name, expected, tmp_path, monkeypatch):
     with Place(name, monkeypatch) as X:

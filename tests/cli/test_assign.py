@@ -62,6 +62,7 @@ def test_assign_known_components_by_label(planted: tuple[np.ndarray, np.ndarray]
     assert summary["kind"] == "assign"
 
 
+@pytest.mark.slow
 def test_assign_the_components_of_runs(planted: tuple[np.ndarray, np.ndarray]) -> None:
     fast = ("--quiet", "--no-report", "--max-iter", 100)
     run("fit", "catalog.csv", "--transpose", "--rank", 3, "--betas", 1, "--out", "fitted", *fast)

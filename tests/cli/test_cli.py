@@ -152,6 +152,7 @@ def test_pareto_without_matplotlib_says_how_to_get_the_figure(here: Path, monkey
     assert "drnmf[plot]" in output
 
 
+@pytest.mark.slow
 def test_demo(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo_command, "STARTS", 3)
     monkeypatch.setattr(demo_command, "ITERATIONS", 150)
@@ -323,6 +324,7 @@ def shell(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120, check=False)
 
 
+@pytest.mark.slow
 def test_as_a_real_process(here: Path) -> None:
     version = shell("--version", cwd=here)
     assert (version.returncode, version.stdout) == (0, f"drnmf {drnmf.__version__}\n")
@@ -370,6 +372,7 @@ def test_a_command_of_the_library_loads_no_app(here: Path) -> None:
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)
 
 
+@pytest.mark.slow
 def test_interrupt_leaves_nothing_and_exits_with_130(here: Path) -> None:
     code = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"

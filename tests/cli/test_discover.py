@@ -71,6 +71,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_penalties_are_named_in_the_summary(here: Path) -> None:
     asked = (*FAST, "--ranks", 3, "--penalty", "sparsity:auto:W,l2:0.01", "--no-report")
     run("discover", "catalog.csv", "--profiles", "rows", *asked)
@@ -80,6 +81,7 @@ def test_penalties_are_named_in_the_summary(here: Path) -> None:
     assert any("No sparsity of the contributions is used" in note for note in summary["notes"])
 
 
+@pytest.mark.slow
 def test_a_catalog_gives_signatures(here: Path) -> None:
     said = run("discover", "catalog.csv", "--profiles", "rows", "--reference", "known.txt", *FAST, "--no-report")
     assert "3 stable components of 3, under KL (counts)." in said
@@ -138,6 +140,7 @@ def test_without_intervals_none_are_written_and_the_page_says_so(here: Path) -> 
     assert "No intervals were found." in (folder / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_the_noise_is_written_and_columns_are_the_default(here: Path) -> None:
     run("discover", "catalog.csv", *FAST, "--betas", "auto", "--ranks", "3", "--transpose", "--no-report")
     folder = here / "catalog-discover"
@@ -146,6 +149,7 @@ def test_the_noise_is_written_and_columns_are_the_default(here: Path) -> None:
     assert not (folder / "ranks.csv").exists()
 
 
+@pytest.mark.slow
 def test_the_page_answers_in_order(here: Path) -> None:
     pytest.importorskip("plotly")
     run("discover", "catalog.csv", "--profiles", "rows", "--reference", "known.txt", *FAST)
@@ -156,6 +160,7 @@ def test_the_page_answers_in_order(here: Path) -> None:
     assert re.search(r"<h3>SBS1</h3>", page)
 
 
+@pytest.mark.slow
 def test_the_page_names_the_loss_that_was_fitted(here: Path) -> None:
     """Which need not be the one with the smallest criterion: ties go to the simpler."""
     pytest.importorskip("plotly")
@@ -221,6 +226,7 @@ def test_a_discovery_that_was_interrupted_says_so_first(here: Path, monkeypatch:
     unfinished(said, here / "catalog-discover", first, "To finish it, let it run to its end.")
 
 
+@pytest.mark.slow
 def test_a_discovery_is_resumed(here: Path) -> None:
     run("discover", "catalog.csv", "--profiles", "rows", *FAST, "--no-report", "--checkpoint", "kept", "--out", "one")
     made = sorted(path.name for path in (here / "kept").glob("rank*.npz"))

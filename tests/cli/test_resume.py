@@ -175,6 +175,7 @@ CODE = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=lambda how: how.name)
 def test_a_real_process(here, how):
     iterations = ("--max-iter", "400", "--rank", "4")

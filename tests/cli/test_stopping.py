@@ -88,6 +88,7 @@ MOMENTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", ENDINGS, ids=lambda number: signal.Signals(number).name)
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_with_workers(moment: str, number: int, tmp_path: Path) -> None:
@@ -104,6 +105,7 @@ def test_with_workers(moment: str, number: int, tmp_path: Path) -> None:
     assert life.left() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", ENDINGS, ids=lambda number: signal.Signals(number).name)
 def test_without_workers(number: int, tmp_path: Path) -> None:
     rng = random.Random(number)
@@ -114,6 +116,7 @@ def test_without_workers(number: int, tmp_path: Path) -> None:
     assert life.left() == []
 
 
+@pytest.mark.slow
 def test_workers_end_with_a_command_that_is_killed(tmp_path: Path) -> None:
     pytest.importorskip("distributed")
     life = Life(tmp_path, "--workers", "2", "--quiet")
@@ -125,6 +128,7 @@ def test_workers_end_with_a_command_that_is_killed(tmp_path: Path) -> None:
     assert life.left() == []
 
 
+@pytest.mark.slow
 def test_a_scratch_folder_that_was_not_there_is_gone_again(tmp_path: Path) -> None:
     pytest.importorskip("distributed")
     life = Life(tmp_path, "--workers", "1", "--quiet", "--scratch", "scratch")

@@ -94,6 +94,7 @@ def test_batches_have_the_rows_that_were_asked_for(here: Path) -> None:
     assert [batch.X.shape[0] for batch in row_batches(Path("X.npz"), 300)] == [300, 200]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [("--betas", "1"), ("--betas", "1,2"), ("--grow",)], ids=str)
 def test_a_stream_that_is_stopped_goes_on_bit_for_bit(
     here: Path, monkeypatch: pytest.MonkeyPatch, given: tuple[str, ...]

@@ -82,6 +82,7 @@ def test_pictures(found: Any) -> None:
         found.plot("everything")
 
 
+@pytest.mark.slow
 def test_pixels_are_remembered() -> None:
     pytest.importorskip("matplotlib")
     cube = FRAME.to_numpy().reshape(8, 5, 24)
@@ -91,6 +92,7 @@ def test_pixels_are_remembered() -> None:
     assert found.contributions.shape == (40, 3)
 
 
+@pytest.mark.slow
 def test_anndata_is_annotated() -> None:
     anndata = pytest.importorskip("anndata")
     data = anndata.AnnData(FRAME)

@@ -25,6 +25,7 @@ def X():
     return planted("gamma", 40, 50, rank=3)[0]
 
 
+@pytest.mark.slow
 def test_beta_auto_is_the_fit_of_the_beta_that_it_finds(X, tmp_path):
     model = BetaNMF(3, beta="auto", **RUN).fit(X)
     given = BetaNMF(3, beta=model.beta_, n_init=4, **RUN).fit(X)
@@ -40,6 +41,7 @@ def test_beta_auto_is_the_fit_of_the_beta_that_it_finds(X, tmp_path):
     assert not hasattr(clone(model), "components_")
 
 
+@pytest.mark.slow
 def test_betas_auto_is_the_set_that_held_out_entries_cannot_tell_apart(X):
     model = DRNMF(3, betas="auto", **RUN).fit(X)
     interval = model.noise_profile_.interval
@@ -51,6 +53,7 @@ def test_betas_auto_is_the_set_that_held_out_entries_cannot_tell_apart(X):
         DRNMF(3, betas="auto", solver=Solver(references=(1.0,)), **RUN).fit(X)
 
 
+@pytest.mark.slow
 def test_where_nothing_is_excluded_beta_0_is_not_either_though_some_entries_are_zero():
     X, _ = planted("gamma", 30, 40, rank=4)
     some = X.copy()
@@ -89,6 +92,7 @@ def test_the_size_of_a_negative_binomial_is_found_and_frozen(X):
         BetaNMF(3, beta="nb:auto", **RUN).fit(X)
 
 
+@pytest.mark.slow
 def test_the_command_line_takes_auto(X, tmp_path):
     np.save(tmp_path / "X.npy", X)
     given = [

@@ -76,6 +76,7 @@ def test_other_losses_and_empty_sums_are_refused():
         clipped.transform(X)
 
 
+@pytest.mark.slow
 def test_discover_takes_them():
     rng = np.random.default_rng(3)
     W, H = rng.gamma(0.4, 20.0, (60, 2)), rng.dirichlet(np.full(20, 0.2), 2)

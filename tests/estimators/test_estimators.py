@@ -36,6 +36,7 @@ def quick(cls, rank=3, **arguments):
     return make(cls, rank, **{"tol": 0, "max_iter": 30, "random_state": 0} | arguments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cls", ALL)
 def test_scikit_learn_contract(cls):
     with warnings.catch_warnings():
@@ -195,6 +196,7 @@ def test_score_predicts_every_column_from_the_others(problem):
     assert model.score(X) == pytest.approx(masses / X.size, abs=0.05)
 
 
+@pytest.mark.slow
 def test_score_does_not_rise_with_a_rank_that_fits_noise(rng):
     V = rng.gamma(1.0, size=(60, 3)) @ rng.gamma(1.0, size=(3, 30))
     X = V * rng.gamma(25.0, 1 / 25.0, size=V.shape)
@@ -484,6 +486,7 @@ def test_empty_rows_and_columns(betas, dtype, sparse, rng):
         assert (W @ H)[:, [0, 7]].max() < 1e-6 * X.mean()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_exact_rank_data_has_a_floored_reference(dtype, rng):
     X = (rng.uniform(0.5, 1, (12, 2)) @ rng.uniform(0.5, 1, (2, 9))).astype(dtype)

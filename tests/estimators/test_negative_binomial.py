@@ -41,6 +41,7 @@ def recovered(X: Any, truth: np.ndarray, beta: Any) -> float:
     return matched_cosine(model.fit(X).components_, truth)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_it_recovers_more_of_a_planted_truth_than_kl():
     problems = [planted(seed) for seed in range(5)]
@@ -64,6 +65,7 @@ def test_a_huge_size_is_kl(update, sparse):
     np.testing.assert_allclose(ours.components_, kl.components_, rtol=1e-6, atol=1e-6 * kl.components_.max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("update", ["auto", "newton"])
 def test_a_huge_size_is_kl_under_newton_steps(update):
     """The expected curvature of one and the observed one of the other: other steps, the same minimum."""
@@ -221,6 +223,7 @@ def test_the_size_that_is_found_goes_with_the_unit(scale: float) -> None:
     np.testing.assert_allclose(W / scale @ H, np.matmul(*profile.solutions["KL"]), rtol=1e-3, atol=1e-4 * X.max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [2.0**-700, 2.0**700])
 def test_a_profile_of_x_far_from_one_names_the_same_losses(scale: float) -> None:
     X = planted(3)[0][:30, :20]

@@ -36,6 +36,7 @@ def test_the_front_falls_in_one_loss_as_it_rises_in_the_other() -> None:
     assert not front.dominated[[0, -1]].any()
 
 
+@pytest.mark.slow
 def test_the_dr_point_is_the_balanced_one() -> None:
     front = front_of(max_iter=600)
     largest = front.dr.scaled_losses.max()
@@ -173,6 +174,7 @@ def test_public_names() -> None:
         drnmf.nothing  # noqa: B018
 
 
+@pytest.mark.slow
 def test_tchebycheff_balances_the_weighted_losses() -> None:
     data = synthetic((0, 1), shape=(40, 30), rank=3, random_state=0)
     model = DRNMF(3, betas=(0, 1), zeros="floor", init="custom", tol=0, max_iter=1500)

@@ -105,6 +105,7 @@ def test_runs_side_by_side_are_told_too() -> None:
     assert sorted(seen.ended) == sorted(seen.begun)
 
 
+@pytest.mark.slow
 def test_the_scoring_monitor_scores_every_iteration() -> None:
     monitor = callback.ScoringMonitor(scoring={"score": lambda model, X, y: model.score(X)})
     model = BetaNMF(3, beta=1, solver=Solver(normalize=False, update="mu"), **FAST).set_callbacks(monitor).fit(X)

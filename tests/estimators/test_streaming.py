@@ -218,6 +218,7 @@ def arriving(seed: int, sparse: bool = False) -> list[Any]:
     return batches(sp.csr_array(X) if sparse else X, 120)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sparse", [False, True])
 def test_a_component_is_added_where_rows_ask_for_it(sparse: bool) -> None:
     rows = arriving(0, sparse)

@@ -55,6 +55,7 @@ def test_rows_may_be_others_and_columns_not(X, tmp_path):
         loaded.set_params(solver__checkpoint=tmp_path / "kept").fit(X)
 
 
+@pytest.mark.slow
 def test_a_given_start_and_losses_chosen_by_the_data(X):
     model = BetaNMF(3, beta="auto", warm_start=True, init="random", **RUN | {"max_iter": 300}).fit(X)
     cold = model.n_iter_

@@ -15,7 +15,10 @@ from tests.fuzz.formats import FORMATS
 
 CASES = int(os.environ.get("DRNMF_FUZZ", "100"))
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="each case runs in a fork of one process")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="each case runs in a fork of one process"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -32,6 +32,7 @@ def catalogue() -> tuple[pd.DataFrame, pd.DataFrame]:
     return pd.DataFrame(X, TYPES, [f"tumour {j}" for j in range(40)]).rename_axis("Type"), known.iloc[::-1]
 
 
+@pytest.mark.slow
 def test_signatures_without_being_told_that_types_are_rows(here: Path, drnmf: Run, table: Table) -> None:
     pytest.importorskip("plotly")
     X, known = catalogue()
@@ -55,6 +56,7 @@ def test_signatures_without_being_told_that_types_are_rows(here: Path, drnmf: Ru
     assert drawn["occurrence"]["layout"]["barmode"] == "stack"
 
 
+@pytest.mark.slow
 def test_a_new_tumour_is_explained_by_an_earlier_discovery(here: Path, drnmf: Run, table: Table) -> None:
     X, known = catalogue()
     X.to_csv("catalogue.csv")
@@ -129,6 +131,7 @@ def test_uneven_sums_are_said(here: Path, drnmf: Run) -> None:
     np.testing.assert_allclose(np.load("scaled/W.npy"), np.load("even-drnmf/W.npy"), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_cells(here: Path, drnmf: Run) -> None:
     anndata = pytest.importorskip("anndata")
     pytest.importorskip("dask")

@@ -167,6 +167,7 @@ def reads_as(path: Path, expected: np.ndarray) -> None:
         raise RuntimeError("another matrix")
 
 
+@pytest.mark.slow
 @forks
 @pytest.mark.parametrize("kind", MARKET)
 def test_a_matrix_market_file_cut_anywhere_is_refused(kind, tmp_path):
@@ -232,6 +233,7 @@ def heap_sizes(content: bytes) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 @forks
 def test_damaged_h5ad_files_neither_hang_nor_crash(tmp_path, monkeypatch):
     anndata = pytest.importorskip("anndata")
@@ -276,6 +278,7 @@ except ValueError as error:
 """
 
 
+@pytest.mark.slow
 def test_an_h5ad_file_with_a_wrong_index_is_refused(tmp_path):
     anndata = pytest.importorskip("anndata")
     h5py = pytest.importorskip("h5py")

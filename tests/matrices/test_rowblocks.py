@@ -125,6 +125,7 @@ def command(folder, *arguments):
     return subprocess.run(call, cwd=folder, capture_output=True, text=True, timeout=300, env=wide)
 
 
+@pytest.mark.slow
 def test_the_command_line_on_workers_and_out_of_core(tmp_path, X):
     store(".zarr", tmp_path, X, None)
     fit = ("fit", "x.zarr", "--rank", "3", "--betas", "0,1", "--max-iter", "15", "--tol", "0")
@@ -140,6 +141,7 @@ def test_the_command_line_on_workers_and_out_of_core(tmp_path, X):
     assert summary["input"]["shape"] == [120, 20]
 
 
+@pytest.mark.slow
 def test_workers_and_a_scheduler_are_not_both_given(tmp_path, X):
     np.save(tmp_path / "x.npy", X)
     done = command(tmp_path, "fit", "x.npy", "--rank", "2", "--workers", "2", "--scheduler", "tcp://127.0.0.1:1")
@@ -147,6 +149,7 @@ def test_workers_and_a_scheduler_are_not_both_given(tmp_path, X):
     assert "one of the two" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_driver_that_was_killed_is_resumed(tmp_path, X):
     """SIGKILL of the process that drives the workers; `drnmf resume` ends with the bits of an undisturbed fit."""
     store(".zarr", tmp_path, X, None)

@@ -59,6 +59,7 @@ for make in (lambda: BetaNMF(2, random_state=0), lambda: DRNMF(2, random_state=0
 """
 
 
+@pytest.mark.slow
 def test_strict_arrays_come_back_as_such_where_scikit_learn_dispatches(xp) -> None:
     done = subprocess.run(
         [sys.executable, "-c", DISPATCH], capture_output=True, text=True, env=os.environ | {"SCIPY_ARRAY_API": "1"}

@@ -40,6 +40,7 @@ def test_supports_are_those_that_made_the_rows(noise):
     assert (found.contributions >= 0).all()
 
 
+@pytest.mark.slow
 def test_no_component_that_is_left_could_be_dropped_and_none_could_be_added():
     rng, W, H = planted(1, rows=8, level=300.0, r=5)
     X = rng.poisson(W @ H).astype(float)
@@ -91,6 +92,7 @@ def test_gaps_weights_and_uncertainties_count():
     assert (doubt > 0).sum() < (sure.contributions > 0).sum()
 
 
+@pytest.mark.slow
 def test_the_noise_is_read_off_the_data_where_no_loss_is_named():
     rng, W, H = planted(4, rows=60)
     V, size = W @ H, 8.0
@@ -153,6 +155,7 @@ def test_estimators_assign():
         BetaNMF(3, sum_to_one="W", max_iter=5).fit(X).assign(X)
 
 
+@pytest.mark.slow
 def test_a_discovery_has_contributions_with_zeros_and_assigns_new_rows():
     rng, W, H = planted(8, rows=50, r=3, n=20, level=200.0)
     X = rng.poisson(W @ H)
@@ -163,6 +166,7 @@ def test_a_discovery_has_contributions_with_zeros_and_assigns_new_rows():
     assert np.allclose(found.assign(X).contributions, found.contributions, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_known_components_stay_and_new_ones_are_found_beside_them():
     rng, W, H = planted(9, rows=60, r=4, n=24, level=600.0)
     X = rng.poisson(W @ H)

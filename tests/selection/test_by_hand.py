@@ -246,6 +246,7 @@ def announced(monkeypatch):
 SMALL = {"max_iter": 3, "random_state": 0}
 
 
+@pytest.mark.slow
 def test_a_search_that_ends_early_says_so(monkeypatch, announced):
     X = planted("poisson", 40, 50, seed=1, rank=2)[0]
     whole = rank_profile(BetaNMF(beta=1, n_init=3, **SMALL), X, ranks=range(1, 4), n_masks=2)

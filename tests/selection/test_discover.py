@@ -61,6 +61,7 @@ def test_the_planted_components_are_found(found):
     assert len(found.runs) == 4
 
 
+@pytest.mark.slow
 def test_the_noise_is_read_off_the_data():
     found = discover(counts(), **FAST | {"betas": "auto", "ranks": 3})
     assert found.noise is not None
@@ -81,11 +82,13 @@ def test_a_sparse_X_has_a_loss_that_uses_it_where_the_noise_allows(monkeypatch, 
     assert discover(counts(), **settings).losses[0].name == "beta 1.25"
 
 
+@pytest.mark.slow
 def test_bits_depend_on_the_seed_but_not_on_jobs(found):
     assert same(discover(counts(), **FAST, n_jobs=3), found)
     assert not same(discover(counts(), **FAST, random_state=1), found)
 
 
+@pytest.mark.slow
 def test_a_discovery_that_was_stopped_is_resumed_with_the_same_bits(found, tmp_path):
     told: list[str] = []
 
@@ -225,6 +228,7 @@ def test_with_uncertainties_every_run_sees_X_drawn_by_them(form):
         discover(form(X), **FAST, resample="uncertainty")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hidden", [False, True])
 def test_held_out_entries_judge_ranks_of_weighted_data_as_of_others(found, hidden):
     """A common weight changes nothing, and entries without weight may be anything."""
@@ -240,6 +244,7 @@ def test_held_out_entries_judge_ranks_of_weighted_data_as_of_others(found, hidde
     np.testing.assert_allclose(given, plain, rtol=1e-6 if hidden else 1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, {"betas": "auto"}, {"resample": "bootstrap"}])
 def test_a_discovery_opens_X_once(monkeypatch, settings):
     """Noise, masks, redrawn X and contributions are made from it."""
@@ -257,6 +262,7 @@ def overlapping() -> np.ndarray:
     return rng.poisson(W @ (rng.dirichlet(np.full(20, 0.7), 3) + 0.02)).astype(float)
 
 
+@pytest.mark.slow
 def test_contributions_are_sparse_where_held_out_entries_ask_for_it():
     X, settings = overlapping(), FAST | {"ranks": (3, 4), "tol": 1e-5, "max_iter": 1000, "random_state": 1}
     plain, found = (discover(X, **settings | {"penalties": how}) for how in (None, SPARSE))
@@ -279,6 +285,7 @@ def _zeros(found) -> float:
     return float((found.dense < 1e-3 * found.dense.max()).mean())
 
 
+@pytest.mark.slow
 def test_no_penalty_is_used_where_nothing_is_predicted_better_by_it():
     plain, again = (discover(counts(), **FAST | {"penalties": how, "random_state": 1}) for how in (None, SPARSE))
     assert same(again, plain)
@@ -338,6 +345,7 @@ def test_what_cannot_be_discovered_is_refused(X, settings, message):
         discover(X, **FAST | settings)
 
 
+@pytest.mark.slow
 def test_constant_and_exactly_low_rank_data_come_to_an_end():
     constant = discover(np.full((12, 8), 3.0), **FAST | {"ranks": (2, 3)})
     assert constant.rank in (2, 3)
@@ -353,6 +361,7 @@ def test_a_constant_matrix_has_one_component(ranks, rank):
     assert found.notes[0].startswith("X has one component only")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_rows_that_occur_again_do_not_predict_one_another(seed):
     rng = np.random.default_rng(seed)
@@ -374,6 +383,7 @@ def test_a_time_limit_names_what_was_not_finished():
     assert all(moment.left <= 1.5 for moment in told)
 
 
+@pytest.mark.slow
 def test_the_noise_has_its_part_of_the_time_and_is_named_where_that_ended_it(monkeypatch):
     given = []
 
@@ -390,6 +400,7 @@ def test_the_noise_has_its_part_of_the_time_and_is_named_where_that_ended_it(mon
     assert "raise max_time, which was 3000 s. So far 3 stable components of 3" in found.summary()
 
 
+@pytest.mark.slow
 def test_ctrl_c_during_the_noise_is_a_keyboard_interrupt_and_leaves_no_run(tmp_path, monkeypatch):
     def interrupted(*given, **settings):
         raise KeyboardInterrupt

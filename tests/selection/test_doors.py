@@ -96,6 +96,7 @@ def test_held_out_entries_are_scored_by_one_function(monkeypatch):
             door()
 
 
+@pytest.mark.slow
 def test_alphas_have_one_rule(monkeypatch):
     def chosen(*given: object) -> None:
         raise Asked
@@ -107,6 +108,7 @@ def test_alphas_have_one_rule(monkeypatch):
             door()
 
 
+@pytest.mark.slow
 def test_the_rank_that_was_found_is_fitted():
     model = BetaNMF("auto", beta=1, **QUICK).fit(counts())
     assert model.n_components == "auto"
@@ -117,6 +119,7 @@ def test_the_rank_that_was_found_is_fitted():
             refused()
 
 
+@pytest.mark.slow
 def test_X_and_its_transpose_have_one_answer():
     X = counts(m=24, n=40)
     found = [rank_profile(BetaNMF(beta=1, **QUICK), A, ranks=[1, 2, 3]) for A in (X, X.T)]
@@ -129,6 +132,7 @@ def test_X_and_its_transpose_have_one_answer():
         assert one["mean_stability"] == pytest.approx(other["mean_stability"], rel=1e-6)
 
 
+@pytest.mark.slow
 def test_heavy_rows_and_alphas_are_judged_on_X_though_ranks_are_on_its_transpose():
     """Capped rows and penalties belong to one side: what they are compared with must hold out the same entries."""
     X = counts(m=24, n=40)
@@ -139,6 +143,7 @@ def test_heavy_rows_and_alphas_are_judged_on_X_though_ranks_are_on_its_transpose
     assert len(found.penalty_path) == 1
 
 
+@pytest.mark.slow
 def test_what_is_said_of_counts_is_believed():
     X = counts(m=40)
     said = noise_profile(BetaNMF(2, **QUICK), X, betas="nb:auto")
@@ -160,6 +165,7 @@ def test_runs_see_counts_drawn_again_where_X_holds_counts(beta, counts_, seen):
     assert found.resample == seen
 
 
+@pytest.mark.slow
 def test_the_noise_says_whether_counts_are_drawn_again(monkeypatch):
     """Whole numbers of a mean of 400 with an error of a fifth are no counts, although they are on a grid."""
     rng = np.random.default_rng(0)
@@ -170,6 +176,7 @@ def test_the_noise_says_whether_counts_are_drawn_again(monkeypatch):
     assert found.resample == "bootstrap"
 
 
+@pytest.mark.slow
 def test_a_loss_of_counts_that_was_found_draws_what_the_same_loss_draws_where_it_is_given():
     """A negative binomial of large means is no proof of counts, but rows drawn anew lose components of few rows."""
     rng = np.random.default_rng(1)

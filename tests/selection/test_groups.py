@@ -30,6 +30,7 @@ def source(name, components, stability=0.9):
     return Merged(H, np.full(len(H), stability), np.full(len(H), 4), np.zeros_like(H), ((name,),) * len(H))
 
 
+@pytest.mark.slow
 def test_components_of_groups_are_put_together():
     X, groups, H = planted()
     found = drnmf.discover(X, model(), groups=groups, **FAST)
@@ -54,6 +55,7 @@ def test_components_alike_are_one_and_their_median():
     assert np.allclose(turned.components, found.components)
 
 
+@pytest.mark.slow
 def test_a_component_found_once_needs_the_word_of_held_out_entries():
     from drnmf.problem.weights import Reading
     from drnmf.selection.assignment.assign import opened
@@ -89,6 +91,7 @@ def test_small_groups_are_not_searched_alone_and_said():
     assert any("fewer than 10 rows were not searched alone: rare" in note for note in found.notes)
 
 
+@pytest.mark.slow
 def test_discover_takes_losses_of_ones_own():
     from dataclasses import dataclass
 
@@ -115,6 +118,7 @@ def test_discover_takes_losses_of_ones_own():
     assert (found.contributions == 0).any()
 
 
+@pytest.mark.slow
 def test_discover_reads_what_a_sparse_x_does_not_store_as_it_is_told():
     import scipy.sparse as sp
 

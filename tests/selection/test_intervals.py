@@ -161,6 +161,7 @@ def test_the_middle_lies_beyond_a_biased_estimate():
     assert (high > 1.9**2).all()
 
 
+@pytest.mark.slow
 def test_nearly_all_large_entries_are_covered():
     """The mean over matrices; `benchmarks/coverage.py` measures it."""
     shares_covered = []
@@ -188,6 +189,7 @@ def test_intervals_hold_the_estimate_and_grow_with_the_level_and_the_uncertainti
     assert 2 * sizes[0] < sizes[1] < sizes[2] / 2
 
 
+@pytest.mark.slow
 def test_neither_jobs_nor_the_unit_nor_the_layout_of_X_matter():
     X = counts()
     plain = intervals(BetaNMF(2, beta=1, random_state=0).fit(X), X, **QUICK)

@@ -44,6 +44,7 @@ def slow(patch: pytest.MonkeyPatch, seconds: float) -> None:
     patch.setattr("drnmf.selection.discover.Schedule", partial(Schedule, clock=lambda: now[0]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seconds", "level"), [*product([0.1, 0.5, 0.7, 1.0, 2.0, 5.0], [None]), (5.0, 0.9)])
 def test_the_limit_holds_and_is_used_while_work_remains(monkeypatch, seconds, level):
     slow(monkeypatch, seconds)
@@ -54,6 +55,7 @@ def test_the_limit_holds_and_is_used_while_work_remains(monkeypatch, seconds, le
         assert found.seconds >= 0.9 * 240.0
 
 
+@pytest.mark.slow
 def test_without_a_limit_nothing_is_missing(monkeypatch):
     slow(monkeypatch, 5.0)
     found = drnmf.discover(X, drnmf.BetaNMF(**MODEL), **ASKED)

@@ -26,6 +26,7 @@ def test_the_noise_is_found_at_any_scale(noise, scale):
     assert abs(profile.slope - (2.0 - truth)) < 0.35
 
 
+@pytest.mark.slow
 def test_overdispersed_counts_are_negative_binomial_and_poisson_ones_are_poisson():
     X, _ = planted("negative binomial")
     best = noise_profile(BetaNMF(5, random_state=0), X, held_out=0).best
@@ -36,6 +37,7 @@ def test_overdispersed_counts_are_negative_binomial_and_poisson_ones_are_poisson
     assert noise_profile(BetaNMF(5, random_state=0), planted("poisson")[0], held_out=0).best == 1.0
 
 
+@pytest.mark.slow
 def test_order_of_rows_and_columns_and_layout_do_not_matter():
     X, _ = planted("poisson")
     rng = np.random.default_rng(1)
@@ -49,6 +51,7 @@ def test_order_of_rows_and_columns_and_layout_do_not_matter():
     )
 
 
+@pytest.mark.slow
 def test_jobs_do_not_change_a_bit():
     X, _ = planted("gamma")
     one, two = (noise_profile(BetaNMF(5, random_state=0, n_init=2, n_jobs=jobs), X).table for jobs in (1, 2))
@@ -56,6 +59,7 @@ def test_jobs_do_not_change_a_bit():
     assert all(np.isfinite(row["held_out"]) for row in one)
 
 
+@pytest.mark.slow
 def test_held_out_entries_agree_with_the_criterion():
     profile = noise_profile(BetaNMF(5, random_state=0), planted("poisson")[0])
     assert profile.beta in profile.interval
@@ -96,6 +100,7 @@ def test_the_size_of_sparse_counts_is_found():
     assert 2.0 / 1.5 < float(row["name"][3:-1]) < 2.0 * 1.5
 
 
+@pytest.mark.slow
 def test_pictures_in_8_bits_are_gaussian():
     rng = np.random.default_rng(6)
     V = rng.random((60, 3)) @ (rng.random((3, 70)) * (rng.random((3, 70)) < 0.6))
@@ -105,6 +110,7 @@ def test_pictures_in_8_bits_are_gaussian():
     assert (profile.best, profile.counts) == (2.0, False)
 
 
+@pytest.mark.slow
 def test_rows_and_columns_of_zeros_have_no_say():
     X = np.random.default_rng(7).poisson(low_rank(7, 6.0, (40, 50))).astype(float)
     plain, padded = (noise_profile(BetaNMF(3, **FEW), A, betas=BETAS) for A in (X, np.pad(X, ((0, 20), (0, 15)))))
@@ -139,6 +145,7 @@ def test_betas_may_be_given():
 GIVEN = {"betas": (0.5, 1.0, 1.5), "max_iter": 200, "random_state": 0}
 
 
+@pytest.mark.slow
 def test_what_weighs_nothing_has_no_say_and_the_unit_of_weights_none():
     X = planted("poisson", 30, 40, rank=3)[0] + 1.0
     hidden = np.random.default_rng(0).random(X.shape) < 0.1
@@ -163,6 +170,7 @@ def test_weights_are_variances_so_that_they_can_change_the_answer():
     assert known.beta == 2.0
 
 
+@pytest.mark.slow
 def test_of_a_large_matrix_some_rows_and_columns_are_looked_at():
     X, _ = planted("gamma", 150, 2000, rank=2)
     given = {"betas": (0, 1), "held_out": 0, "max_iter": 60, "random_state": 0}
@@ -186,6 +194,7 @@ def test_sparse_and_weighted_matrices_are_sampled_alike():
     assert not np.array_equal(sampled(given, 3, 2).X, dense.X)
 
 
+@pytest.mark.slow
 def test_structure_that_is_left_is_not_taken_for_noise():
     X, _ = planted("gamma", 30, 40, rank=4)
     full, less = (flat.noise_profile(X, rank, **GIVEN) for rank in (4, 2))

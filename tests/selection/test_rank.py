@@ -33,6 +33,7 @@ def test_the_rank_is_found_by_every_judge(profile):
     assert stability[3] > stability[5]
 
 
+@pytest.mark.slow
 def test_order_and_scale_do_not_change_the_rank(X):
     rng = np.random.default_rng(0)
     mixed = X[rng.permutation(40)][:, rng.permutation(50)]
@@ -43,12 +44,14 @@ def test_order_and_scale_do_not_change_the_rank(X):
     ]
 
 
+@pytest.mark.slow
 def test_seeds_give_the_same_numbers_for_every_number_of_jobs(X):
     one, two = (rank_profile(BetaNMF(beta=1, n_jobs=jobs, **QUICK), X, ranks=range(2, 4)) for jobs in (1, 2))
     for a, b in zip(one.table, two.table, strict=True):
         assert a == pytest.approx(b, nan_ok=True, rel=0, abs=0)
 
 
+@pytest.mark.slow
 def test_the_loss_is_chosen_too():
     X, truth = planted("gamma", 40, 50, seed=2, rank=3)
     found = rank_profile(BetaNMF(beta="auto", **QUICK), X, ranks=range(2, 5))
@@ -57,6 +60,7 @@ def test_the_loss_is_chosen_too():
     assert any("relative error" in note for note in found.notes)
 
 
+@pytest.mark.slow
 def test_entries_without_weight_do_not_count_and_uncertainties_do(X):
     hidden = np.random.default_rng(0).random(X.shape) < 0.1
     given = {"beta": 1, **QUICK}
@@ -112,6 +116,7 @@ def test_parts_without_noise_are_counted():
     assert rank_profile(BetaNMF(beta=1, **QUICK), X, ranks=range(2, 7)).best == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["zeros", "turned", "unit", "range"])
 def test_what_says_nothing_changes_nothing(X, form, monkeypatch):
     """Rows and columns of zeros, the unit, the orientation, and a larger range of ranks."""
@@ -141,6 +146,7 @@ def test_rows_that_are_multiples_of_one_another_have_one_component(form, betas):
     assert rank_profile(BetaNMF(beta=1, random_state=0), form(X), ranks=[2, 3]).best == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("turned", [False, True])
 def test_rows_that_occur_again_do_not_predict_one_another(form, turned):

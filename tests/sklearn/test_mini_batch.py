@@ -39,6 +39,7 @@ def test_a_fit_ends_where_theirs_does_or_lower(init, beta):
     assert ours.n_iter_ == -(-ours.n_steps_ // 5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_size", [75, 300])
 @pytest.mark.parametrize("l1_ratio", [0.0, 0.5])
 @pytest.mark.parametrize("beta", [2, 1, 0.5])

@@ -27,6 +27,7 @@ def table(m: int = 40, n: int = 25, rank: int = 4, seed: int = 0) -> np.ndarray:
     return rng.poisson(20 * rng.gamma(0.5, size=(m, rank)) @ rng.gamma(0.5, size=(rank, n))) + 0.0
 
 
+@pytest.mark.slow
 @parametrize_with_checks(
     [
         NMF(2, max_iter=300),
@@ -156,6 +157,7 @@ def test_a_pipeline_and_a_search_take_it():
     assert isinstance(search.best_estimator_[-1], decomposition.NMF)
 
 
+@pytest.mark.slow
 def test_the_import_waits_with_the_engine():
     code = "import sys, drnmf.sklearn; print([name for name in sys.modules if name.startswith('drnmf.solve')])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"

@@ -128,6 +128,7 @@ def test_the_default_start_is_nndsvd_first_and_random_after_that():
     np.testing.assert_array_equal(wide.components_, random.components_)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beta", [1, 2])
 def test_default_fits_of_raw_tables_end_where_they_stand_still(beta):
     """With max_iter=1000 from a random start wine under beta = 2 ended 7.3 times above a longer run."""

@@ -42,6 +42,7 @@ def check(out: Path, expected: dict[str, Any]) -> None:
             np.testing.assert_array_equal(found[name], value, err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", sorted(kept_fits.CASES))
 def test_killed_on_the_way_to_the_disk(case: str, tmp_path: Path, processes: Any, monkeypatch: Any) -> None:
     """Each life ends at a random one of the steps still to come: opening, flushing, renaming, removing, or between."""
@@ -67,6 +68,7 @@ def test_killed_on_the_way_to_the_disk(case: str, tmp_path: Path, processes: Any
     check(out, expected)
 
 
+@pytest.mark.slow
 def test_killed_from_outside(tmp_path: Path, processes: Any, monkeypatch: Any) -> None:
     """SIGKILL at moments of the clock that know nothing of what the fit is doing."""
     monkeypatch.delenv("DRNMF_BACKEND", raising=False)

@@ -159,7 +159,7 @@ def discover(
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> X = rng.poisson(rng.gamma(0.3, 50, (60, 3)) @ rng.dirichlet(np.full(20, 0.2), 3) * 10)
-    >>> found = discover(X, ranks=range(2, 6), n_runs=5)
+    >>> found = discover(X, ranks=range(2, 6), n_runs=5, level=None)
     >>> int(found.stable.sum())
     3
     """

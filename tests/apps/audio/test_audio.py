@@ -400,6 +400,7 @@ def test_noise_has_the_level_of_the_paper(kind):
         add_noise(X, "pink")
 
 
+@pytest.mark.slow
 def test_robust_separation_is_no_worse_than_the_worse_loss_alone():
     """The claim that docs/audio.md measures over ten seeds, here on one, in every noise."""
     tune = synthesise_tune(0)

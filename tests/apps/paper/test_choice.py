@@ -13,6 +13,7 @@ from drnmf.apps.paper.runner import EXPERIMENTS, STUDIES
 from drnmf.runs.read import read_table
 
 
+@pytest.mark.slow
 def test_the_study_is_resumed_and_written(tmp_path, monkeypatch):
     monkeypatch.setattr(study, "PROBLEMS", PROBLEMS[1:2] + PROBLEMS[-1:])
     monkeypatch.setattr(study, "QUICK_ITERATIONS", 20)

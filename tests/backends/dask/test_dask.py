@@ -125,6 +125,7 @@ def test_bad_entries_are_named_by_their_place_in_the_whole(value, words):
         DRNMF(R, betas=(0, 1)).fit(blocks(X))
 
 
+@pytest.mark.slow
 def test_chunks_of_columns_are_merged_with_a_warning():
     X = matrix()
     with pytest.warns(UserWarning, match="3 chunks of columns.*merged.*GB move"):

@@ -36,6 +36,7 @@ def resumed(cls, settings, X, folder):
     return everything(model, model.fit_transform(X))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cls", "settings", "sparse"), CASES)
 def test_on_threads(cls, settings, sparse, tmp_path):
     X = blocks(matrix(sparse))
@@ -52,6 +53,7 @@ def test_on_threads(cls, settings, sparse, tmp_path):
         make(cls, 4, checkpoint=tmp_path, **RUN | settings).fit(X * 1.5)
 
 
+@pytest.mark.slow
 def test_on_workers(tmp_path):
     X = blocks(matrix())
     whole = DRNMF(4, betas=(0, 1), **RUN)

@@ -35,6 +35,7 @@ def cluster():
         yield client
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sparse", "betas"), [(False, (0, 1)), (True, (1, 2))])
 def test_any_number_of_workers_gives_the_same_bits(cluster, sparse, betas):
     D = blocks(matrix(sparse))
@@ -49,6 +50,7 @@ def test_any_number_of_workers_gives_the_same_bits(cluster, sparse, betas):
             np.testing.assert_array_equal(results[0], other)
 
 
+@pytest.mark.slow
 def test_one_worker_process_gives_the_bits_of_two(cluster):
     D = blocks(matrix())
     on_two = everything(*fitted(D, betas=(0, 1), **SHORT))
@@ -74,6 +76,7 @@ def test_sparse_blocks_of_both_kinds(cluster, kind):
     np.testing.assert_allclose(np.asarray(V), W, rtol=1e-8, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_transform_is_lazy_and_right(cluster):
     X = matrix()
     model, _ = fitted(X, betas=(0, 1), **SHORT)
@@ -97,6 +100,7 @@ def test_a_start_may_be_given_as_arrays(cluster):
     np.testing.assert_allclose(np.asarray(V), expected, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_out_of_core_changes_no_bit(cluster):
     D = blocks(matrix())
     held = everything(*fitted(D, betas=(0, 1), **SHORT))
@@ -122,6 +126,7 @@ def killer(client, iterations, delay=0.0):
     return callback, killed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("share", "delay"), [(0.4, 0.0), (0.4, 0.02), (1e-12, 0.01)])
 def test_two_killed_workers_change_no_bit(cluster, share, delay):
     D = blocks(matrix())
@@ -139,6 +144,7 @@ def sent(dask_worker):
     return dask_worker.transfer_outgoing_bytes_total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("persisted", [False, True])
 def test_only_h_and_sums_move(cluster, persisted):
     """Bytes that leave the workers: H once, the sums of one of them, and the total that comes here. W and X stay."""
@@ -160,6 +166,7 @@ def known_tasks(client):
     return client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))
 
 
+@pytest.mark.slow
 def test_what_a_lost_worker_replays_is_bounded(cluster):
     """The scheduler remembers the tasks that W came from; written to files every 5 iterations, it forgets them."""
     D = blocks(matrix())
@@ -176,6 +183,7 @@ def test_what_a_lost_worker_replays_is_bounded(cluster):
     assert tasks[1000][-1] > 2 * max(tasks[5])
 
 
+@pytest.mark.slow
 def test_scratch_files_go_when_the_fit_is_gone(cluster, tmp_path):
     with dask.config.set({"drnmf.scratch": str(tmp_path), "drnmf.save-every": 5}):
         model, W = fitted(blocks(matrix()), betas=(0, 1), **SHORT)
@@ -231,6 +239,7 @@ def refuse_large_or_spilled(client):
     assert not any(client.run(spilled).values())
 
 
+@pytest.mark.slow
 def test_x_larger_than_a_worker_passes_through_them(narrow):
     """None of them reaches its limit, and nothing is spilled."""
     client, X = narrow
@@ -239,6 +248,7 @@ def test_x_larger_than_a_worker_passes_through_them(narrow):
     refuse_large_or_spilled(client)
 
 
+@pytest.mark.slow
 def test_a_front_of_x_larger_than_a_worker(narrow):
     """X is not gathered: neither workers nor this process hold much of it at any time."""
     client, X = narrow
