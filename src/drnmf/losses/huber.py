@@ -84,7 +84,7 @@ class Huber:
         return weights * x, weights * v
 
     def curvature(self, x: Array, v: Array) -> Array:
-        """min(1, delta / ``|x - v|``): the curvature of the majoriser, which that of the loss is never above."""
+        """Return ``min(1, delta / |x - v|)``, the curvature of the majoriser, which that of the loss is never above."""
         off, xp = abs(x - v), namespace(v)
         far = off > self.distance
         return xp.where(far, self.distance / xp.where(far, off, 1.0), xp.ones_like(v))
