@@ -21,7 +21,7 @@ demo: $(VENV)/.installed
 	@echo "1 of 2: what is in examples/data/air.csv? (about 15 s; without --level 0 also intervals)"
 	$(BIN)/drnmf discover examples/data/air.csv --reference examples/data/sources.csv --ranks 2:6 --runs 10 --tol 1e-4 --level 0 \
 	  --jobs 2 --out demo-result/air --overwrite
-	@echo "2 of 2: which notes are in a noisy tune? (about 10 s)"
+	@echo "2 of 2: which notes are in a noisy tune? (about 20 s)"
 	$(BIN)/drnmf demo --out demo-result/tune --overwrite
 	@echo "Open demo-result/air/report.html and demo-result/tune/report.html."
 
