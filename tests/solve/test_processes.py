@@ -27,6 +27,11 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runs stay in th
 X = np.random.default_rng(0).gamma(1.0, size=(40, 30))
 
 
+def left_over() -> list[str]:
+    """Name the processes of runs that have not ended; joblib keeps some of its own between tests."""
+    return [one.name for one in multiprocessing.active_children() if not one.name.startswith("Loky")]
+
+
 @pytest.fixture
 def places(monkeypatch):
     """Ids of the processes that runs were made in, of those whose results come to this one."""
@@ -78,7 +83,7 @@ def test_runs_are_made_elsewhere_with_the_same_bits(places, kind):
     assert len(places) == 3
     assert os.getpid() not in places
     assert len(set(places)) <= 2
-    assert not multiprocessing.active_children()
+    assert not left_over()
 
 
 def test_runs_with_weights_are_made_elsewhere_with_the_same_bits(places):
@@ -115,7 +120,7 @@ def test_a_loss_of_a_user_goes_elsewhere(places):
 def test_an_error_comes_back():
     with pytest.raises(ArithmeticError, match="a loss that fails"):
         fit(loss=Broken())
-    assert not multiprocessing.active_children()
+    assert not left_over()
 
 
 def long_call(**control) -> Call:
@@ -176,4 +181,4 @@ def test_an_interrupt_ends_runs_elsewhere_and_leaves_the_best_so_far():
     with pytest.raises(Interrupted):
         fit(max_iter=10**7)
     assert time.perf_counter() - begun < 60
-    assert not multiprocessing.active_children()
+    assert not left_over()
