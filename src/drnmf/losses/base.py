@@ -105,6 +105,42 @@ class Loss(Protocol):
         ...
 
 
+class OfEntries:
+    """What an objective of rows or parts takes from the loss of an entry that it is made of.
+
+    Attributes
+    ----------
+    base : that loss, whose parts and curvature backends multiply by slopes
+    """
+
+    base: Loss
+
+    @property
+    def exponents(self) -> tuple[float, float]:
+        return self.base.exponents
+
+    @property
+    def infinite_at_zero(self) -> bool:
+        return self.base.infinite_at_zero
+
+    @property
+    def free_part(self) -> str | None:
+        return None
+
+    @property
+    def homogeneous(self) -> bool:
+        return self.base.homogeneous
+
+    def terms(self, x: Array, v: Array) -> Array:
+        return self.base.terms(x, v)
+
+    def parts(self, x: Array, v: Array, ceiling: float) -> tuple[Array, Array]:
+        return self.base.parts(x, v, ceiling)
+
+    def curvature(self, x: Array, v: Array) -> Array:
+        return self.base.curvature(x, v)
+
+
 Omega = tuple[Loss, ...]
 """A set of losses, in the order given."""
 

@@ -12,15 +12,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from drnmf.losses.base import Loss, Omega
-from drnmf.numerics import Array, rescaled
+from drnmf.losses.base import Loss, OfEntries, Omega
+from drnmf.numerics import rescaled
 
 _EXACT = 1e-12
 """Of the simplest model's loss: below it a part is fitted exactly, and its root is not followed further."""
 
 
 @dataclass(frozen=True)
-class Part:
+class Part(OfEntries):
     """A loss of some rows, or of some columns, of X.
 
     Attributes
@@ -70,22 +70,6 @@ class Part:
         return self.base.degree if self.divisor is None else 0.0
 
     @property
-    def exponents(self) -> tuple[float, float]:
-        return self.base.exponents
-
-    @property
-    def infinite_at_zero(self) -> bool:
-        return self.base.infinite_at_zero
-
-    @property
-    def free_part(self) -> str | None:
-        return None
-
-    @property
-    def homogeneous(self) -> bool:
-        return self.base.homogeneous
-
-    @property
     def raw(self) -> Part:
         """The loss of the part, not scaled."""
         return replace(self, offset=0.0, divisor=None, root=False)
@@ -112,15 +96,6 @@ class Part:
         if self.root:
             return 0.5 / math.sqrt(max(loss, _EXACT * self.divisor) * self.divisor)
         return 1.0 / self.divisor
-
-    def terms(self, x: Array, v: Array) -> Array:
-        return self.base.terms(x, v)
-
-    def parts(self, x: Array, v: Array, ceiling: float) -> tuple[Array, Array]:
-        return self.base.parts(x, v, ceiling)
-
-    def curvature(self, x: Array, v: Array) -> Array:
-        return self.base.curvature(x, v)
 
 
 def bases_of(omega: Omega) -> Omega:

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from drnmf.losses.base import Loss, Omega
+from drnmf.losses.base import Loss, OfEntries, Omega
 from drnmf.losses.beta import SHORT, Beta, as_beta
-from drnmf.numerics import Array, Vector, rescaled
+from drnmf.numerics import Vector, rescaled
 
 _SHORT = {name.lower(): beta for beta, name in SHORT.items()}
 KINDS = ("sqrt", "log")
@@ -25,7 +25,7 @@ _EXACT = 1e-6
 
 
 @dataclass(frozen=True)
-class Rowwise:
+class Rowwise(OfEntries):
     """A loss of rows, of which those that do not fit count less; taken wherever a beta is.
 
     Parameters
@@ -71,22 +71,6 @@ class Rowwise:
     def degree(self) -> float:
         return 0.5 * self.base.degree if self.rho == "sqrt" else 0.0
 
-    @property
-    def exponents(self) -> tuple[float, float]:
-        return self.base.exponents
-
-    @property
-    def infinite_at_zero(self) -> bool:
-        return self.base.infinite_at_zero
-
-    @property
-    def free_part(self) -> str | None:
-        return None
-
-    @property
-    def homogeneous(self) -> bool:
-        return self.base.homogeneous
-
     def scaled(self, factor: float) -> Rowwise:
         level = self.level if self.level is None else float(rescaled(self.level, factor, self.base.degree))
         return replace(self, base=self.base.scaled(factor), level=level)
@@ -104,17 +88,6 @@ class Rowwise:
         """Compute rho' of the loss of every row: how much it counts."""
         assert self.level is not None
         return 0.5 / np.sqrt(losses + _EXACT * self.level) if self.rho == "sqrt" else 1.0 / (losses + self.level)
-
-    def terms(self, x: Array, v: Array) -> Array:
-        """Compute the base loss of every entry: a row is what this one is a function of."""
-        return self.base.terms(x, v)
-
-    def parts(self, x: Array, v: Array, ceiling: float) -> tuple[Array, Array]:
-        """Compute the parts of the base loss, which backends multiply by the weights of rows."""
-        return self.base.parts(x, v, ceiling)
-
-    def curvature(self, x: Array, v: Array) -> Array:
-        return self.base.curvature(x, v)
 
 
 def unsettled(omega: Omega) -> Omega:

@@ -37,7 +37,7 @@ def huber_delta(model: Parameters, X: Any, reading: Reading) -> float:
 
     The first delta is that of a fit under beta = 2. Runs under it begin at several starts, because one often gives a
     component to outliers, and while delta is too large that may even be the smallest loss: the run with the smallest
-    median residual goes on, from where it ended.
+    median residual is continued.
     """
     asked = replace(only_compared(model, 300, 1e-5), n_init=HUBER_STARTS, verbose=0)
     placement = place(X, asked.device, as_solver(asked.solver).precision)
