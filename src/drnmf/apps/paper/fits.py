@@ -42,7 +42,6 @@ class Options:
     data : the data folder, None where the experiment makes its own data
     update, policy : the algorithm; the defaults are the paper's (Algorithms 1 and 3)
     ours : run the library's default algorithm as well
-    quick : smaller data and fewer iterations, where an experiment has such a size
     """
 
     data: Path | None = None
@@ -51,7 +50,6 @@ class Options:
     policy: str = "frank-wolfe"
     max_iter: int = 1000
     ours: bool = False
-    quick: bool = False
 
     def settings(self, **more: Any) -> dict[str, Any]:
         """What decides a fit's result, for the name of its file."""

@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from drnmf.apps.paper import choice_study, mary_figure, pareto_figure, table_audio, table_documents, weights_figure
+from drnmf.apps.paper import mary_figure, pareto_figure, parts_study, table_audio, table_documents, weights_figure
 from drnmf.apps.paper.experiment import Experiment
 from drnmf.apps.paper.fits import Options
-from drnmf.apps.paper.parts import study as parts_study
 from drnmf.apps.paper.store import Plan, Store, Unit, Watch
 from drnmf.files import write_text
 from drnmf.report.figures import check_matplotlib
@@ -27,8 +26,8 @@ EXPERIMENTS: dict[str, Experiment] = {
 }
 """Name on the command line -> experiment, in the order of the paper."""
 
-STUDIES: dict[str, Experiment] = {module.EXPERIMENT.name: module.EXPERIMENT for module in (choice_study, parts_study)}
-"""Studies of our own, which are not in the paper and not among "all" of it."""
+STUDIES: dict[str, Experiment] = {parts_study.EXPERIMENT.name: parts_study.EXPERIMENT}
+"""Tables of other papers, which are not among "all" of this one."""
 
 
 def section(experiment: Experiment, folder: Path, link: str = "") -> str:
