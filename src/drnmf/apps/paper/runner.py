@@ -36,7 +36,7 @@ def section(experiment: Experiment, folder: Path, link: str = "") -> str:
     for name in experiment.figures:
         if (folder / f"{name}.png").exists():
             text += f"![{experiment.title}: {name}]({link}{name}.png)\n\n"
-    files = [path.name for kind in ("csv", "svg") for path in sorted(folder.glob(f"{experiment.name}*.{kind}"))]
+    files = [path.name for path in sorted(folder.glob(f"{experiment.name}*.csv"))]
     return text + "Files: " + ", ".join(f"[{name}]({link}{name})" for name in files) + ".\n"
 
 
