@@ -174,8 +174,6 @@ def test_the_command(folder: Path, tmp_path: Path) -> None:
         (["all"], 1, "DRNMF_DATA"),
         (["table-tennis"], 2, "table-tennis"),
         (["table-audio", "--data", "nowhere"], 1, "nowhere is not a folder"),
-        (["weights-figure", "--update", "magic"], 2, "magic"),
-        (["weights-figure", "--policy", "magic"], 2, "magic"),
         (["weights-figure", "--render"], 1, "run it first"),
     ],
 )

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from drnmf.algorithms.initialize import lifted, spa_factors
 from drnmf.apps.paper import datasets, paper
-from drnmf.apps.paper.datasets import Dataset, Documents, load_documents
+from drnmf.apps.paper.datasets import Dataset, load_documents
 from drnmf.apps.paper.experiment import (
     Experiment,
     Row,
@@ -25,7 +24,7 @@ from drnmf.apps.paper.experiment import (
     write_csv,
 )
 from drnmf.apps.paper.fits import Comparison, Fit, Options, Start, excess, references
-from drnmf.apps.paper.store import Plan, Results, Saved, Unit
+from drnmf.apps.paper.store import Facts, Plan, Results, Saved, Unit
 from drnmf.apps.text.topics import assign, clustering_accuracy
 from drnmf.backends.open import open_data
 from drnmf.backends.single_blas import single_blas
@@ -48,11 +47,6 @@ def start_of(dataset: Dataset) -> Start:
     return np.maximum(W, floor), np.maximum(H, floor)
 
 
-def cost_of(documents: Documents) -> float:
-    """Estimate the time of a fit against that of a dense entry of rank 10."""
-    return 3.0 * documents.X.nnz * documents.rank / 10.0
-
-
 def units(dataset: Dataset, options: Options) -> list[Unit]:
     """Plan KL-NMF, Fro-NMF and DR-NMF (and the library's default) of one data set."""
 
@@ -64,7 +58,7 @@ def units(dataset: Dataset, options: Options) -> list[Unit]:
         dataset.stem, SINGLES, BETAS, lambda: (load_documents(dataset).X, start_of(dataset)), saved, options
     )
     settings = options.settings(data=dataset.digest, lift=LIFT)
-    return compared.units(settings, cost_of(load_documents(dataset)), options.ours)
+    return compared.units(settings)
 
 
 def measures(results: Results, prefix: str, ours: bool) -> dict[str, float]:
@@ -87,7 +81,7 @@ def measures(results: Results, prefix: str, ours: bool) -> dict[str, float]:
     return found
 
 
-def with_paper(row: dict[str, Any]) -> dict[str, Any]:
+def with_paper(row: Facts) -> Facts:
     """The row beside the paper's, where the data set is the paper's."""
     entry = datasets.DOCUMENTS[row["dataset"]]
     if entry.role != "substitute":
@@ -104,9 +98,9 @@ def plan(options: Options) -> Plan:
     return Plan([unit for dataset in here for unit in units(dataset, options)], facts)
 
 
-def table(results: Results) -> list[dict[str, Any]]:
+def table(results: Results) -> list[Facts]:
     """One row per data set beside the paper's, then the average over the paper's own data sets that are here."""
-    rows: list[dict[str, Any]] = [
+    rows: list[Facts] = [
         with_paper({**row, **measures(results, row["dataset"], results.facts["ours"])}) for row in results.facts["rows"]
     ]
     own = [row for row in rows if datasets.DOCUMENTS[row["dataset"]].role == "own"]
@@ -127,7 +121,7 @@ def draw(results: Results, out: Path) -> None:
         _draw_rows(rows, out)
 
 
-def _draw_rows(rows: list[dict[str, Any]], out: Path) -> None:
+def _draw_rows(rows: list[Facts], out: Path) -> None:
     accuracies = (("KL-NMF", "acc_kl", "KL"), ("Fro-NMF", "acc_fro", "Frobenius"), ("DR-NMF", "acc_dr", "DR"))
     panels = {
         "Clustering accuracy (%)": accuracies,
@@ -163,7 +157,7 @@ def _comparison(rows: list[Row], measures: tuple[str, ...], extra: tuple[str, ..
     return markdown(columns, lines, left=1)
 
 
-def section(rows: list[Row], facts: dict[str, Any], folder: Path) -> str:
+def section(rows: list[Row], facts: Facts, folder: Path) -> str:
     """Row by row: paper, ours, difference."""
     ours = facts["ours"]
     remarks = datasets.remarks(datasets.DOCUMENTS, [row["dataset"] for row in rows if row["dataset"] != "average"])
