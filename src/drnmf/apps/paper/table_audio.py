@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -23,7 +22,7 @@ from drnmf.apps.paper.experiment import (
     write_csv,
 )
 from drnmf.apps.paper.fits import Comparison, Options, Start, excess, references
-from drnmf.apps.paper.store import Plan, Results, Unit
+from drnmf.apps.paper.store import Facts, Plan, Results, Unit
 from drnmf.backends.open import open_data
 from drnmf.numerics import Array
 from drnmf.report.figures import COLOURS, figure, log_axis
@@ -53,7 +52,7 @@ def _units(dataset: datasets.Dataset, seed: int, options: Options) -> list[Unit]
     prefix, begin = f"{dataset.stem}/seed-{seed}", lambda: _start(dataset.path, seed)
     compared = Comparison(prefix, SINGLES, BETAS, begin, lambda fit, _: fit.summary(), options)
     settings = options.settings(data=dataset.digest, seed=seed, rank=RANK)
-    return compared.units(settings, float(spectrogram(dataset.path).size), options.ours)
+    return compared.units(settings)
 
 
 def plan(options: Options) -> Plan:
@@ -86,11 +85,11 @@ def _measures(results: Results, stem: str, seed: int) -> dict[str, float]:
     return found
 
 
-def table(results: Results) -> list[dict[str, Any]]:
+def table(results: Results) -> list[Facts]:
     """One row per recording: mean and standard deviation over the starts, beside the paper's."""
     rows = []
     for facts in results.facts["rows"]:
-        row: dict[str, Any] = dict(facts)
+        row: Facts = dict(facts)
         runs = [_measures(results, row["dataset"], seed) for seed in range(results.facts["seeds"])]
         for measure in runs[0]:
             values = np.array([run[measure] for run in runs])
@@ -125,7 +124,7 @@ def draw(results: Results, out: Path) -> None:
         _draw_rows(rows, results.facts["ours"], out)
 
 
-def _draw_rows(rows: list[dict[str, Any]], ours: bool, out: Path) -> None:
+def _draw_rows(rows: list[Facts], ours: bool, out: Path) -> None:
     methods = [("KL-NMF", "kl_is_excess", "IS", "KL"), ("DR-NMF", "dr_is_excess", "IS", "DR")]
     others = [("IS-NMF", "is_kl_excess", "KL", "IS"), ("DR-NMF", "dr_kl_excess", "KL", "DR")]
     if ours:
@@ -151,13 +150,13 @@ def _draw_rows(rows: list[dict[str, Any]], ours: bool, out: Path) -> None:
         axes[1].set_title("How much worse in KL")
 
 
-def _bar(row: dict[str, Any], measure: str) -> tuple[float, float]:
+def _bar(row: Facts, measure: str) -> tuple[float, float]:
     """One deviation to both sides, clipped where the logarithmic axis ends."""
     mean, deviation = row[measure], row[f"{measure}_std"]
     return min(deviation, 0.9 * abs(mean)), deviation
 
 
-def section(rows: list[Row], facts: dict[str, Any], folder: Path) -> str:
+def section(rows: list[Row], facts: Facts, folder: Path) -> str:
     """Row by row: paper, ours, difference."""
     columns = ["recording", "n", "status"]
     names = {"kl_is_excess": "KL: IS", "dr_is_excess": "DR: IS", "is_kl_excess": "IS: KL", "dr_kl_excess": "DR: KL"}
