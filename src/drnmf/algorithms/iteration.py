@@ -77,7 +77,8 @@ class Task:
             rule.certain(objective.omega) and (not penalties or (rule.facts.bounded and penalties.certain))
             for rule in rules
         )
-        in_place = in_place and rule.facts.overwrites and all(certain)
+        # what is watched may rise where weights move, and the best point is kept then
+        in_place = in_place and rule.facts.overwrites and all(certain) and (constant or len(objective.omega) == 1)
         return cls(data, objective, rule, constant and not rule.facts.chooses, rules, floors, certain, in_place)
 
     def watched(self, weights: Vector, losses: Vector, penalty: float) -> float:
@@ -173,7 +174,9 @@ class Task:
         known = early or len(omega) == 1  # lambda of one loss is one
         parts: Literal["separate"] | Vector = coefficients if known and not rule.facts.separate else "separate"
         curvature = coefficients if self._wants(block, steps, blocks).curvature else None
-        return self.data.sweep(block, blocks, Ask(omega, parts, losses, curvature, into=into, used=used))
+        sized = bool(self.objective.penalties)
+        ask = Ask(omega, parts, losses, curvature, sized=sized, into=into, used=used)
+        return self.data.sweep(block, blocks, ask)
 
     def read(self, points: list[Point]) -> list[Point]:
         """Wait for the sweeps of all points."""

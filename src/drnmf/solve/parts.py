@@ -19,7 +19,7 @@ from drnmf.algorithms.updates.minimax import Minimax
 from drnmf.algorithms.weights import ByRule, Fixed
 from drnmf.backends.base import losses_of
 from drnmf.backends.parted import Parted, row_losses
-from drnmf.losses.base import Loss, Omega
+from drnmf.losses.base import Omega, base_of
 from drnmf.losses.part import Part
 from drnmf.losses.rowwise import Rowwise, unsettled
 from drnmf.numerics import Vector
@@ -207,7 +207,8 @@ def adopt_parts(model: Any, problem: Problem, inside: Result) -> bool:
     bases = tuple(slopes)
     sizes = losses_of(data, inside.W, inside.H, bases)  # what makes weights of several losses alike
     rows = sum(size * slope for size, slope in zip(sizes, slopes.values(), strict=True))
-    model.row_weights_ = np.asarray(rows / max(float(np.median(rows)), np.finfo(np.float64).tiny))
+    ordinary = float(np.median(rows)) or float(np.mean(rows))  # most rows may be of groups of weight zero
+    model.row_weights_ = np.asarray(rows / max(ordinary, np.finfo(np.float64).tiny))
     means = np.array([max(float(slope.mean()), np.finfo(np.float64).tiny) for slope in slopes.values()])
     model.row_references_ = units.losses(1.0 / means, bases)
     return bool(parts)
@@ -219,9 +220,3 @@ def losses_of_rows(model: Any) -> tuple[Omega, Vector, Vector]:
         return model.omega_, model.references_, model.weights_
     bases = tuple(dict.fromkeys(base_of(loss) for loss in model.omega_))
     return bases, model.row_references_, simplex.uniform(len(bases))
-
-
-def base_of(loss: Loss) -> Loss:
-    """Return the loss of an entry that an objective is made of."""
-    loss = loss.base if isinstance(loss, Part) else loss
-    return loss.base if isinstance(loss, Rowwise) else loss

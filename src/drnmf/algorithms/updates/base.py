@@ -35,7 +35,7 @@ class Parts:
     floor : smallest entry the new block may have
     scaled_losses, references : (p,) Dbar_beta at the point and e_beta, for rules that choose lambda themselves
     Q : (r (r + 1) / 2, n) curvature of every column under the lambda of the sweep, for rules that ask for it
-    gram : (r, r) the part of it that all columns share (see `Sweep`)
+    gram : (r, r) the part of it that all columns share, or one for every N (see `Sweep`)
     Q_scale : how much larger the coefficients are now than when Q was made
     correlation : (r, r) how the components of the other block overlap, for rules that ask for it
     tilt : the penalties as a function of the block, None where there are none; they are in none of the parts above
@@ -160,11 +160,13 @@ class Parts:
         G : (r, r) float64
         """
         assert self.gram is not None
+        N, gram = self.N[0], self.gram
+        if gram.ndim > self.N[0].ndim:
+            N, gram = (weighted_sum(self.coefficients, part) for part in (self.N, gram))
         if self.tilt is None:
-            return self.N[0], self.gram
+            return N, gram
         bound = self.tilt.bound(F)
-        gram = self.gram if bound.curvature is None else self.gram + beside(bound.curvature, self.gram)
-        return self.N[0] - bound.slope(), gram
+        return N - bound.slope(), gram if bound.curvature is None else gram + beside(bound.curvature, gram)
 
 
 @dataclass(frozen=True)
