@@ -321,7 +321,12 @@ def floors_at(data: Data, omega: Omega) -> Vector:
 
 
 def dispersions(data: Data, losses: Vector, omega: Omega, rank: int) -> Vector:
-    """Estimate phi of every loss from a fit, 2 D / (N - r (m + n - r)), with N where nothing would be left."""
+    """Estimate phi of every loss from a fit, 2 D over its degrees of freedom."""
+    return 2.0 * np.maximum(losses, floors_at(data, omega)) / degrees_of_freedom(data, rank)
+
+
+def degrees_of_freedom(data: Data, rank: int) -> int:
+    """Count what a fit leaves of N entries, N - r (m + n - r), or N where nothing would be left."""
     m, n = data.shape
     free = data.count - rank * (m + n - rank)
-    return 2.0 * np.maximum(losses, floors_at(data, omega)) / (free if free > 0 else data.count)
+    return free if free > 0 else data.count
