@@ -198,6 +198,10 @@ class Together(Task):
         found: Vector = (weights / self._references * point.sweep.losses).sum(axis=1)
         return found
 
+    def rounding(self, weights: Vector, values: Any, entries: int, unit: float) -> Vector:
+        runs = zip(self.objectives, weights, values.tolist(), strict=True)
+        return np.array([one.rounding(w, value, entries, unit) for one, w, value in runs])
+
     @cached_property
     def _references(self) -> Vector:
         return np.array([objective.references for objective in self.objectives])
