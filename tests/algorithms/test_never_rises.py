@@ -83,17 +83,17 @@ def constrained(constraint: str) -> dict[str, Any]:
 def steps(monkeypatch):
     """The rules whose steps were taken, without what stands around them, and the states after them."""
     taken: list[tuple[Rule, Any]] = []
-    attempt = iteration._Half.attempt
+    step = iteration._Half.step
 
     def watched(half, *given):
-        tried = attempt(half, *given)
+        tried = step(half, *given)
         rule = half.task.rules[half.block]
         while isinstance(rule, OneSide):
             rule = rule.rule
-        taken.append((rule, tried.states[half.block]))
+        taken.append((rule, tried.state))
         return tried
 
-    monkeypatch.setattr(iteration._Half, "attempt", watched)
+    monkeypatch.setattr(iteration._Half, "step", watched)
     return taken
 
 
