@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,7 @@ from drnmf.runs import schema, write
 from drnmf.runs.read import read_run
 
 if TYPE_CHECKING:
+    from drnmf.losses.base import Omega
     from drnmf.matrices.matrix import Names
     from drnmf.selection.matching import Known
 
@@ -77,7 +78,7 @@ def assign(
     say(f"{in_options(found.summary())} Results in {results.folder}")
 
 
-def read_components(path: Path, labels: Names, count: int) -> tuple[Known, Any]:
+def read_components(path: Path, labels: Names, count: int) -> tuple[Known, Omega | None]:
     """Read known components from a table, or those of a run with the loss that they were fitted under.
 
     Returns

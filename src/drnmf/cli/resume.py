@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -26,7 +26,7 @@ def resume(
     """Resume a fit, a front or a discovery that was stopped, from its checkpoint, with the options it had."""
     stored = keeping.recall(folder, {"fit": fit, "pareto": pareto, "discover": discover})
     stored.check_input(folder)
-    anew: dict[str, Any] = {"out": out, "threads": threads, "quiet": quiet or None}
+    anew: dict[str, object] = {"out": out, "threads": threads, "quiet": quiet or None}
     chosen = stored.options | {name: value for name, value in anew.items() if value is not None}
     say(f"Resuming {chosen['x']}.", errors)
     stored.command(**chosen, checkpoint=folder, overwrite=overwrite)

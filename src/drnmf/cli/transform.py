@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,6 +16,10 @@ from drnmf.files import replacing
 from drnmf.runs import apps, schema, write
 from drnmf.runs.output import check_out_file
 from drnmf.runs.read import component_names_of, kind_of, model_file, profiles_of, read_run
+
+if TYPE_CHECKING:
+    from drnmf.estimators.base import NMF
+    from drnmf.numerics import Array
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,7 @@ def transform(
     save(target, W, None if matrix.rows is None else write.labelled(matrix.row_names, W, names))
 
 
-def save(target: Path, W: Any, rows: Any) -> None:
+def save(target: Path, W: Array, rows: Iterable[Sequence[object]] | None) -> None:
     """Write W, and a table of its rows beside it where they have names."""
     import numpy as np
 
@@ -126,7 +130,7 @@ def _is_table(path: Path) -> bool:
     return head[0] == "label" or head[:2] == ["document", "best_topic"]
 
 
-def _check_names(model: Any, names: tuple[str, ...] | None, x: Path) -> None:
+def _check_names(model: NMF, names: tuple[str, ...] | None, x: Path) -> None:
     """Refuse column names that differ from the model's; values alone are checked for their number later."""
     known = getattr(model, "feature_names_in_", None)
     if known is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType, UnionType
@@ -65,6 +66,11 @@ class Run:
         if names is not None and (not isinstance(names, list) or count not in (None, len(names))):
             raise ValueError(f"{self.folder / schema.NAMES} is damaged: it has not one name for each of the {side}.")
         return names
+
+    @property
+    def data(self) -> schema.Input:
+        """What was read, or made up, as the summary describes it."""
+        return self.summary.get("input") or self.summary.get("data") or {}
 
     @property
     def kind(self) -> str:
@@ -226,7 +232,7 @@ def component_names_of(run: Path, rank: int) -> list[str]:
     return own if own is not None and len(own) == rank else component_names(rank)
 
 
-def misfit(value: Any, kind: Any, where: str = "") -> str | None:
+def misfit(value: object, kind: Any, where: str = "") -> str | None:
     """Find the first place where a value is not of a type; None where it is.
 
     Parameters
@@ -266,7 +272,7 @@ def misfit(value: Any, kind: Any, where: str = "") -> str | None:
     return None if sound else _said(value, where, getattr(origin or kind, "__name__", str(kind)))
 
 
-def _misfit_record(value: Any, kind: Any, where: str) -> str | None:
+def _misfit_record(value: object, kind: Any, where: str) -> str | None:
     if not isinstance(value, dict):
         return _said(value, where, "an object")
     hints = get_type_hints(kind, include_extras=True)  # annotations are text: only here is NotRequired seen
@@ -282,10 +288,10 @@ def _inside(where: str, name: str) -> str:
     return f"{where}.{name}" if where else name
 
 
-def _first(found: Any) -> str | None:
+def _first(found: Iterable[str | None]) -> str | None:
     return next((wrong for wrong in found if wrong is not None), None)
 
 
-def _said(value: Any, where: str, wanted: str) -> str:
+def _said(value: object, where: str, wanted: str) -> str:
     text = repr(value)
     return f"{where or 'it'} is {text if len(text) <= 40 else text[:37] + '...'}, not {wanted}"

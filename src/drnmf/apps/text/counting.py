@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,6 +14,8 @@ from sklearn.preprocessing import normalize
 
 from drnmf.apps.text.reading import Documents
 from drnmf.backends.entries import check_structure
+from drnmf.matrices.matrix import Entries
+from drnmf.numerics import Vector
 from drnmf.problem.check import check_entries
 
 _LISTS = {
@@ -123,14 +124,14 @@ class Corpus:
     idf : the weights of the words where X is weighed by tf-idf, else None
     """
 
-    X: Any
+    X: Entries
     vocabulary: tuple[str, ...]
     names: tuple[str, ...]
     kept: NDArray[np.int64]
     empty: tuple[str, ...] = ()
     labels: tuple[str, ...] | None = None
     notes: tuple[str, ...] = ()
-    idf: Any = None
+    idf: Vector | None = None
 
     def with_labels(self, labels: Sequence[str]) -> Corpus:
         """Return the corpus with a class for every document of the input, empty ones included."""
@@ -140,7 +141,7 @@ class Corpus:
         return replace(self, labels=tuple(str(labels[i]) for i in self.kept))
 
 
-def _drop_empty(X: Any, vocabulary: tuple[str, ...], names: tuple[str, ...], notes: tuple[str, ...]) -> Corpus:
+def _drop_empty(X: Entries, vocabulary: tuple[str, ...], names: tuple[str, ...], notes: tuple[str, ...]) -> Corpus:
     X = sp.csr_array(X)
     filled = np.asarray(X.sum(axis=1)).ravel() > 0
     kept = np.flatnonzero(filled)
@@ -209,7 +210,7 @@ def count_words(
     return corpus if documents.labels is None else corpus.with_labels(documents.labels)
 
 
-def count_known_words(documents: Documents, vocabulary: Sequence[str], idf: Any = None) -> Corpus:
+def count_known_words(documents: Documents, vocabulary: Sequence[str], idf: Vector | None = None) -> Corpus:
     """Count the words of new documents in the columns of an earlier corpus.
 
     Parameters
@@ -233,7 +234,7 @@ def count_known_words(documents: Documents, vocabulary: Sequence[str], idf: Any 
     return replace(_drop_empty(X, tuple(vocabulary), documents.names, documents.notes), idf=idf)
 
 
-def corpus_from_matrix(X: Any, vocabulary: Sequence[str], names: Sequence[str] | None = None) -> Corpus:
+def corpus_from_matrix(X: Entries, vocabulary: Sequence[str], names: Sequence[str] | None = None) -> Corpus:
     """Make a corpus from counts and the words of the columns.
 
     Parameters
