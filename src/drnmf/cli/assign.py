@@ -11,7 +11,7 @@ import typer
 
 from drnmf.cli import options, reading
 from drnmf.cli.common import choice, in_options, plain_warnings, say
-from drnmf.cli.discover.command import PROFILES, Profiles, side_of
+from drnmf.cli.discover import PROFILES, Profiles, side_of
 from drnmf.cli.results import Results, writes
 from drnmf.runs import schema, write
 from drnmf.runs.read import read_run

@@ -15,7 +15,7 @@ from drnmf.cli.results import limit_threads
 from drnmf.files import replacing
 from drnmf.runs import apps, schema, write
 from drnmf.runs.output import check_out_file
-from drnmf.runs.read import component_names_of, kind_of, model_file, profiles_of, read_run
+from drnmf.runs.read import component_names_of, model_file, read_run, summary_of
 
 if TYPE_CHECKING:
     from drnmf.estimators.base import NMF
@@ -71,7 +71,8 @@ def transform(
     Every row is treated on its own. New texts are counted in the words of the run, and a new recording is split by the
     spectra of the run.
     """
-    kind = kind_of(run)
+    summary = summary_of(run)
+    kind = summary.get("kind", "fit")
     limit_threads(threads)
     request = Request(run, x, out, overwrite, column, encoding)
     if kind in apps.TRANSFORMS and apps.load(apps.TRANSFORMS[kind])(request):
@@ -81,7 +82,8 @@ def transform(
 
     model = load(model_file(run))
     cure = "correct it, or use a model that was fitted with --negatives clip or missing"
-    data = source.open(x, model.negatives, cure).over(profiles_of(run))
+    side = summary["discovery"]["profiles"] if "discovery" in summary else "columns"
+    data = source.open(x, model.negatives, cure).over(side)
     matrix = data.matrix
     if matrix.gaps and hasattr(model, "feature_names_in_"):
         matrix = matrix.under(model.feature_names_in_.tolist())

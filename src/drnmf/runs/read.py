@@ -175,36 +175,39 @@ def _trace(path: Path) -> Trace | None:
 
 
 def compared(comparison: schema.Comparison) -> Omega:
-    """List the losses of a comparison; one from before losses had keys names their betas only."""
-    from drnmf.losses.names import as_losses, from_text
+    """List the losses of a comparison."""
+    from drnmf.losses.names import from_text
 
-    return tuple(map(from_text, comparison["losses"])) if "losses" in comparison else as_losses(comparison["betas"])
+    return tuple(map(from_text, comparison["losses"]))
+
+
+def summary_of(run: Path) -> schema.Summary:
+    """Read what a run says of itself; nothing where only the file of a model is known of it."""
+    found: schema.Summary | None = _json(run / schema.SUMMARY, schema.Summary) if run.is_dir() else None
+    return found or {}
+
+
+def _own_summary(folder: Path) -> dict[str, Any] | None:
+    """Read the summary of a folder that a run of ours wrote, whatever else is wrong with it; None where none did."""
+    try:
+        found: dict[str, Any] = json.loads((folder / schema.SUMMARY).read_text(encoding="utf-8"))
+        ours = found["kind"] in schema.KINDS and "drnmf" in found["versions"] and isinstance(found["files"], list)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return found if ours else None
 
 
 def files_of_run(folder: Path) -> frozenset[str] | None:
     """Find the files that a run wrote into a folder; None where no run did."""
-    try:
-        summary = json.loads((folder / schema.SUMMARY).read_text(encoding="utf-8"))
-        ours = summary["kind"] in schema.KINDS and "drnmf" in summary["versions"]
-        files = frozenset(str(name) for name in summary["files"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None
+    own = _own_summary(folder)
     # The page may have been made later, by `drnmf report`.
-    return files | {schema.SUMMARY, schema.REPORT} if ours else None
+    return None if own is None else frozenset(map(str, own["files"])) | {schema.SUMMARY, schema.REPORT}
 
 
 def input_of_run(folder: Path) -> str | None:
     """Name the file whose results a folder holds; None where it holds no run, or none of a file."""
-    if files_of_run(folder) is None:
-        return None
-    record = json.loads((folder / schema.SUMMARY).read_text(encoding="utf-8")).get("input")
+    record = (_own_summary(folder) or {}).get("input")
     return str(record["file"]) if isinstance(record, dict) and "file" in record else None
-
-
-def kind_of(run: Path) -> str:
-    """Tell which command made a run; "fit" where only a model is known of it."""
-    summary = _json(run / schema.SUMMARY, schema.Summary) if run.is_dir() else None
-    return "fit" if summary is None else str(summary.get("kind", "fit"))
 
 
 def model_file(run: Path) -> Path:
@@ -216,13 +219,6 @@ def model_file(run: Path) -> Path:
             "wrote."
         )
     return file
-
-
-def profiles_of(run: Path) -> str:
-    """Tell over which side of X the components of a run are profiles: "rows" where a discovery was asked for those."""
-    summary = _json(run / schema.SUMMARY, schema.Summary) if run.is_dir() else None
-    found = {} if summary is None else summary.get("discovery", {})
-    return str(found.get("profiles", "columns"))
 
 
 def component_names_of(run: Path, rank: int) -> list[str]:

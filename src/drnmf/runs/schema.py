@@ -102,11 +102,10 @@ class Method(TypedDict, total=False):
 class Comparison(TypedDict):
     """comparison.json: the fits under each loss alone and, last, the one under all.
 
-    `losses` are the keys of the losses; `betas` is null for those that are no beta-divergence.
+    `losses` are the keys of the losses.
     """
 
-    betas: NotRequired[list[float | None]]
-    losses: NotRequired[list[str]]
+    losses: list[str]
     references: NotRequired[list[float]]
     methods: list[Method]
 

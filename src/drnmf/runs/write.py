@@ -6,7 +6,6 @@ import csv
 import hashlib
 import io
 import json
-import math
 import platform
 import shlex
 import sys
@@ -268,7 +267,6 @@ def write_comparison_of(folder: Path, model: NMF) -> None:
 
 def _write_methods(folder: Path, omega: Omega, references: Vector, methods: list[schema.Method]) -> None:
     record: schema.Comparison = {
-        "betas": [None if math.isnan(loss.beta) else loss.beta for loss in omega],
         "losses": [loss.key for loss in omega],
         "references": references.tolist(),
         "methods": methods,

@@ -52,7 +52,7 @@ logger = logging.getLogger("drnmf")
 
 FORMAT = "drnmf-checkpoint-3"
 KEPT = 2
-Held = TypeVar("Held")
+Content = TypeVar("Content")
 
 
 class CheckpointError(ValueError):
@@ -175,7 +175,7 @@ class Checkpoint:
                 return found[0]
         return None
 
-    def _recalled(self, path: Path, of: Callable[[Record, Modes], Held]) -> tuple[Held, str] | None:
+    def _recalled(self, path: Path, of: Callable[[Record, Modes], Content]) -> tuple[Content, str] | None:
         """What a file holds and its checksum; None, and a line in the log, where it is not whole or not of this fit."""
         try:
             record, checksum = self._read(path)

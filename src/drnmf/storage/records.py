@@ -40,9 +40,9 @@ from drnmf.parameters.solver import Solver
 from drnmf.trees import map_leaves, name_of, pack
 
 Record = dict[str, Any]
-Factor = Any
+Held = Any
 """A factor or a state, on the host or wherever a `Space` keeps it."""
-Move = Callable[[Factor], Factor]
+Move = Callable[[Held], Held]
 
 TYPES: dict[str, type] = {
     name_of(kind): kind
@@ -68,16 +68,16 @@ TYPES: dict[str, type] = {
 """Dataclasses that may be read back: results, losses, and the states of the package's rules and policies."""
 
 
-def on_host(F: Factor, space: Space) -> Array:
+def on_host(F: Held, space: Space) -> Array:
     """Bring a factor (r, n) of a space to the host, wherever it lives."""
     return F if isinstance(F, np.ndarray) else space.get(F)
 
 
 def _once(move: Move) -> Move:
     """Move an array that comes again only the first time: what shared memory still shares it."""
-    seen: dict[int, tuple[Factor, Factor]] = {}
+    seen: dict[int, tuple[Held, Held]] = {}
 
-    def moved(F: Factor) -> Factor:
+    def moved(F: Held) -> Held:
         if id(F) not in seen:
             seen[id(F)] = (F, move(F))
         return seen[id(F)][1]
@@ -94,7 +94,7 @@ def refuse_unstorable(snapshot: Snapshot) -> None:
     pack(map_leaves(shell, (snapshot.states, snapshot.policy_state)))
 
 
-def _each(functions: Iterable[Move], values: Iterable[Factor]) -> tuple[Factor, ...]:
+def _each(functions: Iterable[Move], values: Iterable[Held]) -> tuple[Held, ...]:
     """What belongs to every block, moved by the function of that block."""
     return tuple(function(value) for function, value in zip(functions, values, strict=True))
 
