@@ -16,7 +16,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 from sklearn.cluster import KMeans
 
-from drnmf.apps.paper.experiment import Experiment, Row, markdown, number, show, write_csv
+from drnmf.apps.paper.experiment import Experiment, Row, markdown, show, write_csv
 from drnmf.apps.paper.fits import Options
 from drnmf.apps.paper.store import Facts, Lookup, Plan, Results, Saved, Unit
 from drnmf.apps.text.topics import clustering_accuracy
@@ -159,8 +159,7 @@ def draw(results: Results, folder: Path) -> None:
 def section(rows: list[Row], facts: Facts, folder: Path) -> str:
     """The table as it is."""
     lines = [
-        [row["case"], row["method"], show(number(row["value"]), 3), row["wanted"], show(number(row["seconds"]), 2)]
-        for row in rows
+        [row["case"], row["method"], show(row["value"], 3), row["wanted"], show(row["seconds"], 2)] for row in rows
     ]
     text = f"Means over {facts['seeds']} seeds.\n\n"
     return text + markdown(("case", "method", "value", "wanted", "seconds"), lines, left=2)
