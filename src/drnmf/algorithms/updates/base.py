@@ -110,6 +110,10 @@ class Parts:
         rising, falling : a -> (r, n) and b -> (r, n); needs the parts of every loss on their own
         """
         found = penalty
+        if len(self.omega) > 1 and len({loss.exponents for loss in self.omega}) == 1:  # one loss of many parts of X
+            ((a, b),) = {loss.exponents for loss in self.omega}
+            N, P = (_mixed(self.coefficients, part) for part in (self.N, self.P))
+            return joined_slots(found, ({a: P}, {b: N}))
         for loss, c, N, P in zip(self.omega, self.coefficients, self.N, self.P, strict=True):
             if c > 0:
                 a, b = loss.exponents
