@@ -5,7 +5,7 @@ is wrong and "percent above the best" is no longer true. Every loss met anywhere
 one that is beaten by more than REFERENCE_MARGIN is improved by a fit under beta alone from the point that beat it, and
 the run continues under it.
 
-A run far from its end needs its references no better than it is itself: both pause at ROUGH_TOLERANCE, the references
+A run far from its end needs its references no better than it is itself: both pause (ROUGH_LEVEL), the references
 go on to their level, and then the run to its end, with the lambda and the policy that it had.
 """
 
@@ -25,7 +25,6 @@ from drnmf.problem.problem import Problem, point_of, reference_floors
 from drnmf.problem.units import Units
 from drnmf.solve.runner import Runner
 from drnmf.solve.solve import smallest, solve
-
 
 STOPPED = ("callback", "max_time")
 """Reasons of runs that do not continue."""

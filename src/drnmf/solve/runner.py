@@ -19,7 +19,7 @@ from drnmf.algorithms.updates.minimax import Minimax
 from drnmf.algorithms.updates.newton import Newton
 from drnmf.algorithms.updates.table import as_rule
 from drnmf.algorithms.weights import ByRule, Fixed, Policy, Reactive, as_policy
-from drnmf.numerics import LEVEL_TOLERANCE, REFERENCE_TOLERANCE, ROUGH_TOLERANCE
+from drnmf.numerics import LEVEL_TOLERANCE, REFERENCE_TOLERANCE, ROUGH_LEVEL, ROUGH_TOLERANCE
 from drnmf.problem.problem import Problem
 from drnmf.problem.units import Units
 from drnmf.solve.watching import Stopping, Watching
@@ -108,7 +108,7 @@ class Runner:
     stage : what progress calls them; None names each by its loss
     level : they only have to give the level of a loss
     coarser : what the tolerance of fits of one loss alone is multiplied by
-    rough : all of them pause at ROUGH_TOLERANCE; see `roughly`
+    rough : they pause at a rough tolerance; see `roughly`
     starts : where the runs of the fit begin
     second : draws another start for where the only run leaves room; None where no other is to be tried
     """
@@ -168,8 +168,11 @@ class Runner:
         """Take the control of a run out of the budget."""
         stage = f"{problem.omega[0].name} alone" if self.stage is None else self.stage
         control = self.budget.take(stage, _counted_from(problem.spent, self.callback))
-        tol = control.tol if self.stage is not None else self._tolerance(control, problem)
-        return replace(control, tol=max(tol, ROUGH_TOLERANCE) if self.rough and tol > 0 else tol, course=problem.course)
+        alone = self.stage is None
+        tol = self._tolerance(control, problem) if alone else control.tol
+        if self.rough and tol > 0:
+            tol = max(tol, ROUGH_LEVEL if alone else ROUGH_TOLERANCE)
+        return replace(control, tol=tol, course=problem.course)
 
     def _tolerance(self, control: Control, problem: Problem) -> float:
         """Compute the tolerance of a fit of one loss alone: it need not be as fine as that of the fit itself."""
