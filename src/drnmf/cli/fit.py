@@ -90,7 +90,7 @@ def fit(
             summary |= place.computed(matrix.X, device, settings["precision"], results.threads)
             results.finish(temporary, summary)
     if not results.quiet:
-        _show(model)
+        show_losses(model)
     if model.coverage_ is not None:
         say(f"For every beta of {betas}: at most {100 * (model.coverage_.bound - 1):.2f} % above its best found.")
     for path in model.penalty_path_:
@@ -152,7 +152,8 @@ def estimator_of(
     return DRNMF(rank, betas=betas, **parameters)
 
 
-def _show(model: Any) -> None:
+def show_losses(model: Any) -> None:
+    """Print a line for every loss."""
     single = len(model.betas_) == 1
     rows = []
     for b, name in enumerate(model.loss_names_):
