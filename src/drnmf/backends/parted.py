@@ -136,7 +136,8 @@ class Parted(Layer):
             return self._once(W, H, ask)
         if alike and ask.parts is not None and self._small and all(_plain(loss) for loss in ask.omega):
             return self._products(W, H, ask)
-        found, owners = _Sum.begin(H, ask, alike), {}
+        found = _Sum.begin(H, ask, alike)
+        owners: dict[Any, list[int]] = {}
         for slot, loss in enumerate(ask.omega):
             owners.setdefault(_owner(loss), []).append(slot)
         for owner, slots in owners.items():
