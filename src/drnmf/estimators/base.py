@@ -265,7 +265,8 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
             self.penalty_path_: tuple[AlphaPath, ...] = ()
             try:
                 if undecided(terms):
-                    problem, self.penalty_path_ = choose_alphas(problem, runner, self.random_state)
+                    chosen = choose_alphas(problem, runner, self.random_state)
+                    problem, runner, self.penalty_path_ = chosen.problem, chosen.runner, chosen.paths
                     terms = decided(terms, problem.penalties)
                 problem = with_levels(problem, runner)
                 if division is not None:
