@@ -296,10 +296,14 @@ def iterate(task: Task, point: Point, weights: Vector, early: bool) -> Point:
     c, count = task.coefficients(weights), len(point.blocks)
     into = point.sweep if task.data.reuses else None
     halves = [_Half(task, k, weights, c, early, into if k == count - 1 else None) for k in range(count)]
-    together = task.data.spaces[0].deferred and not task.rule.facts.chooses
+    deferred = task.data.spaces[0].deferred
+    together = deferred and not task.rule.facts.chooses
     ahead: list[Point] = []
     for k, half in enumerate(halves):
-        tried, *ahead = ahead or task.read(_attempts(point, halves[k:] if together else [half]))
+        if deferred:
+            tried, *ahead = ahead or task.read(_attempts(point, halves[k:] if together else [half]))
+        else:
+            tried = half.attempt(point)
         point = half.settle(point, tried)
         if point is not tried and ahead:
             ahead = _redone(task, point, tried, halves[k + 1 :], ahead)
