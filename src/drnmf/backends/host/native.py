@@ -155,11 +155,9 @@ class Descent:
 def _descent(data: Any, start: Descending) -> Descent:
     """Make the arguments of whole iterations ready: the questions are those of `iteration.Task.sweep`."""
     at, losses = start.sweep, np.empty(1)
-    sides = (
-        _block_of_descent(side, start, k, at if k == 0 else _room_for(start.blocks[k]))
-        for k, side in enumerate((data, data.T))
-    )
-    return Descent(_core.Descent(*sides, losses, data.memory, VANISHED**2), at, losses)
+    H = _block_of_descent(data, start, 0, at)
+    W = _block_of_descent(data.T, start, 1, _room_for(start.blocks[1]))
+    return Descent(_core.Descent(H, W, losses, data.memory, VANISHED**2), at, losses)
 
 
 def _block_of_descent(data: Any, start: Descending, block: int, at: Sweep) -> _core.BlockOfDescent:
