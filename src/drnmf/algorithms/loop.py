@@ -196,7 +196,8 @@ def minimise(
     rank = starts[0].shape[0]
     # where lambda moves, an earlier curvature is that of another mixture
     columns = sum(data.sizes) if policy.constant and constraints.free else None
-    rule = rule.under(Setup(objective.omega, rank, data.shares_curvature or rank <= NEWTON_RANK, columns))
+    entries = None if data.spaces[0].deferred else math.prod(data.sizes)  # more than a sweep visits where X is sparse
+    rule = rule.under(Setup(objective.omega, rank, data.shares_curvature or rank <= NEWTON_RANK, columns, entries))
     known = None if control.keeper is None else control.keeper.recall(objective.omega, rule, policy)
     if isinstance(known, Result):
         return known
