@@ -26,7 +26,7 @@ def begin(task: Task, point: Point, weights: Vector) -> Descends | None:
     if not (free and isinstance(task.rule, HALS) and point.steps and point.sweep.gram is not None):
         return None
     omega, c, lasts = task.objective.omega, task.coefficients(weights), tuple(state.F for state in point.states)
-    if any(np.may_share_memory(F, last) for F, last in zip(point.blocks, lasts, strict=True)):
+    if len(omega) > 1 or any(np.may_share_memory(F, last) for F, last in zip(point.blocks, lasts, strict=True)):
         return None
     return task.data.descent(Descending(omega, float(c[0]), point.blocks, lasts, point.sweep, task.floors))
 

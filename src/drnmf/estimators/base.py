@@ -253,6 +253,8 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
         problem = problem_of(self, placement.open(given), omega, given, references)
         runs = checked(self, "n_init") * (1 if references is not None else 1 + len(omega))
         identity = {"estimator": name, **settings_of(self)}
+        if division is not None:
+            identity["SHA-256 of the parts"] = division.digest()
         with running(problem, runner, self, runs, identity=identity, W=W, H=H) as runner:
             if continues:
                 runner.starts[0] = self._warm(problem)

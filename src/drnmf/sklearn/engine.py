@@ -35,8 +35,8 @@ _EVERY = 10
 """Iterations between two looks at the error under ``solver="mu"``, as in scikit-learn."""
 
 _FIRST = 15
-"""Multiplicative steps under ``solver="mu"`` before those of second order, half of what `BetaNMF` takes: that many steps
-of scikit-learn's own, from its own start, say where a fit goes (docs/development/performance.md)."""
+"""Multiplicative steps under ``solver="mu"`` before those of second order, half of what `BetaNMF` takes: from
+scikit-learn's own start that many say where a fit goes (docs/development/performance.md)."""
 
 _FALL = 15.0
 """Coordinate descent stops where the loss has fallen by less than this many times tol over the last 30 % of the

@@ -3,7 +3,7 @@
 With E entries of X, S columns of all blocks together and r components, an iteration takes about, in nanoseconds,
 
     plain    E (3 + 0.2 r)                                 two sweeps
-    own      plain + E r (r + 1) 0.08 / s + S r^2 0.64     curvature of every column, which serves s steps, and its model
+    own      plain + E r (r + 1) 0.08 / s + S r^2 0.64     that of every column, good for s steps, and its model
     shared   plain + S r 60 + 200,000                      one for all columns, scaled to each in NumPy
 
 (one core with AVX-512, benchmarks/native.py and the timings of docs/development/performance.md; only ratios matter).
