@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from drnmf.backends.base import Ask, Data, OfData, Space, Sweep
+from drnmf.backends.base import Ask, Data, Descending, Descends, OfData, Space, Sweep
 from drnmf.backends.batch import Batch
 from drnmf.backends.weighted import shares_curvature
 from drnmf.numerics import Array, Vector
@@ -79,6 +79,19 @@ class Modes(Protocol):
         """
         ...
 
+    def descent(self, start: Descending) -> Descends | None:
+        """Make whole iterations of coordinate descent in one call each; None where the backend cannot.
+
+        Parameters
+        ----------
+        start : where they begin
+
+        Returns
+        -------
+        descent : Descends or None
+        """
+        ...
+
     def sum_others(self, block: int, function: Callable[[Array], Vector], blocks: Factors) -> Vector:
         """Add up a function over pieces of what stands while a block moves.
 
@@ -126,6 +139,10 @@ class Matrix(OfData):
 
     def sweep(self, block: int, blocks: Factors, ask: Ask) -> Sweep:
         return self.sides[block].sweep(blocks[1 - block].T, blocks[block], ask)
+
+    def descent(self, start: Descending) -> Descends | None:
+        begin = getattr(self.data, "descent", None)  # the compiled backend alone has it
+        return None if begin is None else begin(start)
 
     def sum_others(self, block: int, function: Callable[[Array], Vector], blocks: Factors) -> Vector:
         return self.spaces[1 - block].sum(function, blocks[1 - block])
