@@ -84,6 +84,15 @@ def heat(values: Vector, low: float = 0.0, high: float = 1.0) -> Trace:
     return {"type": "heatmap", "z": rows, "colorscale": stops, "zmin": low, "zmax": high}
 
 
+def short(label: str, most: int) -> str:
+    """Cut a label to so many characters.
+
+    >>> short("benzene", 4)
+    'ben…'
+    """
+    return label if len(label) <= most else label[: most - 1] + "…"
+
+
 def _named(name: str | None) -> Trace:
     return {} if name is None else {"name": name}
 
@@ -294,8 +303,8 @@ def _image_axis(axis: int | Vector | Sequence[str], wide: int) -> tuple[list[Any
         seen[label] = seen.get(label, -1) + 1
         places.append(label + "\u200b" * seen[label])
     step = -(-len(places) // TICKS)
-    short = [name if len(name) <= LABEL else name[: LABEL - 1] + "…" for name in (block[0] for block in blocks[::step])]
-    return places, {"type": "category", "tickvals": places[::step], "ticktext": short, "tickangle": -45}
+    cut = [short(block[0], LABEL) for block in blocks[::step]]
+    return places, {"type": "category", "tickvals": places[::step], "ticktext": cut, "tickangle": -45}
 
 
 def front_chart(rows: list[dict[str, str]], a: str, b: str) -> Chart:
