@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from drnmf.losses.base import Loss
 from drnmf.losses.names import from_text
 from drnmf.numerics import Array, Vector
+from drnmf.report.words import short
 from drnmf.runs import read, schema
 from drnmf.runs.read import compared
 from drnmf.runs.schema import column, loss_keys
@@ -82,15 +83,6 @@ def heat(values: Vector, low: float = 0.0, high: float = 1.0) -> Trace:
     rows = [numbers(row, 3) for row in values]
     stops = [[place, f"var(--heat-{k})"] for k, place in enumerate((0.0, 0.45, 0.75, 1.0))]
     return {"type": "heatmap", "z": rows, "colorscale": stops, "zmin": low, "zmax": high}
-
-
-def short(label: str, most: int) -> str:
-    """Cut a label to so many characters.
-
-    >>> short("benzene", 4)
-    'ben…'
-    """
-    return label if len(label) <= most else label[: most - 1] + "…"
 
 
 def _named(name: str | None) -> Trace:

@@ -8,22 +8,9 @@ import numpy as np
 
 from drnmf.matrices.mutations import SUBSTITUTIONS, spelt, substitution
 from drnmf.numerics import Vector
-from drnmf.report.charts import (
-    CELLS,
-    Chart,
-    Layout,
-    Trace,
-    bars,
-    chart,
-    factor_image,
-    heat,
-    line,
-    marks,
-    numbers,
-    pool,
-    short,
-)
+from drnmf.report.charts import CELLS, Chart, Layout, Trace, bars, chart, factor_image, heat, line, marks, numbers, pool
 from drnmf.report.profiles import Profiles, axis_of, dates_of
+from drnmf.report.words import short
 
 BASES = dict(zip(SUBSTITUTIONS, ("#02bdee", "var(--ink)", "#e42a27", "#b8b4b5", "#a2cf63", "#ecb0ae"), strict=True))
 """The colours of the six substitutions."""
@@ -115,12 +102,8 @@ def plain(profiles: Profiles, k: int) -> Chart:
 
 
 def _ticks(places: Sequence[float], labels: list[str], angle: int, size: int | None = None) -> Layout:
-    texts = {
-        "tickvals": places,
-        "ticktext": [short(label, _LETTERS) for label in labels],
-        "tickangle": angle,
-        "showgrid": False,
-    }
+    named = [short(label, _LETTERS) for label in labels]
+    texts = {"tickvals": places, "ticktext": named, "tickangle": angle, "showgrid": False}
     return texts if size is None else texts | {"tickfont": {"size": size}}
 
 
