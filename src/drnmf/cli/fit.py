@@ -92,7 +92,7 @@ def fit(
             summary |= place.computed(matrix.X, device, settings["precision"], results.threads)
             results.finish(temporary, summary)
     if not results.quiet:
-        _show(model)
+        show_losses(model)
     if model.coverage_ is not None:
         say(f"For every beta of {betas}: at most {100 * (model.coverage_.bound - 1):.2f} % above its best found.")
     for path in model.penalty_path_:
@@ -154,7 +154,8 @@ def estimator_of(
     return DRNMF(rank, betas=betas, **parameters)
 
 
-def _show(model: NMF) -> None:
+def show_losses(model: NMF) -> None:
+    """Print a line for every loss."""
     from drnmf.parameters.solver import as_solver
 
     single = len(model.betas_) == 1

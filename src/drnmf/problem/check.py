@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 import scipy.sparse as sp
@@ -51,7 +51,7 @@ def check_matrix(estimator: BaseEstimator, X: MatrixLike, reset: bool) -> Grid:
     return found
 
 
-def _plain(X: MatrixLike) -> bool:
+def _plain(X: Any) -> TypeGuard[Grid]:
     """Whether X is a matrix with entries, in the form that fits have it."""
     known = type(X) is np.ndarray or (sp.issparse(X) and X.format in _ACCEPTED["accept_sparse"])
     return known and X.ndim == 2 and 0 not in X.shape and X.dtype in _ACCEPTED["dtype"]
