@@ -136,7 +136,8 @@ class Parted(Layer):
             return self._once(W, H, ask)
         if alike and ask.parts is not None and self._small and all(_plain(loss) for loss in ask.omega):
             return self._products(W, H, ask)
-        found, owners = _Sum.begin(H, ask, alike), {}
+        found = _Sum.begin(H, ask, alike)
+        owners: dict[tuple[int, Loss], list[int]] = {}
         for slot, loss in enumerate(ask.omega):
             owners.setdefault(_owner(loss), []).append(slot)
         for owner, slots in owners.items():
@@ -187,6 +188,7 @@ class Parted(Layer):
         N, grams, first = np.empty((len(parts), r, n), self.dtype), np.empty((len(parts), r, r)), 0
         for k, piece in enumerate(pieces):
             own = A[:, first : first + len(piece.at)]
+            assert isinstance(piece.data, DenseMatrix)
             np.matmul(own, piece.data.X, out=N[k])
             np.matmul(as_float64(own), as_float64(own.T), out=grams[k])
             first += len(piece.at)

@@ -170,8 +170,9 @@ def is_unsized(value: object, family: type, key: str) -> bool:
         return value.strip().lower() == key
     if isinstance(value, family):
         return bool(getattr(value, "unsized", False))
-    several = isinstance(value, list | tuple | set | frozenset)
-    return several and any(is_unsized(loss, family, key) for loss in value)
+    if isinstance(value, list | tuple | set | frozenset):
+        return any(is_unsized(loss, family, key) for loss in value)
+    return False
 
 
 def betas_of(omega: Omega) -> list[float]:
