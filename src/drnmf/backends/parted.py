@@ -137,7 +137,7 @@ class Parted(Layer):
         if alike and ask.parts is not None and self._small and all(_plain(loss) for loss in ask.omega):
             return self._products(W, H, ask)
         found = _Sum.begin(H, ask, alike)
-        owners: dict[tuple[int, Loss], list[int]] = {}
+        owners: dict[Any, list[int]] = {}
         for slot, loss in enumerate(ask.omega):
             owners.setdefault(_owner(loss), []).append(slot)
         for owner, slots in owners.items():
@@ -188,8 +188,7 @@ class Parted(Layer):
         N, grams, first = np.empty((len(parts), r, n), self.dtype), np.empty((len(parts), r, r)), 0
         for k, piece in enumerate(pieces):
             own = A[:, first : first + len(piece.at)]
-            assert isinstance(piece.data, DenseMatrix)
-            np.matmul(own, piece.data.X, out=N[k])
+            np.matmul(own, piece.data.X, out=N[k])  # type: ignore[attr-defined]  # dense, as `_small` says
             np.matmul(as_float64(own), as_float64(own.T), out=grams[k])
             first += len(piece.at)
         N, grams = N.reshape(len(parts), -1), grams.reshape(len(parts), -1) / self.scale

@@ -46,7 +46,8 @@ def tables(
 ) -> None:
     """Factorise several tables of the same rows at once, each with columns, loss and unit of its own.
 
-    Rows are matched by their names. Writes what fit does, and the components of every table, in its unit, as H-NAME.csv.
+    Rows are matched by their names. Writes what fit does, and the components of every table, in its unit, as
+    H-NAME.csv.
     """
     names = [path.stem for path in x]
     if len(x) < 2 or len(set(names)) < len(names):
@@ -73,8 +74,9 @@ def tables(
         notes = [in_options(note) for matrix in read.values() for note in matrix.notes]
         summary = write.summary_of("fit", model, seconds, [*notes, *map(in_options, model.notes_), *warned])
         files = {path.stem: write.describe_input(path, read[path.stem], None) for path in x}
-        whole = {"file": " + ".join(path.name for path in x), "sha256": None, "variable": None}
-        summary |= {"input": files[names[0]] | whole | {"shape": list(joined.X.shape), "tables": files}}
+        together = " + ".join(path.name for path in x)
+        whole = schema.Input(file=together, sha256=None, variable=None, shape=list(joined.X.shape), tables=files)
+        summary |= {"input": files[names[0]] | whole}
         results.finish(temporary, summary | write.computed_by(joined.X))
     if not results.quiet:
         show_losses(model)

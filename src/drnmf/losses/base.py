@@ -170,9 +170,9 @@ def is_unsized(value: object, family: type, key: str) -> bool:
         return value.strip().lower() == key
     if isinstance(value, family):
         return bool(getattr(value, "unsized", False))
-    if isinstance(value, list | tuple | set | frozenset):
-        return any(is_unsized(loss, family, key) for loss in value)
-    return False
+    if not isinstance(value, list | tuple | set | frozenset):
+        return False
+    return any(is_unsized(loss, family, key) for loss in value)
 
 
 def betas_of(omega: Omega) -> list[float]:

@@ -159,7 +159,7 @@ def _encode(
     r = H.shape[0]
     G: Any = data.space.put(H).T
     if first is None:
-        level = np.full(data.shape[0], 1.0 / r) if sums else _level(data, G, objective.mean)
+        level = np.full(data.shape[0], 1.0 / r) if sums else level_of(data, G, objective.mean)
         first = np.repeat(level.astype(data.dtype)[None, :], r, axis=0)
     A: Any = data.T.space.put(first)
     support = A > 0 if held else None
@@ -174,8 +174,8 @@ def _encode(
     return step.with_zeros(A)
 
 
-def _level(data: Data, G: Any, mean: float) -> Vector:
-    """The multiple of (1, ..., 1) that gives every row the sum it has, over its observed entries; (m,)."""
+def level_of(data: Data, G: Any, mean: float) -> Vector:
+    """Compute the multiple of (1, ..., 1) that gives every row the sum it has, over its observed entries; (m,)."""
     n, sums = data.shape[1], row_totals(data, mean)
     if data.observed is None:
         return np.where(sums > 0, sums, EPS * n * mean) / float(as_float64(G).sum())

@@ -163,7 +163,8 @@ def _plain(problem: Problem, runner: Runner) -> list[Result]:
 
     if isinstance(runner.policy, Fixed):  # whose weights are those of all objectives
         runner = replace(runner, policy=Fixed())
-    return run_improving(problem, runner.starts, compute_references(problem, runner.starts, runner), runner)[0]
+    found = compute_references(problem, runner.starts, runner.roughly())
+    return run_improving(problem, runner.starts, found, runner)[0]
 
 
 def _descended(whole: Problem, starts: list[Start], runner: Runner) -> list[Result]:
