@@ -201,7 +201,9 @@ def minimise(
     rank = starts[0].shape[0]
     # where lambda moves, an earlier curvature is that of another mixture
     columns = sum(data.sizes) if policy.constant and constraints.free else None
-    rule = rule.under(Setup(objective.omega, rank, data.shares_curvature or rank <= NEWTON_RANK, columns))
+    alone = len(objective.omega) == 1
+    shared = (data.shares_curvature and (alone or not objective.penalties)) or (alone and rank <= NEWTON_RANK)
+    rule = rule.under(Setup(objective.omega, rank, shared, columns))
     known = None if control.keeper is None else control.keeper.recall(objective.omega, rule, policy)
     if isinstance(known, Result):
         return known
