@@ -26,6 +26,7 @@ from drnmf.algorithms.updates.steps import packed, packed_product, quadratic_ste
 from drnmf.algorithms.weights import Policy
 from drnmf.backends.base import Ask, Data
 from drnmf.losses.base import Loss, Omega
+from drnmf.losses.beta import Beta
 from drnmf.numerics import LARGEST_KEPT, NEWTON_PASSES, NEWTON_RANK, Vector, beside, factor_floor, namespace
 from drnmf.objective.objective import Objective, complementarity_gap
 from drnmf.objective.penalty import NONE, Bound, Penalties, per_component
@@ -33,13 +34,13 @@ from drnmf.objective.simplex import vertex
 from drnmf.problem.device import as_numpy
 from drnmf.solve.encode import encode, level_of
 
-FADE, BOUNDS_FADE = 0.7, 0.5
+FADE, BOUNDS_FADE = 0.7, 0.4
 """Batch number t has a share of t^-FADE in quadratic models and of t^-BOUNDS_FADE in bounds. With 1 all would count
 alike, and what the first say, made at a poor H, would hold it back, bounds more than models."""
 
 STEPS, FIRST_STEPS = 2, 10
-"""Steps of H for every batch, and of the first; number t has no fewer than these over t. One is enough for beta = 2
-alone, and under quadratic models of one loss for rows that come again."""
+"""Steps of H for every batch under several losses, where one is enough under a single one; and of the first batch:
+number t has no fewer than these over t."""
 
 ROUND, LONGEST = 0.2, 30.0
 """Part of the bound's own curvature in the model of a column, and how much too short the other may be to be used."""
@@ -122,7 +123,7 @@ def _powers(added: Bound, H: Any) -> dict[float, Any]:
 
 def _model_minimum(terms: list[tuple[float, Sums]], H: Any, floor: float, added: Bound) -> Any:
     """The minimum of a weighted sum of quadratic models and of a penalty, by coordinate descent from H."""
-    target = reduce(add, (weight * one.falling for weight, one in terms))
+    target = reduce(add, (one.falling if weight == 1.0 else weight * one.falling for weight, one in terms))
     target = target if added.linear is None else target - added.linear
     shared = [weight * one.gram for weight, one in terms if one.gram is not None]
     shared += [] if added.curvature is None else [beside(added.curvature, H)]
@@ -240,6 +241,7 @@ class Batch:
     share : in the means, of one
     steps : of every H
     curved : whether columns have quadratic models of their own
+    spread : part of what columns have that every component gets
     first : W' (r, rows) to start from, None where the rows are new
     penalties : of single entries of W and H, for each row
     """
@@ -249,6 +251,7 @@ class Batch:
     share: float
     steps: int
     curved: bool
+    spread: float = 0.0
     first: Any = None
     penalties: Penalties = NONE
 
@@ -287,10 +290,11 @@ def advance(
     rows = data.shape[0]
     seen = state.rows + rows
     share = share_of(rows, seen, forget, FADE if state.curved else BOUNDS_FADE) if state.batches else 1.0
-    once = _quadratic(omega) or (bool(warm) and len(omega) == 1)
-    steps = max(1 if once else STEPS, FIRST_STEPS // (state.batches + 1))
-    batch = Batch(data, omega, share, steps, state.curved, penalties=penalties)
+    steps = max(1 if len(omega) == 1 else STEPS, FIRST_STEPS // (state.batches + 1))
     fit, *alone = state.followers
+    r, again = fit.H.shape[0], bool(warm) and state.batches > 0
+    spread = 0.0 if state.curved or again else r / (r + seen)
+    batch = Batch(data, omega, share, steps, state.curved, spread, penalties=penalties)
     first, *others = (*warm, *(None,) * len(state.followers))[: len(state.followers)]
     references, own = state.references, None
     if alone:
@@ -334,7 +338,8 @@ def _encoded(batch: Batch, H: Any, objective: Objective, weights: Vector, A: Any
     data, omega = batch.data, batch.omega
     side = data.T
     if _quadratic(omega) or not side.space.whole or (A is None and data.observed is not None):
-        return encode(data, H, objective, weights, ROUNDS, 0.0, False, A, batch.curved).T
+        rounds = 1 if _quadratic(omega) else ROUNDS
+        return encode(data, H, objective, weights, rounds, 0.0, False, A, batch.curved).T
     floor, c = factor_floor(data.mean, H.shape[0]), objective.coefficients(weights)
     A = side.space.put(_projected(data, as_numpy(H), omega, c) if A is None else A)
     for _ in range(1 if batch.curved else W_STEPS):
@@ -353,8 +358,10 @@ def _projected(data: Data, H: Any, omega: Omega, c: Vector) -> Any:
     bend = sum(weight * loss.curvature(mean, mean) for weight, loss in zip(c, omega, strict=True) if weight > 0)
     bent = (H * bend).astype(H.dtype)
     even = np.repeat(level_of(data, H.T, data.mean).astype(H.dtype)[None], H.shape[0], axis=0)
-    N = np.ascontiguousarray(as_numpy(data.dot(np.ascontiguousarray(bent.T))).T, dtype=H.dtype)
-    return np.maximum(shared_step(even, N, (bent @ H.T).astype(np.float64), 0.0, NEWTON_PASSES), KEPT * even)
+    side, one = data.T, np.ones(1)
+    product = side.sweep(side.space.put(bent).T, side.space.put(even), Ask((Beta(2.0),), one, False, one))
+    gram = bent.astype(np.float64) @ H.T.astype(np.float64)
+    return np.maximum(shared_step(even, as_numpy(product.N[0]), gram, 0.0, NEWTON_PASSES), KEPT * even)
 
 
 def _followed(
@@ -375,6 +382,8 @@ def _followed(
             if k == 0 and batch.first is not None and bool((losses > UNLIKELY * data.shape[0] * usual).any()):
                 A = _encoded(batch, H, objective, weights, None)
                 sums, losses = _sums_of(batch, A, H, per, True)
+            if batch.spread > 0.0:
+                sums = tuple(_spread(part, batch.spread) for part in sums)
             if old:
                 sums = tuple(a.plus(b) for a, b in zip(old, sums, strict=True))
             added = _penalty_of("H", H, data, objective, weights)
@@ -436,6 +445,17 @@ def _rounded(Q: Any, H: Any, P: Any, loss: Loss) -> Any:
     for k in range(H.shape[0]):
         Q[k * (k + 1) // 2 + k] += own[k]
     return Q
+
+
+def _spread(sums: Sums, part: float) -> Sums:
+    """Give every component a part of what the columns have, whatever it had of them in these rows.
+
+    As if the rows so far were one more for each component, like the mean of all. What few rows say of a rare column is that
+    some components have nothing of it, and a step that multiplies would not leave such a zero again for long.
+    """
+    A = sums.falling
+    even = A.sum(1)[:, None] * (A.sum(0) / A.sum())[None]
+    return replace(sums, falling=(1.0 - part) * A + part * even)
 
 
 def _times_power(part: Any, H: Any, power: float) -> Any:
