@@ -6,8 +6,8 @@ of its losses in h. For a loss with the exponents a and b (`Loss.exponents`) the
 .. math:: B_t = P_t h_t^{-a}, \quad A_t = N_t h_t^{b}, \qquad \text{slope} = \sum_\beta c_\beta [B h^a - A h^{-b}]
 
 which, unlike N and P, are still a bound when h has moved on. For beta = 2 alone they are W'W and W'X, which say
-everything; under beta < 1 alone, of few components, the quadratic model (Q_t and Q_t h_t - g_t) takes their place,
-which is sharper. Sums are means over rows in which the old fade.
+everything; under beta < 1, of few components, the quadratic model (Q_t and Q_t h_t - g_t) takes their place, which is
+sharper. Sums are means over rows in which the old fade.
 """
 
 from __future__ import annotations
@@ -41,12 +41,6 @@ alike, and what the first say, made at a poor H, would hold it back, bounds more
 STEPS, FIRST_STEPS = 2, 10
 """Steps of H for every batch under several losses, where one is enough under a single one; and of the first batch:
 number t has no fewer than these over t."""
-
-ROUND, LONGEST = 0.2, 30.0
-"""Part of the bound's own curvature in the model of a column, and how much too short the other may be to be used."""
-
-MOSTLY = 0.5
-"""Where more of the entries than this are zero, losses that bend by what x is have no use for their curvature."""
 
 W_STEPS, ROUNDS = 2, 3
 """Steps of W for each of H where they are those of bounds, one of a quadratic model; and sweeps of `encode` where it
@@ -226,7 +220,7 @@ def begin(data: Data, H: Any, policy: Policy, omega: Omega, references: Vector |
     return StreamState(
         data.scale, data.mean / data.scale, (Follower(H),) * many, weights, state, zeros,
         np.ones(p) if references is None else references, np.zeros(r), np.zeros((p, p)),
-        _curved(data, omega, r),
+        _curved(omega, r, data.shape[1]),
     )  # fmt: skip
 
 
@@ -289,23 +283,28 @@ def advance(
     """
     rows = data.shape[0]
     seen = state.rows + rows
-    share = share_of(rows, seen, forget, FADE if state.curved else BOUNDS_FADE) if state.batches else 1.0
-    steps = max(1 if len(omega) == 1 else STEPS, FIRST_STEPS // (state.batches + 1))
     fit, *alone = state.followers
+    steps = max(1 if len(omega) == 1 else STEPS, FIRST_STEPS // (state.batches + 1))
     r, again = fit.H.shape[0], bool(warm) and state.batches > 0
-    spread = 0.0 if state.curved or again else r / (r + seen)
-    batch = Batch(data, omega, share, steps, state.curved, spread, penalties=penalties)
+
+    def batch(losses: Omega, curved: bool, first: Any) -> Batch:
+        share = share_of(rows, seen, forget, FADE if curved else BOUNDS_FADE) if state.batches else 1.0
+        spread = 0.0 if curved or again else r / (r + seen)
+        return Batch(data, losses, share, steps, curved, spread, first, penalties)
+
+    share = batch(omega, state.curved, None).share
     first, *others = (*warm, *(None,) * len(state.followers))[: len(state.followers)]
     references, own = state.references, None
     if alone:
         found = [
-            _followed(one, replace(batch, omega=(loss,), first=A), np.ones(1), np.ones(1), usual)
+            _followed(one, batch((loss,), _curved((loss,), r, data.shape[1]), A), np.ones(1), np.ones(1), usual)
             for one, loss, A, usual in zip(alone, omega, others, _usual(state, state.references), strict=True)
         ]
         alone, others = [one for one, _, _ in found], [A for _, _, A in found]
         own = np.concatenate([losses for _, losses, _ in found])
         references = _faded(state.references, _positive(own), share)
-    fit, losses, A = _followed(fit, replace(batch, first=first), references, state.weights, _usual(state, state.losses))
+    now = batch(omega, state.curved, first)
+    fit, losses, A = _followed(fit, now, references, state.weights, _usual(state, state.losses))
     mean = _faded(state.losses, losses, share)
     beside = losses - (mean if own is None else mean / references * own)
     scatter = (1.0 - share) ** 2 * state.scatter + share**2 * np.outer(beside / references, beside / references)
@@ -367,7 +366,7 @@ def _projected(data: Data, H: Any, omega: Omega, c: Vector) -> Any:
 def _followed(
     one: Follower, batch: Batch, references: Vector, weights: Vector, usual: Vector
 ) -> tuple[Follower, Vector, Any]:
-    """Move one H by a batch, of which the losses per row are usually so large; those found are before the last step."""
+    """Move one H by a batch, of which the losses per row are usually so large; those found are of H before it."""
     data, omega = batch.data, batch.omega
     objective = Objective(omega, references, data.mean, batch.penalties)
     c, floor = objective.coefficients(weights), factor_floor(data.mean, one.H.shape[0])
@@ -377,9 +376,10 @@ def _followed(
     with np.errstate(over="ignore", invalid="ignore"):
         for k in range(batch.steps):
             A = _encoded(batch, H, objective, weights, A)
-            measured = k == batch.steps - 1 or (k == 0 and batch.first is not None)
-            sums, losses = _sums_of(batch, A, H, per, measured)
-            if k == 0 and batch.first is not None and bool((losses > UNLIKELY * data.shape[0] * usual).any()):
+            measured = k == 0 if one.sums else k == batch.steps - 1  # before H has seen these rows, but for the first
+            sums, now = _sums_of(batch, A, H, per, measured)
+            losses = now if measured else losses
+            if measured and batch.first is not None and bool((losses > UNLIKELY * data.shape[0] * usual).any()):
                 A = _encoded(batch, H, objective, weights, None)
                 sums, losses = _sums_of(batch, A, H, per, True)
             if batch.spread > 0.0:
@@ -425,33 +425,15 @@ def _curved_sums(data: Data, A: Any, H: Any, loss: Loss, per: float, losses: boo
     if sweep.Q is None:
         return Sums(sweep.N[0] / per, None, None, sweep.gram / per), sweep.losses
     N, P = sweep.N[0] / per, sweep.P[0] / per
-    Q = _rounded(sweep.Q / per, H, P, loss)
+    Q = sweep.Q / per
     return Sums(packed_product(Q, H) - (P - N), None, Q), sweep.losses
-
-
-def _rounded(Q: Any, H: Any, P: Any, loss: Loss) -> Any:
-    """Curvatures of the length that the slope has, h'Qh = h'P, with a part of the bound's, diag(P / h).
-
-    Where a loss bends by what x is, a batch in which a column is all but zero has no curvature there.
-    """
-    if not _bends_by_x(loss):
-        return Q
-    xp = namespace(H)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        length = (H * P).sum(0) / (H * packed_product(Q, H)).sum(0)
-        good = (length > 0) & (length < LONGEST)
-        Q = Q * xp.where(good, (1.0 - ROUND) * length, 0.0)
-        own = xp.where(good, ROUND, 1.0) * P / H
-    for k in range(H.shape[0]):
-        Q[k * (k + 1) // 2 + k] += own[k]
-    return Q
 
 
 def _spread(sums: Sums, part: float) -> Sums:
     """Give every component a part of what the columns have, whatever it had of them in these rows.
 
-    As if the rows so far were one more for each component, like the mean of all. What few rows say of a rare column is that
-    some components have nothing of it, and a step that multiplies would not leave such a zero again for long.
+    As if there had been one row more for each component, like the mean of all. What few rows say of a rare column is
+    that some components have nothing of it, and a step that multiplies would not leave such a zero again for long.
     """
     A = sums.falling
     even = A.sum(1)[:, None] * (A.sum(0) / A.sum())[None]
@@ -466,17 +448,12 @@ def _quadratic(omega: Omega) -> bool:
     return [loss.free_part for loss in omega] == ["gram"]
 
 
-def _bends_by_x(loss: Loss) -> bool:
-    return 1.0 <= loss.beta < 2.0
-
-
-def _curved(data: Data, omega: Omega, rank: int) -> bool:
+def _curved(omega: Omega, rank: int, columns: int) -> bool:
     """Whether every column has a quadratic model of its own, and for beta = 2 alone all share one.
 
-    How X is stored has no say in it, for batches may differ in that.
+    Losses that bend by what x is have no use for them: in a batch in which a column is all but zero it has no curvature.
     """
     if _quadratic(omega):
         return True
-    few = rank <= NEWTON_RANK and len(omega) * rank * (rank + 1) // 2 * data.shape[1] <= LARGEST_KEPT
-    zeros = any(map(_bends_by_x, omega)) and data.zeros > MOSTLY * data.count
-    return few and not zeros and all(loss.homogeneous for loss in omega)
+    few = rank <= NEWTON_RANK and len(omega) * rank * (rank + 1) // 2 * columns <= LARGEST_KEPT
+    return few and all(loss.homogeneous and not 1.0 <= loss.beta <= 2.0 for loss in omega)
