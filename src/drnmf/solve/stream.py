@@ -42,6 +42,12 @@ STEPS, FIRST_STEPS = 2, 10
 """Steps of H for every batch under several losses, where one is enough under a single one; and of the first batch:
 number t has no fewer than these over t."""
 
+ROUND, LONGEST = 0.2, 30.0
+"""Part of the bound's own curvature in the model of a column, and how much too short the other may be to be used."""
+
+MOSTLY = 0.5
+"""Where more of the entries than this are zero, losses that bend by what x is have no use for their curvature."""
+
 W_STEPS, ROUNDS = 2, 3
 """Steps of W for each of H where they are those of bounds, one of a quadratic model; and sweeps of `encode` where it
 finds W. With more of them runs follow each half-problem to its end, and end higher."""
@@ -79,6 +85,13 @@ class Sums:
     Q: Any = None
     gram: Any = None
 
+    def rising_at(self, H: Any) -> Any:
+        """Return B, with what the shared curvature is bounded by at H."""
+        if self.gram is None:
+            return self.rising
+        bound = (namespace(H).asarray(beside(self.gram, H), dtype=H.dtype) @ H) / H
+        return bound if self.rising is None else self.rising + bound
+
     def plus(self, other: Sums) -> Sums:
         """Add other sums; what one of the two does not have is what the other has."""
         return self.map(lambda a, b: b if a is None else a if b is None else a + b, other)
@@ -95,13 +108,19 @@ class Sums:
 def solved(sums: tuple[Sums, ...], H: Any, omega: Omega, c: Vector, floor: float, added: Bound = NO_BOUND) -> Any:
     """Find the H that the sums ask for under the weighted losses and the penalties of its entries, from H."""
     used = [(loss, float(weight), one) for loss, weight, one in zip(omega, c, sums, strict=True) if weight > 0]
-    if used[0][2].rising is None:
+    if all(one.rising is None for _, _, one in used):
         return _model_minimum([(weight, one) for _, weight, one in used], H, floor, added)
     if len(used) > 1 or added is not NO_BOUND:  # the weight of one loss by itself says nothing
         used = [(loss, weight, one.times(weight)) for loss, weight, one in used]
-    terms = [({loss.exponents[0]: one.rising}, {loss.exponents[1]: one.falling}) for loss, _, one in used]
-    terms.append((_powers(added, H), {}))
-    rising, falling = reduce(joined_slots, terms, NO_SLOTS)
+    for _ in range(NEWTON_PASSES if any(one.gram is not None for _, _, one in used) else 1):
+        H = _bound_minimum([(loss, one) for loss, _, one in used], H, floor, added)
+    return H
+
+
+def _bound_minimum(terms: list[tuple[Loss, Sums]], H: Any, floor: float, added: Bound) -> Any:
+    """The minimum of bounds at H of weighted losses and of a penalty."""
+    slots = [({loss.exponents[0]: one.rising_at(H)}, {loss.exponents[1]: one.falling}) for loss, one in terms]
+    rising, falling = reduce(joined_slots, [*slots, (_powers(added, H), {})], NO_SLOTS)
     xp = namespace(H)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         root = positive_root(rising, falling, H)
@@ -220,7 +239,7 @@ def begin(data: Data, H: Any, policy: Policy, omega: Omega, references: Vector |
     return StreamState(
         data.scale, data.mean / data.scale, (Follower(H),) * many, weights, state, zeros,
         np.ones(p) if references is None else references, np.zeros(r), np.zeros((p, p)),
-        _curved(omega, r, data.shape[1]),
+        _curved(data, omega, r),
     )  # fmt: skip
 
 
@@ -285,26 +304,21 @@ def advance(
     seen = state.rows + rows
     fit, *alone = state.followers
     steps = max(1 if len(omega) == 1 else STEPS, FIRST_STEPS // (state.batches + 1))
+    share = share_of(rows, seen, forget, FADE if state.curved else BOUNDS_FADE) if state.batches else 1.0
     r, again = fit.H.shape[0], bool(warm) and state.batches > 0
-
-    def batch(losses: Omega, curved: bool, first: Any) -> Batch:
-        share = share_of(rows, seen, forget, FADE if curved else BOUNDS_FADE) if state.batches else 1.0
-        spread = 0.0 if curved or again else r / (r + seen)
-        return Batch(data, losses, share, steps, curved, spread, first, penalties)
-
-    share = batch(omega, state.curved, None).share
+    spread = 0.0 if state.curved or again else r / (r + seen)
+    batch = Batch(data, omega, share, steps, state.curved, spread, penalties=penalties)
     first, *others = (*warm, *(None,) * len(state.followers))[: len(state.followers)]
     references, own = state.references, None
     if alone:
         found = [
-            _followed(one, batch((loss,), _curved((loss,), r, data.shape[1]), A), np.ones(1), np.ones(1), usual)
+            _followed(one, replace(batch, omega=(loss,), first=A), np.ones(1), np.ones(1), usual)
             for one, loss, A, usual in zip(alone, omega, others, _usual(state, state.references), strict=True)
         ]
         alone, others = [one for one, _, _ in found], [A for _, _, A in found]
         own = np.concatenate([losses for _, losses, _ in found])
         references = _faded(state.references, _positive(own), share)
-    now = batch(omega, state.curved, first)
-    fit, losses, A = _followed(fit, now, references, state.weights, _usual(state, state.losses))
+    fit, losses, A = _followed(fit, replace(batch, first=first), references, state.weights, _usual(state, state.losses))
     mean = _faded(state.losses, losses, share)
     beside = losses - (mean if own is None else mean / references * own)
     scatter = (1.0 - share) ** 2 * state.scatter + share**2 * np.outer(beside / references, beside / references)
@@ -383,7 +397,7 @@ def _followed(
                 A = _encoded(batch, H, objective, weights, None)
                 sums, losses = _sums_of(batch, A, H, per, True)
             if batch.spread > 0.0:
-                sums = tuple(_spread(part, batch.spread) for part in sums)
+                sums = tuple(part if part.gram is not None else _spread(part, batch.spread) for part in sums)
             if old:
                 sums = tuple(a.plus(b) for a, b in zip(old, sums, strict=True))
             added = _penalty_of("H", H, data, objective, weights)
@@ -412,6 +426,9 @@ def _sums_of(batch: Batch, A: Any, H: Any, per: float, losses: bool) -> tuple[tu
     sums = []
     for loss, N, P in zip(omega, sweep.N, sweep.P, strict=True):
         a, b = loss.exponents
+        if loss.free_part == "gram" and data.observed is None:  # which say everything, wherever h goes
+            sums.append(Sums(N / per, None, None, as_numpy(A @ A.T).astype(np.float64) / per))
+            continue
         alike = loss.free_part == "sums" and data.observed is None
         N /= per  # in place: at many columns a stream is what it does to arrays as large as H
         sums.append(Sums(_times_power(N, H, b), _times_power((P[:, :1] if alike else P) / per, H, -a)))
@@ -425,8 +442,26 @@ def _curved_sums(data: Data, A: Any, H: Any, loss: Loss, per: float, losses: boo
     if sweep.Q is None:
         return Sums(sweep.N[0] / per, None, None, sweep.gram / per), sweep.losses
     N, P = sweep.N[0] / per, sweep.P[0] / per
-    Q = sweep.Q / per
+    Q = _rounded(sweep.Q / per, H, P, loss)
     return Sums(packed_product(Q, H) - (P - N), None, Q), sweep.losses
+
+
+def _rounded(Q: Any, H: Any, P: Any, loss: Loss) -> Any:
+    """Curvatures of the length that the slope has, h'Qh = h'P, with a part of the bound's, diag(P / h).
+
+    Where a loss bends by what x is, a batch in which a column is all but zero has no curvature there.
+    """
+    if not _bends_by_x(loss):
+        return Q
+    xp = namespace(H)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        length = (H * P).sum(0) / (H * packed_product(Q, H)).sum(0)
+        good = (length > 0) & (length < LONGEST)
+        Q = Q * xp.where(good, (1.0 - ROUND) * length, 0.0)
+        own = xp.where(good, ROUND, 1.0) * P / H
+    for k in range(H.shape[0]):
+        Q[k * (k + 1) // 2 + k] += own[k]
+    return Q
 
 
 def _spread(sums: Sums, part: float) -> Sums:
@@ -448,12 +483,18 @@ def _quadratic(omega: Omega) -> bool:
     return [loss.free_part for loss in omega] == ["gram"]
 
 
-def _curved(omega: Omega, rank: int, columns: int) -> bool:
+def _bends_by_x(loss: Loss) -> bool:
+    return 1.0 <= loss.beta < 2.0
+
+
+def _curved(data: Data, omega: Omega, rank: int) -> bool:
     """Whether every column has a quadratic model of its own, and for beta = 2 alone all share one.
 
-    Losses that bend by what x is have no use for them: in a batch in which a column is all but zero it has no curvature.
+    A loss that bends by what x is has little use for one: alone it is better off with bounds, and beside others where
+    most of X is zero. How X is stored has no say in it, for batches may differ in that.
     """
     if _quadratic(omega):
         return True
-    few = rank <= NEWTON_RANK and len(omega) * rank * (rank + 1) // 2 * columns <= LARGEST_KEPT
-    return few and all(loss.homogeneous and not 1.0 <= loss.beta <= 2.0 for loss in omega)
+    few = rank <= NEWTON_RANK and len(omega) * rank * (rank + 1) // 2 * data.shape[1] <= LARGEST_KEPT
+    bends = any(map(_bends_by_x, omega)) and (len(omega) == 1 or data.zeros > MOSTLY * data.count)
+    return few and not bends and all(loss.homogeneous for loss in omega)
