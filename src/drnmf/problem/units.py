@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from drnmf.algorithms.result import Progress, Result, Trace
 from drnmf.backends.base import Data, losses_of
 from drnmf.losses.base import Omega
 from drnmf.losses.interval import Coverage
-from drnmf.numerics import Vector, rescaled
+from drnmf.numerics import Array, Vector, rescaled
 from drnmf.objective.constraints import Constraints
 from drnmf.objective.penalty import Penalties, Penalty, Setting, mode_of
 
@@ -197,12 +196,12 @@ def _too_small(losses: Vector, inside: Vector, omega: Omega) -> tuple[str, ...]:
     )
 
 
-def divided(F: Any, by: float) -> Any:
+def divided(F: Array, by: float) -> Array:
     """Divide a factor, or a piece of one."""
     return F / by
 
 
-def losses_at(data: Data, W: Any, H: Any, omega: Omega) -> Vector:
+def losses_at(data: Data, W: Array, H: Array, omega: Omega) -> Vector:
     """Compute D(X, WH) for every loss, factors and losses in the units of the caller."""
     units = Units(data.scale)
     found = losses_of(data, W * units.left, np.asarray(H, dtype=data.dtype) * units.right, units.omega(omega))

@@ -263,7 +263,8 @@ class _Cycle:
 
     def _parts(self, A: Any, curved: bool = False) -> Parts:
         omega, c = self.objective.omega, self.coefficients
-        sweep = self.side.sweep(self.G, A, Ask(omega, losses=False, curvature=c if curved else None))
+        ask = Ask(omega, losses=False, curvature=c if curved else None, sized=True)  # P is looked at
+        sweep = self.side.sweep(self.G, A, ask)
         N, P = (sweep.N, sweep.P) if self.support is None else _held(sweep.N, sweep.P, self.support)
         return Parts(N, P, c, omega, self.floor, Q=sweep.Q, gram=sweep.gram, tilt=self.tilt, total=self.total)
 
@@ -304,7 +305,7 @@ def _step(
             curved = G.shape[1] <= (NEWTON_RANK if support is None else HELD_RANK) and not _compressed(side, omega)
         return _Cycle(side, G, objective, coefficients, floor, tilt, 1.0 if sums else None, curved, support)
     c = np.ones(1) if tilt is None else coefficients
-    once = side.sweep(G, first, Ask(omega, c, False, c))
+    once = side.sweep(G, first, Ask(omega, c, False, c, sized=tilt is not None))
     if sums:
         parts = Parts(once.N, once.P, c, omega, 0.0, Q=once.Q, gram=once.gram, tilt=tilt, total=1.0)
         return _Alone(lambda A: normalised(ahead_on_simplex(A, parts, A, 0.0)[0], 1.0, 0.0))

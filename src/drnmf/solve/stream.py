@@ -361,7 +361,7 @@ def _encoded(batch: Batch, H: Any, objective: Objective, weights: Vector, A: Any
     return A
 
 
-def _projected(data: Data, H: Any, omega: Omega, c: Vector) -> Any:
+def _projected(data: Any, H: Any, omega: Omega, c: Vector) -> Any:
     """W' (r, rows) as if every row had the curvature of the mean component: one product with X, and coordinate descent.
 
     Rows are spread over all components alike where the descent begins; what it takes from one is never all of it, for

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,8 +29,6 @@ KERNELS: dict[type, tuple[int, Callable[[Any], float]]] = {
 }
 """Loss -> id of its family in the compiled extension (`Family` of kernels.hpp) and its parameter."""
 
-Outputs = tuple[Array, Array, Array, Vector]  # N, P, Q and the shared curvature
-
 
 def takes(ask: Ask) -> bool:
     """Tell whether the compiled extension can answer; the tiles of NumPy answer what it declines."""
@@ -39,7 +36,7 @@ def takes(ask: Ask) -> bool:
     return known and all(type(loss) in KERNELS for loss in ask.omega)
 
 
-def _weights(ask: Ask, dtype: Any, stored: Any = None) -> Any:
+def _weights(ask: Ask, dtype: np.dtype[Any], stored: Array | None = None) -> _core.Observed | None:
     """The weights of the entries in the words of the compiled extension; None where there are none."""
     if ask.observed is None:
         return None
@@ -60,7 +57,7 @@ def _kernel(loss: Loss) -> tuple[int, float]:
     return family, parameter(loss)
 
 
-def _native_ask(data: Any, ask: Ask, scale: float) -> Any:
+def _native_ask(data: NativeDense | NativeSparse, ask: Ask, scale: float) -> _core.Ask:
     """The question in the words of the compiled extension, which multiplies dense X by the scale."""
     # one loss is as good alone as weighted: the parts then come without a product by the weight
     weights = ask.weights if len(ask.omega) > 1 else None
@@ -79,7 +76,7 @@ def _native_ask(data: Any, ask: Ask, scale: float) -> Any:
     )
 
 
-def _room(into: Sweep | None, name: str, shape: tuple[int, ...], dtype: Any) -> Array:
+def _room(into: Sweep | None, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """An array to write to: that of an earlier answer where it fits."""
     old: Array | None = getattr(into, name, None)
     return old if old is not None and old.shape == shape and old.dtype == dtype else np.empty(shape, dtype)
@@ -91,24 +88,40 @@ def _spare(ask: Ask, W: Array) -> Array | None:
     return old if old is not None and old.size == W.size and old.dtype == W.dtype else None
 
 
-def _sweep(data: Any, W: Array, H: Array, ask: Ask, run: Callable[..., None], scale: float = 1.0) -> Sweep:
-    """Make the arguments ready, allocate the outputs, and let the compiled extension pass over X."""
-    check_shapes(data.shape, W, H, ask)
-    (_, n), r, dtype = data.shape, H.shape[0], data.dtype
-    slots, alone = ask.slots, ask.shared_alone
-    N = _room(ask.into, "N", (slots, r, n), dtype)
-    P = _room(ask.into, "P", (0 if alone else slots, r, n), dtype)
-    Q = _room(ask.into, "Q", (0 if alone or ask.curvature is None else r * (r + 1) // 2, n), dtype)
-    gram = np.empty((0, 0) if ask.shared is None else (r, r))
-    losses = np.array([np.nan] * len(ask.omega))
-    if not ask.empty:
+class _Pass(NamedTuple):
+    """One pass of the compiled extension over X: the factors, the question in its words, and what it fills."""
+
+    left: Array
+    right: Array
+    ask: _core.Ask
+    N: Array
+    P: Array
+    Q: Array
+    gram: Vector
+    losses: Vector
+
+    @classmethod
+    def of(cls, data: NativeDense | NativeSparse, W: Array, H: Array, ask: Ask, scale: float = 1.0) -> _Pass:
+        """Make the arguments ready, and allocate the outputs."""
+        check_shapes(data.shape, W, H, ask)
+        (_, n), r, dtype = data.shape, H.shape[0], data.dtype
+        slots, alone = ask.slots, ask.shared_alone
+        N = _room(ask.into, "N", (slots, r, n), dtype)
+        P = _room(ask.into, "P", (0 if alone else slots, r, n), dtype)
+        Q = _room(ask.into, "Q", (0 if alone or ask.curvature is None else r * (r + 1) // 2, n), dtype)
+        gram = np.empty((0, 0) if ask.shared is None else (r, r))
+        losses = np.array([np.nan] * len(ask.omega))
         left, right = np.ascontiguousarray(W.T, dtype), np.ascontiguousarray(H, dtype)
-        run(left, right, _native_ask(data, ask, scale), (N, P, Q, gram), losses)
-    if ask.weights is not None and len(ask.omega) == 1 and ask.weights[0] != 1.0:
-        with np.errstate(over="ignore"):  # a step too far: its losses are not finite, and it is taken back
-            N *= dtype.type(ask.weights[0])
-            P *= dtype.type(ask.weights[0])
-    return Sweep(losses, N, P, Q if len(Q) else None, gram if len(gram) else None)
+        return cls(left, right, _native_ask(data, ask, scale), N, P, Q, gram, losses)
+
+    def answer(self, ask: Ask) -> Sweep:
+        """Return what was filled, by the weight of the only loss where it has one."""
+        N, P = self.N, self.P
+        if ask.weights is not None and len(ask.omega) == 1 and ask.weights[0] != 1.0:
+            with np.errstate(over="ignore"):  # a step too far: its losses are not finite, and it is taken back
+                N *= N.dtype.type(ask.weights[0])
+                P *= P.dtype.type(ask.weights[0])
+        return Sweep(self.losses, N, P, self.Q if len(self.Q) else None, self.gram if len(self.gram) else None)
 
 
 @dataclass(frozen=True)
@@ -144,12 +157,10 @@ class NativeDense(DenseMatrix):
         ask = self.asked(ask)
         if not takes(ask):
             return sweep_tiles(self, W, H, ask)
-        return _sweep(self, W, H, ask, partial(self.run, _weights(ask, self.dtype), _spare(ask, W)), self.scale)
-
-    def run(
-        self, weights: Any, spare: Array | None, left: Array, right: Array, ask: Any, outputs: Outputs, losses: Vector
-    ) -> None:
-        _core.sweep_dense(self.X, left, right, ask, *outputs, losses, self.memory, weights, spare)
+        made = _Pass.of(self, W, H, ask, self.scale)
+        if not ask.empty:
+            _core.sweep_dense(self.X, *made, self.memory, _weights(ask, self.dtype), _spare(ask, W))
+        return made.answer(ask)
 
 
 @dataclass(frozen=True)
@@ -164,24 +175,29 @@ class NativeSparse(SparseMatrix):
     def sweep_all(self, W: Array, H: Array, ask: Ask) -> Sweep:
         if not takes(ask):
             return super().sweep_all(W, H, ask)
-        return _sweep(self, W, H, ask, partial(self.run, None, _spare(ask, W), False))
+        return self._pass(W, H, ask, spare=_spare(ask, W))
 
     def sweep_dense(self, W: Array, H: Array, ask: Ask) -> Sweep:
         if not takes(ask):
             return super().sweep_dense(W, H, ask)
-        return _sweep(self, W, H, ask, partial(self.run, _weights(ask, self.dtype), None, False))
+        return self._pass(W, H, ask, _weights(ask, self.dtype))
 
     def sweep_stored(self, W: Array, H: Array, ask: Ask, parts: Pieces) -> Sweep:
         if not takes(ask):
             return super().sweep_stored(W, H, ask, parts)
         weights = _weights(ask, self.dtype, None if self.only is None else self.only.by_column)
-        return _sweep(self, W, H, ask, partial(self.run, weights, None, True))
+        return self._pass(W, H, ask, weights, stored=True)
 
-    def run(
-        self, weights: Any, spare: Array | None, stored: bool, left: Array, right: Array, ask: Any, outputs: Outputs,
-        losses: Vector,
-    ) -> None:  # fmt: skip
-        X, shape = self.by_column, self.shape
-        _core.sweep_sparse(
-            X.data, X.indptr, X.indices, *shape, left, right, ask, *outputs, losses, self.memory, weights, spare, stored
-        )
+    def _pass(
+        self,
+        W: Array,
+        H: Array,
+        ask: Ask,
+        weights: _core.Observed | None = None,
+        spare: Array | None = None,
+        stored: bool = False,
+    ) -> Sweep:
+        made, X, (m, n) = _Pass.of(self, W, H, ask), self.by_column, self.shape
+        if not ask.empty:
+            _core.sweep_sparse(X.data, X.indptr, X.indices, m, n, *made, self.memory, weights, spare, stored)
+        return made.answer(ask)
