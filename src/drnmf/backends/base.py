@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from drnmf.losses.base import Omega
-from drnmf.numerics import Array, Vector, unit_scale, zero_floor
+from drnmf.numerics import Array, Precision, Vector, unit_scale, zero_floor
 
 
 class Observed(Protocol):
@@ -54,7 +54,7 @@ class Observed(Protocol):
         """
         ...
 
-    def placed(self, put: Callable[[Any], Any]) -> Observed:
+    def placed(self, put: Callable[[Array], Array]) -> Observed:
         """Return the same weights with their arrays elsewhere, for backends that sweep there.
 
         Parameters
@@ -200,7 +200,7 @@ class Space(Protocol):
         """
         ...
 
-    def put(self, F: Any) -> Any:
+    def put(self, F: Array) -> Array:
         """Take a factor (r, n), in NumPy or of this space already, into the space, C-contiguous.
 
         Parameters
@@ -213,7 +213,7 @@ class Space(Protocol):
         """
         ...
 
-    def get(self, F: Any) -> Array:
+    def get(self, F: Array) -> Array:
         """Bring a factor (r, n) of this space to the host as a NumPy array.
 
         Parameters
@@ -290,7 +290,7 @@ class Space(Protocol):
         """
         ...
 
-    def deliver(self, F: Any) -> Any:
+    def deliver(self, F: Array) -> Array:
         """Return the transpose of a factor (r, n) as the caller of an estimator gets it.
 
         Parameters
@@ -373,7 +373,7 @@ class Data(Protocol):
         ...
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> Precision:
         """float32 or float64: the dtype of the factors and of N and P."""
         ...
 
@@ -510,7 +510,7 @@ class Data(Protocol):
         ...
 
 
-def check_shapes(shape: tuple[int, int], W: Any, H: Any, ask: Ask) -> None:
+def check_shapes(shape: tuple[int, int], W: Array, H: Array, ask: Ask) -> None:
     """Refuse factors that do not fit X, and weights that do not fit the losses."""
     (m, n), r = shape, H.shape[0]
     if tuple(W.shape) != (m, r) or tuple(H.shape) != (r, n):

@@ -22,7 +22,7 @@ from drnmf.backends.weighted import Tally, Weighted
 from drnmf.losses.base import Loss, Omega
 from drnmf.losses.part import Part
 from drnmf.losses.rowwise import Rowwise
-from drnmf.numerics import Array, Vector, as_float64, identity_limit, model_floor, namespace
+from drnmf.numerics import Array, Precision, Vector, as_float64, identity_limit, model_floor, namespace
 
 _NOTHING = Tally(0.0, 0.0, 0.0, 0, 0)
 
@@ -72,7 +72,7 @@ class Parted:
         return tuple(self.data.shape)
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> Precision:
         return self.data.dtype
 
     @property

@@ -64,9 +64,7 @@ def compile_beside(data: Any, omega: Omega, rank: int) -> None:
 
 
 def _kind(data: Any, omega: Omega, rank: int) -> _Kind:
-    return _Kind(
-        omega, rank, data.shape, data.X.stride(), data.X.dtype, data.device, data.zeros > 0, data.fast
-    )  # fmt: skip
+    return _Kind(omega, rank, data.shape, data.X.stride(), data.X.dtype, data.device, data.zeros > 0, data.fast)
 
 
 def _descend_once(device: torch.device, rank: int) -> None:

@@ -107,9 +107,16 @@ def _pieces(F: Tensor, R: int, shift: int) -> tuple[Tensor, int]:
 
 
 def sweep_dense(
-    X: Tensor, other: Tensor, own: Tensor, kernels: tuple[Kernel, ...], weights: Tensor | None, losses: bool,
-    scale: float, zero: float, fast: bool,
-) -> tuple[Tensor | None, Tensor, Tensor]:  # fmt: skip
+    X: Tensor,
+    other: Tensor,
+    own: Tensor,
+    kernels: tuple[Kernel, ...],
+    weights: Tensor | None,
+    losses: bool,
+    scale: float,
+    zero: float,
+    fast: bool,
+) -> tuple[Tensor | None, Tensor, Tensor]:
     """Losses (p,) float64, N and P (slots, r, O) at V = other' own for X (L, O) of any strides; float32 factors.
 
     kernels : (id, parameter) of every loss
@@ -244,20 +251,58 @@ def _launch(X: Tensor, other: Tensor, own: Tensor, call: Call) -> Launch:
     ceiling = power_ceiling("float32")
     known = all(b in {1.0, 2.0} for b, _ in kernels)  # their P needs no pass over X
     arguments = (
-        matrix, shift, X.stride(-1), X.stride(-2), own, own.stride(-2),
+        matrix,
+        shift,
+        X.stride(-1),
+        X.stride(-2),
+        own,
+        own.stride(-2),
         TensorDescriptor.from_tensor(pieces, [block_other, R]) if tma else pieces,
         TensorDescriptor.from_tensor(pieces, [block_other, components]) if tma else pieces,
-        padded, totals if weights is None else weights, N, P, totals, width, length, r, r * width,
-        blocks, X.stride(0) if lead and len(X) > 1 else 0, len(kernels) if lead and weights is not None else 0, chunk,
-        1.0, model_floor("float32"), ceiling, call.scale, call.zero, *(min(a, ceiling) for a in parameters),
-    )  # fmt: skip
+        padded,
+        totals if weights is None else weights,
+        N,
+        P,
+        totals,
+        width,
+        length,
+        r,
+        r * width,
+        blocks,
+        X.stride(0) if lead and len(X) > 1 else 0,
+        len(kernels) if lead and weights is not None else 0,
+        chunk,
+        1.0,
+        model_floor("float32"),
+        ceiling,
+        call.scale,
+        call.zero,
+        *(min(a, ceiling) for a in parameters),
+    )
     options = {
-        "B0": ids[0], "B1": ids[1], "B2": ids[2], "COUNT": len(kernels),
-        "WEIGHTED": weights is not None, "POSITIVE": not known, "LOSSES": call.losses,
-        "ZEROS": call.zero != 0.0, "MASK": length % block_other != 0 or ahead > 0, "SMALL": L * width < SMALL,
-        "EXACT": accurate, "ACCURATE": accurate, "HARDWARE": not INTERPRETED, "TMA": tma, "OWN_FIRST": own_first,
+        "B0": ids[0],
+        "B1": ids[1],
+        "B2": ids[2],
+        "COUNT": len(kernels),
+        "WEIGHTED": weights is not None,
+        "POSITIVE": not known,
+        "LOSSES": call.losses,
+        "ZEROS": call.zero != 0.0,
+        "MASK": length % block_other != 0 or ahead > 0,
+        "SMALL": L * width < SMALL,
+        "EXACT": accurate,
+        "ACCURATE": accurate,
+        "HARDWARE": not INTERPRETED,
+        "TMA": tma,
+        "OWN_FIRST": own_first,
         "RUNS": bool(lead),
-        "R": R, "RC": components, "BO": block_own, "BL": block_other, "STAGES": shape.stages,
-        "num_warps": shape.warps, "num_stages": shape.stages, "maxnreg": shape.registers,
-    }  # fmt: skip
+        "R": R,
+        "RC": components,
+        "BO": block_own,
+        "BL": block_other,
+        "STAGES": shape.stages,
+        "num_warps": shape.warps,
+        "num_stages": shape.stages,
+        "maxnreg": shape.registers,
+    }
     return Launch((runs * blocks, splits, chunks), arguments, options, (totals, N, P))
