@@ -76,6 +76,9 @@ REFERENCE_TOLERANCE = 3e-5
 LEVEL_TOLERANCE = 1e-4
 """The same for references whose whole iterations are extrapolated: they are as near to their end as others at 3e-5."""
 
+ROUGH_LEVEL, ROUGH_TOLERANCE = 3e-3, 1e-3
+"""Where references pause at first, and the runs under them: one that is further from its end needs no better scale."""
+
 TOLERANCE = 1e-6
 """Where a fit stops unless it is told: relative decrease over the window of ten iterations."""
 

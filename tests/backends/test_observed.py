@@ -92,7 +92,7 @@ CASES = [
     for backend, row in BACKENDS.items()
     for dtype in row.bounds
     for losses in (SETS if backend in ("numpy", "native") else GPU_SETS)
-    if "kernels" not in backend and losses in LOSS_SETS
+    if losses in LOSS_SETS
 ]
 
 

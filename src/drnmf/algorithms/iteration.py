@@ -8,6 +8,7 @@ once an iteration; the points are the same, only a rejected step costs the sweep
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -78,7 +79,8 @@ class Task:
             rule.certain(objective.omega) and (not penalties or (rule.facts.bounded and penalties.certain))
             for rule in rules
         )
-        in_place = in_place and rule.facts.overwrites and all(certain)
+        # what is watched may rise where weights move, and the best point is kept then
+        in_place = in_place and rule.facts.overwrites and all(certain) and (constant or len(objective.omega) == 1)
         return cls(data, objective, rule, constant and not rule.facts.chooses, rules, floors, certain, in_place)
 
     def watched(self, weights: Vector, losses: Vector, penalty: float) -> float:
@@ -90,7 +92,23 @@ class Task:
         chooses, losses = self.rule.facts.chooses, point.sweep.losses
         return point.penalty + (self.objective.maximum(losses) if chooses else self.objective.value(weights, losses))
 
+    def ceiling(self, weights: Vector, point: Point) -> Number:
+        """Compute up to where a half-step has not risen: what it began from, and what rounding adds to it.
+
+        A rule that chooses lambda compares losses among each other, and is given nothing.
+        """
+        value = self.guarded(weights, point)
+        if self.rule.facts.chooses:
+            return value
+        dtype = self.data.dtype
+        moved = self.rounding(weights, value, math.prod(self.data.sizes), float(np.finfo(dtype).eps))
+        return value * (1.0 + rise_tolerance(dtype)) + moved
+
     # what `algorithms.batch` does for some of many runs, here for the only one
+
+    def rounding(self, weights: Vector, values: Any, entries: int, unit: float) -> Number:
+        """Compute by how much rounding alone moves the objective (`Objective.rounding`)."""
+        return self.objective.rounding(weights, values, entries, unit)
 
     def coefficients(self, weights: Vector) -> Vector:
         """Compute c_beta under some weights."""
@@ -181,7 +199,8 @@ class Task:
         known = early or len(omega) == 1  # lambda of one loss is one
         parts: Literal["separate"] | Vector = coefficients if known and not rule.facts.separate else "separate"
         curvature = coefficients if self._wants(block, steps, blocks).curvature else None
-        return Ask(omega, parts, losses, curvature, into=into, used=used)
+        sized = bool(self.objective.penalties)
+        return Ask(omega, parts, losses, curvature, sized=sized, into=into, used=used)
 
     def read(self, points: list[Point]) -> list[Point]:
         """Wait for the sweeps of all points."""
@@ -238,8 +257,7 @@ class _Half:
         task, k = self.task, self.block
         if task.certain[k]:
             return tried
-        slack = 0.0 if task.rule.facts.chooses else rise_tolerance(task.data.dtype)
-        ceiling = task.guarded(self.weights, before) * (1.0 + slack)
+        ceiling = task.ceiling(self.weights, before)
         for count in range(1, MAX_HALVINGS + 2):
             runs = task.risen(task.guarded(self.weights, tried), ceiling)
             if runs is None or tried.blocks[k] is before.blocks[k]:

@@ -6,7 +6,7 @@ business alone. Whoever writes another backend reads this file and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, Protocol
@@ -91,6 +91,7 @@ class Ask:
         (in a batch of runs these and the weights of the parts may be (p, runs), see `backends.batch`)
     observed : weights of the entries, None where every entry counts once
     held_out : the losses are those of the entries that a held-out mask leaves out
+    sized : the size of the parts of every column counts, because penalties stand beside them (see `Sweep`)
     into : an earlier answer of the same X that nobody needs any more: a backend may write this one into its arrays
     used : one of X transposed: a backend may use its arrays, which are as large as W, as it likes
     """
@@ -101,6 +102,7 @@ class Ask:
     curvature: Vector | None = None
     observed: Observed | None = None
     held_out: bool = False
+    sized: bool = False
     into: Sweep | None = None
     used: Sweep | None = None
 
@@ -150,9 +152,12 @@ class Sweep:
     losses : (p,) float64, D(X, WH) for each loss; NaN where they were not asked for
     N, P : (slots, r, n), the negative and positive parts of the gradient in H
     Q : (r (r + 1) / 2, n), the curvature of every column, packed (see `Data.sweep`); None where it was not asked for
-    gram : (r, r) float64, the part of the curvature that all columns share; None where there is none
+    gram : (r, r) float64, the part of the curvature that all columns share; None where there is none. Where N is
+        separate and all losses are of beta = 2, under weights of rows, it is so too: (p, r, r), without coefficients
 
     With the curvature of beta = 2 alone Q is None and P is empty: it is gram @ H, and whoever wants it can make it.
+    Where columns have weights N then comes without them, and for all losses together: the minimum of a column is the
+    same, unless penalties stand beside it (`Ask.sized`).
     """
 
     losses: Vector
@@ -508,6 +513,42 @@ class Data(Protocol):
         digest : str, 64 hexadecimal digits
         """
         ...
+
+
+@dataclass(frozen=True, eq=False)
+class OfData:
+    """What is made of X in some layout, and is in its unit."""
+
+    data: Any
+
+    @property
+    def dtype(self) -> Precision:
+        return self.data.dtype
+
+    @property
+    def mean(self) -> float:
+        return float(self.data.mean)
+
+    @property
+    def scale(self) -> float:
+        return float(self.data.scale)
+
+
+@dataclass(frozen=True, eq=False)
+class Layer(OfData):
+    """A Data over another one, of the same entries in the same place."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return tuple(self.data.shape)
+
+    @property
+    def space(self) -> Space:
+        return self.data.space
+
+    def row_digests(self) -> Iterator[bytes]:
+        """Yield the SHA-256 of every row of X itself."""
+        yield from self.data.row_digests()
 
 
 def check_shapes(shape: tuple[int, int], W: Array, H: Array, ask: Ask) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from drnmf.backends.base import Ask, Data, Space, Sweep
+from drnmf.backends.base import Ask, Data, OfData, Space, Sweep
 from drnmf.backends.batch import Batch
 from drnmf.backends.weighted import shares_curvature
 from drnmf.numerics import Array, Precision, Vector
@@ -92,25 +92,6 @@ class Modes(Protocol):
         total : (k,) float64, on the host
         """
         ...
-
-
-@dataclass(frozen=True, eq=False)
-class OfData:
-    """What modes take from the matrix, or the unfolding, that they are made of."""
-
-    data: Data
-
-    @property
-    def dtype(self) -> Precision:
-        return self.data.dtype
-
-    @property
-    def mean(self) -> float:
-        return self.data.mean
-
-    @property
-    def scale(self) -> float:
-        return self.data.scale
 
 
 @dataclass(frozen=True, eq=False)

@@ -300,6 +300,18 @@ class Pieces:
     columns: Any = None
     mask: Hidden | None = None
 
+    @property
+    def T(self) -> Pieces:
+        values = None if self.values is None else self.values.T
+        return Pieces(values, self.columns, self.rows, self.mask and self.mask.T)
+
+    def within(self, rows: slice, columns: slice) -> Pieces:
+        """Return the weights of some rows and columns."""
+        values = None if self.values is None else self.values[rows, columns]
+        u, v = None if self.rows is None else self.rows[rows], None if self.columns is None else self.columns[columns]
+        mask = self.mask and replace(self.mask, rows=self.mask.rows[rows], columns=self.mask.columns[columns])
+        return Pieces(values, u, v, mask)
+
     def sums(self, shape: tuple[int, int]) -> tuple[float, int]:
         """Compute the sum of all weights and the number of positive ones, without values, masks by classes."""
         u, v = (np.ones(k) if w is None else w for k, w in zip(shape, (self.rows, self.columns), strict=True))

@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from drnmf.backends.base import Ask, Data, Observed, Space, Sweep
+from drnmf.backends.base import Ask, Data, Observed, OfData, Space, Sweep
 from drnmf.backends.host.dense import DenseMatrix
 from drnmf.backends.host.sparse import SparseMatrix
 from drnmf.backends.host.stored import StoredOnly
-from drnmf.backends.modes import Factors, OfData
+from drnmf.backends.modes import Factors
 from drnmf.backends.products import column_products
 from drnmf.backends.weighted import Weighted, shares_curvature
 from drnmf.numerics import Array, Vector, identity_limit

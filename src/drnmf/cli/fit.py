@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,8 +17,10 @@ from drnmf.runs import schema, write
 from drnmf.runs.read import component_names_of
 
 if TYPE_CHECKING:
+    from drnmf.estimators.base import NMF
     from drnmf.losses.base import Omega
     from drnmf.losses.interval import Interval
+    from drnmf.matrices.matrix import Entries
 
 
 @options.takes_model(max_iter=MAX_ITER, random_state=0)
@@ -107,7 +109,7 @@ def _called(names: list[str] | None, rank: int) -> list[str] | None:
     return None if names is None else [*names, *component_names(rank)[len(names) :]]
 
 
-def _write_more(folder: Path, data: reading.Opened, W: Any, model: Any) -> schema.Summary:
+def _write_more(folder: Path, data: reading.Opened, W: Entries, model: NMF) -> schema.Summary:
     """Write what goes with uncertainties and with .h5ad files, and say what summary.json says of it."""
     H, summary, matrix = model.components_, schema.Summary(), data.matrix
     if "uncertainty" in data.weights and not hasattr(W, "dask"):
@@ -129,7 +131,7 @@ def _write_more(folder: Path, data: reading.Opened, W: Any, model: Any) -> schem
 
 def estimator_of(
     rank: str, betas: Omega | Interval | str, weights: str | None, settings: options.Settings, grouped: bool = False
-) -> Any:
+) -> NMF:
     """Choose the estimator: BetaNMF for one loss of one group, else DRNMF, or MultiObjectiveNMF under given weights."""
     from drnmf.estimators.beta import BetaNMF
     from drnmf.estimators.multi_objective import MultiObjectiveNMF
@@ -152,7 +154,9 @@ def estimator_of(
     return DRNMF(rank, betas=betas, **parameters)
 
 
-def _show(model: Any) -> None:
+def _show(model: NMF) -> None:
+    from drnmf.parameters.solver import as_solver
+
     single = len(model.betas_) == 1
     rows = []
     for b, name in enumerate(model.loss_names_):
@@ -161,7 +165,9 @@ def _show(model: Any) -> None:
             above = f"{100 * (model.scaled_losses_[b] - (model.groups_ is None)):.2f} %"
             row += [f"{model.references_[b]:.6g}", above, f"{model.weights_[b]:.3f}"]
         rows.append(row)
-    best = "given reference" if model.solver.references is not None else f"best found ({starts(model.n_init)})"
+    best = (
+        "given reference" if as_solver(model.solver).references is not None else f"best found ({starts(model.n_init)})"
+    )
     if model.groups_ is not None:
         best = f"{best} alone"
     columns = ("loss", "error") if single else ("loss", "error", best, "above it", "weight")

@@ -32,7 +32,7 @@ def pareto(
 ) -> None:
     """Find solutions between the losses of --betas, and the robust one among them.
 
-    Writes front.csv, summary.json and, with matplotlib, front.png and front.svg into a folder, all or nothing.
+    Writes front.csv, summary.json and a page that draws the front into a folder, all or nothing.
     """
     choice(dtype, options.DTYPES, "--dtype")
     omega = options.parse_betas(betas)
@@ -42,7 +42,6 @@ def pareto(
     keeping.check(checkpoint, results.folder)
     from drnmf.estimators.pareto import METHODS, pareto_front
     from drnmf.estimators.robust import DRNMF
-    from drnmf.report import figures
 
     choice(method, METHODS, "--method")
     data = source.open(x, settings["negatives"])
@@ -58,7 +57,6 @@ def pareto(
     seconds = time.perf_counter() - started
     with results.writing() as temporary:
         write.write_table(temporary / schema.FRONT, front.to_rows())
-        drawn = figures.try_to_draw(figures.draw_front, front, temporary, "front")
         summary: schema.Summary = {
             "kind": "pareto",
             "input": data.described,
@@ -82,8 +80,6 @@ def pareto(
         }
         computed = write.computed_by(data.matrix.X, settings["device"], settings["precision"])
         results.finish(temporary, summary | computed)
-    if not drawn:
-        say(figures.HOW_TO_GET)
     worst = 100 * (float(front.dr.scaled_losses.max()) - 1)
     say(
         f"{len(front.points)} points, {seconds:.1f} s; the robust one is at most {worst:.2f} % above the best found "

@@ -15,20 +15,21 @@ from sklearn.utils import check_random_state
 
 from drnmf.algorithms.initialize import begun
 from drnmf.algorithms.result import Trace
-from drnmf.algorithms.weights import ByRule, Policy, as_policy
+from drnmf.algorithms.weights import ByRule, Fixed, Policy, as_policy
 from drnmf.backends.base import Data
 from drnmf.backends.observed import HeldOut
 from drnmf.backends.open import is_dask
 from drnmf.backends.single_blas import single_blas
 from drnmf.interrupts import uninterrupted
 from drnmf.losses.base import Omega, betas_of
+from drnmf.numerics import REFERENCE_FLOOR
 from drnmf.objective.penalty import NONE
 from drnmf.parameters.checks import check_integer, check_number
 from drnmf.parameters.common import Parameters
 from drnmf.parameters.fields import checked
 from drnmf.problem.check import check_zeros
 from drnmf.problem.device import Placement, as_numpy, place
-from drnmf.problem.problem import dispersions
+from drnmf.problem.problem import degrees_of_freedom
 from drnmf.problem.receive import Received
 from drnmf.problem.units import Units
 from drnmf.selection.growth import (
@@ -224,7 +225,7 @@ def opened(placement: Placement, given: Received, state: StreamState | None) -> 
 
 def _policy(model: Any, p: int) -> Policy:
     """How lambda moves: at once, because a stream has few batches where a fit has many iterations."""
-    return at_once(as_policy(model._policy(p)))
+    return Fixed() if p == 1 else at_once(as_policy(model._policy(p)))
 
 
 def _begun(
@@ -266,7 +267,9 @@ def _adopt(model: Any, state: StreamState, data: Data, placement: Placement, ome
     model.weights_, model.losses_, model.references_ = state.weights, losses, references
     model.scaled_losses_ = losses / references
     model.reconstruction_err_ = float(model.scaled_losses_.max())
-    model.dispersions_ = dispersions(data, losses / state.rows * data.shape[0], omega, model.n_components_)
+    least = REFERENCE_FLOOR * data.count  # in the unit of a stream the mean of X is about one, and so is such a loss
+    batch = units.losses(np.maximum(state.losses * data.shape[0], least), inside)
+    model.dispersions_ = 2.0 * batch / degrees_of_freedom(data, model.n_components_)
     model.gap_, model.gap_error_ = state.certificate()
     model.mean_, model.mean_row_ = state.mean, state.mean_row / units.left
     model.penalties_, model.penalty_, model.penalty_path_ = NONE, 0.0, ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 import scipy.sparse as sp
@@ -38,6 +38,9 @@ def check_matrix(estimator: BaseEstimator, X: MatrixLike, reset: bool) -> Grid:
     """
     if is_dask(X):
         return validate_data(estimator, X, reset=reset, skip_check_array=True)
+    named = reset or hasattr(estimator, "feature_names_in_")
+    if not named and _plain(X) and X.shape[1] == getattr(estimator, "n_features_in_", None):
+        return _structured(X)  # nothing that scikit-learn could find, and what it takes adds up over many batches
     table = _foreign(X)
     if table is None or table.columns is None:
         return validate_data(estimator, _structured(X if table is None else table.X), reset=reset, **_ACCEPTED)
@@ -46,6 +49,12 @@ def check_matrix(estimator: BaseEstimator, X: MatrixLike, reset: bool) -> Grid:
     if reset:
         estimator.feature_names_in_ = np.array(table.columns, dtype=object)
     return found
+
+
+def _plain(X: Any) -> TypeGuard[Grid]:
+    """Whether X is a matrix with entries, in the form that fits have it."""
+    known = type(X) is np.ndarray or (sp.issparse(X) and X.format in _ACCEPTED["accept_sparse"])
+    return known and X.ndim == 2 and 0 not in X.shape and X.dtype in _ACCEPTED["dtype"]
 
 
 def _foreign(X: MatrixLike) -> Tabular | None:

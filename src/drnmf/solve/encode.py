@@ -178,7 +178,7 @@ def _encode(
     r = H.shape[0]
     G: Array = data.space.put(H).T
     if first is None:
-        level = np.full(data.shape[0], 1.0 / r) if sums else _level(data, G, objective.mean)
+        level = np.full(data.shape[0], 1.0 / r) if sums else level_of(data, G, objective.mean)
         first = np.repeat(level.astype(data.dtype)[None, :], r, axis=0)
     A: Array = data.T.space.put(first)
     support = A > 0 if held else None
@@ -193,8 +193,8 @@ def _encode(
     return step.with_zeros(A)
 
 
-def _level(data: Data, G: Array, mean: float) -> Vector:
-    """The multiple of (1, ..., 1) that gives every row the sum it has, over its observed entries; (m,)."""
+def level_of(data: Data, G: Any, mean: float) -> Vector:
+    """Compute the multiple of (1, ..., 1) that gives every row the sum it has, over its observed entries; (m,)."""
     n, sums = data.shape[1], row_totals(data, mean)
     if data.observed is None:
         return np.where(sums > 0, sums, EPS * n * mean) / float(as_float64(G).sum())
@@ -282,7 +282,8 @@ class _Cycle:
 
     def _parts(self, A: Array, curved: bool = False) -> Parts:
         omega, c = self.objective.omega, self.coefficients
-        sweep = self.side.sweep(self.G, A, Ask(omega, losses=False, curvature=c if curved else None))
+        ask = Ask(omega, losses=False, curvature=c if curved else None, sized=True)  # P is looked at
+        sweep = self.side.sweep(self.G, A, ask)
         N, P = (sweep.N, sweep.P) if self.support is None else _held(sweep.N, sweep.P, self.support)
         return Parts(N, P, c, omega, self.floor, Q=sweep.Q, gram=sweep.gram, tilt=self.tilt, total=self.total)
 
@@ -329,7 +330,7 @@ def _step(
             curved = G.shape[1] <= (NEWTON_RANK if support is None else HELD_RANK) and not _compressed(side, omega)
         return _Cycle(side, G, objective, coefficients, floor, tilt, 1.0 if sums else None, curved, support)
     c = np.ones(1) if tilt is None else coefficients
-    once = side.sweep(G, first, Ask(omega, c, False, c))
+    once = side.sweep(G, first, Ask(omega, c, False, c, sized=tilt is not None))
     if sums:
         parts = Parts(once.N, once.P, c, omega, 0.0, Q=once.Q, gram=once.gram, tilt=tilt, total=1.0)
         return _Alone(lambda A: normalised(ahead_on_simplex(A, parts, A, 0.0)[0], 1.0, 0.0))

@@ -98,10 +98,11 @@ def fit_factors(problem: Problem, runner: Runner) -> Result:
         if runner.second is not None and leaves_room(best, runner.budget.control):
             best = second_look(problem, best, runner.second(), runner)
         return _finished(problem, best)
-    found = compute_references(problem, runner.starts, runner)
     if runner.improves and len(problem.omega) > 1:
+        found = compute_references(problem, runner.starts, runner.roughly())
         done, found = run_improving(problem, runner.starts, found, runner)
     else:
+        found = compute_references(problem, runner.starts, runner)
         scaled = problem.over(found.values)
         done = solve([scaled.begun(start) for start in runner.starts], runner)
     best = with_notes(smallest(done), *found.notes)

@@ -22,7 +22,7 @@ import numpy as np
 
 from drnmf.algorithms.correlation import row_sums
 from drnmf.algorithms.updates.roots import NO_SLOTS, joined_slots, positive_root, total
-from drnmf.algorithms.updates.steps import packed, packed_product, quadratic_step, shared_step, usable
+from drnmf.algorithms.updates.steps import packed, packed_product, quadratic_step, shared_step
 from drnmf.algorithms.weights import Policy
 from drnmf.backends.base import Ask, Data
 from drnmf.losses.base import Loss, Omega
@@ -31,7 +31,7 @@ from drnmf.objective.objective import Objective, complementarity_gap
 from drnmf.objective.penalty import NONE, Bound, Penalties, per_component
 from drnmf.objective.simplex import vertex
 from drnmf.problem.device import as_numpy
-from drnmf.solve.encode import encode
+from drnmf.solve.encode import encode, level_of
 
 FADE, BOUNDS_FADE = 0.7, 0.5
 """Batch number t has a share of t^-FADE in quadratic models and of t^-BOUNDS_FADE in bounds. With 1 all would count
@@ -47,10 +47,12 @@ ROUND, LONGEST = 0.2, 30.0
 MOSTLY = 0.5
 """Where more of the entries than this are zero, losses that bend by what x is have no use for their curvature."""
 
-COLD, WARM = 2, 1
-"""Rounds of `encode` that find W of rows that are new, and of rows that come again or whose H has moved a little. With
-more of them runs follow each half-problem to its end, and end higher. Under quadratic models one step does for the
-latter; bounds are too far away for that, and need the extrapolation of a round."""
+W_STEPS, ROUNDS = 2, 3
+"""Steps of W for each of H where they are those of bounds, one of a quadratic model; and sweeps of `encode` where it
+finds W. With more of them runs follow each half-problem to its end, and end higher."""
+
+KEPT = 0.05
+"""Least part of an even spread over the components that the projection of a row leaves."""
 
 UNLIKELY = 3.0
 """A batch whose loss is this many times the usual, from where its W was before, begins anew: H has moved on."""
@@ -82,15 +84,13 @@ class Sums:
     Q: Any = None
     gram: Any = None
 
-    def joined(self, new: Sums, share: float) -> Sums:
-        """Return the mean of old sums and of those of a batch, which gets this share."""
+    def plus(self, other: Sums) -> Sums:
+        """Add other sums; what one of the two does not have is what the other has."""
+        return self.map(lambda a, b: b if a is None else a if b is None else a + b, other)
 
-        def mean(a: Any, b: Any) -> Any:
-            if a is None or b is None:
-                return None if a is b else a * (1.0 - share) if b is None else b * share
-            return a * (1.0 - share) + b * share
-
-        return self.map(mean, new)
+    def times(self, factor: float) -> Sums:
+        """Multiply every part."""
+        return self.map(lambda part: None if part is None else part * factor)
 
     def map(self, function: Callable[..., Any], *others: Sums) -> Sums:
         """Apply a function to every part."""
@@ -102,14 +102,16 @@ def solved(sums: tuple[Sums, ...], H: Any, omega: Omega, c: Vector, floor: float
     used = [(loss, float(weight), one) for loss, weight, one in zip(omega, c, sums, strict=True) if weight > 0]
     if used[0][2].rising is None:
         return _model_minimum([(weight, one) for _, weight, one in used], H, floor, added)
-    terms = [({loss.exponents[0]: w * s.rising}, {loss.exponents[1]: w * s.falling}) for loss, w, s in used]
+    if len(used) > 1 or added is not NO_BOUND:  # the weight of one loss by itself says nothing
+        used = [(loss, weight, one.times(weight)) for loss, weight, one in used]
+    terms = [({loss.exponents[0]: one.rising}, {loss.exponents[1]: one.falling}) for loss, _, one in used]
     terms.append((_powers(added, H), {}))
     rising, falling = reduce(joined_slots, terms, NO_SLOTS)
+    xp = namespace(H)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         root = positive_root(rising, falling, H)
-        known = (total(rising) > 0) & (usable(root, total(rising)) == root)
-    xp = namespace(H)
-    return xp.clip(xp.where(known, root, H), floor, None)
+        known = (total(rising) > 0) & (root < np.inf)
+    return xp.clip(root if bool(known.all()) else xp.where(known, root, H), floor, None)
 
 
 def _powers(added: Bound, H: Any) -> dict[float, Any]:
@@ -285,7 +287,7 @@ def advance(
     rows = data.shape[0]
     seen = state.rows + rows
     share = share_of(rows, seen, forget, FADE if state.curved else BOUNDS_FADE) if state.batches else 1.0
-    once = _quadratic(omega) or (state.curved and bool(warm) and len(omega) == 1)
+    once = _quadratic(omega) or (bool(warm) and len(omega) == 1)
     steps = max(1 if once else STEPS, FIRST_STEPS // (state.batches + 1))
     batch = Batch(data, omega, share, steps, state.curved, penalties=penalties)
     fit, *alone = state.followers
@@ -328,16 +330,31 @@ def _positive(losses: Vector) -> Vector:
 
 
 def _encoded(batch: Batch, H: Any, objective: Objective, weights: Vector, A: Any) -> Any:
-    """W' (r, rows) under H: rounds of `encode`, or from A a step of the quadratic model, made as those of H are."""
+    """W' (r, rows) under H: steps from A, or from a projection of the rows, made as those of H are."""
     data, omega = batch.data, batch.omega
-    if A is None or _quadratic(omega) or not batch.curved or not data.T.space.whole:
-        rounds = (COLD if A is None else WARM) * (1 if _quadratic(omega) else 3)
-        return encode(data, H, objective, weights, rounds, 0.0, False, A, batch.curved).T
-    A = data.T.space.put(A)
-    sums, _ = _sums_of(replace(batch, data=data.T), H, A, 1.0, False)
-    added = _penalty_of("W", A, data.T, objective, weights)
-    floor = factor_floor(data.mean, H.shape[0])
-    return data.T.space.put(solved(sums, A, omega, objective.coefficients(weights), floor, added))
+    side = data.T
+    if _quadratic(omega) or not side.space.whole or (A is None and data.observed is not None):
+        return encode(data, H, objective, weights, ROUNDS, 0.0, False, A, batch.curved).T
+    floor, c = factor_floor(data.mean, H.shape[0]), objective.coefficients(weights)
+    A = side.space.put(_projected(data, as_numpy(H), omega, c) if A is None else A)
+    for _ in range(1 if batch.curved else W_STEPS):
+        sums, _ = _sums_of(replace(batch, data=side), H, A, 1.0, False)
+        A = side.space.put(solved(sums, A, omega, c, floor, _penalty_of("W", A, side, objective, weights)))
+    return A
+
+
+def _projected(data: Data, H: Any, omega: Omega, c: Vector) -> Any:
+    """W' (r, rows) as if every row had the curvature of the mean component: one product with X, and coordinate descent.
+
+    Rows are spread over all components alike where the descent begins; what it takes from one is never all of it, for
+    the steps that follow multiply.
+    """
+    mean = (H / H.sum(axis=1, keepdims=True)).mean(axis=0)
+    bend = sum(weight * loss.curvature(mean, mean) for weight, loss in zip(c, omega, strict=True) if weight > 0)
+    bent = (H * bend).astype(H.dtype)
+    even = np.repeat(level_of(data, H.T, data.mean).astype(H.dtype)[None], H.shape[0], axis=0)
+    N = np.ascontiguousarray(as_numpy(data.dot(np.ascontiguousarray(bent.T))).T, dtype=H.dtype)
+    return np.maximum(shared_step(even, N, (bent @ H.T).astype(np.float64), 0.0, NEWTON_PASSES), KEPT * even)
 
 
 def _followed(
@@ -348,17 +365,18 @@ def _followed(
     objective = Objective(omega, references, data.mean, batch.penalties)
     c, floor = objective.coefficients(weights), factor_floor(data.mean, one.H.shape[0])
     H, sums, A = data.space.put(one.H), one.sums, batch.first
-    losses, rows = np.full(len(omega), np.nan), float(data.shape[0])
+    losses, per = np.full(len(omega), np.nan), data.shape[0] / batch.share
+    old = tuple(part.times(1.0 - batch.share) for part in one.sums)
     with np.errstate(over="ignore", invalid="ignore"):
         for k in range(batch.steps):
             A = _encoded(batch, H, objective, weights, A)
             measured = k == batch.steps - 1 or (k == 0 and batch.first is not None)
-            sums, losses = _sums_of(batch, A, H, rows, measured)
+            sums, losses = _sums_of(batch, A, H, per, measured)
             if k == 0 and batch.first is not None and bool((losses > UNLIKELY * data.shape[0] * usual).any()):
                 A = _encoded(batch, H, objective, weights, None)
-                sums, losses = _sums_of(batch, A, H, rows, True)
-            if one.sums:
-                sums = tuple(old.joined(new, batch.share) for old, new in zip(one.sums, sums, strict=True))
+                sums, losses = _sums_of(batch, A, H, per, True)
+            if old:
+                sums = tuple(a.plus(b) for a, b in zip(old, sums, strict=True))
             added = _penalty_of("H", H, data, objective, weights)
             H = data.space.put(solved(sums, H, omega, c, floor, added))
     kept = tuple(part.map(as_numpy) for part in sums)  # the state lives on the host
@@ -386,7 +404,8 @@ def _sums_of(batch: Batch, A: Any, H: Any, per: float, losses: bool) -> tuple[tu
     for loss, N, P in zip(omega, sweep.N, sweep.P, strict=True):
         a, b = loss.exponents
         alike = loss.free_part == "sums" and data.observed is None
-        sums.append(Sums(_times_power(N / per, H, b), _times_power((P[:, :1] if alike else P) / per, H, -a)))
+        N /= per  # in place: at many columns a stream is what it does to arrays as large as H
+        sums.append(Sums(_times_power(N, H, b), _times_power((P[:, :1] if alike else P) / per, H, -a)))
     return tuple(sums), sweep.losses
 
 

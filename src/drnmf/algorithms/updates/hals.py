@@ -20,7 +20,7 @@ from drnmf.algorithms.updates.base import Facts, Parts, Rule, Wants, halve
 from drnmf.algorithms.updates.extrapolated import Extrapolated, Momentum
 from drnmf.algorithms.updates.on_simplex import ahead_on_simplex
 from drnmf.algorithms.updates.steps import extrapolated_step, packed, packed_product, quadratic_step
-from drnmf.losses.base import Omega
+from drnmf.losses.base import Omega, is_quadratic
 from drnmf.numerics import HALS_DELAY, HALS_PASSES, Array, Numbers, namespace
 
 
@@ -63,9 +63,12 @@ class HALS(Rule):
         return Momentum(F, 1.0)
 
     def step(self, F: Array, parts: Parts, state: Momentum) -> tuple[Array, Momentum]:
-        if [loss.free_part for loss in parts.omega] != ["gram"]:
+        if not is_quadratic(parts.omega) or (parts.gram is None and len(parts.omega) > 1):
             named = ", ".join(loss.name for loss in parts.omega)
-            raise ValueError(f"update='hals' minimises beta = 2 alone, and the losses are {named}: use update='auto'.")
+            gaps = " with gaps or penalties" if is_quadratic(parts.omega) else ""
+            raise ValueError(
+                f"update='hals' minimises beta = 2 alone, and the losses are {named}{gaps}: use update='auto'."
+            )
         a, nu = Extrapolated().pace(state)
         passes = 1 if state.steps < self.delay else self.passes
         if parts.total is not None:

@@ -21,7 +21,7 @@ from drnmf.algorithms.updates.base import NOTHING, Facts, Parts, Rule, Setup, Wa
 from drnmf.algorithms.updates.extrapolated import Extrapolated, Momentum
 from drnmf.algorithms.updates.on_simplex import model_minimum
 from drnmf.algorithms.updates.steps import correlated_step, packed, packed_product, quadratic_step, shared_step
-from drnmf.losses.base import Omega
+from drnmf.losses.base import Omega, is_quadratic
 from drnmf.numerics import (
     DAMPING_DECAY,
     LARGEST_KEPT,
@@ -81,7 +81,7 @@ class Newton(Rule):
 
     def under(self, setup: Setup) -> Rule:
         omega, rank = setup.omega, setup.rank
-        if _quadratic(omega):
+        if is_quadratic(omega):
             return self.alone if setup.shared and self.alone is not None else self
         if setup.columns is None or rank * (rank + 1) // 2 * setup.columns > LARGEST_KEPT:
             return self
@@ -155,11 +155,6 @@ class Newton(Rule):
 
     def restart(self, state: Momentum) -> Momentum:
         return replace(state, nu=1.0)
-
-
-def _quadratic(omega: Omega) -> bool:
-    """Whether the loss is beta = 2 alone, whose curvature costs next to nothing."""
-    return [loss.free_part for loss in omega] == ["gram"]
 
 
 def tilted_step(

@@ -17,7 +17,7 @@ import torch
 from drnmf.backends.base import Ask, Observed, Sweep, check_shapes, zero_of
 from drnmf.backends.digest import combined, dense_rows, row_blocks
 from drnmf.backends.entries import first_zero
-from drnmf.backends.observed import Ones
+from drnmf.backends.observed import Ones, pieces
 from drnmf.backends.tiles import sweep_tiles
 from drnmf.backends.torch.kernels import kernels_of, takes
 from drnmf.backends.torch.space import Tensor, TorchSpace, full_precision
@@ -174,13 +174,16 @@ class TorchDense(OnTorch):
             with full_precision():
                 return sweep_tiles(self, W, H, ask)
         from drnmf.backends.torch.ahead import compile_beside
-        from drnmf.backends.torch.fused import sweep_dense
+        from drnmf.backends.torch.fused import Call, sweep_dense
 
-        weights, kernels = None if ask.weights is None else self.space.numbers(ask.weights), kernels_of(ask.omega)
+        weights = None if ask.weights is None else self.space.numbers(ask.weights)
+        seen = None if ask.observed is None else pieces(ask.observed.placed(self.beside))
         zero = zero_of(self, ask.omega)
-        compile_beside(self, ask.omega, H.shape[0])
-        losses, N, P = sweep_dense(self.X, W.T, H, kernels, weights, ask.losses, self.scale, zero, self.fast)
-        P = add_free_parts(P, W, H, ask.omega, weights)
+        compile_beside(self, ask.omega, H.shape[0], seen)
+        call = Call(kernels_of(ask.omega), weights, ask.losses, self.scale, zero, self.fast, seen)
+        losses, N, P = sweep_dense(self.X, W.T, H, call)
+        if seen is None:
+            P = add_free_parts(P, W, H, ask.omega, weights)
         return with_curvature(self, W, H, ask, Sweep(told(self, ask, losses), N, P))
 
     def tile(self, columns: slice) -> Tensor:

@@ -11,15 +11,14 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 from sklearn.cluster import KMeans
 
-from drnmf.apps.paper.experiment import Experiment, Row, markdown, number, show, write_csv
+from drnmf.apps.paper.experiment import Experiment, Row, markdown, show, write_csv
 from drnmf.apps.paper.fits import Options
-from drnmf.apps.paper.store import Lookup, Plan, Results, Saved, Unit, Watch
+from drnmf.apps.paper.store import Facts, Lookup, Plan, Results, Saved, Unit
 from drnmf.apps.text.topics import clustering_accuracy
 from drnmf.estimators.beta import BetaNMF
 from drnmf.estimators.robust import DRNMF
@@ -61,7 +60,7 @@ def _spoiled(X: Vector, how: str, seed: int) -> Vector:
     return found
 
 
-def faces_model(method: str, seed: int) -> Any:
+def faces_model(method: str, seed: int) -> BetaNMF | DRNMF:
     """Return the plain model of faces, or the one that is to forgive what is spoiled."""
     if method == "Frobenius":
         return BetaNMF(40, beta=2, random_state=seed)
@@ -136,13 +135,13 @@ def plan(options: Options) -> Plan:
     for (case, method), (_, value) in listed.items():
         for seed in range(options.seeds):
 
-            def compute(lookup: Lookup, watch: Watch, value: Any = value, seed: int = seed) -> Saved:
+            def compute(lookup: Lookup, value: Callable[[int], float] = value, seed: int = seed) -> Saved:
                 began = time.perf_counter()
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     return Saved({"value": value(seed), "seconds": time.perf_counter() - began})
 
-            units.append(Unit(f"{case}/{method}/seed-{seed}", {"seed": seed}, 1.0, compute))
+            units.append(Unit(f"{case}/{method}/seed-{seed}", {"seed": seed}, compute))
     facts = {"seeds": options.seeds, "cases": [[*key, wanted] for key, (wanted, _) in listed.items()]}
     return Plan(units, facts)
 
@@ -157,11 +156,10 @@ def draw(results: Results, folder: Path) -> None:
     write_csv(folder / f"{NAME}.csv", COLUMNS, rows)
 
 
-def section(rows: list[Row], facts: dict[str, Any], folder: Path) -> str:
+def section(rows: list[Row], facts: Facts, folder: Path) -> str:
     """The table as it is."""
     lines = [
-        [row["case"], row["method"], show(number(row["value"]), 3), row["wanted"], show(number(row["seconds"]), 2)]
-        for row in rows
+        [row["case"], row["method"], show(row["value"], 3), row["wanted"], show(row["seconds"], 2)] for row in rows
     ]
     text = f"Means over {facts['seeds']} seeds.\n\n"
     return text + markdown(("case", "method", "value", "wanted", "seconds"), lines, left=2)
