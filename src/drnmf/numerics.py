@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import math
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -47,6 +48,9 @@ class Grid(Protocol):
 
 MatrixLike = Grid | ArrayLike
 """What users may hand in as X: an array of some library, a table, or anything that NumPy makes an array of."""
+
+XLike = MatrixLike | Mapping[str, MatrixLike]
+"""What estimators take: a matrix, or several tables of the same rows by their names."""
 
 EPS = 2.2e-16
 """Relative size of the floors, in float64 and float32 alike (the value matters on sparse data)."""
@@ -118,6 +122,10 @@ NEWTON_DELAY = 30
 
 NEWTON_RANK = 24
 """Largest rank at which the default rule asks for the curvature of every column: above, one for all is cheaper."""
+
+OWN_GAIN = 1.7
+"""Above that rank too where an iteration with them takes at most this many times one with the shared curvature, which
+needs 1.75 to 2.1 times as many (`algorithms.updates.cost`)."""
 
 BALANCE_STEPS = 4
 """Steps of the symmetric scaling that gives a shared curvature its size in every column."""

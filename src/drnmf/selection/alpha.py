@@ -27,8 +27,7 @@ from drnmf.selection.entries import counted, facts_of
 from drnmf.selection.folds import HELD_OUT, Fold, mask_seed, too_few_to_hold_out
 from drnmf.selection.likelihood.masses import noise_for
 from drnmf.selection.likelihood.scores import Scores, compare
-from drnmf.selection.sample import Sample
-from drnmf.selection.warm_starts import on_host
+from drnmf.selection.warm_starts import Sample, on_host
 from drnmf.solve.references import compute_references
 from drnmf.solve.runner import Runner
 from drnmf.solve.solve import smallest, solve
