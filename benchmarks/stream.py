@@ -1,8 +1,8 @@
 """Streams: how soon, how near to a fit of all rows, how fast and in how much memory. Processor time of one thread.
 
 race    processor seconds to the loss that scikit-learn's MiniBatchNMF has after 10 epochs (batches of 1024 rows) over
-        those of a stream of the same rows in batches, looked at every half pass; losses are those of all rows under the
-        components, W found to its end
+        those of a stream of the same rows in batches, looked at after some batches of every pass; losses are those of
+        all rows under the components, W found to its end
 passes  that loss after 1 and 3 passes of at least 20 batches over the loss of a full fit
 rows    rows a second of the second pass over those of one sweep for H of all rows
 robust  DR {1, 2}: the largest scaled loss over a full fit's after 3 passes; the gap of all rows inside the running
@@ -14,12 +14,11 @@ growth  newsgroups: rec.autos and sci.space from the batch in the middle on; top
 
     DRNMF_DATA=... OMP_NUM_THREADS=1 python benchmarks/stream.py race passes ...
 
-Writes results/stream.csv.
+Rows go to results/speed.csv, the ratio of `race` in its column.
 """
 
 from __future__ import annotations
 
-import csv
 import subprocess
 import sys
 import tempfile
@@ -32,7 +31,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from algorithms import spectrogram
-from harness import DATA, RESULTS
+from harness import DATA, keep
 from sklearn.decomposition import MiniBatchNMF
 from threadpoolctl import threadpool_limits
 
@@ -56,7 +55,7 @@ def problems() -> list[tuple[str, Any, int, float]]:
 
 
 def loss_of(model: Any, X: Any) -> Any:
-    model.max_iter, model.tol = 300, 1e-4
+    model.max_iter, model.tol = 100, 1e-4
     return losses_of(open_data(X), model.transform(X), model.components_, model.omega_)
 
 
@@ -68,7 +67,7 @@ def with_components(H: Any, beta: float, X: Any) -> Any:
 
 
 def streamed(X: Any, model: Any, batch: int, passes: int, look: Callable[[float, float], bool]) -> float:
-    """Go through X; `look` is told the passes and the seconds every half pass, and ends it."""
+    """Go through X; `look` is told the passes and the seconds after some batches of each, and ends it."""
     parts = [X[i : i + batch] for i in range(0, X.shape[0], batch)]
     warm: dict[int, Any] = {}
     seconds = 0.0
@@ -101,7 +100,7 @@ def race(seeds: range) -> list[dict[str, Any]]:
                 return reached[0] < np.inf
 
             streamed(X, model, min(1024, X.shape[0] // 20), 5, look)
-            rows.append({"what": "race", "data": name, "seed": seed, "theirs": theirs, "ours": reached[0],
+            rows.append({"what": "race", "data": name, "seed": seed, "theirs": theirs, "seconds": reached[0],
                          "ratio": theirs / reached[0]})  # fmt: skip
             print(rows[-1], flush=True)
     return rows
@@ -229,12 +228,10 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")
     CASES: dict[str, Any] = {case.__name__: case for case in (race, passes, robust, repeat, memory, growth)}
     count = next((int(word) for word in sys.argv[1:] if word.isdigit()), 5)
-    found: list[dict[str, Any]] = []
     with threadpool_limits(1):
         for name in [word for word in sys.argv[1:] if word in CASES] or CASES:
-            found += CASES[name](range(count))
-    with open(RESULTS / "stream.csv", "a", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream)
-        writer.writerows([row.get("what"), row.get("data"), row.get("seed", ""), *(
-            f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}"
-            for key, value in row.items() if key not in ("what", "data", "seed"))] for row in found)  # fmt: skip
+            keep(f"stream {name}", [
+                {"case": f"{row['data']} {row.get('seed', '')}".strip()}
+                | {key: value for key, value in row.items() if key not in ("what", "data", "seed")}
+                for row in CASES[name](range(count))
+            ])  # fmt: skip
