@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import math
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -47,6 +48,9 @@ class Grid(Protocol):
 
 MatrixLike = Grid | ArrayLike
 """What users may hand in as X: an array of some library, a table, or anything that NumPy makes an array of."""
+
+XLike = MatrixLike | Mapping[str, MatrixLike]
+"""What estimators take: a matrix, or several tables of the same rows by their names."""
 
 EPS = 2.2e-16
 """Relative size of the floors, in float64 and float32 alike (the value matters on sparse data)."""

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from drnmf.losses.base import Omega
-from drnmf.numerics import Array, Vector, unit_scale, zero_floor
+from drnmf.numerics import Array, Precision, Vector, unit_scale, zero_floor
 
 
 class Observed(Protocol):
@@ -53,7 +53,7 @@ class Observed(Protocol):
         """
         ...
 
-    def placed(self, put: Callable[[Any], Any]) -> Observed:
+    def placed(self, put: Callable[[Array], Array]) -> Observed:
         """Return the same weights with their arrays elsewhere, for backends that sweep there.
 
         Parameters
@@ -245,7 +245,7 @@ class Space(Protocol):
         """
         ...
 
-    def put(self, F: Any) -> Any:
+    def put(self, F: Array) -> Array:
         """Take a factor (r, n), in NumPy or of this space already, into the space, C-contiguous.
 
         Parameters
@@ -258,7 +258,7 @@ class Space(Protocol):
         """
         ...
 
-    def get(self, F: Any) -> Array:
+    def get(self, F: Array) -> Array:
         """Bring a factor (r, n) of this space to the host as a NumPy array.
 
         Parameters
@@ -335,7 +335,7 @@ class Space(Protocol):
         """
         ...
 
-    def deliver(self, F: Any) -> Any:
+    def deliver(self, F: Array) -> Array:
         """Return the transpose of a factor (r, n) as the caller of an estimator gets it.
 
         Parameters
@@ -418,7 +418,7 @@ class Data(Protocol):
         ...
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> Precision:
         """float32 or float64: the dtype of the factors and of N and P."""
         ...
 
@@ -562,7 +562,7 @@ class OfData:
     data: Any
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> Precision:
         return self.data.dtype
 
     @property
@@ -595,7 +595,7 @@ class Layer(OfData):
         yield from self.data.row_digests()
 
 
-def check_shapes(shape: tuple[int, int], W: Any, H: Any, ask: Ask) -> None:
+def check_shapes(shape: tuple[int, int], W: Array, H: Array, ask: Ask) -> None:
     """Refuse factors that do not fit X, and weights that do not fit the losses."""
     (m, n), r = shape, H.shape[0]
     if W.shape != (m, r) or H.shape != (r, n):

@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
-
-import numpy as np
+from typing import Protocol
 
 from drnmf.backends.base import Ask, Data, Descending, Descends, OfData, Space, Sweep
 from drnmf.backends.batch import Batch
 from drnmf.backends.weighted import shares_curvature
-from drnmf.numerics import Array, Vector
+from drnmf.numerics import Array, Precision, Vector
 
 Factors = tuple[Array, ...]
 
@@ -40,7 +38,7 @@ class Modes(Protocol):
         ...
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> Precision:
         """float32 or float64, as in `Data`."""
         ...
 

@@ -136,7 +136,7 @@ class Tensor(OfData):
         """The sum of all squares."""
         return float(self.data.starts.squared_norms().sum())
 
-    def _pieces(self, numbers: int) -> list[tuple[Any, slice]]:
+    def _pieces(self, numbers: int) -> list[tuple[Data, slice]]:
         """Columns of X by indices of their first mode, so few that the numbers a sweep has for each stay little."""
         inner = int(np.prod(self.columns[1:]))
         width = max(1, PIECE_NUMBERS // (inner * numbers))

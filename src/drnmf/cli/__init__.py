@@ -33,7 +33,7 @@ LIBRARY = {
     ),
     "stream": Command("drnmf.cli.stream:stream", "Follow rows batch by batch, in memory that does not grow with them."),
     "pareto": Command(
-        "drnmf.cli.pareto:pareto", "Find solutions between the losses of --betas, and the robust one among them."
+        "drnmf.cli.fit:pareto", "Find solutions between the losses of --betas, and the robust one among them."
     ),
     "transform": Command(
         "drnmf.cli.transform:transform",

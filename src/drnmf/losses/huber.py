@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from drnmf.losses.base import is_unsized
 from drnmf.numerics import Array, as_float64, namespace
@@ -91,7 +91,7 @@ class Huber:
         return xp.where(far, self.distance / xp.where(far, off, 1.0), xp.ones_like(v))
 
 
-def lacks_delta(value: Any) -> bool:
+def lacks_delta(value: object) -> bool:
     """Tell whether a loss, or one of several, is Huber's with a delta that X has to name.
 
     >>> lacks_delta(Huber("auto")), lacks_delta((1, "huber:auto")), lacks_delta(Huber(2))

@@ -75,7 +75,7 @@ def _number(text: str) -> float | str:
         return text
 
 
-def lacks_size(value: Any) -> bool:
+def lacks_size(value: object) -> bool:
     """Tell whether a loss, or one of several, is the negative binomial of a size that X has to name.
 
     >>> lacks_size("nb:auto"), lacks_size((1, NegativeBinomial("auto"))), lacks_size((1, "nb:30"))
@@ -97,12 +97,12 @@ def _from_printed(name: str) -> str | float:
     return _SHORT.get(name.lower(), name.lower() if name.lower() in NAMES else name)
 
 
-def _is_loss(value: Any) -> TypeGuard[Loss]:
+def _is_loss(value: object) -> TypeGuard[Loss]:
     # looking through all members of a protocol takes long beside a batch of a stream
     return isinstance(value, Beta) or (isinstance(value, Loss) and not isinstance(value, type))
 
 
-def _what_is_wrong(value: Any) -> str:
+def _what_is_wrong(value: object) -> str:
     """What an object that has terms lacks to be a loss."""
     if isinstance(value, type):
         return f"it is a class; write {value.__name__}(...)"
@@ -126,7 +126,7 @@ def as_losses(values: Any) -> Omega:
     return omega
 
 
-def every_loss(betas: Mapping[str, Any]) -> Omega:
+def every_loss(betas: Mapping[str, object]) -> Omega:
     """List the losses of several tables, each once.
 
     >>> [loss.name for loss in every_loss({"rna": 1, "protein": 2, "lipids": 2})]
@@ -176,7 +176,7 @@ def text_of(loss: Loss) -> str:
     raise ValueError(f"the loss {loss.name!r} has no text form: only the losses of the package have one.")
 
 
-def as_written(value: Any) -> Any:
+def as_written(value: object) -> Any:
     """Turn a loss of the package into the number or text that a user writes for it; leave anything else as it is.
 
     >>> as_written(Beta(1.0)), as_written(NegativeBinomial(30)), as_written("mu")

@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass, replace
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,9 +24,6 @@ from drnmf.parameters.solver import PRECISIONS
 from drnmf.problem.check import as_matrix, check_features, check_matrix, check_tensor
 from drnmf.problem.receive import Received, received
 from drnmf.problem.weights import Reading
-
-if TYPE_CHECKING:
-    pass
 
 _HOST, _CUDA = 1, 2  # kinds of devices in DLPack
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,9 +15,6 @@ from drnmf.backends.entries import check_structure
 from drnmf.backends.observed import Entries, HeldOut, Hidden, Outer, Product, Stored, product
 from drnmf.backends.open import is_dask
 from drnmf.numerics import Array, Grid, Indices, MatrixLike, Precision
-
-if TYPE_CHECKING:
-    pass
 
 WeightsLike = MatrixLike | HeldOut | None
 """What users may hand in as weights of the entries of X: numbers that broadcast to X, or a mask that is drawn."""

@@ -6,9 +6,9 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
@@ -42,9 +42,9 @@ def running(
     parameters: Parameters,
     runs: int,
     *,
-    identity: dict[str, Any] | None = None,
-    W: Any = None,
-    H: Any = None,
+    identity: dict[str, object] | None = None,
+    W: ArrayLike | None = None,
+    H: ArrayLike | None = None,
 ) -> Iterator[Runner]:
     """Ready a runner for a problem; while the block runs its checkpoint folder is locked and its progress is shown.
 

@@ -84,7 +84,7 @@ def both(first: Callback | None, second: Callback | None) -> Callback | None:
     if first is None or second is None:
         return first or second
 
-    def call(progress: Any) -> Any:
+    def call(progress: Progress) -> object:
         stop = first(progress)
         return second(progress) or stop
 

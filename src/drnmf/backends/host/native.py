@@ -20,7 +20,7 @@ from drnmf.backends.tiles import sweep_tiles
 from drnmf.losses.base import Loss, Omega
 from drnmf.losses.beta import Beta
 from drnmf.losses.negative_binomial import NegativeBinomial
-from drnmf.numerics import SAFE_SQUARES, VANISHED, Array, Vector, identity_limit, model_floor, power_ceiling
+from drnmf.numerics import SAFE_SQUARES, VANISHED, Array, Precision, Vector, identity_limit, model_floor, power_ceiling
 
 threads.register()
 
@@ -37,7 +37,7 @@ def takes(ask: Ask) -> bool:
     return known and all(type(loss) in KERNELS for loss in ask.omega)
 
 
-def _weights(ask: Ask, dtype: np.dtype[Any], stored: Array | None = None) -> _core.Observed | None:
+def _weights(ask: Ask, dtype: Precision, stored: Array | None = None) -> _core.Observed | None:
     """The weights of the entries in the words of the compiled extension; None where there are none."""
     if ask.observed is None:
         return None
@@ -94,7 +94,7 @@ def _question(
     )
 
 
-def _room(into: Sweep | None, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+def _room(into: Sweep | None, name: str, shape: tuple[int, ...], dtype: Precision) -> Array:
     """An array to write to: that of an earlier answer where it fits."""
     old: Array | None = getattr(into, name, None)
     return old if old is not None and old.shape == shape and old.dtype == dtype else np.empty(shape, dtype)
