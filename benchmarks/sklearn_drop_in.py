@@ -1,6 +1,6 @@
 """`drnmf.sklearn.NMF` beside `sklearn.decomposition.NMF`: the same settings, the same start.
 
-    DRNMF_DATA=... OMP_NUM_THREADS=1 python benchmarks/sklearn_drop_in.py [--most 200000] [--only NAME ...]
+    DRNMF_DATA=... OMP_NUM_THREADS=1 python benchmarks/sklearn_drop_in.py [--most 80000] [--only NAME ...]
 
 Tables of tables.py with r = 5, 20 and 40 components, scikit-learn's defaults and ``solver="mu"`` with Kullback-Leibler
 and Itakura-Saito (which X without zeros alone has). Both begin at scikit-learn's start, made before the clock starts.
@@ -66,7 +66,7 @@ def compared(X: Any, rank: int, solver: str, beta: float) -> dict[str, float]:
     }  # fmt: skip
 
 
-def rows(only: list[str] | None, most: int) -> Iterator[dict[str, Any]]:
+def rows(only: list[str] | None, most: int, cases: list[str]) -> Iterator[dict[str, Any]]:
     for name, X in tables(only):
         X = X if sp.issparse(X) else np.ascontiguousarray(X, dtype=np.float64)
         dense = X.shape[0] * X.shape[1]
@@ -74,19 +74,22 @@ def rows(only: list[str] | None, most: int) -> Iterator[dict[str, Any]]:
             continue
         for rank in (rank for rank in RANKS if rank <= min(X.shape)):
             for case, (solver, beta) in CASES.items():
-                if beta <= 0 and (sp.issparse(X) or X.min() == 0 or dense > most):
+                if case not in cases or (beta <= 0 and (sp.issparse(X) or X.min() == 0 or dense > most)):
                     continue
-                yield {"X": name, "r": rank, "case": case, **compared(X, rank, solver, beta)}
+                row = {"X": name, "r": rank, "case": case, **compared(X, rank, solver, beta)}
+                print(row, flush=True)  # a list of hours says how far it is
+                yield row
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", help="names of tables")
     parser.add_argument("--most", type=int, default=10**7, help="entries of X that are counted, at most")
+    parser.add_argument("--case", nargs="*", choices=CASES, default=list(CASES), help="settings that are compared")
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
     with threadpool_limits(1):
-        found = list(rows(asked.only, asked.most))
+        found = list(rows(asked.only, asked.most, asked.case))
     write_csv("sklearn-drop-in", found)
     summary = []
     for case in CASES:

@@ -36,7 +36,7 @@ class Solver:
             named(RULES, "a rule"),
             "Update rule.",
             '"auto" is "hals" for beta = 2 alone; else 30 multiplicative steps, the later ones extrapolated, then '
-            "Newton steps, up to r = 24 with a curvature for every column, above with one for all. "
+            "Newton steps, up to r = 24, or more for a small X, each column with a curvature, above all with one. "
             '"mu" is Algorithm 1 of the paper and returns the last iterate, the others the best point met. '
             '"newton" has a curvature for every column at any r, "hals" is coordinate descent on W\'W.',
             "--update",

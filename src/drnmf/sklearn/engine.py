@@ -38,10 +38,10 @@ _FIRST = 15
 """Multiplicative steps under ``solver="mu"`` before those of second order, half of what `BetaNMF` takes: from
 scikit-learn's own start that many say where a fit goes (docs/development/performance.md)."""
 
-_FALL = 15.0
+_FALL = 5.0
 """Coordinate descent stops where the loss has fallen by less than this many times tol over the last 30 % of the
-iterations: at scikit-learn's default half of what `BetaNMF` stops at, which ends as low as scikit-learn does
-(benchmarks/sklearn_drop_in.py)."""
+iterations: at scikit-learn's default a sixth of what `BetaNMF` stops at, which ends as low as scikit-learn does in most
+fits (docs/development/performance.md)."""
 
 
 @dataclass(frozen=True)
