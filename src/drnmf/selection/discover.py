@@ -28,7 +28,7 @@ from drnmf.problem.receive import Received
 from drnmf.problem.units import Units, mean_of
 from drnmf.selection.alpha import decided
 from drnmf.selection.asked import Asked, SearchResult, too_few_runs
-from drnmf.selection.assignment.assign import assigned_in_time, encoded, supports_of, within_supports
+from drnmf.selection.assignment.assign import assigned_in_time, supports_of, within_supports
 from drnmf.selection.choose import Tried
 from drnmf.selection.consensus import Consensus
 from drnmf.selection.entries import ONE_COMPONENT, one_component
@@ -246,7 +246,7 @@ def _assembled(
     if np.any(W == 0) and not terms and model.fixed is None and not cut and schedule.left > 0:
         components, W = within_supports(encoder, X, W)
         encoder = replace(encoder, components=components.astype(encoder.components.dtype))
-        dense = encoded(encoder, X)
+        dense = contributions(encoder, X, schedule)[0]
     ended = sum(run.whole for run in runs)
     stable = (consensus.stability >= stages.ask.threshold) & (ended >= LEAST_RUNS)
     order = np.lexsort((-W.sum(axis=0, dtype=np.float64), ~stable))  # numbered alike in files, pages and Python
