@@ -109,8 +109,8 @@ def report() -> Iterator[tuple[str, object]]:
         return drnmf.discover(X, ranks=[2, 3], n_runs=4)
 
     fit()
-    kernel = max(depths(fit, called("drnmf.backends.host.native._sweep")), default=0)
-    loop = max(depths(discovery, called("drnmf.algorithms.loop.solve")), default=0)
+    kernel = max(depths(fit, called("drnmf.backends.host.native.sweep")), default=0)
+    loop = max(depths(discovery, called("drnmf.algorithms.loop.minimise")), default=0)
     opened = len(list(depths(discovery, called("drnmf.backends.open_data"))))
     yield "frames from fit_transform to the kernel, from discover to the loop", f"{kernel}, {loop}"
     yield "openings of X in one discover", opened

@@ -9,13 +9,14 @@ import pytest
 
 from drnmf.algorithms import batch
 from drnmf.algorithms.batch import Call, solve_batch
-from drnmf.algorithms.loop import Control, solve
+from drnmf.algorithms.loop import Control
 from drnmf.algorithms.updates.minimax import Minimax
 from drnmf.algorithms.updates.table import GPU_RULES, RULES
 from drnmf.algorithms.weights import Fixed, FrankWolfe, Reactive
 from drnmf.backends.base import Data, Sweep
 from drnmf.backends.batch import largest_batch
 from drnmf.backends.host.space import HOST, HostSpace
+from drnmf.backends.modes import Matrix
 from drnmf.backends.open import open_data
 from drnmf.losses.names import as_losses
 from drnmf.objective.objective import Objective
@@ -68,12 +69,9 @@ def calls(omega, rule, policy, controls, rank=4):
         rng, data = np.random.default_rng(seed), open_data((1.0 + seed) * matrix())
         W, H = (0.2 + rng.random(shape) for shape in ((14, rank), (rank, 17)))
         references = np.array([3.0, 20.0])[: len(omega)] * (1 + seed)
-        made.append(Call(data, W, H, Objective(as_losses(omega), references, data.mean), rule, policy, control))
+        objective = Objective(as_losses(omega), references, data.mean)
+        made.append(Call(Matrix(data), (H, W.T), objective, rule, policy, control))
     return made
-
-
-def alone(call):
-    return solve(call.data, call.W, call.H, call.objective, call.rule, call.policy, call.control)
 
 
 RUNS = {
@@ -96,7 +94,7 @@ def test_every_run_comes_to_what_it_comes_to_by_itself(name, deferred, monkeypat
     controls = [Control(max_iter=most, tol=tol) for most, tol in ((12, 0.0), (30, 1e-2), (1, 1e-6))]
     for inner_iter in (1, 2):
         made = calls(*RUNS[name], [replace(control, inner_iter=inner_iter) for control in controls])
-        for found, wanted in zip(solve_batch(made), map(alone, made), strict=True):
+        for found, wanted in zip(solve_batch(made), map(Call.solve, made), strict=True):
             assert (found.reason, found.n_iter, found.converged) == (wanted.reason, wanted.n_iter, wanted.converged)
             np.testing.assert_allclose(found.trace.losses, wanted.trace.losses, rtol=1e-7)
             np.testing.assert_allclose(found.trace.weights, wanted.trace.weights, rtol=1e-7, atol=1e-12)
@@ -114,12 +112,13 @@ def test_a_run_that_fails_or_is_stopped_disturbs_no_other():
 
     controls = [Control(max_iter=5, tol=0.0, callback=told) for told in (fails, lambda progress: True, None)]
     made = calls((1,), RULES["mu"], Fixed(), controls)
-    broken = replace(made[2], W=np.full_like(made[2].W, np.inf))
+    H, W = made[2].starts
+    broken = replace(made[2], starts=(H, np.full_like(W, np.inf)))
     first, second, third, fourth = solve_batch([*made, broken])
     assert isinstance(first, RuntimeError)
     assert (second.reason, second.n_iter) == ("callback", 1)
     assert (third.reason, third.n_iter) == ("max_iter", 5)
-    np.testing.assert_allclose(third.losses, alone(made[2]).losses)
+    np.testing.assert_allclose(third.losses, made[2].solve().losses)
     assert isinstance(fourth, ValueError)
     assert [type(one) for one in solve_batch([broken])] == [ValueError]
 

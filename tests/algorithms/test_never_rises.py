@@ -83,17 +83,17 @@ def constrained(constraint: str) -> dict[str, Any]:
 def steps(monkeypatch):
     """The rules whose steps were taken, without what stands around them, and the states after them."""
     taken: list[tuple[Rule, Any]] = []
-    attempt = iteration._Half.attempt
+    step = iteration._Half.step
 
     def watched(half, *given):
-        tried = attempt(half, *given)
+        tried = step(half, *given)
         rule = half.task.rules[half.block]
         while isinstance(rule, OneSide):
             rule = rule.rule
-        taken.append((rule, tried.states[half.block]))
+        taken.append((rule, tried.state))
         return tried
 
-    monkeypatch.setattr(iteration._Half, "attempt", watched)
+    monkeypatch.setattr(iteration._Half, "step", watched)
     return taken
 
 
@@ -157,3 +157,23 @@ def test_no_step_raises_the_objective_of_its_lambda(policy, layout):
         dtype = ("float64", "float32")[turn % 2]
         model = fitted(rules[turn % 6], "0 1.5 2", constraint, layout, dtype, "none", policy)
         check(model, dtype, False)
+
+
+@pytest.mark.parametrize("losses", LOSSES)
+@pytest.mark.parametrize("rule", [rule for rule in RULES if rule != "minimax"])
+def test_what_an_exact_fit_still_moves_by_is_rounding_and_nobody_looks_for_less(rule, losses):
+    """Rounded factors move a loss D by u sqrt(2 D S), S the sum of x^beta: far above u D where the fit is exact."""
+    if rule == "hals" and losses != "2":
+        return
+    rng, betas, count = np.random.default_rng(2), LOSSES[losses], 150
+    X = np.outer(rng.gamma(2.0, 1.0, 12), rng.gamma(2.0, 1.0, 10))
+    solver = Solver(update=RULES[rule][0], policy="fixed", references=np.ones(len(betas)))
+    for dtype in ("float64", "float32"):
+        model = DRNMF(1, betas=betas, solver=solver, max_iter=count, tol=0, init="random", random_state=0)
+        trace = model.fit(X.astype(dtype)).trace_
+        values = (trace.weights * trace.losses).sum(axis=1)
+        size, unit = max((X ** (1 if beta == "nb:5" else beta)).sum() for beta in betas), float(np.finfo(dtype).eps)
+        allowed = rise_tolerance(dtype) * values + unit * np.sqrt(2 * values * size) + unit**2 * size
+        assert values[-1] < 1e-3 * unit * size, "the fit is not exact"
+        assert (np.diff(values) <= 2 * allowed[:-1]).all()
+        assert trace.sweeps[-1] <= 4 * count + 1, "steps are taken back for rounding"

@@ -132,9 +132,9 @@ def test_transform_is_the_models(here: Path) -> None:
     assert not Path("narrow-W.npy").exists()
 
 
-def test_pareto_writes_the_front_and_its_figure(here: Path) -> None:
+def test_pareto_writes_the_front_and_its_page(here: Path) -> None:
     output = run("pareto", "X.npy", "--rank", "2", "--betas", "0,1", "--points", "4", *FAST)
-    assert files(here / "X-pareto") == ["front.csv", "front.png", "front.svg", "report.html", "summary.json"]
+    assert files(here / "X-pareto") == ["front.csv", "report.html", "summary.json"]
     with open("X-pareto/front.csv", newline="") as stream:
         rows = list(csv.DictReader(stream))
     front = drnmf.pareto_front(drnmf.DRNMF(2, betas=(0, 1), max_iter=20, tol=0, random_state=0), DATA, weights=4)
@@ -142,14 +142,6 @@ def test_pareto_writes_the_front_and_its_figure(here: Path) -> None:
     assert [float(row["scaled_loss_1"]) for row in rows[:4]] == front.scaled_losses[:, 1].tolist()
     assert json.loads(Path("X-pareto/summary.json").read_text())["dr"]["losses"]["0"] == front.dr.losses[0]
     assert "4 points" in output
-    assert Path("X-pareto/front.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_pareto_without_matplotlib_says_how_to_get_the_figure(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    output = run("pareto", "X.npy", "--rank", "2", "--betas", "0,1,2", "--points", "2", *FAST)
-    assert files(here / "X-pareto") == ["front.csv", "report.html", "summary.json"]
-    assert "drnmf[plot]" in output
 
 
 @pytest.mark.slow
@@ -159,7 +151,7 @@ def test_demo(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     output = run("demo", "--out", "result", "--quiet")
     assert "DR-NMF" in output
     sounds = [f"component_{k}.wav" for k in range(1, 5)]
-    tables = ["comparison.json", *sounds, "figure.png", "figure.svg", "mixture", "model.npz", "report.html"]
+    tables = ["comparison.json", *sounds, "mixture", "model.npz", "report.html"]
     assert files(here / "result") == ["H.npy", "W.npy", *tables, "summary.json", "table.csv", "trace.csv"]
     table = pd.read_csv("result/table.csv")
     assert table["method"].tolist() == ["IS-NMF", "KL-NMF", "DR-NMF"] * 3

@@ -13,10 +13,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 
 import drnmf
-from drnmf import DRNMF, BetaNMF, Huber, MultiObjectiveNMF, Rowwise, Solver
+from drnmf import DRNMF, L1, BetaNMF, Huber, MultiObjectiveNMF, Rowwise, Solver
 from drnmf.algorithms.loop import Control
 from drnmf.backends.base import Ask, in_unit, losses_of
+from drnmf.backends.observed import Outer, weigh
 from drnmf.backends.open import open_data
+from drnmf.backends.parted import Parted
 from drnmf.losses.names import as_losses
 from drnmf.losses.part import Part
 from drnmf.problem.parts import groups_of, parted, parts_alone
@@ -106,9 +108,44 @@ def test_parts_of_a_sweep_are_the_gradient(loss, form):
         above, below = (side.sweep(left, moved, Ask(omega, None)).losses[0] for moved in (up, down))
         slope, rtol = (above - below) / (2 * step), 2e-2 if data.dtype == np.float32 else 1e-5
         assert np.isclose((swept.P - swept.N)[0, 1, 3], slope, rtol=rtol, atol=1e-6)
-        weighed = side.sweep(left, right, Ask(omega, np.array([2.0]), True, np.array([2.0])))
+        weighed = side.sweep(left, right, Ask(omega, np.array([2.0]), True, np.array([2.0]), sized=True))
         assert np.allclose(weighed.N, 2 * swept.N, rtol=1e-4 if data.dtype == np.float32 else 1e-10)
         assert weighed.Q.shape == (3, right.shape[1])
+        shared = side.sweep(left, right, Ask(omega, np.array([2.0]), True, np.array([2.0])))
+        assert (shared.gram is None) == (form == "gaps" or loss.base.beta != 2)
+        if shared.gram is not None:  # one curvature for all columns: what is minimised in each is in proportion
+            slope, own = shared.gram @ right - shared.N[0], (swept.P - swept.N)[0]
+            sizes = [np.linalg.norm(part, axis=0) for part in (own, slope)]
+            assert np.allclose(slope * sizes[0], own * sizes[1], atol=1e-3 if data.dtype == np.float32 else 1e-9)
+
+
+@pytest.mark.parametrize("betas", [(2,), (2, Rowwise(2, "sqrt"), Rowwise(2, "log"))], ids=["groups", "rows"])
+@pytest.mark.parametrize("scaled", [False, True], ids=["plain", "weights"])
+def test_one_curvature_for_all_columns_lowers_the_weighted_sum(betas, scaled):
+    omega = as_losses([replace(beta, level=1.0) if isinstance(beta, Rowwise) else beta for beta in betas])
+    weights = RNG.uniform(0.5, 2.0, 30) if scaled else None
+    data = in_unit(open_data(X))
+    data = data if weights is None else weigh(data, Outer(weights, np.ones(14)), None)
+    problem = Problem.opened(data, Received(X)).asked(2, omega)
+    if len(betas) == 1:
+        problem = objectives(problem, groups_of(X, GROUPS)[1], offset=1.0, divisor=50.0, root=True)
+    else:
+        problem = replace(problem, data=Parted(data)).over(np.ones(3))
+    runner = replace(Runner.of("hals", "auto"), budget=Budget(Control(max_iter=30, tol=0.0), runs=1))
+    trace = solve([problem.begun((W.copy(), H.copy()))], runner)[0].trace
+    moved = (trace.scaled_losses[1:] * trace.weights[:-1]).sum(1)  # the step is taken under the weights before it
+    before = (trace.scaled_losses[:-1] * trace.weights[:-1]).sum(1)
+    assert (moved <= before + 1e-12 * abs(before)).all()
+    assert np.ptp(trace.weights[:, 0]) > 0.01
+
+
+def test_penalties_beside_weights_of_rows_reach_a_stationary_point():
+    model = BetaNMF(2, beta=2, penalties=[L1(0.2, on="W"), L1(0.2, on="H")], init="custom", tol=0, max_iter=2500)
+    weights = np.where(np.arange(30) < 15, 4.0, 0.5)
+    A = model.fit_transform(X, W=W, H=H, sample_weight=weights)
+    B, off = model.components_, A @ model.components_ - X
+    for slope, F in ((weights[:, None] * (off @ B.T), A), (A.T @ (weights[:, None] * off), B)):
+        assert abs(np.minimum(slope + 0.2, F)).max() < 0.02
 
 
 def test_one_group_is_no_group():
@@ -206,12 +243,30 @@ def test_models_with_groups_and_rows_are_saved(tmp_path):
     [
         (["a"] * 3, "has shape"),
         (["a"] * 29 + [None], r"groups\[29\] is missing"),
+        (pd.array(["a"] * 29 + [pd.NA], dtype="string"), r"groups\[29\] is missing"),
+        (np.array(["1"] * 15 + [1] * 15, dtype=object), "read alike"),
         ("hospital", "names no column"),
     ],
 )
 def test_groups_that_do_not_fit_are_refused(groups, message):
     with pytest.raises(ValueError, match=message):
         fitted(X, groups)
+
+
+@pytest.mark.parametrize("value", [0.0, 3.0])
+@pytest.mark.parametrize("beta", [1, 2])
+def test_a_group_of_one_value_does_not_outweigh_the_others(beta, value):
+    """Its simplest model costs nothing, and a regret in units of nothing would be all that counts."""
+    Y = X.copy()
+    tens, Y[:10] = np.repeat([1, 2, 3], 10), value
+    model, plain = (DRNMF(3, betas=(beta,), max_iter=60, random_state=0).fit(Y, groups=g) for g in (tens, None))
+    assert np.isfinite(model.scaled_losses_).all()
+    assert model.losses_.sum() <= 1.6 * plain.losses_[0]
+
+
+def test_groups_of_a_tiny_x_are_fitted():
+    """In its unit the scales of beta = 2 are zero."""
+    assert np.array_equal(fitted(X * 2.0**-600, GROUPS).weights_, fitted(X, GROUPS).weights_)
 
 
 def test_one_loss_without_a_maximum_takes_no_groups():

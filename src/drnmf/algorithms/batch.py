@@ -17,14 +17,14 @@ import numpy as np
 
 from drnmf.algorithms.correlation import batched_correlation
 from drnmf.algorithms.iteration import Point, Runs, T, Task, iterate, swept
-from drnmf.algorithms.loop import Control, Run, solve
+from drnmf.algorithms.loop import Control, Run, minimise
 from drnmf.algorithms.result import Result
 from drnmf.algorithms.updates.base import Parts, Rule, Setup, State
 from drnmf.algorithms.weights import Policy
-from drnmf.backends.base import Ask, Data, Sweep
+from drnmf.backends.base import Ask, Sweep
 from drnmf.backends.batch import Batch, batch_kind, batch_of
-from drnmf.backends.modes import Factors, Matrix
-from drnmf.numerics import Array, Vector, of_each_run
+from drnmf.backends.modes import Factors, Matrix, Modes
+from drnmf.numerics import Vector, of_each_run
 from drnmf.objective.constraints import UNCONSTRAINED, Constraints
 from drnmf.objective.objective import Objective
 from drnmf.trees import map_leaves
@@ -32,11 +32,10 @@ from drnmf.trees import map_leaves
 
 @dataclass(frozen=True)
 class Call:
-    """The arguments of `loop.solve`, and when they were given."""
+    """The arguments of `loop.minimise`, and when they were given."""
 
-    data: Data
-    W: Array
-    H: Array
+    data: Modes
+    starts: Factors
     objective: Objective
     rule: Rule
     policy: Policy
@@ -46,25 +45,26 @@ class Call:
 
     def solve(self) -> Result:
         """Make the run by itself."""
-        return solve(
-            self.data, self.W, self.H, self.objective, self.rule, self.policy, self.control, self.constraints
-        )  # fmt: skip
+        how = self.objective, self.rule, self.policy, self.control, self.constraints
+        return minimise(self.data, self.starts, *how)
 
     @cached_property
     def task(self) -> Task:
-        rank = self.H.shape[0]
+        rank = self.starts[0].shape[0]
         rule = self.rule.under(Setup(self.objective.omega, rank))
-        return Task.of(Matrix(self.data), self.objective, rule, self.policy.constant, rank, self.constraints)
+        return Task.of(self.data, self.objective, rule, self.policy.constant, rank, self.constraints)
 
     @property
     def kind(self) -> Hashable:
         """What calls must have in common to be made at once; None where one cannot be made with others."""
-        objective, rank, rule = self.objective, self.H.shape[0], self.task.rule
+        if not isinstance(self.data, Matrix):
+            return None
+        objective, rank, rule = self.objective, self.starts[0].shape[0], self.task.rule
         quadratic = [loss.free_part for loss in objective.omega] == ["gram"]
         own_curvature = rule.wants(1 << 30, rank, objective.omega).curvature and not quadratic
         if self.control.keeper is not None or objective.penalties or own_curvature or not self.constraints.free:
             return None
-        data = batch_kind(self.data)
+        data = batch_kind(self.data.data)
         if data is None or not rule.facts.batched:
             return None
         return data, rank, objective.omega, rule, self.task.fixed, self.control.inner_iter
@@ -99,10 +99,10 @@ def solve_batch(calls: Sequence[Call]) -> list[Result | BaseException]:
 def _begin(calls: Sequence[Call], ended: dict[int, Result | BaseException]) -> tuple[Together, Point, dict[int, Run]]:
     """Sweep all starts at once; a run whose losses there are not finite has ended."""
     started = time.perf_counter()
-    policies = [call.policy.init(len(call.objective.omega)) for call in calls]
+    policies = [call.control.first(call.policy, len(call.objective.omega)) for call in calls]
     task = Together.over(calls, [weights for weights, _ in policies])
-    sides = task.data.sides
-    blocks = sides[0].stack([call.H for call in calls]), sides[1].stack([call.W.T for call in calls])
+    every = zip(task.data.sides, *(call.starts for call in calls), strict=True)
+    blocks = tuple(side.stack(starts) for side, *starts in every)
     states = tuple(rule.init(F) for rule, F in zip(task.rules, blocks, strict=True))
     at = replace(swept(task, blocks, task.weights, states, 1, 0), sweeps=np.ones(len(calls), int))
     runs: dict[int, Run] = {}
@@ -180,10 +180,10 @@ class Together(Task):
     @classmethod
     def over(cls, calls: Sequence[Call], weights: list[Vector]) -> Together:
         """Join the tasks of calls of one kind."""
-        task, data = calls[0].task, calls[0].data
-        batch = batch_of([call.data for call in calls], task.objective.omega)
+        task, data = calls[0].task, [call.data.data for call in calls if isinstance(call.data, Matrix)]
+        batch = batch_of(data, task.objective.omega)
         floors = np.array([call.task.floors for call in calls]).T
-        modes, objectives = Stacked(data, batch), tuple(call.objective for call in calls)
+        modes, objectives = Stacked(data[0], batch), tuple(call.objective for call in calls)
         task = cls(modes, task.objective, task.rule, task.fixed, task.rules, floors, task.certain, False, objectives)
         return task.under(weights)
 
@@ -197,6 +197,10 @@ class Together(Task):
     def guarded(self, weights: Vector, point: Point) -> Vector:
         found: Vector = (weights / self._references * point.sweep.losses).sum(axis=1)
         return found
+
+    def rounding(self, weights: Vector, values: Any, entries: int, unit: float) -> Vector:
+        runs = zip(self.objectives, weights, values.tolist(), strict=True)
+        return np.array([one.rounding(w, value, entries, unit) for one, w, value in runs])
 
     @cached_property
     def _references(self) -> Vector:

@@ -119,9 +119,6 @@ class _Side:
     bound: tuple[int, bool]
     swept: Sweep | None = None
 
-    def sweep(self, ask: Ask) -> Sweep:
-        return self.data.sweep(self.block, self.blocks, ask)
-
     def residual(self, coefficients: Vector, factor: float, sweep: Sweep) -> Vector:
         F, space = self.blocks[self.block], self.data.spaces[self.block]
         mean = float(space.sum(entry_sum, F)) / (F.shape[0] * F.shape[1])
@@ -129,9 +126,13 @@ class _Side:
 
 
 def certify(
-    data: Modes, blocks: Factors, objective: Objective, weights: Vector, losses: Vector,
+    data: Modes,
+    blocks: Factors,
+    objective: Objective,
+    weights: Vector,
+    losses: Vector,
     constraints: Constraints = UNCONSTRAINED,
-) -> Certificate:  # fmt: skip
+) -> Certificate:
     """Gap and stationarity at a point; one sweep for each block."""
     p, scaled = len(objective.omega), objective.scaled(losses)
     ask, penalties, names, spaces = Ask(objective.omega, losses=False), objective.penalties, data.names, data.spaces
@@ -145,11 +146,10 @@ def certify(
     largest = float(scaled.max())  # below zero where a regret is that of a part that is better off than alone
     active = np.flatnonzero(scaled >= largest * (1.0 - np.copysign(ACTIVE_TOLERANCE, largest)))
     if active.size > 1 or spaces[0].deferred:  # looked at many times, or better waited for together
-        sweeps = spaces[0].read(*(side.sweep(ask) for side in sides))
+        sweeps = spaces[0].read(*(data.sweep(side.block, blocks, ask) for side in sides))
         sides = [replace(side, swept=sweep) for side, sweep in zip(sides, sweeps, strict=True)]
-    sides.sort(
-        key=lambda side: -data.sizes[side.block]
-    )  # the sweep for the smaller block then works in the larger parts
+    # the sweep for the smaller block then works in the larger parts
+    sides.sort(key=lambda side: -data.sizes[side.block])
 
     def residual(multipliers: Vector) -> float:
         c = np.zeros(p)
@@ -157,7 +157,7 @@ def certify(
         factor, c = objective.factor(c), objective.coefficients(c)
         found, used = np.zeros(2), None
         for side in sides:
-            used = side.sweep(replace(ask, used=used)) if side.swept is None else side.swept
+            used = side.swept or data.sweep(side.block, blocks, replace(ask, used=used))
             found += side.residual(c, factor, used)
         violation, scale = found
         return float(violation / scale) if scale > 0 else 0.0
@@ -183,6 +183,6 @@ def _smallest(residual: Callable[[Vector], float], start: Vector) -> tuple[Vecto
     elif start.size > 2:
         search = minimize(residual, start, method="Nelder-Mead", options={"maxfev": 4 * _TRIALS})
         candidates.append(simplex.project(search.x))
-    values = [residual(candidate) for candidate in candidates]
+    values = list(map(residual, candidates))
     best = int(np.argmin(values))
     return candidates[best], values[best]

@@ -8,8 +8,10 @@ once an iteration; the points are the same, only a rejected step costs the sweep
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeVar
+from itertools import accumulate
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,7 +79,8 @@ class Task:
             rule.certain(objective.omega) and (not penalties or (rule.facts.bounded and penalties.certain))
             for rule in rules
         )
-        in_place = in_place and rule.facts.overwrites and all(certain)
+        # what is watched may rise where weights move, and the best point is kept then
+        in_place = in_place and rule.facts.overwrites and all(certain) and (constant or len(objective.omega) == 1)
         return cls(data, objective, rule, constant and not rule.facts.chooses, rules, floors, certain, in_place)
 
     def watched(self, weights: Vector, losses: Vector, penalty: float) -> float:
@@ -89,7 +92,23 @@ class Task:
         chooses, losses = self.rule.facts.chooses, point.sweep.losses
         return point.penalty + (self.objective.maximum(losses) if chooses else self.objective.value(weights, losses))
 
+    def ceiling(self, weights: Vector, point: Point) -> Number:
+        """Compute up to where a half-step has not risen: what it began from, and what rounding adds to it.
+
+        A rule that chooses lambda compares losses among each other, and is given nothing.
+        """
+        value = self.guarded(weights, point)
+        if self.rule.facts.chooses:
+            return value
+        dtype = self.data.dtype
+        moved = self.rounding(weights, value, math.prod(self.data.sizes), float(np.finfo(dtype).eps))
+        return value * (1.0 + rise_tolerance(dtype)) + moved
+
     # what `algorithms.batch` does for some of many runs, here for the only one
+
+    def rounding(self, weights: Vector, values: Any, entries: int, unit: float) -> Number:
+        """Compute by how much rounding alone moves the objective (`Objective.rounding`)."""
+        return self.objective.rounding(weights, values, entries, unit)
 
     def coefficients(self, weights: Vector) -> Vector:
         """Compute c_beta under some weights."""
@@ -156,11 +175,18 @@ class Task:
         """Measure a block for the penalties."""
         return self.objective.penalties.measure(self.data.spaces[block], F, block, len(self.data.spaces))
 
-    def sweep(
-        self, block: int, blocks: Factors, steps: int, coefficients: Vector, early: bool, losses: bool = True,
-        into: Sweep | None = None, used: Sweep | None = None,
-    ) -> Sweep:  # fmt: skip
-        """Sweep for a block: weighted sums where lambda is known when that is done, every part on its own elsewhere.
+    def ask(
+        self,
+        block: int,
+        blocks: Factors,
+        steps: int,
+        coefficients: Vector,
+        early: bool,
+        losses: bool = True,
+        into: Sweep | None = None,
+        used: Sweep | None = None,
+    ) -> Ask:
+        """Ask for a block: weighted sums where lambda is known when that is done, every part on its own elsewhere.
 
         Parameters
         ----------
@@ -173,7 +199,8 @@ class Task:
         known = early or len(omega) == 1  # lambda of one loss is one
         parts: Literal["separate"] | Vector = coefficients if known and not rule.facts.separate else "separate"
         curvature = coefficients if self._wants(block, steps, blocks).curvature else None
-        return self.data.sweep(block, blocks, Ask(omega, parts, losses, curvature, into=into, used=used))
+        sized = bool(self.objective.penalties)
+        return Ask(omega, parts, losses, curvature, sized=sized, into=into, used=used)
 
     def read(self, points: list[Point]) -> list[Point]:
         """Wait for the sweeps of all points."""
@@ -185,6 +212,16 @@ class Task:
         """Restart the states of the rule."""
         every = zip(self.data.spaces, self.rules, point.states, strict=True)
         return replace(point, states=tuple(space.map(rule.restart, state) for space, rule, state in every))
+
+
+class _Step(NamedTuple):
+    """A block that has moved, the state of its rule, and the sweeps spent when the next one is made."""
+
+    F: Array
+    state: State
+    sweeps: Any
+    look: bool = True  # somebody will look at the losses of that sweep
+    used: Sweep | None = None  # an answer for this block that is not needed any more
 
 
 @dataclass(frozen=True)
@@ -207,35 +244,20 @@ class _Half:
         """Whether the next iteration begins with the sweep of this half-step."""
         return self.block == len(self.task.rules) - 1
 
-    def attempt(self, point: Point) -> Point:
-        """Step from the parts in the sweep of a point, and sweep for the next block at the new one."""
+    def step(self, point: Point) -> _Step:
+        """Step from the parts in the sweep of a point."""
         task, k = self.task, self.block
         parts = task.parts(k, point, self.weights, self.coefficients)
         moved, state = task.data.spaces[k].map(task.rules[k].step, point.blocks[k], parts, point.states[k], count=2)
         look = self.last or not (task.certain[k] and task.certain[k + 1])
-        return self._moved(point, moved, state, point.sweeps + 1, look, point.sweep if task.in_place else None)
-
-    def _moved(
-        self, point: Point, F: Array, state: State, sweeps: int, look: bool = True, used: Sweep | None = None
-    ) -> Point:
-        """The point with another block, swept for the next one."""
-        task, k = self.task, self.block
-        following, steps = (0, point.steps + 1) if self.last else (k + 1, point.steps)
-        blocks, early = _put(point.blocks, k, F), self.early or not self.last
-        sweep = task.sweep(following, blocks, steps, self.coefficients, early, look, self.into, used)
-        measures, penalty = point.measures, point.penalty
-        if task.objective.penalties:
-            measures = _put(measures, k, task.measure(k, F))
-            penalty = task.objective.penalties.value(measures)
-        return Point(blocks, sweep, _put(point.states, k, state), sweeps, self.weights, steps, measures, penalty)
+        return _Step(moved, state, point.sweeps + 1, look, point.sweep if task.in_place else None)
 
     def settle(self, before: Point, tried: Point) -> Point:
         """Return the step tried, or the first one on the way back that did not rise; no step after many."""
         task, k = self.task, self.block
         if task.certain[k]:
             return tried
-        slack = 0.0 if task.rule.facts.chooses else rise_tolerance(task.data.dtype)
-        ceiling = task.guarded(self.weights, before) * (1.0 + slack)
+        ceiling = task.ceiling(self.weights, before)
         for count in range(1, MAX_HALVINGS + 2):
             runs = task.risen(task.guarded(self.weights, tried), ceiling)
             if runs is None or tried.blocks[k] is before.blocks[k]:
@@ -252,7 +274,7 @@ class _Half:
             # a rule that chooses trusts its bound, which under penalties may be only nearly one
             retry = halve_state if rule.facts.chooses and task.objective.penalties else rule.retry
             moved, state = task.data.spaces[k].map(retry, F, tried.blocks[k], count, tried.states[k], count=2)
-        return task.read([self._moved(before, moved, state, tried.sweeps + 1)])[0]
+        return task.read([_take(before, self, _Step(moved, state, tried.sweeps + 1))])[0]
 
     def within(self, runs: Runs) -> _Half:
         """Return the half-step of some runs."""
@@ -268,6 +290,21 @@ def _put(values: tuple[T, ...], at: int, value: T) -> tuple[T, ...]:
     return (*values[:at], value, *values[at + 1 :])
 
 
+def _take(point: Point, half: _Half, step: _Step | None = None) -> Point:
+    """Take a half-step, where none is handed in the one from this point, and sweep for the next block."""
+    task, k = half.task, half.block
+    F, state, sweeps, look, used = step or half.step(point)
+    following, steps = (0, point.steps + 1) if half.last else (k + 1, point.steps)
+    blocks, early = _put(point.blocks, k, F), half.early or not half.last
+    ask = task.ask(following, blocks, steps, half.coefficients, early, look, half.into, used)
+    sweep = task.data.sweep(following, blocks, ask)
+    measures, penalty = point.measures, point.penalty
+    if task.objective.penalties:
+        measures = _put(measures, k, task.measure(k, F))
+        penalty = task.objective.penalties.value(measures)
+    return Point(blocks, sweep, _put(point.states, k, state), sweeps, half.weights, steps, measures, penalty)
+
+
 def swept(task: Task, blocks: Factors, weights: Vector, states: tuple[State, ...], sweeps: int, steps: int) -> Point:
     """Sweep for what an iteration begins from.
 
@@ -280,7 +317,7 @@ def swept(task: Task, blocks: Factors, weights: Vector, states: tuple[State, ...
     c = task.coefficients(weights)
     # or the backend would keep as much for itself
     used = Sweep(c, np.empty_like(blocks[-1]), blocks[-1]) if task.in_place else None
-    sweep = task.sweep(0, blocks, steps, c, early=task.fixed, used=used)
+    sweep = task.data.sweep(0, blocks, task.ask(0, blocks, steps, c, early=task.fixed, used=used))
     measures = tuple(task.measure(k, F) for k, F in enumerate(blocks))
     penalty = task.objective.penalties.value(measures)
     return task.read([Point(blocks, sweep, states, sweeps, weights, steps, measures, penalty)])[0]
@@ -296,10 +333,15 @@ def iterate(task: Task, point: Point, weights: Vector, early: bool) -> Point:
     c, count = task.coefficients(weights), len(point.blocks)
     into = point.sweep if task.data.reuses else None
     halves = [_Half(task, k, weights, c, early, into if k == count - 1 else None) for k in range(count)]
-    together = task.data.spaces[0].deferred and not task.rule.facts.chooses
+    deferred = task.data.spaces[0].deferred
+    together = deferred and not task.rule.facts.chooses
     ahead: list[Point] = []
     for k, half in enumerate(halves):
-        tried, *ahead = ahead or task.read(_attempts(point, halves[k:] if together else [half]))
+        if deferred:
+            some = halves[k:] if together else [half]  # taken one behind the other, before anybody looks at the first
+            tried, *ahead = ahead or task.read([*accumulate(some, _take, initial=point)][1:])
+        else:
+            tried = _take(point, half)
         point = half.settle(point, tried)
         if point is not tried and ahead:
             ahead = _redone(task, point, tried, halves[k + 1 :], ahead)
@@ -313,14 +355,5 @@ def _redone(task: Task, settled: Point, tried: Point, halves: list[_Half], ahead
         return ahead
     wasted = task.take(settled, runs)
     wasted = replace(wasted, sweeps=wasted.sweeps + len(ahead))
-    again = task.read(_attempts(wasted, [half.within(runs) for half in halves]))
+    again = task.read([*accumulate((half.within(runs) for half in halves), _take, initial=wasted)][1:])
     return [task.put(old, runs, new) for old, new in zip(ahead, again, strict=True)]
-
-
-def _attempts(point: Point, halves: list[_Half]) -> list[Point]:
-    """Take half-steps one behind the other, before anybody looks at the first."""
-    found: list[Point] = []
-    for half in halves:
-        point = half.attempt(point)
-        found.append(point)
-    return found

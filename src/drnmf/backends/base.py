@@ -6,15 +6,14 @@ business alone. Whoever writes another backend reads this file and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from drnmf.losses.base import Omega
-from drnmf.numerics import Array, Vector, unit_scale, zero_floor
+from drnmf.numerics import Array, Precision, Vector, unit_scale, zero_floor
 
 
 class Observed(Protocol):
@@ -54,7 +53,7 @@ class Observed(Protocol):
         """
         ...
 
-    def placed(self, put: Callable[[Any], Any]) -> Observed:
+    def placed(self, put: Callable[[Array], Array]) -> Observed:
         """Return the same weights with their arrays elsewhere, for backends that sweep there.
 
         Parameters
@@ -91,6 +90,7 @@ class Ask:
         (in a batch of runs these and the weights of the parts may be (p, runs), see `backends.batch`)
     observed : weights of the entries, None where every entry counts once
     held_out : the losses are those of the entries that a held-out mask leaves out
+    sized : the size of the parts of every column counts, because penalties stand beside them (see `Sweep`)
     into : an earlier answer of the same X that nobody needs any more: a backend may write this one into its arrays
     used : one of X transposed: a backend may use its arrays, which are as large as W, as it likes
     """
@@ -101,6 +101,7 @@ class Ask:
     curvature: Vector | None = None
     observed: Observed | None = None
     held_out: bool = False
+    sized: bool = False
     into: Sweep | None = None
     used: Sweep | None = None
 
@@ -114,12 +115,15 @@ class Ask:
         """How many N and P the answer holds."""
         return 0 if self.parts is None else len(self.omega) if self.weights is None else 1
 
-    @cached_property
+    @property
     def shared(self) -> Any:
         """The coefficient of the curvature that all columns share; None where there is none (entries have weights)."""
         if self.curvature is None or self.observed is not None:
             return None
-        return next((c for c, loss in zip(self.curvature, self.omega, strict=True) if loss.free_part == "gram"), None)
+        for c, loss in zip(self.curvature, self.omega, strict=True):
+            if loss.free_part == "gram":
+                return c
+        return None
 
     @property
     def shared_alone(self) -> bool:
@@ -150,9 +154,12 @@ class Sweep:
     losses : (p,) float64, D(X, WH) for each loss; NaN where they were not asked for
     N, P : (slots, r, n), the negative and positive parts of the gradient in H
     Q : (r (r + 1) / 2, n), the curvature of every column, packed (see `Data.sweep`); None where it was not asked for
-    gram : (r, r) float64, the part of the curvature that all columns share; None where there is none
+    gram : (r, r) float64, the part of the curvature that all columns share; None where there is none. Where N is
+        separate and all losses are of beta = 2, under weights of rows, it is so too: (p, r, r), without coefficients
 
     With the curvature of beta = 2 alone Q is None and P is empty: it is gram @ H, and whoever wants it can make it.
+    Where columns have weights N then comes without them, and for all losses together: the minimum of a column is the
+    same, unless penalties stand beside it (`Ask.sized`).
     """
 
     losses: Vector
@@ -160,6 +167,44 @@ class Sweep:
     P: Array
     Q: Array | None = None
     gram: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class Descending:
+    """Where whole iterations of coordinate descent under beta = 2 alone begin, made by a backend in one call each.
+
+    Attributes
+    ----------
+    omega, coefficient : beta = 2, and what multiplies its parts
+    blocks, lasts : H and W', and where each stood before it was extrapolated; all are written over
+    sweep : that for H at the blocks, written over too
+    floors : the smallest entry of each block
+    """
+
+    omega: Omega
+    coefficient: float
+    blocks: tuple[Array, ...]
+    lasts: tuple[Array, ...]
+    sweep: Sweep
+    floors: tuple[float, ...]
+
+
+class Descends(Protocol):
+    """Whole iterations of coordinate descent (`Descending`)."""
+
+    def iterate(self, passes: int, paces: tuple[float, ...]) -> Sweep:
+        """Step both blocks and sweep for the first.
+
+        Parameters
+        ----------
+        passes : of coordinate descent in each block
+        paces : how far each is extrapolated, as a fraction of its way since the last iteration
+
+        Returns
+        -------
+        sweep : that for the first block at the new point
+        """
+        ...
 
 
 @dataclass(frozen=True)
@@ -200,7 +245,7 @@ class Space(Protocol):
         """
         ...
 
-    def put(self, F: Any) -> Any:
+    def put(self, F: Array) -> Array:
         """Take a factor (r, n), in NumPy or of this space already, into the space, C-contiguous.
 
         Parameters
@@ -213,7 +258,7 @@ class Space(Protocol):
         """
         ...
 
-    def get(self, F: Any) -> Array:
+    def get(self, F: Array) -> Array:
         """Bring a factor (r, n) of this space to the host as a NumPy array.
 
         Parameters
@@ -290,7 +335,7 @@ class Space(Protocol):
         """
         ...
 
-    def deliver(self, F: Any) -> Any:
+    def deliver(self, F: Array) -> Array:
         """Return the transpose of a factor (r, n) as the caller of an estimator gets it.
 
         Parameters
@@ -373,7 +418,7 @@ class Data(Protocol):
         ...
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> Precision:
         """float32 or float64: the dtype of the factors and of N and P."""
         ...
 
@@ -510,12 +555,52 @@ class Data(Protocol):
         ...
 
 
-def check_shapes(shape: tuple[int, int], W: Any, H: Any, ask: Ask) -> None:
+@dataclass(frozen=True, eq=False)
+class OfData:
+    """What is made of X in some layout, and is in its unit."""
+
+    data: Any
+
+    @property
+    def dtype(self) -> Precision:
+        return self.data.dtype
+
+    @property
+    def mean(self) -> float:
+        return float(self.data.mean)
+
+    @property
+    def scale(self) -> float:
+        return float(self.data.scale)
+
+    def descent(self, start: Descending) -> Descends | None:
+        """Make no whole iterations: what is over X counts too."""
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class Layer(OfData):
+    """A Data over another one, of the same entries in the same place."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return tuple(self.data.shape)
+
+    @property
+    def space(self) -> Space:
+        return self.data.space
+
+    def row_digests(self) -> Iterator[bytes]:
+        """Yield the SHA-256 of every row of X itself."""
+        yield from self.data.row_digests()
+
+
+def check_shapes(shape: tuple[int, int], W: Array, H: Array, ask: Ask) -> None:
     """Refuse factors that do not fit X, and weights that do not fit the losses."""
     (m, n), r = shape, H.shape[0]
-    if tuple(W.shape) != (m, r) or tuple(H.shape) != (r, n):
+    if W.shape != (m, r) or H.shape != (r, n):
         raise ValueError(f"W {tuple(W.shape)} and H {tuple(H.shape)} do not fit X {shape}.")
-    for name, vector in {"parts": ask.weights, "curvature": ask.curvature}.items():
+    for name, vector in (("parts", ask.weights), ("curvature", ask.curvature)):
         if vector is not None and vector.shape != (len(ask.omega),):
             raise ValueError(
                 f"{name} has shape {vector.shape}: one number for each of {len(ask.omega)} losses is needed."

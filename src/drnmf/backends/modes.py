@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
-import numpy as np
-
-from drnmf.backends.base import Ask, Data, Space, Sweep
+from drnmf.backends.base import Ask, Data, Descending, Descends, OfData, Space, Sweep
 from drnmf.backends.batch import Batch
 from drnmf.backends.weighted import shares_curvature
-from drnmf.numerics import Array, Vector
+from drnmf.numerics import Array, Precision, Vector
 
 Factors = tuple[Array, ...]
 
@@ -40,7 +38,7 @@ class Modes(Protocol):
         ...
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> Precision:
         """float32 or float64, as in `Data`."""
         ...
 
@@ -79,6 +77,19 @@ class Modes(Protocol):
         """
         ...
 
+    def descent(self, start: Descending) -> Descends | None:
+        """Make whole iterations of coordinate descent in one call each; None where the backend cannot.
+
+        Parameters
+        ----------
+        start : where they begin
+
+        Returns
+        -------
+        descent : Descends or None
+        """
+        ...
+
     def sum_others(self, block: int, function: Callable[[Array], Vector], blocks: Factors) -> Vector:
         """Add up a function over pieces of what stands while a block moves.
 
@@ -94,25 +105,6 @@ class Modes(Protocol):
         total : (k,) float64, on the host
         """
         ...
-
-
-@dataclass(frozen=True, eq=False)
-class OfData:
-    """What modes take from the matrix, or the unfolding, that they are made of."""
-
-    data: Data
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.data.dtype
-
-    @property
-    def mean(self) -> float:
-        return self.data.mean
-
-    @property
-    def scale(self) -> float:
-        return self.data.scale
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,6 +137,10 @@ class Matrix(OfData):
 
     def sweep(self, block: int, blocks: Factors, ask: Ask) -> Sweep:
         return self.sides[block].sweep(blocks[1 - block].T, blocks[block], ask)
+
+    def descent(self, start: Descending) -> Descends | None:
+        begin = getattr(self.data, "descent", None)  # the compiled backend alone has it
+        return None if begin is None else begin(start)
 
     def sum_others(self, block: int, function: Callable[[Array], Vector], blocks: Factors) -> Vector:
         return self.spaces[1 - block].sum(function, blocks[1 - block])

@@ -8,23 +8,28 @@ and whoever asks sees losses like any others: rules, policies, references and ce
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from drnmf.backends.base import Ask, Data, Observed, Space, Starts, Sweep, zero_of
+from drnmf.backends.base import Ask, Data, Layer, Observed, Starts, Sweep, zero_of
+from drnmf.backends.host.dense import DenseMatrix
 from drnmf.backends.observed import Outer, pieces, product
 from drnmf.backends.tiles import Tiled, entry_losses, observed_tile, tiles_of
-from drnmf.backends.weighted import Tally, Weighted
-from drnmf.losses.base import Loss, Omega
+from drnmf.backends.weighted import Tally, Weighted, shares_curvature
+from drnmf.losses.base import Loss, Omega, base_of, is_quadratic
+from drnmf.losses.beta import FROBENIUS
 from drnmf.losses.part import Part
 from drnmf.losses.rowwise import Rowwise
 from drnmf.numerics import Array, Vector, as_float64, identity_limit, model_floor, namespace
 
 _NOTHING = Tally(0.0, 0.0, 0.0, 0, 0)
+_SMALL = 1 << 18
+"""Entries of a part whose products with factors are made by BLAS, on one thread."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,9 +56,14 @@ class Piece:
         """The squared norm of every column of the part."""
         return self.data.starts.squared_norms()
 
+    @cached_property
+    def squared_norm(self) -> float:
+        """That of the part."""
+        return float(self.squares.sum())
+
 
 @dataclass(frozen=True, eq=False)
-class Parted:
+class Parted(Layer):
     """A Data that also answers for losses of its parts (`Part`) and of its rows (`Rowwise`).
 
     Attributes
@@ -63,25 +73,8 @@ class Parted:
     turned : whether this is X transposed, so that its rows are columns here
     """
 
-    data: Any
     pieces: tuple[Piece, ...] = ()
     turned: bool = False
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return tuple(self.data.shape)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.data.dtype
-
-    @property
-    def mean(self) -> float:
-        return float(self.data.mean)
-
-    @property
-    def scale(self) -> float:
-        return float(self.data.scale)
 
     @property
     def zeros(self) -> int:
@@ -104,10 +97,6 @@ class Parted:
         flipped = Parted(self.data.T, tuple(piece.T for piece in self.pieces), not self.turned)
         flipped.__dict__["T"] = self
         return flipped
-
-    @property
-    def space(self) -> Space:
-        return self.data.space
 
     @property
     def starts(self) -> Starts:
@@ -139,17 +128,80 @@ class Parted:
             whole.update(np.ascontiguousarray(np.arange(max(self.shape))[piece.at], dtype=np.int64).tobytes())
         return whole.hexdigest()
 
-    def row_digests(self) -> Iterator[bytes]:
-        yield from self.data.row_digests()
-
     def sweep(self, W: Any, H: Any, ask: Ask) -> Sweep:
         if not any(isinstance(loss, Part | Rowwise) for loss in ask.omega):
             return self.data.sweep(W, H, ask)
-        found = _Sum.begin(H, ask)
-        for owner in dict.fromkeys(_owner(loss) for loss in ask.omega):
-            slots = [k for k, loss in enumerate(ask.omega) if _owner(loss) == owner]
+        alike = self._alike(ask)
+        if alike and self._by_columns:
+            return self._once(W, H, ask)
+        if alike and ask.parts is not None and self._small and all(_plain(loss) for loss in ask.omega):
+            return self._products(W, H, ask)
+        found = _Sum.begin(H, ask, alike)
+        owners: dict[Any, list[int]] = {}
+        for slot, loss in enumerate(ask.omega):
+            owners.setdefault(_owner(loss), []).append(slot)
+        for owner, slots in owners.items():
             self._add(found, W, H, ask, owner, slots)
-        return Sweep(found.losses, found.N, found.P, found.Q)
+        return Sweep(found.losses, found.N, found.P, found.Q, found.gram)
+
+    @cached_property
+    def _tables(self) -> bool:
+        """Whether parts are columns of X."""
+        return any(piece.across != self.turned for piece in self.pieces)
+
+    @property
+    def _by_columns(self) -> bool:
+        """Whether weights of objectives are weights of the columns of this side, and not of the rows."""
+        return self.turned != self._tables
+
+    def _alike(self, ask: Ask) -> bool:
+        """Whether one curvature serves all columns: beta = 2 throughout, under weights of rows or of columns alone."""
+        if ask.curvature is None or ask.sized or not is_quadratic(ask.omega):
+            return False
+        mixed = self._tables and any(_Objective(0, loss).rho is not None for loss in ask.omega)
+        return self._shares_curvature and not mixed
+
+    @cached_property
+    def _shares_curvature(self) -> bool:
+        return all(shares_curvature(data) for data in (self.data, *(piece.data for piece in self.pieces)))
+
+    def _once(self, W: Any, H: Any, ask: Ask) -> Sweep:
+        """Sweep all columns together: each is minimised under its own weight, which changes nothing."""
+        swept = self.data.sweep(W, H, Ask((base_of(ask.omega[0]),), np.ones(1), False, np.ones(1)))
+        losses = self.sweep(W, H, Ask(ask.omega, None)).losses if ask.losses else np.full(len(ask.omega), np.nan)
+        return replace(swept, losses=losses)
+
+    @cached_property
+    def _small(self) -> bool:
+        """Whether parts are so small that a sweep of each costs more than its product with X."""
+        return all(
+            isinstance(piece.data, DenseMatrix) and not piece.across and piece.data.X.size <= _SMALL
+            for piece in self.pieces
+        )
+
+    def _products(self, W: Array, H: Array, ask: Ask) -> Sweep:
+        """Sweep many small groups under beta = 2: W'X and W'W of each by one product, the losses from those."""
+        parts = [loss for loss in ask.omega if isinstance(loss, Part)]
+        pieces, (r, n), root = [self.pieces[part.index] for part in parts], H.shape, math.sqrt(self.scale)
+        # half of the scale on either side, where neither leaves the range of the dtype
+        A = W.T[:, np.concatenate([piece.at for piece in pieces])] * self.dtype.type(root)
+        N, grams, first = np.empty((len(parts), r, n), self.dtype), np.empty((len(parts), r, r)), 0
+        for k, piece in enumerate(pieces):
+            own = A[:, first : first + len(piece.at)]
+            np.matmul(own, piece.data.X, out=N[k])  # type: ignore[attr-defined]  # dense, as `_small` says
+            np.matmul(as_float64(own), as_float64(own.T), out=grams[k])
+            first += len(piece.at)
+        N, grams = N.reshape(len(parts), -1), grams.reshape(len(parts), -1) / self.scale
+        losses = _identities(pieces, W, H, root * (as_float64(N) @ as_float64(H).ravel()), grams)
+        values = np.array([part.value(float(loss)) for part, loss in zip(parts, losses, strict=True)])
+        slopes = np.array([part.slope(float(loss)) for part, loss in zip(parts, losses, strict=True)])
+        if ask.weights is not None:
+            slopes = ask.weights * slopes
+            N, grams = (root * slopes).astype(self.dtype) @ N, slopes @ grams
+            return Sweep(values, N.reshape(1, r, n), np.empty((0, r, n)), None, grams.reshape(r, r))
+        N *= (root * slopes).astype(self.dtype)[:, None]
+        grams *= slopes[:, None]
+        return Sweep(values, N.reshape(-1, r, n), np.empty((0, r, n)), None, grams.reshape(-1, r, r))
 
     def _add(self, found: _Sum, W: Any, H: Any, ask: Ask, owner: tuple[int, Loss], slots: list[int]) -> None:
         """Add what the objectives of one base loss on one part say."""
@@ -162,7 +214,7 @@ class Parted:
         sweeps = [_Objective(slot, ask.omega[slot]) for slot in slots]
         rowwise = any(one.rho is not None for one in sweeps)
         if not rowwise:
-            swept = _alone(part.data, W, H, base, ask, losses=True)
+            swept = _alone(part.data, W, H, base, ask, losses=True, alike=found.gram is not None)
             loss = float(part.data.space.read(swept)[0].losses[0])
             for one in sweeps:
                 found.add(ask, one.slot, swept, one.slope(loss), part)
@@ -180,14 +232,15 @@ class Parted:
             for slot, weight in weights.items():
                 found.add(ask, slot, plain, _like(weight, H), part)
             return
+        alike = found.gram is not None
         together = ask.weights is not None and (ask.curvature is None or ask.curvature is ask.weights)
         if together:
             assert ask.weights is not None
             total = np.sum([float(ask.weights[slot]) * weight for slot, weight in weights.items()], axis=0)
-            found.add(ask, slots[0], _under(part.data, W, H, base, ask, total), 1.0, part, weighed=True)
+            found.add(ask, slots[0], _under(part.data, W, H, base, ask, total, alike), 1.0, part, weighed=True)
             return
         for slot, weight in weights.items():
-            found.add(ask, slot, _under(part.data, W, H, base, ask, weight), 1.0, part)
+            found.add(ask, slot, _under(part.data, W, H, base, ask, weight, alike), 1.0, part)
 
     def row_slopes(self, W: Any, H: Any, omega: Omega, coefficients: Vector) -> dict[Loss, Vector]:
         """Compute how much every row counts in a step under each loss of entries that objectives are made of.
@@ -219,25 +272,45 @@ class Parted:
 
 def _owner(loss: Loss) -> tuple[int, Loss]:
     """Which part a loss is of, -1 for all of X, and the loss of an entry that it is made of."""
-    index, loss = (loss.index, loss.base) if isinstance(loss, Part) else (-1, loss)
-    return index, loss.base if isinstance(loss, Rowwise) else loss
+    return loss.index if isinstance(loss, Part) else -1, base_of(loss)
+
+
+def _identities(pieces: list[Piece], W: Array, H: Array, cross: Vector, grams: Vector) -> Vector:
+    """1/2 (|X|^2 - 2 <W'X, H> + <W'W, HH'>) of every part; entry by entry where that has lost its digits.
+
+    cross, grams : (p,) <W'X, H> and (p, r r) W'W
+    """
+    squares, rows = np.array([piece.squared_norm for piece in pieces]), as_float64(H)
+    losses: Vector = 0.5 * (squares - 2.0 * cross + grams @ (rows @ rows.T).ravel())
+    for k in np.flatnonzero(~(losses > identity_limit(H.dtype) * squares)).tolist():
+        ask = Ask((FROBENIUS,), None)
+        losses[k] = pieces[k].data.sweep(_contiguous(W.T[:, pieces[k].at]).T, H, ask).losses[0]
+    return losses
+
+
+def _plain(loss: Loss) -> bool:
+    """Whether a loss is of a part, not of its rows."""
+    return isinstance(loss, Part) and not isinstance(loss.base, Rowwise)
 
 
 @dataclass
 class _Sum:
-    """An answer while it grows."""
+    """An answer while it grows; gram is for where all columns share their curvature, and P and Q are not made."""
 
     losses: Vector
     N: Any
     P: Any
-    Q: Any
+    Q: Any = None
+    gram: Any = None
 
     @classmethod
-    def begin(cls, H: Any, ask: Ask) -> _Sum:
+    def begin(cls, H: Any, ask: Ask, alike: bool) -> _Sum:
         r, n = H.shape
-        N, P = (_zeros(H, (ask.slots, r, n)) for _ in range(2))
+        losses, N = np.full(len(ask.omega), np.nan), _zeros(H, (ask.slots, r, n))
+        if alike:
+            return cls(losses, N, N[:0], None, np.zeros((ask.slots, r, r) if ask.slots > 1 else (r, r)))
         Q = None if ask.curvature is None else _zeros(H, (r * (r + 1) // 2, n))
-        return cls(np.full(len(ask.omega), np.nan), N, P, Q)
+        return cls(losses, N, _zeros(H, N.shape), Q)
 
     def add(self, ask: Ask, slot: int, swept: Sweep, factor: Any, part: Piece, weighed: bool = False) -> None:
         """Add a sweep of one loss times a factor, a number or one for every column.
@@ -248,6 +321,10 @@ class _Sum:
         if ask.parts is not None:
             to, c = (slot, 1.0) if ask.weights is None else (0, 1.0 if weighed else float(ask.weights[slot]))
             self.N[to][:, columns] += c * factor * swept.N[0]
+            if self.gram is not None:
+                gram = self.gram if self.gram.ndim == 2 else self.gram[to]
+                gram += c * factor * swept.gram
+                return
             self.P[to][:, columns] += c * factor * swept.P[0]
         if ask.curvature is not None:
             c = 1.0 if weighed else float(ask.curvature[slot])
@@ -356,10 +433,14 @@ def _quadratic(data: Any, W: Array, H: Array, N: Array, squares: Vector, loss: L
     return found
 
 
-def _alone(data: Data, W: Any, H: Any, loss: Loss, ask: Ask, losses: bool) -> Sweep:
-    """Sweep under one loss, its parts and its whole curvature as they are."""
-    plain = Ask((loss,), None if ask.parts is None else "separate", losses, held_out=ask.held_out)
-    if ask.curvature is None:
+def _alone(data: Data, W: Any, H: Any, loss: Loss, ask: Ask, losses: bool, alike: bool = False) -> Sweep:
+    """Sweep under one loss, its parts and its whole curvature as they are.
+
+    alike : all columns share it
+    """
+    curvature = np.ones(1) if alike else None
+    plain = Ask((loss,), None if ask.parts is None else "separate", losses, curvature, held_out=ask.held_out)
+    if alike or ask.curvature is None:
         return data.sweep(W, H, plain)
     if loss.free_part == "gram" and data.observed is None:  # the same in every column
         return replace(data.sweep(W, H, plain), Q=_packed(W, H))
@@ -367,15 +448,16 @@ def _alone(data: Data, W: Any, H: Any, loss: Loss, ask: Ask, losses: bool) -> Sw
     return data.under_weights(W, H, curved) if isinstance(data, Weighted) else data.sweep(W, H, curved)
 
 
-def _under(data: Any, W: Any, H: Any, loss: Loss, ask: Ask, rows: Vector) -> Sweep:
-    """Sweep under one loss and weights of the rows."""
+def _under(data: Any, W: Any, H: Any, loss: Loss, ask: Ask, rows: Vector, alike: bool = False) -> Sweep:
+    """Sweep under one loss and weights of the rows, as `_alone` does without."""
     raw = data.data if isinstance(data, Weighted) else data
     outer = Outer(rows, np.ones(data.shape[1])).placed(raw.beside)
     weighted = Weighted(raw, product(data.observed, outer), _NOTHING)  # type: ignore[arg-type]
     plain = Ask((loss,), None if ask.parts is None else "separate", False)
     if ask.curvature is None:
         return weighted.sweep(W, H, plain)
-    return weighted.under_weights(W, H, replace(plain, curvature=np.ones(1)))
+    curved = replace(plain, curvature=np.ones(1))
+    return weighted.sweep(W, H, curved) if alike else weighted.under_weights(W, H, curved)
 
 
 def _packed(W: Any, H: Any) -> Any:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
-from drnmf.backends.base import Ask, Data, Observed, Space, Sweep
+from drnmf.backends.base import Ask, Data, Layer, Observed, Sweep
 from drnmf.backends.observed import Hidden, Outer, Product, factors_of, pieces, product, stores
 from drnmf.backends.tiles import Tiled, entry_losses, observed_tile, tiles_of
 from drnmf.losses.base import Omega
-from drnmf.numerics import SAFE_SQUARES, Array, Vector, as_float64, identity_limit, model_floor, namespace
+from drnmf.numerics import SAFE_SQUARES, Array, Precision, Vector, as_float64, identity_limit, model_floor, namespace
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Filled(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Weighted:
+class Weighted(Layer):
     """A Data and the weights of its entries. For starts alone gaps hold their row's mean times their column's over X's.
 
     Attributes
@@ -78,7 +78,6 @@ class Weighted:
     tally : sums over the observed entries
     """
 
-    data: Any
     observed: Observed
     tally: Tally
 
@@ -100,32 +99,12 @@ class Weighted:
         return bool(self.data.compressed) and not stores(self.observed)
 
     @property
-    def shape(self) -> tuple[int, int]:
-        return tuple(self.data.shape)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.data.dtype
-
-    @property
-    def mean(self) -> float:
-        return float(self.data.mean)
-
-    @property
-    def scale(self) -> float:
-        return float(self.data.scale)
-
-    @property
     def zeros(self) -> int:
         return self.tally.zeros
 
     @property
     def count(self) -> int:
         return self.tally.count
-
-    @property
-    def space(self) -> Space:
-        return self.data.space
 
     @cached_property
     def T(self) -> Weighted:
@@ -139,7 +118,8 @@ class Weighted:
         return self.data.weigh(both, mean)
 
     def sweep(self, W: Any, H: Any, ask: Ask) -> Sweep:
-        if self.separable and [loss.free_part for loss in ask.omega] == ["gram"]:
+        scaled = ask.sized and ask.curvature is not None
+        if self.separable and not scaled and [loss.free_part for loss in ask.omega] == ["gram"]:
             return self._least_squares(W, H, ask)
         return self.under_weights(W, H, ask)
 
@@ -205,7 +185,7 @@ class Weighted:
         return filled
 
     @cached_property
-    def _means(self) -> tuple[Any, Any]:
+    def _means(self) -> tuple[Array, ...]:
         """Means of the rows, and of the columns over that of X; those of X where a row or column is not observed."""
         sums = [np.zeros(size) for size in (self.shape[0], self.shape[0], self.shape[1], self.shape[1])]
         for J in tiles_of(self.data):
@@ -259,10 +239,6 @@ class Weighted:
     def digest(self) -> str:
         return hashlib.sha256((self.data.digest() + self.observed.digest()).encode()).hexdigest()
 
-    def row_digests(self) -> Iterator[bytes]:
-        """Yield the SHA-256 of every row of X, without the weights."""
-        yield from self.data.row_digests()
-
     def draw(self, rank: int, rng: np.random.RandomState, scale: Callable[[float], float], floor: float) -> Any:
         return self.data.starts.draw(rank, rng, scale, floor)
 
@@ -270,11 +246,11 @@ class Weighted:
         return function(self)
 
 
-def _on_host(part: Any) -> Any:
+def _on_host(part: Array) -> Array:
     return part if isinstance(part, np.ndarray) else part.cpu().numpy()
 
 
-def _beside(part: Vector, data: Any) -> Any:
+def _beside(part: Vector, data: Any) -> Array:
     """Take a vector to where the tiles are, in the dtype of the factors."""
     return data.space.put(part.astype(data.dtype)[None])[0]
 
@@ -293,7 +269,7 @@ class Unweighted:
         raise NotImplementedError
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> Precision:
         raise NotImplementedError
 
     def draw(
@@ -315,7 +291,7 @@ class Unweighted:
         """Return X with its gaps filled, for starts; None where dense tiles serve."""
         return None
 
-    def beside(self, array: Any) -> Any:
+    def beside(self, array: Array) -> Array:
         """Take an array of weights to where X is, in the dtype of the factors unless it holds integers."""
         raise NotImplementedError
 
@@ -364,7 +340,11 @@ def others_of(observed: Observed) -> Observed:
 
 def shares_curvature(data: Data) -> bool:
     """Tell whether all columns share the curvature of beta = 2: no weights, or those of rows times those of columns."""
-    return data.observed is None or (isinstance(data, Weighted) and data.separable)
+    if data.observed is None:
+        return True
+    while isinstance(data, Layer) and not isinstance(data, Weighted):
+        data = data.data
+    return isinstance(data, Weighted) and data.separable
 
 
 def held_out_losses(data: Data, W: Any, H: Any, omega: Omega) -> Vector:

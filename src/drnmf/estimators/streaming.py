@@ -15,20 +15,22 @@ from sklearn.utils import check_random_state
 
 from drnmf.algorithms.initialize import begun
 from drnmf.algorithms.result import Trace
-from drnmf.algorithms.weights import ByRule, Policy, as_policy
+from drnmf.algorithms.weights import ByRule, Fixed, Policy, as_policy
 from drnmf.backends.base import Data
 from drnmf.backends.observed import HeldOut
 from drnmf.backends.open import is_dask
 from drnmf.backends.single_blas import single_blas
 from drnmf.interrupts import uninterrupted
 from drnmf.losses.base import Omega, betas_of
-from drnmf.objective.penalty import NONE
+from drnmf.numerics import REFERENCE_FLOOR
+from drnmf.objective.penalties import L1, L2
+from drnmf.objective.penalty import NONE, Penalties, Penalty, Setting
 from drnmf.parameters.checks import check_integer, check_number
 from drnmf.parameters.common import Parameters
 from drnmf.parameters.fields import checked
 from drnmf.problem.check import check_zeros
 from drnmf.problem.device import Placement, as_numpy, place
-from drnmf.problem.problem import dispersions
+from drnmf.problem.problem import degrees_of_freedom
 from drnmf.problem.receive import Received
 from drnmf.problem.units import Units
 from drnmf.selection.growth import (
@@ -81,7 +83,8 @@ class Streaming(Parameters):
         Raises
         ------
         ValueError
-            For penalties, constraints, and losses that X is to choose: they need all rows at once.
+            For constraints, losses that X is to choose, and penalties other than `L1` and `L2` that grow with the rows
+            (of W, or with ``scaled=True``): they need all rows at once.
 
         Examples
         --------
@@ -162,7 +165,11 @@ class Streaming(Parameters):
                 warm = (as_numpy(W).T.astype(data.dtype) * units.left,)
             if state is None:
                 state, warm = _begun(self, data, units, warm, H, policy)
-            taking = partial(advance, data=data, omega=units.omega(omega), policy=policy, forget=forget)
+            of_a_row = Penalties(terms_of(self), Setting((1, data.shape[1]), state.mean))
+            inside = Units(data.scale, np.ones(1)).penalties(of_a_row, omega) if of_a_row else NONE
+            taking = partial(
+                advance, data=data, omega=units.omega(omega), policy=policy, forget=forget, penalties=inside
+            )
             before, (state, found) = state, taking(state, warm=warm or ())
             if held is not None:
                 state, found, kept = _grown(self, before, state, found, taking, given.X, held)
@@ -224,7 +231,7 @@ def opened(placement: Placement, given: Received, state: StreamState | None) -> 
 
 def _policy(model: Any, p: int) -> Policy:
     """How lambda moves: at once, because a stream has few batches where a fit has many iterations."""
-    return at_once(as_policy(model._policy(p)))
+    return Fixed() if p == 1 else at_once(as_policy(model._policy(p)))
 
 
 def _begun(
@@ -266,10 +273,14 @@ def _adopt(model: Any, state: StreamState, data: Data, placement: Placement, ome
     model.weights_, model.losses_, model.references_ = state.weights, losses, references
     model.scaled_losses_ = losses / references
     model.reconstruction_err_ = float(model.scaled_losses_.max())
-    model.dispersions_ = dispersions(data, losses / state.rows * data.shape[0], omega, model.n_components_)
+    least = REFERENCE_FLOOR * data.count  # in the unit of a stream the mean of X is about one, and so is such a loss
+    batch = units.losses(np.maximum(state.losses * data.shape[0], least), inside)
+    model.dispersions_ = 2.0 * batch / degrees_of_freedom(data, model.n_components_)
     model.gap_, model.gap_error_ = state.certificate()
     model.mean_, model.mean_row_ = state.mean, state.mean_row / units.left
-    model.penalties_, model.penalty_, model.penalty_path_ = NONE, 0.0, ()
+    terms = terms_of(model)
+    model.penalties_ = Penalties(terms, Setting((state.rows, data.shape[1]), state.mean)) if terms else NONE
+    model.penalty_, model.penalty_path_ = float("nan") if terms else 0.0, ()  # W of the rows is not kept
     model.n_iter_, model.converged_, model.reason_ = state.batches, False, "stream"
     model.stationarity_, model.coverage_ = float("nan"), None
     model.single_losses_ = model.held_out_losses_ = None
@@ -300,6 +311,11 @@ def end_stream(model: Any) -> None:
         vars(model).pop(name, None)
 
 
+def _of_rows(term: Penalty) -> bool:
+    """Whether a penalty grows with the rows as losses do: one of W, or of H times the number of rows."""
+    return isinstance(term, L1 | L2) and term.mode is None and (term.scaled or term.on == "W")
+
+
 def _refuse(model: Any, X: Any, entry_weight: Any) -> tuple[Omega, Policy]:
     """Refuse what needs all rows at once; return the losses, and how lambda moves."""
     checked(model, "n_components")
@@ -312,8 +328,14 @@ def _refuse(model: Any, X: Any, entry_weight: Any) -> tuple[Omega, Policy]:
         raise ValueError(
             f"{name}: a stream cannot choose its losses, because that needs all rows: name them, as in betas=(1, 2)."
         )
-    if terms_of(model) or not constraints_of(model).free:
-        raise ValueError(f"{name}: penalties, sum_to_one and fixed need all rows at once: use fit, or leave them out.")
+    terms = terms_of(model)
+    if not constraints_of(model).free or not all(map(_of_rows, terms)):
+        raise ValueError(
+            f"{name}: sum_to_one, fixed and penalties need all rows at once, but for L1 and L2 of W, or of H with "
+            "scaled=True: use fit, or leave them out."
+        )
+    if terms and len(model._omega()) > 1:
+        raise ValueError(f"{name}: a stream takes penalties with one loss: use BetaNMF, or leave them out.")
     if isinstance(entry_weight, HeldOut):
         raise ValueError("entry_weight=HeldOut(...) is for fits of all rows: give weights of these rows.")
     omega = model._omega()

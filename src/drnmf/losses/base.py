@@ -145,6 +145,36 @@ Omega = tuple[Loss, ...]
 """A set of losses, in the order given."""
 
 
+def base_of(loss: Loss) -> Loss:
+    """Return the loss of an entry that an objective of rows or parts is made of; any other loss itself."""
+    while isinstance(loss, OfEntries):
+        loss = loss.base
+    return loss
+
+
+def is_quadratic(omega: Omega) -> bool:
+    """Tell whether all are beta = 2, of all of X or of rows and parts of it: coordinate descent then minimises it."""
+    return all(base_of(loss).free_part == "gram" for loss in omega)
+
+
+def is_unsized(value: object, family: type, key: str) -> bool:
+    """Tell whether a loss, or one of several, is of a family whose parameter X has to name.
+
+    Parameters
+    ----------
+    value : a loss, a name, or several
+    family : has the property `unsized`
+    key : the name of such a loss
+    """
+    if isinstance(value, str):
+        return value.strip().lower() == key
+    if isinstance(value, family):
+        return bool(getattr(value, "unsized", False))
+    if not isinstance(value, list | tuple | set | frozenset):
+        return False
+    return any(is_unsized(loss, family, key) for loss in value)
+
+
 def betas_of(omega: Omega) -> list[float]:
     """List the betas of a set of losses; NaN stands for a loss of another family."""
     return [loss.beta for loss in omega]

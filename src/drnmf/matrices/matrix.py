@@ -14,6 +14,9 @@ from drnmf.backends.entries import is_sound
 
 Names = tuple[str, ...] | None
 
+Entries = Any
+"""The entries of a matrix: a NumPy array, a SciPy sparse array, or a Dask array of blocks of either."""
+
 
 class Refused(ValueError):
     """A file that was understood, and says something that cannot be used."""
@@ -84,7 +87,7 @@ class Labels:
 class Matrix:
     """X (m, n), dense or CSR, and the labels of its rows and columns where the file has them."""
 
-    X: Any
+    X: Entries
     rows: Labels | None = None
     columns: Labels | None = None
     notes: tuple[str, ...] = ()

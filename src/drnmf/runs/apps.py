@@ -41,7 +41,7 @@ COMMANDS = {
     ),
     "reproduce": Command(
         "drnmf.apps.paper.command:reproduce",
-        "Reproduce a table or figure of the paper beside the paper's own numbers, or the study of losses and truth.",
+        "Reproduce a table or figure of the paper beside the paper's own numbers.",
         hidden=True,  # it is about the paper, not about a user's data
     ),
 }

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from drnmf.algorithms.updates.base import Parts
 from drnmf.algorithms.updates.monotone import Monotone
@@ -29,6 +30,8 @@ from drnmf.numerics import (
     HALS_PASSES,
     NEWTON_RANK,
     Array,
+    Indices,
+    Numbers,
     Vector,
     as_float64,
     beside,
@@ -87,11 +90,11 @@ class Encoder:
         data = in_unit(weigh(open_data(X, mean=self.objective.mean), here, self.objective.mean))
         return np.ascontiguousarray(self.rows(data, first_row))
 
-    def of_columns(self, columns: Any) -> Encoder:
+    def of_columns(self, columns: Indices) -> Encoder:
         """Return the same for rows of which only some columns are known."""
         return replace(self, components=self.components[:, columns])
 
-    def rows(self, data: Data, first_row: int = 0, first: Any = None) -> Any:
+    def rows(self, data: Data, first_row: int = 0, first: Array | None = None) -> Array:
         """Compute W for rows that a backend holds already.
 
         Parameters
@@ -127,9 +130,17 @@ class Encoder:
 
 
 def encode(
-    data: Data, H: Any, objective: Objective, weights: Vector, max_iter: int, tol: float, sums: bool = False,
-    first: Any = None, curved: bool | None = None, held: bool = False,
-) -> Any:  # fmt: skip
+    data: Data,
+    H: Array,
+    objective: Objective,
+    weights: Vector,
+    max_iter: int,
+    tol: float,
+    sums: bool = False,
+    first: Array | None = None,
+    curved: bool | None = None,
+    held: bool = False,
+) -> Array:
     """Minimise sum_b lambda_b Dbar_b(X, WH) over W >= 0, (m, r), by majorise-minimise steps or coordinate descent.
 
     No line search and no stopping rule looks at more than one row: a row starts at the multiple of (1, ..., 1)
@@ -147,21 +158,29 @@ def encode(
     return data.map_rows(partial(_encoded, settings), H.shape[0]).T
 
 
-def _encoded(settings: dict[str, Any], data: Data) -> Any:
+def _encoded(settings: dict[str, Any], data: Data) -> Array:
     return _encode(data, **settings)
 
 
 def _encode(
-    data: Data, H: Any, objective: Objective, weights: Vector, max_iter: int, tol: float, sums: bool, first: Any,
-    curved: bool | None, held: bool,
-) -> Any:  # fmt: skip
+    data: Data,
+    H: Array,
+    objective: Objective,
+    weights: Vector,
+    max_iter: int,
+    tol: float,
+    sums: bool,
+    first: Array | None,
+    curved: bool | None,
+    held: bool,
+) -> Array:
     """W' (r, rows) of the rows of one Data."""
     r = H.shape[0]
-    G: Any = data.space.put(H).T
+    G: Array = data.space.put(H).T
     if first is None:
-        level = np.full(data.shape[0], 1.0 / r) if sums else _level(data, G, objective.mean)
+        level = np.full(data.shape[0], 1.0 / r) if sums else level_of(data, G, objective.mean)
         first = np.repeat(level.astype(data.dtype)[None, :], r, axis=0)
-    A: Any = data.T.space.put(first)
+    A: Array = data.T.space.put(first)
     support = A > 0 if held else None
     xp, step = namespace(A), _step(data.T, G, A, objective, weights, sums, curved, support)
     active, tol = xp.amax(A, axis=0) > 0, tol or ENCODE_TOLERANCE
@@ -174,8 +193,8 @@ def _encode(
     return step.with_zeros(A)
 
 
-def _level(data: Data, G: Any, mean: float) -> Vector:
-    """The multiple of (1, ..., 1) that gives every row the sum it has, over its observed entries; (m,)."""
+def level_of(data: Data, G: Any, mean: float) -> Vector:
+    """Compute the multiple of (1, ..., 1) that gives every row the sum it has, over its observed entries; (m,)."""
     n, sums = data.shape[1], row_totals(data, mean)
     if data.observed is None:
         return np.where(sums > 0, sums, EPS * n * mean) / float(as_float64(G).sum())
@@ -184,7 +203,7 @@ def _level(data: Data, G: Any, mean: float) -> Vector:
     return np.divide(sums, total, out=np.zeros_like(total), where=(weight > 0) & (total > 0))
 
 
-def _on_host(parts: Any) -> Vector:
+def _on_host(parts: Array) -> Vector:
     """Parts (1, r, m) as (r, m) of NumPy in float64."""
     return np.asarray(as_numpy(parts), dtype=np.float64)[0]
 
@@ -193,15 +212,15 @@ def _on_host(parts: Any) -> Vector:
 class _Alone:
     """Steps of coordinate descent under beta = 2 alone, whose model is the loss: one is all but the end."""
 
-    descend: Callable[[Any], Any]
+    descend: Callable[[Array], Array]
     sweeps: int = 1
 
-    def __call__(self, A: Any) -> tuple[Any, Any]:
+    def __call__(self, A: Array) -> tuple[Array, Array]:
         """Step, and tell how far every row moved, (m,)."""
         stepped = self.descend(A)
         return stepped, namespace(A).amax(abs(stepped - A), axis=0)
 
-    def with_zeros(self, A: Any) -> Any:
+    def with_zeros(self, A: Array) -> Array:
         """Return W', which has its zeros already."""
         return A
 
@@ -217,17 +236,17 @@ class _Cycle:
     """
 
     side: Data
-    G: Any
+    G: Array
     objective: Objective
     coefficients: Vector
-    floor: Any
+    floor: Numbers
     tilt: Tilt | None
     total: float | None
     curved: bool
-    support: Any = None
+    support: NDArray[np.bool_] | None = None
     sweeps: int = 3
 
-    def __call__(self, A: Any) -> tuple[Any, Any]:
+    def __call__(self, A: Array) -> tuple[Array, Array]:
         """Return where a row goes, (r, m), and how far it may still have to go, (m,)."""
         xp = namespace(A)
         first = self._majorised(A, self._parts(A))
@@ -244,13 +263,13 @@ class _Cycle:
             xp.where(taken, xp.amax(abs(far - first), axis=0), residual * most),
         )
 
-    def with_zeros(self, A: Any) -> Any:
+    def with_zeros(self, A: Array) -> Array:
         """Return W' with exact zeros for what is at the floor; a row that is all at its floor stays."""
         most = AT_FLOOR * self.floor
         low = ~(most < A)
         return namespace(A).where(low & ~low.all(0), A * 0.0, A)
 
-    def _residual(self, A: Any, parts: Parts) -> Any:
+    def _residual(self, A: Array, parts: Parts) -> Array:
         """How far every row is from its end: the smaller of an entry and of its slope, both relative, at most; (m,)."""
         xp, (N, P) = namespace(A), parts.with_penalties(A)
         slope = P - N - (0.0 if self.total is None else (A * (P - N)).sum(0))
@@ -258,17 +277,18 @@ class _Cycle:
             size, slope = A / xp.amax(A, axis=0), xp.where(P > 0, slope / P, 0.0)
         return xp.amax(abs(xp.where(size < slope, size, slope)), axis=0)
 
-    def _majorised(self, A: Any, parts: Parts) -> Any:
+    def _majorised(self, A: Array, parts: Parts) -> Array:
         return Monotone().step(A, parts, None)[0]
 
-    def _parts(self, A: Any, curved: bool = False) -> Parts:
+    def _parts(self, A: Array, curved: bool = False) -> Parts:
         omega, c = self.objective.omega, self.coefficients
-        sweep = self.side.sweep(self.G, A, Ask(omega, losses=False, curvature=c if curved else None))
+        ask = Ask(omega, losses=False, curvature=c if curved else None, sized=True)  # P is looked at
+        sweep = self.side.sweep(self.G, A, ask)
         N, P = (sweep.N, sweep.P) if self.support is None else _held(sweep.N, sweep.P, self.support)
         return Parts(N, P, c, omega, self.floor, Q=sweep.Q, gram=sweep.gram, tilt=self.tilt, total=self.total)
 
 
-def _held(N: Any, P: Any, support: Any) -> tuple[Any, Any]:
+def _held(N: Array, P: Array, support: NDArray[np.bool_]) -> tuple[Array, Array]:
     """The parts that keep zeros outside the support: a slope that no step gets over."""
     steep = HELD * (N.max(axis=1, keepdims=True) + P.max(axis=1, keepdims=True))
     return np.where(support, N, 0.0), np.where(support, P, steep).astype(P.dtype, copy=False)
@@ -280,7 +300,7 @@ def _compressed(side: Data, omega: Omega) -> bool:
     return stored or (side.compressed and need_nonzeros_only(omega))
 
 
-def _further(A: Any, first: Any, second: Any) -> Any:
+def _further(A: Array, first: Array, second: Array) -> Array:
     """Go on from two steps to where they lead: squared extrapolation (Varadhan and Roland 2008)."""
     xp, one, bend = namespace(A), first - A, second - 2.0 * first + A
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -291,9 +311,15 @@ def _further(A: Any, first: Any, second: Any) -> Any:
 
 
 def _step(
-    side: Data, G: Any, first: Any, objective: Objective, weights: Vector, sums: bool, curved: bool | None,
-    support: Any = None,
-) -> _Alone | _Cycle:  # fmt: skip
+    side: Data,
+    G: Array,
+    first: Array,
+    objective: Objective,
+    weights: Vector,
+    sums: bool,
+    curved: bool | None,
+    support: NDArray[np.bool_] | None = None,
+) -> _Alone | _Cycle:
     """The steps of all rows, each on its own; one product with X is enough under beta = 2 alone."""
     omega, coefficients = objective.omega, objective.coefficients(weights)
     tilt = _penalties_of_rows(side, G, first, objective, weights)
@@ -304,7 +330,7 @@ def _step(
             curved = G.shape[1] <= (NEWTON_RANK if support is None else HELD_RANK) and not _compressed(side, omega)
         return _Cycle(side, G, objective, coefficients, floor, tilt, 1.0 if sums else None, curved, support)
     c = np.ones(1) if tilt is None else coefficients
-    once = side.sweep(G, first, Ask(omega, c, False, c))
+    once = side.sweep(G, first, Ask(omega, c, False, c, sized=tilt is not None))
     if sums:
         parts = Parts(once.N, once.P, c, omega, 0.0, Q=once.Q, gram=once.gram, tilt=tilt, total=1.0)
         return _Alone(lambda A: normalised(ahead_on_simplex(A, parts, A, 0.0)[0], 1.0, 0.0))
@@ -318,7 +344,7 @@ def _step(
     return _Alone(lambda A: shared_step(A, N, gram, 0.0, HALS_PASSES))
 
 
-def _penalties_of_rows(side: Data, G: Any, first: Any, objective: Objective, weights: Vector) -> Tilt | None:
+def _penalties_of_rows(side: Data, G: Array, first: Array, objective: Objective, weights: Vector) -> Tilt | None:
     """The penalties that stand by themselves in every row of W, whose bounds are the same at every point."""
     given = objective.penalties
     alone = Penalties(tuple(term for term in given.terms if not term.couples("W")), given.setting)

@@ -9,6 +9,7 @@ and wait: once every thread waits, runs that are alike are made at once (`algori
 
 from __future__ import annotations
 
+import operator
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -102,10 +103,10 @@ def _made(call: Call) -> Result | BaseException:
 _local = threading.local()  # the Batcher or the Worker of a thread, for the runs that its task comes to
 
 
-def run(call: Call) -> Result:
-    """Make a run here, or where `run_all` said so: in the process of this thread, or with the runs of others."""
-    maker: Batcher | Worker | None = getattr(_local, "maker", None)
-    return call.solve() if maker is None else maker.solve(call)
+def maker() -> Callable[[Call], Result]:
+    """Say who makes the runs of this thread: itself, its process or all threads together, as `run_all` said."""
+    other: Batcher | Worker | None = getattr(_local, "maker", None)
+    return Call.solve if other is None else other.solve
 
 
 def run_all(tasks: Sequence[Callable[[], T]], jobs: int, stop: threading.Event, batched: bool = False) -> list[T]:
@@ -125,7 +126,7 @@ def run_all(tasks: Sequence[Callable[[], T]], jobs: int, stop: threading.Event, 
     """
     jobs, outer = min(jobs, len(tasks)), getattr(_local, "maker", None)
     if jobs <= 1 or isinstance(outer, Batcher):
-        return [task() for task in tasks]  # in a batch already: others wait for the runs of this thread
+        return list(map(operator.call, tasks))  # in a batch already: others wait for the runs of this thread
     ended: list[T] = []
     batcher = Batcher(jobs, len(tasks)) if batched else None
     ready = threading.Event()  # nothing runs before every run is known: Ctrl-C in between would lose some

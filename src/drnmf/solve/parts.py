@@ -19,7 +19,7 @@ from drnmf.algorithms.updates.minimax import Minimax
 from drnmf.algorithms.weights import ByRule, Fixed
 from drnmf.backends.base import losses_of
 from drnmf.backends.parted import Parted, row_losses
-from drnmf.losses.base import Loss, Omega
+from drnmf.losses.base import Omega, base_of
 from drnmf.losses.part import Part
 from drnmf.losses.rowwise import Rowwise, unsettled
 from drnmf.numerics import Vector
@@ -35,6 +35,8 @@ SMALLEST_WEIGHT = 1e-6
 STEPS, FEWEST = 200, 10
 """How many steps that never raise the maximum are taken from a point, over the number of objectives, and at least: each
 solves a problem of its own in that many weights."""
+MOST_FROM_STARTS = 4
+"""Objectives, up to which such steps lead down from the starts too: of more, so few steps would stay far above."""
 
 
 def with_levels(problem: Problem, runner: Runner) -> Problem:
@@ -119,7 +121,8 @@ def fit_parts(
         weights = done[0].weights
         best = min(done, key=lambda run: float(weights @ run.scaled_losses) + run.penalty)
         return whole, certified(whole, best)
-    done += _descended(whole, runner.starts, runner)
+    if len(whole.omega) <= MOST_FROM_STARTS:
+        done += _descended(whole, runner.starts, runner)
     if not problem.penalties:  # which plain fits are made without
         done += [replace(done[0], blocks=run.blocks) for run in plain]
     if errors is None:
@@ -160,7 +163,8 @@ def _plain(problem: Problem, runner: Runner) -> list[Result]:
 
     if isinstance(runner.policy, Fixed):  # whose weights are those of all objectives
         runner = replace(runner, policy=Fixed())
-    return run_improving(problem, runner.starts, compute_references(problem, runner.starts, runner), runner)[0]
+    found = compute_references(problem, runner.starts, runner.roughly())
+    return run_improving(problem, runner.starts, found, runner)[0]
 
 
 def _descended(whole: Problem, starts: list[Start], runner: Runner) -> list[Result]:
@@ -207,7 +211,8 @@ def adopt_parts(model: Any, problem: Problem, inside: Result) -> bool:
     bases = tuple(slopes)
     sizes = losses_of(data, inside.W, inside.H, bases)  # what makes weights of several losses alike
     rows = sum(size * slope for size, slope in zip(sizes, slopes.values(), strict=True))
-    model.row_weights_ = np.asarray(rows / max(float(np.median(rows)), np.finfo(np.float64).tiny))
+    ordinary = float(np.median(rows)) or float(np.mean(rows))  # most rows may be of groups of weight zero
+    model.row_weights_ = np.asarray(rows / max(ordinary, np.finfo(np.float64).tiny))
     means = np.array([max(float(slope.mean()), np.finfo(np.float64).tiny) for slope in slopes.values()])
     model.row_references_ = units.losses(1.0 / means, bases)
     return bool(parts)
@@ -219,9 +224,3 @@ def losses_of_rows(model: Any) -> tuple[Omega, Vector, Vector]:
         return model.omega_, model.references_, model.weights_
     bases = tuple(dict.fromkeys(base_of(loss) for loss in model.omega_))
     return bases, model.row_references_, simplex.uniform(len(bases))
-
-
-def base_of(loss: Loss) -> Loss:
-    """Return the loss of an entry that an objective is made of."""
-    loss = loss.base if isinstance(loss, Part) else loss
-    return loss.base if isinstance(loss, Rowwise) else loss

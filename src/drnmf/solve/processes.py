@@ -2,7 +2,7 @@
 
 An iteration on a small X takes as long in Python as in the compiled sweep, and only one thread at a time can be in
 Python. The process is a fork, begun before the threads are: it has everything imported, costs a few milliseconds, and
-needs no guard in the program of the user. A run goes there as the arguments of `algorithms.loop.solve` and comes back
+needs no guard in the program of the user. A run goes there as the arguments of `loop.minimise` and comes back
 as its result, so that budgets, schedules, stores and what watches a run stay here. Results are the same bits: a run
 does not know where it is made.
 
@@ -33,6 +33,7 @@ import numpy as np
 
 from drnmf.algorithms.batch import Call
 from drnmf.algorithms.result import Progress, Result, no_components
+from drnmf.backends.modes import Matrix
 from drnmf.numerics import LARGEST_SENT
 from drnmf.solve.watching import Watching
 
@@ -109,7 +110,7 @@ def workers(count: int) -> Iterator[list[Worker]]:
 class _Pickler(pickle.Pickler):
     """Refuses arrays that would come back in another layout, which may be summed in another order."""
 
-    def reducer_override(self, value: Any) -> Any:
+    def reducer_override(self, value: object) -> Any:
         if isinstance(value, np.ndarray) and not (value.flags.c_contiguous or value.flags.f_contiguous):
             raise pickle.PicklingError("not contiguous")
         return NotImplemented
@@ -117,8 +118,11 @@ class _Pickler(pickle.Pickler):
 
 def _message(call: Call) -> bytes | None:
     """Write a run down, with whether it is to be shown; None where it cannot be made elsewhere."""
-    data, control, watching = call.data, call.control, call.control.callback
-    if not data.space.forks or data.count > LARGEST_SENT or control.keeper is not None:
+    control, watching = call.control, call.control.callback
+    if not isinstance(call.data, Matrix) or control.keeper is not None:
+        return None
+    X = call.data.data
+    if not X.space.forks or X.count > LARGEST_SENT:
         return None
     if watching is not None and not (isinstance(watching, Watching) and watching.glances):
         return None
@@ -157,7 +161,7 @@ def _made(message: bytes, told: _Told) -> Result | BaseException:
         return error
 
 
-def _send(pipe: Connection, answer: Any) -> None:
+def _send(pipe: Connection, answer: Result | Progress | BaseException) -> None:
     try:
         written = pickle.dumps(answer, protocol=pickle.HIGHEST_PROTOCOL)
     except Exception:  # an error of a loss of the user, say, that holds what cannot be written

@@ -7,17 +7,22 @@ from dataclasses import replace
 from functools import partial
 
 from drnmf.algorithms.batch import Call
-from drnmf.algorithms.loop import Callback, minimise
+from drnmf.algorithms.loop import Callback
 from drnmf.algorithms.result import Result
 from drnmf.problem.problem import Problem
-from drnmf.solve.parallel import run, run_all
+from drnmf.solve.parallel import maker, run_all
 from drnmf.solve.runner import Runner, both
 
 
 def solve(
-    problems: Sequence[Problem], runner: Runner, *, margin: float | None = None, max_iter: int | None = None,
-    overwrite: bool = False, until: Callback | None = None,
-) -> list[Result]:  # fmt: skip
+    problems: Sequence[Problem],
+    runner: Runner,
+    *,
+    margin: float | None = None,
+    max_iter: int | None = None,
+    overwrite: bool = False,
+    until: Callback | None = None,
+) -> list[Result]:
     """Run every problem from its start, as many at a time as the budget says; results are in the unit of the data.
 
     Parameters
@@ -36,19 +41,20 @@ def solve(
     budget = runner.budget
     most = budget.control.max_iter if max_iter is None else max_iter
 
-    def one(problem: Problem) -> Result:
+    def readied(problem: Problem) -> Call:
         assert problem.objective is not None
         control = replace(runner.control(problem), max_iter=most - problem.spent, margin=margin, overwrite=overwrite)
         if until is not None:
             control = replace(control, callback=both(control.callback, until))
         how = runner.rule, runner.policy, control, problem.constraints
-        if problem.columns:
-            return minimise(problem.modes, problem.blocks(problem.begins), problem.objective, *how)
-        W, H = problem.begins
-        return run(Call(problem.data, W, H, problem.objective, *how))
+        return Call(problem.modes, problem.blocks(problem.begins), problem.objective, *how)
 
-    if len(problems) == 1:
-        return [one(problems[0])]
+    if min(len(problems), budget.jobs) == 1:
+        return list(map(maker(), map(readied, problems)))
+
+    def one(problem: Problem) -> Result:
+        return maker()(readied(problem))  # in its thread, when its turn has come: the time left is shared then
+
     return run_all([partial(one, problem) for problem in problems], budget.jobs, budget.stop, budget.batched)
 
 

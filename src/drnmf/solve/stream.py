@@ -6,8 +6,8 @@ of its losses in h. For a loss with the exponents a and b (`Loss.exponents`) the
 .. math:: B_t = P_t h_t^{-a}, \quad A_t = N_t h_t^{b}, \qquad \text{slope} = \sum_\beta c_\beta [B h^a - A h^{-b}]
 
 which, unlike N and P, are still a bound when h has moved on. For beta = 2 alone they are W'W and W'X, which say
-everything; under beta < 1 alone, of few components, the quadratic model (Q_t and Q_t h_t - g_t) takes their place,
-which is sharper. Sums are means over rows in which the old fade.
+everything; under beta < 1, of few components, the quadratic model (Q_t and Q_t h_t - g_t) takes their place, which is
+sharper. Sums are means over rows in which the old fade.
 """
 
 from __future__ import annotations
@@ -22,24 +22,25 @@ import numpy as np
 
 from drnmf.algorithms.correlation import row_sums
 from drnmf.algorithms.updates.roots import NO_SLOTS, joined_slots, positive_root, total
-from drnmf.algorithms.updates.steps import packed, packed_product, quadratic_step, shared_step, usable
+from drnmf.algorithms.updates.steps import packed, packed_product, quadratic_step, shared_step
 from drnmf.algorithms.weights import Policy
 from drnmf.backends.base import Ask, Data
 from drnmf.losses.base import Loss, Omega
+from drnmf.losses.beta import Beta
 from drnmf.numerics import LARGEST_KEPT, NEWTON_PASSES, NEWTON_RANK, Vector, beside, factor_floor, namespace
 from drnmf.objective.objective import Objective, complementarity_gap
 from drnmf.objective.penalty import NONE, Bound, Penalties, per_component
 from drnmf.objective.simplex import vertex
 from drnmf.problem.device import as_numpy
-from drnmf.solve.encode import encode
+from drnmf.solve.encode import encode, level_of
 
-FADE, BOUNDS_FADE = 0.7, 0.5
+FADE, BOUNDS_FADE = 0.7, 0.4
 """Batch number t has a share of t^-FADE in quadratic models and of t^-BOUNDS_FADE in bounds. With 1 all would count
 alike, and what the first say, made at a poor H, would hold it back, bounds more than models."""
 
 STEPS, FIRST_STEPS = 2, 10
-"""Steps of H for every batch, and of the first; number t has no fewer than these over t. One is enough for beta = 2
-alone, and under quadratic models of one loss for rows that come again."""
+"""Steps of H for every batch under several losses, where one is enough under a single one; and of the first batch:
+number t has no fewer than these over t."""
 
 ROUND, LONGEST = 0.2, 30.0
 """Part of the bound's own curvature in the model of a column, and how much too short the other may be to be used."""
@@ -47,10 +48,12 @@ ROUND, LONGEST = 0.2, 30.0
 MOSTLY = 0.5
 """Where more of the entries than this are zero, losses that bend by what x is have no use for their curvature."""
 
-COLD, WARM = 2, 1
-"""Rounds of `encode` that find W of rows that are new, and of rows that come again or whose H has moved a little. With
-more of them runs follow each half-problem to its end, and end higher. Under quadratic models one step does for the
-latter; bounds are too far away for that, and need the extrapolation of a round."""
+W_STEPS, ROUNDS = 2, 3
+"""Steps of W for each of H where they are those of bounds, one of a quadratic model; and sweeps of `encode` where it
+finds W. With more of them runs follow each half-problem to its end, and end higher."""
+
+KEPT = 0.05
+"""Least part of an even spread over the components that the projection of a row leaves."""
 
 UNLIKELY = 3.0
 """A batch whose loss is this many times the usual, from where its W was before, begins anew: H has moved on."""
@@ -82,15 +85,20 @@ class Sums:
     Q: Any = None
     gram: Any = None
 
-    def joined(self, new: Sums, share: float) -> Sums:
-        """Return the mean of old sums and of those of a batch, which gets this share."""
+    def rising_at(self, H: Any) -> Any:
+        """Return B, with what the shared curvature is bounded by at H."""
+        if self.gram is None:
+            return self.rising
+        bound = (namespace(H).asarray(beside(self.gram, H), dtype=H.dtype) @ H) / H
+        return bound if self.rising is None else self.rising + bound
 
-        def mean(a: Any, b: Any) -> Any:
-            if a is None or b is None:
-                return None if a is b else a * (1.0 - share) if b is None else b * share
-            return a * (1.0 - share) + b * share
+    def plus(self, other: Sums) -> Sums:
+        """Add other sums; what one of the two does not have is what the other has."""
+        return self.map(lambda a, b: b if a is None else a if b is None else a + b, other)
 
-        return self.map(mean, new)
+    def times(self, factor: float) -> Sums:
+        """Multiply every part."""
+        return self.map(lambda part: None if part is None else part * factor)
 
     def map(self, function: Callable[..., Any], *others: Sums) -> Sums:
         """Apply a function to every part."""
@@ -100,16 +108,24 @@ class Sums:
 def solved(sums: tuple[Sums, ...], H: Any, omega: Omega, c: Vector, floor: float, added: Bound = NO_BOUND) -> Any:
     """Find the H that the sums ask for under the weighted losses and the penalties of its entries, from H."""
     used = [(loss, float(weight), one) for loss, weight, one in zip(omega, c, sums, strict=True) if weight > 0]
-    if used[0][2].rising is None:
+    if all(one.rising is None for _, _, one in used):
         return _model_minimum([(weight, one) for _, weight, one in used], H, floor, added)
-    terms = [({loss.exponents[0]: w * s.rising}, {loss.exponents[1]: w * s.falling}) for loss, w, s in used]
-    terms.append((_powers(added, H), {}))
-    rising, falling = reduce(joined_slots, terms, NO_SLOTS)
+    if len(used) > 1 or added is not NO_BOUND:  # the weight of one loss by itself says nothing
+        used = [(loss, weight, one.times(weight)) for loss, weight, one in used]
+    for _ in range(NEWTON_PASSES if any(one.gram is not None for _, _, one in used) else 1):
+        H = _bound_minimum([(loss, one) for loss, _, one in used], H, floor, added)
+    return H
+
+
+def _bound_minimum(terms: list[tuple[Loss, Sums]], H: Any, floor: float, added: Bound) -> Any:
+    """The minimum of bounds at H of weighted losses and of a penalty."""
+    slots = [({loss.exponents[0]: one.rising_at(H)}, {loss.exponents[1]: one.falling}) for loss, one in terms]
+    rising, falling = reduce(joined_slots, [*slots, (_powers(added, H), {})], NO_SLOTS)
+    xp = namespace(H)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         root = positive_root(rising, falling, H)
-        known = (total(rising) > 0) & (usable(root, total(rising)) == root)
-    xp = namespace(H)
-    return xp.clip(xp.where(known, root, H), floor, None)
+        known = (total(rising) > 0) & (root < np.inf)
+    return xp.clip(root if bool(known.all()) else xp.where(known, root, H), floor, None)
 
 
 def _powers(added: Bound, H: Any) -> dict[float, Any]:
@@ -120,7 +136,7 @@ def _powers(added: Bound, H: Any) -> dict[float, Any]:
 
 def _model_minimum(terms: list[tuple[float, Sums]], H: Any, floor: float, added: Bound) -> Any:
     """The minimum of a weighted sum of quadratic models and of a penalty, by coordinate descent from H."""
-    target = reduce(add, (weight * one.falling for weight, one in terms))
+    target = reduce(add, (one.falling if weight == 1.0 else weight * one.falling for weight, one in terms))
     target = target if added.linear is None else target - added.linear
     shared = [weight * one.gram for weight, one in terms if one.gram is not None]
     shared += [] if added.curvature is None else [beside(added.curvature, H)]
@@ -238,6 +254,7 @@ class Batch:
     share : in the means, of one
     steps : of every H
     curved : whether columns have quadratic models of their own
+    spread : part of what columns have that every component gets
     first : W' (r, rows) to start from, None where the rows are new
     penalties : of single entries of W and H, for each row
     """
@@ -247,6 +264,7 @@ class Batch:
     share: float
     steps: int
     curved: bool
+    spread: float = 0.0
     first: Any = None
     penalties: Penalties = NONE
 
@@ -284,11 +302,12 @@ def advance(
     """
     rows = data.shape[0]
     seen = state.rows + rows
-    share = share_of(rows, seen, forget, FADE if state.curved else BOUNDS_FADE) if state.batches else 1.0
-    once = _quadratic(omega) or (state.curved and bool(warm) and len(omega) == 1)
-    steps = max(1 if once else STEPS, FIRST_STEPS // (state.batches + 1))
-    batch = Batch(data, omega, share, steps, state.curved, penalties=penalties)
     fit, *alone = state.followers
+    steps = max(1 if len(omega) == 1 else STEPS, FIRST_STEPS // (state.batches + 1))
+    share = share_of(rows, seen, forget, FADE if state.curved else BOUNDS_FADE) if state.batches else 1.0
+    r, again = fit.H.shape[0], bool(warm) and state.batches > 0
+    spread = 0.0 if state.curved or again else r / (r + seen)
+    batch = Batch(data, omega, share, steps, state.curved, spread, penalties=penalties)
     first, *others = (*warm, *(None,) * len(state.followers))[: len(state.followers)]
     references, own = state.references, None
     if alone:
@@ -328,37 +347,59 @@ def _positive(losses: Vector) -> Vector:
 
 
 def _encoded(batch: Batch, H: Any, objective: Objective, weights: Vector, A: Any) -> Any:
-    """W' (r, rows) under H: rounds of `encode`, or from A a step of the quadratic model, made as those of H are."""
+    """W' (r, rows) under H: steps from A, or from a projection of the rows, made as those of H are."""
     data, omega = batch.data, batch.omega
-    if A is None or _quadratic(omega) or not batch.curved or not data.T.space.whole:
-        rounds = (COLD if A is None else WARM) * (1 if _quadratic(omega) else 3)
+    side = data.T
+    if _quadratic(omega) or not side.space.whole or (A is None and data.observed is not None):
+        rounds = 1 if _quadratic(omega) else ROUNDS
         return encode(data, H, objective, weights, rounds, 0.0, False, A, batch.curved).T
-    A = data.T.space.put(A)
-    sums, _ = _sums_of(replace(batch, data=data.T), H, A, 1.0, False)
-    added = _penalty_of("W", A, data.T, objective, weights)
-    floor = factor_floor(data.mean, H.shape[0])
-    return data.T.space.put(solved(sums, A, omega, objective.coefficients(weights), floor, added))
+    floor, c = factor_floor(data.mean, H.shape[0]), objective.coefficients(weights)
+    A = side.space.put(_projected(data, as_numpy(H), omega, c) if A is None else A)
+    for _ in range(1 if batch.curved else W_STEPS):
+        sums, _ = _sums_of(replace(batch, data=side), H, A, 1.0, False)
+        A = side.space.put(solved(sums, A, omega, c, floor, _penalty_of("W", A, side, objective, weights)))
+    return A
+
+
+def _projected(data: Any, H: Any, omega: Omega, c: Vector) -> Any:
+    """W' (r, rows) as if every row had the curvature of the mean component: one product with X, and coordinate descent.
+
+    Rows are spread over all components alike where the descent begins; what it takes from one is never all of it, for
+    the steps that follow multiply.
+    """
+    mean = (H / H.sum(axis=1, keepdims=True)).mean(axis=0)
+    bend = sum(weight * loss.curvature(mean, mean) for weight, loss in zip(c, omega, strict=True) if weight > 0)
+    bent = (H * bend).astype(H.dtype)
+    even = np.repeat(level_of(data, H.T, data.mean).astype(H.dtype)[None], H.shape[0], axis=0)
+    side, one = data.T, np.ones(1)
+    product = side.sweep(side.space.put(bent).T, side.space.put(even), Ask((Beta(2.0),), one, False, one))
+    gram = bent.astype(np.float64) @ H.T.astype(np.float64)
+    return np.maximum(shared_step(even, as_numpy(product.N[0]), gram, 0.0, NEWTON_PASSES), KEPT * even)
 
 
 def _followed(
     one: Follower, batch: Batch, references: Vector, weights: Vector, usual: Vector
 ) -> tuple[Follower, Vector, Any]:
-    """Move one H by a batch, of which the losses per row are usually so large; those found are before the last step."""
+    """Move one H by a batch, of which the losses per row are usually so large; those found are of H before it."""
     data, omega = batch.data, batch.omega
     objective = Objective(omega, references, data.mean, batch.penalties)
     c, floor = objective.coefficients(weights), factor_floor(data.mean, one.H.shape[0])
     H, sums, A = data.space.put(one.H), one.sums, batch.first
-    losses, rows = np.full(len(omega), np.nan), float(data.shape[0])
+    losses, per = np.full(len(omega), np.nan), data.shape[0] / batch.share
+    old = tuple(part.times(1.0 - batch.share) for part in one.sums)
     with np.errstate(over="ignore", invalid="ignore"):
         for k in range(batch.steps):
             A = _encoded(batch, H, objective, weights, A)
-            measured = k == batch.steps - 1 or (k == 0 and batch.first is not None)
-            sums, losses = _sums_of(batch, A, H, rows, measured)
-            if k == 0 and batch.first is not None and bool((losses > UNLIKELY * data.shape[0] * usual).any()):
+            measured = k == 0 if one.sums else k == batch.steps - 1  # before H has seen these rows, but for the first
+            sums, now = _sums_of(batch, A, H, per, measured)
+            losses = now if measured else losses
+            if measured and batch.first is not None and bool((losses > UNLIKELY * data.shape[0] * usual).any()):
                 A = _encoded(batch, H, objective, weights, None)
-                sums, losses = _sums_of(batch, A, H, rows, True)
-            if one.sums:
-                sums = tuple(old.joined(new, batch.share) for old, new in zip(one.sums, sums, strict=True))
+                sums, losses = _sums_of(batch, A, H, per, True)
+            if batch.spread > 0.0:
+                sums = tuple(part if part.gram is not None else _spread(part, batch.spread) for part in sums)
+            if old:
+                sums = tuple(a.plus(b) for a, b in zip(old, sums, strict=True))
             added = _penalty_of("H", H, data, objective, weights)
             H = data.space.put(solved(sums, H, omega, c, floor, added))
     kept = tuple(part.map(as_numpy) for part in sums)  # the state lives on the host
@@ -385,8 +426,12 @@ def _sums_of(batch: Batch, A: Any, H: Any, per: float, losses: bool) -> tuple[tu
     sums = []
     for loss, N, P in zip(omega, sweep.N, sweep.P, strict=True):
         a, b = loss.exponents
+        if loss.free_part == "gram" and data.observed is None:  # which say everything, wherever h goes
+            sums.append(Sums(N / per, None, None, as_numpy(A @ A.T).astype(np.float64) / per))
+            continue
         alike = loss.free_part == "sums" and data.observed is None
-        sums.append(Sums(_times_power(N / per, H, b), _times_power((P[:, :1] if alike else P) / per, H, -a)))
+        N /= per  # in place: at many columns a stream is what it does to arrays as large as H
+        sums.append(Sums(_times_power(N, H, b), _times_power((P[:, :1] if alike else P) / per, H, -a)))
     return tuple(sums), sweep.losses
 
 
@@ -419,6 +464,17 @@ def _rounded(Q: Any, H: Any, P: Any, loss: Loss) -> Any:
     return Q
 
 
+def _spread(sums: Sums, part: float) -> Sums:
+    """Give every component a part of what the columns have, whatever it had of them in these rows.
+
+    As if there had been one row more for each component, like the mean of all. What few rows say of a rare column is
+    that some components have nothing of it, and a step that multiplies would not leave such a zero again for long.
+    """
+    A = sums.falling
+    even = A.sum(1)[:, None] * (A.sum(0) / A.sum())[None]
+    return replace(sums, falling=(1.0 - part) * A + part * even)
+
+
 def _times_power(part: Any, H: Any, power: float) -> Any:
     return part if power == 0.0 else part * H if power == 1.0 else part * H**power
 
@@ -434,10 +490,11 @@ def _bends_by_x(loss: Loss) -> bool:
 def _curved(data: Data, omega: Omega, rank: int) -> bool:
     """Whether every column has a quadratic model of its own, and for beta = 2 alone all share one.
 
-    How X is stored has no say in it, for batches may differ in that.
+    A loss that bends by what x is has little use for one: alone it is better off with bounds, and beside others where
+    most of X is zero. How X is stored has no say in it, for batches may differ in that.
     """
     if _quadratic(omega):
         return True
     few = rank <= NEWTON_RANK and len(omega) * rank * (rank + 1) // 2 * data.shape[1] <= LARGEST_KEPT
-    zeros = any(map(_bends_by_x, omega)) and data.zeros > MOSTLY * data.count
-    return few and not zeros and all(loss.homogeneous for loss in omega)
+    bends = any(map(_bends_by_x, omega)) and (len(omega) == 1 or data.zeros > MOSTLY * data.count)
+    return few and not bends and all(loss.homogeneous for loss in omega)

@@ -51,7 +51,7 @@ def test_run_resume_and_render(
     first = list(computed)
     assert len(first) == len(set(first)) > 0
     runner.render([experiment], out)
-    files = {f"{name}.csv", f"{name}.md", *(f"{f}.{kind}" for f in experiment.figures for kind in ("png", "svg"))}
+    files = {f"{name}.csv", f"{name}.md", *(f"{name}.png" for name in experiment.figures)}
     assert all((out / file).stat().st_size > 0 for file in files)
     table, page = (out / f"{name}.csv").read_bytes(), (out / f"{name}.md").read_text()
     assert experiment.title in page
@@ -113,13 +113,6 @@ def test_documents_table(folder: Path, tmp_path: Path) -> None:
     assert float(rows["classic"]["acc_kl"]) > 50
     page = (tmp_path / "out" / "table-documents.md").read_text()
     assert missing(page) == set(paper.DOCUMENTS) - {"classic", "tr23"}
-    lifts = read_table(tmp_path / "out" / "table-documents-lift.csv")
-    floors = read_table(tmp_path / "out" / "table-documents-floor.csv")
-    assert float(floors[0]["fro_kl_excess"]) == pytest.approx(float(rows["classic"]["fro_kl_excess"]), rel=1e-4)
-    assert [row["lift"] for row in lifts if row["dataset"] == "tr23"] == ["0.01", "0.0001", "1e-06", "0"]
-    starts = read_table(tmp_path / "out" / "table-documents-starts.csv")
-    assert [row["start"] for row in starts] == ["words", "ten-sweeps", "normalised-words", "documents"]
-    assert starts[0]["dr_kl_excess"] == rows["tr23"]["dr_kl_excess"]
 
 
 @pytest.mark.usefixtures("unpainted")
@@ -181,8 +174,6 @@ def test_the_command(folder: Path, tmp_path: Path) -> None:
         (["all"], 1, "DRNMF_DATA"),
         (["table-tennis"], 2, "table-tennis"),
         (["table-audio", "--data", "nowhere"], 1, "nowhere is not a folder"),
-        (["weights-figure", "--update", "magic"], 2, "magic"),
-        (["weights-figure", "--policy", "magic"], 2, "magic"),
         (["weights-figure", "--render"], 1, "run it first"),
     ],
 )

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from drnmf.apps.audio.notes import recording_onsets
-from drnmf.apps.paper import datasets, document_studies, mary_figure, paper, runner, table_audio
+from drnmf.apps.paper import datasets, mary_figure, paper, runner, table_audio
 from drnmf.apps.paper.fits import Options
 from drnmf.apps.paper.runner import EXPERIMENTS
 from drnmf.runs.read import read_table
@@ -31,7 +31,6 @@ def test_spectrograms_have_the_papers_sizes(real_data: Path) -> None:
 def test_a_small_data_set_comes_near_the_paper(
     real_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(document_studies, "STUDY_SETS", ())
     names = ("tr23.npz", "tr23.labels.npy")
     if not (real_data / "documents" / names[0]).exists():
         pytest.skip("tr23 is not in the data folder")

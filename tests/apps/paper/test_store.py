@@ -9,15 +9,11 @@ from drnmf.apps.paper.store import Plan, Saved, Store, Unit, finished, read, wri
 
 
 def unit(name: str, calls: list[str], **settings: object) -> Unit:
-    def compute(lookup: object, watch: object) -> Saved:
+    def compute(lookup: object) -> Saved:
         calls.append(name)
         return Saved({"name": name}, {"array": np.arange(3.0)})
 
-    return Unit(name, settings, 1.0, compute)
-
-
-def ignore(item: Unit) -> object:
-    return lambda share: None
+    return Unit(name, settings, compute)
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
@@ -39,8 +35,8 @@ def test_a_file_cut_short_is_not_finished(tmp_path: Path) -> None:
 def test_finished_units_are_not_computed_again(tmp_path: Path) -> None:
     store, calls = Store(tmp_path / "out"), list[str]()
     store.open()
-    store.run("x", Plan([unit("a", calls)], {}), ignore)
-    store.run("x", Plan([unit("a", calls), unit("b", calls)], {}), ignore)
+    list(store.run("x", Plan([unit("a", calls)], {})))
+    list(store.run("x", Plan([unit("a", calls), unit("b", calls)], {})))
     assert calls == ["a", "b"]
     assert store.results("x")("b").values == {"name": "b"}
 
@@ -49,7 +45,7 @@ def test_other_settings_are_another_result(tmp_path: Path) -> None:
     store, calls = Store(tmp_path / "out"), list[str]()
     store.open()
     for iterations in (1, 2, 1):
-        store.run("x", Plan([unit("a", calls, max_iter=iterations)], {}), ignore)
+        list(store.run("x", Plan([unit("a", calls, max_iter=iterations)], {})))
     assert calls == ["a", "a"]
 
 
@@ -59,7 +55,7 @@ def test_results_say_what_is_still_missing(tmp_path: Path) -> None:
         store.results("x")
     store.open()
     plan = Plan([unit("a", calls), unit("b", calls)], {})
-    store.run("x", plan, ignore)
+    list(store.run("x", plan))
     (tmp_path / "out" / "units" / "x" / plan.units[1].file).unlink()
     with pytest.raises(ValueError, match=r"1 of 2 results are missing.*first is b"):
         store.results("x")

@@ -12,12 +12,13 @@ import torch
 
 from drnmf import DRNMF, BetaNMF, ConsensusNMF
 from drnmf.algorithms.batch import Call, solve_batch
-from drnmf.algorithms.loop import Control, Run, solve
+from drnmf.algorithms.loop import Control, Run
 from drnmf.algorithms.updates.steps import extrapolated_step
 from drnmf.algorithms.updates.table import GPU_RULES, RULES
 from drnmf.algorithms.weights import Fixed, FrankWolfe, Reactive
 from drnmf.backends.base import Ask, Sweep
 from drnmf.backends.batch import batch_of
+from drnmf.backends.modes import Matrix
 from drnmf.backends.torch.dense import TorchDense
 from drnmf.losses.names import as_losses
 from drnmf.numerics import of_each_run
@@ -44,12 +45,8 @@ def calls(omega, rule, policy, data, controls, rank=4):
         rng = np.random.default_rng(seed)
         W, H = (0.2 + rng.random(shape) for shape in ((one.shape[0], rank), (rank, one.shape[1])))
         references = replace(objective, references=objective.references * (1 + seed))
-        made.append(Call(one, W, H, references, rule, policy, control))
+        made.append(Call(Matrix(one), (H, W.T), references, rule, policy, control))
     return made
-
-
-def alone(call):
-    return solve(call.data, call.W, call.H, call.objective, call.rule, call.policy, call.control)
 
 
 def assert_same(found, wanted):
@@ -101,7 +98,7 @@ def test_a_run_of_a_batch_is_the_run_alone(name, common, monkeypatch):
     made = calls(omega, rule, policy, data, controls)
     assert len({call.kind for call in made}) == 1
     assert made[0].kind is not None
-    found, wanted = solve_batch(made), [alone(call) for call in made]
+    found, wanted = solve_batch(made), [call.solve() for call in made]
     assert len({run.n_iter for run in wanted}) > 1
     for one, other in zip(found, wanted, strict=True):
         assert_same(one, other)
@@ -226,7 +223,7 @@ def test_an_error_in_one_thread_ends_all():
     def task(i):
         if i == 2:
             raise RuntimeError("no more")
-        return parallel.run(call)
+        return parallel.maker()(call)
 
     with pytest.raises(RuntimeError, match="no more"):
         parallel.run_all([partial(task, i) for i in range(9)], 3, threading.Event(), batched=True)

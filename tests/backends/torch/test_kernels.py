@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import triton.language as tl
 from drnmf import BetaNMF
 from drnmf.backends.base import Ask
 from drnmf.backends.host.dense import DenseMatrix
+from drnmf.backends.observed import Entries, HeldOut, Ones
 from drnmf.backends.torch import fused
 from drnmf.backends.torch.dense import TorchDense
 from drnmf.backends.torch.sparse import TorchSparse
@@ -110,6 +112,24 @@ def test_the_kernels_answer_the_negative_binomial(size, monkeypatch):
     X, (W, H) = entries((70, 136), np.float32, zeros=0.1), factors(70, 136, 9, np.float32)
     data = TorchDense.of(tensor(X), fused=True)
     check(data, X, W, H, Ask((NegativeBinomial(size),)), KERNELS[FLOAT32])
+
+
+@kernels_only
+@pytest.mark.parametrize("n", [67, 72])
+def test_the_kernels_answer_under_weights_and_gaps(n, monkeypatch):
+    """The tiles do not; also where rows start at uneven distances, and where weights lie otherwise than X does."""
+    monkeypatch.setattr("drnmf.backends.torch.dense.sweep_tiles", None)
+    monkeypatch.setattr(fused, "LARGE", 0)
+    rng = np.random.default_rng(0)
+    X, (W, H) = entries((75, n), np.float32, zeros=0.1), factors(75, n, 5, np.float32)
+    X[rng.random(X.shape) < 0.1] = np.nan
+    M = rng.random(X.shape).astype(np.float32) * (rng.random(X.shape) < 0.8)
+    data, wanted = TorchDense.of(tensor(X), fused=True), DenseMatrix.of(X.astype(np.float64))
+    for observed in (Ones(X.shape), Entries(M), Entries(np.asfortranarray(M)), HeldOut(0.2, 7).bind(X.shape)):
+        ask = Ask((FROBENIUS, IS), np.array([0.3, 0.7]), observed=observed)
+        exact = wanted.sweep(W.astype(np.float64), H.astype(np.float64), ask)
+        placed = replace(ask, observed=observed.placed(data.beside))
+        assert_close(answer(data, W, H, placed), exact, ask, data.dtype, KERNELS[FLOAT32], str(observed))
 
 
 @gpu_only

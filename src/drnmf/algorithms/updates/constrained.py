@@ -112,11 +112,12 @@ def free_parts(F: Array, parts: Parts, fixed: int) -> Parts:
             own = packed_product(Q, F[fixed:])[None]
             N, P, sizes = own + N - P, own, None
     elif gram is not None:  # beta = 2 alone: what the fixed components explain is taken off X
-        N = N - (xp.asarray(beside(gram[fixed:, :fixed], F), dtype=F.dtype) @ F[:fixed])[None]
+        off = xp.asarray(beside(gram[..., fixed:, :fixed], F), dtype=F.dtype) @ F[:fixed]
+        N = N - off.reshape(N.shape)
     if correlation is not None:
         sizes = balanced_sizes(F, parts.weighted()[1], correlation)[fixed:]
         correlation = correlation[fixed:, fixed:]
-    gram = None if gram is None else gram[fixed:, fixed:]
+    gram = None if gram is None else gram[..., fixed:, fixed:]
     tilt: Any = None if parts.tilt is None else Given(free_bound(F, parts.tilt.bound(F), fixed), parts.tilt.factor)
     return replace(parts, N=_solid(N), P=_solid(P), gram=gram, Q=Q, correlation=correlation, sizes=sizes, tilt=tilt)
 

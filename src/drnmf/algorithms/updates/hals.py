@@ -20,8 +20,10 @@ from drnmf.algorithms.updates.base import Facts, Parts, Rule, Wants, halve
 from drnmf.algorithms.updates.extrapolated import Extrapolated, Momentum
 from drnmf.algorithms.updates.on_simplex import ahead_on_simplex
 from drnmf.algorithms.updates.steps import extrapolated_step, packed, packed_product, quadratic_step
-from drnmf.losses.base import Omega
+from drnmf.losses.base import Omega, is_quadratic
 from drnmf.numerics import HALS_DELAY, HALS_PASSES, Array, Numbers, namespace
+
+_PACES, _CURVATURE = Extrapolated(), Wants(curvature=True)
 
 
 @dataclass(frozen=True)
@@ -57,17 +59,19 @@ class HALS(Rule):
         return True
 
     def wants(self, step: int, rank: int, omega: Omega) -> Wants:
-        return Wants(curvature=True)
+        return _CURVATURE
 
     def init(self, F: Array) -> Momentum:
         return Momentum(F, 1.0)
 
     def step(self, F: Array, parts: Parts, state: Momentum) -> tuple[Array, Momentum]:
-        if [loss.free_part for loss in parts.omega] != ["gram"]:
+        if not is_quadratic(parts.omega) or (parts.gram is None and len(parts.omega) > 1):
             named = ", ".join(loss.name for loss in parts.omega)
-            raise ValueError(f"update='hals' minimises beta = 2 alone, and the losses are {named}: use update='auto'.")
-        a, nu = Extrapolated().pace(state)
-        passes = 1 if state.steps < self.delay else self.passes
+            gaps = " with gaps or penalties" if is_quadratic(parts.omega) else ""
+            raise ValueError(
+                f"update='hals' minimises beta = 2 alone, and the losses are {named}{gaps}: use update='auto'."
+            )
+        passes, a, nu = self.course(state)
         if parts.total is not None:
             stepped, further = ahead_on_simplex(F, parts, state.F, a)
         elif parts.gram is None:
@@ -76,6 +80,10 @@ class HALS(Rule):
             N, G = parts.shared(F)
             stepped, further = extrapolated_step(F, N, G, parts.floor, passes, state.F, a, parts.final)
         return further, Momentum(stepped, nu, state.steps + 1)
+
+    def course(self, state: Momentum) -> tuple[int, Numbers, Numbers]:
+        """Return the passes of the step that begins at a state, how far it is extrapolated, and nu after it."""
+        return 1 if state.steps < self.delay else self.passes, *_PACES.pace(state)
 
     def _weighted(self, F: Array, parts: Parts, passes: int, last: Array, pace: Numbers) -> tuple[Array, Array]:
         """The same where the entries of X have weights, and with them every column a curvature of its own."""

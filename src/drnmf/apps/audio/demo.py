@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from drnmf.apps.audio.command import describe
 from drnmf.cli import options
@@ -32,7 +32,6 @@ def demo(seed: options.Seed = 0, *, results: Results) -> None:
     out = results.folder
     from drnmf.apps.audio.recording import soundfile
     from drnmf.apps.audio.study import NOISE_LEVELS, study, synthesise_tune
-    from drnmf.report import figures
 
     soundfile()
     started = time.perf_counter()
@@ -49,7 +48,6 @@ def demo(seed: options.Seed = 0, *, results: Results) -> None:
     with results.writing() as folder:
         audio = _write_sounds(folder, shown)
         write.write_table(folder / schema.TABLE, _flat(rows))
-        drawn = figures.try_to_draw(draw_excess, _percents(rows), folder, "figure")
         notes = [f"{name}: {note}" for name, found in studies.items() for note in found.comparison.notes]
         summary = write.write_compared(folder, "demo", shown.comparison, seconds, notes)
         score = " ".join(tune.melody)
@@ -60,8 +58,6 @@ def demo(seed: options.Seed = 0, *, results: Results) -> None:
         }
         results.finish(folder, summary | write.computed_by(shown.X))
     _show(rows)
-    if not drawn:
-        say(figures.HOW_TO_GET)
     page = f" (open {schema.REPORT} in it)" if (out / schema.REPORT).exists() else ""
     say(f"{seconds:.1f} s; results in {out}{page}")
 
@@ -82,7 +78,7 @@ def _rows(found: Study) -> list[schema.DemoRow]:
     ]
 
 
-def _flat(rows: list[schema.DemoRow]) -> list[dict[str, Any]]:
+def _flat(rows: list[schema.DemoRow]) -> list[write.Record]:
     from drnmf.losses.names import as_loss
 
     named = []
@@ -90,19 +86,6 @@ def _flat(rows: list[schema.DemoRow]) -> list[dict[str, Any]]:
         losses = {f"scaled_{as_loss(b).name}": value for b, value in zip(BETAS, row["scaled_losses"], strict=True)}
         named.append({k: v for k, v in row.items() if k != "scaled_losses"} | losses)
     return named
-
-
-def _percents(rows: list[schema.DemoRow]) -> list[dict[str, Any]]:
-    """Compute percent above the best found for each loss, the worst over the three recordings, for the figure."""
-    from drnmf.losses.names import as_loss
-
-    worst = []
-    for method in dict.fromkeys(row["method"] for row in rows):
-        own = [row["scaled_losses"] for row in rows if row["method"] == method]
-        excess = [100 * (max(values) - 1) for values in zip(*own, strict=True)]
-        losses = {as_loss(beta).name: value for beta, value in zip(BETAS, excess, strict=True)}
-        worst.append({"method": method, **losses, "worst": max(excess)})
-    return worst
 
 
 def _write_sounds(folder: Path, found: Study) -> schema.Audio:
@@ -131,24 +114,3 @@ def _show(rows: list[schema.DemoRow]) -> None:
     left = ("recording", "method", "components", "melody")
     columns = (*left[:2], *(as_loss(beta).name for beta in BETAS), *left[2:], "right")
     table("Percent above the best found of each loss, and what was heard", columns, lines, left)
-
-
-def draw_excess(rows: list[dict[str, Any]], folder: Path, stem: str) -> None:
-    """Draw bars of percent above the best, grouped by method; the dashed line is the worst of the last method."""
-    from drnmf.report import figures
-
-    losses = [name for name in rows[0] if name not in ("method", "worst")]
-    width, level = 0.8 / len(losses), rows[-1]["worst"]
-    with figures.figure(folder, stem, size=(6.4, 3.2), dpi=150) as ((axis,),):
-        for j, loss in enumerate(losses):
-            places = [i + (j - (len(losses) - 1) / 2) * width for i in range(len(rows))]
-            axis.bar(
-                places, [row[loss] for row in rows], 0.9 * width, color=figures.COLOURS[loss], label=f"{loss} loss"
-            )
-        axis.set_axisbelow(True)
-        axis.axhline(level, color=figures.COLOURS["DR"], lw=1, ls="--")
-        note = f"worst of {rows[-1]['method']}: {level:.2f} %"
-        axis.text(len(rows) - 1, level, note, ha="center", va="bottom", fontsize="small")
-        axis.set_xticks(range(len(rows)), [row["method"] for row in rows])
-        axis.set_ylabel("percent above the best found")
-        axis.legend(ncols=len(losses), loc="lower center", bbox_to_anchor=(0.5, 1.0))

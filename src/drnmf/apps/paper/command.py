@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from drnmf.cli import options
-from drnmf.cli.common import choice, console, say
+from drnmf.cli.common import console, say
 from drnmf.cli.endings import stopped_with
 from drnmf.cli.results import limit_threads
 
@@ -22,13 +22,12 @@ class Name(StrEnum):
     DOCUMENTS = "table-documents"
     AUDIO = "table-audio"
     MARY = "mary-figure"
-    CHOICE = "choice"
     PARTS = "parts"
     ALL = "all"
 
 
 def reproduce(
-    name: Annotated[Name, typer.Argument(help="Table or figure of the paper, all of them, or a study: choice, parts.")],
+    name: Annotated[Name, typer.Argument(help="Table or figure of the paper, all of them, or the study of parts.")],
     data: Annotated[
         Path | None, typer.Option("--data", envvar="DRNMF_DATA", help="Folder that holds documents/ and audio/.")
     ] = None,
@@ -39,31 +38,22 @@ def reproduce(
     ours: Annotated[
         bool, typer.Option("--ours", help="Add the library's default algorithm as further columns.")
     ] = False,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Smaller data and fewer iterations (choice: minutes).")
-    ] = False,
-    update: Annotated[str, typer.Option("--update", help="Update rule.")] = "mu",
-    policy: Annotated[str, typer.Option("--policy", help="Weights policy.")] = "frank-wolfe",
     max_iter: Annotated[int, typer.Option("--max-iter", min=1, help="Iterations of every fit.")] = 1000,
     render_only: Annotated[bool, typer.Option("--render", help="Only redraw from the results in --out.")] = False,
     threads: options.Threads = None,
 ) -> None:
-    """Reproduce a table or figure of the paper beside the paper's own numbers, or the study of losses and truth.
+    """Reproduce a table or figure of the paper beside the paper's own numbers.
 
     An interrupted call resumes where it stopped when it is given again, also after kill -9.
     """
-    from drnmf.algorithms.updates.table import RULES
-    from drnmf.algorithms.weights import POLICIES
     from drnmf.apps.paper import runner
     from drnmf.apps.paper.fits import Options
     from drnmf.apps.paper.runner import EXPERIMENTS, STUDIES
 
-    choice(update, RULES, "--update")
-    choice(policy, POLICIES, "--policy")
     limit_threads(threads)
     chosen = list(EXPERIMENTS.values()) if name is Name.ALL else [(EXPERIMENTS | STUDIES)[name.value]]
     if not render_only:
         with stopped_with(f"what was finished is in {out}, and the same command resumes."):
-            runner.run(chosen, Options(data, seeds, update, policy, max_iter, ours, quick), out, console)
+            runner.run(chosen, Options(data, seeds, max_iter, ours), out, console)
     for page in runner.render(chosen, out):
         say(f"Wrote {page}")

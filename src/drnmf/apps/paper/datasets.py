@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from drnmf.apps.audio.recording import open_recording
 from drnmf.apps.audio.transform import Ends, Spectrogram, spectrogram
 from drnmf.apps.paper import paper
+from drnmf.matrices.matrix import Entries
 
 Sort = Literal["documents", "audio"]
 Role = Literal["own", "variant", "substitute"]
@@ -112,7 +113,7 @@ class Dataset:
 class Documents:
     """X (documents x words, counts as float64) and the class of every document."""
 
-    X: Any
+    X: Entries
     labels: np.ndarray[tuple[int], np.dtype[np.int64]]
 
     @property

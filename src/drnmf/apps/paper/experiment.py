@@ -6,11 +6,10 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from drnmf.apps.paper import datasets
-from drnmf.apps.paper.fits import Options
-from drnmf.apps.paper.store import Plan, Results, Store
+from drnmf.apps.paper.fits import PAPER, Options
+from drnmf.apps.paper.store import Facts, Plan, Results, Store
 from drnmf.files import write_text
 from drnmf.runs.read import read_table
 from drnmf.runs.write import write_rows
@@ -18,13 +17,13 @@ from drnmf.runs.write import write_rows
 Row = dict[str, str]
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     if value is None:
         return ""
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> None:
     """Rows under a header; what a row does not have stays empty. Numbers with six digits."""
     write_rows(path, [columns, *([_cell(row.get(column)) for column in columns] for row in rows)])
 
@@ -34,16 +33,17 @@ def number(text: str | None) -> float | None:
     return float(text) if text else None
 
 
-def show(value: float | None, digits: int = 2, sign: bool = False) -> str:
-    """A number for the page; a dash where there is none.
+def show(value: float | str | None, digits: int = 2, sign: bool = False) -> str:
+    """A number, or the one in a cell, for the page; a dash where there is none.
 
-    >>> show(1.234), show(-0.001, sign=True), show(None)
+    >>> show(1.234), show("-0.001", sign=True), show("")
     ('1.23', '+0.00', '–')
     """
-    if value is None:
+    found = number(value) if isinstance(value, str) else value
+    if found is None:
         return "–"
-    value = round(value, digits) + 0.0  # no minus sign before a zero
-    return f"{value:+.{digits}f}" if sign else f"{value:.{digits}f}"
+    found = round(found, digits) + 0.0  # no minus sign before a zero
+    return f"{found:+.{digits}f}" if sign else f"{found:.{digits}f}"
 
 
 def difference(row: Row, measure: str, digits: int = 2) -> list[str]:
@@ -74,7 +74,7 @@ class Experiment:
     title: str
     plan: Callable[[Options], Plan]
     draw: Callable[[Results, Path], None]
-    section: Callable[[list[Row], dict[str, Any], Path], str]
+    section: Callable[[list[Row], Facts, Path], str]
     figures: tuple[str, ...]
 
     def render(self, store: Store) -> None:
@@ -89,25 +89,23 @@ class Experiment:
         return self.section(read_table(folder / f"{self.name}.csv"), facts, folder)
 
 
-def settings_facts(options: Options) -> dict[str, Any]:
+def settings_facts(options: Options) -> Facts:
     """The options, for the page."""
     return {
         "seeds": options.seeds,
         "max_iter": options.max_iter,
-        "update": options.update,
-        "policy": options.policy,
         "ours": options.ours,
     }
 
 
-def data_facts(folder: Path, kind: datasets.Sort) -> dict[str, Any]:
+def data_facts(folder: Path, kind: datasets.Sort) -> Facts:
     """What is not here and what was left out, for the page."""
     return {"missing": datasets.missing(folder, kind), "unknown": datasets.unknown(folder, kind)}
 
 
-def algorithm_line(facts: dict[str, Any]) -> str:
+def algorithm_line(facts: Facts) -> str:
     """One sentence on how the numbers were made."""
-    line = f"Update `{facts['update']}`, weights `{facts['policy']}`, {facts['max_iter']} iterations."
+    line = f"Update `{PAPER[0]}`, weights `{PAPER[1]}`, {facts['max_iter']} iterations."
     if facts["ours"]:
         line += (
             ' *Default* is the library\'s default algorithm (`update="auto"`, `policy="auto"`) from the same start, '
@@ -116,7 +114,7 @@ def algorithm_line(facts: dict[str, Any]) -> str:
     return line
 
 
-def missing_list(facts: dict[str, Any]) -> str:
+def missing_list(facts: Facts) -> str:
     """The paper's data sets that are not here, with where to get them; and files that were left out."""
     text = ""
     if facts["missing"]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,11 +22,14 @@ from drnmf.apps.paper.experiment import (
     write_csv,
 )
 from drnmf.apps.paper.fits import Comparison, Fit, Options, Start, references
-from drnmf.apps.paper.store import Plan, Results, Saved, Unit
+from drnmf.apps.paper.store import Facts, Plan, Results, Saved, Unit
 from drnmf.backends.open import open_data
 from drnmf.numerics import Array, Vector
 from drnmf.report.figures import COLOURS, figure, log_axis
 from drnmf.synthetic import mixed_noise, with_noise
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 NAME = "mary-figure"
 RECORDING = "piano_Mary"
@@ -80,14 +83,14 @@ def _units(path: Path, digest: str, name: str, seed: int, options: Options) -> l
         f"{name}/seed-{seed}", SINGLES, BETAS, lambda: _problem(path, study, seed), _saved, options, traced=True
     )
     settings = options.settings(data=digest, seed=seed, rank=study.rank, noise=study.noise, level=study.level)
-    return compared.units(settings, 0.5 * clean(path)[0].size, options.ours)
+    return compared.units(settings)
 
 
 def plan(options: Options) -> Plan:
     """Three fits (four with ours) per study and seed; nothing where the recording is not there."""
     folder = datasets.check_folder(options.data)
     found = [item for item in datasets.present(folder, "audio") if item.stem == RECORDING]
-    facts: dict[str, Any] = {**settings_facts(options), "missing": [] if found else [RECORDING], "unknown": []}
+    facts: Facts = {**settings_facts(options), "missing": [] if found else [RECORDING], "unknown": []}
     units: list[Unit] = []
     if found:
         X, rate = clean(found[0].path)
@@ -100,7 +103,7 @@ def plan(options: Options) -> Plan:
     return Plan(units, facts)
 
 
-def _methods(facts: dict[str, Any]) -> list[str]:
+def _methods(facts: Facts) -> list[str]:
     return ["is", "kl", "dr", "ours"] if facts["ours"] else ["is", "kl", "dr"]
 
 
@@ -163,7 +166,7 @@ def _draw_activations(results: Results, out: Path) -> None:
             ax.set_xlabel("time (s)")
 
 
-def _draw_voices(ax: Any, results: Results, saved: Saved, colour: str) -> None:
+def _draw_voices(ax: Axes, results: Results, saved: Saved, colour: str) -> None:
     """The activations above one another, notes first; grey marks where the score has that note."""
     heard, frame = _hear(results, saved), results.facts["frame"]
     order = [*paper.MARY_NOTES, "hammer", "other", "silent"]
@@ -179,7 +182,7 @@ def _draw_voices(ax: Any, results: Results, saved: Saved, colour: str) -> None:
     ax.grid(False)
 
 
-def section(rows: list[Row], facts: dict[str, Any], folder: Path) -> str:
+def section(rows: list[Row], facts: Facts, folder: Path) -> str:
     """Errors, notes and onsets of every method, in medians and counts over the seeds."""
     lines, claim = [], ""
     for study in STUDIES if rows else ():

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from drnmf.apps.paper import paper
 from drnmf.apps.paper.experiment import Experiment, Row, algorithm_line, markdown, settings_facts, show, write_csv
-from drnmf.apps.paper.fits import OURS, Options, Start, excess, fit_robust, fit_single, fit_weighted, identity
-from drnmf.apps.paper.store import Lookup, Plan, Results, Saved, Unit, Watch
+from drnmf.apps.paper.fits import Comparison, Fit, Options, Start, excess, fit_robust, fit_weighted
+from drnmf.apps.paper.store import Facts, Lookup, Plan, Results, Saved, Unit
 from drnmf.numerics import Vector
 from drnmf.report.figures import COLOURS, figure
 from drnmf.synthetic import synthetic
 
 NAME = "pareto-figure"
+SINGLES = ("single-0", "single-1")
 PAIRS = {"is-kl": (0.0, 1.0), "is-fro": (0.0, 2.0), "kl-fro": (1.0, 2.0)}
 LABELS = {0.0: "IS", 1.0: "KL", 2.0: "Frobenius"}
 SHAPE, RANK, NOISE = (200, 200), 10, 0.2
@@ -31,7 +32,7 @@ def problem(betas: tuple[float, ...], seed: int) -> tuple[Vector, Start]:
 
 def _ends(lookup: Lookup, prefix: str) -> Vector:
     """Row b: both losses at the solution of beta_b alone; the diagonal holds e_beta."""
-    return np.array([lookup(f"{prefix}/single-{b}").values["losses"] for b in range(2)])
+    return np.array([lookup(f"{prefix}/{name}").values["losses"] for name in SINGLES])
 
 
 def ray(ends: Vector, fraction: float) -> Vector:
@@ -46,50 +47,40 @@ def ray(ends: Vector, fraction: float) -> Vector:
     return rho / rho.max()
 
 
-def _units(pair: str, seed: int, options: Options, front: bool) -> list[Unit]:
+def _saved(fit: Fit, references: Vector) -> Saved:
+    return fit.summary(weights=fit.trace.weights[-1].tolist())
+
+
+def _units(pair: str, seed: int, options: Options) -> list[Unit]:
     betas, prefix = PAIRS[pair], f"{pair}/seed-{seed}"
     settings = options.settings(seed=seed, shape=SHAPE, rank=RANK, noise=NOISE)
-    cost = 1.0 * SHAPE[0] * SHAPE[1]
+    compared = Comparison(prefix, SINGLES, betas, lambda: problem(betas, seed), _saved, options)
 
-    def single(b: int) -> Any:
-        def compute(lookup: Lookup, watch: Watch) -> Saved:
-            return fit_single(*problem(betas, seed), betas[b], betas, options, watch).summary()
-
-        return compute
-
-    def weighted(l: float) -> Any:
-        def compute(lookup: Lookup, watch: Watch) -> Saved:
+    def weighted(l: float) -> Callable[[Lookup], Saved]:
+        def compute(lookup: Lookup) -> Saved:
             e, weights = np.diag(_ends(lookup, prefix)), np.array([l, 1.0 - l])
-            return fit_weighted(*problem(betas, seed), betas, weights, e, options, watch).summary()
+            return _saved(fit_weighted(*problem(betas, seed), betas, weights, e, options), e)
 
         return compute
 
-    def robust(algorithm: tuple[str, str] | None, fraction: float | None = None) -> Any:
-        def compute(lookup: Lookup, watch: Watch) -> Saved:
+    def tchebycheff(fraction: float) -> Callable[[Lookup], Saved]:
+        def compute(lookup: Lookup) -> Saved:
             ends = _ends(lookup, prefix)
-            e = np.diag(ends) if fraction is None else np.diag(ends) / ray(ends, fraction)
-            fit = fit_robust(*problem(betas, seed), betas, e, options, watch, algorithm)
-            return fit.summary(weights=fit.trace.weights[-1].tolist())
+            e = np.diag(ends) / ray(ends, fraction)
+            return _saved(fit_robust(*problem(betas, seed), betas, e, options), e)
 
         return compute
 
-    units = [Unit(f"{prefix}/single-{b}", settings, cost, single(b)) for b in range(2)]
-    units.append(Unit(f"{prefix}/dr", settings, 2 * cost, robust(None)))
-    if options.ours:
-        units.append(Unit(f"{prefix}/ours", settings | {"ours": identity(OURS)}, 2 * cost, robust(OURS)))
-    if front:
-        units += [Unit(f"{prefix}/weighted-{l}", settings, cost, weighted(l)) for l in STEPS]
-        units += [
-            Unit(f"{prefix}/tchebycheff-{fraction}", settings, 2 * cost, robust(None, fraction)) for fraction in STEPS
-        ]
+    units = compared.units(settings)
+    for step in STEPS if seed == 0 else ():
+        units.append(Unit(f"{prefix}/weighted-{step}", settings, weighted(step)))
+        units.append(Unit(f"{prefix}/tchebycheff-{step}", settings, tchebycheff(step)))
     return units
 
 
 def plan(options: Options) -> Plan:
     """Seed 0: both fronts and the DR point. Every other seed: the ends and the DR point."""
-    units = [
-        unit for pair in PAIRS for seed in range(options.seeds) for unit in _units(pair, seed, options, front=seed == 0)
-    ]
+    units = [unit for pair in PAIRS for seed in range(options.seeds) for unit in _units(pair, seed, options)]
     zeros = {
         pair: [int((problem(betas, seed)[0] == 0).sum()) for seed in range(options.seeds)]
         for pair, betas in PAIRS.items()
@@ -97,13 +88,13 @@ def plan(options: Options) -> Plan:
     return Plan(units, {**settings_facts(options), "zeros": zeros})
 
 
-def _point(results: Results, pair: str, seed: int, kind: str, name: str, weight: float | None) -> dict[str, Any]:
+def _point(results: Results, pair: str, seed: int, kind: str, name: str, weight: float | None) -> Facts:
     prefix = f"{pair}/seed-{seed}"
     first, second = np.array(results(f"{prefix}/{name}").values["losses"]) / np.diag(_ends(results, prefix))
     return {"pair": pair, "seed": seed, "point": kind, "weight": weight, "first": first, "second": second}
 
 
-def points(results: Results) -> list[dict[str, Any]]:
+def points(results: Results) -> list[Facts]:
     """Scaled losses of every point: both fronts of seed 0, DR and the ends of every seed."""
     rows = []
     for pair in PAIRS:
@@ -144,12 +135,12 @@ def draw(results: Results, out: Path) -> None:
         axes[0].legend(loc="upper right", fontsize=8)
 
 
-def _xy(rows: list[dict[str, Any]], kind: str) -> tuple[list[float], list[float]]:
+def _xy(rows: list[Facts], kind: str) -> tuple[list[float], list[float]]:
     chosen = [row for row in rows if row["point"] == kind]
     return [row["first"] for row in chosen], [row["second"] for row in chosen]
 
 
-def section(rows: list[Row], facts: dict[str, Any], folder: Path) -> str:
+def section(rows: list[Row], facts: Facts, folder: Path) -> str:
     """The three claims of section 5.1, over all seeds."""
     lines = []
     kinds = ("dr", "ours") if facts["ours"] else ("dr",)

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from drnmf.apps.paper import choice_study, mary_figure, pareto_figure, table_audio, table_documents, weights_figure
+from drnmf.apps.paper import mary_figure, pareto_figure, parts_study, table_audio, table_documents, weights_figure
 from drnmf.apps.paper.experiment import Experiment
 from drnmf.apps.paper.fits import Options
-from drnmf.apps.paper.parts import study as parts_study
-from drnmf.apps.paper.store import Plan, Store, Unit, Watch
+from drnmf.apps.paper.store import Store
 from drnmf.files import write_text
 from drnmf.report.figures import check_matplotlib
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 EXPERIMENTS: dict[str, Experiment] = {
     module.EXPERIMENT.name: module.EXPERIMENT
@@ -27,8 +29,8 @@ EXPERIMENTS: dict[str, Experiment] = {
 }
 """Name on the command line -> experiment, in the order of the paper."""
 
-STUDIES: dict[str, Experiment] = {module.EXPERIMENT.name: module.EXPERIMENT for module in (choice_study, parts_study)}
-"""Studies of our own, which are not in the paper and not among "all" of it."""
+STUDIES: dict[str, Experiment] = {parts_study.EXPERIMENT.name: parts_study.EXPERIMENT}
+"""Tables of other papers, which are not among "all" of this one."""
 
 
 def section(experiment: Experiment, folder: Path, link: str = "") -> str:
@@ -37,7 +39,7 @@ def section(experiment: Experiment, folder: Path, link: str = "") -> str:
     for name in experiment.figures:
         if (folder / f"{name}.png").exists():
             text += f"![{experiment.title}: {name}]({link}{name}.png)\n\n"
-    files = [path.name for kind in ("csv", "svg") for path in sorted(folder.glob(f"{experiment.name}*.{kind}"))]
+    files = [path.name for path in sorted(folder.glob(f"{experiment.name}*.csv"))]
     return text + "Files: " + ", ".join(f"[{name}]({link}{name})" for name in files) + ".\n"
 
 
@@ -56,52 +58,22 @@ def refreshed(text: str, experiments: Iterable[Experiment], folder: Path, link: 
     return text
 
 
-class Bar:
-    """One progress bar over the whole job, in units of cost; what was finished earlier counts at once."""
-
-    def __init__(self, console: Any) -> None:
-        from rich import progress as shown
-
-        columns = shown.TaskProgressColumn(), shown.BarColumn(bar_width=30), shown.TimeElapsedColumn()
-        more = shown.TimeRemainingColumn(), shown.TextColumn("{task.description}")
-        self.progress = shown.Progress(*columns, *more, console=console)
-        self.task = self.progress.add_task("planning", total=None)
-
-    def expect(self, cost: float) -> None:
-        """The job is this long."""
-        self.progress.update(self.task, total=cost)
-
-    def watch(self, experiment: str) -> Callable[[Unit], Watch]:
-        """Hands out the watch of each unit."""
-
-        def of(unit: Unit) -> Watch:
-            seen = 0.0
-
-            def tell(fraction: float) -> None:
-                nonlocal seen
-                self.progress.update(
-                    self.task, advance=(fraction - seen) * unit.cost, description=f"{experiment} {unit.name}"
-                )
-                seen = fraction
-
-            return tell
-
-        return of
-
-
-def run(experiments: list[Experiment], options: Options, out: Path, console: Any = None) -> None:
+def run(experiments: list[Experiment], options: Options, out: Path, console: Console | None = None) -> None:
     """Compute and save every unit that `out` does not have yet."""
+    from rich.progress import Progress
+
     store = Store(out)
     store.check()
     check_matplotlib()  # better to miss matplotlib now than after the fits
-    bar = Bar(console)
-    with bar.progress:
-        plans: list[tuple[Experiment, Plan]] = [(experiment, experiment.plan(options)) for experiment in experiments]
+    with Progress(console=console) as bar:
+        task = bar.add_task("planning", total=None)
+        plans = [(experiment.name, experiment.plan(options)) for experiment in experiments]
         store.open()
-        bar.expect(sum(unit.cost for _, plan in plans for unit in plan.units))
-        for experiment, plan in plans:
-            store.run(experiment.name, plan, bar.watch(experiment.name))
-        bar.progress.update(bar.task, description="done")
+        bar.update(task, total=sum(len(plan.units) for _, plan in plans), completed=-1)
+        for name, plan in plans:
+            for unit in store.run(name, plan):
+                bar.update(task, advance=1, description=f"{name} {unit.name}")
+        bar.update(task, advance=1, description="done")
 
 
 def render(experiments: list[Experiment], out: Path) -> list[Path]:

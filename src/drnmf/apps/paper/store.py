@@ -4,30 +4,31 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from drnmf.files import left_over, write_text
+from drnmf.numerics import Array
 from drnmf.storage.archive import read_archive, write_archive
 
 FORMAT = "drnmf-reproduction-2"
+
+Facts = dict[str, Any]
+"""Plain values by name, as JSON holds them."""
 
 
 @dataclass(frozen=True)
 class Saved:
     """What a unit leaves: plain values and arrays."""
 
-    values: dict[str, Any]
-    arrays: dict[str, Any] = field(default_factory=dict)
+    values: Facts
+    arrays: dict[str, Array] = field(default_factory=dict)
 
 
 Lookup = Callable[[str], Saved]
 """Name of an earlier unit of the same experiment -> what it left."""
-
-Watch = Callable[[float], None]
-"""Told the finished fraction (0 to 1) of the unit at work."""
 
 
 @dataclass(frozen=True)
@@ -36,14 +37,12 @@ class Unit:
 
     name : unique in its experiment, for example "piano_Mary/seed-0/kl"
     settings : everything that decides the result; other settings are another file
-    cost : relative time it takes, for the progress bar
     compute : the work; it may look up units that stand before it in the plan
     """
 
     name: str
-    settings: Mapping[str, Any]
-    cost: float
-    compute: Callable[[Lookup, Watch], Saved]
+    settings: Mapping[str, object]
+    compute: Callable[[Lookup], Saved]
 
     @property
     def file(self) -> str:
@@ -57,7 +56,7 @@ class Plan:
     """What an experiment will do: its units, and what its page must say beside their results."""
 
     units: list[Unit]
-    facts: dict[str, Any]
+    facts: Facts
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ class Results:
 
     folder: Path
     files: dict[str, str]
-    facts: dict[str, Any]
+    facts: Facts
 
     def __call__(self, name: str) -> Saved:
         return read(self.folder / self.files[name])
@@ -96,18 +95,20 @@ class Store:
             for path in left_over(folder, "*"):
                 path.unlink(missing_ok=True)
 
-    def run(self, experiment: str, plan: Plan, watch: Callable[[Unit], Watch]) -> None:
-        """Compute what is not there yet. The plan goes to disk first, so that `results` needs nothing else."""
+    def run(self, experiment: str, plan: Plan) -> Iterator[Unit]:
+        """Compute what is not there yet, each unit after it was named.
+
+        The plan goes to disk first, so that `results` needs nothing else.
+        """
         folder = self.folder / "units" / experiment
         folder.mkdir(parents=True, exist_ok=True)
         files = {unit.name: unit.file for unit in plan.units}
         write_text(folder / "plan.json", json.dumps({"facts": plan.facts, "files": files}, indent=1) + "\n")
         done = Results(folder, files, plan.facts)
         for unit in plan.units:
-            tell = watch(unit)
+            yield unit
             if not finished(folder / unit.file):
-                write(folder / unit.file, unit.compute(done, tell))
-            tell(1.0)
+                write(folder / unit.file, unit.compute(done))
 
     def results(self, experiment: str) -> Results:
         """What `run` left, for rendering; an error says what is still to be computed."""

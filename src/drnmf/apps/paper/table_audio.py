@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from drnmf.algorithms.initialize import start
-from drnmf.apps.paper import datasets, paper
-from drnmf.apps.paper.experiment import (
-    Experiment,
-    Row,
-    algorithm_line,
-    data_facts,
-    difference,
-    markdown,
-    missing_list,
-    number,
-    settings_facts,
-    show,
-    write_csv,
-)
+from drnmf.apps.paper import datasets, experiment, paper
+from drnmf.apps.paper.experiment import Experiment, Row
 from drnmf.apps.paper.fits import Comparison, Options, Start, excess, references
-from drnmf.apps.paper.store import Plan, Results, Unit
+from drnmf.apps.paper.store import Facts, Plan, Results, Unit
 from drnmf.backends.open import open_data
 from drnmf.numerics import Array
 from drnmf.report.figures import COLOURS, figure, log_axis
@@ -53,7 +40,7 @@ def _units(dataset: datasets.Dataset, seed: int, options: Options) -> list[Unit]
     prefix, begin = f"{dataset.stem}/seed-{seed}", lambda: _start(dataset.path, seed)
     compared = Comparison(prefix, SINGLES, BETAS, begin, lambda fit, _: fit.summary(), options)
     settings = options.settings(data=dataset.digest, seed=seed, rank=RANK)
-    return compared.units(settings, float(spectrogram(dataset.path).size), options.ours)
+    return compared.units(settings)
 
 
 def plan(options: Options) -> Plan:
@@ -67,7 +54,7 @@ def plan(options: Options) -> Plan:
         rows.append({"dataset": dataset.stem, "m": m, "n": n})
         for seed in range(options.seeds):
             units += _units(dataset, seed, options)
-    return Plan(units, {"rows": rows, **settings_facts(options), **data_facts(folder, "audio")})
+    return Plan(units, {"rows": rows, **experiment.settings_facts(options), **experiment.data_facts(folder, "audio")})
 
 
 def _measures(results: Results, stem: str, seed: int) -> dict[str, float]:
@@ -86,11 +73,11 @@ def _measures(results: Results, stem: str, seed: int) -> dict[str, float]:
     return found
 
 
-def table(results: Results) -> list[dict[str, Any]]:
+def table(results: Results) -> list[Facts]:
     """One row per recording: mean and standard deviation over the starts, beside the paper's."""
     rows = []
     for facts in results.facts["rows"]:
-        row: dict[str, Any] = dict(facts)
+        row: Facts = dict(facts)
         runs = [_measures(results, row["dataset"], seed) for seed in range(results.facts["seeds"])]
         for measure in runs[0]:
             values = np.array([run[measure] for run in runs])
@@ -119,13 +106,13 @@ def draw(results: Results, out: Path) -> None:
         for seed in range(results.facts["seeds"])
     ]
     extra = OURS_MEASURES if results.facts["ours"] else ()
-    write_csv(out / f"{STARTS_NAME}.csv", ("dataset", "seed", *paper.AUDIO_MEASURES, *extra), starts)
-    write_csv(out / f"{NAME}.csv", _columns(results.facts["ours"]), rows)
+    experiment.write_csv(out / f"{STARTS_NAME}.csv", ("dataset", "seed", *paper.AUDIO_MEASURES, *extra), starts)
+    experiment.write_csv(out / f"{NAME}.csv", _columns(results.facts["ours"]), rows)
     if rows:
         _draw_rows(rows, results.facts["ours"], out)
 
 
-def _draw_rows(rows: list[dict[str, Any]], ours: bool, out: Path) -> None:
+def _draw_rows(rows: list[Facts], ours: bool, out: Path) -> None:
     methods = [("KL-NMF", "kl_is_excess", "IS", "KL"), ("DR-NMF", "dr_is_excess", "IS", "DR")]
     others = [("IS-NMF", "is_kl_excess", "KL", "IS"), ("DR-NMF", "dr_kl_excess", "KL", "DR")]
     if ours:
@@ -151,13 +138,13 @@ def _draw_rows(rows: list[dict[str, Any]], ours: bool, out: Path) -> None:
         axes[1].set_title("How much worse in KL")
 
 
-def _bar(row: dict[str, Any], measure: str) -> tuple[float, float]:
+def _bar(row: Facts, measure: str) -> tuple[float, float]:
     """One deviation to both sides, clipped where the logarithmic axis ends."""
     mean, deviation = row[measure], row[f"{measure}_std"]
     return min(deviation, 0.9 * abs(mean)), deviation
 
 
-def section(rows: list[Row], facts: dict[str, Any], folder: Path) -> str:
+def section(rows: list[Row], facts: Facts, folder: Path) -> str:
     """Row by row: paper, ours, difference."""
     columns = ["recording", "n", "status"]
     names = {"kl_is_excess": "KL: IS", "dr_is_excess": "DR: IS", "is_kl_excess": "IS: KL", "dr_kl_excess": "DR: KL"}
@@ -170,24 +157,24 @@ def section(rows: list[Row], facts: dict[str, Any], folder: Path) -> str:
         entry = datasets.AUDIO[row["dataset"]]
         line = [row["dataset"], row["n"], entry.role]
         for measure in names:
-            theirs, ours, gap = difference(row, measure, 1)
-            spread = number(row.get(f"paper_{measure}_std"))
+            theirs, ours, gap = experiment.difference(row, measure, 1)
+            spread = experiment.number(row.get(f"paper_{measure}_std"))
             line += [
                 theirs if spread is None else f"{theirs} ± {spread:.1f}",
-                f"{ours} ± {show(number(row[f'{measure}_std']), 1)}",
+                f"{ours} ± {experiment.show(row[f'{measure}_std'], 1)}",
                 gap,
             ]
         if facts["ours"]:
-            line += [f"{show(number(row[m]), 1)} ± {show(number(row[f'{m}_std']), 1)}" for m in OURS_MEASURES]
+            line += [f"{experiment.show(row[m], 1)} ± {experiment.show(row[f'{m}_std'], 1)}" for m in OURS_MEASURES]
         lines.append(line)
     remarks = datasets.remarks(datasets.AUDIO, [row["dataset"] for row in rows])
     return (
         f"Percent above the single-objective error, mean ± deviation over {facts['seeds']} random starts, r = {RANK}. "
-        f'"KL: IS" is the IS error of KL-NMF. {algorithm_line(facts)}\n\n'
-        + markdown(columns, lines, left=3)
+        f'"KL: IS" is the IS error of KL-NMF. {experiment.algorithm_line(facts)}\n\n'
+        + experiment.markdown(columns, lines, left=3)
         + remarks
         + _unequal(read_table(folder / f"{STARTS_NAME}.csv"))
-        + missing_list(facts)
+        + experiment.missing_list(facts)
     )
 
 

@@ -2,53 +2,93 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from drnmf.apps.paper import datasets, paper
-from drnmf.apps.paper import document_studies as studies
-from drnmf.apps.paper.document_studies import OURS_MEASURES, measures, units, with_paper
-from drnmf.apps.paper.experiment import (
-    Experiment,
-    Row,
-    algorithm_line,
-    data_facts,
-    difference,
-    markdown,
-    missing_list,
-    number,
-    settings_facts,
-    show,
-    write_csv,
-)
-from drnmf.apps.paper.fits import Options
-from drnmf.apps.paper.store import Plan, Results, Unit
-from drnmf.numerics import LIFT
+from drnmf.algorithms.initialize import lifted, spa_factors
+from drnmf.apps.paper import datasets, experiment, paper
+from drnmf.apps.paper.datasets import Dataset, load_documents
+from drnmf.apps.paper.experiment import Experiment, Row
+from drnmf.apps.paper.fits import Comparison, Fit, Options, Start, excess, references
+from drnmf.apps.paper.store import Facts, Plan, Results, Saved, Unit
+from drnmf.apps.text.topics import assign, clustering_accuracy
+from drnmf.backends.open import open_data
+from drnmf.backends.single_blas import single_blas
+from drnmf.numerics import LIFT, Vector, factor_floor
 from drnmf.report.figures import COLOURS, figure, log_axis
 
 NAME = "table-documents"
+BETAS = (1.0, 2.0)
+SINGLES = ("kl", "fro")
+OURS_MEASURES = ("ours_acc_dr", "ours_dr_kl_excess", "ours_dr_fro_excess")
+
+
+@lru_cache(maxsize=1)
+def start_of(dataset: Dataset) -> Start:
+    """SPA picks r words: W = X(:, K), H by nonnegative least squares; lifted, and floored as every start is."""
+    documents = load_documents(dataset)
+    floor = factor_floor(float(documents.X.mean()), documents.rank)
+    with single_blas():
+        W, H = lifted(*spa_factors(open_data(documents.X), documents.rank, np.random.RandomState(0)), LIFT)
+    return np.maximum(W, floor), np.maximum(H, floor)
+
+
+def units(dataset: Dataset, options: Options) -> list[Unit]:
+    """Plan KL-NMF, Fro-NMF and DR-NMF (and the library's default) of one data set."""
+
+    def saved(fit: Fit, _: Vector) -> Saved:
+        documents = load_documents(dataset)
+        return fit.summary(accuracy=100.0 * clustering_accuracy(documents.labels, assign(documents.X, fit.H)))
+
+    compared = Comparison(
+        dataset.stem, SINGLES, BETAS, lambda: (load_documents(dataset).X, start_of(dataset)), saved, options
+    )
+    settings = options.settings(data=dataset.digest, lift=LIFT)
+    return compared.units(settings)
+
+
+def measures(results: Results, prefix: str, ours: bool) -> dict[str, float]:
+    """Accuracies of the three methods, and how far each is above the best of the other loss, all in percent."""
+    e = references(results, prefix, SINGLES)
+    kl, fro, dr = (results(f"{prefix}/{name}").values for name in ("kl", "fro", "dr"))
+    found = {
+        "acc_kl": kl["accuracy"],
+        "acc_fro": fro["accuracy"],
+        "acc_dr": dr["accuracy"],
+        "fro_kl_excess": excess(fro["losses"][0], e[0]),
+        "dr_kl_excess": excess(dr["losses"][0], e[0]),
+        "kl_fro_excess": excess(kl["losses"][1], e[1]),
+        "dr_fro_excess": excess(dr["losses"][1], e[1]),
+    }
+    if ours:
+        mine = results(f"{prefix}/ours").values
+        values = mine["accuracy"], excess(mine["losses"][0], e[0]), excess(mine["losses"][1], e[1])
+        found |= dict(zip(OURS_MEASURES, values, strict=True))
+    return found
+
+
+def with_paper(row: Facts) -> Facts:
+    """The row beside the paper's, where the data set is the paper's."""
+    entry = datasets.DOCUMENTS[row["dataset"]]
+    if entry.role != "substitute":
+        row |= {f"paper_{m}": v for m, v in zip(paper.DOCUMENT_MEASURES, paper.DOCUMENTS[entry.paper][1], strict=True)}
+    return row
 
 
 def plan(options: Options) -> Plan:
-    """Three fits (four with ours) per data set; for a few, three more per lift and SPA variant, one for the floors."""
+    """Three fits (four with ours) per data set."""
     folder = datasets.check_folder(options.data)
-    rows, studied = [], []
-    planned: list[Unit] = []
-    for dataset in datasets.present(folder, "documents"):
-        rows.append({"dataset": dataset.stem, "rank": datasets.load_documents(dataset).rank})
-        planned += units(dataset, dataset.stem, options, ours=options.ours)
-        if dataset.stem in studies.STUDY_SETS:
-            studied.append(dataset.stem)
-            planned += studies.study_units(dataset, options)
-    facts = {"rows": rows, "studied": studied, **settings_facts(options), **data_facts(folder, "documents")}
-    return Plan(planned, facts)
+    here = datasets.present(folder, "documents")
+    rows = [{"dataset": dataset.stem, "rank": load_documents(dataset).rank} for dataset in here]
+    facts = {"rows": rows, **experiment.settings_facts(options), **experiment.data_facts(folder, "documents")}
+    return Plan([unit for dataset in here for unit in units(dataset, options)], facts)
 
 
-def table(results: Results) -> list[dict[str, Any]]:
+def table(results: Results) -> list[Facts]:
     """One row per data set beside the paper's, then the average over the paper's own data sets that are here."""
-    rows: list[dict[str, Any]] = [
+    rows: list[Facts] = [
         with_paper({**row, **measures(results, row["dataset"], results.facts["ours"])}) for row in results.facts["rows"]
     ]
     own = [row for row in rows if datasets.DOCUMENTS[row["dataset"]].role == "own"]
@@ -61,16 +101,15 @@ def table(results: Results) -> list[dict[str, Any]]:
 
 
 def draw(results: Results, out: Path) -> None:
-    """table-documents.csv, the studies beside it (-lift, -starts, -floor) and a dot plot."""
+    """table-documents.csv and a dot plot."""
     rows, theirs = table(results), tuple(f"paper_{measure}" for measure in paper.DOCUMENT_MEASURES)
     extra = OURS_MEASURES if results.facts["ours"] else ()
-    write_csv(out / f"{NAME}.csv", ("dataset", "rank", *paper.DOCUMENT_MEASURES, *theirs, *extra), rows)
-    studies.write_studies(results, out, NAME)
+    experiment.write_csv(out / f"{NAME}.csv", ("dataset", "rank", *paper.DOCUMENT_MEASURES, *theirs, *extra), rows)
     if rows:
         _draw_rows(rows, out)
 
 
-def _draw_rows(rows: list[dict[str, Any]], out: Path) -> None:
+def _draw_rows(rows: list[Facts], out: Path) -> None:
     accuracies = (("KL-NMF", "acc_kl", "KL"), ("Fro-NMF", "acc_fro", "Frobenius"), ("DR-NMF", "acc_dr", "DR"))
     panels = {
         "Clustering accuracy (%)": accuracies,
@@ -101,27 +140,26 @@ def _comparison(rows: list[Row], measures: tuple[str, ...], extra: tuple[str, ..
     lines = []
     for row in rows:
         role = "" if row["dataset"] == "average" else datasets.DOCUMENTS[row["dataset"]].role
-        cells = [cell for measure in measures for cell in difference(row, measure)]
-        lines.append([row["dataset"], row["rank"], role, *cells, *(show(number(row[name])) for name in extra)])
-    return markdown(columns, lines, left=1)
+        cells = [cell for measure in measures for cell in experiment.difference(row, measure)]
+        shown = (experiment.show(row[name]) for name in extra)
+        lines.append([row["dataset"], row["rank"], role, *cells, *shown])
+    return experiment.markdown(columns, lines, left=1)
 
 
-def section(rows: list[Row], facts: dict[str, Any], folder: Path) -> str:
-    """Row by row: paper, ours, difference; then the lift."""
+def section(rows: list[Row], facts: Facts, folder: Path) -> str:
+    """Row by row: paper, ours, difference."""
     ours = facts["ours"]
     remarks = datasets.remarks(datasets.DOCUMENTS, [row["dataset"] for row in rows if row["dataset"] != "average"])
-    text = (
-        f"SPA start lifted by {LIFT:g} of the mean. {algorithm_line(facts)} The average is over the paper's own data "
-        f"sets that are here, in both columns; over all fifteen the paper has "
+    return (
+        f"SPA start lifted by {LIFT:g} of the mean. {experiment.algorithm_line(facts)} The average is over the paper's "
+        f"own data sets that are here, in both columns; over all fifteen the paper has "
         f"{', '.join(map(str, paper.DOCUMENTS_AVERAGE))}.\n\nClustering accuracy (%):\n\n"
         + _comparison(rows, paper.DOCUMENT_MEASURES[:3], OURS_MEASURES[:1] if ours else ())
         + '\nPercent above the single-objective error ("Fro: KL" is the KL error of Fro-NMF):\n\n'
         + _comparison(rows, paper.DOCUMENT_MEASURES[3:], OURS_MEASURES[1:] if ours else ())
         + remarks
+        + experiment.missing_list(facts)
     )
-    if facts["studied"]:
-        text += studies.study_section(folder, NAME)
-    return text + missing_list(facts)
 
 
 EXPERIMENT = Experiment(NAME, "Sparse documents (section 5.2)", plan, draw, section, (NAME,))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -18,9 +18,9 @@ from drnmf.apps.paper.experiment import (
     show,
     write_csv,
 )
-from drnmf.apps.paper.fits import OURS, SUBGRADIENT, Options, Start, fit_robust, fit_single, identity, uniform_start
-from drnmf.apps.paper.store import Lookup, Plan, Results, Saved, Unit, Watch
-from drnmf.numerics import Vector
+from drnmf.apps.paper.fits import OURS, PAPER, SUBGRADIENT, Algorithm, Options, Start, fit_robust, fit_single, identity
+from drnmf.apps.paper.store import Facts, Lookup, Plan, Results, Saved, Unit
+from drnmf.numerics import Array, Vector
 from drnmf.report.figures import COLOURS, figure
 from drnmf.runs.read import read_table
 
@@ -37,7 +37,8 @@ FRACTIONS = (0.1, 0.2, 0.3, 0.5)
 def problem(seed: int) -> tuple[Vector, Start]:
     """X, W and H uniform in [0, 1]."""
     rng = np.random.RandomState(seed)
-    return rng.uniform(size=SHAPE), uniform_start(SHAPE, RANK, rng)
+    X = rng.uniform(size=SHAPE)
+    return X, (rng.uniform(size=(SHAPE[0], RANK)), rng.uniform(size=(RANK, SHAPE[1])))
 
 
 def _references(lookup: Lookup, seed: int, iterations: int) -> Vector:
@@ -49,53 +50,42 @@ def _early(max_iter: int) -> list[int]:
     return sorted({max(1, round(fraction * max_iter)) for fraction in FRACTIONS} - {max_iter})
 
 
-def _units(seed: int, options: Options, algorithms: dict[str, tuple[str, str]]) -> list[Unit]:
+def _units(seed: int, options: Options, algorithms: dict[str, Algorithm]) -> list[Unit]:
     settings = options.settings(seed=seed, shape=SHAPE, rank=RANK, trace=True)
-    cost = 1.0 * SHAPE[0] * SHAPE[1]
 
-    def single(beta: float) -> Any:
-        def compute(lookup: Lookup, watch: Watch) -> Saved:
-            fit = fit_single(*problem(seed), beta, BETAS, options, watch)
+    def single(beta: float) -> Callable[[Lookup], Saved]:
+        def compute(lookup: Lookup) -> Saved:
+            fit = fit_single(*problem(seed), beta, BETAS, options)
             return Saved(fit.summary().values, {"losses": fit.trace.scaled_losses[:, 0]})
 
         return compute
 
-    def robust(algorithm: tuple[str, str], iterations: int = options.max_iter) -> Any:
-        def compute(lookup: Lookup, watch: Watch) -> Saved:
-            fit = fit_robust(*problem(seed), BETAS, _references(lookup, seed, iterations), options, watch, algorithm)
+    def robust(name: str, iterations: int) -> Unit:
+        def compute(lookup: Lookup) -> Saved:
+            e = _references(lookup, seed, iterations)
+            fit = fit_robust(*problem(seed), BETAS, e, options, algorithms[name])
             return Saved(fit.summary().values, {"scaled": fit.trace.scaled_losses, "weights": fit.trace.weights})
 
-        return compute
+        more = {"algorithm": identity(algorithms[name]), "references": iterations}
+        return Unit(f"seed-{seed}/{_unit_name(name, iterations, options.max_iter)}", settings | more, compute)
 
-    units = [
-        Unit(f"seed-{seed}/{name}", settings, cost, single(beta)) for name, beta in zip(LOSSES, BETAS, strict=True)
-    ]
-    for name, algorithm in algorithms.items():
-        units.append(
-            Unit(
-                f"seed-{seed}/{name}",
-                settings | {"algorithm": identity(algorithm) if name == "ours" else algorithm},
-                2 * cost,
-                robust(algorithm),
-            )
-        )
-    for k in _early(options.max_iter):
-        for name in ("dr", "subgradient"):
-            more = {"algorithm": algorithms[name], "references": k}
-            units.append(Unit(f"seed-{seed}/{name}-{k}", settings | more, 2 * cost, robust(algorithms[name], k)))
-    return units
+    units = [Unit(f"seed-{seed}/{name}", settings, single(beta)) for name, beta in zip(LOSSES, BETAS, strict=True)]
+    units += [robust(name, options.max_iter) for name in algorithms]
+    return units + [robust(name, k) for k in _early(options.max_iter) for name in ("dr", "subgradient")]
+
+
+def _unit_name(name: str, iterations: int, max_iter: int) -> str:
+    return name if iterations == max_iter else f"{name}-{iterations}"
 
 
 def plan(options: Options) -> Plan:
     """Per seed: the three single-objective fits, then every algorithm under their errors."""
-    algorithms = {"dr": (options.update, options.policy), "subgradient": (options.update, SUBGRADIENT)}
-    if options.ours:
-        algorithms["ours"] = OURS
+    algorithms = {"dr": PAPER, "subgradient": SUBGRADIENT} | ({"ours": OURS} if options.ours else {})
     units = [unit for seed in range(options.seeds) for unit in _units(seed, options, algorithms)]
     return Plan(units, {"algorithms": list(algorithms), **settings_facts(options)})
 
 
-def settles_below(maximum: Vector, level: float) -> int | None:
+def settles_below(maximum: Array, level: float) -> int | None:
     """First iteration from which the largest scaled loss stays at or below a level; None if it does not.
 
     >>> settles_below(np.array([3.0, 1.0, 2.0, 1.0]), 1.5)
@@ -111,13 +101,13 @@ def _thin(length: int) -> list[int]:
     return [k for k in range(length) if k <= 40 or k % 10 == 0]
 
 
-def _outcome(scaled: Vector) -> dict[str, Any]:
+def _outcome(scaled: Array) -> Facts:
     """Where the largest scaled loss settles and ends, and where the three losses end."""
     first = {f"first_{level:.2f}": settles_below(scaled.max(axis=1), level) for level in LEVELS}
     return {**first, "max": float(scaled[-1].max()), **dict(zip(("is", "kl", "fro"), scaled[-1].tolist(), strict=True))}
 
 
-def _reference_rows(results: Results) -> list[dict[str, Any]]:
+def _reference_rows(results: Results) -> list[Facts]:
     """Both algorithms under references taken earlier."""
     facts = results.facts
     return [
@@ -125,7 +115,7 @@ def _reference_rows(results: Results) -> list[dict[str, Any]]:
         for k in [*_early(facts["max_iter"]), facts["max_iter"]]
         for name in ("dr", "subgradient")
         for seed in range(facts["seeds"])
-        for unit in [f"seed-{seed}/{name}" if k == facts["max_iter"] else f"seed-{seed}/{name}-{k}"]
+        for unit in [f"seed-{seed}/{_unit_name(name, k, facts['max_iter'])}"]
     ]
 
 
@@ -133,9 +123,9 @@ def draw(results: Results, out: Path) -> None:
     """weights-figure.csv (per seed), -curves.csv (median and band per iteration), -references.csv, the figure."""
     references = _reference_rows(results)
     write_csv(out / f"{REFERENCES_NAME}.csv", list(references[0]), references)
-    rows: list[dict[str, Any]] = []
-    curves: list[dict[str, Any]] = []
-    bands: dict[str, tuple[list[int], Any, Any, Any]] = {}
+    rows: list[Facts] = []
+    curves: list[Facts] = []
+    bands: dict[str, tuple[list[int], Vector, Vector, Vector]] = {}
     for name in results.facts["algorithms"]:
         traces = []
         for seed in range(results.facts["seeds"]):
@@ -147,14 +137,14 @@ def draw(results: Results, out: Path) -> None:
         low, middle, high = (f(stack, axis=0)[keep] for f in (np.min, np.median, np.max))
         bands[name] = keep, low, middle, high
         for i, k in enumerate(keep):
-            row: dict[str, Any] = {"algorithm": name, "iteration": k}
+            row: Facts = {"algorithm": name, "iteration": k}
             for b, loss in enumerate(("is", "kl", "fro")):
                 row |= {f"{loss}_min": low[i, b], f"{loss}_median": middle[i, b], f"{loss}_max": high[i, b]}
             curves.append(row)
     write_csv(out / f"{NAME}.csv", list(rows[0]), rows)
     write_csv(out / f"{NAME}-curves.csv", list(curves[0]), curves)
     titles = {
-        "dr": f"Algorithm 3 ({results.facts['policy']})",
+        "dr": "Algorithm 3 (frank-wolfe)",
         "subgradient": "Subgradient variant",
         "ours": "Library default",
     }
@@ -180,7 +170,7 @@ def _median(values: list[float | None]) -> str:
     return f"{float(np.median(reached)):.0f} ({len(reached)} of {len(values)} seeds)"
 
 
-def section(rows: list[Row], facts: dict[str, Any], folder: Path) -> str:
+def section(rows: list[Row], facts: Facts, folder: Path) -> str:
     """Where each algorithm settles, beside the paper's two numbers."""
     lines = []
     names = {"dr": "Algorithm 3", "subgradient": "subgradient variant", "ours": "library default"}

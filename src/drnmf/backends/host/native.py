@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache
 from operator import attrgetter
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from drnmf import _core
-from drnmf.backends.base import Ask, Sweep, check_shapes, zero_of
+from drnmf.backends.base import Ask, Descending, Sweep, check_shapes, zero_of
 from drnmf.backends.host import threads
 from drnmf.backends.host.dense import DenseMatrix, mean_of, moments
 from drnmf.backends.host.sparse import SparseMatrix
 from drnmf.backends.observed import Pieces, pieces
 from drnmf.backends.tiles import sweep_tiles
-from drnmf.losses.base import Loss
+from drnmf.losses.base import Loss, Omega
 from drnmf.losses.beta import Beta
 from drnmf.losses.negative_binomial import NegativeBinomial
-from drnmf.numerics import SAFE_SQUARES, Array, Vector, identity_limit, model_floor, power_ceiling
+from drnmf.numerics import SAFE_SQUARES, VANISHED, Array, Precision, Vector, identity_limit, model_floor, power_ceiling
 
 threads.register()
 
@@ -30,8 +30,6 @@ KERNELS: dict[type, tuple[int, Callable[[Any], float]]] = {
 }
 """Loss -> id of its family in the compiled extension (`Family` of kernels.hpp) and its parameter."""
 
-Outputs = tuple[Array, Array, Array, Vector]  # N, P, Q and the shared curvature
-
 
 def takes(ask: Ask) -> bool:
     """Tell whether the compiled extension can answer; the tiles of NumPy answer what it declines."""
@@ -39,7 +37,7 @@ def takes(ask: Ask) -> bool:
     return known and all(type(loss) in KERNELS for loss in ask.omega)
 
 
-def _weights(ask: Ask, dtype: Any, stored: Any = None) -> Any:
+def _weights(ask: Ask, dtype: Precision, stored: Array | None = None) -> _core.Observed | None:
     """The weights of the entries in the words of the compiled extension; None where there are none."""
     if ask.observed is None:
         return None
@@ -60,26 +58,43 @@ def _kernel(loss: Loss) -> tuple[int, float]:
     return family, parameter(loss)
 
 
-def _native_ask(data: Any, ask: Ask, scale: float) -> Any:
+def _native_ask(data: NativeDense | NativeSparse, ask: Ask, scale: float) -> _core.Ask:
     """The question in the words of the compiled extension, which multiplies dense X by the scale."""
     # one loss is as good alone as weighted: the parts then come without a product by the weight
     weights = ask.weights if len(ask.omega) > 1 else None
+    vectors = (() if vector is None else tuple(vector.tolist()) for vector in (weights, ask.curvature))
+    numbers = scale, zero_of(data, ask.omega), data.squared_norm, data.dtype.char
+    return _question(ask.omega, ask.parts is not None, ask.losses, numbers, *vectors)
+
+
+@lru_cache(maxsize=64)
+def _question(
+    omega: Omega,
+    parts: bool,
+    losses: bool,
+    numbers: tuple[float, float, float, str],
+    weights: tuple[float, ...],
+    curvature: tuple[float, ...],
+) -> Any:
+    """The same from numbers alone. A run asks the same few questions thousands of times, and making one takes as long
+    as the answer of a small X."""
+    scale, zero, squared_norm, dtype = numbers
     return _core.Ask(
-        omega=[_kernel(loss) for loss in ask.omega],
-        weights=[] if weights is None else weights.tolist(),
-        parts=ask.parts is not None,
-        losses=ask.losses,
+        omega=[_kernel(loss) for loss in omega],
+        weights=weights,
+        parts=parts,
+        losses=losses,
         scale=scale,
-        zero=zero_of(data, ask.omega),
-        floor=model_floor(data.dtype),
-        ceiling=power_ceiling(data.dtype),
-        squared_norm=data.squared_norm,
-        identity_limit=identity_limit(data.dtype),
-        curvature=[] if ask.curvature is None else ask.curvature.tolist(),
+        zero=zero,
+        floor=model_floor(dtype),
+        ceiling=power_ceiling(dtype),
+        squared_norm=squared_norm,
+        identity_limit=identity_limit(dtype),
+        curvature=curvature,
     )
 
 
-def _room(into: Sweep | None, name: str, shape: tuple[int, ...], dtype: Any) -> Array:
+def _room(into: Sweep | None, name: str, shape: tuple[int, ...], dtype: Precision) -> Array:
     """An array to write to: that of an earlier answer where it fits."""
     old: Array | None = getattr(into, name, None)
     return old if old is not None and old.shape == shape and old.dtype == dtype else np.empty(shape, dtype)
@@ -91,24 +106,86 @@ def _spare(ask: Ask, W: Array) -> Array | None:
     return old if old is not None and old.size == W.size and old.dtype == W.dtype else None
 
 
-def _sweep(data: Any, W: Array, H: Array, ask: Ask, run: Callable[..., None], scale: float = 1.0) -> Sweep:
-    """Make the arguments ready, allocate the outputs, and let the compiled extension pass over X."""
-    check_shapes(data.shape, W, H, ask)
-    (_, n), r, dtype = data.shape, H.shape[0], data.dtype
-    slots, alone = ask.slots, ask.shared_alone
-    N = _room(ask.into, "N", (slots, r, n), dtype)
-    P = _room(ask.into, "P", (0 if alone else slots, r, n), dtype)
-    Q = _room(ask.into, "Q", (0 if alone or ask.curvature is None else r * (r + 1) // 2, n), dtype)
-    gram = np.empty((0, 0) if ask.shared is None else (r, r))
-    losses = np.array([np.nan] * len(ask.omega))
-    if not ask.empty:
+class _Pass(NamedTuple):
+    """One pass of the compiled extension over X: the factors, the question in its words, and what it fills."""
+
+    left: Array
+    right: Array
+    ask: _core.Ask
+    N: Array
+    P: Array
+    Q: Array
+    gram: Vector
+    losses: Vector
+
+    @classmethod
+    def of(cls, data: NativeDense | NativeSparse, W: Array, H: Array, ask: Ask, scale: float = 1.0) -> _Pass:
+        """Make the arguments ready, and allocate the outputs."""
+        check_shapes(data.shape, W, H, ask)
+        (_, n), r, dtype = data.shape, H.shape[0], data.dtype
+        slots, shared = ask.slots, ask.shared is not None
+        alone = shared and len(ask.omega) == 1
+        N = _room(ask.into, "N", (slots, r, n), dtype)
+        P = _room(ask.into, "P", (0 if alone else slots, r, n), dtype)
+        Q = _room(ask.into, "Q", (0 if alone or ask.curvature is None else r * (r + 1) // 2, n), dtype)
+        gram = np.empty((r, r) if shared else (0, 0))
+        losses = np.array([np.nan] * len(ask.omega))
         left, right = np.ascontiguousarray(W.T, dtype), np.ascontiguousarray(H, dtype)
-        run(left, right, _native_ask(data, ask, scale), (N, P, Q, gram), losses)
-    if ask.weights is not None and len(ask.omega) == 1 and ask.weights[0] != 1.0:
-        with np.errstate(over="ignore"):  # a step too far: its losses are not finite, and it is taken back
-            N *= dtype.type(ask.weights[0])
-            P *= dtype.type(ask.weights[0])
-    return Sweep(losses, N, P, Q if len(Q) else None, gram if len(gram) else None)
+        return cls(left, right, _native_ask(data, ask, scale), N, P, Q, gram, losses)
+
+    def answer(self, ask: Ask) -> Sweep:
+        """Return what was filled, by the weight of the only loss where it has one."""
+        N, P = self.N, self.P
+        if ask.weights is not None and len(ask.omega) == 1 and ask.weights[0] != 1.0:
+            with np.errstate(over="ignore"):  # a step too far: its losses are not finite, and it is taken back
+                N *= N.dtype.type(ask.weights[0])
+                P *= P.dtype.type(ask.weights[0])
+        return Sweep(self.losses, N, P, self.Q if len(self.Q) else None, self.gram if len(self.gram) else None)
+
+
+@dataclass(frozen=True)
+class Descent:
+    """Whole iterations of coordinate descent under beta = 2 alone, one call each (`_core.Descent`).
+
+    A small X is swept in a few microseconds, and four calls with their questions would take ten times that.
+
+    Attributes
+    ----------
+    core : holds the blocks, their last points and the arrays of the sweeps, and writes over all of them
+    at : the sweep for H, whose arrays those of every further one are
+    losses : where the loss of an iteration is written
+    """
+
+    core: _core.Descent
+    at: Sweep
+    losses: Vector
+
+    def iterate(self, passes: int, paces: Sequence[float]) -> Sweep:
+        """Step H and W, each by so many passes and extrapolated, and sweep for H."""
+        self.core.iterate(passes, *paces)
+        return Sweep(self.losses.copy(), self.at.N, self.at.P, None, self.at.gram)
+
+
+def _descent(data: Any, start: Descending) -> Descent:
+    """Make the arguments of whole iterations ready: the questions are those of `iteration.Task.sweep`."""
+    at, losses = start.sweep, np.empty(1)
+    H = _block_of_descent(data, start, 0, at)
+    W = _block_of_descent(data.T, start, 1, _room_for(start.blocks[1]))
+    return Descent(_core.Descent(H, W, losses, data.memory, VANISHED**2), at, losses)
+
+
+def _block_of_descent(data: Any, start: Descending, block: int, at: Sweep) -> _core.BlockOfDescent:
+    """One block, its question and where the answers go; the loss is asked for with the last answer alone."""
+    F, c = start.blocks[block], np.array([start.coefficient])
+    ask = _native_ask(data, Ask(start.omega, c, block == 0, c), data.scale_as_read)
+    Q, last, floor = np.empty((0, F.shape[1]), F.dtype), start.lasts[block], start.floors[block]
+    return _core.BlockOfDescent(data.arrays, F, last, ask, at.N, at.P, Q, at.gram, floor, start.coefficient)
+
+
+def _room_for(F: Array) -> Sweep:
+    """Arrays for the parts of a block under beta = 2 alone."""
+    r, n = F.shape
+    return Sweep(np.empty(1), np.empty((1, r, n), F.dtype), np.empty((0, r, n), F.dtype), None, np.empty((r, r)))
 
 
 @dataclass(frozen=True)
@@ -144,12 +221,23 @@ class NativeDense(DenseMatrix):
         ask = self.asked(ask)
         if not takes(ask):
             return sweep_tiles(self, W, H, ask)
-        return _sweep(self, W, H, ask, partial(self.run, _weights(ask, self.dtype), _spare(ask, W)), self.scale)
+        made = _Pass.of(self, W, H, ask, self.scale)
+        if not ask.empty:
+            _core.sweep_dense(self.X, *made, self.memory, _weights(ask, self.dtype), _spare(ask, W))
+        return made.answer(ask)
 
-    def run(
-        self, weights: Any, spare: Array | None, left: Array, right: Array, ask: Any, outputs: Outputs, losses: Vector
-    ) -> None:
-        _core.sweep_dense(self.X, left, right, ask, *outputs, losses, self.memory, weights, spare)
+    @property
+    def arrays(self) -> list[Array]:
+        """X in the words of the compiled extension."""
+        return [self.X]
+
+    @property
+    def scale_as_read(self) -> float:
+        """What the compiled extension multiplies entries by."""
+        return self.scale
+
+    def descent(self, start: Descending) -> Descent | None:
+        return None if self.missing else _descent(self, start)
 
 
 @dataclass(frozen=True)
@@ -161,27 +249,42 @@ class NativeSparse(SparseMatrix):
 
     memory: _core.Workspace = field(default_factory=_core.Workspace, compare=False, repr=False)
 
+    scale_as_read: ClassVar[float] = 1.0  # the values are multiplied already
+
+    @property
+    def arrays(self) -> list[Array]:
+        """X in the words of the compiled extension."""
+        return [self.by_column.data, self.by_column.indptr, self.by_column.indices]
+
+    def descent(self, start: Descending) -> Descent | None:
+        return None if self.only is not None else _descent(self, start)
+
     def sweep_all(self, W: Array, H: Array, ask: Ask) -> Sweep:
         if not takes(ask):
             return super().sweep_all(W, H, ask)
-        return _sweep(self, W, H, ask, partial(self.run, None, _spare(ask, W), False))
+        return self._pass(W, H, ask, spare=_spare(ask, W))
 
     def sweep_dense(self, W: Array, H: Array, ask: Ask) -> Sweep:
         if not takes(ask):
             return super().sweep_dense(W, H, ask)
-        return _sweep(self, W, H, ask, partial(self.run, _weights(ask, self.dtype), None, False))
+        return self._pass(W, H, ask, _weights(ask, self.dtype))
 
     def sweep_stored(self, W: Array, H: Array, ask: Ask, parts: Pieces) -> Sweep:
         if not takes(ask):
             return super().sweep_stored(W, H, ask, parts)
         weights = _weights(ask, self.dtype, None if self.only is None else self.only.by_column)
-        return _sweep(self, W, H, ask, partial(self.run, weights, None, True))
+        return self._pass(W, H, ask, weights, stored=True)
 
-    def run(
-        self, weights: Any, spare: Array | None, stored: bool, left: Array, right: Array, ask: Any, outputs: Outputs,
-        losses: Vector,
-    ) -> None:  # fmt: skip
-        X, shape = self.by_column, self.shape
-        _core.sweep_sparse(
-            X.data, X.indptr, X.indices, *shape, left, right, ask, *outputs, losses, self.memory, weights, spare, stored
-        )
+    def _pass(
+        self,
+        W: Array,
+        H: Array,
+        ask: Ask,
+        weights: _core.Observed | None = None,
+        spare: Array | None = None,
+        stored: bool = False,
+    ) -> Sweep:
+        made, X, (m, n) = _Pass.of(self, W, H, ask), self.by_column, self.shape
+        if not ask.empty:
+            _core.sweep_sparse(X.data, X.indptr, X.indices, m, n, *made, self.memory, weights, spare, stored)
+        return made.answer(ask)

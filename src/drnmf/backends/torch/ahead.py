@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import torch
 
 from drnmf.backends.base import zero_of
-from drnmf.backends.torch.fused import GROUP, INTERPRETED, Call, compile_launch, prepared
+from drnmf.backends.observed import Pieces
+from drnmf.backends.torch.fused import GROUP, INTERPRETED, Call, compile_launch, kinds_of_weights, prepared
 from drnmf.backends.torch.kernels import kernels_of
 from drnmf.backends.torch.triton_descent import descend
 from drnmf.losses.base import Omega
@@ -32,12 +33,13 @@ class _Kind(NamedTuple):
     device: torch.device
     zeros: bool
     fast: bool
+    weights: tuple[Any, ...]
 
 
 _compiled: set[_Kind] = set()
 
 
-def compile_beside(data: Any, omega: Omega, rank: int) -> None:
+def compile_beside(data: Any, omega: Omega, rank: int, seen: Pieces | None) -> None:
     """Compile what sweeps of X under these losses will need, and under those met with X that contain them.
 
     Parameters
@@ -45,13 +47,14 @@ def compile_beside(data: Any, omega: Omega, rank: int) -> None:
     data : a `TorchDense`, whose `met` has the losses of the fit
     omega : of the sweep to come
     rank : r
+    seen : weights of the entries, None where all count once
     """
-    if INTERPRETED or _kind(data, omega, rank) in _compiled:
+    if INTERPRETED or _kind(data, omega, rank, seen) in _compiled:
         return
     wider = [met for met in data.met if set(omega) <= set(met)]
     sets = {omega, *wider, *((loss,) for met in wider for loss in met)}
-    new = [some for some in sets if len(some) <= GROUP and _kind(data, some, rank) not in _compiled]
-    launches = [prepared(X, rank, call) for some in new for X, call in _calls(data, some)]
+    new = [some for some in sets if len(some) <= GROUP and _kind(data, some, rank, seen) not in _compiled]
+    launches = [prepared(X, rank, call) for some in new for X, call in _calls(data, some, seen)]
     with ThreadPoolExecutor(THREADS) as pool:
         futures = [
             pool.submit(_descend_once, data.device, rank),
@@ -59,14 +62,13 @@ def compile_beside(data: Any, omega: Omega, rank: int) -> None:
         ]
     for future in futures:
         future.exception()  # what cannot be compiled says so where it is launched
-    _compiled.update(_kind(side, some, rank) for some in new for side in (data, data.T))
-    _compiled.add(_kind(data, omega, rank))
+    _compiled.update(_kind(side, some, rank, seen) for some in new for side in (data, data.T))
+    _compiled.add(_kind(data, omega, rank, seen))
 
 
-def _kind(data: Any, omega: Omega, rank: int) -> _Kind:
-    return _Kind(
-        omega, rank, data.shape, data.X.stride(), data.X.dtype, data.device, data.zeros > 0, data.fast
-    )  # fmt: skip
+def _kind(data: Any, omega: Omega, rank: int, seen: Pieces | None) -> _Kind:
+    X, weights = data.X, tuple(kinds_of_weights(seen).values())
+    return _Kind(omega, rank, data.shape, X.stride(), X.dtype, data.device, data.zeros > 0, data.fast, weights)
 
 
 def _descend_once(device: torch.device, rank: int) -> None:
@@ -75,12 +77,12 @@ def _descend_once(device: torch.device, rank: int) -> None:
     descend(column, column, torch.eye(rank, device=device), 0.0, 1)
 
 
-def _calls(data: Any, omega: Omega) -> list[tuple[torch.Tensor, Call]]:
+def _calls(data: Any, omega: Omega, seen: Pieces | None) -> list[tuple[torch.Tensor, Call]]:
     """Both sides of X, with the parts apart and, where there are several losses, added up."""
     kernels, zero = kernels_of(omega), zero_of(data, omega)
-    apart = Call(kernels, None, True, data.scale, zero, data.fast)
-    calls = [(data.X, apart), (data.X.T, apart)]
+    apart = Call(kernels, None, True, data.scale, zero, data.fast, seen)
+    calls = [(data.X, apart), (data.X.T, apart._replace(seen=None if seen is None else seen.T))]
     if len(omega) > 1:
         weights = torch.empty(len(omega), dtype=torch.float32, device=data.device)
-        calls += [(X, apart._replace(weights=weights)) for X, _ in calls]
+        calls += [(X, call._replace(weights=weights)) for X, call in calls]
     return calls

@@ -14,6 +14,7 @@ import torch
 import triton
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from drnmf.backends.observed import Pieces
 from drnmf.backends.torch.kernels import Kernel
 from drnmf.backends.torch.triton_dense import dense_sweep, split_factor
 from drnmf.numerics import model_floor, power_ceiling
@@ -106,32 +107,16 @@ def _pieces(F: Tensor, R: int, shift: int) -> tuple[Tensor, int]:
     return pieces, padded
 
 
-def sweep_dense(
-    X: Tensor, other: Tensor, own: Tensor, kernels: tuple[Kernel, ...], weights: Tensor | None, losses: bool,
-    scale: float, zero: float, fast: bool,
-) -> tuple[Tensor | None, Tensor, Tensor]:  # fmt: skip
-    """Losses (p,) float64, N and P (slots, r, O) at V = other' own for X (L, O) of any strides; float32 factors.
+class Call(NamedTuple):
+    """What a pass over X is asked; one launch takes at most three losses.
 
     kernels : (id, parameter) of every loss
-    other : (r, L), own : (r, O); weights : (p,) float32 on the device, or None for every part on its own
-    scale : what X is multiplied by;  zero : what a zero of X counts as, 0.0 to leave it
+    weights : (p,) float32 on the device, or None for every part on its own
+    scale : what X is multiplied by
+    zero : what a zero of X counts as, 0.0 to leave it
     fast : the precision called "tf32"
-    P of beta = 1 and 2 is left at zero here: `dense.add_free_parts` adds what needs no pass over X.
+    seen : weights of the entries, on the device; None where all count once
     """
-    wanted = losses or weights is None  # sums without losses are for loops: nobody else is worth a kernel of its own
-    groups = [slice(i, i + GROUP) for i in range(0, len(kernels), GROUP)]
-    found = []
-    for at in groups:
-        call = Call(kernels[at], None if weights is None else weights[at], wanted, scale, zero, fast)
-        found.append(_over_classes(X, other, own, call))
-    totals = torch.cat([f[0] for f in found]) if losses else None
-    if weights is None or len(found) == 1:
-        return totals, torch.cat([f[1] for f in found]), torch.cat([f[2] for f in found])
-    return totals, torch.stack([f[1] for f in found]).sum(0), torch.stack([f[2] for f in found]).sum(0)
-
-
-class Call(NamedTuple):
-    """What one pass over X is asked: at most three losses."""
 
     kernels: tuple[Kernel, ...]
     weights: Tensor | None
@@ -139,6 +124,30 @@ class Call(NamedTuple):
     scale: float
     zero: float
     fast: bool
+    seen: Pieces | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether no P needs a pass over X: `dense.add_free_parts` has those of beta = 1 and 2."""
+        return self.seen is None and all(b in {1.0, 2.0} for b, _ in self.kernels)
+
+
+def sweep_dense(X: Tensor, other: Tensor, own: Tensor, call: Call) -> tuple[Tensor | None, Tensor, Tensor]:
+    """Losses (p,) float64, N and P (slots, r, O) at V = other' own for X (L, O) of any strides; float32 factors.
+
+    other : (r, L), own : (r, O)
+    Without weights of the entries P of beta = 1 and 2 is left at zero here: `dense.add_free_parts` adds it.
+    """
+    kernels, weights = call.kernels, call.weights
+    wanted = call.losses or weights is None  # sums without losses are for loops: nobody else is worth a kernel
+    found = []
+    for at in (slice(i, i + GROUP) for i in range(0, len(kernels), GROUP)):
+        part = call._replace(kernels=kernels[at], weights=None if weights is None else weights[at], losses=wanted)
+        found.append(_over_classes(X, other, own, part))
+    totals = torch.cat([f[0] for f in found]) if call.losses else None
+    if weights is None or len(found) == 1:
+        return totals, torch.cat([f[1] for f in found]), torch.cat([f[2] for f in found])
+    return totals, torch.stack([f[1] for f in found]).sum(0), torch.stack([f[2] for f in found]).sum(0)
 
 
 Found = tuple[Tensor, Tensor, Tensor]  # losses, N, P
@@ -150,15 +159,26 @@ def _over_classes(X: Tensor, other: Tensor, own: Tensor, call: Call) -> Found:
     if step == 1:
         return _weighed(X, other, own, call)
     if X.stride(1) == 1:  # the classes divide L
-        found = [_weighed(X[j::step], other[:, j::step].contiguous(), own, call) for j in range(step)]
+        found = [
+            _weighed(X[j::step], other[:, j::step].contiguous(), own, _within(call, slice(j, None, step), slice(None)))
+            for j in range(step)
+        ]
         losses, N, P = (torch.stack(parts).sum(0) for parts in zip(*found, strict=True))
         return losses, N, P
-    found = [_weighed(X[:, j::step], other, own[:, j::step].contiguous(), call) for j in range(step)]
+    found = [
+        _weighed(X[:, j::step], other, own[:, j::step].contiguous(), _within(call, slice(None), slice(j, None, step)))
+        for j in range(step)
+    ]
     slots = found[0][1].shape[0]
     N, P = (torch.empty((slots, *own.shape), dtype=own.dtype, device=own.device) for _ in range(2))
     for j, (_, n, p) in enumerate(found):
         N[:, :, j::step], P[:, :, j::step] = n, p
     return torch.stack([f[0] for f in found]).sum(0), N, P
+
+
+def _within(call: Call, rows: slice, columns: slice) -> Call:
+    """The same of some rows and columns of X."""
+    return call if call.seen is None else call._replace(seen=call.seen.within(rows, columns))
 
 
 def _weighed(X: Tensor, other: Tensor, own: Tensor, call: Call) -> Found:
@@ -199,7 +219,9 @@ def prepared(X: Tensor, rank: int, call: Call) -> Launch:
     step = interleaved(X)
     view = X[::step] if X.stride(1) == 1 else X[:, ::step]
     other, own = (torch.empty((rank, k), dtype=torch.float32, device=X.device) for k in view.shape)
-    return _launch(view, other, own, call)
+    every = slice(None, None, step)
+    some = (every, slice(None)) if X.stride(1) == 1 else (slice(None), every)
+    return _launch(view, other, own, _within(call, *some))
 
 
 def compile_launch(launch: Launch) -> None:
@@ -228,6 +250,7 @@ def _launch(X: Tensor, other: Tensor, own: Tensor, call: Call) -> Launch:
     described = None if lead else _described(X, own_first, block_own, block_other)
     tma = described is not None
     matrix, shift = (X, 0) if described is None else described
+    values = _described_like(call.seen, shift, own_first, block_own, block_other) if tma else None
     before, ahead = (shift, 0) if own_first else (0, shift)  # of the own side, and of the other
     length = ahead + L
     blocks, tiles = triton.cdiv(before + width, block_own), triton.cdiv(length, block_other)
@@ -240,24 +263,62 @@ def _launch(X: Tensor, other: Tensor, own: Tensor, call: Call) -> Launch:
     totals = torch.empty((len(kernels), runs * blocks * splits), dtype=torch.float64, device=device)
     pieces, padded = _pieces(other, R, ahead)
     accurate = not call.fast or L < SHORT
+    registers = (
+        shape.registers if call.seen is None else None
+    )  # weights need more: fewer programs at a time, but no spills
     ids, parameters = zip(*kernels, *[(0.0, 0.0)] * (GROUP - len(kernels)), strict=True)
     ceiling = power_ceiling("float32")
-    known = all(b in {1.0, 2.0} for b, _ in kernels)  # their P needs no pass over X
     arguments = (
-        matrix, shift, X.stride(-1), X.stride(-2), own, own.stride(-2),
+        matrix,
+        shift,
+        X.stride(-1),
+        X.stride(-2),
+        own,
+        own.stride(-2),
         TensorDescriptor.from_tensor(pieces, [block_other, R]) if tma else pieces,
         TensorDescriptor.from_tensor(pieces, [block_other, components]) if tma else pieces,
         padded, totals if weights is None else weights, N, P, totals, width, length, r, r * width,
         blocks, X.stride(0) if lead and len(X) > 1 else 0, len(kernels) if lead and weights is not None else 0, chunk,
         1.0, model_floor("float32"), ceiling, call.scale, call.zero, *(min(a, ceiling) for a in parameters),
+        *_weights_of_entries(call.seen, X, values),
     )  # fmt: skip
     options = {
         "B0": ids[0], "B1": ids[1], "B2": ids[2], "COUNT": len(kernels),
-        "WEIGHTED": weights is not None, "POSITIVE": not known, "LOSSES": call.losses,
+        "WEIGHTED": weights is not None, "POSITIVE": not call.known, "LOSSES": call.losses,
         "ZEROS": call.zero != 0.0, "MASK": length % block_other != 0 or ahead > 0, "SMALL": L * width < SMALL,
         "EXACT": accurate, "ACCURATE": accurate, "HARDWARE": not INTERPRETED, "TMA": tma, "OWN_FIRST": own_first,
-        "RUNS": bool(lead),
+        "RUNS": bool(lead), **kinds_of_weights(call.seen, values is not None),
         "R": R, "RC": components, "BO": block_own, "BL": block_other, "STAGES": shape.stages,
-        "num_warps": shape.warps, "num_stages": shape.stages, "maxnreg": shape.registers,
+        "num_warps": shape.warps, "num_stages": shape.stages, "maxnreg": registers,
     }  # fmt: skip
     return Launch((runs * blocks, splits, chunks), arguments, options, (totals, N, P))
+
+
+def _described_like(
+    seen: Pieces | None, shift: int, own_first: bool, block_own: int, block_other: int
+) -> TensorDescriptor | None:
+    """The weights of every entry behind a descriptor; None where they do not lie in memory as X does."""
+    if seen is None or seen.values is None:
+        return None
+    described = _described(seen.values, own_first, block_own, block_other)
+    return described[0] if described is not None and described[1] == shift else None
+
+
+def _weights_of_entries(seen: Pieces | None, X: Tensor, described: TensorDescriptor | None) -> tuple[Any, ...]:
+    """Arguments of the kernel: X itself stands where there is nothing, and is not read there."""
+    if seen is None:
+        return X, 0, 0, X, X, X, X, 1
+    values, mask = seen.values, seen.mask
+    strides = (0, 0) if values is None else (values.stride(1), values.stride(0))
+    outer = [X if one is None else one.contiguous() for one in (seen.rows, seen.columns)]
+    classes = (X, X, 1) if mask is None else (mask.rows.contiguous(), mask.columns.contiguous(), mask.classes)
+    return described or (X if values is None else values), *strides, *outer, *classes
+
+
+def kinds_of_weights(seen: Pieces | None, described: bool = False) -> dict[str, Any]:
+    """Tell the compiler which weights of entries there are."""
+    if seen is None:
+        return {"OBSERVED": False, "VALUES": 0, "OUTER": False, "HIDDEN": 0}
+    values = 0 if seen.values is None else 1 + described
+    hidden = 0 if seen.mask is None else 1 + seen.mask.inverted
+    return {"OBSERVED": True, "VALUES": values, "OUTER": seen.rows is not None, "HIDDEN": hidden}

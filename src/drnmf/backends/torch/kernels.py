@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from drnmf.backends.base import Ask
+from drnmf.backends.observed import pieces
 from drnmf.losses.base import Omega
 from drnmf.losses.beta import Beta
 from drnmf.losses.negative_binomial import NegativeBinomial
@@ -28,7 +29,7 @@ def takes(ask: Ask, rank: int) -> bool:
     Losses alone are asked for a few times in a fit: that is no reason to compile a kernel.
     """
     known = rank <= MOST_COMPONENTS and all(type(loss) in KERNELS for loss in ask.omega)
-    return known and ask.observed is None and ask.parts is not None
+    return known and ask.parts is not None and (ask.observed is None or pieces(ask.observed) is not None)
 
 
 def kernels_of(omega: Omega) -> tuple[Kernel, ...]:

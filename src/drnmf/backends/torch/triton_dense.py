@@ -17,6 +17,8 @@ import triton.language as tl
 
 from drnmf.backends.torch.triton_terms import log_of, loss_term, negative, positive, reciprocal
 
+LARGEST = tl.constexpr(3.4028235e38)  # of float32: what is above it, or no number, is not observed
+
 
 @triton.jit
 def piece_of(f, HARDWARE: tl.constexpr):
@@ -110,35 +112,43 @@ def added(acc, total, one):
 
 @triton.jit
 def add_parts(
-    n, p, x, v, rv, ratio, log_v, hi, mid, one, ceiling, parameter,
-    BETA: tl.constexpr, RC: tl.constexpr, EXACT: tl.constexpr, SMALL: tl.constexpr, HARDWARE: tl.constexpr,
+    n, p, x, m, v, rv, ratio, log_v, hi, mid, one, ceiling, parameter, BETA: tl.constexpr,
+    OBSERVED: tl.constexpr, RC: tl.constexpr, EXACT: tl.constexpr, SMALL: tl.constexpr, HARDWARE: tl.constexpr,
 ):  # fmt: skip
-    """N and P of a loss with those of one tile; P of beta = 1 and 2 is added elsewhere."""
+    """N and P of a loss with those of one tile; without weights P of beta = 1 and 2 is added elsewhere."""
     E = negative(x, v, rv, ratio, log_v, BETA, ceiling)
+    if OBSERVED:
+        E *= m
     n = added(n, tile_product(E, hi, mid, RC, EXACT, SMALL, HARDWARE), one)
-    if BETA != 1.0 and BETA != 2.0:
+    if OBSERVED or (BETA != 1.0 and BETA != 2.0):
         E = positive(x, v, rv, log_v, BETA, ceiling, parameter)
+        if OBSERVED:
+            E *= m
         p = added(p, tile_product(E, hi, mid, RC, EXACT, SMALL, HARDWARE), one)
     return n, p
 
 
 @triton.jit
 def add_loss(
-    total, x, v, rv, ratio, log_ratio, inside, parameter,
-    BETA: tl.constexpr, MASK: tl.constexpr, ACCURATE: tl.constexpr, HARDWARE: tl.constexpr,
+    total, x, m, v, rv, ratio, log_ratio, inside, parameter, BETA: tl.constexpr,
+    OBSERVED: tl.constexpr, MASK: tl.constexpr, ACCURATE: tl.constexpr, HARDWARE: tl.constexpr,
 ):  # fmt: skip
     """A tile's loss, summed in float32 along L, added in float64."""
     term = loss_term(x, v, rv, ratio, log_ratio, parameter, BETA, ACCURATE, HARDWARE)
-    if MASK:
+    if OBSERVED:
+        term *= m
+    elif MASK:
         term = tl.where(inside, term, 0.0)
     return total + tl.sum(term, axis=1).to(tl.float64)
 
 
 # another shape of X is not another kernel
-@triton.jit(do_not_specialize=["shift", "O", "L", "r", "plane", "blocks", "x_plane", "weight_stride"])
+@triton.jit(do_not_specialize=["shift", "O", "L", "r", "plane", "blocks", "x_plane", "weight_stride", "classes"])
 def dense_sweep(
     X, shift, stride_o, stride_l, own, own_stride, pieces, pieces_out, padded, weights, N, P, losses, O, L, r, plane,
     blocks, x_plane, weight_stride, chunk, one, floor, ceiling, scale, zero, a0, a1, a2,
+    values, value_o, value_l, rows, columns, row_class, column_class, classes,
+    OBSERVED: tl.constexpr, VALUES: tl.constexpr, OUTER: tl.constexpr, HIDDEN: tl.constexpr,
     B0: tl.constexpr, B1: tl.constexpr, B2: tl.constexpr, COUNT: tl.constexpr,
     WEIGHTED: tl.constexpr, POSITIVE: tl.constexpr, LOSSES: tl.constexpr,
     ZEROS: tl.constexpr, MASK: tl.constexpr, SMALL: tl.constexpr, EXACT: tl.constexpr, ACCURATE: tl.constexpr,
@@ -154,6 +164,9 @@ def dense_sweep(
     B0, B1, B2 : beta, or the id of another family (kernels.py), whose parameter is a0, a1, a2
     RUNS : several runs, whose blocks follow one another: factors, parts and losses have an axis of runs in front, and
         so have X where x_plane is not zero, and the weights where weight_stride is not
+    OBSERVED : entries that are not finite do not count, and the others as much as their weights say: VALUES has one for
+        each (under 2 behind a descriptor, as X is), OUTER one for each row (L) times one for each column (O), and
+        HIDDEN leaves out those whose classes add up to a multiple of `classes`, or under 2 all others
     """
     block, split, part = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     row = split  # of the parts and losses of this program
@@ -189,6 +202,11 @@ def dense_sweep(
             w1 = tl.load(weights + 1)
         if COUNT > 2:
             w2 = tl.load(weights + 2)
+    if OUTER:
+        column = tl.load(columns + o_in)
+    if HIDDEN:
+        hides = tl.load(column_class + o_in).to(tl.int32)
+        hides = (classes - hides) % classes  # the class of rows whose entries are left out
     first = split * chunk
     last = tl.minimum(first + chunk, L)
     if not TMA:
@@ -215,7 +233,29 @@ def dense_sweep(
                 x = tl.trans(tl.load(x_at, mask=(start + lr)[:, None] < last, other=0.0))
             else:
                 x = tl.load(x_at, mask=inside, other=0.0)
-        x = x.to(tl.float32) * scale
+        x = x.to(tl.float32)
+        if OBSERVED:
+            m = tl.where(inside & (tl.abs(x) <= LARGEST), 1.0, 0.0)
+            l = (start + lr).to(tl.int64)
+            if not OWN_FIRST:
+                l -= shift
+            in_l = (l >= 0) & (start + lr < last)
+            if OUTER:
+                m *= tl.load(rows + l, mask=in_l, other=0.0)[None, :] * column[:, None]
+            if VALUES == 2:
+                if OWN_FIRST:
+                    m *= tl.trans(values.load([start, block * BO])).to(tl.float32)
+                else:
+                    m *= values.load([block * BO, start]).to(tl.float32)
+            elif VALUES:
+                at_m = values + o_in[:, None] * value_o + l[None, :] * value_l
+                m *= tl.load(at_m, mask=in_l[None, :], other=0.0).to(tl.float32)
+            if HIDDEN:
+                hidden = tl.load(row_class + l, mask=in_l, other=0).to(tl.int32)[None, :] == hides[:, None]
+                m = tl.where(hidden == (HIDDEN == 2), m, 0.0)
+        else:
+            m = 1.0
+        x *= scale
         v = tl.zeros((BO, BL), tl.float32)
         if SMALL:  # small products first: they are added where the accumulator still has their digits
             if TMA:
@@ -231,16 +271,22 @@ def dense_sweep(
         v = tl.maximum(v, floor)
         if ZEROS:
             x = tl.where(x == 0.0, zero, x)
+        if OBSERVED:
+            x = tl.where(m > 0.0, x, v)  # finite terms, whatever their weight of zero is multiplied by
         rv = reciprocal(v, HARDWARE)
         ratio = tl.minimum(x * rv, ceiling)
         log_v = log_of(v, ACCURATE, HARDWARE)  # used by general betas alone, and dropped by the compiler elsewhere
         if LOSSES:
             log_ratio = log_of(ratio, ACCURATE, HARDWARE)
-            loss0 = add_loss(loss0, x, v, rv, ratio, log_ratio, inside, a0, B0, MASK, ACCURATE, HARDWARE)
+            loss0 = add_loss(loss0, x, m, v, rv, ratio, log_ratio, inside, a0, B0, OBSERVED, MASK, ACCURATE, HARDWARE)
             if COUNT > 1:
-                loss1 = add_loss(loss1, x, v, rv, ratio, log_ratio, inside, a1, B1, MASK, ACCURATE, HARDWARE)
+                loss1 = add_loss(
+                    loss1, x, m, v, rv, ratio, log_ratio, inside, a1, B1, OBSERVED, MASK, ACCURATE, HARDWARE
+                )
             if COUNT > 2:
-                loss2 = add_loss(loss2, x, v, rv, ratio, log_ratio, inside, a2, B2, MASK, ACCURATE, HARDWARE)
+                loss2 = add_loss(
+                    loss2, x, m, v, rv, ratio, log_ratio, inside, a2, B2, OBSERVED, MASK, ACCURATE, HARDWARE
+                )
         if RC != R:
             if TMA:
                 hi, mid = pieces_out.load([start, part * RC]), pieces_out.load([padded + start, part * RC])
@@ -252,27 +298,67 @@ def dense_sweep(
                 E += w1 * negative(x, v, rv, ratio, log_v, B1, ceiling)
             if COUNT > 2:
                 E += w2 * negative(x, v, rv, ratio, log_v, B2, ceiling)
+            if OBSERVED:
+                E *= m
             n0 = added(n0, tile_product(E, hi, mid, RC, EXACT, SMALL, HARDWARE), one)
             if POSITIVE:
                 E = tl.zeros((BO, BL), tl.float32)
-                if B0 != 1.0 and B0 != 2.0:
+                if OBSERVED or (B0 != 1.0 and B0 != 2.0):
                     E += w0 * positive(x, v, rv, log_v, B0, ceiling, a0)
-                if COUNT > 1 and B1 != 1.0 and B1 != 2.0:
+                if COUNT > 1 and (OBSERVED or (B1 != 1.0 and B1 != 2.0)):
                     E += w1 * positive(x, v, rv, log_v, B1, ceiling, a1)
-                if COUNT > 2 and B2 != 1.0 and B2 != 2.0:
+                if COUNT > 2 and (OBSERVED or (B2 != 1.0 and B2 != 2.0)):
                     E += w2 * positive(x, v, rv, log_v, B2, ceiling, a2)
+                if OBSERVED:
+                    E *= m
                 p0 = added(p0, tile_product(E, hi, mid, RC, EXACT, SMALL, HARDWARE), one)
         else:
             n0, p0 = add_parts(
-                n0, p0, x, v, rv, ratio, log_v, hi, mid, one, ceiling, a0, B0, RC, EXACT, SMALL, HARDWARE
+                n0, p0, x, m, v, rv, ratio, log_v, hi, mid, one, ceiling, a0, B0, OBSERVED, RC, EXACT, SMALL, HARDWARE
             )
             if COUNT > 1:
                 n1, p1 = add_parts(
-                    n1, p1, x, v, rv, ratio, log_v, hi, mid, one, ceiling, a1, B1, RC, EXACT, SMALL, HARDWARE
+                    n1,
+                    p1,
+                    x,
+                    m,
+                    v,
+                    rv,
+                    ratio,
+                    log_v,
+                    hi,
+                    mid,
+                    one,
+                    ceiling,
+                    a1,
+                    B1,
+                    OBSERVED,
+                    RC,
+                    EXACT,
+                    SMALL,
+                    HARDWARE,
                 )
             if COUNT > 2:
                 n2, p2 = add_parts(
-                    n2, p2, x, v, rv, ratio, log_v, hi, mid, one, ceiling, a2, B2, RC, EXACT, SMALL, HARDWARE
+                    n2,
+                    p2,
+                    x,
+                    m,
+                    v,
+                    rv,
+                    ratio,
+                    log_v,
+                    hi,
+                    mid,
+                    one,
+                    ceiling,
+                    a2,
+                    B2,
+                    OBSERVED,
+                    RC,
+                    EXACT,
+                    SMALL,
+                    HARDWARE,
                 )
         if not TMA:
             x_at += BL * stride_l

@@ -108,7 +108,7 @@ def negative_binomial_loss(x, v, rv, a, HARDWARE: tl.constexpr):
 @triton.jit
 def loss_term(
     x, v, rv, ratio, log_ratio, parameter, BETA: tl.constexpr, ACCURATE: tl.constexpr, HARDWARE: tl.constexpr
-):  # fmt: skip
+):
     """d(x|v), with 1/v, ratio = x/v and its logarithm at hand; parameter is that of a family other than beta.
 
     Beta 0 and 1 are written in the ratio alone: an error of the ratio then counts to second order only.
@@ -142,11 +142,15 @@ def negative(x, v, rv, ratio, log_v, BETA: tl.constexpr, ceiling):
 def positive(x, v, rv, log_v, BETA: tl.constexpr, ceiling, parameter):
     """V^(b-1) or (X + a) / (V + a), the elementwise factor of P.
 
-    Beta = 1 and 2 need no product over X (sums and Gram matrix instead).
+    Beta = 1 and 2 come here under weights of the entries alone: without them sums and a Gram matrix do.
     """
     if BETA == NEGATIVE_BINOMIAL:
         return (x + parameter) / (v + parameter)
     elif BETA == 0.0:
         return rv
+    elif BETA == 1.0:
+        return tl.full(v.shape, 1.0, tl.float32)
+    elif BETA == 2.0:
+        return v
     else:
         return tl.minimum(tl.exp((BETA - 1.0) * log_v), ceiling)
