@@ -8,6 +8,12 @@ import scipy.sparse as sp
 
 import drnmf
 from drnmf import BetaNMF, NegativeBinomial
+from drnmf.losses.beta import Beta
+from drnmf.objective.objective import Objective
+from drnmf.problem.units import mean_of
+from drnmf.problem.weights import Reading
+from drnmf.selection.assignment.assign import opened, within_supports
+from drnmf.solve.encode import Encoder
 
 
 def planted(seed: int = 0, rows: int = 30, level: float = 2000.0, r: int = 6, n: int = 40):
@@ -182,3 +188,28 @@ def test_known_components_stay_and_new_ones_are_found_beside_them():
     assert any("2 of 3 known components are needed" in note for note in found.notes)
     with pytest.raises(ValueError, match="give them as reference"):
         drnmf.discover(X, keep=True)
+
+
+def test_components_are_fitted_again_to_the_rows_that_have_them():
+    """Zeros stay, components sum to one, and what dense contributions blurred comes nearer to the truth."""
+    rng = np.random.default_rng(0)
+    H = rng.dirichlet(np.full(30, 0.4), 3)
+    W = rng.gamma(2.0, 300.0, (80, 3)) * (rng.random((80, 3)) < 0.4)
+    X = rng.poisson(W @ H).astype(float)
+    blurred = 0.8 * H + 0.2 * H.mean(axis=0)
+    problem = opened(X, "assign", Reading())
+    encoder = Encoder(
+        blurred.copy(),
+        Objective((Beta(1.0),), np.ones(1), mean_of(problem.data)),
+        np.ones(1),
+        100,
+        1e-6,
+        "raise",
+        "assign",
+        np.zeros(3),
+    )
+    found, contributions = within_supports(encoder, problem, W)
+    assert ((contributions > 0) == (W > 0))[X.sum(axis=1) > 0].all()
+    np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-9)
+    assert np.abs(found - H).sum() < 0.3 * np.abs(blurred - H).sum()
+    np.testing.assert_array_equal(encoder.components, blurred)

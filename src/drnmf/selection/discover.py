@@ -28,14 +28,14 @@ from drnmf.problem.receive import Received
 from drnmf.problem.units import Units, mean_of
 from drnmf.selection.alpha import decided
 from drnmf.selection.asked import Asked, SearchResult, too_few_runs
-from drnmf.selection.assignment.assign import assigned_in_time, supports_of
+from drnmf.selection.assignment.assign import assigned_in_time, supports_of, within_supports
 from drnmf.selection.choose import Tried
 from drnmf.selection.consensus import Consensus
 from drnmf.selection.entries import ONE_COMPONENT, one_component
 from drnmf.selection.intervals.bars import Intervals
 from drnmf.selection.noise import NoiseProfile
 from drnmf.selection.rank import check_ranks
-from drnmf.selection.resampling import RESAMPLINGS, UNCERTAINTY, cap_factors
+from drnmf.selection.resampling import RESAMPLINGS, UNCERTAINTY, cap_factors, resampling_for
 from drnmf.selection.stages.contributions import FOR_W, LAST, contributions
 from drnmf.selection.stages.grouped import in_groups, search_beside_known
 from drnmf.selection.stages.ranks import rows_of
@@ -43,7 +43,7 @@ from drnmf.selection.stages.residuals import residuals
 from drnmf.selection.stages.run_pool import RunPool, Study, draw_seeds
 from drnmf.selection.stages.runs import Run, Store
 from drnmf.selection.stages.schedule import Moment, Schedule, shown
-from drnmf.selection.stages.stages import LEAST_RUNS, RUNS_PER_RANK, Question, Stages, plan
+from drnmf.selection.stages.stages import LEAST_RUNS, REDRAWN_RUNS, Question, Stages, plan
 from drnmf.selection.stages.sure import SURE, Sure
 from drnmf.solve.encode import Encoder
 from drnmf.solve.settings import (
@@ -120,10 +120,11 @@ def _searched(X: Any, raw: Parameters, asked: Asked) -> SearchResult:
         schedule.take(sure.planned(work, tried[len(tried) // 2]), _both(show, solver.callback), leftover=(SURE,))
         kept = {"X": study.problem.data.digest(), **_settings(model, asked, tried, losses, seed)}
         with Store(solver.checkpoint, kept) as store:
-            seeds = draw_seeds(seed, max(asked.n_runs, RUNS_PER_RANK))
+            seeds = draw_seeds(seed, max(asked.n_runs, REDRAWN_RUNS))
             pool = RunPool(study, store, schedule, seeds, jobs_of(model))
             pool, table, noise = stages.settle(pool, bool(auto))
-            pool = pool.changed(resample=_resampling(asked, pool.study, noise))
+            how = _resampling(asked, pool.study, noise)
+            pool = pool.changed(pool.kind if asked.resample == "auto" else f"{pool.kind}{how}-", resample=how)
             if judge and factors is not None:
                 pool = stages.heavy(pool, table, factors)
             pool, table = stages.penalise(pool, table, tuple(auto)) if auto else (pool, table)
@@ -176,27 +177,11 @@ def _check_resampling(resample: str | None, given: Received) -> None:
 
 
 def _resampling(asked: Asked, study: Study, noise: NoiseProfile | None) -> str | None:
-    """Choose what each run sees, by what is known of counts: what the user says, the loss, or the noise.
-
-    Whole numbers under a loss of counts are drawn as counts, whether the loss was given or found: among rows drawn anew
-    a component of few rows is absent from many runs.
-    """
-    given = study.problem.given
+    """What each run sees: what the user asked for, or what X asks for."""
     if asked.resample != "auto":
         return asked.resample
-    if given.known:
-        return UNCERTAINTY
-    said = _of_counts(study.losses) or (noise is not None and noise.counts)
-    if study.facts.unit == 1.0 and (said if asked.counts is None else asked.counts):
-        return "poisson"
-    return None if given.observed is not None else "bootstrap"
-
-
-def _of_counts(losses: Omega | Interval) -> bool:
-    """Tell whether losses that were given are those of counts."""
-    if isinstance(losses, Interval):
-        return losses.low <= 1.0 <= losses.high
-    return any(loss == KL or isinstance(loss, NegativeBinomial) for loss in losses)
+    said = noise is not None and noise.counts
+    return resampling_for(study.problem.given, study.losses, asked.counts, said)
 
 
 def _texts(losses: Any) -> Any:
@@ -257,31 +242,34 @@ def _assembled(
     W, cut = contributions(encoder, X, schedule)
     if cut:
         stages.missing.append(f"the contributions of {cut} rows were still moving")
-    dense, W = W, _few_causes(encoder, study, stages, W)
+    found_in, components, dense, W = consensus.found_in, consensus.components, W, _few_causes(encoder, study, stages, W)
+    if np.any(W == 0) and not terms and model.fixed is None and not cut and schedule.left > 0:
+        components, W = within_supports(encoder, X, W)
+        encoder = replace(encoder, components=components.astype(encoder.components.dtype))
+        dense = contributions(encoder, X, schedule)[0]
     ended = sum(run.whole for run in runs)
     stable = (consensus.stability >= stages.ask.threshold) & (ended >= LEAST_RUNS)
     order = np.lexsort((-W.sum(axis=0, dtype=np.float64), ~stable))  # numbered alike in files, pages and Python
     consensus, W, dense, stable = consensus.reordered(order), W[:, order], dense[:, order], stable[order]
+    components, found_in = components[order], found_in[order]
     worst = best.omega[int(np.argmax(best.losses / best.references))]
-    misfit = residuals(X.given.X, W, consensus.components, worst)
+    misfit = residuals(X.given.X, W, components, worst)
     schedule.advance(LAST, (1.0 - FOR_W) * schedule.planned(LAST), "residuals")
     stages.ended(LAST, before, not cut)
     encoder = replace(encoder, components=encoder.components[order], mean_row=dense.mean(axis=0, dtype=np.float64))
     return SearchResult(
-        components=consensus.components,
+        components=components,
         contributions=W,
         stability=consensus.stability,
         stable=stable,
-        intervals=None
-        if bars is None
-        else bars.around(order, consensus.components, np.asarray(dense, dtype=np.float64)),
-        found_in=consensus.found_in,
+        intervals=None if bars is None else bars.around(order, components, np.asarray(dense, dtype=np.float64)),
+        found_in=found_in,
         spread=consensus.spread,
         rank=len(consensus.stability),
         losses=best.omega,
         noise=noise,
         ranks=rows_of(table, stages.ask.threshold) if table else [],
-        matching=asked.matched(consensus.components),
+        matching=asked.matched(components),
         residuals=misfit,
         runs=sorted(runs, key=lambda run: run.error),
         stages=stages.done,

@@ -106,17 +106,6 @@ class NoiseProfile:
     counts: bool = False
     unfinished: tuple[str, ...] = ()
 
-    @property
-    def judge(self) -> Loss:
-        """The loss under which ranks are compared: `best`, a negative binomial with the size of held-out entries.
-
-        That size holds the error of prediction too, and a fit under it follows few large entries less.
-        """
-        if not isinstance(self.best, NegativeBinomial):
-            return as_loss(self.best)
-        sizes = [row["parameter"] for row in self.table if math.isnan(row["beta"])]
-        return NegativeBinomial(float(f"{sizes[0]:.4g}")) if sizes else self.best
-
     def magnified(self, power: int) -> NoiseProfile:
         """Return the same for X times 2^power, an even one."""
         if not power:

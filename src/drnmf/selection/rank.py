@@ -17,7 +17,7 @@ from drnmf.losses.base import Loss
 from drnmf.losses.names import as_loss
 from drnmf.parameters.checks import check_integer
 from drnmf.parameters.common import Parameters
-from drnmf.selection.choose import Tried, best_rank, differences, why_rank
+from drnmf.selection.choose import Tried, differences, why_rank
 from drnmf.selection.entries import ONE_COMPONENT, one_component
 from drnmf.selection.folds import HELD_OUT, check_fraction, mask_seed
 from drnmf.selection.noise import NoiseProfile
@@ -25,7 +25,7 @@ from drnmf.selection.stages.ranks import ALL, LADDER, UPWARDS
 from drnmf.selection.stages.run_pool import RunPool, Study, draw_seeds
 from drnmf.selection.stages.runs import Store
 from drnmf.selection.stages.schedule import Schedule
-from drnmf.selection.stages.stages import MOST_RANKS, NOISE, RANKS, RUNS_PER_RANK, Question, Stages
+from drnmf.selection.stages.stages import MOST_RANKS, NOISE, RANKS, REDRAWN_RUNS, RUNS_PER_RANK, Question, Stages
 from drnmf.solve.settings import as_part, asked_losses, check_model, jobs_of, judged_budget, reading_of
 
 
@@ -37,7 +37,8 @@ class RankProfile:
     ----------
     best : int
         The most stable of the ranks whose held-out score is not clearly worse than the best; where X is too small the
-        one of the smallest BIC.
+        one of the smallest BIC. Of counts more, where runs of somewhat more components, to counts drawn anew, have
+        more stable ones.
     loss : Loss
         The loss under which ranks were compared.
     table : list of dict
@@ -125,11 +126,11 @@ def profile_ranks(study: Study, ask: Question) -> RankProfile:
         notes.insert(0, ONE_COMPONENT)
     study = replace(study, model=as_part(model), losses=losses or ())
     schedule = Schedule({NOISE: 1.0, RANKS: 1.0}, model.max_time, None)
-    seeds = draw_seeds(mask_seed(model.random_state), ask.judges)
+    seeds = draw_seeds(mask_seed(model.random_state), max(ask.judges, REDRAWN_RUNS))
     stages = Stages(ask, losses, schedule, notes)
     pool = RunPool(study, Store(None, {}), schedule, seeds, jobs_of(model))
     pool, table, noise = stages.settle(pool)
-    best, judge = best_rank(table).rank, (stages.judging or pool).study.omega[0]
+    best, judge = stages.components(table), (stages.judging or pool).study.omega[0]
     said = (*(() if noise is None else noise.notes), *stages.notes, *(f"Out of time: {one}." for one in stages.missing))
     if len(table) < len(ask.ranks) and ask.how == ALL:
         said += (f"Out of time: of the ranks only {', '.join(str(one.rank) for one in table)} were tried.",)

@@ -12,18 +12,51 @@ import scipy.sparse as sp
 
 from drnmf.backends.base import Observed
 from drnmf.backends.observed import HeldOut
+from drnmf.losses.base import Omega
+from drnmf.losses.beta import KL
+from drnmf.losses.interval import Interval
+from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Vector
 from drnmf.parameters.checks import check_choice
 from drnmf.problem.receive import Received
 from drnmf.selection.entries import facts_of
 
-RESAMPLINGS = ("poisson", "bootstrap")
+POISSON, BOOTSTRAP = "poisson", "bootstrap"
+RESAMPLINGS = (POISSON, BOOTSTRAP)
 UNCERTAINTY = "uncertainty"
 """X drawn again by the uncertainties of its entries, which are weights 1 / uncertainty^2."""
 HEAVY = 10.0
 """A capped row weighs at most this many times the median row."""
 _LARGEST = 1e18
 """Largest mean that the Poisson generator takes."""
+
+
+def resampling_for(given: Received, losses: Omega | Interval, counts: bool | None, said: bool) -> str | None:
+    """Choose what each run sees, by what is known of counts: what the user says, the loss, or the noise.
+
+    Whole numbers under a loss of counts are drawn as counts, whether the loss was given or found: among rows drawn anew
+    a component of few rows is absent from many runs.
+
+    Parameters
+    ----------
+    given : X and the weights of its entries
+    losses : what runs are fitted under
+    counts : whether X holds counts, by the user; None lets the data say
+    said : whether the noise says that it does
+    """
+    if given.known:
+        return UNCERTAINTY
+    said = said or _of_counts(losses)
+    if (said if counts is None else counts) and facts_of(given.X).unit == 1.0:
+        return POISSON
+    return None if given.observed is not None else BOOTSTRAP
+
+
+def _of_counts(losses: Omega | Interval) -> bool:
+    """Tell whether losses that were given are those of counts."""
+    if isinstance(losses, Interval):
+        return losses.low <= 1.0 <= losses.high
+    return any(loss == KL or isinstance(loss, NegativeBinomial) for loss in losses)
 
 
 def seen_by_run(given: Received, how: str | None, factors: Vector | None, seed: int) -> Any:

@@ -33,6 +33,9 @@ from drnmf.solve.settings import asked_losses, check_model, reading_of, terms_of
 
 FUNCTION = "assign"
 
+REFITS, REFIT_STEPS = 20, 3
+"""How often components and contributions are fitted in turn within their supports, and steps of each."""
+
 PART, LEAST_ROWS = 1 << 19, 64
 """Entries of X between two looks at the clock, and rows at least."""
 
@@ -186,6 +189,39 @@ def assigned_in_time(supports: Supports, dense: Array, out_of_time: Callable[[],
         at = np.arange(first, min(first + step, m))
         W[at] = replace(supports, given=supports.given.rows(at)).assigned(dense[at])[0]
     return W, 0
+
+
+def within_supports(encoder: Encoder, problem: Problem, W: Array) -> tuple[Vector, Vector]:
+    """Fit components again to the rows that have them: where contributions are zero they stay so.
+
+    Dense contributions mix components with what little of others they lend to every row, so that flat components come
+    out too steep. Once only: assigned again and again the rare ones are lost.
+
+    Parameters
+    ----------
+    encoder : the components and losses, in the units of the caller
+    problem : X on a host
+    W : (m, r), contributions with real zeros
+
+    Returns
+    -------
+    components : (r, n), rows sum to one; those that no row has stay as they are
+    W : (m, r), contributions of these
+    """
+    rows, columns = (one.entries(one.given, encoder.objective.mean) for one in (problem, problem.turned))
+    blank = W.sum(axis=1) > 0
+    H, used = np.array(encoder.components, dtype=np.float64), np.asarray((W > 0).any(axis=0))
+    W, others = np.array(W, dtype=np.float64), np.zeros(int(used.sum()))
+    short = replace(encoder, max_iter=REFIT_STEPS, tol=ENCODE_TOLERANCE, mean_row=others)
+    for _ in range(REFITS):
+        turned = replace(short, components=W[:, used].T)
+        H[used] = np.asarray(turned.rows(columns, first=H[used].T), dtype=np.float64).T
+        sizes = H[used].sum(axis=1)
+        H[used], W[:, used] = H[used] / sizes[:, None], W[:, used] * sizes
+        W[:, used] = replace(short, components=H[used].astype(encoder.components.dtype)).rows(rows, first=W[:, used])
+    blank &= W.sum(axis=1) == 0  # nothing of them is observed: the mean of the others
+    W[blank] = W[~blank].mean(axis=0)
+    return H, np.asarray(W, dtype=np.float64)
 
 
 def supports_of(encoder: Encoder, problem: Problem, dense: Array) -> Supports:

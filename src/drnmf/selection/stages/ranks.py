@@ -18,6 +18,8 @@ STEP = 2.0**0.5
 """Ratio of neighbouring ranks of the ladder."""
 RESOLUTION = 0.1
 """Gaps next to the best rank that are smaller than this part of it are left alone."""
+ABOVE = (1.0, 1.1, 1.2, 1.4)
+"""Ranks at which components of few rows are looked for, as multiples of the one that predicts best."""
 ALL, UPWARDS, LADDER, COARSE = "all", "upwards", "ladder", "coarse"
 """Which ranks are tried: all; from below until clearly worse; on a ladder and then next to the best; on a ladder."""
 
@@ -67,6 +69,15 @@ def ladder(ranks: Sequence[int]) -> list[int]:
     while steps[-1] < offered[-1]:
         steps.append(max(steps[-1] + 1.0, round(STEP * steps[-1])))
     return sorted({min(offered, key=lambda rank: abs(rank - goal)) for goal in steps})
+
+
+def ranks_above(best: int, ranks: Sequence[int]) -> list[int]:
+    """List the ranks at which components of few rows are looked for, those that are offered.
+
+    >>> ranks_above(9, range(2, 31)), ranks_above(4, range(1, 6))
+    ([9, 10, 11, 13], [4, 5])
+    """
+    return sorted({round(part * best) for part in ABOVE} & set(ranks))
 
 
 def to_try(ranks: Sequence[int], tried: Mapping[int, Tried], how: str = LADDER) -> Iterator[int]:

@@ -78,6 +78,11 @@ class Run:
         return self.reason not in EARLY
 
     @property
+    def settled(self) -> bool:
+        """Whether it came to its end by its tolerance, and not by its last iteration."""
+        return self.reason not in (*EARLY, "max_iter")
+
+    @property
     def seconds(self) -> float | None:
         """Seconds of its iterations; None under several losses, whose references are not in the trace."""
         return float(self.trace.seconds[-1]) if len(self.omega) == 1 else None

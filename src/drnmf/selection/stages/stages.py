@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 from scipy.sparse import issparse
 
 from drnmf.losses.base import Loss, Omega, need_nonzeros_only
@@ -32,12 +33,12 @@ from drnmf.selection.alpha import (
     with_alpha,
     with_path,
 )
-from drnmf.selection.choose import Tried, best_rank, why_rank
+from drnmf.selection.choose import Tried, best_rank, near_best, why_rank
 from drnmf.selection.consensus import Consensus, come_again, consensus
 from drnmf.selection.folds import HELD_OUT, too_few_to_hold_out
 from drnmf.selection.likelihood.scores import joined
 from drnmf.selection.noise import NoiseProfile, read_noise
-from drnmf.selection.resampling import HEAVY
+from drnmf.selection.resampling import HEAVY, POISSON, resampling_for
 from drnmf.selection.stages.contributions import LAST
 from drnmf.selection.stages.ranks import (
     COARSE,
@@ -45,6 +46,7 @@ from drnmf.selection.stages.ranks import (
     capped_is_better,
     joined_scores,
     ladder,
+    ranks_above,
     still_to_try,
     to_try,
 )
@@ -55,6 +57,10 @@ from drnmf.solve.settings import terms_of
 
 RUNS_PER_RANK = 4
 """Runs that judge a rank, however many the consensus has: the answer must not depend on those."""
+LOOKS = 2
+"""Runs of a rank that say where to read the noise: the first of those that judge it, so that none is made twice."""
+REDRAWN_RUNS = 8
+"""Runs that tell how many components of a rank are stable, those the consensus begins with."""
 LEAST_RUNS = 4
 """Runs that must have come to their end before anything is called stable."""
 MOST_RANKS = 30
@@ -112,6 +118,7 @@ class Search:
     stage: str
     ranks: tuple[int, ...]
     how: str
+    judges: int
     found: dict[int, Tried] = field(default_factory=dict)
     finished: bool = False
 
@@ -119,6 +126,20 @@ class Search:
     def table(self) -> list[Tried]:
         """What was found, by rank."""
         return [self.found[rank] for rank in sorted(self.found)]
+
+
+@dataclass(frozen=True)
+class Larger:
+    """Runs of more components than predict best, of which more are stable, or of fewer, all of which are.
+
+    Attributes
+    ----------
+    fitted : components of a run
+    stable : how many of them are stable
+    """
+
+    fitted: int
+    stable: int
 
 
 @dataclass
@@ -134,6 +155,7 @@ class Stages:
     interrupted: bool = False
     paths: tuple[AlphaPath, ...] = ()
     judging: RunPool | None = None
+    larger: Larger | None = None
     _left: Search | None = None
 
     @property
@@ -156,30 +178,74 @@ class Stages:
         """
         how = COARSE if coarse else self.ask.how
         if self.losses is not None:
-            return pool, self.search(pool, how), None
+            table = self.search(pool, how)
+            self._look_above(pool, table, None, coarse)
+            return pool, table, None
         profile = self.noise(pool.study, min(self.ranks, key=lambda rank: abs(rank - FIRST_RANK)))
-        self.judging = _under(pool, self._judge(profile))
+        loss = self._one_loss()
+        self.judging = _under(pool, loss)
         for _ in range(ROUNDS if len(self.ranks) > 1 else 0):
-            look = Search(self.judging, NOISE, self.ranks, COARSE)
+            look = Search(self.judging, NOISE, self.ranks, COARSE, min(LOOKS, self.ask.judges))
             self._try(look)
             if not look.found:
                 break
-            before = self._judge(profile)  # first: a reading takes another loss
-            profile = self.noise(pool.study, self._rank(look.table))
-            if same_loss(self._judge(profile), before):
+            profile = self.noise(pool.study, best_rank(look.table).rank)
+            if same_loss(self._one_loss(), loss):
                 break
-            self.judging = _under(pool, self._judge(profile))
+            loss = self._one_loss()
+            self.judging = _under(pool, loss)
         else:
             if len(self.ranks) > 1:
                 self._note(f"Noise and rank did not settle in {ROUNDS} rounds: the last is taken.")
         self.schedule.close(NOISE)
-        assert isinstance(self.losses, tuple)
-        return _under(pool, self.losses[0]), self.search(self.judging, how), profile
+        table, pool = self.search(self.judging, how), _under(pool, self._one_loss())
+        self._look_above(pool, table, profile, coarse)
+        return pool, table, profile
 
-    def _judge(self, profile: NoiseProfile) -> Loss:
-        """The loss under which ranks are compared: that of the profile, unless X asked for one that is sparse."""
+    def _one_loss(self) -> Loss:
+        """The loss that was read off the noise."""
         assert isinstance(self.losses, tuple)
-        return profile.judge if self.losses[0] == as_loss(profile.best) else self.losses[0]
+        return self.losses[0]
+
+    def _look_above(self, pool: RunPool, table: list[Tried], noise: NoiseProfile | None, coarse: bool) -> None:
+        """Look for components that few rows have: counts drawn anew, at somewhat larger ranks than predict best.
+
+        A component of few rows gains little in held-out entries, and every row pays for it. Runs of more components
+        find it again and again where it is real, while what else they add differs from run to run: so the rank with
+        the most stable ones is taken, and the smallest of those. The next smaller one that predicts about as well takes
+        part too. Runs that have not ended say nothing, for they still
+        follow their start.
+        """
+        study, judged = pool.study, [one for one in table if one.scores is not None]
+        one_sided = study.model.fixed is not None or study.factors is not None or bool(terms_of(study.model))
+        plain = isinstance(study.losses, tuple) and len(study.losses) == 1 and not one_sided
+        if not plain or coarse or self._left or self.interrupted or len(judged) < 2 or study.problem.columns:
+            return
+        how = resampling_for(study.problem.given, study.losses, self.ask.counts, noise is not None and noise.counts)
+        if how != POISSON:
+            return
+        pool, first, before = pool.changed(resample=how), best_rank(table).rank, self.schedule.seconds
+        counts = dict[int, int]()
+        with self._until_interrupted(pool):
+            below = [one.rank for one in near_best(table) if one.rank < first]
+            for rank in below[-1:] + ranks_above(first, self.ranks):
+                self.schedule.expect(RANKS, REDRAWN_RUNS * rank)
+                runs = pool.runs(RANKS, rank, REDRAWN_RUNS)
+                if len(runs) < REDRAWN_RUNS or sum(run.settled for run in runs) < REDRAWN_RUNS // 2:
+                    break
+                counts[rank] = int((consensus([run.H for run in runs]).stability >= self.ask.threshold).sum())
+        self.schedule.close(RANKS)
+        self.ended(RANKS, before)
+        best = max(counts, key=lambda rank: (counts[rank], -rank), default=first)
+        if best < first and counts[best] == best and first in counts:
+            self.larger = Larger(best, best)
+            self._note(f"Of {first} components {counts[first]} are stable, and of {best} all: the {best} are taken.")
+        if best > first and first in counts:
+            self.larger = Larger(best, counts[best])
+            self._note(
+                f"Runs of {best} components find {counts[best]} stable ones, and those of {first}, which predict best, "
+                f"{counts[first]}: the {counts[best]} are taken. What few rows have gains little in held-out entries."
+            )
 
     def noise(self, study: Study, rank: int) -> NoiseProfile:
         """Read the losses off the noise at a rank."""
@@ -220,7 +286,7 @@ class Stages:
         if len(self.ranks) == 1 and not self.ask.criteria:
             return []
         self.notes += _too_few(pool.study, self.ranks[0], self.ask.held_out)
-        table = self._searched(Search(pool, RANKS, self.ranks, how))
+        table = self._searched(Search(pool, RANKS, self.ranks, how, self.ask.judges))
         if not table:
             raise self._too_short(self.ranks[0])
         return table
@@ -242,12 +308,12 @@ class Stages:
             for rank in to_try(ranks, found, search.how):
                 if search.stage != NOISE:
                     left = still_to_try(ranks, found, search.how)
-                    self.schedule.expect(search.stage, self.ask.judges * max(left, rank))
+                    self.schedule.expect(search.stage, search.judges * max(left, rank))
                     likely = self._rank(search.table) if found else ranks[len(ranks) // 2]
                     self._expect_results(pool, likely)
-                made = pool.runs(search.stage, rank, self.ask.judges, judge=True)
+                made = pool.runs(search.stage, rank, search.judges, judge=True)
                 whole = [run for run in made if run.whole]
-                enough = min(2, self.ask.judges)
+                enough = min(2, search.judges)
                 if len(made) < enough or (len(whole) < enough and rank != ranks[0]):
                     return
                 found[rank] = self._judged(pool, rank, made)
@@ -309,7 +375,9 @@ class Stages:
             runs = self._runs_that_judged(pool, rank, runs)
         if table:
             self._note(why_rank(table))
-        return runs, consensus([run.H for run in runs]), table
+        found = consensus([run.H for run in runs])
+        stable = np.flatnonzero(found.stability >= self.ask.threshold)
+        return runs, found.reordered(stable) if self.larger is not None and stable.size else found, table
 
     def _consensus_runs(self, pool: RunPool, rank: int) -> list[Run]:
         before, runs = self.schedule.seconds, list[Run]()
@@ -405,14 +473,21 @@ class Stages:
 
     def _finer(self, pool: RunPool, ranks: tuple[int, ...]) -> tuple[list[Tried], bool]:
         """Search next to the best rank of the grid; under a sparsity all over, for more components may predict well."""
-        found = self._searched(Search(pool, FINER, ranks, LADDER))
+        found = self._searched(Search(pool, FINER, ranks, LADDER, self.ask.judges))
         finished, self._left = self._left is None, None
         if not finished:
             tried = ", ".join(str(one.rank) for one in found) or "none"
             self.missing.append(f"of the ranks of the finer search only {tried} were tried")
         return found, finished
 
+    def components(self, table: list[Tried]) -> int:
+        """How many components there are, by the ranks that were tried."""
+        return best_rank(table).rank if self.larger is None else self.larger.stable
+
     def _rank(self, table: list[Tried]) -> int:
+        """How many components the runs of the consensus have."""
+        if self.larger is not None:
+            return self.larger.fitted
         return best_rank(table).rank if table else self.ranks[0]
 
     @contextmanager
