@@ -7,14 +7,22 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from typer.testing import CliRunner
 
 from drnmf import DRNMF, BetaNMF, HeldOut, Interval, Solver, Sparsity, Volume, load, pareto_front
+from drnmf.backends.base import in_unit
+from drnmf.backends.open import open_data
 from drnmf.cli import app
+from drnmf.losses.names import as_losses
+from drnmf.problem.receive import Received
 from drnmf.selection.alpha import LOSS_OF_FIT
+from drnmf.selection.warm_starts import Sample
+from drnmf.solve.settings import problem_of
 from drnmf.synthetic import planted
 
 SHORT = {"max_iter": 40, "tol": 1e-4, "random_state": 0}
+ENOUGH = {"max_iter": 200, "tol": 1e-4, "random_state": 0}
 
 
 @pytest.fixture
@@ -37,7 +45,7 @@ def test_volume_costs_at_most_five_percent_of_the_fit(X, unit, tmp_path):
     model = BetaNMF(3, penalties=[Volume("auto")], **settings).fit(X)
     (path,) = model.penalty_path_
     assert path.alphas[0] == 0
-    assert path.limit == pytest.approx((1 + LOSS_OF_FIT) * path.values[0], rel=1e-9)
+    assert path.limit == pytest.approx((1 + LOSS_OF_FIT) * path.values.min(), rel=1e-9)
     assert model.reconstruction_err_ <= path.limit
     assert path.values[path.alphas > path.alpha].min() > path.limit  # a larger one would cost more
     assert path.values[path.alphas == path.alpha] <= path.limit
@@ -104,7 +112,7 @@ def test_a_front_chooses_once_for_all_points(X):
     (path,), (term,) = front.penalty_path, front.penalties
     assert term.alpha == path.alpha > 0
     at = path.alphas.tolist().index(path.alpha)
-    assert path.values[at] <= path.limit == pytest.approx(1.05 * path.values[0])
+    assert path.values[at] <= path.limit == pytest.approx(1.05 * path.values.min())
     given = pareto_front(
         DRNMF(3, betas=(1, 2), penalties=[term], solver=Solver(references=front.references), **SHORT), X + 1, weights=3
     )
@@ -131,3 +139,39 @@ def test_a_sparsity_is_chosen_by_entries_in_the_unit_of_x():
     paths = [model.fit(unit * X).penalty_path_[0] for unit in (1.0, 4.0**5)]
     assert paths[0].alpha == paths[1].alpha < 0.1
     np.testing.assert_allclose(paths[0].values, paths[1].values, atol=1e-6)
+
+
+def image(rng, pixels=1010):
+    spectra = np.exp(-((np.linspace(0, 1, 20) - np.array([[0.2], [0.8]])) ** 2) / 0.05) + 0.1
+    return rng.dirichlet([0.5, 0.5], pixels) @ spectra * rng.gamma(400.0, 1 / 400.0, (pixels, 20))
+
+
+def test_some_rows_choose_the_volume_of_many(rng, monkeypatch):
+    """The alpha of a sample is that of all rows to a step of the search, and all rows are fitted under it."""
+    X = image(rng)
+    model = BetaNMF(2, beta=2, sum_to_one="W", penalties=[Volume("auto")], **ENOUGH)
+    some = model.fit(X).penalty_path_[0]
+    assert model.reconstruction_err_ <= 1.01 * some.limit
+    scaled = clone(model).set_params(n_jobs=2).fit(16.0 * X)
+    assert scaled.components_.tobytes() == (16.0 * model.components_).tobytes()
+    monkeypatch.setattr(Sample, "of", lambda *_: None)
+    every = model.fit(X).penalty_path_[0]
+    assert 0.5 <= some.alpha / every.alpha <= 2.0
+
+
+def test_references_of_all_rows_follow_those_of_some(rng):
+    X = image(rng)
+    model = DRNMF(2, betas=(1, 2), sum_to_one="W", penalties=[Volume("auto")], **ENOUGH).fit(X)
+    alone = [BetaNMF(2, beta=beta, sum_to_one="W", **ENOUGH).fit(X).losses_[0] for beta in (1, 2)]
+    np.testing.assert_allclose(model.references_, alone, rtol=0.01)
+
+
+def test_rows_that_differ_most_are_in_every_sample(rng):
+    """A component that one row alone shows must not be lost."""
+    X = image(rng)
+    X[123] = 5.0 * np.eye(20)[3] + 0.1
+    problem = problem_of(BetaNMF(3, beta=2), in_unit(open_data(X)), as_losses(2), Received(X))
+    sample = Sample.of(problem, 0)
+    assert 123 in sample.rows
+    assert sample.some.data.scale == problem.data.scale
+    assert Sample.of(problem, 0, most=len(X)) is None

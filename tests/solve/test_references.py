@@ -16,6 +16,7 @@ from drnmf.backends.open import open_data
 from drnmf.losses.names import as_losses
 from drnmf.objective.objective import Objective
 from drnmf.problem.problem import Problem
+from drnmf.solve.references import compute_references, run_improving
 from drnmf.solve.runner import Budget, Runner
 
 WINE = load_wine().data
@@ -76,6 +77,37 @@ def test_a_beaten_reference_is_improved_and_the_run_continues(monkeypatch):
     assert (np.diff(model.trace_.seconds) >= 0).all()
     paper = DRNMF(4, betas=BETAS, max_iter=300, random_state=0, solver="mu").fit(WINE)
     assert (paper.scaled_losses_ < 0.5).all()  # "mu" keeps the references it was given
+
+
+def test_a_paused_run_goes_on_with_the_weights_it_had():
+    """References and run pause, then go on: in the trace of the whole run lambda never begins again."""
+    model = DRNMF(4, betas=BETAS, random_state=0).fit(WINE)
+    moves = np.abs(np.diff(model.trace_.weights, axis=0)).max(axis=1)
+    assert abs(model.trace_.weights[-1] - 0.5).max() > 0.1
+    assert not (abs(model.trace_.weights[20:] - 0.5).max(axis=1) == 0).any()
+    assert np.isfinite(moves).all()
+    data, omega = open_data(WINE), as_losses(BETAS)
+    W, H = nndsvdar_start(data, 4, np.random.RandomState(0))
+    how = Objective(omega, model.references_, data.mean), as_rule("mu"), as_policy("frank-wolfe")
+    whole = solve(data, W, H, *how, Control(max_iter=12, tol=0))
+    first = solve(data, W, H, *how, Control(max_iter=5, tol=0))
+    second = solve(data, first.W, first.H, *how, Control(max_iter=7, tol=0, course=first.course))
+    np.testing.assert_array_equal(first.then(second).trace.weights, whole.trace.weights)
+
+
+def test_rough_references_go_on_to_their_level():
+    omega = as_losses(BETAS)
+    problem = Problem.opened(in_unit(open_data(WINE))).asked(4, omega)
+    starts = [random_start(problem.data, 4, np.random.RandomState(0))]
+    runner = replace(Runner.of("auto", "auto"), budget=Budget(Control(), 9))
+    fine, rough = (compute_references(problem, starts, how) for how in (runner, runner.roughly()))
+    assert rough.rough
+    assert sum(run.n_iter for run in rough.solutions) < sum(run.n_iter for run in fine.solutions)
+    level = run_improving(problem, starts, rough, runner)[1]
+    assert not level.rough
+    assert (level.values <= 1.003 * fine.values).all()
+    exactly = replace(runner, budget=Budget(Control(tol=0), 9))
+    assert exactly.roughly() is exactly  # tol=0 asks for so many iterations, without a pause
 
 
 def test_a_fit_alone_that_is_ahead_of_every_run_is_where_one_more_begins():

@@ -221,8 +221,15 @@ def volume_path(term: Penalty, loss_of: Callable[[float], float]) -> AlphaPath:
         tried[alpha] = loss_of(alpha)
         return tried[alpha]
 
-    limit = (1.0 + LOSS_OF_FIT) * loss(0.0)
-    return path_of(term, largest(lambda alpha: np.isfinite(limit) and loss(alpha) <= limit), tried, limit)
+    def holds(alpha: float) -> bool:
+        return bool(np.isfinite(least()) and loss(alpha) <= (1.0 + LOSS_OF_FIT) * least())
+
+    def least() -> float:
+        return min(tried.values())  # what a run met under a penalty could be had without
+
+    loss(0.0)
+    chosen = largest(holds)
+    return path_of(term, chosen, tried, (1.0 + LOSS_OF_FIT) * least())
 
 
 def with_path(terms: tuple[Penalty, ...], term: Penalty, path: AlphaPath) -> tuple[Penalty, ...]:
