@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import importlib
 import math
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -18,6 +19,38 @@ Vector = NDArray[np.float64]
 Numbers = float | Array  # one for all, or one for every run, row or column of a factor
 Maybe = Array | None
 Library = Any  # NumPy or torch: what `namespace` returns
+Precision = np.dtype[np.floating]
+Indices = NDArray[np.integer]
+
+
+class Grid(Protocol):
+    """X once its form is checked: rows and columns of NumPy, SciPy sparse, Dask or torch."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows and of columns."""
+        ...
+
+    @property
+    def dtype(self) -> Any:
+        """Of its library."""
+        ...
+
+    @property
+    def T(self) -> Any:
+        """The transpose, of the same kind."""
+        ...
+
+    def __getitem__(self, key: Any, /) -> Any:
+        """Return some rows, columns or entries."""
+        ...
+
+
+MatrixLike = Grid | ArrayLike
+"""What users may hand in as X: an array of some library, a table, or anything that NumPy makes an array of."""
+
+XLike = MatrixLike | Mapping[str, MatrixLike]
+"""What estimators take: a matrix, or several tables of the same rows by their names."""
 
 EPS = 2.2e-16
 """Relative size of the floors, in float64 and float32 alike (the value matters on sparse data)."""
@@ -42,6 +75,9 @@ REFERENCE_TOLERANCE = 3e-5
 
 LEVEL_TOLERANCE = 1e-4
 """The same for references whose whole iterations are extrapolated: they are as near to their end as others at 3e-5."""
+
+ROUGH_LEVEL, ROUGH_TOLERANCE = 3e-3, 1e-3
+"""Where references pause at first, and the runs under them: one that is further from its end needs no better scale."""
 
 TOLERANCE = 1e-6
 """Where a fit stops unless it is told: relative decrease over the window of ten iterations."""
@@ -86,6 +122,10 @@ NEWTON_DELAY = 30
 
 NEWTON_RANK = 24
 """Largest rank at which the default rule asks for the curvature of every column: above, one for all is cheaper."""
+
+OWN_GAIN = 1.7
+"""Above that rank too where an iteration with them takes at most this many times one with the shared curvature, which
+needs 1.75 to 2.1 times as many (`algorithms.updates.cost`)."""
 
 BALANCE_STEPS = 4
 """Steps of the symmetric scaling that gives a shared curvature its size in every column."""

@@ -99,8 +99,7 @@ def planted(noise: str, m: int = 60, n: int = 80, seed: int = 0, rank: int = 5) 
     beta : float; for the negative binomial the local power, 2 - mean((1 + 2 mu/a) / (1 + mu/a))
     """
     rng = np.random.default_rng(seed)
-    W, H = _gamma_factors(m, n, rank, rng)
-    V = W @ H
+    V = rng.gamma(0.5, size=(m, rank)) @ rng.gamma(0.5, size=(rank, n))
     V *= 25.0 / V.mean()
     if noise == "gaussian":
         return np.maximum(V + 5.0 * rng.normal(size=V.shape), 0.0), 2.0
@@ -111,16 +110,6 @@ def planted(noise: str, m: int = 60, n: int = 80, seed: int = 0, rank: int = 5) 
     a, V = 25.0, 4.0 * V
     truth = 2.0 - float(np.mean((1 + 2 * V / a) / (1 + V / a)))
     return rng.negative_binomial(a, a / (a + V)).astype(np.float64), truth
-
-
-def planted_factors(m: int, n: int, seed: int, rank: int) -> tuple[Vector, Vector]:
-    """Return the factors behind `planted` of the same shape, seed and rank, up to a scale: W (m, rank), H (rank, n)."""
-    return _gamma_factors(m, n, rank, np.random.default_rng(seed))
-
-
-def _gamma_factors(m: int, n: int, rank: int, rng: np.random.Generator) -> tuple[Vector, Vector]:
-    W = rng.gamma(0.5, size=(m, rank))
-    return W, rng.gamma(0.5, size=(rank, n))
 
 
 def _unit(noise: Vector) -> Vector:

@@ -14,7 +14,7 @@ import typer
 from typer.testing import CliRunner
 
 from drnmf.cli import app
-from drnmf.cli.discover.command import parse_ranks
+from drnmf.cli.discover import parse_ranks
 from drnmf.cli.options import parse_seconds
 from drnmf.losses.names import as_loss, noise_of
 from drnmf.matrices.companions import read_known

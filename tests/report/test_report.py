@@ -258,7 +258,7 @@ def test_the_headline():
         {"name": "KL-NMF", "losses": [1, 1], "scaled_losses": [3.118, 1.0]},
         {"name": "DR-NMF", "losses": [1, 1], "scaled_losses": [1.0893, 1.0891]},
     ]
-    first, second = headline({"betas": [0, 1], "methods": methods}, "found (5 starts)")
+    first, second = headline({"losses": ["0", "1"], "methods": methods}, "found (5 starts)")
     assert first == "DR-NMF is within 9% of the best IS error and 9% of the best KL error found (5 starts)."
     assert second == "KL-NMF alone would be 212% off in IS and IS-NMF alone would be 40% off in KL."
     assert headline(None) == ("", "")

@@ -117,7 +117,6 @@ def test_what_was_written_is_read(runs: Path, kind: str) -> None:
     assert all(set(method) <= fields(schema.Method) for method in run.comparison["methods"])
     assert run.trace is not None
     assert [loss.key for loss in run.trace.omega] == run.comparison["losses"] == list(run.summary["losses"])
-    assert [loss.beta for loss in run.trace.omega] == run.comparison["betas"]
     found = [run.summary["scaled_losses"][loss.key] for loss in run.trace.omega]
     assert np.isclose(run.trace.scaled, found).all(axis=1).any()  # the best iteration need not be the last
 
@@ -151,11 +150,6 @@ def test_losses_of_another_family_go_by_their_keys(tmp_path: Path, command: str)
     if command == "fit":
         assert run.omega == (Beta(1.0), NegativeBinomial(30))
         comparison = strict(tmp_path / "run" / schema.COMPARISON)
-        assert comparison["betas"] == [1.0, None]
         assert compared(comparison) == run.omega
     page = (tmp_path / "run" / schema.REPORT).read_text(encoding="utf-8")
     assert f"best {NegativeBinomial(30).name} error" in page
-
-
-def test_comparisons_without_keys_name_their_betas() -> None:
-    assert compared({"betas": [0.0, 1.5], "methods": []}) == (Beta(0.0), Beta(1.5))

@@ -20,7 +20,10 @@ import drnmf.sklearn as ours
 
 __all__ = ["Tally", "swapped"]
 
-
+Given = Any
+"""Whatever a program hands to scikit-learn: arrays, frames, sparse matrices, None."""
+Made = Any
+"""What scikit-learn hands back: arrays, tuples of them, or the estimator."""
 _REFUSED = (ValueError, TypeError, RuntimeError, NotImplementedError)
 
 _non_negative_factorization = sklearn.decomposition.non_negative_factorization
@@ -63,7 +66,7 @@ class Tally:
 _tally = Tally()
 
 
-def _tried(what: str, here: Callable[[], Any], there: Callable[[], Any]) -> Any:
+def _tried(what: str, here: Callable[[], Made], there: Callable[[], Made]) -> Made:
     """Run on this package, and where it refuses on scikit-learn: what both refuse is scikit-learn's error."""
     try:
         found = here()
@@ -80,8 +83,8 @@ class _Counted:
 
     _theirs: ClassVar[Any]
 
-    def _fitted(self: Any, fit: Callable[[], Any], X: Any, W: Any, H: Any) -> Any:
-        def there() -> Any:
+    def _fitted(self: Any, fit: Callable[[], Made], X: Given, W: Given, H: Given) -> Made:
+        def there() -> Made:
             plain = self._plain()
             found = plain.fit_transform(X, W=W, H=H)
             self.__dict__.update(vars(plain))
@@ -89,10 +92,10 @@ class _Counted:
 
         return _tried(f"{type(self).__name__}.fit", fit, there)
 
-    def transform(self: Any, X: Any) -> Any:
+    def transform(self: Any, X: Given) -> Made:
         """Compute W for new rows, as in `drnmf.sklearn`."""
 
-        def there() -> Any:
+        def there() -> Made:
             plain = self._plain()
             plain.__dict__.update({name: value for name, value in vars(self).items() if name != "device"})
             return plain.transform(X)
@@ -115,15 +118,17 @@ class NMF(_Counted, ours.NMF):
 
     _theirs = sklearn.decomposition.NMF
 
-    def fit_transform(self, X: Any, y: Any = None, W: Any = None, H: Any = None, sample_weight: Any = None) -> Any:
+    def fit_transform(
+        self, X: Given, y: Given = None, W: Given = None, H: Given = None, sample_weight: Given = None
+    ) -> Made:
         """Fit, and return W, as in `drnmf.sklearn.NMF`."""
         return self._fitted(lambda: super(NMF, self).fit_transform(X, y, W, H, sample_weight), X, W, H)
 
 
 @wraps(_non_negative_factorization)
-def non_negative_factorization(X: Any, *values: Any, **given: Any) -> Any:
+def non_negative_factorization(X: Given, *values: Given, **given: Given) -> Made:
     """Count the calls of `drnmf.sklearn.non_negative_factorization`."""
-    placed = {"device": _tally.device} | given
+    placed: dict[str, Given] = {"device": _tally.device} | given
     plain = {name: value for name, value in given.items() if name != "device"}
     return _tried(
         "non_negative_factorization",
@@ -137,11 +142,11 @@ class MiniBatchNMF(_Counted, ours.MiniBatchNMF):
 
     _theirs = sklearn.decomposition.MiniBatchNMF
 
-    def fit_transform(self, X: Any, y: Any = None, W: Any = None, H: Any = None) -> Any:
+    def fit_transform(self, X: Given, y: Given = None, W: Given = None, H: Given = None) -> Made:
         """Fit, and return W, as in `drnmf.sklearn.MiniBatchNMF`."""
         return self._fitted(lambda: super(MiniBatchNMF, self).fit_transform(X, y, W, H), X, W, H)
 
-    def partial_fit(self, X: Any, y: Any = None, W: Any = None, H: Any = None) -> Any:
+    def partial_fit(self, X: Given, y: Given = None, W: Given = None, H: Given = None) -> Made:
         """Take a batch into account; one that is refused is an error, for the stream before it is here."""
         found = super().partial_fit(X, y, W, H)
         _tally.here["MiniBatchNMF.partial_fit"] += 1

@@ -99,7 +99,7 @@ def solve_batch(calls: Sequence[Call]) -> list[Result | BaseException]:
 def _begin(calls: Sequence[Call], ended: dict[int, Result | BaseException]) -> tuple[Together, Point, dict[int, Run]]:
     """Sweep all starts at once; a run whose losses there are not finite has ended."""
     started = time.perf_counter()
-    policies = [call.policy.init(len(call.objective.omega)) for call in calls]
+    policies = [call.control.first(call.policy, len(call.objective.omega)) for call in calls]
     task = Together.over(calls, [weights for weights, _ in policies])
     every = zip(task.data.sides, *(call.starts for call in calls), strict=True)
     blocks = tuple(side.stack(starts) for side, *starts in every)

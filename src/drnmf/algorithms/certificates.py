@@ -126,9 +126,13 @@ class _Side:
 
 
 def certify(
-    data: Modes, blocks: Factors, objective: Objective, weights: Vector, losses: Vector,
+    data: Modes,
+    blocks: Factors,
+    objective: Objective,
+    weights: Vector,
+    losses: Vector,
     constraints: Constraints = UNCONSTRAINED,
-) -> Certificate:  # fmt: skip
+) -> Certificate:
     """Gap and stationarity at a point; one sweep for each block."""
     p, scaled = len(objective.omega), objective.scaled(losses)
     ask, penalties, names, spaces = Ask(objective.omega, losses=False), objective.penalties, data.names, data.spaces

@@ -12,9 +12,8 @@ as the curvature of beta-divergences has it (a symmetric Sinkhorn scaling). C co
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -42,7 +41,7 @@ def correlation(sum_up: SumUp, mean: Vector, omega: Omega, coefficients: Vector)
     return _normalised(sum_up(found).reshape(rank, rank))
 
 
-def batched_correlation(F: Array, G: Array, omega: Omega, coefficients: Any) -> Array:
+def batched_correlation(F: Array, G: Array, omega: Omega, coefficients: Sequence[Numbers]) -> Array:
     """Compute C for every run of a batch, where the factors live.
 
     Parameters
@@ -100,7 +99,7 @@ def _flat_gram(G: Array, mean: Vector, omega: Omega, coefficients: Vector) -> Ve
     return np.array(_weighted_gram(as_float64(G), mean, omega, numbers).reshape(-1).tolist())
 
 
-def _weighted_gram(G: Array, mean: Array, omega: Omega, coefficients: Any) -> Array:
+def _weighted_gram(G: Array, mean: Array, omega: Omega, coefficients: Sequence[Numbers]) -> Array:
     """G diag(c(u)) G' with u = mean' G, for G (r, m) or one for every run."""
     xp = namespace(G)
     u = beside(mean, G) @ G

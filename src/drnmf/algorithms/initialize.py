@@ -211,17 +211,27 @@ def check_factor(name: str, value: ArrayLike, shape: tuple[int, int]) -> Vector:
 
 
 def start(
-    data: Data, rank: int, init: str, rng: RandomState, W: ArrayLike | None = None, H: ArrayLike | None = None,
+    data: Data,
+    rank: int,
+    init: str,
+    rng: RandomState,
+    W: ArrayLike | None = None,
+    H: ArrayLike | None = None,
     units: tuple[float, float] = (1.0, 1.0),
-) -> Start:  # fmt: skip
+) -> Start:
     """Make (W, H) to start from, floored, in the dtype of the data; given ones are multiplied by their units."""
     return begun(data, rank, init, rng, W, H, units)[0]
 
 
 def begun(
-    data: Data, rank: int, init: str, rng: RandomState, W: ArrayLike | None = None, H: ArrayLike | None = None,
+    data: Data,
+    rank: int,
+    init: str,
+    rng: RandomState,
+    W: ArrayLike | None = None,
+    H: ArrayLike | None = None,
     units: tuple[float, float] = (1.0, 1.0),
-) -> tuple[Start, Vector]:  # fmt: skip
+) -> tuple[Start, Vector]:
     """Make a start as `start` does, with the leading singular values of X where it took them, (0,) elsewhere."""
     (m, n), S = data.shape, np.empty(0)
     if init != "custom" and init not in STARTS:

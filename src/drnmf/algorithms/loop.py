@@ -15,13 +15,14 @@ from typing import Protocol
 
 import numpy as np
 
+from drnmf.algorithms import descent
 from drnmf.algorithms.acceleration import Direction, accelerated
 from drnmf.algorithms.certificates import entry_sum
 from drnmf.algorithms.iteration import Point, Task, iterate, swept
 from drnmf.algorithms.result import Interrupted, Progress, Result, Trace
 from drnmf.algorithms.updates.base import Rule, Setup, State
-from drnmf.algorithms.weights import Policy
-from drnmf.backends.base import Ask, Data
+from drnmf.algorithms.weights import Course, Policy
+from drnmf.backends.base import Ask, Data, Descends
 from drnmf.backends.modes import Factors, Matrix, Modes
 from drnmf.losses.base import Omega
 from drnmf.numerics import (
@@ -82,6 +83,7 @@ class Control:
     overwrite : the run may write over the blocks that it begins from
     margin : stop as soon as a scaled loss is this much below one, with reason "reference" and the point where that
         happened: the reference is not the best, and whoever asked can improve it from there
+    course : what lambda and its policy continue with, None where they begin
     """
 
     max_iter: int = 1000
@@ -94,7 +96,12 @@ class Control:
     least: float = 0.0
     overwrite: bool = False
     margin: float | None = None
+    course: Course | None = None
     keeper: Keeper | None = None
+
+    def first(self, policy: Policy, p: int) -> Course:
+        """Return what lambda begins with."""
+        return policy.init(p) if self.course is None else self.course
 
 
 @dataclass
@@ -197,7 +204,8 @@ def minimise(
     columns = sum(data.sizes) if policy.constant and constraints.free else None
     alone = len(objective.omega) == 1
     shared = (data.shares_curvature and (alone or not objective.penalties)) or (alone and rank <= NEWTON_RANK)
-    rule = rule.under(Setup(objective.omega, rank, shared, columns))
+    entries = None if data.spaces[0].deferred else math.prod(data.sizes)  # more than a sweep visits where X is sparse
+    rule = rule.under(Setup(objective.omega, rank, shared, columns, entries))
     known = None if control.keeper is None else control.keeper.recall(objective.omega, rule, policy)
     if isinstance(known, Result):
         return known
@@ -240,11 +248,12 @@ class Run:
     log: Log
     started: float
     direction: Direction | None = None
+    whole: Descends | None = None  # makes whole iterations, once one was made half by half
 
     @classmethod
     def begin(cls, task: Task, policy: Policy, starts: Factors, control: Control) -> Run:
         started, spaces = time.perf_counter(), task.data.spaces
-        weights, policy_state = policy.init(len(task.objective.omega))
+        weights, policy_state = control.first(policy, len(task.objective.omega))
         blocks = tuple(space.put(F) for space, F in zip(spaces, starts, strict=True))
         if task.in_place and not control.overwrite:
             blocks = tuple(_apart(F, start) for F, start in zip(blocks, starts, strict=True))
@@ -282,9 +291,14 @@ class Run:
 
     def iteration(self, inner_iter: int) -> None:
         """Update all blocks, and note where they are."""
+        if self.whole is None and self.task.in_place:
+            self.whole = descent.begin(self.task, self.point, self.weights)
         for inner in range(inner_iter):
             early = self.task.fixed or inner + 1 < inner_iter
-            self.point = iterate(self.task, self.point, self.weights, early)
+            if self.whole is None:
+                self.point = iterate(self.task, self.point, self.weights, early)
+            else:
+                self.point = descent.descend(self.task, self.point, self.whole)
         self.point, self.direction = accelerated(self.task, self.point, self.weights, self.direction)
         if self.note():
             self.point = self.task.restart(self.point)
@@ -393,6 +407,7 @@ class Run:
             converged=reason == "tol",
             reason=reason,
             penalty=best.penalty,
+            course=(self.weights, self.policy_state),
         )
 
 

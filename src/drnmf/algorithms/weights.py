@@ -15,6 +15,9 @@ import numpy as np
 from drnmf.numerics import POLICY_DELAY, WEIGHT_FLOOR, Vector
 from drnmf.objective import simplex
 
+Course = tuple[Vector, Any]
+"""lambda, and the state of the policy that moves it: what a run under other references goes on with."""
+
 
 def _largest(scaled_losses: Vector) -> float:
     """The largest scaled loss, regrets of either sign, or one where the fit is exact and all are zero."""

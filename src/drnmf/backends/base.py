@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from drnmf.losses.base import Omega
-from drnmf.numerics import Array, Vector, unit_scale, zero_floor
+from drnmf.numerics import Array, Precision, Vector, unit_scale, zero_floor
 
 
 class Observed(Protocol):
@@ -54,7 +53,7 @@ class Observed(Protocol):
         """
         ...
 
-    def placed(self, put: Callable[[Any], Any]) -> Observed:
+    def placed(self, put: Callable[[Array], Array]) -> Observed:
         """Return the same weights with their arrays elsewhere, for backends that sweep there.
 
         Parameters
@@ -116,12 +115,15 @@ class Ask:
         """How many N and P the answer holds."""
         return 0 if self.parts is None else len(self.omega) if self.weights is None else 1
 
-    @cached_property
+    @property
     def shared(self) -> Any:
         """The coefficient of the curvature that all columns share; None where there is none (entries have weights)."""
         if self.curvature is None or self.observed is not None:
             return None
-        return next((c for c, loss in zip(self.curvature, self.omega, strict=True) if loss.free_part == "gram"), None)
+        for c, loss in zip(self.curvature, self.omega, strict=True):
+            if loss.free_part == "gram":
+                return c
+        return None
 
     @property
     def shared_alone(self) -> bool:
@@ -167,6 +169,44 @@ class Sweep:
     gram: Any = None
 
 
+@dataclass(frozen=True, eq=False)
+class Descending:
+    """Where whole iterations of coordinate descent under beta = 2 alone begin, made by a backend in one call each.
+
+    Attributes
+    ----------
+    omega, coefficient : beta = 2, and what multiplies its parts
+    blocks, lasts : H and W', and where each stood before it was extrapolated; all are written over
+    sweep : that for H at the blocks, written over too
+    floors : the smallest entry of each block
+    """
+
+    omega: Omega
+    coefficient: float
+    blocks: tuple[Array, ...]
+    lasts: tuple[Array, ...]
+    sweep: Sweep
+    floors: tuple[float, ...]
+
+
+class Descends(Protocol):
+    """Whole iterations of coordinate descent (`Descending`)."""
+
+    def iterate(self, passes: int, paces: tuple[float, ...]) -> Sweep:
+        """Step both blocks and sweep for the first.
+
+        Parameters
+        ----------
+        passes : of coordinate descent in each block
+        paces : how far each is extrapolated, as a fraction of its way since the last iteration
+
+        Returns
+        -------
+        sweep : that for the first block at the new point
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class Elsewhere:
     """An array of a state that lives elsewhere than on the host, brought here by `Space.join`."""
@@ -205,7 +245,7 @@ class Space(Protocol):
         """
         ...
 
-    def put(self, F: Any) -> Any:
+    def put(self, F: Array) -> Array:
         """Take a factor (r, n), in NumPy or of this space already, into the space, C-contiguous.
 
         Parameters
@@ -218,7 +258,7 @@ class Space(Protocol):
         """
         ...
 
-    def get(self, F: Any) -> Array:
+    def get(self, F: Array) -> Array:
         """Bring a factor (r, n) of this space to the host as a NumPy array.
 
         Parameters
@@ -295,7 +335,7 @@ class Space(Protocol):
         """
         ...
 
-    def deliver(self, F: Any) -> Any:
+    def deliver(self, F: Array) -> Array:
         """Return the transpose of a factor (r, n) as the caller of an estimator gets it.
 
         Parameters
@@ -378,7 +418,7 @@ class Data(Protocol):
         ...
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> Precision:
         """float32 or float64: the dtype of the factors and of N and P."""
         ...
 
@@ -522,7 +562,7 @@ class OfData:
     data: Any
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> Precision:
         return self.data.dtype
 
     @property
@@ -532,6 +572,10 @@ class OfData:
     @property
     def scale(self) -> float:
         return float(self.data.scale)
+
+    def descent(self, start: Descending) -> Descends | None:
+        """Make no whole iterations: what is over X counts too."""
+        return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -551,12 +595,12 @@ class Layer(OfData):
         yield from self.data.row_digests()
 
 
-def check_shapes(shape: tuple[int, int], W: Any, H: Any, ask: Ask) -> None:
+def check_shapes(shape: tuple[int, int], W: Array, H: Array, ask: Ask) -> None:
     """Refuse factors that do not fit X, and weights that do not fit the losses."""
     (m, n), r = shape, H.shape[0]
-    if tuple(W.shape) != (m, r) or tuple(H.shape) != (r, n):
+    if W.shape != (m, r) or H.shape != (r, n):
         raise ValueError(f"W {tuple(W.shape)} and H {tuple(H.shape)} do not fit X {shape}.")
-    for name, vector in {"parts": ask.weights, "curvature": ask.curvature}.items():
+    for name, vector in (("parts", ask.weights), ("curvature", ask.curvature)):
         if vector is not None and vector.shape != (len(ask.omega),):
             raise ValueError(
                 f"{name} has shape {vector.shape}: one number for each of {len(ask.omega)} losses is needed."

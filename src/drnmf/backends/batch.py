@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from drnmf.backends.base import Ask, Data, Space, Sweep
 from drnmf.losses.base import Omega
+from drnmf.numerics import Array
 
 LARGEST = 1 << 20
 """Entries of X from which a run fills a GPU by itself."""
@@ -51,7 +52,7 @@ class Batch(Protocol):
         """
         ...
 
-    def stack(self, blocks: Sequence[Any]) -> Any:
+    def stack(self, blocks: Sequence[Array]) -> Array:
         """Put one block (r, n) of every run into the space, (runs, r, n).
 
         Parameters

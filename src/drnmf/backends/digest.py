@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from drnmf.numerics import Array
+from drnmf.numerics import Array, Indices
 
 BLOCK_BYTES = 1 << 23
 
@@ -52,7 +52,7 @@ def dense_rows(X: Array) -> Iterator[bytes]:
             yield from _digests(block[nonzero], np.nonzero(nonzero)[1], ends, n)
 
 
-def sparse_rows(values: Any, indices: Any, ends: Any, n: int, scale: float) -> Iterator[bytes]:
+def sparse_rows(values: Array, indices: Any, ends: Indices, n: int, scale: float) -> Iterator[bytes]:
     """Digest of every row of a matrix in canonical CSR without stored zeros, its values divided by the scale."""
     rows = len(ends) - 1
     for at in row_blocks((rows, len(values) // max(1, rows)), 16):
@@ -60,7 +60,7 @@ def sparse_rows(values: Any, indices: Any, ends: Any, n: int, scale: float) -> I
         yield from _digests(values[first:last] / scale, indices[first:last], ends[at.start : at.stop + 1] - first, n)
 
 
-def _digests(values: Any, columns: Any, ends: Any, n: int) -> Iterator[bytes]:
+def _digests(values: Array, columns: Indices | None, ends: Indices, n: int) -> Iterator[bytes]:
     """Hash of the nonzeros of every row, after their columns where a row has zeros too.
 
     Zeros do not enter, so that a dense and a sparse X with the same entries are the same X.

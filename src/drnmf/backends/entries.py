@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from drnmf.numerics import Indices
+
 _CHUNK = 1 << 20
 
 
@@ -25,7 +27,7 @@ def is_sound(X: Any, gaps: bool = False) -> bool:
     return bool(low >= 0 and np.isfinite(high))
 
 
-def check_structure(X: Any, name: str = "X") -> None:
+def check_structure(X: object, name: str = "X") -> None:
     """Refuse sparse X whose indices lead outside of it: compiled loops follow them without looking.
 
     Parameters
@@ -58,7 +60,7 @@ class _Malformed(ValueError):
     """What is wrong with the indices of a sparse matrix."""
 
 
-def _check_structure(X: Any) -> None:
+def _check_structure(X: sp.sparray) -> None:
     (m, n), form = X.shape, X.format
     if form == "coo":
         if not len(X.row) == len(X.col) == len(X.data):
@@ -73,7 +75,7 @@ def _check_structure(X: Any) -> None:
         _check_indices(X.indices[: X.indptr[-1]], columns, minor)
 
 
-def _check_pointers(indptr: Any, kind: str, count: int, stored: int) -> None:
+def _check_pointers(indptr: Indices, kind: str, count: int, stored: int) -> None:
     if indptr.dtype.kind not in "iu" or len(indptr) != count + 1:
         needed = f"and {count + 1} integers are needed"
         raise _Malformed(f"indptr has {len(indptr)} entries of type {indptr.dtype}, {needed}")
@@ -84,7 +86,7 @@ def _check_pointers(indptr: Any, kind: str, count: int, stored: int) -> None:
         raise _Malformed(f"indptr decreases after {kind} {back[0]}")
 
 
-def _check_indices(indices: Any, kind: str, count: int) -> None:
+def _check_indices(indices: Indices, kind: str, count: int) -> None:
     if indices.dtype.kind not in "iu":
         raise _Malformed(f"{kind} indices of type {indices.dtype}")
     for index in (indices.min(initial=0), indices.max(initial=0)):
@@ -92,7 +94,7 @@ def _check_indices(indices: Any, kind: str, count: int) -> None:
             raise _Malformed(f"{kind} index {index} is not in 0 to {count - 1}")
 
 
-def first_bad_entry(X: Any, gaps: bool = False) -> tuple[int, int, float]:
+def first_bad_entry(X: sp.sparray, gaps: bool = False) -> tuple[int, int, float]:
     """Position and value of the first entry, row by row, that is negative, NaN or infinite.
 
     gaps : NaN in dense X is a missing entry, and not bad
@@ -131,7 +133,7 @@ def first_true(found: Any) -> list[int]:
     return [int(index) for index in found.nonzero()[0]]
 
 
-def first_zero(X: Any) -> tuple[int, int]:
+def first_zero(X: sp.sparray) -> tuple[int, int]:
     """Position of the first zero of X, row by row."""
     if type(X).__module__.partition(".")[0] == "torch":
         i, j = first_true(X.to_dense() == 0)

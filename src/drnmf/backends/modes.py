@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
-import numpy as np
-
-from drnmf.backends.base import Ask, Data, OfData, Space, Sweep
+from drnmf.backends.base import Ask, Data, Descending, Descends, OfData, Space, Sweep
 from drnmf.backends.batch import Batch
 from drnmf.backends.weighted import shares_curvature
-from drnmf.numerics import Array, Vector
+from drnmf.numerics import Array, Precision, Vector
 
 Factors = tuple[Array, ...]
 
@@ -40,7 +38,7 @@ class Modes(Protocol):
         ...
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> Precision:
         """float32 or float64, as in `Data`."""
         ...
 
@@ -76,6 +74,19 @@ class Modes(Protocol):
         Returns
         -------
         sweep : N and P (slots, r, columns) and the curvature of that block, and every loss; completed by `Space.read`
+        """
+        ...
+
+    def descent(self, start: Descending) -> Descends | None:
+        """Make whole iterations of coordinate descent in one call each; None where the backend cannot.
+
+        Parameters
+        ----------
+        start : where they begin
+
+        Returns
+        -------
+        descent : Descends or None
         """
         ...
 
@@ -126,6 +137,10 @@ class Matrix(OfData):
 
     def sweep(self, block: int, blocks: Factors, ask: Ask) -> Sweep:
         return self.sides[block].sweep(blocks[1 - block].T, blocks[block], ask)
+
+    def descent(self, start: Descending) -> Descends | None:
+        begin = getattr(self.data, "descent", None)  # the compiled backend alone has it
+        return None if begin is None else begin(start)
 
     def sum_others(self, block: int, function: Callable[[Array], Vector], blocks: Factors) -> Vector:
         return self.spaces[1 - block].sum(function, blocks[1 - block])

@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from drnmf.backends.base import Data, Observed
-from drnmf.numerics import Array
+from drnmf.numerics import Array, Grid, Indices
 
 _WORD = 0xFFFFFFFF
 
@@ -39,7 +40,7 @@ class Ones:
     def within(self, rows: slice) -> Ones:
         return Ones((rows.stop - rows.start, self.shape[1]))
 
-    def placed(self, put: Callable[[Any], Any]) -> Ones:
+    def placed(self, put: Callable[[Array], Array]) -> Ones:
         return self
 
     def digest(self) -> str:
@@ -76,7 +77,7 @@ class Outer:
     def within(self, rows: slice) -> Outer:
         return Outer(self.rows[rows], self.columns)
 
-    def placed(self, put: Callable[[Any], Any]) -> Outer:
+    def placed(self, put: Callable[[Array], Array]) -> Outer:
         return Outer(put(self.rows), put(self.columns))
 
     def digest(self) -> str:
@@ -105,7 +106,7 @@ class Entries:
     def within(self, rows: slice) -> Entries:
         return Entries(self.weights[rows])
 
-    def placed(self, put: Callable[[Any], Any]) -> Entries:
+    def placed(self, put: Callable[[Array], Array]) -> Entries:
         return Entries(put(self.weights))
 
     def digest(self) -> str:
@@ -123,10 +124,10 @@ class Stored:
     """
 
     weights: Any
-    put: Callable[[Any], Any] | None = None
+    put: Callable[[Array], Array] | None = None
 
     @classmethod
-    def of(cls, X: Any) -> Stored:
+    def of(cls, X: Grid) -> Stored:
         """Observe what a sparse X stores, zeros included, each entry once."""
         rows = sp.csr_array(X, copy=True)
         rows.sum_duplicates()
@@ -138,7 +139,7 @@ class Stored:
         return replace(self, weights=self.weights.T)
 
     @cached_property
-    def by_column(self) -> Any:
+    def by_column(self) -> sp.csc_array:
         """The positive weights, CSC in canonical form."""
         weights = sp.csc_array(self.weights, copy=True)
         weights.sum_duplicates()
@@ -152,7 +153,7 @@ class Stored:
     def within(self, rows: slice) -> Stored:
         return replace(self, weights=sp.csr_array(self.weights)[rows])
 
-    def placed(self, put: Callable[[Any], Any]) -> Stored:
+    def placed(self, put: Callable[[Array], Array]) -> Stored:
         return replace(self, put=put)
 
     def digest(self) -> str:
@@ -189,7 +190,7 @@ class HeldOut:
         if isinstance(self.seed, bool) or not isinstance(self.seed, int | np.integer) or self.seed < 0:
             raise ValueError(f"HeldOut(seed={self.seed!r}): use an integer >= 0.")
 
-    def bind(self, shape: tuple[int, int], twins: tuple[Any, Any] = (None, None)) -> Hidden:
+    def bind(self, shape: tuple[int, int], twins: tuple[Indices | None, Indices | None] = (None, None)) -> Hidden:
         """Return the weights, zero where held out, for a matrix of this shape.
 
         Parameters
@@ -230,7 +231,7 @@ class Hidden:
         return replace(self, rows=self.columns, columns=self.rows)
 
     @cached_property
-    def row_order(self) -> tuple[Any, list[int]]:
+    def row_order(self) -> tuple[Indices, list[int]]:
         """The rows, class by class, and where each class ends in that order."""
         ends = np.concatenate([[0], np.cumsum(np.bincount(self.rows, minlength=self.classes))])
         return np.argsort(self.rows, kind="stable"), ends.tolist()
@@ -245,7 +246,7 @@ class Hidden:
         seen = left_out if self.inverted else ~left_out
         return seen.astype(np.float32) if isinstance(seen, np.ndarray) else seen.float()
 
-    def at(self, rows: Any, columns: Any) -> Any:
+    def at(self, rows: Indices, columns: Indices) -> NDArray[np.bool_]:
         """Tell for single entries, given as two vectors of indices, whether they are observed."""
         left_out = (self.rows[rows] + self.columns[columns]) % self.classes == 0
         return left_out if self.inverted else ~left_out
@@ -253,7 +254,7 @@ class Hidden:
     def within(self, rows: slice) -> Hidden:
         return replace(self, rows=self.rows[rows])
 
-    def placed(self, put: Callable[[Any], Any]) -> Hidden:
+    def placed(self, put: Callable[[Array], Array]) -> Hidden:
         return replace(self, rows=put(self.rows), columns=put(self.columns))
 
     def digest(self) -> str:
@@ -276,7 +277,7 @@ class Product:
     def within(self, rows: slice) -> Product:
         return Product(tuple(factor.within(rows) for factor in self.factors))
 
-    def placed(self, put: Callable[[Any], Any]) -> Product:
+    def placed(self, put: Callable[[Array], Array]) -> Product:
         return Product(tuple(factor.placed(put) for factor in self.factors))
 
     def digest(self) -> str:
@@ -393,7 +394,7 @@ def weigh(data: Data, observed: Observed | HeldOut | None, mean: float | None = 
     return data if data.observed is None else data.weigh(Ones(data.shape), mean)
 
 
-def mixed(words: Any) -> Any:
+def mixed(words: Indices) -> Indices:
     """Mix the 32 bits of every integer (the finalizer of MurmurHash3), in int64 of NumPy or torch.
 
     >>> hex(int(mixed(np.array([1]))[0]))
@@ -406,7 +407,7 @@ def mixed(words: Any) -> Any:
     return words ^ (words >> 16)
 
 
-def splitmix64(words: Any) -> Any:
+def splitmix64(words: Indices) -> Indices:
     """Mix the 64 bits of every unsigned integer (one step of SplitMix64).
 
     >>> hex(int(splitmix64(np.zeros(1, np.uint64))[0]))
@@ -419,7 +420,7 @@ def splitmix64(words: Any) -> Any:
         return words ^ (words >> np.uint64(31))
 
 
-def _classes(seed: int, count: int, twins: Any, classes: int) -> Any:
+def _classes(seed: int, count: int, twins: Indices | None, classes: int) -> Indices:
     """Deal rows, or columns, into classes in the order of their hashes; those with the same twin fall into one.
 
     Rows and columns are dealt alike, so that X and its transpose lose the same entries.

@@ -8,6 +8,7 @@ and whoever asks sees losses like any others: rules, policies, references and ce
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,15 +17,19 @@ from typing import Any
 import numpy as np
 
 from drnmf.backends.base import Ask, Data, Layer, Observed, Starts, Sweep, zero_of
+from drnmf.backends.host.dense import DenseMatrix
 from drnmf.backends.observed import Outer, pieces, product
 from drnmf.backends.tiles import Tiled, entry_losses, observed_tile, tiles_of
 from drnmf.backends.weighted import Tally, Weighted, shares_curvature
 from drnmf.losses.base import Loss, Omega, base_of, is_quadratic
+from drnmf.losses.beta import FROBENIUS
 from drnmf.losses.part import Part
 from drnmf.losses.rowwise import Rowwise
 from drnmf.numerics import Array, Vector, as_float64, identity_limit, model_floor, namespace
 
 _NOTHING = Tally(0.0, 0.0, 0.0, 0, 0)
+_SMALL = 1 << 18
+"""Entries of a part whose products with factors are made by BLAS, on one thread."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +55,11 @@ class Piece:
     def squares(self) -> Vector:
         """The squared norm of every column of the part."""
         return self.data.starts.squared_norms()
+
+    @cached_property
+    def squared_norm(self) -> float:
+        """That of the part."""
+        return float(self.squares.sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,13 +134,17 @@ class Parted(Layer):
         alike = self._alike(ask)
         if alike and self._by_columns:
             return self._once(W, H, ask)
+        if alike and ask.parts is not None and self._small and all(_plain(loss) for loss in ask.omega):
+            return self._products(W, H, ask)
         found = _Sum.begin(H, ask, alike)
-        for owner in dict.fromkeys(_owner(loss) for loss in ask.omega):
-            slots = [k for k, loss in enumerate(ask.omega) if _owner(loss) == owner]
+        owners: dict[Any, list[int]] = {}
+        for slot, loss in enumerate(ask.omega):
+            owners.setdefault(_owner(loss), []).append(slot)
+        for owner, slots in owners.items():
             self._add(found, W, H, ask, owner, slots)
         return Sweep(found.losses, found.N, found.P, found.Q, found.gram)
 
-    @property
+    @cached_property
     def _tables(self) -> bool:
         """Whether parts are columns of X."""
         return any(piece.across != self.turned for piece in self.pieces)
@@ -145,13 +159,50 @@ class Parted(Layer):
         if ask.curvature is None or ask.sized or not is_quadratic(ask.omega):
             return False
         mixed = self._tables and any(_Objective(0, loss).rho is not None for loss in ask.omega)
-        return not mixed and all(shares_curvature(data) for data in (self.data, *(one.data for one in self.pieces)))
+        return self._shares_curvature and not mixed
+
+    @cached_property
+    def _shares_curvature(self) -> bool:
+        return all(shares_curvature(data) for data in (self.data, *(piece.data for piece in self.pieces)))
 
     def _once(self, W: Any, H: Any, ask: Ask) -> Sweep:
         """Sweep all columns together: each is minimised under its own weight, which changes nothing."""
         swept = self.data.sweep(W, H, Ask((base_of(ask.omega[0]),), np.ones(1), False, np.ones(1)))
         losses = self.sweep(W, H, Ask(ask.omega, None)).losses if ask.losses else np.full(len(ask.omega), np.nan)
         return replace(swept, losses=losses)
+
+    @cached_property
+    def _small(self) -> bool:
+        """Whether parts are so small that a sweep of each costs more than its product with X."""
+        return all(
+            isinstance(piece.data, DenseMatrix) and not piece.across and piece.data.X.size <= _SMALL
+            for piece in self.pieces
+        )
+
+    def _products(self, W: Array, H: Array, ask: Ask) -> Sweep:
+        """Sweep many small groups under beta = 2: W'X and W'W of each by one product, the losses from those."""
+        parts = [loss for loss in ask.omega if isinstance(loss, Part)]
+        pieces, (r, n), root = [self.pieces[part.index] for part in parts], H.shape, math.sqrt(self.scale)
+        # half of the scale on either side, where neither leaves the range of the dtype
+        A = W.T[:, np.concatenate([piece.at for piece in pieces])] * self.dtype.type(root)
+        N: Array = np.empty((len(parts), r, n), self.dtype)
+        grams, first = np.empty((len(parts), r, r)), 0
+        for k, piece in enumerate(pieces):
+            own = A[:, first : first + len(piece.at)]
+            np.matmul(own, piece.data.X, out=N[k])  # type: ignore[attr-defined]  # dense, as `_small` says
+            np.matmul(as_float64(own), as_float64(own.T), out=grams[k])
+            first += len(piece.at)
+        N, grams = N.reshape(len(parts), -1), grams.reshape(len(parts), -1) / self.scale
+        losses = _identities(pieces, W, H, root * (as_float64(N) @ as_float64(H).ravel()), grams)
+        values = np.array([part.value(float(loss)) for part, loss in zip(parts, losses, strict=True)])
+        slopes = np.array([part.slope(float(loss)) for part, loss in zip(parts, losses, strict=True)])
+        if ask.weights is not None:
+            slopes = ask.weights * slopes
+            N, grams = (root * slopes).astype(self.dtype) @ N, slopes @ grams
+            return Sweep(values, N.reshape(1, r, n), np.empty((0, r, n)), None, grams.reshape(r, r))
+        N *= (root * slopes).astype(self.dtype)[:, None]
+        grams *= slopes[:, None]
+        return Sweep(values, N.reshape(-1, r, n), np.empty((0, r, n)), None, grams.reshape(-1, r, r))
 
     def _add(self, found: _Sum, W: Any, H: Any, ask: Ask, owner: tuple[int, Loss], slots: list[int]) -> None:
         """Add what the objectives of one base loss on one part say."""
@@ -223,6 +274,24 @@ class Parted(Layer):
 def _owner(loss: Loss) -> tuple[int, Loss]:
     """Which part a loss is of, -1 for all of X, and the loss of an entry that it is made of."""
     return loss.index if isinstance(loss, Part) else -1, base_of(loss)
+
+
+def _identities(pieces: list[Piece], W: Array, H: Array, cross: Vector, grams: Vector) -> Vector:
+    """1/2 (|X|^2 - 2 <W'X, H> + <W'W, HH'>) of every part; entry by entry where that has lost its digits.
+
+    cross, grams : (p,) <W'X, H> and (p, r r) W'W
+    """
+    squares, rows = np.array([piece.squared_norm for piece in pieces]), as_float64(H)
+    losses: Vector = 0.5 * (squares - 2.0 * cross + grams @ (rows @ rows.T).ravel())
+    for k in np.flatnonzero(~(losses > identity_limit(H.dtype) * squares)).tolist():
+        ask = Ask((FROBENIUS,), None)
+        losses[k] = pieces[k].data.sweep(_contiguous(W.T[:, pieces[k].at]).T, H, ask).losses[0]
+    return losses
+
+
+def _plain(loss: Loss) -> bool:
+    """Whether a loss is of a part, not of its rows."""
+    return isinstance(loss, Part) and not isinstance(loss.base, Rowwise)
 
 
 @dataclass
@@ -370,11 +439,10 @@ def _alone(data: Data, W: Any, H: Any, loss: Loss, ask: Ask, losses: bool, alike
 
     alike : all columns share it
     """
-    plain = Ask((loss,), None if ask.parts is None else "separate", losses, held_out=ask.held_out)
-    if ask.curvature is None:
+    curvature = np.ones(1) if alike else None
+    plain = Ask((loss,), None if ask.parts is None else "separate", losses, curvature, held_out=ask.held_out)
+    if alike or ask.curvature is None:
         return data.sweep(W, H, plain)
-    if alike:
-        return data.sweep(W, H, replace(plain, curvature=np.ones(1)))
     if loss.free_part == "gram" and data.observed is None:  # the same in every column
         return replace(data.sweep(W, H, plain), Q=_packed(W, H))
     curved = replace(plain, curvature=np.ones(1))

@@ -28,7 +28,7 @@ from drnmf.backends.products import column_products
 from drnmf.backends.tensor import Tensor, gram_product, plain_sweep
 from drnmf.backends.weighted import Weighted
 from drnmf.losses.base import need_nonzeros_only
-from drnmf.numerics import Array
+from drnmf.numerics import Array, Indices
 
 
 def modes_of(data: Data, columns: tuple[int, ...]) -> Modes:
@@ -48,8 +48,8 @@ class Stored:
         together than there are rows
     """
 
-    data: Any
-    indices: dict[tuple[int, ...], Any]
+    data: Data
+    indices: dict[tuple[int, ...], Indices]
 
     def rows(self, blocks: Factors) -> Array:
         """Multiply the factors of all other modes at the rows, (r, rows)."""
@@ -120,7 +120,7 @@ class SparseTensor(Tensor):
         return Sweep(losses, found.N, as_asked(np.stack(P), ask, F.dtype), found.Q, gram)
 
 
-def _together(indices: dict[int, Any], sizes: Sequence[int]) -> dict[tuple[int, ...], Any]:
+def _together(indices: dict[int, Indices], sizes: Sequence[int]) -> dict[tuple[int, ...], Indices]:
     """Put modes together while their indices are fewer than the rows: one look-up for all of them."""
     groups: list[tuple[int, ...]] = []
     for block, index in indices.items():

@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from drnmf.backends.base import Ask, Data, Observed, Space, Sweep
+from drnmf.backends.base import Ask, Data, Observed, OfData, Space, Sweep
 from drnmf.backends.host.dense import DenseMatrix
 from drnmf.backends.host.sparse import SparseMatrix
 from drnmf.backends.host.stored import StoredOnly
-from drnmf.backends.modes import Factors, OfData
+from drnmf.backends.modes import Factors
 from drnmf.backends.products import column_products
 from drnmf.backends.weighted import Weighted, shares_curvature
 from drnmf.numerics import Array, Vector, identity_limit
@@ -136,7 +136,7 @@ class Tensor(OfData):
         """The sum of all squares."""
         return float(self.data.starts.squared_norms().sum())
 
-    def _pieces(self, numbers: int) -> list[tuple[Any, slice]]:
+    def _pieces(self, numbers: int) -> list[tuple[Data, slice]]:
         """Columns of X by indices of their first mode, so few that the numbers a sweep has for each stay little."""
         inner = int(np.prod(self.columns[1:]))
         width = max(1, PIECE_NUMBERS // (inner * numbers))

@@ -66,7 +66,7 @@ def sample_residuals(data: Any, W: Any, H: Any, most: int = 1 << 20) -> Vector:
     return np.concatenate(found)
 
 
-def shared_curvature(W: Array, ask: Ask) -> Any:
+def shared_curvature(W: Array, ask: Ask) -> Array | None:
     """Compute c_2 W'W in float64; None where it is not asked for. Weights of entries leave nothing to share."""
     if ask.shared is None:
         return None
@@ -93,7 +93,7 @@ def observed_tile(data: Tiled, J: slice, observed: Observed) -> tuple[Array, Arr
     return xp.where(seen, X, 0.0), xp.where(seen, M, 0.0)
 
 
-def entry_losses(data: Data, X: Array, M: Array, V: Array, omega: Omega) -> list[Any]:
+def entry_losses(data: Data, X: Array, M: Array, V: Array, omega: Omega) -> list[Array]:
     """Compute the weighted losses of every entry of a tile, those of `observed_tile`."""
     xp, zero = namespace(V), zero_of(data, omega)
     X = xp.where(M > 0, xp.where(X == 0, zero, X) if zero else X, V)

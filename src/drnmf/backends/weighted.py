@@ -14,7 +14,7 @@ from drnmf.backends.base import Ask, Data, Layer, Observed, Sweep
 from drnmf.backends.observed import Hidden, Outer, Product, factors_of, pieces, product, stores
 from drnmf.backends.tiles import Tiled, entry_losses, observed_tile, tiles_of
 from drnmf.losses.base import Omega
-from drnmf.numerics import SAFE_SQUARES, Array, Vector, as_float64, identity_limit, model_floor, namespace
+from drnmf.numerics import SAFE_SQUARES, Array, Precision, Vector, as_float64, identity_limit, model_floor, namespace
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ class Weighted(Layer):
         return filled
 
     @cached_property
-    def _means(self) -> tuple[Any, Any]:
+    def _means(self) -> tuple[Array, ...]:
         """Means of the rows, and of the columns over that of X; those of X where a row or column is not observed."""
         sums = [np.zeros(size) for size in (self.shape[0], self.shape[0], self.shape[1], self.shape[1])]
         for J in tiles_of(self.data):
@@ -246,11 +246,11 @@ class Weighted(Layer):
         return function(self)
 
 
-def _on_host(part: Any) -> Any:
+def _on_host(part: Array) -> Array:
     return part if isinstance(part, np.ndarray) else part.cpu().numpy()
 
 
-def _beside(part: Vector, data: Any) -> Any:
+def _beside(part: Vector, data: Any) -> Array:
     """Take a vector to where the tiles are, in the dtype of the factors."""
     return data.space.put(part.astype(data.dtype)[None])[0]
 
@@ -269,7 +269,7 @@ class Unweighted:
         raise NotImplementedError
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> Precision:
         raise NotImplementedError
 
     def draw(
@@ -291,7 +291,7 @@ class Unweighted:
         """Return X with its gaps filled, for starts; None where dense tiles serve."""
         return None
 
-    def beside(self, array: Any) -> Any:
+    def beside(self, array: Array) -> Array:
         """Take an array of weights to where X is, in the dtype of the factors unless it holds integers."""
         raise NotImplementedError
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from drnmf.cli import options, reading
 from drnmf.cli.common import choice, in_options, plain_warnings, say
-from drnmf.cli.discover.command import PROFILES, Profiles, side_of
+from drnmf.cli.discover import PROFILES, Profiles, side_of
 from drnmf.cli.results import Results, writes
 from drnmf.runs import schema, write
 from drnmf.runs.read import read_run
 
 if TYPE_CHECKING:
+    from drnmf.losses.base import Omega
     from drnmf.matrices.matrix import Names
     from drnmf.selection.matching import Known
 
@@ -77,7 +78,7 @@ def assign(
     say(f"{in_options(found.summary())} Results in {results.folder}")
 
 
-def read_components(path: Path, labels: Names, count: int) -> tuple[Known, Any]:
+def read_components(path: Path, labels: Names, count: int) -> tuple[Known, Omega | None]:
     """Read known components from a table, or those of a run with the loss that they were fitted under.
 
     Returns

@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import typer
 from rich.console import Console
@@ -122,7 +121,7 @@ def plain_warnings() -> Iterator[list[str]]:
     """Print warnings as one line each on standard error, and collect them for the summary."""
     seen: list[str] = []
 
-    def show(message: Warning | str, *details: Any, **more: Any) -> None:
+    def show(message: Warning | str, *details: object, **more: object) -> None:
         text = in_options(str(message))
         if text not in seen:
             seen.append(text)

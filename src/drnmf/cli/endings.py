@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from types import FrameType
 
 import typer
 
@@ -23,7 +23,7 @@ _WORDS = {signal.SIGINT: "Interrupted", signal.SIGTERM: "Terminated"}
 _REFUSALS = (ValueError, OSError, ImportError, MemoryError)
 """Errors whose message was written for the user."""
 # the third: every error of usage; the last: a reader of the output, such as head, that has seen enough
-_TYPERS_OWN: Any = (typer.Exit, typer.Abort, typer.BadParameter.__mro__[2], BrokenPipeError)
+_TYPERS_OWN: tuple[type[BaseException], ...] = (typer.Exit, typer.Abort, typer.BadParameter.__mro__[2], BrokenPipeError)
 
 
 class Stopped(BaseException):
@@ -56,7 +56,7 @@ def stoppable() -> Iterator[None]:
 
     over = threading.Event()
 
-    def stop(number: int, frame: Any) -> None:
+    def stop(number: int, frame: FrameType | None) -> None:
         threading.Thread(target=_insist, args=(number, over), daemon=True).start()
         raise Stopped(number)
 

@@ -23,7 +23,7 @@ FORMAT = "drnmf-command-2"
 _NOT_STORED = ("checkpoint", "overwrite")  # a folder from a stranger must not be able to replace anything
 
 
-def remember(folder: Path | None, command: str, options: Mapping[str, Any]) -> None:
+def remember(folder: Path | None, command: str, options: Mapping[str, object]) -> None:
     """Write the options of a command, with absolute paths, and the hash of its input, unless a fit is there already."""
     if folder is None:
         return
@@ -35,7 +35,7 @@ def remember(folder: Path | None, command: str, options: Mapping[str, Any]) -> N
         for name, value in options.items()
         if name not in _NOT_STORED
     }
-    whole = {"format": FORMAT, "command": command, "options": plain, "sha256": sha256_of(options["x"])}
+    whole = {"format": FORMAT, "command": command, "options": plain, "sha256": sha256_of(Path(str(options["x"])))}
     write_text(folder / FILE, json.dumps(whole, indent=2) + "\n")
 
 
@@ -43,7 +43,7 @@ def remember(folder: Path | None, command: str, options: Mapping[str, Any]) -> N
 class Stored:
     """A command as it was begun: the function, its options, and the SHA-256 that its input had."""
 
-    command: Callable[..., Any]
+    command: Callable[..., None]
     options: dict[str, Any]
     sha256: str
 
@@ -59,7 +59,7 @@ class Stored:
             )
 
 
-def recall(folder: Path, commands: Mapping[str, Callable[..., Any]]) -> Stored:
+def recall(folder: Path, commands: Mapping[str, Callable[..., None]]) -> Stored:
     """Read the command stored in the folder; only options that the command has, of the type they have."""
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} is no folder: give the one that --checkpoint named.")
@@ -85,7 +85,7 @@ def recall(folder: Path, commands: Mapping[str, Callable[..., Any]]) -> Stored:
     return found
 
 
-def _typed(name: str, value: Any, hint: Any) -> Any:
+def _typed(name: str, value: object, hint: Any) -> Any:
     """Check a value against the type of its option, or what its parser makes of the text: a rank is 3 or "auto"."""
     kind, *metadata = get_args(hint) if get_origin(hint) is Annotated else (hint,)
     parse = next((found.parser for found in metadata if getattr(found, "parser", None) is not None), None)

@@ -11,10 +11,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 SECONDS = 3.0
 """Time for the processes to end before they are killed."""
@@ -70,8 +70,6 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 def _serve(workers: int, folder: str) -> None:
     """Start the cluster, print its address, and wait for the end of standard input."""
-    import threading
-
     answers, ended = os.fdopen(os.dup(1), "w"), threading.Event()
     reader, writer = os.pipe()
     threading.Thread(target=_forward, args=(reader, os.dup(2), ended), daemon=True).start()
@@ -80,7 +78,7 @@ def _serve(workers: int, folder: str) -> None:
     threading.Thread(target=_wait, args=(folder, ended), daemon=True).start()
     import dask
 
-    settings: dict[str, Any] = {"temporary-directory": folder}
+    settings: dict[str, object] = {"temporary-directory": folder}
     settings["distributed.scheduler.work-stealing"] = False  # each block stays on its worker: X is not to move
     dask.config.set(settings)
     from distributed import LocalCluster
@@ -94,7 +92,7 @@ def _serve(workers: int, folder: str) -> None:
     threading.Event().wait()
 
 
-def _forward(reader: int, errors: int, ended: Any) -> None:
+def _forward(reader: int, errors: int, ended: threading.Event) -> None:
     """Pass on what this process and its workers print, until they are being ended.
 
     A worker that is killed is replaced at once, and its successor, ended while it starts, would print a traceback.
@@ -104,7 +102,7 @@ def _forward(reader: int, errors: int, ended: Any) -> None:
             os.write(errors, words)
 
 
-def _wait(folder: str, ended: Any) -> None:
+def _wait(folder: str, ended: threading.Event) -> None:
     """End this process and its workers, without any of the steps of an orderly end, when nobody needs them any more."""
     import logging
     import multiprocessing

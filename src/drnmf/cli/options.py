@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
@@ -18,9 +18,14 @@ from drnmf.parameters.fields import Parameter, parameters_of
 from drnmf.parameters.solver import Solver
 
 if TYPE_CHECKING:
+    from typer.models import OptionInfo
+
     from drnmf.losses.base import Omega
     from drnmf.losses.interval import Interval
+    from drnmf.matrices.matrix import Entries
 
+Asked = dict[str, Any]
+"""Values of options by the names of their arguments, of whatever types the command gives them."""
 Command = TypeVar("Command", bound=Callable[..., None])
 DTYPES = ("float32", "float64")
 READING, SHAPE, SEARCH = "Reading X", "Penalties and constraints", "Starts and stopping"
@@ -53,7 +58,7 @@ def panel_of(name: str) -> str:
     return EXPERT if name in SOLVER else _PANELS.get(name, READING if known.result else RUNNING)
 
 
-def option(name: str) -> Any:
+def option(name: str) -> OptionInfo:
     """Make the option of a parameter."""
     known, panel = (MODEL | SOLVER)[name], panel_of(name)
     kind, text = known.kind, known.help
@@ -142,8 +147,8 @@ class Settings:
     asked : all options of the command, by the names of its arguments
     """
 
-    values: dict[str, Any]
-    asked: dict[str, Any]
+    values: Asked
+    asked: Asked
 
     def __post_init__(self) -> None:
         for name, value in self.values.items():
@@ -157,7 +162,7 @@ class Settings:
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
 
-    def stored(self, *leave_out: str) -> dict[str, Any]:
+    def stored(self, *leave_out: str) -> Asked:
         """List the options of the command, but for some, as summary.json has them: files by their names."""
         return {
             name: value.name if isinstance(value, Path) else value
@@ -165,7 +170,7 @@ class Settings:
             if name not in leave_out
         }
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> Asked:
         """Collect the parameters of the model; `fixed` is still to be read from its file."""
         chosen = {name: value for name, value in self.values.items() if value is not None and name != "fixed"}
         if "penalties" in chosen:
@@ -177,7 +182,7 @@ class Settings:
 
 
 def takes_model(
-    *, only: tuple[str, ...] = (), without: tuple[str, ...] = (), **defaults: Any
+    *, only: tuple[str, ...] = (), without: tuple[str, ...] = (), **defaults: object
 ) -> Callable[[Command], Command]:
     """Give a command the options of its model in the place of its argument `settings`, those of the solver last.
 
@@ -198,7 +203,7 @@ def takes_model(
     flat = [argument for name, argument in made.items() if name in MODEL]
     expert = [argument for name, argument in made.items() if name in SOLVER]
 
-    def settings(asked: dict[str, Any]) -> Settings:
+    def settings(asked: Asked) -> Settings:
         return Settings({name: asked[name] for name in listed}, asked)
 
     return expanded("settings", flat, expert, settings)
@@ -208,7 +213,7 @@ def expanded(
     place: str,
     flat: list[inspect.Parameter],
     last: list[inspect.Parameter],
-    make: Callable[[dict[str, Any]], Any],
+    make: Callable[[Asked], object],
 ) -> Callable[[Command], Command]:
     """Replace an argument of a command by several options, some of them at the end, of which it is made."""
     names = {parameter.name for parameter in (*flat, *last)}
@@ -221,7 +226,7 @@ def expanded(
         signature = whole.replace(parameters=[*own[:at], *flat, *own[at + 1 :], *last])
 
         @functools.wraps(command)
-        def call(*values: Any, **named: Any) -> None:
+        def call(*values: object, **named: object) -> None:
             bound = signature.bind(*values, **named)
             bound.apply_defaults()
             asked = dict(bound.arguments)
@@ -236,16 +241,16 @@ def expanded(
     return decorate
 
 
-def _argument(name: str, known: Parameter, defaults: dict[str, Any]) -> inspect.Parameter:
+def _argument(name: str, known: Parameter, defaults: Mapping[str, object]) -> inspect.Parameter:
     """Make the argument of a command for a parameter."""
-    owner: Any = Parameters if name in MODEL else Solver
+    owner = Parameters if name in MODEL else Solver
     default = defaults.get(name, owner.__dataclass_fields__[name].default)
     kind: Any = known.kind.type | None if default is None else known.kind.type
     annotation = Annotated[kind, option(name)]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def cast(X: Any, dtype: str | None) -> Any:
+def cast(X: Entries, dtype: str | None) -> Entries:
     """Convert X to the dtype asked for."""
     return X if dtype is None else X.astype(dtype)
 

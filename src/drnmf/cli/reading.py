@@ -16,7 +16,8 @@ from drnmf.cli import options
 from drnmf.cli.common import bad_usage, in_options, warn
 
 if TYPE_CHECKING:
-    from drnmf.matrices.matrix import Layout, Matrix
+    from drnmf.matrices.matrix import Entries, Layout, Matrix
+    from drnmf.runs import schema
 
 
 @dataclass(frozen=True)
@@ -122,8 +123,8 @@ class Opened:
 
     path: Path
     matrix: Matrix
-    weights: dict[str, Any]
-    described: dict[str, Any]
+    weights: dict[str, Entries]
+    described: schema.Input
     weights_file: Path | None
 
     def over(self, profiles: str) -> Opened:
@@ -140,9 +141,9 @@ class Opened:
         return named_cells(self.matrix, self.path, self.weights_file)
 
 
-def of_matrix(settings: options.Settings, matrix: Matrix) -> dict[str, Any]:
+def of_matrix(settings: options.Settings, matrix: Matrix) -> options.Asked:
     """Collect the parameters of a model that the data decide: components that do not move, and what is missing."""
-    decided: dict[str, Any] = {}
+    decided: options.Asked = {}
     if settings["sum_to_one"] == "W":
         _warn_of_sums(matrix)
     if matrix.gaps:
@@ -211,7 +212,7 @@ def reads(*only: str) -> Callable[[options.Command], options.Command]:
     return options.expanded("source", made, [], lambda asked: Source(**{one.name: asked[one.name] for one in made}))
 
 
-def _argument(field: Field[Any], kind: Any, said: Any) -> inspect.Parameter:
+def _argument(field: Field[object], kind: Any, said: object) -> inspect.Parameter:
     """Make the argument of a command for a field of `Source`, of whose option the help is known, or all."""
     flag = "--long/--no-long" if field.name == "long" else "--" + field.name.replace("_", "-")
     if isinstance(said, str):

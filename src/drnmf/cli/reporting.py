@@ -1,4 +1,4 @@
-"""drnmf report, and drnmf info."""
+"""drnmf report and drnmf resume, which take an earlier run, and drnmf info."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from drnmf.cli.common import say
+from drnmf.cli import keeping, options
+from drnmf.cli.common import errors, say
+from drnmf.cli.discover import discover
+from drnmf.cli.fit import fit, pareto
 from drnmf.runs.output import check_out_file
 
 
@@ -26,6 +29,24 @@ def report(
         out.parent.mkdir(parents=True, exist_ok=True)
     where = write_report(run, out)
     say(f"{where} ({where.stat().st_size / 1e6:.1f} MB)")
+
+
+def resume(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The folder that --checkpoint named.", show_default=False)
+    ],
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for the results (default: as before).")] = None,
+    overwrite: options.Overwrite = False,
+    threads: options.Threads = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Resume a fit, a front or a discovery that was stopped, from its checkpoint, with the options it had."""
+    stored = keeping.recall(folder, {"fit": fit, "pareto": pareto, "discover": discover})
+    stored.check_input(folder)
+    anew: dict[str, object] = {"out": out, "threads": threads, "quiet": quiet or None}
+    chosen = stored.options | {name: value for name, value in anew.items() if value is not None}
+    say(f"Resuming {chosen['x']}.", errors)
+    stored.command(**chosen, checkpoint=folder, overwrite=overwrite)
 
 
 def info() -> None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,10 @@ from drnmf.cli.fit import estimator_of
 from drnmf.cli.results import Results, writes
 from drnmf.runs import schema, write
 from drnmf.runs.read import model_file, read_run
+
+if TYPE_CHECKING:
+    from drnmf.estimators.base import NMF
+    from drnmf.matrices.matrix import Matrix
 
 SAID, SAVED = 5.0, 60.0
 """Seconds between two lines of progress, and between two times that the model is written."""
@@ -130,28 +134,28 @@ class StreamProgress:
     said: float = field(default_factory=time.perf_counter)
     warned: list[str] = field(default_factory=list)
 
-    def go_on(self, folder: Path, model: Any) -> None:
+    def go_on(self, folder: Path, model: NMF) -> None:
         """Take up where the run in the folder stopped; of another input all rows are new."""
         summary = read_run(folder).summary
         done = summary.get("stream")
         if done is None:
             raise ValueError(f"{folder} is no run of drnmf stream: --continue resumes one.")
-        self.spent, names = float(done["seconds"]), vars(model).pop("feature_names_in_", None)
+        self.spent, names = float(done["seconds"]), model.__dict__.pop("feature_names_in_", None)
         self.columns = None if names is None else tuple(names)
         if summary.get("input", {}).get("file") == self.x.name and str(self.x) != "-":
             self.before, self.turn = int(done["taken"]), int(done["turn"])
 
-    def begin(self, turn: int, model: Any) -> None:
+    def begin(self, turn: int, model: NMF) -> None:
         """Begin a pass, or resume it."""
         if turn > self.turn:
             self.turn, self.before = turn, 0
         self.base = _rows_offered(model) - self.before
 
-    def rows(self, model: Any) -> int:
+    def rows(self, model: NMF) -> int:
         """Count the rows of this pass that the model has seen: it alone knows where a signal met it."""
         return _rows_offered(model) - self.base
 
-    def left(self, batches: Iterator[Any]) -> Iterator[Any]:
+    def left(self, batches: Iterator[Matrix]) -> Iterator[Matrix]:
         """Leave out the rows that were read before, in the pass that is gone on with."""
         skip = self.before
         for matrix in batches:
@@ -159,17 +163,17 @@ class StreamProgress:
             if skip >= rows:
                 skip -= rows
                 continue
-            yield matrix if not skip else type(matrix)(matrix.X[skip:], None, matrix.columns)
+            yield matrix if not skip else replace(matrix, X=matrix.X[skip:], rows=None)
             skip = 0
 
-    def check_columns(self, matrix: Any) -> None:
+    def check_columns(self, matrix: Matrix) -> None:
         """Remember the names of the columns, and refuse others: the library knows only how many there are."""
         names = matrix.column_names
         self.columns = self.columns or names
         if names is not None and self.columns is not None and tuple(names) != tuple(self.columns):
             raise ValueError(f"{self.x}: its columns are named otherwise than those of the rows before.")
 
-    def take(self, matrix: Any, model: Any) -> None:
+    def take(self, matrix: Matrix, model: NMF) -> None:
         """Count a batch, and say now and then how it goes."""
         self.taken += matrix.X.shape[0]
         self.dtype = str(matrix.X.dtype)
@@ -189,7 +193,7 @@ class StreamProgress:
         """Compute the seconds spent, in all processes."""
         return self.spent + time.perf_counter() - self.started
 
-    def described(self, model: Any, rest: bool) -> schema.Streamed:
+    def described(self, model: NMF, rest: bool) -> schema.Streamed:
         """Describe it for summary.json."""
         return {
             "rows": model.rows_seen_,
@@ -201,12 +205,12 @@ class StreamProgress:
         }
 
 
-def _rows_offered(model: Any) -> int:
+def _rows_offered(model: NMF) -> int:
     """Count the rows that a model was given, those that it holds out among them."""
     return int(getattr(model, "rows_offered_", getattr(model, "rows_seen_", 0)))
 
 
-def _write(folder: Path, model: Any, progress: StreamProgress, rest: bool) -> schema.Summary:
+def _write(folder: Path, model: NMF, progress: StreamProgress, rest: bool) -> schema.Summary:
     """Write the run, what `drnmf fit` writes but W, and say what summary.json says."""
     import numpy as np
 
@@ -215,7 +219,7 @@ def _write(folder: Path, model: Any, progress: StreamProgress, rest: bool) -> sc
     np.save(folder / schema.H_FILE, model.components_)
     write.write_table(folder / schema.TRACE, write.trace_rows(model.omega_, model.trace_))
     model.save(folder / schema.MODEL)
-    vars(model).pop("feature_names_in_", None)  # the next rows come without names
+    model.__dict__.pop("feature_names_in_", None)  # the next rows come without names
     summary = write.summary_of("stream", model, progress.seconds(), progress.warned)
     summary["input"] = {
         "file": progress.x.name,

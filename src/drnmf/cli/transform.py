@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,7 +15,11 @@ from drnmf.cli.results import limit_threads
 from drnmf.files import replacing
 from drnmf.runs import apps, schema, write
 from drnmf.runs.output import check_out_file
-from drnmf.runs.read import component_names_of, kind_of, model_file, profiles_of, read_run
+from drnmf.runs.read import component_names_of, model_file, read_run, summary_of
+
+if TYPE_CHECKING:
+    from drnmf.estimators.base import NMF
+    from drnmf.numerics import Array
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,8 @@ def transform(
     Every row is treated on its own. New texts are counted in the words of the run, and a new recording is split by the
     spectra of the run.
     """
-    kind = kind_of(run)
+    summary = summary_of(run)
+    kind = summary.get("kind", "fit")
     limit_threads(threads)
     request = Request(run, x, out, overwrite, column, encoding)
     if kind in apps.TRANSFORMS and apps.load(apps.TRANSFORMS[kind])(request):
@@ -77,7 +82,8 @@ def transform(
 
     model = load(model_file(run))
     cure = "correct it, or use a model that was fitted with --negatives clip or missing"
-    data = source.open(x, model.negatives, cure).over(profiles_of(run))
+    side = summary["discovery"]["profiles"] if "discovery" in summary else "columns"
+    data = source.open(x, model.negatives, cure).over(side)
     matrix = data.matrix
     if matrix.gaps and hasattr(model, "feature_names_in_"):
         matrix = matrix.under(model.feature_names_in_.tolist())
@@ -88,7 +94,7 @@ def transform(
     save(target, W, None if matrix.rows is None else write.labelled(matrix.row_names, W, names))
 
 
-def save(target: Path, W: Any, rows: Any) -> None:
+def save(target: Path, W: Array, rows: Iterable[Sequence[object]] | None) -> None:
     """Write W, and a table of its rows beside it where they have names."""
     import numpy as np
 
@@ -126,7 +132,7 @@ def _is_table(path: Path) -> bool:
     return head[0] == "label" or head[:2] == ["document", "best_topic"]
 
 
-def _check_names(model: Any, names: tuple[str, ...] | None, x: Path) -> None:
+def _check_names(model: NMF, names: tuple[str, ...] | None, x: Path) -> None:
     """Refuse column names that differ from the model's; values alone are checked for their number later."""
     known = getattr(model, "feature_names_in_", None)
     if known is None:

@@ -20,7 +20,7 @@ from drnmf.files import temporary_folder
 from drnmf.runs import schema, write
 
 if TYPE_CHECKING:
-    from drnmf.matrices.matrix import Matrix
+    from drnmf.matrices.matrix import Entries, Matrix
 
 Workers = Annotated[
     int | None,
@@ -85,7 +85,7 @@ class Place:
         """Choose the threads of a process on this machine: those asked for, else an even part of the cores."""
         return threads or max(1, len(os.sched_getaffinity(0)) // (self.workers or 1))
 
-    def computed(self, X: Any, device: str | None, precision: str, threads: int | None) -> schema.Summary:
+    def computed(self, X: Entries, device: str | None, precision: str, threads: int | None) -> schema.Summary:
         """Tell what computed a fit, for summary.json."""
         found = write.computed_by(X, device, precision)
         if self.workers is not None:

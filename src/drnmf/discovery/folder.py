@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from drnmf.discovery.named import Named
 from drnmf.matrices.matrix import Matrix
+from drnmf.numerics import Vector
 from drnmf.report import write_report
 from drnmf.report.profiles import field_of
 from drnmf.runs import schema, write
@@ -67,7 +67,7 @@ def _write_intervals(folder: Path, discovery: Named, bars: Intervals) -> None:
         write.write_rows(folder / schema.CONTRIBUTION_INTERVALS, write.labelled(discovery.row_names, parts, ends))
 
 
-def _alternating(low: Any, high: Any) -> Any:
+def _alternating(low: Vector, high: Vector) -> Vector:
     """Put the columns of two tables side by side: the first of both, the second of both, and so on."""
     return np.stack([low, high], axis=2).reshape(low.shape[0], -1)
 
@@ -127,14 +127,14 @@ def write_report_folder(discovery: Named, folder: Path, overwrite: bool) -> Path
     """Write the folder of a discovery that was made in Python, and return the path of its page."""
     m, n = np.asarray(discovery.contributions).shape[0], np.asarray(discovery.components).shape[1]
     image = None if discovery.rows is None else discovery.rows.image
-    data: dict[str, Any] = {"shape": [m, n], "image": None if image is None else list(image)}
+    data: schema.Input = {"shape": [m, n], "image": None if image is None else list(image)}
     with output_folder(folder, overwrite) as temporary:
         write_discovery(temporary, discovery, {"command": "drnmf.discover(X)", "data": data})
         write_report(temporary)
     return folder / schema.REPORT
 
 
-def _residuals(discovery: Named) -> list[dict[str, Any]]:
+def _residuals(discovery: Named) -> list[write.Record]:
     seen = discovery.residuals
     sides = (
         ("contribution", discovery.row_names, seen.rows, seen.row_sums),

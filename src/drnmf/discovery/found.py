@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from drnmf.discovery.folder import write_report_folder
 from drnmf.discovery.named import Named, component_labels, facts_of
 from drnmf.discovery.plots import draw
-from drnmf.matrices.matrix import Labels
+from drnmf.matrices.matrix import Entries, Labels
 from drnmf.matrices.mutations import spelt
 from drnmf.parameters.common import Parameters
 from drnmf.problem.tabular import Tabular, tabular
@@ -20,6 +20,9 @@ from drnmf.runs.quality import quality
 from drnmf.selection.asked import Asked, SearchResult
 from drnmf.selection.discover import search
 from drnmf.selection.matching import Known, positions
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class Discovery(Named):
         """
         return write_report_folder(self, Path(folder), overwrite)
 
-    def plot(self, what: str = "components", field: str | None = None) -> Any:
+    def plot(self, what: str = "components", field: str | None = None) -> Figure:
         """Draw the result as its field does (matplotlib).
 
         Parameters
@@ -89,7 +92,7 @@ def discover(
     keep: bool = False,
     entry_weight: Any = None,
     uncertainty: Any = None,
-    groups: Iterable[Any] | None = None,
+    groups: Iterable[object] | None = None,
 ) -> Discovery:
     """Find how many components X has, under which noise, and which of them come again in every run.
 
@@ -174,7 +177,7 @@ def discover(
     return found.framed() if table.kind == "frame" else found
 
 
-def labelled(found: SearchResult, asked: Asked, X: Any, rows: Labels | None, columns: Labels | None) -> Discovery:
+def labelled(found: SearchResult, asked: Asked, X: Entries, rows: Labels | None, columns: Labels | None) -> Discovery:
     """Put labels on what a search found in X, and compare it with the uncertainties of X where there are some."""
     values = {entry.name: getattr(found, entry.name) for entry in fields(SearchResult)}
     names = tuple(component_labels(found.rank, found.matching))

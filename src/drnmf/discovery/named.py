@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from drnmf.estimators.beta import BetaNMF
 from drnmf.estimators.multi_objective import MultiObjectiveNMF
@@ -16,15 +17,17 @@ from drnmf.estimators.tables import places
 from drnmf.losses.base import betas_of
 from drnmf.losses.names import as_written
 from drnmf.matrices.frames import needs
-from drnmf.matrices.matrix import Labels
+from drnmf.matrices.matrix import Entries, Labels
 from drnmf.matrices.mutations import spelt
 from drnmf.numerics import Array
 from drnmf.problem.tabular import Tabular, component_names, tabular
 from drnmf.runs.quality import Quality
+from drnmf.runs.write import Record, counted
 from drnmf.selection.asked import SearchResult
 from drnmf.selection.assignment.assign import Assignment
 from drnmf.selection.matching import Matching, positions
 
+Weights = ArrayLike | None
 NAMED_FROM = 0.9
 """Similarity to a known component from which ours carries its name."""
 
@@ -57,7 +60,7 @@ class Named(SearchResult):
     quality: Quality | None = field(default=None, repr=False)
 
     @cached_property
-    def model(self) -> Any:
+    def model(self) -> BetaNMF | MultiObjectiveNMF:
         """The fitted estimator with these components: BetaNMF, or MultiObjectiveNMF under several losses."""
         return model_of(self)
 
@@ -117,9 +120,9 @@ class Named(SearchResult):
             raise ValueError(f'table={table!r} is not known: use "components", "contributions" or "stability".')
         return frame(self.stability_rows()).set_index("component")
 
-    def stability_rows(self) -> list[dict[str, Any]]:
+    def stability_rows(self) -> list[Record]:
         """List for every component its stability, its size, who found it, and its partner in the reference."""
-        rows: list[dict[str, Any]] = [
+        rows: list[Record] = [
             {
                 "component": name,
                 "stability": float(self.stability[k]),
@@ -140,7 +143,7 @@ class Named(SearchResult):
             for row, (name, value) in zip(rows, partners, strict=True)
         ]
 
-    def transform(self, X: Any, entry_weight: Any = None, uncertainty: Any = None) -> Any:
+    def transform(self, X: Any, entry_weight: Weights = None, uncertainty: Weights = None) -> Any:
         """Compute the contributions to new rows, with these components; every row on its own.
 
         Parameters
@@ -156,7 +159,7 @@ class Named(SearchResult):
         W = self.model.transform(self._columns_of(given), entry_weight=entry_weight, uncertainty=uncertainty)
         return framed(W, given.rows, self.names) if given.kind == "frame" else W
 
-    def assign(self, X: Any, *, entry_weight: Any = None, uncertainty: Any = None) -> Assignment:
+    def assign(self, X: Any, *, entry_weight: Weights = None, uncertainty: Weights = None) -> Assignment:
         """Find which of the components new rows have, and how much of each, as in `contributions`.
 
         Parameters
@@ -175,14 +178,14 @@ class Named(SearchResult):
         W, dense = (framed(values, given.rows, self.names) for values in (found.contributions, found.dense))
         return replace(found, contributions=W, dense=dense)
 
-    def _columns_of(self, given: Tabular) -> Any:
+    def _columns_of(self, given: Tabular) -> Entries:
         """New rows under our columns, found by their names where both have some."""
         if given.columns is None or self.columns is None:
             return given.X
         own, there = ([spelt(name) for name in side] for side in (self.column_names, given.columns))
         return given.X[:, positions(own, there, "X")]
 
-    def predict(self, rows: Any, columns: Any) -> Array:
+    def predict(self, rows: Sequence[object], columns: Sequence[object]) -> Array:
         """Predict entries of X: contributions times components, at pairs of a row and a column.
 
         Parameters
@@ -232,7 +235,7 @@ def component_labels(rank: int, matching: Matching | None, names: Sequence[str] 
     return found if twice is None else component_names(rank)
 
 
-def facts_of(found: Named) -> dict[str, Any]:
+def facts_of(found: Named) -> Record:
     """Collect what AnnData keeps of a discovery beside the arrays."""
     return {
         "losses": np.array([loss.name for loss in found.losses], dtype=object),
@@ -244,10 +247,10 @@ def facts_of(found: Named) -> dict[str, Any]:
 
 
 def _names(labels: Labels | None, count: int) -> list[str]:
-    return [str(i + 1) for i in range(count)] if labels is None else list(labels.names)
+    return counted(count) if labels is None else list(labels.names)
 
 
-def framed(values: Any, index: Sequence[str] | None, columns: Sequence[str]) -> Any:
+def framed(values: ArrayLike, index: Sequence[str] | None, columns: Sequence[str]) -> Any:
     frame = needs("pandas", "tables").DataFrame
     return frame(np.asarray(values), None if index is None else list(index), list(columns))
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from drnmf.discovery.named import Named
 from drnmf.matrices.mutations import SUBSTITUTIONS, substitution
@@ -13,13 +14,18 @@ from drnmf.report import figures
 from drnmf.report.pictures import STACKED, mutation_order
 from drnmf.report.profiles import DRAWN, FIELDS, axis_of, dates_of, field_of
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Places = NDArray[np.intp]
 WHAT = ("components", "contributions", "maps")
 BASES = dict(zip(SUBSTITUTIONS, ("#02bdee", "#111111", "#e42a27", "#b8b4b5", "#a2cf63", "#ecb0ae"), strict=True))
 _LISTED = 15
 """Genes that are listed of a long profile."""
 
 
-def draw(discovery: Named, what: str = "components", field: str | None = None) -> Any:
+def draw(discovery: Named, what: str = "components", field: str | None = None) -> Figure:
     """Draw the stable components of a discovery, their contributions, or maps of these."""
     if what not in WHAT or (field is not None and field not in FIELDS):
         raise ValueError(f"what={what!r}, field={field!r}: draw one of {', '.join(WHAT)}, as {', '.join(FIELDS)}.")
@@ -44,8 +50,8 @@ def draw(discovery: Named, what: str = "components", field: str | None = None) -
 
 
 def _panels(
-    discovery: Named, shown: Any, axis: Callable[[Any, Named, int], None], columns: int, size: tuple[float, float]
-) -> Any:
+    discovery: Named, shown: Places, axis: Callable[[Axes, Named, int], None], columns: int, size: tuple[float, float]
+) -> Figure:
     """Draw one panel for every component."""
     figures.check_matplotlib()
     import matplotlib
@@ -63,7 +69,7 @@ def _panels(
     return drawing
 
 
-def _signature(axis: Any, discovery: Named, k: int) -> None:
+def _signature(axis: Axes, discovery: Named, k: int) -> None:
     labels = discovery.column_names
     order = mutation_order(labels)
     kinds = [substitution(labels[j]) or "C>A" for j in order]
@@ -75,7 +81,7 @@ def _signature(axis: Any, discovery: Named, k: int) -> None:
     axis.grid(visible=False)
 
 
-def _species(axis: Any, discovery: Named, k: int) -> None:
+def _species(axis: Axes, discovery: Named, k: int) -> None:
     parts, H = np.asarray(discovery.contributions), np.asarray(discovery.components)
     amounts = parts.mean(axis=0)[:, None] * H
     share = amounts[k] / np.maximum(amounts.sum(axis=0), np.finfo(np.float64).tiny)
@@ -90,7 +96,7 @@ def _species(axis: Any, discovery: Named, k: int) -> None:
     other.grid(visible=False)
 
 
-def _spectrum(axis: Any, discovery: Named, k: int) -> None:
+def _spectrum(axis: Axes, discovery: Named, k: int) -> None:
     named = axis_of(discovery.column_names)
     x = np.arange(1, np.asarray(discovery.components).shape[1] + 1) if named is None else named
     if discovery.intervals is not None:
@@ -100,7 +106,7 @@ def _spectrum(axis: Any, discovery: Named, k: int) -> None:
     axis.plot(x, np.asarray(discovery.components)[k], color=figures.COLOURS["IS"], lw=1.5)
 
 
-def _bars(axis: Any, discovery: Named, k: int) -> None:
+def _bars(axis: Axes, discovery: Named, k: int) -> None:
     labels, y = discovery.column_names, np.asarray(discovery.components)[k]
     bars = None if discovery.intervals is None else discovery.intervals.components
     ends = None if bars is None else np.maximum([y - bars.lower[k], bars.upper[k] - y], 0.0)
@@ -109,20 +115,20 @@ def _bars(axis: Any, discovery: Named, k: int) -> None:
     axis.set_xticks(range(0, len(labels), step), labels[::step], rotation=90, fontsize=6)
 
 
-def _top(axis: Any, discovery: Named, k: int) -> None:
+def _top(axis: Axes, discovery: Named, k: int) -> None:
     y = np.asarray(discovery.components)[k]
     order = np.argsort(-y)[:_LISTED]
     axis.bar(range(len(order)), y[order], color=figures.COLOURS["IS"])
     axis.set_xticks(range(len(order)), [discovery.column_names[j] for j in order], rotation=60, fontsize=7)
 
 
-def _over_dates(axis: Any, discovery: Named, k: int) -> None:
+def _over_dates(axis: Axes, discovery: Named, k: int) -> None:
     dates = np.array(dates_of(discovery.row_names), dtype="datetime64[s]")
     axis.plot(dates, np.asarray(discovery.contributions)[:, k], color=figures.COLOURS["IS"], lw=0.8)
     axis.set_ylim(bottom=0)
 
 
-def _map(axis: Any, discovery: Named, k: int) -> None:
+def _map(axis: Axes, discovery: Named, k: int) -> None:
     assert discovery.rows is not None
     assert discovery.rows.image is not None
     parts = np.asarray(discovery.contributions)
@@ -131,7 +137,7 @@ def _map(axis: Any, discovery: Named, k: int) -> None:
     axis.set_axis_off()
 
 
-def _stacked(discovery: Named, shown: Any) -> Any:
+def _stacked(discovery: Named, shown: Places) -> Figure:
     """Draw contributions stacked by sample, the largest samples first."""
     figures.check_matplotlib()
     import matplotlib

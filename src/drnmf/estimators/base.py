@@ -30,7 +30,7 @@ from drnmf.estimators.streaming import Streaming, end_stream
 from drnmf.estimators.tables import Assigning, Shares, Tables, shares_of
 from drnmf.losses.base import Omega, betas_of
 from drnmf.losses.interval import Interval
-from drnmf.numerics import ENCODE_ITERATIONS, Array, Vector
+from drnmf.numerics import ENCODE_ITERATIONS, Array, MatrixLike, Vector, XLike
 from drnmf.objective.objective import Objective
 from drnmf.objective.penalty import Penalties, Penalty
 from drnmf.objective.simplex import vertex
@@ -44,7 +44,7 @@ from drnmf.problem.receive import Received, refuse_signed
 from drnmf.problem.row_weights import row_weights, with_rows_weighted
 from drnmf.problem.units import mean_of
 from drnmf.problem.unobserved import mean_row
-from drnmf.problem.weights import Reading
+from drnmf.problem.weights import Reading, WeightsLike
 from drnmf.selection.alpha import AlphaPath, choose_alphas, decided, undecided
 from drnmf.selection.entries import counted
 from drnmf.selection.warm_starts import grown
@@ -71,7 +71,7 @@ from drnmf.solve.tables import (
 class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type: ignore[misc]
     """What the three estimators share. Subclasses say which losses, which weights, and whether to scale."""
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
+    def get_params(self, deep: bool = True) -> dict[str, object]:
         """Return the parameters by name; with `deep` those of the solver too, as ``solver__update`` and so on.
 
         Parameters
@@ -82,12 +82,12 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
         -------
         params : dict
         """
-        found: dict[str, Any] = super().get_params(deep)
+        found: dict[str, object] = super().get_params(deep)
         if deep and isinstance(self.solver, str):
             found |= {f"solver__{name}": value for name, value in as_solver(self.solver).get_params().items()}
         return found
 
-    def set_params(self, **params: Any) -> Self:
+    def set_params(self, **params: object) -> Self:
         """Change parameters; ``solver__update="mu"`` changes one of the solver.
 
         Parameters
@@ -153,7 +153,7 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
         """Whether the data choose the losses."""
         return False
 
-    def _decide(self, X: Any, reading: Reading, fit: Callable[[Any], Array]) -> Array:
+    def _decide(self, X: MatrixLike, reading: Reading, fit: Callable[[Any], Array]) -> Array:
         """Choose the losses by X, and fit."""
         raise NotImplementedError
 
@@ -170,9 +170,16 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
         return int(self.components_.shape[0])
 
     def fit(
-        self, X: Any, y: Any = None, W: ArrayLike | None = None, H: ArrayLike | None = None,
-        entry_weight: Any = None, uncertainty: Any = None, sample_weight: Any = None, groups: Any = None,
-    ) -> Self:  # fmt: skip
+        self,
+        X: XLike,
+        y: object = None,
+        W: ArrayLike | None = None,
+        H: ArrayLike | None = None,
+        entry_weight: WeightsLike = None,
+        uncertainty: WeightsLike = None,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Self:
         """Factorise X (m x n) as W H with W (m x r) and H (r x n) nonnegative.
 
         Parameters
@@ -194,16 +201,29 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
         self : the fitted estimator
         """
         self.fit_transform(
-            X, y, W=W, H=H, entry_weight=entry_weight, uncertainty=uncertainty, sample_weight=sample_weight,
+            X,
+            y,
+            W=W,
+            H=H,
+            entry_weight=entry_weight,
+            uncertainty=uncertainty,
+            sample_weight=sample_weight,
             groups=groups,
-        )  # fmt: skip
+        )
         return self
 
     @managed
     def fit_transform(
-        self, X: Any, y: Any = None, W: ArrayLike | None = None, H: ArrayLike | None = None,
-        entry_weight: Any = None, uncertainty: Any = None, sample_weight: Any = None, groups: Any = None,
-    ) -> Array:  # fmt: skip
+        self,
+        X: Any,
+        y: Any = None,
+        W: ArrayLike | None = None,
+        H: ArrayLike | None = None,
+        entry_weight: Any = None,
+        uncertainty: Any = None,
+        sample_weight: Any = None,
+        groups: Any = None,
+    ) -> Array:
         """Fit, and return W. More accurate and cheaper than ``fit(X).transform(X)``.
 
         Parameters
@@ -235,7 +255,13 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
         return factors
 
     def _fit_entries(
-        self, X: Any, y: Any, W: ArrayLike | None, H: ArrayLike | None, reading: Reading, division: Division | None
+        self,
+        X: MatrixLike,
+        y: object,
+        W: ArrayLike | None,
+        H: ArrayLike | None,
+        reading: Reading,
+        division: Division | None,
     ) -> Array:
         """Fit to the entries of X under their weights, and return W."""
         solver = self._solver
@@ -253,6 +279,8 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
         problem = problem_of(self, placement.open(given), omega, given, references)
         runs = checked(self, "n_init") * (1 if references is not None else 1 + len(omega))
         identity = {"estimator": name, **settings_of(self)}
+        if division is not None:
+            identity["SHA-256 of the parts"] = division.digest()
         with running(problem, runner, self, runs, identity=identity, W=W, H=H) as runner:
             if continues:
                 runner.starts[0] = self._warm(problem)
@@ -263,7 +291,8 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
             self.penalty_path_: tuple[AlphaPath, ...] = ()
             try:
                 if undecided(terms):
-                    problem, self.penalty_path_ = choose_alphas(problem, runner, self.random_state)
+                    chosen = choose_alphas(problem, runner, self.random_state)
+                    problem, runner, self.penalty_path_ = chosen.problem, chosen.runner, chosen.paths
                     terms = decided(terms, problem.penalties)
                 problem = with_levels(problem, runner)
                 if division is not None:
@@ -285,7 +314,7 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
         warn_unconverged([result], control, name)
         return factors
 
-    def _continues(self, given: Received, W: Any, H: Any) -> bool:
+    def _continues(self, given: Received, W: ArrayLike | None, H: ArrayLike | None) -> bool:
         """Whether this fit starts from the components of the last one."""
         if not (self.warm_start and hasattr(self, "components_")) or W is not None or H is not None:
             return False
@@ -310,7 +339,13 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
         return problem.unobserved.clear(problem.data, *last)
 
     def _decided(
-        self, X: Any, y: Any, W: ArrayLike | None, H: ArrayLike | None, reading: Reading, division: Division | None
+        self,
+        X: MatrixLike,
+        y: object,
+        W: ArrayLike | None,
+        H: ArrayLike | None,
+        reading: Reading,
+        division: Division | None,
     ) -> Array:
         """Let the observed entries of X choose the rank or the losses, and fit."""
         if division is not None and division.across:
@@ -401,7 +436,9 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
             return map_rows(encoder, given.X, self.components_.shape[0])
         return placement.hand_back(encoder.rows(placement.open(given, self.mean_)))
 
-    def _received(self, X: Any, entry_weight: Any, uncertainty: Any) -> tuple[Placement, Received, Encoder]:
+    def _received(
+        self, X: MatrixLike, entry_weight: WeightsLike, uncertainty: WeightsLike
+    ) -> tuple[Placement, Received, Encoder]:
         """Check new rows; say where they are computed and what finds their W."""
         check_is_fitted(self)
         _refuse_fixed_contributions(self._solver.fixed_W)
@@ -419,9 +456,17 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
         if isinstance(observed, HeldOut):
             observed = observed.bind(given.X.shape)
         return Encoder(
-            as_numpy(self.components_), objective, weights, control.max_iter, control.tol, zeros_under(self),
-            type(self).__name__, self.mean_row_, observed, self.sum_to_one == "W",
-        )  # fmt: skip
+            as_numpy(self.components_),
+            objective,
+            weights,
+            control.max_iter,
+            control.tol,
+            zeros_under(self),
+            type(self).__name__,
+            self.mean_row_,
+            observed,
+            self.sum_to_one == "W",
+        )
 
     def inverse_transform(self, X: ArrayLike) -> Array:
         """Compute WH for rows of W: X as the model has it, in which missing entries of X are imputed.
@@ -443,7 +488,9 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
             )
         return times(W, self.components_)
 
-    def score(self, X: Any, y: Any = None, entry_weight: Any = None, uncertainty: Any = None) -> float:
+    def score(
+        self, X: MatrixLike, y: object = None, entry_weight: WeightsLike = None, uncertainty: WeightsLike = None
+    ) -> float:
         """Compute the mean log-likelihood of the observed entries of X, every column predicted from the others.
 
         W of each row is found from four fifths of its columns, and the rest is scored as in `rank_profile`, under the
@@ -465,9 +512,12 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
         if isinstance(entries, np.ndarray) and not np.isfinite(entries).any():
             raise ValueError("No entry of X is observed, so that there is nothing to score.")
         return predicted_score(
-            given, lambda some: placement.open(given.columns(some), self.mean_), encoder, encoder.objective.omega,
+            given,
+            lambda some: placement.open(given.columns(some), self.mean_),
+            encoder,
+            encoder.objective.omega,
             uncertainty is not None,
-        )  # fmt: skip
+        )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model as plain data (one .npz, no pickle); read it back with `drnmf.load`.
@@ -480,7 +530,7 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
         saving.save(self, path)
 
 
-def _refuse_fixed_contributions(fixed_W: Any) -> None:
+def _refuse_fixed_contributions(fixed_W: object) -> None:
     """Columns of W that were given for the rows of the fit say nothing of other rows, nor may they be guessed."""
     if fixed_W is not None:
         raise ValueError(
@@ -516,6 +566,15 @@ def _complete(result: Result, problem: Problem) -> Result:
     trace = Trace(losses[None], ones[None], weights[None], np.zeros(1), np.zeros(1), result.trace.sweeps[-1:])
     note = f"Interrupted in the reference fit of {result.omega[0].name}: the factors are that fit's."
     return Result(
-        result.blocks, omega, np.maximum(losses, np.finfo(np.float64).tiny), losses, ones, weights, trace, 0,
-        False, "interrupted", (note,),
-    )  # fmt: skip
+        result.blocks,
+        omega,
+        np.maximum(losses, np.finfo(np.float64).tiny),
+        losses,
+        ones,
+        weights,
+        trace,
+        0,
+        False,
+        "interrupted",
+        (note,),
+    )

@@ -23,7 +23,7 @@ from drnmf.estimators.deciding import (
 from drnmf.losses.base import Loss, Omega
 from drnmf.losses.huber import lacks_delta
 from drnmf.losses.names import as_loss, lacks_size
-from drnmf.numerics import Array, Vector
+from drnmf.numerics import Array, MatrixLike, Vector
 from drnmf.parameters.common import FOREIGN, MOVED
 from drnmf.parameters.fields import Kind, about, documented
 from drnmf.problem.parts import Division
@@ -80,7 +80,7 @@ class BetaNMF(NMF):
     def _undecided(self) -> bool:
         return is_auto(self.beta) or lacks_size(self.beta) or lacks_delta(self.beta)
 
-    def _decide(self, X: Any, reading: Reading, fit: Callable[[Any], Array]) -> Array:
+    def _decide(self, X: MatrixLike, reading: Reading, fit: Callable[[Any], Array]) -> Array:
         if lacks_delta(self.beta):
             chosen = with_delta(self.beta, huber_delta(self, X, reading))
             return fit_decided(self, None, "beta", chosen, HUBER_STARTS, fit)

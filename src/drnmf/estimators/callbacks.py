@@ -11,10 +11,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from drnmf.algorithms.loop import Callback
 from drnmf.algorithms.result import Progress
 from drnmf.backends.base import Data
+from drnmf.numerics import Grid
 from drnmf.objective.penalty import Penalties
 from drnmf.problem.problem import dispersions
 from drnmf.problem.units import mean_of
@@ -49,11 +51,11 @@ class Tasks:
     data : X in its backend
     """
 
-    estimator: Any
+    estimator: BaseEstimator
     context: Any
     stage: str
-    X: Any
-    y: Any
+    X: Grid
+    y: object
     data: Data
     running: list[Any] = field(default_factory=list)
 
@@ -69,7 +71,7 @@ class Tasks:
             context.call_on_fit_task_begin(estimator=estimator, X=X, y=tasks._target)
         return tasks
 
-    def _target(self) -> Any:
+    def _target(self) -> object:
         """Return y, or zeros where there is none: a ScoringMonitor scores only where there is a y."""
         return np.zeros(self.X.shape[0]) if self.y is None else self.y
 
@@ -102,7 +104,7 @@ class Tasks:
 
         return tell
 
-    def _fitted(self, progress: Progress) -> dict[str, Any] | None:
+    def _fitted(self, progress: Progress) -> dict[str, object] | None:
         """Collect what an estimator that had stopped here would need; None where columns had to be left out."""
         scaled = progress.scaled_losses
         references = np.divide(progress.losses, scaled, out=np.ones_like(scaled), where=scaled > 0)

@@ -20,7 +20,7 @@ from drnmf.estimators.deciding import with_rank
 from drnmf.estimators.robust import DRNMF
 from drnmf.losses.base import Loss, Omega, betas_of
 from drnmf.losses.names import as_losses
-from drnmf.numerics import REFERENCE_MARGIN, Array, Vector
+from drnmf.numerics import REFERENCE_MARGIN, Array, MatrixLike, Vector
 from drnmf.parameters.common import Parameters
 from drnmf.parameters.fields import parameters_of
 from drnmf.parameters.solver import as_solver
@@ -63,7 +63,7 @@ class Comparison:
         return self.methods[-1]
 
 
-def compare(model: DRNMF, X: Any) -> Comparison:
+def compare(model: DRNMF, X: MatrixLike) -> Comparison:
     """Fit X under every loss of a model alone, then the model with the errors found as references.
 
     A fit alone whose error DR-NMF beats by more than 1 % is made again from there, and so is DR-NMF after it. All fits

@@ -11,15 +11,17 @@ from functools import partial
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from drnmf.algorithms.result import Progress
 from drnmf.backends.products import column_products, split_columns
 from drnmf.backends.single_blas import single_blas
 from drnmf.estimators.beta import BetaNMF
 from drnmf.estimators.tables import Shares, shares_of
-from drnmf.numerics import Array, Vector
+from drnmf.numerics import Array, Indices, MatrixLike, Vector
 from drnmf.parameters.checks import check_choice, check_integer, check_number
 from drnmf.parameters.common import Parameters
 from drnmf.problem.check import check_matrix
@@ -94,13 +96,13 @@ class ConsensusNMF(Shares, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        estimator: Any = None,
+        estimator: BaseEstimator | None = None,
         *,
         n_runs: int = 20,
         resample: str | None = None,
         threshold: float = 0.6,
         unstable: str = "keep",
-        random_state: Any = None,
+        random_state: object = None,
         n_jobs: int | None = None,
     ) -> None:
         self.estimator = estimator
@@ -123,7 +125,7 @@ class ConsensusNMF(Shares, BaseEstimator):  # type: ignore[misc]
     def _n_features_out(self) -> int:
         return int(self.components_.shape[0])
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: MatrixLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the runs and find what they agree on.
 
         Parameters
@@ -146,7 +148,7 @@ class ConsensusNMF(Shares, BaseEstimator):  # type: ignore[misc]
         self.fit_transform(X, sample_weight=sample_weight)
         return self
 
-    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
+    def fit_transform(self, X: MatrixLike, y: object = None, sample_weight: ArrayLike | None = None) -> Array:
         """Fit, and return W of shape (m, r), found with the consensus components fixed.
 
         Parameters
@@ -167,7 +169,7 @@ class ConsensusNMF(Shares, BaseEstimator):  # type: ignore[misc]
             resampled(X, self.resample, 0)  # refuse before the first run what cannot be resampled
         rows = self._row_weights(X, sample_weight)
         seeds = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=n_runs).tolist()
-        ended: dict[int, Any] = {}
+        ended: dict[int, BaseEstimator] = {}
         try:
             self._run(base, X, rows, seeds, jobs, ended)
         except KeyboardInterrupt:
@@ -177,12 +179,12 @@ class ConsensusNMF(Shares, BaseEstimator):  # type: ignore[misc]
             raise
         return self._adopt(X, [ended[i] for i in range(n_runs)])
 
-    def _unfolded(self, X: Any) -> tuple[Any, Any]:
+    def _unfolded(self, X: MatrixLike) -> tuple[Any, Any]:
         """Return what every run fits, and X as a matrix, a row for every index of a tensor's first mode."""
         base = BetaNMF() if self.estimator is None else self.estimator
         return base.unfolded(X, rows=0)[:2] if isinstance(base, Parameters) else (base, X)
 
-    def _received(self, X: Any, reset: bool) -> Any:
+    def _received(self, X: MatrixLike, reset: bool) -> Any:
         """Check X as the estimators do; NaN counts as missing."""
         return received(check_matrix(self, X, reset=reset), Reading(), type(self).__name__).X
 
@@ -196,7 +198,15 @@ class ConsensusNMF(Shares, BaseEstimator):  # type: ignore[misc]
             )
         return {"sample_weight": row_weights(X, sample_weight)}
 
-    def _run(self, base: Any, X: Any, rows: dict[str, Any], seeds: list[int], jobs: int, ended: dict[int, Any]) -> None:
+    def _run(
+        self,
+        base: BaseEstimator,
+        X: MatrixLike,
+        rows: dict[str, Array],
+        seeds: list[int],
+        jobs: int,
+        ended: dict[int, BaseEstimator],
+    ) -> None:
         """Fit one clone per seed, `jobs` at a time, into `ended`."""
         if not hasattr(base, "get_params") or "random_state" not in base.get_params(deep=False):
             raise TypeError(f"estimator={base!r} takes no random_state: {_GIVE}")
@@ -209,12 +219,12 @@ class ConsensusNMF(Shares, BaseEstimator):  # type: ignore[misc]
 
     def _fit(
         self,
-        base: Any,
-        X: Any,
-        rows: dict[str, Any],
+        base: BaseEstimator,
+        X: MatrixLike,
+        rows: dict[str, Array],
         seed: int,
         stop: threading.Event,
-        ended: dict[int, Any],
+        ended: dict[int, BaseEstimator],
         place: int,
     ) -> None:
         """Fit a clone from a seed; where it takes a callback it ends once another run has failed or at Ctrl-C."""
@@ -232,7 +242,7 @@ class ConsensusNMF(Shares, BaseEstimator):  # type: ignore[misc]
         if not stop.is_set():
             ended[place] = model
 
-    def _adopt(self, X: Any, models: list[Any]) -> Array:
+    def _adopt(self, X: MatrixLike, models: list[BaseEstimator]) -> Array:
         """Set the fitted attributes from the runs; returns W."""
         found = consensus([np.asarray(model.components_) for model in models])
         best = min(models, key=lambda model: float(model.reconstruction_err_))
@@ -250,7 +260,7 @@ class ConsensusNMF(Shares, BaseEstimator):  # type: ignore[misc]
         self.shares_ = shares_of(W, self.components_)
         return W
 
-    def _kept(self, stability: Vector, order: Any) -> Any:
+    def _kept(self, stability: Vector, order: Indices) -> Any:
         """Leave unstable components out of an order, where that is asked for."""
         stable = stability >= self.threshold
         if self.unstable == "keep":
@@ -264,7 +274,7 @@ class ConsensusNMF(Shares, BaseEstimator):  # type: ignore[misc]
         return order[stable]
 
     @staticmethod
-    def _template(model: Any, components: Vector) -> Any:
+    def _template(model: BaseEstimator, components: Vector) -> BaseEstimator:
         """A fitted model with other components: the losses and weights of the run, the consensus as H."""
         template = copy.copy(model)
         if _columns_of(model):  # the median of products is nearly one
@@ -273,7 +283,7 @@ class ConsensusNMF(Shares, BaseEstimator):  # type: ignore[misc]
         template.n_components_ = components.shape[0]
         return template
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: MatrixLike) -> Array:
         """Compute W for new rows under the losses of the estimator, with the components fixed.
 
         Parameters
@@ -287,7 +297,7 @@ class ConsensusNMF(Shares, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return np.asarray(self.estimator_.transform(self._received(self._unfolded(X)[1], reset=False)))
 
-    def inverse_transform(self, X: Any) -> Array:
+    def inverse_transform(self, X: ArrayLike) -> Array:
         """Compute WH for rows of W.
 
         Parameters
@@ -302,17 +312,17 @@ class ConsensusNMF(Shares, BaseEstimator):  # type: ignore[misc]
         return np.asarray(self.estimator_.inverse_transform(X))
 
 
-def _columns_of(model: Any) -> tuple[int, ...]:
+def _columns_of(model: BaseEstimator) -> tuple[int, ...]:
     """Sizes of the modes that the columns of a model are made of; none of a matrix."""
     return model.column_modes if isinstance(model, Parameters) else ()
 
 
-def _no_callback(progress: Any) -> None:
+def _no_callback(progress: Progress) -> None:
     """Stand for an estimator that takes no callback."""
 
 
-def _stoppable(own: Callable[[Any], Any], stop: threading.Event) -> Callable[[Any], bool]:
-    def call(progress: Any) -> bool:
+def _stoppable(own: Callable[[Progress], object], stop: threading.Event) -> Callable[[Progress], bool]:
+    def call(progress: Progress) -> bool:
         return stop.is_set() or bool(own(progress))
 
     return call

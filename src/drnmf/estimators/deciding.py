@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 
 from drnmf.losses.huber import Huber, lacks_delta
 from drnmf.losses.names import as_loss, lacks_size
 from drnmf.losses.negative_binomial import NegativeBinomial
-from drnmf.numerics import Array
+from drnmf.numerics import Array, MatrixLike
 from drnmf.parameters.common import Parameters
 from drnmf.parameters.fields import checked
 from drnmf.problem.weights import Reading
@@ -30,18 +30,18 @@ ROBUST_STARTS = 2
 """The same for a set of losses, each start of which needs its references."""
 
 
-def is_auto(value: Any) -> bool:
+def is_auto(value: object) -> bool:
     """Tell whether the losses are left to the data."""
     return isinstance(value, str) and value.strip().lower() == AUTO
 
 
-def profile_for(model: Parameters, X: Any, reading: Reading, held_out: float, betas: Any = None) -> NoiseProfile:
+def profile_for(model: Parameters, X: MatrixLike, reading: Reading, held_out: float, betas: Any = None) -> NoiseProfile:
     """Compare losses on X, whose negative entries are dealt with, with the settings of an estimator, from one start."""
     alone = replace(model, n_init=1, max_time=None, verbose=0)
     return compare_losses(alone, X, replace(reading, negatives="raise"), betas, held_out)
 
 
-def with_rank(model: P, X: Any, reading: Reading) -> tuple[P, RankProfile | None]:
+def with_rank(model: P, X: MatrixLike, reading: Reading) -> tuple[P, RankProfile | None]:
     """Return the model with the number of components that X asks for, where that is left to the data, and why.
 
     Ranks are compared under the loss of the model; where that is left to the data too, or there are several, under the
@@ -57,7 +57,7 @@ def with_rank(model: P, X: Any, reading: Reading) -> tuple[P, RankProfile | None
     return replace(model, n_components=found.best), found
 
 
-def fit_ranked(model: Any, X: Any, reading: Reading, fit: Any) -> Array:
+def fit_ranked(model: BaseEstimator, X: MatrixLike, reading: Reading, fit: Any) -> Array:
     """Fit with the number of components that X asks for, and take over what the fit leaves."""
     ranked, profile = with_rank(clone(model), X, reading)
     assert profile is not None
@@ -68,7 +68,9 @@ def fit_ranked(model: Any, X: Any, reading: Reading, fit: Any) -> Array:
     return W
 
 
-def fit_decided(model: Any, profile: NoiseProfile | None, name: str, value: Any, starts: int, fit: Any) -> Array:
+def fit_decided(
+    model: BaseEstimator, profile: NoiseProfile | None, name: str, value: Any, starts: int, fit: Any
+) -> Array:
     """Fit with the losses that the data named, and take over what the fit leaves.
 
     Parameters
@@ -91,12 +93,12 @@ def fit_decided(model: Any, profile: NoiseProfile | None, name: str, value: Any,
     return W
 
 
-def zeros_under(model: Any) -> str:
+def zeros_under(model: BaseEstimator) -> str:
     """Choose what becomes of zeros of X under beta = 0: where X chose that beta, nobody could ask for floored zeros."""
     return "floor" if is_auto(asked_losses(model)) else str(checked(model, "zeros"))
 
 
-def fitted_attributes(model: Any) -> dict[str, Any]:
+def fitted_attributes(model: BaseEstimator) -> dict[str, object]:
     """Collect what a fit left."""
     return {key: kept for key, kept in vars(model).items() if key.endswith("_") and key[0] != "_"}
 
@@ -134,6 +136,6 @@ def likely_negative_binomial(profile: NoiseProfile) -> NegativeBinomial:
     return found[0]
 
 
-def size_profile_for(model: Any, X: Any, reading: Reading) -> NoiseProfile:
+def size_profile_for(model: BaseEstimator, X: MatrixLike, reading: Reading) -> NoiseProfile:
     """Find the size of the negative binomial in turn with the factors, from the Kullback-Leibler fit."""
     return profile_for(model, X, reading, held_out=0.0, betas="nb:auto")

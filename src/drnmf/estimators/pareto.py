@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,7 +15,7 @@ from drnmf.algorithms.result import Result
 from drnmf.backends.base import losses_of
 from drnmf.losses.base import Omega, betas_of
 from drnmf.losses.names import as_losses
-from drnmf.numerics import REFERENCE_MARGIN, REFERENCE_ROUNDS, Array, Vector
+from drnmf.numerics import REFERENCE_MARGIN, REFERENCE_ROUNDS, Array, MatrixLike, Vector
 from drnmf.objective.objective import Objective
 from drnmf.objective.penalty import Penalty
 from drnmf.objective.simplex import check_weights, vertex
@@ -26,6 +25,7 @@ from drnmf.parameters.fields import checked
 from drnmf.parameters.solver import as_solver
 from drnmf.problem.device import Placement, place
 from drnmf.problem.problem import Problem
+from drnmf.problem.weights import WeightsLike
 from drnmf.selection.alpha import AlphaPath, choose_alphas, decided, undecided
 from drnmf.solve.parallel import run_all
 from drnmf.solve.pipeline import running, warn_unconverged
@@ -107,14 +107,14 @@ class ParetoFront:
         """
         return dominated(self.scaled_losses, np.vstack([self.scaled_losses, self.dr.scaled_losses]))
 
-    def to_rows(self) -> list[dict[str, Any]]:
+    def to_rows(self) -> list[dict[str, object]]:
         """One flat record per point, the DR point last: what `front.csv` holds and a data frame takes."""
         marks = [*self.dominated.tolist(), bool(dominated(self.dr.scaled_losses[None], self.scaled_losses)[0])]
         kinds = [*(["front"] * len(self.points)), "dr"]
         return [self._row(*item) for item in zip(kinds, (*self.points, self.dr), marks, strict=True)]
 
-    def _row(self, kind: str, point: ParetoPoint, mark: bool) -> dict[str, Any]:
-        row: dict[str, Any] = {"kind": kind}
+    def _row(self, kind: str, point: ParetoPoint, mark: bool) -> dict[str, object]:
+        row: dict[str, object] = {"kind": kind}
         columns = {"weight": point.weights, "loss": point.losses, "scaled_loss": point.scaled_losses}
         for name, values in columns.items():
             row |= {f"{name}_{loss.key}": float(v) for loss, v in zip(self.omega, values, strict=True)}
@@ -201,14 +201,14 @@ def _stage(weights: Vector) -> str:
 
 def pareto_front(
     model: Parameters,
-    X: Any,
+    X: MatrixLike,
     *,
     weights: int | ArrayLike = 11,
     method: str = "weighted",
     W: ArrayLike | None = None,
     H: ArrayLike | None = None,
-    entry_weight: Any = None,
-    uncertainty: Any = None,
+    entry_weight: WeightsLike = None,
+    uncertainty: WeightsLike = None,
     return_factors: bool = False,
 ) -> ParetoFront:
     r"""Find solutions between the losses of a model, and the DR-NMF solution among them (section 5.1).
@@ -273,7 +273,8 @@ def pareto_front(
         notes, paths = problem.notes, tuple[AlphaPath, ...]()
         if undecided(problem.penalties):
             known = problem if found is None else problem.over(found.values)
-            problem, paths = choose_alphas(known, runner, model.random_state)
+            chosen = choose_alphas(known, runner, model.random_state)
+            problem, runner, paths = chosen.problem, chosen.runner, chosen.paths
             terms = decided(terms, problem.penalties)
         front = Points(problem, runner, runner.starts, method)
         if found is not None:

@@ -22,7 +22,7 @@ from drnmf.losses.beta import Beta
 from drnmf.losses.huber import lacks_delta
 from drnmf.losses.interval import Interval, as_interval
 from drnmf.losses.names import as_losses, every_loss, lacks_size
-from drnmf.numerics import Array, Vector
+from drnmf.numerics import Array, MatrixLike, Vector
 from drnmf.parameters.common import FOREIGN, MOVED
 from drnmf.parameters.fields import Kind, about, documented
 from drnmf.problem.weights import Reading
@@ -79,7 +79,7 @@ class DRNMF(NMF):
     def _undecided(self) -> bool:
         return is_auto(self.betas) or lacks_size(self.betas) or lacks_delta(self.betas)
 
-    def _decide(self, X: Any, reading: Reading, fit: Callable[[Any], Array]) -> Array:
+    def _decide(self, X: MatrixLike, reading: Reading, fit: Callable[[Any], Array]) -> Array:
         if self._solver.references is not None:
             raise ValueError("references cannot be given for losses that are found during the fit ('auto').")
         if lacks_delta(self.betas):

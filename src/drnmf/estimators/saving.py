@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.base import BaseEstimator
 
 from drnmf.algorithms.result import Trace
 from drnmf.losses.base import Omega
@@ -15,6 +16,7 @@ from drnmf.losses.interval import Coverage, Interval
 from drnmf.losses.names import from_text, text_of
 from drnmf.losses.part import Part
 from drnmf.losses.rowwise import Rowwise
+from drnmf.numerics import Array
 from drnmf.objective.penalties import PENALTIES, as_penalties
 from drnmf.objective.penalty import Penalties, Setting
 from drnmf.objective.simplex import check_weights
@@ -34,9 +36,18 @@ from drnmf.trees import name_of, pack, types_in, unpack
 
 _ARRAYS = ("components_", "betas_", "weights_", "references_", "losses_", "scaled_losses_", "mean_row_")
 _SCALARS = (
-    "n_components_", "reconstruction_err_", "n_iter_", "converged_", "reason_", "notes_", "mean_", "n_features_in_",
-    "gap_", "stationarity_", "loss_names_",
-)  # fmt: skip
+    "n_components_",
+    "reconstruction_err_",
+    "n_iter_",
+    "converged_",
+    "reason_",
+    "notes_",
+    "mean_",
+    "n_features_in_",
+    "gap_",
+    "stationarity_",
+    "loss_names_",
+)
 _ROWS = ("row_weights_", "row_references_")
 _SOLVER = "solver."
 """What the parameters of a solver, and their arrays, are stored by."""
@@ -44,7 +55,7 @@ _COVERAGE = tuple(Coverage.__dataclass_fields__)
 _TYPES = TYPES | {name_of(kind): kind for kind in (Interval, NoiseProfile, StreamState, Follower, Sums, Growth, Table)}
 
 
-def save(model: Any, path: str | os.PathLike[str]) -> None:
+def save(model: BaseEstimator, path: str | os.PathLike[str]) -> None:
     """Write a fitted model, all or nothing.
 
     Raises
@@ -143,7 +154,7 @@ def load_into(classes: dict[str, type], path: str | os.PathLike[str]) -> Any:
     return model
 
 
-def _check(model: Any) -> None:
+def _check(model: BaseEstimator) -> None:
     """Refuse numbers that no fit gives, whoever wrote them; whatever `transform` uses is looked at."""
     H, omega = model.components_, model.omega_
     if H.shape != (model.n_components_, model.n_features_in_) or H.dtype not in (np.float32, np.float64):
@@ -174,7 +185,7 @@ def _coverage_of(arrays: dict[str, Any]) -> Coverage | None:
     return Coverage(betas, losses, references, bound, factor, added)
 
 
-def _stored_params(model: Any, arrays: dict[str, Any]) -> dict[str, Any]:
+def _stored_params(model: BaseEstimator, arrays: dict[str, Array]) -> dict[str, Any]:
     """Describe constructor arguments, and those of the solver where it is one and not the name of a rule."""
     params = _stored_fields(model, arrays)
     if isinstance(model.solver, Solver):
@@ -182,7 +193,7 @@ def _stored_params(model: Any, arrays: dict[str, Any]) -> dict[str, Any]:
     return params
 
 
-def _stored_fields(owner: Parameters | Solver, arrays: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def _stored_fields(owner: Parameters | Solver, arrays: dict[str, Array], prefix: str = "") -> dict[str, Any]:
     """Describe parameters; objects that are not of the package (a policy of one's own) are left out."""
     params: dict[str, Any] = {}
     for name, known in parameters_of(owner).items():
@@ -198,7 +209,7 @@ def _stored_fields(owner: Parameters | Solver, arrays: dict[str, Any], prefix: s
     return params
 
 
-def _store(name: str, value: Any, arrays: dict[str, Any]) -> Any:
+def _store(name: str, value: object, arrays: dict[str, Array]) -> object:
     """Describe a value as JSON, and put its arrays to the others; TypeError where it could not be read back."""
     if not types_in(value).keys() <= _TYPES.keys():
         raise TypeError(f"{name} holds objects that are not of the package")
@@ -207,7 +218,7 @@ def _store(name: str, value: Any, arrays: dict[str, Any]) -> Any:
     return content
 
 
-def _stored(name: str, content: Any, arrays: dict[str, Any]) -> Any:
+def _stored(name: str, content: Any, arrays: dict[str, Array]) -> Any:
     """Invert `_store`."""
     prefix = f"{name}."
     own = {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
@@ -222,13 +233,13 @@ def _made(cls: type, params: dict[str, Any], arrays: dict[str, Any]) -> Any:
     return cls(**made)
 
 
-def _saved(cls: type, params: dict[str, Any], arrays: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def _saved(cls: type, params: dict[str, Any], arrays: dict[str, Array], prefix: str = "") -> dict[str, Any]:
     known = parameters_of(cls)
     kept = {name: value for name, value in params.items() if name not in known or known[name].saved}
     return {name: _stored(prefix + name, value, arrays) for name, value in kept.items()}
 
 
-def _described(penalties: Penalties) -> dict[str, Any]:
+def _described(penalties: Penalties) -> dict[str, object]:
     setting = penalties.setting
     for term in penalties.terms:
         if term.key.partition(":")[0] not in PENALTIES:
@@ -243,7 +254,7 @@ def _described(penalties: Penalties) -> dict[str, Any]:
     }
 
 
-def _listed(path: AlphaPath) -> list[Any]:
+def _listed(path: AlphaPath) -> list[object]:
     return [path.penalty, path.alpha, path.alphas.tolist(), path.values.tolist(), path.limit]
 
 

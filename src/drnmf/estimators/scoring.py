@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from drnmf.backends.base import Data
 from drnmf.backends.observed import HeldOut
 from drnmf.losses.base import Omega
+from drnmf.numerics import Indices
 from drnmf.problem.device import as_numpy
 from drnmf.problem.receive import Received
 from drnmf.selection.entries import counted, facts_of
@@ -22,13 +22,13 @@ FOLDS = 5
 """Groups of columns, each predicted from W of the others."""
 
 
-def column_folds(n: int) -> list[Any]:
+def column_folds(n: int) -> list[Indices]:
     """Split columns into groups, every FOLDS-th in one; one column alone cannot be held out."""
     return [np.arange(first, n, FOLDS) for first in range(min(FOLDS, n))] if n > 1 else []
 
 
 def predicted_score(
-    given: Received, open_columns: Callable[[Any], Data], encoder: Encoder, omega: Omega, known: bool
+    given: Received, open_columns: Callable[[Indices], Data], encoder: Encoder, omega: Omega, known: bool
 ) -> float:
     """Compute the mean log-mass of the entries of X, each column predicted from W that the others give.
 

@@ -19,12 +19,15 @@ from drnmf.estimators.deciding import AUTO, fit_ranked, fitted_attributes
 from drnmf.estimators.tables import shares_of
 from drnmf.losses.base import Loss, Omega
 from drnmf.losses.names import as_losses
-from drnmf.numerics import Array, Vector
+from drnmf.numerics import Array, MatrixLike, Vector
 from drnmf.objective.penalties import L1, L2, Smooth, Sparsity, as_penalties
 from drnmf.objective.penalty import Penalties, mode_of
 from drnmf.objective.simplex import check_weights
 from drnmf.parameters.common import MOVED
 from drnmf.parameters.fields import Kind, about, checked, documented
+from drnmf.problem.receive import Received
+from drnmf.problem.weights import WeightsLike
+from drnmf.solve.encode import Encoder
 from drnmf.solve.settings import constraints_of, reading_of
 
 MOST_COLUMNS = 1 << 26
@@ -107,9 +110,14 @@ class CP(NMF):
         return super()._references(p) if p > 1 else np.ones(1)
 
     def fit(  # type: ignore[override]
-        self, X: Any, y: Any = None, factors: Any = None, entry_weight: Any = None, uncertainty: Any = None,
-        sample_weight: Any = None,
-    ) -> Self:  # fmt: skip
+        self,
+        X: MatrixLike,
+        y: object = None,
+        factors: Sequence[ArrayLike] | None = None,
+        entry_weight: WeightsLike = None,
+        uncertainty: WeightsLike = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Factorise X.
 
         Parameters
@@ -130,9 +138,14 @@ class CP(NMF):
         return self
 
     def fit_transform(  # type: ignore[override]
-        self, X: Any, y: Any = None, factors: Any = None, entry_weight: Any = None, uncertainty: Any = None,
+        self,
+        X: Any,
+        y: Any = None,
+        factors: Any = None,
+        entry_weight: Any = None,
+        uncertainty: Any = None,
         sample_weight: Any = None,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """Fit, and return the factor of the first mode, (I, r), in the unit of X.
 
         Parameters
@@ -162,7 +175,7 @@ class CP(NMF):
         return cube.labelled(self.factors_[0], 0)
 
     def unfolded(
-        self, X: Any, entry_weight: Any = None, uncertainty: Any = None, rows: int | None = None
+        self, X: MatrixLike, entry_weight: WeightsLike = None, uncertainty: WeightsLike = None, rows: int | None = None
     ) -> tuple[Any, Any, Any, Any]:
         cube = Cube.of(X, self.shape)
         order = cube.order(cube.rows if rows is None else rows)
@@ -243,7 +256,7 @@ class CP(NMF):
         weights = cube.weights(order, entry_weight, uncertainty)
         return cube.labelled(NMF.transform(self, cube.unfolded(order), **weights), 0)
 
-    def _encoder(self, given: Any) -> Any:
+    def _encoder(self, given: Received) -> Encoder:
         names = [name for name, _ in getattr(self, "labels_", None) or ()]
         return replace(super()._encoder(given), sums=self.sum_to_one is not None and self.sum_to_one in (0, *names[:1]))
 
@@ -261,7 +274,7 @@ class CP(NMF):
         flat = NMF.inverse_transform(self, X)
         return flat.reshape(len(flat), *self.shape_[1:])
 
-    def to_tensorly(self) -> Any:
+    def to_tensorly(self) -> object:
         """Return the decomposition as a ``CPTensor`` of tensorly, weights one and the scale in the first factor."""
         from tensorly.cp_tensor import CPTensor
 
@@ -338,7 +351,7 @@ class Cube:
     def weights(self, order: Sequence[int], entry_weight: Any, uncertainty: Any) -> dict[str, Any]:
         """Unfold weights of the shape of X, or of one that broadcasts to it."""
 
-        def unfolded(M: Any) -> Any:
+        def unfolded(M: Array) -> Any:
             if M is None or isinstance(M, HeldOut):
                 return M
             whole = np.transpose(np.broadcast_to(np.asarray(M), self.shape), order)
@@ -356,7 +369,7 @@ class Cube:
         return DataArray(factor, dims=(name, "component"), coords={} if values is None else {name: values})
 
 
-def mode_penalties(penalties: Any, cube: Cube) -> list[Any]:
+def mode_penalties(penalties: object, cube: Cube) -> list[Any]:
     """Check penalties of a tensor, each with the number of its mode; L1 and L2 without one are those of every mode."""
     found = []
     terms: Iterable[Any] = as_penalties(penalties)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from drnmf.numerics import LARGEST_BETA, Array, as_float64, namespace
 
@@ -111,7 +112,7 @@ def _far_terms(y: Array, l: Array, beta: float) -> Array:
     return y**b * (_expm1_over(-b, l) - second)
 
 
-def beta_divergence_terms(X: Any, Y: Any, beta: float) -> Any:
+def beta_divergence_terms(X: ArrayLike, Y: ArrayLike, beta: float) -> Array:
     """Compute d_beta(x|y) for every entry, in float64.
 
     Evaluated as x^b [expm1(b l)/b - expm1((b-1) l)/(b-1)], l = log(y/x), which is continuous in beta and never

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from drnmf.losses.base import is_unsized
 from drnmf.numerics import Array, as_float64, namespace
 
 
@@ -90,14 +91,10 @@ class Huber:
         return xp.where(far, self.distance / xp.where(far, off, 1.0), xp.ones_like(v))
 
 
-def lacks_delta(value: Any) -> bool:
+def lacks_delta(value: object) -> bool:
     """Tell whether a loss, or one of several, is Huber's with a delta that X has to name.
 
     >>> lacks_delta(Huber("auto")), lacks_delta((1, "huber:auto")), lacks_delta(Huber(2))
     (True, True, False)
     """
-    if isinstance(value, str):
-        return value.strip().lower() == "huber:auto"
-    if isinstance(value, Huber):
-        return value.unsized
-    return isinstance(value, list | tuple | set | frozenset) and any(lacks_delta(loss) for loss in value)
+    return is_unsized(value, Huber, "huber:auto")

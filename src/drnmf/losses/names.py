@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeGuard
 
-from drnmf.losses.base import Loss, Omega
+from drnmf.losses.base import Loss, Omega, is_unsized
 from drnmf.losses.beta import NAMES, SHORT, Beta, as_beta
 from drnmf.losses.huber import Huber
 from drnmf.losses.negative_binomial import NegativeBinomial
+from drnmf.losses.part import Part
 from drnmf.losses.rowwise import Rowwise
 
 _SHORT = {name.lower(): beta for beta, name in SHORT.items()}
@@ -74,17 +75,13 @@ def _number(text: str) -> float | str:
         return text
 
 
-def lacks_size(value: Any) -> bool:
+def lacks_size(value: object) -> bool:
     """Tell whether a loss, or one of several, is the negative binomial of a size that X has to name.
 
     >>> lacks_size("nb:auto"), lacks_size((1, NegativeBinomial("auto"))), lacks_size((1, "nb:30"))
     (True, True, False)
     """
-    if isinstance(value, str):
-        return value.strip().lower() == "nb:auto"
-    if isinstance(value, NegativeBinomial):
-        return value.unsized
-    return isinstance(value, list | tuple | set | frozenset) and any(lacks_size(loss) for loss in value)
+    return is_unsized(value, NegativeBinomial, "nb:auto")
 
 
 def _from_printed(name: str) -> str | float:
@@ -100,12 +97,12 @@ def _from_printed(name: str) -> str | float:
     return _SHORT.get(name.lower(), name.lower() if name.lower() in NAMES else name)
 
 
-def _is_loss(value: Any) -> TypeGuard[Loss]:
+def _is_loss(value: object) -> TypeGuard[Loss]:
     # looking through all members of a protocol takes long beside a batch of a stream
     return isinstance(value, Beta) or (isinstance(value, Loss) and not isinstance(value, type))
 
 
-def _what_is_wrong(value: Any) -> str:
+def _what_is_wrong(value: object) -> str:
     """What an object that has terms lacks to be a loss."""
     if isinstance(value, type):
         return f"it is a class; write {value.__name__}(...)"
@@ -129,7 +126,7 @@ def as_losses(values: Any) -> Omega:
     return omega
 
 
-def every_loss(betas: Mapping[str, Any]) -> Omega:
+def every_loss(betas: Mapping[str, object]) -> Omega:
     """List the losses of several tables, each once.
 
     >>> [loss.name for loss in every_loss({"rna": 1, "protein": 2, "lipids": 2})]
@@ -179,7 +176,7 @@ def text_of(loss: Loss) -> str:
     raise ValueError(f"the loss {loss.name!r} has no text form: only the losses of the package have one.")
 
 
-def as_written(value: Any) -> Any:
+def as_written(value: object) -> Any:
     """Turn a loss of the package into the number or text that a user writes for it; leave anything else as it is.
 
     >>> as_written(Beta(1.0)), as_written(NegativeBinomial(30)), as_written("mu")
@@ -191,8 +188,13 @@ def as_written(value: Any) -> Any:
 
 
 def from_text(text: str) -> Loss:
-    """Read what `text_of` wrote."""
-    return as_loss(_number(text))
+    """Read what `text_of` wrote, or the key of an objective of a part of X.
+
+    >>> from_text("1, hospital B").name
+    'KL, hospital B'
+    """
+    base, comma, label = text.partition(", ")
+    return Part(from_text(base), 0, label) if comma else as_loss(_number(text))
 
 
 __all__ = [

@@ -6,7 +6,7 @@ import gzip
 import json
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import chain, islice
@@ -18,7 +18,7 @@ import scipy.sparse as sp
 
 from drnmf.matrices.delimited import Row, as_delimiter, find_delimiter, rows_in, rows_of
 from drnmf.matrices.files import read_matrix
-from drnmf.matrices.matrix import Labels, Layout, Matrix, Refused
+from drnmf.matrices.matrix import Entries, Labels, Layout, Matrix, Refused
 from drnmf.matrices.tables import Source, find_layout, read_rows
 
 INPUT = "-"
@@ -94,7 +94,7 @@ def _opened_again(rows: list[Row]) -> AbstractContextManager[Iterator[Row]]:
     return nullcontext(iter(rows))
 
 
-def _json_lines(name: str, stream: Any, size: int) -> Iterator[Matrix]:
+def _json_lines(name: str, stream: Iterable[str], size: int) -> Iterator[Matrix]:
     """Read lines of JSON: arrays, or objects by the names of the first; null, or a name left out, is missing."""
     names: list[str] | None = None
     width, rows = 0, list[list[float]]()
@@ -129,7 +129,7 @@ def _blocks(source: Path, size: int, variable: str | None) -> Iterator[Matrix]:
     except ImportError as error:
         raise ImportError(f"Dask is needed to read {source} in blocks ({error}): pip install 'drnmf[dask]'.") from None
     opened = open_matrix(source, variable)
-    rest: list[Any] = []
+    rest: list[Entries] = []
     for i in range(opened.X.numblocks[0]):
         block = opened.X.blocks[i].compute(scheduler="synchronous")
         have = sum(part.shape[0] for part in rest)
@@ -147,7 +147,7 @@ def _blocks(source: Path, size: int, variable: str | None) -> Iterator[Matrix]:
         yield Matrix(_stacked(rest), None, opened.columns)
 
 
-def _stacked(parts: list[Any]) -> Any:
+def _stacked(parts: list[Entries]) -> Entries:
     if len(parts) == 1:
         return parts[0]
     return sp.vstack(parts, format="csr") if any(map(sp.issparse, parts)) else np.concatenate(parts)

@@ -6,12 +6,11 @@ import csv
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from drnmf.matrices import files
-from drnmf.matrices.matrix import Layout, Matrix, Names, Refused
+from drnmf.matrices.matrix import Entries, Layout, Matrix, Names, Refused
 from drnmf.matrices.mutations import spelt
 from drnmf.numerics import Vector
 from drnmf.problem.weights import CellError
@@ -20,7 +19,7 @@ from drnmf.selection.matching import Known, positions
 
 def read_weights(
     uncertainty: Path | None, entry_weights: Path | None, x: Path, matrix: Matrix, layout: Layout
-) -> dict[str, Any]:
+) -> dict[str, Entries]:
     """Read the table of uncertainties or of weights that belongs to X, at most one of the two.
 
     Parameters

@@ -15,9 +15,10 @@ import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 _BLOCK = 1 << 22
 _VALUES = {"real": 1, "double": 1, "integer": 1, "unsigned-integer": 1, "complex": 2, "pattern": 0}
@@ -36,7 +37,7 @@ def check_matrix_market(source: Path) -> None:
     ValueError
         With what was expected and what is there. The reader of SciPy reads past the end of such files.
     """
-    with gzip.open(source, "rb") if source.suffix.lower() == ".gz" else open(source, "rb") as stream:
+    with cast("IO[bytes]", (gzip.open if source.suffix.lower() == ".gz" else open)(source, "rb")) as stream:
         fields, entries = _promised(stream)
         found = 0
         for block in _whole_lines(stream):
@@ -51,7 +52,7 @@ def check_matrix_market(source: Path) -> None:
         raise ValueError(f"its header promises {entries} entries, and {found} are there")
 
 
-def _promised(stream: Any) -> tuple[int, int]:
+def _promised(stream: IO[bytes]) -> tuple[int, int]:
     """Read how many numbers stand on every line and how many lines follow, from the header and the line of sizes."""
     words = stream.readline(_BLOCK).decode("ascii", "replace").lower().split()
     if len(words) != 5 or words[:2] != ["%%matrixmarket", "matrix"]:
@@ -67,7 +68,7 @@ def _promised(stream: Any) -> tuple[int, int]:
     return _VALUES[field], triangle.get(symmetry, rows * (rows + 1) // 2)
 
 
-def _sizes(stream: Any, count: int) -> list[int]:
+def _sizes(stream: IO[bytes], count: int) -> list[int]:
     while line := stream.readline(_BLOCK):
         if line.strip() and not line.startswith(b"%"):
             words = line.split()
@@ -77,7 +78,7 @@ def _sizes(stream: Any, count: int) -> list[int]:
     raise ValueError("it ends before its line of sizes")
 
 
-def _whole_lines(stream: Any) -> Iterator[bytes]:
+def _whole_lines(stream: IO[bytes]) -> Iterator[bytes]:
     """Yield the rest of the file in blocks that end where a line ends."""
     rest = b""
     while block := stream.read(_BLOCK):
@@ -97,7 +98,7 @@ def _refuse_strange_bytes(block: bytes) -> None:
         raise ValueError(f"it has the byte {block[strange[0] : strange[0] + 1]!r} among its numbers")
 
 
-def _words_per_line(block: bytes) -> np.ndarray[tuple[int], np.dtype[Any]]:
+def _words_per_line(block: bytes) -> NDArray[np.int64]:
     """Count the words of each line that is not blank.
 
     >>> _words_per_line(b"1 2 0.5\\n\\n 3\\t4").tolist()
@@ -135,7 +136,7 @@ def check_matlab(source: Path) -> None:
             _walk(content, _HEADER, len(content), "<" if mark.endswith(b"IM") else ">", 0)
 
 
-def _walk(content: Any, place: int, end: int, order: str, depth: int) -> None:
+def _walk(content: mmap.mmap | bytes, place: int, end: int, order: str, depth: int) -> None:
     """Visit the elements from one place to another."""
     if depth > _DEEPEST:
         raise ValueError(f"its elements are nested more than {_DEEPEST} deep")
@@ -157,7 +158,7 @@ def _walk(content: Any, place: int, end: int, order: str, depth: int) -> None:
         raise ValueError(f"{end - place} bytes are left over at byte {place}")
 
 
-def _tag(content: Any, place: int, order: str) -> tuple[int, int, int, int]:
+def _tag(content: mmap.mmap | bytes, place: int, order: str) -> tuple[int, int, int, int]:
     """Read an element's type, where its data begin and end, and where the next one is."""
     word, size = struct.unpack_from(order + "II", content, place)
     code, small = word & 0xFFFF, word >> 16

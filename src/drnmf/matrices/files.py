@@ -18,7 +18,7 @@ from drnmf.matrices import frames
 from drnmf.matrices.damage import check_matlab, check_matrix_market
 from drnmf.matrices.delimited import as_delimiter, find_delimiter, rows_of
 from drnmf.matrices.long import read_table
-from drnmf.matrices.matrix import AS_FOUND, Labels, Layout, Matrix, Refused
+from drnmf.matrices.matrix import AS_FOUND, Entries, Labels, Layout, Matrix, Refused
 from drnmf.matrices.tables import Source
 from drnmf.storage.archive import read_header
 
@@ -65,7 +65,7 @@ def read_matrix(path: str | os.PathLike[str], variable: str | None = None, layou
         raise ValueError(f"{source} holds one matrix without a name, so a variable ({variable!r}) cannot be chosen.")
     _check_layout(source, reader, layout)
     try:
-        matrix = _read(reader, source, variable, layout)
+        matrix = reader(source, layout if reader in _TABLES else variable)
     except (Refused, ImportError, PermissionError, MemoryError):
         raise
     except Exception as error:  # the parsers of damaged files raise nearly anything
@@ -83,15 +83,11 @@ def _flat(matrix: Matrix, source: Path) -> Matrix:
     return replace(matrix, X=np.ascontiguousarray(X).reshape(-1, bands), rows=Labels.of_pixels((high, wide)))
 
 
-Reader = Callable[[Path, str | None], Matrix] | Callable[[Path, Layout], Matrix]
+Reader = Callable[[Path, Any], Matrix]
+"""Takes the file, and the variable or the layout (`_TABLES`)."""
 
 
-def _read(reader: Any, source: Path, variable: str | None, layout: Layout) -> Matrix:
-    matrix: Matrix = reader(source, layout) if reader in _TABLES else reader(source, variable)
-    return matrix
-
-
-def _check_layout(source: Path, reader: Any, layout: Layout) -> None:
+def _check_layout(source: Path, reader: Reader, layout: Layout) -> None:
     """Refuse to be told of a table what the file has nothing of."""
     foreign = (
         ("delimiter", layout.delimiter is not None and reader is not _read_text, "not delimited text"),
@@ -113,7 +109,7 @@ def _reader(source: Path) -> Reader:
     raise ValueError(f"{source} has a suffix that is not known: use one of {' '.join(READERS)}.")
 
 
-def _numeric(X: Any, source: Path) -> Any:
+def _numeric(X: Entries, source: Path) -> Entries:
     """Check that X is a matrix of real numbers with at least one entry; sparse ones become CSR with sound indices."""
     kind = X.dtype.kind
     if kind == "c":

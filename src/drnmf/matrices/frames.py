@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from drnmf.matrices.cells import WHOLE
 from drnmf.matrices.delimited import Row
@@ -25,6 +26,7 @@ from drnmf.matrices.tables import (
     rounding_note,
 )
 
+Column = NDArray[Any]
 _BATCH = 1024
 """Rows that become text at a time: the first ones settle which columns hold labels."""
 
@@ -79,11 +81,11 @@ def _from_arrow(source: Path, table: Any, layout: Layout) -> Matrix:
     return replace(matrix, notes=notes)
 
 
-def _precision(column: Any) -> Any:
+def _precision(column: Column) -> type:
     return np.float32 if column.dtype == np.float32 else np.float64
 
 
-def _rounded(source: str, matrix: Matrix, columns: list[Any]) -> tuple[str, ...]:
+def _rounded(source: str, matrix: Matrix, columns: list[Column]) -> tuple[str, ...]:
     """Remark on the first whole number from 2^53 on."""
     for j, column in enumerate(columns):
         if column.dtype.kind in "iu" and (large := column[(column >= WHOLE) | (column <= -WHOLE)]).size:
@@ -149,7 +151,7 @@ def _sheet_rows(sheet: Any) -> Iterator[Iterator[Row]]:
     yield rows()
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """Write a cell as text that is read back exactly; dates without a time of day as dates."""
     if value is None:
         return ""

@@ -22,7 +22,7 @@ from drnmf.files import replacing
 from drnmf.matrices.damage import check_hdf5
 from drnmf.matrices.files import read_matrix
 from drnmf.matrices.frames import needs
-from drnmf.matrices.matrix import AS_FOUND, Labels, Layout, Matrix, Refused
+from drnmf.matrices.matrix import AS_FOUND, Entries, Labels, Layout, Matrix, Names, Refused
 from drnmf.matrices.stored_rows import StoredRows, readable
 from drnmf.storage.archive import read_header
 
@@ -114,7 +114,7 @@ def _opener(source: Path) -> Callable[[Path, str | None, Splitting], Matrix] | N
     return _open_npy if suffix == ".npy" else None
 
 
-def _matrix(array: da.Array, source: Path, names: tuple[Any, Any] = (None, None)) -> Matrix:
+def _matrix(array: da.Array, source: Path, names: tuple[Names, Names] = (None, None)) -> Matrix:
     if array.ndim != 2 or 0 in array.shape:
         raise Refused(f"{source} holds an array of shape {array.shape}: a matrix with rows and columns is needed.")
     if array.dtype.kind not in "buif":
@@ -178,7 +178,12 @@ def _open_anndata(source: Path, stored: Any, variable: str | None, splitting: Sp
 
 
 def _lazy(
-    source: Path, element: tuple[str, str], shape: tuple[int, ...], rows: int, dtype: Any, sparse: bool = False
+    source: Path,
+    element: tuple[str, str],
+    shape: tuple[int, ...],
+    rows: int,
+    dtype: np.dtype[Any],
+    sparse: bool = False,
 ) -> da.Array:
     """Make an array of blocks of rows of an element (its store, its name), which are read when they are needed."""
     if dtype.kind not in "buif":
@@ -253,7 +258,7 @@ def _sparse_block(file: Path) -> da.Array:
     return da.from_delayed(block, shape, dtype, meta=sp.csr_array((0, 0), dtype=dtype))
 
 
-def _read_sparse(path: str) -> Any:
+def _read_sparse(path: str) -> Entries:
     with readable(path):
         X = sp.load_npz(path)
         check_structure(X)

@@ -12,7 +12,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from drnmf.backends.entries import check_structure
-from drnmf.matrices.matrix import Refused
+from drnmf.matrices.matrix import Entries, Refused
+
+Element = Any
+"""An array or a group of h5py, zarr or NumPy."""
 
 
 @contextmanager
@@ -46,7 +49,7 @@ class StoredRows:
     sparse: bool
     columns: int
 
-    def __call__(self, start: int, stop: int) -> Any:
+    def __call__(self, start: int, stop: int) -> Entries:
         """Read rows from start to stop - 1, as an array or as a CSR matrix with sound indices."""
         with (
             readable(self.source, f", rows {start + 1} to {stop},"),
@@ -63,7 +66,7 @@ class StoredRows:
 
 
 @contextmanager
-def _in_hdf5(path: str, name: str) -> Iterator[Any]:
+def _in_hdf5(path: str, name: str) -> Iterator[Element]:
     import h5py
 
     with h5py.File(path, "r") as stored:
@@ -71,15 +74,15 @@ def _in_hdf5(path: str, name: str) -> Iterator[Any]:
 
 
 @contextmanager
-def _in_zarr(path: str, name: str) -> Iterator[Any]:
+def _in_zarr(path: str, name: str) -> Iterator[Element]:
     import zarr
 
-    stored: Any = zarr.open(path, mode="r")
+    stored: Element = zarr.open(path, mode="r")
     yield stored[name] if name else stored
 
 
 @contextmanager
-def _in_npy(path: str, name: str) -> Iterator[Any]:
+def _in_npy(path: str, name: str) -> Iterator[Element]:
     yield np.load(path, mmap_mode="r", allow_pickle=False)
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from drnmf.numerics import EPS, Array, factor_floor, namespace, positive_scale
+from drnmf.numerics import EPS, Array, Numbers, factor_floor, namespace, positive_scale
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,7 +176,7 @@ def _components(name: str, value: ArrayLike | None, shape: str) -> Array | None:
     return block
 
 
-def normalised(F: Array, total: Any, floor: Any) -> Array:
+def normalised(F: Array, total: Numbers, floor: Numbers) -> Array:
     """Scale every column to its total, entries at least the floor: exact up to the rounding of a sum.
 
     >>> normalised(np.array([[1.0], [3.0]]), 1.0, 0.0).tolist()

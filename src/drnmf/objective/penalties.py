@@ -22,7 +22,7 @@ from drnmf.objective.penalty import Bound, Penalty, Setting, per_component
 SIDES = ("W", "H")
 
 
-def _host(values: Any) -> Vector:
+def _host(values: Array) -> Vector:
     """A row of numbers on the host, from any array library."""
     return np.array(values.tolist(), dtype=np.float64, ndmin=1)
 
@@ -36,9 +36,9 @@ class _Named:
     """What all penalties share: a checked alpha, a name and a text."""
 
     alpha: float | str
-    mode: Any = field(default=None, kw_only=True)
+    mode: int | str | None = field(default=None, kw_only=True)
     word: ClassVar[str] = ""
-    places: ClassVar[tuple[Any, ...]] = SIDES
+    places: ClassVar[tuple[object, ...]] = SIDES
     automatic: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -60,8 +60,10 @@ class _Named:
     def key(self) -> str:
         given = [f for f in self._shown()[1:] if getattr(self, f.name) != f.default]
         first = _place(type(self))
-        options = [_written(getattr(self, f.name)) if f.name == first else f"{f.name}={_written(getattr(self, f.name))}"
-                   for f in given]  # fmt: skip
+        options = [
+            _written(getattr(self, f.name)) if f.name == first else f"{f.name}={_written(getattr(self, f.name))}"
+            for f in given
+        ]
         return ":".join([self.word, _written(self.alpha), *options])
 
     def _shown(self) -> list[Any]:
@@ -79,7 +81,7 @@ class _Named:
     def pieces(self, side: str) -> bool:
         return True
 
-    def in_units(self, left: float, right: float, whole: float) -> Any:
+    def in_units(self, left: float, right: float, whole: float) -> Self:
         return self
 
 
@@ -93,11 +95,11 @@ def _part(penalty: _Named, side: str) -> str:
     return side if penalty.mode is None else f"mode {penalty.mode}"
 
 
-def _written(value: Any) -> str:
+def _written(value: object) -> str:
     return repr(value) if isinstance(value, float) else str(value)
 
 
-def _checked_alpha(penalty: Any) -> float | str:
+def _checked_alpha(penalty: _Named) -> float | str:
     """A number >= 0, or "auto" where the data can choose."""
     given, kind = penalty.alpha, type(penalty).__name__
     if isinstance(given, str) and given == "auto":
@@ -454,7 +456,7 @@ def from_text(text: str) -> Penalty:
         )
     kind = PENALTIES[word.lower()]
     known = {f.name: f for f in fields(kind) if f.repr}
-    options: dict[str, Any] = {}
+    options: dict[str, int | float | str] = {}
     for at, option in enumerate(rest[1:]):
         name, equals, value = option.partition("=")
         if not equals and at == 0:
@@ -468,14 +470,14 @@ def from_text(text: str) -> Penalty:
     return penalty
 
 
-def _read(value: str, like: Any) -> Any:
+def _read(value: str, like: object) -> int | float | str:
     """An option in the kind of its default."""
     if like is None or isinstance(like, bool):
         return {"true": True, "false": False}.get(value.lower(), value)
     return _number(value) if isinstance(like, int | float) else value
 
 
-def _number(text: str) -> Any:
+def _number(text: str) -> int | float | str:
     """A number where the text is one; the penalty says what is wrong with anything else."""
     try:
         return int(text) if text.lstrip("-").isdigit() else float(text)
@@ -483,7 +485,7 @@ def _number(text: str) -> Any:
         return text
 
 
-def as_penalty(value: Any) -> Penalty:
+def as_penalty(value: object) -> Penalty:
     """Turn a text or a penalty into a penalty.
 
     Raises

@@ -13,14 +13,16 @@ curvature and g + u - l to their slope, the others add terms P t^a - N t^-b to t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from drnmf.numerics import Array, Vector, beside, namespace, positive_scale
+from drnmf.backends.base import Space
+from drnmf.numerics import Array, Numbers, Vector, beside, namespace, positive_scale
 
 Powers = dict[float, Array]  # exponent -> what stands before that power of t
 
@@ -72,10 +74,10 @@ class Bound:
     rising, falling : u and l, (r, 1) or (r, n), nonnegative
     """
 
-    linear: Any = None
+    linear: Array | None = None
     curvature: Vector | None = None
-    rising: Any = None
-    falling: Any = None
+    rising: Array | None = None
+    falling: Array | None = None
 
     def times(self, factor: float) -> Bound:
         """Multiply the penalty by a number > 0."""
@@ -93,7 +95,7 @@ class Bound:
         fall = None if self.falling is None else -self.falling
         return reduce(_sum, (self.linear, self.rising, fall, 0.0))
 
-    def bend(self, F: Array) -> tuple[Any, Any]:
+    def bend(self, F: Array) -> tuple[Array | None, Array | None]:
         """Split S F = S+ F - S- F at a nonnegative F; None for a part that is zero."""
         if self.curvature is None:
             return None, None
@@ -121,7 +123,7 @@ class Bound:
             falling[0.0] = xp.clip(-self.linear, 0.0, None)
         return _present(rising), _present(falling)
 
-    def parts(self, F: Array) -> tuple[Any, Any]:
+    def parts(self, F: Array) -> tuple[Numbers, Numbers]:
         """Split the gradient at F as P - N, both nonnegative; 0.0 where there is none."""
         rising, falling = self.slots(F)
         return sum(falling.values()), sum(rising.values())
@@ -131,17 +133,17 @@ def _sum(a: Any, b: Any) -> Any:
     return b if a is None else a if b is None else a + b
 
 
-def _present(powers: dict[float, Any]) -> Powers:
+def _present(powers: Mapping[float, Array | None]) -> Powers:
     """The powers that have a coefficient other than zero."""
     return {exponent: part for exponent, part in powers.items() if part is not None and bool((part != 0).any())}
 
 
-def in_kind(values: Any, F: Array) -> Any:
+def in_kind(values: Vector, F: Array) -> Array:
     """Return numbers of the host in the array library and dtype of F."""
     return namespace(F).asarray(beside(values, F), dtype=F.dtype)
 
 
-def per_component(values: Any, F: Array) -> Any:
+def per_component(values: ArrayLike, F: Array) -> Array:
     """Return one number for every component as a column (r, 1) in the kind of F."""
     return in_kind(np.asarray(values, dtype=np.float64)[:, None], F)
 
@@ -162,7 +164,7 @@ class Penalty(Protocol):
     """
 
     @property
-    def alpha(self) -> Any: ...
+    def alpha(self) -> float | str: ...
 
     @property
     def name(self) -> str: ...
@@ -278,7 +280,7 @@ class Penalties:
         """Whether the bounds of all of them lie above them."""
         return all(term.certain for term in self.terms)
 
-    def measure(self, space: Any, F: Any, block: int, blocks: int = 2) -> Measures:
+    def measure(self, space: Space, F: Array, block: int, blocks: int = 2) -> Measures:
         """Measure one of so many blocks where it lives, once for all penalties."""
         if not self.terms:
             return ()

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from drnmf.algorithms.initialize import STARTS
+from drnmf.numerics import MatrixLike
 from drnmf.parameters.fields import Kind, about, choice, integer, named, number, rank_or_auto
 from drnmf.parameters.solver import Solver
 
@@ -43,7 +44,7 @@ class Parameters:
             "--rank",
         ),
     )
-    penalties: Any = field(
+    penalties: object = field(
         default=None,
         metadata=about(
             Kind("list", none=True),
@@ -183,7 +184,7 @@ class Parameters:
     )
 
     def unfolded(
-        self, X: Any, entry_weight: Any = None, uncertainty: Any = None, rows: int | None = None
+        self, X: MatrixLike, entry_weight: Any = None, uncertainty: Any = None, rows: int | None = None
     ) -> tuple[Any, Any, Any, Any]:
         """Return the model of X as a matrix, that matrix, and weights of its entries: as they are unless X is a tensor.
 

@@ -40,7 +40,7 @@ class Kind:
     names: tuple[str, ...] = ()
     test: Callable[[str, Any], Any] | None = None
 
-    def check(self, name: str, value: Any) -> Any:
+    def check(self, name: str, value: object) -> Any:
         """Return the value of a parameter as the library uses it.
 
         Raises
@@ -59,7 +59,7 @@ def integer(least: int, none: bool = False) -> Kind:
 def rank_or_auto() -> Kind:
     """Describe a number of components, or the word that leaves it to the data."""
 
-    def test(name: str, value: Any) -> Any:
+    def test(name: str, value: object) -> Any:
         return value if isinstance(value, str) and value == "auto" else check_integer(name, value, 1)
 
     return Kind('int >= 1, or "auto"', type=int, test=test)
@@ -119,7 +119,7 @@ def parameters_of(owner: Any) -> dict[str, Parameter]:
     return {field.name: field.metadata[_KEY] for field in fields(owner) if _KEY in field.metadata}
 
 
-def checked(owner: Any, name: str) -> Any:
+def checked(owner: object, name: str) -> Any:
     """Check a parameter of an object and return its value."""
     return parameters_of(owner)[name].kind.check(name, getattr(owner, name))
 
@@ -160,7 +160,7 @@ def table_of(cls: type) -> str:
     return textwrap.indent("\n".join(lines), "    ")
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return f'"{value}"' if isinstance(value, str) else repr(value)
 
 

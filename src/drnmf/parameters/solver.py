@@ -136,11 +136,11 @@ class Solver:
         changed = [known for known in fields(self) if getattr(self, known.name) is not known.default]
         return f"Solver({', '.join(f'{known.name}={getattr(self, known.name)!r}' for known in changed)})"
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
+    def get_params(self, deep: bool = True) -> dict[str, object]:
         """Return the settings by name, as estimators of scikit-learn do."""
         return {known.name: getattr(self, known.name) for known in fields(self)}
 
-    def set_params(self, **params: Any) -> Self:
+    def set_params(self, **params: object) -> Self:
         """Change settings, as estimators of scikit-learn do.
 
         Raises
@@ -155,7 +155,7 @@ class Solver:
         return self
 
 
-def as_solver(value: Any) -> Solver:
+def as_solver(value: object) -> Solver:
     """Return the solver behind an estimator's `solver`: the object, or the one with the update rule of that name."""
     if isinstance(value, Solver):
         return value

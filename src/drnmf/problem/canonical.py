@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from drnmf.algorithms.result import Result
 from drnmf.backends.base import Ask, Data, Space
 from drnmf.backends.modes import Factors, Modes
-from drnmf.numerics import AT_FLOOR, Array, Vector, as_float64, beside, rise_tolerance
+from drnmf.numerics import AT_FLOOR, Array, Indices, Vector, as_float64, beside, rise_tolerance
 from drnmf.objective.constraints import Constraints
 
 
-def canonical(data: Data, W: Any, H: Any, rescale: bool = True, fixed: int = 0) -> tuple[Any, Any]:
+def canonical(data: Data, W: Array, H: Array, rescale: bool = True, fixed: int = 0) -> tuple[Array, Array]:
     """Return the same WH with ||w_k|| = ||h_k|| for every component, the largest contribution ||w_k|| ||h_k|| first.
 
     Parameters
@@ -53,7 +53,7 @@ def squared_norms(F: Array) -> Vector:
     return np.array((F * F).sum(1).tolist())
 
 
-def multiplied(F: Any, scale: Vector, order: Any) -> Any:
+def multiplied(F: Array, scale: Vector, order: Indices | list[int]) -> Array:
     """Multiply row k by scale_k, then put the rows in the order given.
 
     >>> multiplied(np.array([[1.0], [2.0]]), np.array([10.0, 1.0]), [1, 0]).tolist()
@@ -64,7 +64,7 @@ def multiplied(F: Any, scale: Vector, order: Any) -> Any:
     return moved
 
 
-def divided(F: Any, scale: Vector, order: Any) -> Any:
+def divided(F: Array, scale: Vector, order: Indices | list[int]) -> Array:
     """Divide row k by scale_k, then put the rows in the order given."""
     moved = F[order]
     moved /= beside(scale[order][:, None], F)
@@ -105,7 +105,7 @@ class _Side:
     """A factor (r, n) where it lives, and what is at its floor; the first `fixed` components stay as they are."""
 
     space: Space
-    F: Any
+    F: Array
     most: float
     fixed: int
 
@@ -113,11 +113,11 @@ class _Side:
         """Count the entries at the floor."""
         return float(self.space.sum(partial(_count, most=self.most, fixed=self.fixed), self.F)[0])
 
-    def zeroed(self) -> Any:
+    def zeroed(self) -> Array:
         """Return the factor with zeros there."""
         return self.space.map(partial(_zeroed, most=self.most, fixed=self.fixed), self.F)
 
-    def write_zeros(self) -> list[tuple[Any, Any]]:
+    def write_zeros(self) -> list[tuple[NDArray[np.intp], Array]]:
         """Write zeros there, and return for every component where they are and what was there."""
         places = [np.flatnonzero(row <= self.most) for row in self.F[self.fixed :]]
         kept = [(at, row[at]) for at, row in zip(places, self.F[self.fixed :], strict=True)]
@@ -125,7 +125,7 @@ class _Side:
             row[at] = 0.0
         return kept
 
-    def write_back(self, kept: list[tuple[Any, Any]]) -> None:
+    def write_back(self, kept: list[tuple[NDArray[np.intp], Array]]) -> None:
         """Undo `write_zeros`."""
         for (at, values), row in zip(kept, self.F[self.fixed :], strict=True):
             row[at] = values
@@ -141,12 +141,12 @@ def _no_higher(data: Modes, result: Result, blocks: Factors) -> bool:
         return bool(np.all(sweep.losses <= result.losses * (1.0 + rise_tolerance(data.dtype))))
 
 
-def _count(F: Any, most: float, fixed: int) -> Vector:
+def _count(F: Array, most: float, fixed: int) -> Vector:
     rows = (((row > 0) & ~(row > most)).sum() for row in F[fixed:])  # one by one: a mask of W may be large
     return np.array([float(sum(float(count) for count in rows))])
 
 
-def _zeroed(F: Any, most: float, fixed: int) -> Any:
+def _zeroed(F: Array, most: float, fixed: int) -> Array:
     above = most < F
     above[:fixed] = True
     return F * above

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, validate_data
 
 from drnmf.backends.base import Data, Observed
@@ -15,7 +16,11 @@ from drnmf.backends.digest import row_blocks
 from drnmf.backends.entries import check_structure, first_bad_entry, first_true, is_sound, refusal
 from drnmf.backends.open import is_dask
 from drnmf.losses.base import Omega, need_nonzeros_only
+from drnmf.numerics import Array, Grid, MatrixLike
 from drnmf.problem.tabular import Tabular, is_anndata, tabular
+
+if TYPE_CHECKING:
+    import torch
 
 _ACCEPTED: dict[str, Any] = {
     "accept_sparse": ("csr", "csc"),
@@ -26,7 +31,7 @@ _ACCEPTED: dict[str, Any] = {
 }
 
 
-def check_matrix(estimator: Any, X: Any, reset: bool) -> Any:
+def check_matrix(estimator: BaseEstimator, X: MatrixLike, reset: bool) -> Grid:
     """X as float32 or float64, dense or CSR/CSC, copied only where it must be cast; its entries are not looked at.
 
     Those of a Dask array are looked at where they are (`backends.open`), all others in `inputs.receive`.
@@ -46,20 +51,20 @@ def check_matrix(estimator: Any, X: Any, reset: bool) -> Any:
     return found
 
 
-def _plain(X: Any) -> bool:
+def _plain(X: Any) -> TypeGuard[Grid]:
     """Whether X is a matrix with entries, in the form that fits have it."""
     known = type(X) is np.ndarray or (sp.issparse(X) and X.format in _ACCEPTED["accept_sparse"])
     return known and X.ndim == 2 and 0 not in X.shape and X.dtype in _ACCEPTED["dtype"]
 
 
-def _foreign(X: Any) -> Tabular | None:
+def _foreign(X: MatrixLike) -> Tabular | None:
     """Take X out of AnnData, labelled arrays and cubes, of which scikit-learn knows nothing; None for anything else."""
     if is_anndata(X) or hasattr(X, "coords") or (isinstance(X, np.ndarray) and X.ndim == 3):
         return tabular(X)
     return None
 
 
-def check_features(estimator: Any, X: Any, reset: bool) -> None:
+def check_features(estimator: BaseEstimator, X: Grid, reset: bool) -> None:
     """Note the number of columns of a tensor, or refuse another number than the one seen in `fit`."""
     if reset:
         estimator.n_features_in_ = int(X.shape[1])
@@ -70,7 +75,7 @@ def check_features(estimator: Any, X: Any, reset: bool) -> None:
         )
 
 
-def check_tensor(X: Any, consumer: str) -> None:
+def check_tensor(X: torch.Tensor, consumer: str) -> None:
     """Check the form of a torch.Tensor as `check_matrix` checks that of arrays, where it is."""
     if X.ndim != 2:
         raise ValueError(f"Expected a 2-dimensional tensor as X, got {X.ndim} dimensions: reshape it to (m, n).")
@@ -82,7 +87,7 @@ def check_tensor(X: Any, consumer: str) -> None:
         _check_sparse_tensor(X)
 
 
-def check_tensor_entries(X: Any, consumer: str) -> None:
+def check_tensor_entries(X: torch.Tensor, consumer: str) -> None:
     """Refuse negative and infinite entries of a tensor, and NaN where it is sparse; NaN in a dense one is missing."""
     sparse = str(X.layout) != "torch.strided"
     values = X.to_sparse_coo().coalesce().values() if sparse else X
@@ -99,7 +104,7 @@ def check_tensor_entries(X: Any, consumer: str) -> None:
     raise ValueError(f"{what} in the tensor passed to {consumer} (input X), {where}: NMF needs finite values >= 0.")
 
 
-def _check_sparse_tensor(X: Any) -> None:
+def _check_sparse_tensor(X: torch.Tensor) -> None:
     """Refuse a sparse tensor whose indices lead outside of it: torch builds one without looking at them."""
     torch = sys.modules["torch"]
     try:
@@ -123,7 +128,7 @@ def as_matrix(X: Any) -> Any:
     return check_array(_structured(X if table is None else table.X), **_ACCEPTED)
 
 
-def on_host(X: Any) -> Any:
+def on_host(X: MatrixLike) -> MatrixLike:
     """Return an array of another library as NumPy's, where its entries are in host memory; anything else as it is.
 
     Raises
@@ -176,7 +181,7 @@ def check_entries(X: Any, consumer: str, first_row: int = 0, observed: Observed 
         raise refusal(first_row + row, column, value, consumer)
 
 
-def _first_bad(X: Any, observed: Observed | None) -> tuple[int, int, float] | None:
+def _first_bad(X: Array, observed: Observed | None) -> tuple[int, int, float] | None:
     """Position and value of the first entry of dense X, row by row, that is negative or infinite, and observed."""
     for at in row_blocks(X.shape, X.itemsize):
         block = X[at]

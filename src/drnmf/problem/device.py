@@ -7,6 +7,7 @@ import re
 import sys
 from dataclasses import dataclass, replace
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from drnmf.backends.base import Data, in_unit
 from drnmf.backends.batch import largest_batch
 from drnmf.backends.observed import weigh
 from drnmf.backends.open import is_dask, open_blocks, open_data, open_tensor
-from drnmf.numerics import Array
+from drnmf.numerics import Array, Indices, MatrixLike
 from drnmf.parameters.checks import check_choice
 from drnmf.parameters.solver import PRECISIONS
 from drnmf.problem.check import as_matrix, check_features, check_matrix, check_tensor
@@ -27,13 +28,13 @@ from drnmf.problem.weights import Reading
 _HOST, _CUDA = 1, 2  # kinds of devices in DLPack
 
 
-def is_foreign(X: Any) -> bool:
+def is_foreign(X: MatrixLike) -> bool:
     """Tell whether X is an array of another library than NumPy and PyTorch that hands out its entries by DLPack."""
     known = isinstance(X, np.ndarray) or _library(X) in ("torch", "numpy")
     return not known and hasattr(X, "__dlpack__") and hasattr(X, "__dlpack_device__")
 
 
-def _library(X: Any) -> str:
+def _library(X: MatrixLike) -> str:
     return type(X).__module__.partition(".")[0]
 
 
@@ -41,7 +42,7 @@ def _on_gpu(X: Any) -> bool:
     return int(X.__dlpack_device__()[0]) == _CUDA
 
 
-def brought(X: Any) -> Any:
+def brought(X: MatrixLike) -> Any:
     """Return an array of another library on a GPU as a tensor of the same memory; anything else as it is."""
     if not is_foreign(X) or not _on_gpu(X):
         return X
@@ -52,14 +53,14 @@ def brought(X: Any) -> Any:
     return torch.from_dlpack(X)
 
 
-def kind_of(X: Any) -> Any:
+def kind_of(X: MatrixLike) -> ModuleType | None:
     """Return the library in whose arrays results of X come back; None for NumPy and PyTorch."""
     if not is_foreign(X) or not (_on_gpu(X) or get_config()["array_api_dispatch"]):
         return None
     return X.__array_namespace__() if hasattr(X, "__array_namespace__") else import_module(_library(X))
 
 
-def returned(kind: Any, F: Any) -> Any:
+def returned(kind: ModuleType | None, F: Array) -> Array:
     """Return an array or a tensor in a library, None for as it is."""
     if kind is None:
         return F
@@ -79,7 +80,7 @@ BLOCKS = "cuda-blocks"
 _DEVICES = re.compile(rf"auto|cpu|cuda(:\d+)?|{BLOCKS}")
 
 
-def is_tensor(value: Any) -> bool:
+def is_tensor(value: object) -> bool:
     """Whether a value is a torch.Tensor, without importing torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
@@ -99,7 +100,7 @@ class Placement:
     precision: str
     blocks: bool = False
     source: Any = None
-    kind: Any = None
+    kind: ModuleType | None = None
 
     @property
     def gpu(self) -> bool:
@@ -151,7 +152,7 @@ class Placement:
         return returned(self.kind, F)
 
 
-def place(X: Any, device: str | None, precision: str) -> Placement:
+def place(X: MatrixLike, device: str | None, precision: str) -> Placement:
     """Where to fit X.
 
     device : None - where X is: the GPU of a CUDA tensor, else this machine; "auto" - a GPU where there is one;
@@ -199,7 +200,7 @@ def _same(source: Any, wanted: str, device: str) -> bool:
     return device != BLOCKS and (str(source) == wanted or (wanted == "cuda" and source.type == "cuda"))
 
 
-def is_device(value: Any) -> bool:
+def is_device(value: object) -> bool:
     """Tell whether a value names a device: "auto", "cpu", "cuda", "cuda:N" or "cuda-blocks".
 
     >>> is_device("cuda:1"), is_device("cuda:first")
@@ -239,7 +240,7 @@ def as_numpy(value: Any) -> Any:
     return value.detach().cpu().numpy() if is_tensor(value) else as_host(value)
 
 
-def times(W: Any, H: Any) -> Array:
+def times(W: Array, H: Array) -> Array:
     """W H in the kind of W; tensors must be on one device."""
     if is_foreign(W):
         return returned(kind_of(W), times(brought(W) if is_tensor(brought(W)) else as_host(W), brought(H)))
@@ -250,7 +251,7 @@ def times(W: Any, H: Any) -> Array:
     return W @ (H if is_tensor(H) else sys.modules["torch"].from_numpy(H).to(W.device))
 
 
-def replaced(W: Any, rows: Any, by: Any) -> Any:
+def replaced(W: Array, rows: Indices, by: Array) -> Array:
     """Return W with some rows of another array of its kind."""
     if is_foreign(W):
         return returned(kind_of(W), replaced(as_host(W), rows, as_host(by)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -45,7 +44,9 @@ def _most_free(data: Modes, constraints: Constraints, block: int) -> tuple[int, 
     return other, bound[other][0]
 
 
-def _put_fixed(data: Modes, constraints: Constraints, blocks: list[Any], at: int, fixed: Array, in_place: bool) -> None:
+def _put_fixed(
+    data: Modes, constraints: Constraints, blocks: list[Array], at: int, fixed: Array, in_place: bool
+) -> None:
     """Put fixed components first, in place of the start's most similar ones; another block keeps the contribution.
 
     in_place : components of another block are fixed already, so that all stay where they are
@@ -73,17 +74,17 @@ def _matched(like: Vector) -> list[int]:
     return chosen + [k for k in range(len(like)) if k not in chosen]
 
 
-def _products(F: Any, given: Any) -> Vector:
+def _products(F: Array, given: Array) -> Vector:
     """Inner products of rows of F and of what is given, flat."""
     return np.array((as_float64(F) @ as_float64(given).T).reshape(-1).tolist())
 
 
-def _replaced(F: Any, given: Any, order: list[int]) -> Any:
+def _replaced(F: Array, given: Array, order: list[int]) -> Array:
     """The rows in an order, the first of them replaced."""
     return namespace(F).concatenate((given, F[order[len(given) :]]))
 
 
-def _rescale(data: Modes, constraints: Constraints, blocks: list[Any]) -> None:
+def _rescale(data: Modes, constraints: Constraints, blocks: list[Array]) -> None:
     """Scale the free components so that the sums are as near to one as least squares can bring them."""
     at = data.names.index(constraints.sum_to_one or "")
     other, rank = _most_free(data, constraints, at)[0], blocks[at].shape[0]
@@ -115,7 +116,7 @@ def imposed(data: Modes, constraints: Constraints, blocks: Factors) -> Factors:
     return tuple(found)
 
 
-def _imposed(F: Any, given: Any, floor: float, sums: bool) -> Any:
+def _imposed(F: Array, given: Array, floor: float, sums: bool) -> Array:
     xp, fixed = namespace(F), 0 if given is None else len(given)
     free = F[fixed:]
     if sums and fixed < len(F):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import dataclass, replace
 from typing import Any
@@ -43,6 +44,13 @@ class Division:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def digest(self) -> str:
+        """Compute the SHA-256 of which part has which rows (columns), for checkpoints."""
+        whole = hashlib.sha256(repr((self.labels, self.across)).encode())
+        for at in self.places:
+            whole.update(np.asarray([len(at), *at], dtype=np.int64).tobytes())
+        return whole.hexdigest()
 
     def of_rows(self) -> list[str]:
         """List the label of every row."""

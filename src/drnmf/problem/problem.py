@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from drnmf.algorithms.initialize import Start
 from drnmf.algorithms.result import Result
+from drnmf.algorithms.weights import Course
 from drnmf.backends.base import Data, Observed, in_unit, losses_of
 from drnmf.backends.modes import Factors, Matrix, Modes
 from drnmf.backends.observed import HeldOut, Stored, weigh
@@ -23,7 +23,7 @@ from drnmf.backends.open import reopened
 from drnmf.backends.products import split_columns
 from drnmf.backends.sparse_tensor import modes_of
 from drnmf.losses.base import Loss, Omega
-from drnmf.numerics import REFERENCE_FLOOR, Vector, positive_scale
+from drnmf.numerics import REFERENCE_FLOOR, Array, Grid, Indices, Vector, positive_scale
 from drnmf.objective.constraints import UNCONSTRAINED, Constraints
 from drnmf.objective.objective import Objective
 from drnmf.objective.penalty import Penalties, Penalty, Setting
@@ -57,7 +57,7 @@ class Problem:
     notes : remarks on X
     objective : the losses over their references, and the penalties; None while the references are not known
     start : where a run begins, None where that is not settled
-    spent : iterations that the run to this start took, where it is a continued one
+    spent, course : iterations that the run to this start took, and how its weights go on, where it is a continued one
     columns : sizes of the modes that the columns of X are made of, where X is the unfolding of a tensor
     """
 
@@ -73,6 +73,7 @@ class Problem:
     objective: Objective | None = None
     start: Start | None = None
     spent: int = 0
+    course: Course | None = None
     columns: tuple[int, ...] = ()
 
     @classmethod
@@ -135,7 +136,7 @@ class Problem:
         known = units.references(omega)
         return problem if known is None else problem.over(known)
 
-    def drawn(self, X: Any, mean: float | None = None) -> Problem:
+    def drawn(self, X: Grid, mean: float | None = None) -> Problem:
         """Return other entries in the place of those of X, under the same weights; nothing is asked of them yet.
 
         mean : in the unit of the caller, where floors refer to another than theirs
@@ -158,7 +159,7 @@ class Problem:
         sides = Unobserved(self.unobserved.columns, self.unobserved.rows)
         return replace(self, data=self.data.T, given=given, unobserved=sides)
 
-    def rows(self, some: Any, mean: float | None = None) -> Problem:
+    def rows(self, some: Indices | slice, mean: float | None = None) -> Problem:
         """Return some rows of X, by a slice or by indices, as often as they are named; nothing is asked of them yet."""
         if isinstance(some, slice) and some == slice(None):
             return self
@@ -222,13 +223,13 @@ class Problem:
 
     def begun(self, start: Start) -> Problem:
         """Return the same from a start, of a tensor its blocks: products of their columns need not be kept."""
-        return replace(self, start=self.blocks(start) if self.columns else start, spent=0)
+        return replace(self, start=self.blocks(start) if self.columns else start, spent=0, course=None)
 
     def resumed(self, run: Result) -> Problem:
         """Return the same from where a run of it stands, with the iterations that the run has left."""
-        return replace(self, start=point_of(run), spent=run.n_iter)
+        return replace(self, start=point_of(run), spent=run.n_iter, course=run.course)
 
-    def feasible(self, W: Any, H: Any) -> Start:
+    def feasible(self, W: Array, H: Array) -> Start:
         """Bring a start to where the constraints hold, without a trace of rows and columns that are not observed."""
         start = self.unobserved.clear(self.data, W, H)
         if self.constraints.free:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from drnmf.backends.base import Data, Observed
 from drnmf.backends.observed import HeldOut
 from drnmf.backends.open import is_dask
 from drnmf.losses.base import Omega
+from drnmf.numerics import Array, Grid, Indices
 from drnmf.problem.check import check_entries, check_tensor_entries
 from drnmf.problem.weights import Reading, columns_of, weights_of
+
+if TYPE_CHECKING:
+    import torch
 
 KEEP = "keep"
 """What leaves readings below zero as they are."""
@@ -38,13 +43,13 @@ class Received:
     known: bool = False
     signed: bool = False
 
-    def columns(self, some: Any) -> Received:
+    def columns(self, some: Indices) -> Received:
         """Return some columns, given by their indices; a `HeldOut` must be bound to X already."""
         assert not isinstance(self.observed, HeldOut)
         observed = None if self.observed is None else columns_of(self.observed, some)
         return replace(self, X=self.X[:, some], observed=observed, notes=())
 
-    def rows(self, some: Any) -> Received:
+    def rows(self, some: Indices | slice) -> Received:
         """Return some rows, given by a slice or by their indices; a `HeldOut` must be bound to X already."""
         assert not isinstance(self.observed, HeldOut)
         observed, X = self.observed, self.X.tocsr() if hasattr(self.X, "tocsr") else self.X
@@ -123,13 +128,13 @@ def _signed(X: Any, reading: Reading, consumer: str) -> Received:
     return Received(X, weights_of(X, reading), (note,), reading.uncertainty is not None, signed=True)
 
 
-def _negatives_hidden(X: Any) -> Any:
+def _negatives_hidden(X: Array) -> Array:
     """Dense X with NaN for negative entries, which have passed the check because their weight is 0."""
     low = np.fmin.reduce(X, axis=None)
     return np.where(X < 0, np.array(np.nan, X.dtype), X) if low < 0 else X
 
 
-def _without_negatives(X: Any, reading: Reading) -> tuple[Any, tuple[str, ...]]:
+def _without_negatives(X: Any, reading: Reading) -> tuple[Grid, tuple[str, ...]]:
     """X after `negatives`, copied where there are some, and a remark on how many there were."""
     choice = reading.negatives
     if choice in ("raise", KEEP):
@@ -152,12 +157,12 @@ def _without_negatives(X: Any, reading: Reading) -> tuple[Any, tuple[str, ...]]:
     return X, (_remark(count, choice),)
 
 
-def _negative(X: Any) -> Any:
+def _negative(X: Any) -> NDArray[np.bool_]:
     """Find negative readings; minus infinity is none, but an error."""
     return (X < 0) & (abs(X) < np.inf)
 
 
-def _sparse_without_negatives(X: Any, reading: Reading) -> Any:
+def _sparse_without_negatives(X: sp.sparray, reading: Reading) -> sp.sparray:
     X = X.copy()
     if reading.negatives == "clip":
         X.data[_negative(X.data)] = 0.0
@@ -172,7 +177,7 @@ def _sparse_without_negatives(X: Any, reading: Reading) -> Any:
     return type(X)((entries.data[kept], (entries.row[kept], entries.col[kept])), shape=X.shape)
 
 
-def _tensor_without_negatives(X: Any, choice: str) -> tuple[Any, tuple[str, ...]]:
+def _tensor_without_negatives(X: torch.Tensor, choice: str) -> tuple[torch.Tensor, tuple[str, ...]]:
     if str(X.layout) != "torch.strided":
         raise ValueError(f"negatives={choice!r} is not done on sparse tensors: give a dense tensor or a SciPy matrix.")
     negative = _negative(X)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 
 from drnmf.backends.observed import HeldOut
 from drnmf.backends.open import is_dask
-from drnmf.numerics import Vector
+from drnmf.numerics import MatrixLike, Vector
 from drnmf.problem.device import as_numpy
+from drnmf.problem.weights import WeightsLike
 
 
-def row_weights(X: Any, sample_weight: Any) -> Vector | None:
+def row_weights(X: MatrixLike, sample_weight: ArrayLike | None) -> Vector | None:
     """Check one weight for every row, finite and nonnegative, not all zero; None where rows have none.
 
     Examples
@@ -40,7 +40,9 @@ def row_weights(X: Any, sample_weight: Any) -> Vector | None:
     return weights
 
 
-def with_rows_weighted(rows: Vector | None, entry_weight: Any = None, uncertainty: Any = None) -> Any:
+def with_rows_weighted(
+    rows: Vector | None, entry_weight: WeightsLike = None, uncertainty: WeightsLike = None
+) -> WeightsLike:
     """Return `entry_weight` multiplied by the weight of every row; as it is where rows have none.
 
     Raises

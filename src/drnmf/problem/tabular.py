@@ -5,6 +5,7 @@ Nothing is imported for it: a frame is known by what it can do.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,7 +45,7 @@ def component_names(rank: int) -> list[str]:
     return [f"component_{k + 1}" for k in range(rank)]
 
 
-def is_anndata(X: Any) -> bool:
+def is_anndata(X: object) -> bool:
     """Tell whether X is an AnnData object."""
     return all(hasattr(X, name) for name in ("obs_names", "var_names", "layers", "X"))
 
@@ -66,6 +67,8 @@ def tabular(X: Any) -> Tabular:
     >>> cube.X.shape, cube.image
     ((6, 5), (2, 3))
     """
+    if isinstance(X, Tabular):
+        return X
     if is_anndata(X):
         return Tabular(_layer(X), _texts(X.obs_names), _texts(X.var_names), None, "anndata")
     if hasattr(X, "dims") and hasattr(X, "coords"):
@@ -103,7 +106,7 @@ def _index(index: Any) -> Names:
     return None if type(index).__name__ == "RangeIndex" else _texts(index)
 
 
-def _frame(names: list[Any], column: Any, index: Names) -> Tabular:
+def _frame(names: list[str], column: Any, index: Names) -> Tabular:
     """Read a frame column by column: labels as long as they are text, then numbers."""
     columns = [column(name) for name in names]
     first = next((j for j, values in enumerate(columns) if _is_numeric(values)), len(columns))
@@ -120,9 +123,9 @@ def _frame(names: list[Any], column: Any, index: Names) -> Tabular:
     return Tabular(X, rows, _texts(names[first:]), None, "frame")
 
 
-def _is_numeric(values: Any) -> bool:
+def _is_numeric(values: object) -> bool:
     return np.asarray(values).dtype.kind in "buif"
 
 
-def _texts(values: Any) -> tuple[str, ...]:
+def _texts(values: Iterable[object]) -> tuple[str, ...]:
     return tuple(str(value) for value in values)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from drnmf.algorithms.result import Progress, Result, Trace
 from drnmf.backends.base import Data, losses_of
 from drnmf.losses.base import Omega
 from drnmf.losses.interval import Coverage
-from drnmf.numerics import Vector, rescaled
+from drnmf.numerics import Array, Vector, rescaled
 from drnmf.objective.constraints import Constraints
 from drnmf.objective.penalty import Penalties, Penalty, Setting, mode_of
 
@@ -81,6 +80,8 @@ class Units:
             Where float64 cannot hold them there.
         """
         found: Vector = rescaled(losses, self.scale, -_degrees(omega))
+        if np.isfinite(found).all():
+            return found
         beyond = (np.isinf(found) & np.isfinite(losses)).reshape(-1, len(omega))
         if beyond.any():
             names = ", ".join(omega[b].name for b in np.flatnonzero(beyond.any(axis=0)))
@@ -176,7 +177,7 @@ class Units:
     def progress(self, progress: Progress) -> Progress:
         """Return what a callback sees, in the units of the caller."""
         losses, scaled = self.losses(progress.losses, progress.omega), progress.scaled_losses
-        if np.array_equal(progress.losses, scaled):  # a loss alone
+        if (progress.losses == scaled).all():  # a loss alone
             scaled = losses / (1.0 if self.given is None or self.given.size > 1 else self.given)
         return replace(
             progress,
@@ -197,12 +198,12 @@ def _too_small(losses: Vector, inside: Vector, omega: Omega) -> tuple[str, ...]:
     )
 
 
-def divided(F: Any, by: float) -> Any:
+def divided(F: Array, by: float) -> Array:
     """Divide a factor, or a piece of one."""
     return F / by
 
 
-def losses_at(data: Data, W: Any, H: Any, omega: Omega) -> Vector:
+def losses_at(data: Data, W: Array, H: Array, omega: Omega) -> Vector:
     """Compute D(X, WH) for every loss, factors and losses in the units of the caller."""
     units = Units(data.scale)
     found = losses_of(data, W * units.left, np.asarray(H, dtype=data.dtype) * units.right, units.omega(omega))

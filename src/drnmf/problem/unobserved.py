@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -11,11 +10,11 @@ from drnmf.algorithms.correlation import row_sums
 from drnmf.algorithms.result import Result
 from drnmf.backends.base import Ask, Data
 from drnmf.losses.beta import KL
-from drnmf.numerics import Vector, as_float64, beside, factor_floor, namespace, positive_scale
+from drnmf.numerics import Array, Vector, as_float64, beside, factor_floor, namespace, positive_scale
 from drnmf.problem.device import as_numpy
 
 
-def column_weights(side: Data, G: Any = None) -> Any:
+def column_weights(side: Data, G: Array | None = None) -> Array:
     """Sum G' M over the rows, (1, r, n) in the space of the side: P of Kullback-Leibler, which does not see X.
 
     Parameters
@@ -30,17 +29,17 @@ def column_weights(side: Data, G: Any = None) -> Any:
     return side.space.read(side.sweep(G, H, Ask((KL,), losses=False)))[0].P
 
 
-def _count(observed: Any) -> Vector:
+def _count(observed: Array) -> Vector:
     return np.array([float((observed > 0).sum())])
 
 
-def _sums(F: Any, observed: Any) -> Vector:
+def _sums(F: Array, observed: Array) -> Vector:
     """Sum every row of a factor over the columns that are observed, in float64."""
     xp = namespace(F)
     return np.array(as_float64(xp.where(observed[0] > 0, F, 0.0)).sum(1).tolist())
 
 
-def filled(F: Any, observed: Any, values: Any) -> Any:
+def filled(F: Array, observed: Array, values: Vector) -> Array:
     """The factor with one column of values wherever no entry is observed.
 
     >>> filled(np.eye(2), np.array([[[1.0, 0.0]]]), np.array([5.0, 6.0]))
@@ -63,7 +62,7 @@ class Side:
     """
 
     data: Data
-    observed: Any
+    observed: Array
     seen: int
 
     @classmethod
@@ -80,11 +79,11 @@ class Side:
         """How many have no observed entry."""
         return self.data.shape[1] - self.seen
 
-    def fill(self, F: Any, values: Any) -> Any:
+    def fill(self, F: Array, values: Vector) -> Array:
         """Put one column of values in place of those without an observed entry."""
         return self.data.space.map(filled, self.data.space.put(F), self.observed, values)
 
-    def mean(self, F: Any) -> Vector:
+    def mean(self, F: Array) -> Vector:
         """Average a factor (r, n) over those with an observed entry."""
         return self.data.space.sum(_sums, self.data.space.put(F), self.observed) / max(self.seen, 1)
 
@@ -101,7 +100,7 @@ class Unobserved:
         """Look at the weights of all rows and columns, in two sweeps; in none where nothing is missing."""
         return cls(Side.of(data.T), Side.of(data))
 
-    def clear(self, data: Data, W: Any, H: Any) -> tuple[Any, Any]:
+    def clear(self, data: Data, W: Array, H: Array) -> tuple[Array, Array]:
         """A start without a trace of them, so that a fit goes as if they were not there."""
         floor = np.full(H.shape[0], factor_floor(data.mean, H.shape[0]))
         if self.rows is not None:
@@ -132,7 +131,7 @@ class Unobserved:
         )
 
 
-def mean_row(data: Data, W: Any) -> Vector:
+def mean_row(data: Data, W: Array) -> Vector:
     """Average the rows of W, (r,): what `transform` gives to a row without any observed entry."""
     return data.T.space.sum(row_sums, data.T.space.put(W.T)) / data.shape[0]
 
@@ -146,6 +145,6 @@ def row_totals(data: Data, mean: float) -> Vector:
     m, n = data.shape
     V = positive_scale(mean)
     A = data.T.space.put(np.full((1, m), V, dtype=data.dtype))
-    G: Any = data.space.put(np.ones((1, n), dtype=data.dtype)).T
+    G: Array = data.space.put(np.ones((1, n), dtype=data.dtype)).T
     sums = data.T.sweep(G, A, Ask((KL,), losses=False)).N
     return V * np.asarray(as_numpy(sums), dtype=np.float64).reshape(m)

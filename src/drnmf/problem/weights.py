@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from drnmf.backends.base import Observed
 from drnmf.backends.entries import check_structure
 from drnmf.backends.observed import Entries, HeldOut, Hidden, Outer, Product, Stored, product
 from drnmf.backends.open import is_dask
-from drnmf.numerics import Array
+from drnmf.numerics import Array, Grid, Indices, MatrixLike, Precision
+
+WeightsLike = MatrixLike | HeldOut | None
+"""What users may hand in as weights of the entries of X: numbers that broadcast to X, or a mask that is drawn."""
 
 _CHUNK = 1 << 20
 _ROUNDING = 4
@@ -47,8 +52,8 @@ class Reading:
 
     negatives: str = "raise"
     unstored: str = "zero"
-    entry_weight: Any = None
-    uncertainty: Any = None
+    entry_weight: WeightsLike = None
+    uncertainty: WeightsLike = None
 
 
 def weights_of(X: Any, reading: Reading) -> Observed | HeldOut | None:
@@ -100,7 +105,7 @@ def _sparse_form(X: Any) -> Any:
     return sp.csr_array((entries.values().double().numpy(), (rows, columns)), shape=tuple(X.shape))
 
 
-def _stored(X: Any, given: Any) -> Observed | None:
+def _stored(X: sp.sparray, given: Any) -> Observed | None:
     """Observe what a sparse X stores, under the weights given."""
     kept = Stored.of(X)
     if given is None:
@@ -115,7 +120,7 @@ def _stored(X: Any, given: Any) -> Observed | None:
     return Stored(sp.csr_array((np.asarray(values, dtype=X.dtype).ravel(), (places.row, places.col)), shape=X.shape))
 
 
-def _kind(M: Any, shape: tuple[int, int]) -> Observed | None:
+def _kind(M: Array, shape: tuple[int, int]) -> Observed | None:
     """The cheapest kind for an array of weights: none at all, rows times columns, or one for every entry."""
     m, n = shape
     if is_dask(M):
@@ -132,7 +137,7 @@ def _kind(M: Any, shape: tuple[int, int]) -> Observed | None:
     return None if (rows == 1).all() and (columns == 1).all() else Outer(rows, columns)
 
 
-def columns_of(observed: Observed, some: Any) -> Observed:
+def columns_of(observed: Observed, some: Indices) -> Observed:
     """The weights of some columns of X, given by their indices."""
     if isinstance(observed, Product):
         return Product(tuple(columns_of(factor, some) for factor in observed.factors))
@@ -145,7 +150,7 @@ def columns_of(observed: Observed, some: Any) -> Observed:
     raise TypeError(f"no columns of {type(observed).__name__}")
 
 
-def observed_values(X: Any, observed: Stored) -> Array:
+def observed_values(X: sp.sparray, observed: Stored) -> Array:
     """The entries of a sparse X that have a positive weight, as a vector."""
     places = sp.coo_array(observed.by_column)
     values: Array = np.asarray(sp.csr_array(X)[places.row, places.col]).ravel()
@@ -172,7 +177,7 @@ def as_outer(M: Array) -> tuple[Array, Array] | None:
     return rows, columns
 
 
-def _checked(name: str, given: Any, X: Any) -> Any:
+def _checked(name: str, given: Any, X: Grid) -> Any:
     """Weights as numbers that broadcast to X, in its precision; uncertainties are weights from here on."""
     shape, dtype = tuple(X.shape), _precision(X)
     if is_dask(given) or sp.issparse(given):
@@ -209,12 +214,12 @@ def _checked_blocks(name: str, given: Any, X: Any) -> Any:
     return given if name == "entry_weight" else given**-2.0
 
 
-def _precision(X: Any) -> np.dtype[Any]:
+def _precision(X: Grid) -> Precision:
     name = str(X.dtype).removeprefix("torch.")
     return np.dtype(np.float64 if name == "float64" else np.float32 if "float" in name else np.float64)
 
 
-def _numbers(name: str, given: Any) -> Any:
+def _numbers(name: str, given: Any) -> Array:
     """Read an array of numbers in float64; what a masked array hides is not a number."""
     if hasattr(given, "detach"):
         given = given.detach().cpu().numpy()
@@ -228,7 +233,7 @@ def _numbers(name: str, given: Any) -> Any:
     return np.ma.filled(real, np.nan) if isinstance(real, np.ma.MaskedArray) else real
 
 
-def _refuse_complex(name: str, values: Any) -> None:
+def _refuse_complex(name: str, values: Array) -> None:
     if np.dtype(values.dtype).kind == "c":
         raise ValueError(f"{name} holds complex numbers, and weights are real: give its real part or absolute value.")
 
@@ -246,7 +251,7 @@ def _wrong_shape(name: str, shape: tuple[int, ...], of_x: tuple[int, ...]) -> Va
     )
 
 
-def _is_weight(name: str, values: Any) -> Any:
+def _is_weight(name: str, values: Array) -> NDArray[np.bool_]:
     with np.errstate(invalid="ignore"):
         return np.isfinite(values) & (values >= 0 if name == "entry_weight" else values > 0)
 
@@ -262,7 +267,7 @@ def _complaint(name: str, value: float) -> str:
     )
 
 
-def _without_gaps(name: str, M: Any, X: Any) -> Any:
+def _without_gaps(name: str, M: Array, X: Grid) -> Array:
     """Refuse what is no weight where X is observed; where X is missing whatever stands there does not matter."""
     good = _is_weight(name, M)
     if good.all():
@@ -277,7 +282,7 @@ def _without_gaps(name: str, M: Any, X: Any) -> Any:
     return np.where(good, M, 0.0 if name == "entry_weight" else np.nan)
 
 
-def _weights(name: str, M: Any) -> Any:
+def _weights(name: str, M: Array) -> Array:
     """Weights from what was given: themselves, or 1 / U^2; zero where U is a gap that does not matter."""
     if name == "entry_weight":
         return M
@@ -285,7 +290,7 @@ def _weights(name: str, M: Any) -> Any:
         return np.where(np.isnan(M), 0.0, M**-2.0)
 
 
-def _usable(name: str, values: Any, place: Any) -> Any:
+def _usable(name: str, values: Array, place: Callable[[int], tuple[int, int]]) -> Array:
     """The weights of a sparse matrix, checked one by one."""
     wrong = np.flatnonzero(~_is_weight(name, values))
     if wrong.size:
@@ -293,11 +298,11 @@ def _usable(name: str, values: Any, place: Any) -> Any:
     return _in_range(name, _weights(name, values), np.dtype(np.float64))
 
 
-def _place(weights: Any, at: int) -> tuple[int, int]:
+def _place(weights: sp.sparray, at: int) -> tuple[int, int]:
     return int(np.searchsorted(weights.indptr, at, side="right")) - 1, int(weights.indices[at])
 
 
-def _in_range(name: str, M: Any, dtype: np.dtype[Any]) -> Any:
+def _in_range(name: str, M: Array, dtype: Precision) -> Array:
     """Weights in the precision of X; none may leave its range on the way."""
     with np.errstate(over="ignore"):
         cast = M.astype(dtype, copy=False)

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from drnmf.losses.base import Loss
 from drnmf.losses.names import from_text
 from drnmf.numerics import Array, Vector
+from drnmf.report.words import short
 from drnmf.runs import read, schema
 from drnmf.runs.read import compared
 from drnmf.runs.schema import column, loss_keys
 
 Chart = dict[str, Any]
-Trace = dict[str, Any]
-"""What plotly takes: a figure, and one thing that is drawn in it."""
+Trace = Chart
+Layout = Chart
+"""What plotly takes: a figure, one thing that is drawn in it, and how an axis or a mark looks."""
+Values = ArrayLike | list[Any]
+"""Numbers; lists are taken as they are: dates, and what is rounded already."""
 
 POINTS = 1500
 """Rows of a trace that are drawn; longer ones are thinned."""
@@ -41,12 +46,12 @@ def method_colour(name: str, place: int) -> str:
     return _FIXED.get(name, f"var(--other-{place % OTHERS})")
 
 
-def numbers(values: Any, digits: int = 6) -> list[float | None]:
+def numbers(values: ArrayLike, digits: int = 6) -> list[float | None]:
     """Round to significant digits, None where not finite: what JSON can hold."""
     return [float(f"{v:.{digits}g}") if np.isfinite(v) else None for v in np.asarray(values, dtype=np.float64).ravel()]
 
 
-def line(x: Any, y: Any, colour: str, name: str | None = None, width: float = 2) -> Trace:
+def line(x: Values, y: Values, colour: str, name: str | None = None, width: float = 2) -> Trace:
     """Draw a line through numbers; lists are taken as they are: dates, and what is rounded already."""
     return _named(name) | {
         "type": "scatter",
@@ -57,14 +62,16 @@ def line(x: Any, y: Any, colour: str, name: str | None = None, width: float = 2)
     }
 
 
-def marks(x: Any, y: Any, marker: dict[str, Any], name: str | None = None) -> Trace:
+def marks(x: Values, y: Values, marker: Layout, name: str | None = None) -> Trace:
     """Draw points, which are lines that are not drawn."""
     drawn = line(x, y, "") | {"mode": "markers", "marker": marker} | _named(name)
     del drawn["line"]
     return drawn
 
 
-def bars(x: Any, y: Any, colour: str | list[str], hover: str | None = None, labels: Sequence[Any] = ()) -> Trace:
+def bars(
+    x: Iterable[object], y: list[Any], colour: str | list[str], hover: str | None = None, labels: Sequence[object] = ()
+) -> Trace:
     """Draw bars; `hover` is shown over each, with its label as %{customdata}."""
     drawn: Trace = {"type": "bar", "x": list(x), "y": y, "marker": {"color": colour}}
     drawn |= {"customdata": list(labels)} if labels else {}
@@ -113,7 +120,7 @@ def grouped_bars(groups: list[str], names: list[str], excess: Vector) -> Chart:
     top = max(float(shown.max()), 1e-3)
     rooted = top > 8.0 * robust
     heights = np.sqrt(shown) if rooted else shown
-    axis: dict[str, Any] = {"title": {"text": "above the best"}, "range": [0, float(heights.max()) * 1.13 or 1.0]}
+    axis: Layout = {"title": {"text": "above the best"}, "range": [0, float(heights.max()) * 1.13 or 1.0]}
     if rooted:
         ticks = _nice_ticks(float(shown[~truncated].max(initial=limit)))
         axis |= {"tickvals": [float(np.sqrt(t)) for t in ticks], "ticktext": [f"{t:g}%" for t in ticks]}
@@ -148,7 +155,7 @@ def _nice_ticks(top: float) -> list[float]:
     return kept
 
 
-def _thin(trace: read.Trace) -> Any:
+def _thin(trace: read.Trace) -> slice | NDArray[np.intp]:
     count = len(trace.iterations)
     return slice(None) if count <= POINTS else np.unique(np.linspace(0, count - 1, POINTS).astype(int))
 
@@ -272,7 +279,7 @@ def factor_image(factor: Array, decibels: bool, axis: Vector | Sequence[str] | N
     return drawn
 
 
-def _image_axis(axis: int | Vector | Sequence[str], wide: int) -> tuple[list[Any], dict[str, Any]]:
+def _image_axis(axis: int | Vector | Sequence[str], wide: int) -> tuple[list[Any], Layout]:
     """Place the columns of an image that pools `wide` of them: coordinates, and how they are labelled."""
     if isinstance(axis, int):
         return numbers(np.arange(axis, dtype=np.float64)[::wide], 5), {}
@@ -288,8 +295,8 @@ def _image_axis(axis: int | Vector | Sequence[str], wide: int) -> tuple[list[Any
         seen[label] = seen.get(label, -1) + 1
         places.append(label + "\u200b" * seen[label])
     step = -(-len(places) // TICKS)
-    short = [name if len(name) <= LABEL else name[: LABEL - 1] + "…" for name in (block[0] for block in blocks[::step])]
-    return places, {"type": "category", "tickvals": places[::step], "ticktext": short, "tickangle": -45}
+    cut = [short(block[0], LABEL) for block in blocks[::step]]
+    return places, {"type": "category", "tickvals": places[::step], "ticktext": cut, "tickangle": -45}
 
 
 def front_chart(rows: list[dict[str, str]], a: str, b: str) -> Chart:
@@ -322,7 +329,7 @@ def front_chart(rows: list[dict[str, str]], a: str, b: str) -> Chart:
     return whole
 
 
-def _error_scale(rows: list[dict[str, str]], key: str) -> dict[str, Any]:
+def _error_scale(rows: list[dict[str, str]], key: str) -> Layout:
     """Choose a logarithmic axis for errors of very different size: on another all but the largest would be one."""
     errors = [float(row[column("scaled_loss", key)]) for row in rows]
     low, high = min(errors), max(errors)

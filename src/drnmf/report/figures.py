@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axis import Axis
 
 HOW_TO_GET = "No figure: matplotlib is not installed. Get it with: pip install 'drnmf[plot]'"
 
 COLOURS = {"IS": "#0072b2", "KL": "#d55e00", "Frobenius": "#009e73", "DR": "#111111", "ours": "#cc79a7"}
 """One colour per loss and per method throughout (Okabe and Ito: told apart also by the colour-blind)."""
 
-STYLE: dict[Any, Any] = {
+STYLE: dict[Any, object] = {
     "font.size": 9,
     "axes.titlesize": 10,
     "axes.spines.top": False,
@@ -58,7 +61,7 @@ def figure(
         drawing.savefig(folder / f"{stem}.png", dpi=dpi)
 
 
-def log_axis(axis: Any) -> None:
+def log_axis(axis: Axis) -> None:
     """Label a logarithmic axis with plain numbers (1, 10, 100), not powers of ten."""
     from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 

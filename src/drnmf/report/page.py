@@ -10,7 +10,6 @@ import re
 from html import escape
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from drnmf.files import write_text
 from drnmf.report import sections
@@ -119,27 +118,20 @@ def _policy(scripts: list[str]) -> str:
     )
 
 
-def _json(content: Any) -> str:
+def _json(content: object) -> str:
     """Write JSON that cannot end its script element."""
     text = json.dumps(content, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _data(run: Run) -> dict[str, Any]:
-    for name in ("input", "data"):
-        if isinstance(run.summary.get(name), dict):
-            return dict(run.summary[name])
-    return {}
-
-
 def _title(run: Run) -> str:
-    name = _data(run).get("file")
+    name = run.data.get("file")
     kind = kind_of(run).title
     return f"{kind}: {name}" if name else kind
 
 
 def _header(run: Run) -> str:
-    summary, data = run.summary, _data(run)
+    summary, data = run.summary, run.data
     chips = []
     if data.get("shape"):
         chips.append(" × ".join(f"{int(n):,}" for n in data["shape"]))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from drnmf.matrices.mutations import SUBSTITUTIONS, spelt, substitution
 from drnmf.numerics import Vector
-from drnmf.report.charts import CELLS, Chart, bars, chart, factor_image, heat, line, marks, numbers, pool
+from drnmf.report.charts import CELLS, Chart, Layout, Trace, bars, chart, factor_image, heat, line, marks, numbers, pool
 from drnmf.report.profiles import Profiles, axis_of, dates_of
+from drnmf.report.words import short
 
 BASES = dict(zip(SUBSTITUTIONS, ("#02bdee", "var(--ink)", "#e42a27", "#b8b4b5", "#a2cf63", "#ecb0ae"), strict=True))
 """The colours of the six substitutions."""
@@ -77,7 +78,7 @@ def spectrum(profiles: Profiles, k: int) -> Chart:
     """Draw a profile as a line over wavelengths, with its interval as a band."""
     axis = axis_of(profiles.labels)
     x = numbers(np.arange(1, profiles.values.shape[1] + 1) if axis is None else axis, 6)
-    data: list[dict[str, Any]] = []
+    data: list[Trace] = []
     if profiles.low is not None and profiles.high is not None:
         edge = {"type": "scatter", "mode": "lines", "x": x, "line": {"width": 0}, "hoverinfo": "skip"}
         data = [
@@ -100,12 +101,13 @@ def plain(profiles: Profiles, k: int) -> Chart:
     return drawn
 
 
-def _ticks(places: list[Any], labels: list[str], angle: int, size: int | None = None) -> dict[str, Any]:
-    texts = {"tickvals": places, "ticktext": [_short(label) for label in labels], "tickangle": angle, "showgrid": False}
+def _ticks(places: Sequence[float], labels: list[str], angle: int, size: int | None = None) -> Layout:
+    named = [short(label, _LETTERS) for label in labels]
+    texts = {"tickvals": places, "ticktext": named, "tickangle": angle, "showgrid": False}
     return texts if size is None else texts | {"tickfont": {"size": size}}
 
 
-def _bars(profiles: Profiles, k: int, order: list[int]) -> dict[str, Any]:
+def _bars(profiles: Profiles, k: int, order: list[int]) -> Layout:
     labels, y = profiles.labels or [], profiles.values[k][order]
     named = [labels[j] for j in order]
     bar = bars(range(len(order)), numbers(y, 4), "var(--kl)", "%{customdata}: %{y:.3g}", named)
@@ -142,7 +144,7 @@ def exposures(profiles: Profiles) -> Chart:
 
 def over_dates(profiles: Profiles, k: int) -> Chart:
     """Draw the contribution of a component over dates."""
-    curve = line(dates_of(profiles.samples), numbers(profiles.parts[:, k], 4), colour(k), width=1.2)
+    curve = line(dates_of(profiles.samples) or [], numbers(profiles.parts[:, k], 4), colour(k), width=1.2)
     curve["hovertemplate"] = "%{x|%Y-%m-%d}: %{y:.3g}<extra></extra>"
     drawn = _small([curve], 130, flat=True)
     # Turned labels would be cut off.
@@ -170,20 +172,16 @@ def usage(profiles: Profiles) -> Chart:
     drawn = factor_image(profiles.shares.T, False, profiles.samples, "sample")
     drawn["layout"]["yaxis"] |= {
         "tickvals": list(range(len(profiles.names))),
-        "ticktext": [_short(n) for n in profiles.names],
+        "ticktext": [short(n, _LETTERS) for n in profiles.names],
     }
     drawn["data"][0]["y"] = list(range(len(profiles.names)))
     drawn["data"][0]["hovertemplate"] = "%{x}<br>%{z:.2f} of its largest<extra></extra>"
     return drawn
 
 
-def _short(label: str) -> str:
-    return label if len(label) <= _LETTERS else label[: _LETTERS - 1] + "…"
-
-
-def _small(data: list[dict[str, Any]], height: int, flat: bool = False) -> Chart:
-    axis: dict[str, Any] = {"title": {"text": "", "standoff": 0}}
-    layout: dict[str, Any] = {"xaxis": dict(axis), "yaxis": dict(axis), "showlegend": False, "bargap": 0.15}
+def _small(data: list[Trace], height: int, flat: bool = False) -> Chart:
+    axis: Layout = {"title": {"text": "", "standoff": 0}}
+    layout: Layout = {"xaxis": dict(axis), "yaxis": dict(axis), "showlegend": False, "bargap": 0.15}
     if flat:  # tick labels lie in one line: no room is left for more
         layout |= {"xaxis": {**axis, "automargin": False}, "margin": {"l": 8, "r": 8, "t": 6, "b": 20}}
     return {"data": data, "layout": layout, "height": height, "phone": height}

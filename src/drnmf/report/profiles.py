@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 import numpy as np
 
@@ -126,8 +125,7 @@ def profiles_of(run: Run) -> Profiles | None:
 
 
 def _image(run: Run) -> tuple[int, int] | None:
-    data: Mapping[str, Any] = run.summary.get("input") or run.summary.get("data") or {}
-    size = data.get("image")
+    size = run.data.get("image")
     return (int(size[0]), int(size[1])) if isinstance(size, list) and len(size) == 2 else None
 
 

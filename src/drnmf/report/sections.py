@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from html import escape
 from itertools import combinations
-from typing import Any
 
 from drnmf.losses.names import from_text
 from drnmf.report import charts, discovery
@@ -121,12 +120,13 @@ _OF_SEVERAL = ("references", "scaled_losses", "weights", "gap")
 
 
 def made(run: Run) -> Section:
-    summary: dict[str, Any] = dict(run.summary)
+    summary: dict[str, object] = dict(run.summary)
     command = str(summary.pop("command", ""))
-    single = len(summary.get("losses") or ()) == 1  # nothing to compare with: its reference is one, its weight too
+    single = len(run.summary.get("losses", ())) == 1  # nothing to compare with: its reference is one, its weight too
     for name in (*_SHOWN_ABOVE, *(_OF_SEVERAL if single else ())):
         summary.pop(name, None)
-    notes = [str(note) for note in summary.pop("notes", []) or []]
+    summary.pop("notes", None)
+    notes = run.summary.get("notes", [])
     rows = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in _flat(summary))
     again = ""
     if command:
@@ -138,19 +138,19 @@ def made(run: Run) -> Section:
     return section("How it was made", "Parameters, data, versions and time.", body), {}
 
 
-def _flat(content: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _flat(content: Mapping[str, object]) -> list[tuple[str, str]]:
     """Write one line per entry; a nested record becomes "name value" pairs on its line."""
     return [(key.replace("_", " "), _text(_named(key, value))) for key, value in content.items() if value is not None]
 
 
-def _named(key: str, value: Any) -> Any:
+def _named(key: str, value: object) -> object:
     """Name the values of records that have one per loss."""
     if key in ("losses", "references", "scaled_losses", "weights") and isinstance(value, dict):
         return {from_text(loss).name: item for loss, item in value.items()}
     return value
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if isinstance(value, dict):
         pairs = (f"{k.replace('_', ' ')} {_text(_named(k, item))}" for k, item in value.items() if item is not None)
         return " · ".join(pairs)

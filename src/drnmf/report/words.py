@@ -1,9 +1,8 @@
-"""Numbers in words: the headline, percentages, times, sizes."""
+"""Numbers in words: the headline, percentages, times, sizes; labels that fit."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from drnmf.losses.names import from_text
 from drnmf.runs import schema
@@ -33,7 +32,7 @@ def join(parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def found_in(summary: Mapping[str, Any]) -> str:
+def found_in(summary: schema.Summary) -> str:
     """Say how hard the best errors were looked for: how many starts they are the best of.
 
     >>> found_in({"parameters": {"n_init": 5}}), found_in({})
@@ -45,7 +44,7 @@ def found_in(summary: Mapping[str, Any]) -> str:
     return f"found ({starts} start{'s' if starts > 1 else ''})"
 
 
-def unconverged(summary: Mapping[str, Any], front: Sequence[Mapping[str, str]]) -> str:
+def unconverged(summary: schema.Summary, front: Sequence[Mapping[str, str]]) -> str:
     """Say that a fit ended at its largest number of iterations before it stood still; empty where it did not.
 
     >>> unconverged({"reason": "max_iter", "iterations": 50, "parameters": {"tol": 1e-6}}, [])
@@ -90,7 +89,7 @@ def headline(comparison: schema.Comparison | None, found: str = "found") -> tupl
     return first, f"{join([text for _, text in sorted(worst, reverse=True)])}."
 
 
-def losses_headline(summary: Mapping[str, Any], rank: int | None) -> tuple[str, str]:
+def losses_headline(summary: schema.Summary, rank: int | None) -> tuple[str, str]:
     """Say which errors a fit leaves, where nothing was compared, and then how it ended; empty where no error is known.
 
     >>> losses_headline({"losses": {"1": 193.2366}, "iterations": 43, "converged": True}, 3)
@@ -108,7 +107,7 @@ def losses_headline(summary: Mapping[str, Any], rank: int | None) -> tuple[str, 
     return first, f"It {end} after {iterations} iteration{'' if iterations == 1 else 's'}."
 
 
-def _by_name(losses: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _by_name(losses: Mapping[str, float]) -> list[tuple[str, float]]:
     return [(from_text(key).name, value) for key, value in losses.items()]
 
 
@@ -131,6 +130,15 @@ def interval_headline(rows: Sequence[Mapping[str, str]], bound: float | None, fo
         first,
         f"The most that was seen is {excess}, at beta = {float(worst['beta']):.3g}; {knots} betas were fitted.",
     )
+
+
+def short(label: str, most: int) -> str:
+    """Cut a label to so many characters.
+
+    >>> short("benzene", 4)
+    'ben…'
+    """
+    return label if len(label) <= most else label[: most - 1] + "…"
 
 
 def duration(seconds: float) -> str:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 CELLS, GENES, FACTS = "X_drnmf", "drnmf", "drnmf"
 """Keys of the contributions in obsm, of the components in varm, and of what else is known in uns."""
 
+Facts = Mapping[str, object]
 
-def annotate(adata: Any, W: Any, H: Any, names: Sequence[str], facts: Mapping[str, Any]) -> None:
+
+def annotate(adata: Any, W: ArrayLike, H: ArrayLike, names: Sequence[str], facts: Facts) -> None:
     """Put a result into an AnnData object.
 
     Parameters
@@ -29,7 +32,7 @@ def annotate(adata: Any, W: Any, H: Any, names: Sequence[str], facts: Mapping[st
     adata.uns[FACTS] = {"names": np.array(names, dtype=object), **facts}
 
 
-def write_annotated(source: Path, target: Path, W: Any, H: Any, names: Sequence[str], facts: Mapping[str, Any]) -> bool:
+def write_annotated(source: Path, target: Path, W: ArrayLike, H: ArrayLike, names: Sequence[str], facts: Facts) -> bool:
     """Write a copy of an .h5ad file with a result in it; its X is copied, never read. False without anndata."""
     try:
         h5py, write_elem = import_module("h5py"), _writer()
@@ -43,7 +46,9 @@ def write_annotated(source: Path, target: Path, W: Any, H: Any, names: Sequence[
     return True
 
 
-def _write(file: Any, write_elem: Any, W: Any, H: Any, names: Sequence[str], facts: Mapping[str, Any]) -> None:
+def _write(
+    file: Any, write_elem: Callable[..., None], W: ArrayLike, H: ArrayLike, names: Sequence[str], facts: Facts
+) -> None:
     with file as stored:
         for name in ("obsm", "varm", "uns"):
             if name not in stored:
@@ -53,7 +58,7 @@ def _write(file: Any, write_elem: Any, W: Any, H: Any, names: Sequence[str], fac
         write_elem(stored, f"uns/{FACTS}", {"names": np.array(names, dtype=object), **facts})
 
 
-def _writer() -> Any:
+def _writer() -> Callable[..., None]:
     """Find the function of anndata that writes an element, which has moved between its versions."""
     try:
         return import_module("anndata.io").write_elem

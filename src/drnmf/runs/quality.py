@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 
+from drnmf.matrices.matrix import Entries
 from drnmf.numerics import Vector
 from drnmf.runs import schema, write
 
@@ -51,7 +52,7 @@ class Quality:
         """Q in which an outlier counts in proportion to its size, not to its square."""
         return float(np.nansum(_damped(self.residuals)))
 
-    def columns(self, names: list[str]) -> list[dict[str, Any]]:
+    def columns(self, names: list[str]) -> list[write.Record]:
         """List Q of every column, beside the part of the expected Q that its entries have."""
         share = self.expected / max(self.entries, 1)
         seen = np.isfinite(self.residuals).sum(axis=0)
@@ -85,7 +86,7 @@ def _damped(residuals: Vector) -> Vector:
     return np.where(size > BEYOND, BEYOND * size, size**2)
 
 
-def quality(X: Any, W: Any, H: Any, uncertainty: Any) -> Quality:
+def quality(X: Entries, W: ArrayLike, H: ArrayLike, uncertainty: ArrayLike) -> Quality:
     """Compare X (m, n) with WH in units of its uncertainties.
 
     Parameters

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType, UnionType
@@ -65,6 +66,11 @@ class Run:
         if names is not None and (not isinstance(names, list) or count not in (None, len(names))):
             raise ValueError(f"{self.folder / schema.NAMES} is damaged: it has not one name for each of the {side}.")
         return names
+
+    @property
+    def data(self) -> schema.Input:
+        """What was read, or made up, as the summary describes it."""
+        return self.summary.get("input") or self.summary.get("data") or {}
 
     @property
     def kind(self) -> str:
@@ -169,36 +175,39 @@ def _trace(path: Path) -> Trace | None:
 
 
 def compared(comparison: schema.Comparison) -> Omega:
-    """List the losses of a comparison; one from before losses had keys names their betas only."""
-    from drnmf.losses.names import as_losses, from_text
+    """List the losses of a comparison."""
+    from drnmf.losses.names import from_text
 
-    return tuple(map(from_text, comparison["losses"])) if "losses" in comparison else as_losses(comparison["betas"])
+    return tuple(map(from_text, comparison["losses"]))
+
+
+def summary_of(run: Path) -> schema.Summary:
+    """Read what a run says of itself; nothing where only the file of a model is known of it."""
+    found: schema.Summary | None = _json(run / schema.SUMMARY, schema.Summary) if run.is_dir() else None
+    return found or {}
+
+
+def _own_summary(folder: Path) -> dict[str, Any] | None:
+    """Read the summary of a folder that a run of ours wrote, whatever else is wrong with it; None where none did."""
+    try:
+        found: dict[str, Any] = json.loads((folder / schema.SUMMARY).read_text(encoding="utf-8"))
+        ours = found["kind"] in schema.KINDS and "drnmf" in found["versions"] and isinstance(found["files"], list)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return found if ours else None
 
 
 def files_of_run(folder: Path) -> frozenset[str] | None:
     """Find the files that a run wrote into a folder; None where no run did."""
-    try:
-        summary = json.loads((folder / schema.SUMMARY).read_text(encoding="utf-8"))
-        ours = summary["kind"] in schema.KINDS and "drnmf" in summary["versions"]
-        files = frozenset(str(name) for name in summary["files"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None
+    own = _own_summary(folder)
     # The page may have been made later, by `drnmf report`.
-    return files | {schema.SUMMARY, schema.REPORT} if ours else None
+    return None if own is None else frozenset(map(str, own["files"])) | {schema.SUMMARY, schema.REPORT}
 
 
 def input_of_run(folder: Path) -> str | None:
     """Name the file whose results a folder holds; None where it holds no run, or none of a file."""
-    if files_of_run(folder) is None:
-        return None
-    record = json.loads((folder / schema.SUMMARY).read_text(encoding="utf-8")).get("input")
+    record = (_own_summary(folder) or {}).get("input")
     return str(record["file"]) if isinstance(record, dict) and "file" in record else None
-
-
-def kind_of(run: Path) -> str:
-    """Tell which command made a run; "fit" where only a model is known of it."""
-    summary = _json(run / schema.SUMMARY, schema.Summary) if run.is_dir() else None
-    return "fit" if summary is None else str(summary.get("kind", "fit"))
 
 
 def model_file(run: Path) -> Path:
@@ -212,13 +221,6 @@ def model_file(run: Path) -> Path:
     return file
 
 
-def profiles_of(run: Path) -> str:
-    """Tell over which side of X the components of a run are profiles: "rows" where a discovery was asked for those."""
-    summary = _json(run / schema.SUMMARY, schema.Summary) if run.is_dir() else None
-    found = {} if summary is None else summary.get("discovery", {})
-    return str(found.get("profiles", "columns"))
-
-
 def component_names_of(run: Path, rank: int) -> list[str]:
     """Name the components of a run: as its names.json does, or by counting from 1."""
     names = _json(run / schema.NAMES, schema.Names) if run.is_dir() else None
@@ -226,7 +228,7 @@ def component_names_of(run: Path, rank: int) -> list[str]:
     return own if own is not None and len(own) == rank else component_names(rank)
 
 
-def misfit(value: Any, kind: Any, where: str = "") -> str | None:
+def misfit(value: object, kind: Any, where: str = "") -> str | None:
     """Find the first place where a value is not of a type; None where it is.
 
     Parameters
@@ -266,7 +268,7 @@ def misfit(value: Any, kind: Any, where: str = "") -> str | None:
     return None if sound else _said(value, where, getattr(origin or kind, "__name__", str(kind)))
 
 
-def _misfit_record(value: Any, kind: Any, where: str) -> str | None:
+def _misfit_record(value: object, kind: Any, where: str) -> str | None:
     if not isinstance(value, dict):
         return _said(value, where, "an object")
     hints = get_type_hints(kind, include_extras=True)  # annotations are text: only here is NotRequired seen
@@ -282,10 +284,10 @@ def _inside(where: str, name: str) -> str:
     return f"{where}.{name}" if where else name
 
 
-def _first(found: Any) -> str | None:
+def _first(found: Iterable[str | None]) -> str | None:
     return next((wrong for wrong in found if wrong is not None), None)
 
 
-def _said(value: Any, where: str, wanted: str) -> str:
+def _said(value: object, where: str, wanted: str) -> str:
     text = repr(value)
     return f"{where or 'it'} is {text if len(text) <= 40 else text[:37] + '...'}, not {wanted}"

@@ -102,11 +102,10 @@ class Method(TypedDict, total=False):
 class Comparison(TypedDict):
     """comparison.json: the fits under each loss alone and, last, the one under all.
 
-    `losses` are the keys of the losses; `betas` is null for those that are no beta-divergence.
+    `losses` are the keys of the losses.
     """
 
-    betas: NotRequired[list[float | None]]
-    losses: NotRequired[list[str]]
+    losses: list[str]
     references: NotRequired[list[float]]
     methods: list[Method]
 
@@ -117,6 +116,16 @@ class Sound(TypedDict, total=False):
     file: str
     name: str | None
     members: list[int]
+
+
+class Measured(TypedDict):
+    """How near a source is to its reference, in decibels; null is infinitely near."""
+
+    reference: str
+    components: list[int]
+    sdr: float | None
+    sir: float | None
+    sar: float | None
 
 
 class Audio(TypedDict, total=False):
@@ -133,7 +142,7 @@ class Audio(TypedDict, total=False):
     components: list[Sound]
     groups: list[Sound]
     mixture: str
-    measures: list[dict[str, Any]]
+    measures: list[Measured]
 
 
 class Topics(TypedDict, total=False):
@@ -237,6 +246,34 @@ class Penalised(TypedDict):
     limit: float | None
 
 
+class Table(TypedDict):
+    """The table of uncertainties or weights that was read with X."""
+
+    file: str
+    sha256: str
+
+
+class Input(TypedDict, total=False):
+    """What was read, or made up: enough to tell later whether a file is the one."""
+
+    file: str
+    sha256: str | None
+    variable: str | None
+    shape: list[int]
+    dtype: str
+    stored_entries: int | None
+    image: list[int] | None
+    tables: dict[str, Input]
+    uncertainty: Table
+    entry_weights: Table
+    encoding: str
+    rate: float
+    channels: int
+    samples: int
+    empty_documents: int
+    recipe: str
+
+
 class Summary(TypedDict, total=False):
     """summary.json. `files` lists what the run wrote: nothing else is ever replaced.
 
@@ -251,7 +288,7 @@ class Summary(TypedDict, total=False):
     kind: Kind
     estimator: str
     parameters: dict[str, Any]
-    seed: int
+    seed: int | None
     seconds: float
     iterations: int
     converged: bool
@@ -266,8 +303,8 @@ class Summary(TypedDict, total=False):
     stationarity: float
     bound: float | None
     notes: list[str]
-    input: dict[str, Any]
-    data: dict[str, Any]
+    input: Input
+    data: Input
     threads: int | None
     dominated_points: int
     dr: Solution

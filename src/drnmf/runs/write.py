@@ -6,13 +6,12 @@ import csv
 import hashlib
 import io
 import json
-import math
 import platform
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from drnmf.files import replacing
 from drnmf.matrices.cells import guarded
@@ -22,9 +21,16 @@ from drnmf.runs.schema import column
 
 if TYPE_CHECKING:
     from drnmf.algorithms.result import Trace
+    from drnmf.estimators.base import NMF
     from drnmf.estimators.comparison import Comparison
     from drnmf.losses.base import Omega
-    from drnmf.matrices.matrix import Labels, Matrix
+    from drnmf.matrices.matrix import Entries, Labels, Matrix
+    from drnmf.numerics import Array, Vector
+    from drnmf.objective.penalty import Penalty
+    from drnmf.selection.alpha import AlphaPath
+
+Record = dict[str, object]
+"""A row of a table, or parameters: values by their names."""
 
 
 def versions() -> dict[str, str]:
@@ -53,15 +59,13 @@ def sha256_of(path: Path) -> str:
 
 def describe_input(
     path: Path, matrix: Matrix, variable: str | None, uncertainty: Path | None = None, entry_weights: Path | None = None
-) -> dict[str, Any]:
+) -> schema.Input:
     """Describe the data, and the table beside it: enough to tell later whether a file is the one."""
     digest = None  # a store of many files, or one too large to read once more
     if path.is_file() and not hasattr(matrix.X, "chunks"):
         digest = sha256_of(path)
     stored = getattr(matrix.X, "nnz", None)
-    tables = {"uncertainty": uncertainty, "entry_weights": entry_weights}
-    described = {name: {"file": table.name, "sha256": sha256_of(table)} for name, table in tables.items() if table}
-    return {
+    described: schema.Input = {
         "file": path.name,
         "sha256": digest,
         "variable": variable,
@@ -69,11 +73,19 @@ def describe_input(
         "dtype": str(matrix.X.dtype),
         "stored_entries": None if stored is None else int(stored),
         "image": None if matrix.image is None else list(matrix.image),
-        **described,
     }
+    if uncertainty is not None:
+        described["uncertainty"] = _table(uncertainty)
+    if entry_weights is not None:
+        described["entry_weights"] = _table(entry_weights)
+    return described
 
 
-def computed_by(X: Any, device: str | None = None, precision: str = "float32") -> schema.Summary:
+def _table(path: Path) -> schema.Table:
+    return {"file": path.name, "sha256": sha256_of(path)}
+
+
+def computed_by(X: Entries, device: str | None = None, precision: str = "float32") -> schema.Summary:
     """Tell what computed a fit of X: the backend, its instruction set where it is compiled, and its threads."""
     from drnmf.backends.core import chosen_backend, native_core
     from drnmf.backends.open import is_dask
@@ -97,7 +109,7 @@ def per_loss(omega: Omega, values: Iterable[float]) -> schema.PerLoss:
     return {loss.key: float(value) for loss, value in zip(omega, values, strict=True)}
 
 
-def parameters_of(model: Any) -> dict[str, Any]:
+def parameters_of(model: NMF) -> Record:
     """Collect the parameters of a model that change what it finds, those of its solver among them."""
     from drnmf.solve.settings import settings_of
     from drnmf.storage.records import UNSTORED
@@ -105,14 +117,14 @@ def parameters_of(model: Any) -> dict[str, Any]:
     return {name: value for name, value in settings_of(model).items() if name not in UNSTORED}
 
 
-def summary_of(kind: schema.Kind, model: Any, seconds: float, notes: list[str]) -> schema.Summary:
+def summary_of(kind: schema.Kind, model: NMF, seconds: float, notes: list[str]) -> schema.Summary:
     """Collect what summary.json says of a fitted model."""
     omega = model.omega_
     return {
         "kind": kind,
         "estimator": type(model).__name__,
         "parameters": parameters_of(model),
-        "seed": model.random_state,
+        "seed": model.random_state if isinstance(model.random_state, int) else None,
         "seconds": round(seconds, 3),
         "iterations": model.n_iter_,
         "converged": model.converged_,
@@ -130,7 +142,7 @@ def summary_of(kind: schema.Kind, model: Any, seconds: float, notes: list[str]) 
     }
 
 
-def penalised(terms: Iterable[Any], paths: Iterable[Any]) -> list[schema.Penalised]:
+def penalised(terms: Iterable[Penalty], paths: Iterable[AlphaPath]) -> list[schema.Penalised]:
     """List the penalties of a run with their alphas, and what was tried where the data chose one."""
     chosen = {path.penalty: path for path in paths}
     fixed = {term.key: float(term.alpha) for term in terms if term.key not in chosen}
@@ -159,20 +171,20 @@ def write_summary(folder: Path, content: schema.Summary) -> None:
     write_record(folder / schema.SUMMARY, whole)
 
 
-def write_record(path: Path, content: Mapping[str, Any]) -> None:
+def write_record(path: Path, content: Mapping[str, object]) -> None:
     """Write a .json file."""
     from drnmf.storage.records import described
 
     path.write_text(json.dumps(content, indent=2, default=described) + "\n", encoding="utf-8")
 
 
-def write_table(path: Path, rows: list[dict[str, Any]]) -> None:
+def write_table(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
     """Write records as .csv; numbers in full."""
     names = list(rows[0])
     write_rows(path, [names, *([row[name] for name in names] for row in rows)])
 
 
-def write_model(folder: Path, model: Any, W: Any) -> None:
+def write_model(folder: Path, model: NMF, W: Entries) -> None:
     """Write W.npy, H.npy, trace.csv and model.npz."""
     import numpy as np
 
@@ -189,12 +201,12 @@ def write_model(folder: Path, model: Any, W: Any) -> None:
     model.save(folder / schema.MODEL)
 
 
-def trace_rows(omega: Omega, trace: Trace) -> list[dict[str, Any]]:
+def trace_rows(omega: Omega, trace: Trace) -> list[Record]:
     """Make one record per iteration, the start included."""
     keys = [loss.key for loss in omega]
     rows = []
     for k, scaled in enumerate(trace.scaled_losses):
-        row: dict[str, Any] = {"iteration": k, "seconds": round(float(trace.seconds[k]), 6)}
+        row: Record = {"iteration": k, "seconds": round(float(trace.seconds[k]), 6)}
         row |= {"sweeps": int(trace.sweeps[k]), "gap": float(trace.gap[k]), "maximum": float(scaled.max())}
         row |= {column("scaled_loss", key): float(value) for key, value in zip(keys, scaled, strict=True)}
         row |= {column("weight", key): float(value) for key, value in zip(keys, trace.weights[k], strict=True)}
@@ -205,7 +217,7 @@ def trace_rows(omega: Omega, trace: Trace) -> list[dict[str, Any]]:
     return rows
 
 
-def write_coverage(folder: Path, model: Any) -> None:
+def write_coverage(folder: Path, model: NMF) -> None:
     """Write coverage.csv, where every beta of an interval was fitted: the losses along it, and which are knots."""
     seen = model.coverage_
     if seen is None:
@@ -239,7 +251,7 @@ def write_comparison(folder: Path, found: Comparison) -> None:
     _write_methods(folder, found.omega, found.references, methods)
 
 
-def write_comparison_of(folder: Path, model: Any) -> None:
+def write_comparison_of(folder: Path, model: NMF) -> None:
     """Write comparison.json, where the fit found its references itself: what each loss alone costs in the others."""
     singles = getattr(model, "single_losses_", None)
     if singles is None:
@@ -253,9 +265,8 @@ def write_comparison_of(folder: Path, model: Any) -> None:
     _write_methods(folder, model.omega_, model.references_, methods)
 
 
-def _write_methods(folder: Path, omega: Omega, references: Any, methods: list[schema.Method]) -> None:
+def _write_methods(folder: Path, omega: Omega, references: Vector, methods: list[schema.Method]) -> None:
     record: schema.Comparison = {
-        "betas": [None if math.isnan(loss.beta) else loss.beta for loss in omega],
         "losses": [loss.key for loss in omega],
         "references": references.tolist(),
         "methods": methods,
@@ -272,7 +283,7 @@ def write_compared(
     return summary_of(kind, found.model, seconds, list(notes))
 
 
-def write_names(folder: Path, matrix: Matrix, W: Any, H: Any, components: Sequence[str] | None = None) -> None:
+def write_names(folder: Path, matrix: Matrix, W: Entries, H: Array, components: Sequence[str] | None = None) -> None:
     """Write names.json, W.csv and H.csv, where the input had names for rows or columns, or the components have them."""
     if not matrix.named and components is None:
         return
@@ -302,7 +313,7 @@ def _label_columns(labels: Labels) -> list[schema.LabelColumn]:
     return [{"title": title, "values": list(values)} for title, values in pairs]
 
 
-def labelled(labels: Sequence[str] | None, values: Any, columns: Sequence[str]) -> Iterator[list[Any]]:
+def labelled(labels: Sequence[str] | None, values: Entries, columns: Sequence[str]) -> Iterator[list[object]]:
     """Yield the rows of a table: a label each, counted from 1 where there is none, then a number for every column.
 
     A Dask array is read block by block.
@@ -325,7 +336,7 @@ def counted(count: int) -> list[str]:
     return [str(i + 1) for i in range(count)]
 
 
-def write_rows(path: Path, rows: Iterable[Sequence[Any]]) -> None:
+def write_rows(path: Path, rows: Iterable[Sequence[object]]) -> None:
     """Write rows as .csv, whole or not at all; bytes of names that are no text become question marks.
 
     A spreadsheet runs none of the names (`formulas.guarded`).

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from drnmf.algorithms.updates.base import Parts
 from drnmf.algorithms.updates.monotone import Monotone
@@ -29,6 +30,8 @@ from drnmf.numerics import (
     HALS_PASSES,
     NEWTON_RANK,
     Array,
+    Indices,
+    Numbers,
     Vector,
     as_float64,
     beside,
@@ -87,11 +90,11 @@ class Encoder:
         data = in_unit(weigh(open_data(X, mean=self.objective.mean), here, self.objective.mean))
         return np.ascontiguousarray(self.rows(data, first_row))
 
-    def of_columns(self, columns: Any) -> Encoder:
+    def of_columns(self, columns: Indices) -> Encoder:
         """Return the same for rows of which only some columns are known."""
         return replace(self, components=self.components[:, columns])
 
-    def rows(self, data: Data, first_row: int = 0, first: Any = None) -> Any:
+    def rows(self, data: Data, first_row: int = 0, first: Array | None = None) -> Array:
         """Compute W for rows that a backend holds already.
 
         Parameters
@@ -127,9 +130,17 @@ class Encoder:
 
 
 def encode(
-    data: Data, H: Any, objective: Objective, weights: Vector, max_iter: int, tol: float, sums: bool = False,
-    first: Any = None, curved: bool | None = None, held: bool = False,
-) -> Any:  # fmt: skip
+    data: Data,
+    H: Array,
+    objective: Objective,
+    weights: Vector,
+    max_iter: int,
+    tol: float,
+    sums: bool = False,
+    first: Array | None = None,
+    curved: bool | None = None,
+    held: bool = False,
+) -> Array:
     """Minimise sum_b lambda_b Dbar_b(X, WH) over W >= 0, (m, r), by majorise-minimise steps or coordinate descent.
 
     No line search and no stopping rule looks at more than one row: a row starts at the multiple of (1, ..., 1)
@@ -147,21 +158,29 @@ def encode(
     return data.map_rows(partial(_encoded, settings), H.shape[0]).T
 
 
-def _encoded(settings: dict[str, Any], data: Data) -> Any:
+def _encoded(settings: dict[str, Any], data: Data) -> Array:
     return _encode(data, **settings)
 
 
 def _encode(
-    data: Data, H: Any, objective: Objective, weights: Vector, max_iter: int, tol: float, sums: bool, first: Any,
-    curved: bool | None, held: bool,
-) -> Any:  # fmt: skip
+    data: Data,
+    H: Array,
+    objective: Objective,
+    weights: Vector,
+    max_iter: int,
+    tol: float,
+    sums: bool,
+    first: Array | None,
+    curved: bool | None,
+    held: bool,
+) -> Array:
     """W' (r, rows) of the rows of one Data."""
     r = H.shape[0]
-    G: Any = data.space.put(H).T
+    G: Array = data.space.put(H).T
     if first is None:
         level = np.full(data.shape[0], 1.0 / r) if sums else level_of(data, G, objective.mean)
         first = np.repeat(level.astype(data.dtype)[None, :], r, axis=0)
-    A: Any = data.T.space.put(first)
+    A: Array = data.T.space.put(first)
     support = A > 0 if held else None
     xp, step = namespace(A), _step(data.T, G, A, objective, weights, sums, curved, support)
     active, tol = xp.amax(A, axis=0) > 0, tol or ENCODE_TOLERANCE
@@ -184,7 +203,7 @@ def level_of(data: Data, G: Any, mean: float) -> Vector:
     return np.divide(sums, total, out=np.zeros_like(total), where=(weight > 0) & (total > 0))
 
 
-def _on_host(parts: Any) -> Vector:
+def _on_host(parts: Array) -> Vector:
     """Parts (1, r, m) as (r, m) of NumPy in float64."""
     return np.asarray(as_numpy(parts), dtype=np.float64)[0]
 
@@ -193,15 +212,15 @@ def _on_host(parts: Any) -> Vector:
 class _Alone:
     """Steps of coordinate descent under beta = 2 alone, whose model is the loss: one is all but the end."""
 
-    descend: Callable[[Any], Any]
+    descend: Callable[[Array], Array]
     sweeps: int = 1
 
-    def __call__(self, A: Any) -> tuple[Any, Any]:
+    def __call__(self, A: Array) -> tuple[Array, Array]:
         """Step, and tell how far every row moved, (m,)."""
         stepped = self.descend(A)
         return stepped, namespace(A).amax(abs(stepped - A), axis=0)
 
-    def with_zeros(self, A: Any) -> Any:
+    def with_zeros(self, A: Array) -> Array:
         """Return W', which has its zeros already."""
         return A
 
@@ -217,17 +236,17 @@ class _Cycle:
     """
 
     side: Data
-    G: Any
+    G: Array
     objective: Objective
     coefficients: Vector
-    floor: Any
+    floor: Numbers
     tilt: Tilt | None
     total: float | None
     curved: bool
-    support: Any = None
+    support: NDArray[np.bool_] | None = None
     sweeps: int = 3
 
-    def __call__(self, A: Any) -> tuple[Any, Any]:
+    def __call__(self, A: Array) -> tuple[Array, Array]:
         """Return where a row goes, (r, m), and how far it may still have to go, (m,)."""
         xp = namespace(A)
         first = self._majorised(A, self._parts(A))
@@ -244,19 +263,19 @@ class _Cycle:
             xp.where(taken, xp.amax(abs(far - first), axis=0), residual * most),
         )
 
-    def _minimum(self, A: Any, parts: Parts) -> Any:
+    def _minimum(self, A: Array, parts: Parts) -> Array:
         """Minimise the model of second order, with real zeros."""
         if self.total is not None:  # moves end by the largest slope of what can still give, and the floor cannot
             A = namespace(A).where(AT_FLOOR * self.floor < A, A, A * 0.0)
         return Newton().minimum(A, replace(parts, floor=0.0))
 
-    def with_zeros(self, A: Any) -> Any:
+    def with_zeros(self, A: Array) -> Array:
         """Return W' with exact zeros for what is at the floor; a row that is all at its floor stays."""
         most = AT_FLOOR * self.floor
         low = ~(most < A)
         return namespace(A).where(low & ~low.all(0), A * 0.0, A)
 
-    def _residual(self, A: Any, parts: Parts) -> Any:
+    def _residual(self, A: Array, parts: Parts) -> Array:
         """How far every row is from its end: the smaller of an entry and of its slope, both relative, at most; (m,).
 
         The size of an entry is what it adds to the model: a small one of a large component may be much of it.
@@ -267,10 +286,10 @@ class _Cycle:
             size, slope = A * P / xp.amax(A * P, axis=0), xp.where(P > 0, slope / P, 0.0)
         return xp.amax(abs(xp.where(size < slope, size, slope)), axis=0)
 
-    def _majorised(self, A: Any, parts: Parts) -> Any:
+    def _majorised(self, A: Array, parts: Parts) -> Array:
         return Monotone().step(A, parts, None)[0]
 
-    def _parts(self, A: Any, curved: bool = False) -> Parts:
+    def _parts(self, A: Array, curved: bool = False) -> Parts:
         omega, c = self.objective.omega, self.coefficients
         ask = Ask(omega, losses=False, curvature=c if curved else None, sized=True)  # P is looked at
         sweep = self.side.sweep(self.G, A, ask)
@@ -278,7 +297,7 @@ class _Cycle:
         return Parts(N, P, c, omega, self.floor, Q=sweep.Q, gram=sweep.gram, tilt=self.tilt, total=self.total)
 
 
-def _held(N: Any, P: Any, support: Any) -> tuple[Any, Any]:
+def _held(N: Array, P: Array, support: NDArray[np.bool_]) -> tuple[Array, Array]:
     """The parts that keep zeros outside the support: a slope that no step gets over."""
     steep = HELD * (N.max(axis=1, keepdims=True) + P.max(axis=1, keepdims=True))
     return np.where(support, N, 0.0), np.where(support, P, steep).astype(P.dtype, copy=False)
@@ -290,7 +309,7 @@ def _compressed(side: Data, omega: Omega) -> bool:
     return stored or (side.compressed and need_nonzeros_only(omega))
 
 
-def _further(A: Any, first: Any, second: Any) -> Any:
+def _further(A: Array, first: Array, second: Array) -> Array:
     """Go on from two steps to where they lead: squared extrapolation (Varadhan and Roland 2008)."""
     xp, one, bend = namespace(A), first - A, second - 2.0 * first + A
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -301,9 +320,15 @@ def _further(A: Any, first: Any, second: Any) -> Any:
 
 
 def _step(
-    side: Data, G: Any, first: Any, objective: Objective, weights: Vector, sums: bool, curved: bool | None,
-    support: Any = None,
-) -> _Alone | _Cycle:  # fmt: skip
+    side: Data,
+    G: Array,
+    first: Array,
+    objective: Objective,
+    weights: Vector,
+    sums: bool,
+    curved: bool | None,
+    support: NDArray[np.bool_] | None = None,
+) -> _Alone | _Cycle:
     """The steps of all rows, each on its own; one product with X is enough under beta = 2 alone."""
     omega, coefficients = objective.omega, objective.coefficients(weights)
     tilt = _penalties_of_rows(side, G, first, objective, weights)
@@ -328,7 +353,7 @@ def _step(
     return _Alone(lambda A: shared_step(A, N, gram, 0.0, HALS_PASSES))
 
 
-def _penalties_of_rows(side: Data, G: Any, first: Any, objective: Objective, weights: Vector) -> Tilt | None:
+def _penalties_of_rows(side: Data, G: Array, first: Array, objective: Objective, weights: Vector) -> Tilt | None:
     """The penalties that stand by themselves in every row of W, whose bounds are the same at every point."""
     given = objective.penalties
     alone = Penalties(tuple(term for term in given.terms if not term.couples("W")), given.setting)

@@ -111,10 +111,17 @@ def _join_rounds(rounds: list[tuple[tuple[float, ...], Result]], seen: Coverage)
         f"({seen.factor:.4f} times the largest at the {len(knots)} knots)."
     )
     return replace(
-        last, omega=_losses(np.array(knots)[order].tolist()), references=last.references[order],
-        losses=last.losses[order], scaled_losses=last.scaled_losses[order], weights=last.weights[order],
-        trace=joined, n_iter=iterations, coverage=replace(seen, added=tuple(added)), notes=(note,),
-    )  # fmt: skip
+        last,
+        omega=_losses(np.array(knots)[order].tolist()),
+        references=last.references[order],
+        losses=last.losses[order],
+        scaled_losses=last.scaled_losses[order],
+        weights=last.weights[order],
+        trace=joined,
+        n_iter=iterations,
+        coverage=replace(seen, added=tuple(added)),
+        notes=(note,),
+    )
 
 
 def _padded(trace: Trace, missing: int, order: NDArray[np.intp]) -> Trace:

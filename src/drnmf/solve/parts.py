@@ -35,6 +35,8 @@ SMALLEST_WEIGHT = 1e-6
 STEPS, FEWEST = 200, 10
 """How many steps that never raise the maximum are taken from a point, over the number of objectives, and at least: each
 solves a problem of its own in that many weights."""
+MOST_FROM_STARTS = 4
+"""Objectives, up to which such steps lead down from the starts too: of more, so few steps would stay far above."""
 
 
 def with_levels(problem: Problem, runner: Runner) -> Problem:
@@ -119,7 +121,8 @@ def fit_parts(
         weights = done[0].weights
         best = min(done, key=lambda run: float(weights @ run.scaled_losses) + run.penalty)
         return whole, certified(whole, best)
-    done += _descended(whole, runner.starts, runner)
+    if len(whole.omega) <= MOST_FROM_STARTS:
+        done += _descended(whole, runner.starts, runner)
     if not problem.penalties:  # which plain fits are made without
         done += [replace(done[0], blocks=run.blocks) for run in plain]
     if errors is None:
@@ -160,7 +163,8 @@ def _plain(problem: Problem, runner: Runner) -> list[Result]:
 
     if isinstance(runner.policy, Fixed):  # whose weights are those of all objectives
         runner = replace(runner, policy=Fixed())
-    return run_improving(problem, runner.starts, compute_references(problem, runner.starts, runner), runner)[0]
+    found = compute_references(problem, runner.starts, runner.roughly())
+    return run_improving(problem, runner.starts, found, runner)[0]
 
 
 def _descended(whole: Problem, starts: list[Start], runner: Runner) -> list[Result]:

@@ -6,9 +6,9 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
@@ -42,9 +42,9 @@ def running(
     parameters: Parameters,
     runs: int,
     *,
-    identity: dict[str, Any] | None = None,
-    W: Any = None,
-    H: Any = None,
+    identity: dict[str, object] | None = None,
+    W: ArrayLike | None = None,
+    H: ArrayLike | None = None,
 ) -> Iterator[Runner]:
     """Ready a runner for a problem; while the block runs its checkpoint folder is locked and its progress is shown.
 
@@ -98,10 +98,11 @@ def fit_factors(problem: Problem, runner: Runner) -> Result:
         if runner.second is not None and leaves_room(best, runner.budget.control):
             best = second_look(problem, best, runner.second(), runner)
         return _finished(problem, best)
-    found = compute_references(problem, runner.starts, runner)
     if runner.improves and len(problem.omega) > 1:
+        found = compute_references(problem, runner.starts, runner.roughly())
         done, found = run_improving(problem, runner.starts, found, runner)
     else:
+        found = compute_references(problem, runner.starts, runner)
         scaled = problem.over(found.values)
         done = solve([scaled.begun(start) for start in runner.starts], runner)
     best = with_notes(smallest(done), *found.notes)

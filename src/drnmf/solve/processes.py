@@ -110,7 +110,7 @@ def workers(count: int) -> Iterator[list[Worker]]:
 class _Pickler(pickle.Pickler):
     """Refuses arrays that would come back in another layout, which may be summed in another order."""
 
-    def reducer_override(self, value: Any) -> Any:
+    def reducer_override(self, value: object) -> Any:
         if isinstance(value, np.ndarray) and not (value.flags.c_contiguous or value.flags.f_contiguous):
             raise pickle.PicklingError("not contiguous")
         return NotImplemented
@@ -161,7 +161,7 @@ def _made(message: bytes, told: _Told) -> Result | BaseException:
         return error
 
 
-def _send(pipe: Connection, answer: Any) -> None:
+def _send(pipe: Connection, answer: Result | Progress | BaseException) -> None:
     try:
         written = pickle.dumps(answer, protocol=pickle.HIGHEST_PROTOCOL)
     except Exception:  # an error of a loss of the user, say, that holds what cannot be written

@@ -110,8 +110,9 @@ class ProgressLines:
         parts = [
             f"run {run} of {max(run, self._clock.runs)}, {stage}: iteration {progress.iteration}/{progress.max_iter}",
             *filter(None, (describe(progress), self._remark())),
-            f"{clock(time.perf_counter() - self._begun)} spent", end,
-        ]  # fmt: skip
+            f"{clock(time.perf_counter() - self._begun)} spent",
+            end,
+        ]
         self._console.print(", ".join(parts), markup=False, highlight=False, soft_wrap=True)
 
 

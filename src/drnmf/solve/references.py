@@ -4,6 +4,9 @@ e_beta is a local minimum of the fit under beta alone, so a run under several lo
 is wrong and "percent above the best" is no longer true. Every loss met anywhere is therefore a candidate for e_beta;
 one that is beaten by more than REFERENCE_MARGIN is improved by a fit under beta alone from the point that beat it, and
 the run continues under it.
+
+A run far from its end needs its references no better than it is itself: both pause (ROUGH_LEVEL), the references
+go on to their level, and then the run to its end, with the lambda and the policy that it had.
 """
 
 from __future__ import annotations
@@ -23,6 +26,9 @@ from drnmf.problem.units import Units
 from drnmf.solve.runner import Runner
 from drnmf.solve.solve import smallest, solve
 
+STOPPED = ("callback", "max_time")
+"""Reasons of runs that do not continue."""
+
 
 @dataclass(frozen=True)
 class References:
@@ -35,6 +41,7 @@ class References:
     losses : (p, p), every loss (column) at each solution (row)
     floors : (p,) the smallest e_beta that is used
     notes : remarks on them
+    rough : their fits have paused, and are to go on
     """
 
     values: Vector
@@ -42,6 +49,7 @@ class References:
     losses: Vector
     floors: Vector
     notes: tuple[str, ...] = ()
+    rough: bool = False
 
 
 def compute_references(problem: Problem, starts: list[Start], runner: Runner) -> References:
@@ -64,7 +72,7 @@ def compute_references(problem: Problem, starts: list[Start], runner: Runner) ->
         if below
     )
     table = np.array([losses_of(data, run.W, run.H, omega) for run in best])
-    return References(np.maximum(found, floors), tuple(best), table, floors, notes)
+    return References(np.maximum(found, floors), tuple(best), table, floors, notes, runner.rough)
 
 
 def check_references(references: ArrayLike, p: int) -> Vector:
@@ -96,7 +104,7 @@ def resume(
 ) -> list[Result]:
     """Continue runs from their points under other references, with the iterations that each has left."""
     most = runner.budget.control.max_iter
-    left = [run for run in done if run.n_iter < most and run.reason not in ("callback", "max_time")]
+    left = [run for run in done if run.n_iter < most and run.reason not in STOPPED]
     problem = problem.over(references)
     later = solve([problem.resumed(run) for run in left], runner.near(), margin=margin)
     resumed = {id(run): run.then(after) for run, after in zip(left, later, strict=True)}
@@ -120,10 +128,11 @@ def run_improving(
     runs : results under the references returned
     found : references that no loss met on the way is below
     """
-    found = improved(problem, found, (), runner)
+    found = found if found.rough else improved(problem, found, (), runner)
     scaled = problem.over(found.values)
-    done = solve([scaled.begun(start) for start in starts], runner, margin=_margin(found))
-    for turn in range(REFERENCE_ROUNDS):
+    first, margin = (runner.roughly(), None) if found.rough else (runner, _margin(found))
+    done = solve([scaled.begun(start) for start in starts], first, margin=margin)
+    for turn in range(0 if all(run.reason in STOPPED for run in done) else REFERENCE_ROUNDS):
         better = improved(problem, found, done, runner)
         margin = _margin(better) if turn + 1 < REFERENCE_ROUNDS else None
         if better is not found:
@@ -154,22 +163,29 @@ def _exact(found: References) -> NDArray[np.bool_]:
 def improved(problem: Problem, found: References, done: Sequence[Result], runner: Runner) -> References:
     """Fit every loss alone again that a point in hand has well below its reference, from that point.
 
+    Rough references all go on, from their own points where none in hand is lower.
+
     Returns
     -------
-    found : the same object where no reference is beaten by more than REFERENCE_MARGIN
+    found : the same object where none is rough, or beaten by more than REFERENCE_MARGIN
     """
     points, losses = [*found.solutions, *done], np.array([*found.losses, *(run.losses for run in done)])
     least = np.maximum(losses.min(axis=0), found.floors)
-    beaten = np.flatnonzero((least < (1.0 - REFERENCE_MARGIN) * found.values) & ~_exact(found)).tolist()
+    beaten = np.flatnonzero(((least < (1.0 - REFERENCE_MARGIN) * found.values) & ~_exact(found)) | found.rough).tolist()
     if not beaten:
         return found
     solutions, table, omega = list(found.solutions), found.losses.copy(), problem.omega
     origins = [points[int(np.argmin(losses[:, b]))] for b in beaten]
     runner.budget.expect(len(beaten))
-    alone = [problem.alone(omega[b]).begun(point_of(point)) for b, point in zip(beaten, origins, strict=True)]
+    alone = [_from(problem.alone(omega[b]), solutions[b], point) for b, point in zip(beaten, origins, strict=True)]
     for b, again in zip(beaten, solve(alone, runner.near().alone(level=True)), strict=True):
         solutions[b], table[b] = again, losses_of(problem.data, again.W, again.H, omega)
-    return lowered(replace(found, solutions=tuple(solutions), losses=table), done)
+    return lowered(replace(found, solutions=tuple(solutions), losses=table, rough=False), done)
+
+
+def _from(alone: Problem, own: Result, point: Result) -> Problem:
+    """Return a fit under one loss from a point: with the iterations that are left of it where the point is its own."""
+    return alone.resumed(own) if point is own else alone.begun(point_of(point))
 
 
 def lowered(found: References, done: Sequence[Result]) -> References:

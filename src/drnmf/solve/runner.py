@@ -19,7 +19,7 @@ from drnmf.algorithms.updates.minimax import Minimax
 from drnmf.algorithms.updates.newton import Newton
 from drnmf.algorithms.updates.table import as_rule
 from drnmf.algorithms.weights import ByRule, Fixed, Policy, Reactive, as_policy
-from drnmf.numerics import LEVEL_TOLERANCE, REFERENCE_TOLERANCE
+from drnmf.numerics import LEVEL_TOLERANCE, REFERENCE_TOLERANCE, ROUGH_LEVEL, ROUGH_TOLERANCE
 from drnmf.problem.problem import Problem
 from drnmf.problem.units import Units
 from drnmf.solve.watching import Stopping, Watching
@@ -84,7 +84,7 @@ def both(first: Callback | None, second: Callback | None) -> Callback | None:
     if first is None or second is None:
         return first or second
 
-    def call(progress: Any) -> Any:
+    def call(progress: Progress) -> object:
         stop = first(progress)
         return second(progress) or stop
 
@@ -108,6 +108,7 @@ class Runner:
     stage : what progress calls them; None names each by its loss
     level : they only have to give the level of a loss
     coarser : what the tolerance of fits of one loss alone is multiplied by
+    rough : they pause at a rough tolerance; see `roughly`
     starts : where the runs of the fit begin
     second : draws another start for where the only run leaves room; None where no other is to be tried
     """
@@ -122,6 +123,7 @@ class Runner:
     stage: str | None = "fit"
     level: bool = False
     coarser: float = 1.0
+    rough: bool = False
     starts: list[Start] = field(default_factory=list)
     second: Callable[[], Start] | None = None
 
@@ -147,6 +149,13 @@ class Runner:
         """Return the same for losses under fixed weights."""
         return replace(self, rule=self.reference_rule, policy=Fixed(weights), stage=stage)
 
+    def roughly(self) -> Runner:
+        """Return the same for references, and for runs under them, that are continued; itself where all run to the end.
+
+        What a run needs of its references before it is near its end is their ratio, and not its last digits.
+        """
+        return replace(self, rough=True) if self.improves and self.budget.control.tol > 0 else self
+
     def alone(self, level: bool = False) -> Runner:
         """Return the same for losses by themselves, which only watchers are told of.
 
@@ -159,9 +168,11 @@ class Runner:
         """Take the control of a run out of the budget."""
         stage = f"{problem.omega[0].name} alone" if self.stage is None else self.stage
         control = self.budget.take(stage, _counted_from(problem.spent, self.callback))
-        if self.stage is None:
-            control = replace(control, tol=self._tolerance(control, problem))
-        return control
+        alone = self.stage is None
+        tol = self._tolerance(control, problem) if alone else control.tol
+        if self.rough and tol > 0:
+            tol = max(tol, ROUGH_LEVEL if alone else ROUGH_TOLERANCE)
+        return replace(control, tol=tol, course=problem.course)
 
     def _tolerance(self, control: Control, problem: Problem) -> float:
         """Compute the tolerance of a fit of one loss alone: it need not be as fine as that of the fit itself."""

@@ -22,14 +22,14 @@ from drnmf.parameters.fields import checked
 from drnmf.parameters.solver import Solver, as_solver
 from drnmf.problem.problem import Problem
 from drnmf.problem.receive import Received
-from drnmf.problem.weights import Reading
+from drnmf.problem.weights import Reading, WeightsLike
 
 P = TypeVar("P", bound=Parameters)
 JUDGED_ITERATIONS, JUDGED_TOLERANCE = 500, 1e-5
 """Of every run that judges a rank, where the model leaves them to the library."""
 
 
-def check_model(model: Any, function: str) -> None:
+def check_model(model: object, function: str) -> None:
     """Refuse something else in the place of a model.
 
     Raises
@@ -49,7 +49,7 @@ def asked_losses(model: Parameters) -> Any:
     return getattr(model, "betas", getattr(model, "beta", "auto"))
 
 
-def settings_of(model: Parameters) -> dict[str, Any]:
+def settings_of(model: Parameters) -> dict[str, object]:
     """Collect all parameters of a model by name, those of its solver among them."""
     own = {known.name: getattr(model, known.name) for known in fields(model) if known.name != "solver"}
     return own | as_solver(model.solver).get_params()
@@ -83,7 +83,7 @@ def judged_budget(model: P) -> P:
     return only_compared(model, JUDGED_ITERATIONS, JUDGED_TOLERANCE)
 
 
-def jobs_of(model: Any) -> int:
+def jobs_of(model: Parameters) -> int:
     """Count the runs of a model that go side by side, as joblib counts them."""
     n_jobs = model.n_jobs
     if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral)):
@@ -111,7 +111,7 @@ def terms_of(model: Parameters) -> tuple[Penalty, ...]:
     return settled(without_zeros(as_penalties(model.penalties)), model.sum_to_one if model.shape is None else None)
 
 
-def reading_of(model: Parameters, entry_weight: Any = None, uncertainty: Any = None) -> Reading:
+def reading_of(model: Parameters, entry_weight: WeightsLike = None, uncertainty: WeightsLike = None) -> Reading:
     """Check what counts as missing, and collect it with the weights of the entries."""
     return Reading(checked(model, "negatives"), checked(model, "unstored"), entry_weight, uncertainty)
 

@@ -15,9 +15,14 @@ from drnmf.solve.runner import Runner, both
 
 
 def solve(
-    problems: Sequence[Problem], runner: Runner, *, margin: float | None = None, max_iter: int | None = None,
-    overwrite: bool = False, until: Callback | None = None,
-) -> list[Result]:  # fmt: skip
+    problems: Sequence[Problem],
+    runner: Runner,
+    *,
+    margin: float | None = None,
+    max_iter: int | None = None,
+    overwrite: bool = False,
+    until: Callback | None = None,
+) -> list[Result]:
     """Run every problem from its start, as many at a time as the budget says; results are in the unit of the data.
 
     Parameters

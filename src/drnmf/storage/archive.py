@@ -8,20 +8,26 @@ import math
 import os
 import zipfile
 from collections.abc import Mapping
-from typing import IO, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from drnmf.files import replacing
+
+if TYPE_CHECKING:
+    from hashlib import _Hash as Digest
 
 _META = "__meta__"
 _SUM = "sha256"
 _PIECE = 1 << 20
+Stored = NDArray[Any]
+Header = tuple[tuple[int, ...], bool, np.dtype[Any]]
 FORMAT = "drnmf-model-1"
 
 
 def write_archive(
-    path: str | os.PathLike[str], arrays: Mapping[str, Any], meta: Mapping[str, Any], form: str = FORMAT
+    path: str | os.PathLike[str], arrays: Mapping[str, Stored], meta: Mapping[str, object], form: str = FORMAT
 ) -> str:
     """Write all or nothing (see `replacing`). Returns the checksum."""
     plain = {name: np.asarray(array) for name, array in arrays.items()}
@@ -34,7 +40,7 @@ def write_archive(
     return checksum
 
 
-def read_archive(path: str | os.PathLike[str], form: str = FORMAT) -> tuple[dict[str, Any], dict[str, Any]]:
+def read_archive(path: str | os.PathLike[str], form: str = FORMAT) -> tuple[dict[str, Stored], dict[str, Any]]:
     """(arrays, meta) of a file; a clear error where it is none, or not as it was written.
 
     No more is read than the file is long, whatever its headers say.
@@ -45,7 +51,7 @@ def read_archive(path: str | os.PathLike[str], form: str = FORMAT) -> tuple[dict
             parts = _parts(archive, os.path.getsize(path))
             meta = json.loads(_read_array(archive, parts.pop(_META)).tobytes())
             found, stated = meta.get("format"), meta.pop(_SUM, None)
-            arrays: dict[str, Any] = {}
+            arrays: dict[str, Stored] = {}
             digest = _begin(meta)
             if found == form and stated is not None:
                 arrays = {name: _read_array(archive, parts[name], digest, name) for name in sorted(parts)}
@@ -75,7 +81,9 @@ def _parts(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
     return parts
 
 
-def _read_array(archive: zipfile.ZipFile, part: zipfile.ZipInfo, digest: Any = None, name: str = "") -> Any:
+def _read_array(
+    archive: zipfile.ZipFile, part: zipfile.ZipInfo, digest: Digest | None = None, name: str = ""
+) -> Stored:
     """Read an array whose header fits to its size, a piece at a time, and add it to a checksum."""
     with archive.open(part) as stream:
         shape, fortran, dtype = read_header(stream)
@@ -94,26 +102,26 @@ def _read_array(archive: zipfile.ZipFile, part: zipfile.ZipInfo, digest: Any = N
     return np.frombuffer(content, dtype=dtype).reshape(shape, order="F" if fortran else "C")
 
 
-def read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def read_header(stream: IO[bytes]) -> Header:
     """Read the head of a .npy: shape, whether columns lie together, and type; the stream is then at the entries."""
     version = np.lib.format.read_magic(stream)
     read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
-    found: tuple[tuple[int, ...], bool, np.dtype[Any]] = read(stream)
+    found: Header = read(stream)
     return found
 
 
-def _checksum(arrays: Mapping[str, Any], meta: Mapping[str, Any]) -> str:
+def _checksum(arrays: Mapping[str, Stored], meta: Mapping[str, object]) -> str:
     """SHA-256 over the JSON and over name, type, shape and bytes of every array."""
     digest = _begin(meta)
     for name in sorted(arrays):
         array = arrays[name]
         order: Literal["F", "C"] = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
         digest.update(_described(name, array.dtype, array.shape, order))
-        digest.update(array.ravel(order=order).view(np.uint8))
+        digest.update(array.ravel(order=order).view(np.uint8).data)
     return digest.hexdigest()
 
 
-def _begin(meta: Mapping[str, Any]) -> Any:
+def _begin(meta: Mapping[str, object]) -> Digest:
     return hashlib.sha256(json.dumps(meta, sort_keys=True).encode())
 
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self, TypeVar
 
 from drnmf import __version__
 from drnmf.algorithms.initialize import Start
@@ -52,6 +52,7 @@ logger = logging.getLogger("drnmf")
 
 FORMAT = "drnmf-checkpoint-3"
 KEPT = 2
+Content = TypeVar("Content")
 
 
 class CheckpointError(ValueError):
@@ -71,7 +72,7 @@ class Checkpoint:
         folder: str | os.PathLike[str],
         every: float,
         data: Data,
-        parameters: Mapping[str, Any],
+        parameters: Mapping[str, object],
         modes: Modes | None = None,
     ) -> None:
         self.folder, self.every, self.data, self._modes = Path(folder), every, data, modes or Matrix(data)
@@ -151,7 +152,7 @@ class Checkpoint:
             begun = f"{self.folder} was begun with {there['backend']} and is resumed with {here['backend']}"
             logger.warning("%s: the result is the same only up to rounding.", begun)
 
-    def recall(self, omega: Omega, *owners: Any) -> Result | Snapshot | None:
+    def recall(self, omega: Omega, *owners: object) -> Result | Snapshot | None:
         self._run += 1
         self._types = TYPES | types_beside(*omega, *owners)
         try:
@@ -174,7 +175,7 @@ class Checkpoint:
                 return found[0]
         return None
 
-    def _recalled(self, path: Path, of: Callable[[Record, Modes], Any]) -> tuple[Any, str] | None:
+    def _recalled(self, path: Path, of: Callable[[Record, Modes], Content]) -> tuple[Content, str] | None:
         """What a file holds and its checksum; None, and a line in the log, where it is not whole or not of this fit."""
         try:
             record, checksum = self._read(path)
@@ -249,7 +250,7 @@ def keeper_of(
     folder: str | os.PathLike[str] | None,
     every: float,
     data: Data,
-    parameters: Mapping[str, Any],
+    parameters: Mapping[str, object],
     start: Start,
     modes: Modes | None = None,
 ) -> AbstractContextManager[Checkpoint | None]:

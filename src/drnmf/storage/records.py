@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from drnmf.algorithms.acceleration import Direction
 from drnmf.algorithms.certificates import Certificate
@@ -39,6 +40,9 @@ from drnmf.parameters.solver import Solver
 from drnmf.trees import map_leaves, name_of, pack
 
 Record = dict[str, Any]
+Held = Any
+"""A factor or a state, on the host or wherever a `Space` keeps it."""
+Move = Callable[[Held], Held]
 
 TYPES: dict[str, type] = {
     name_of(kind): kind
@@ -64,16 +68,16 @@ TYPES: dict[str, type] = {
 """Dataclasses that may be read back: results, losses, and the states of the package's rules and policies."""
 
 
-def on_host(F: Any, space: Space) -> Array:
+def on_host(F: Held, space: Space) -> Array:
     """Bring a factor (r, n) of a space to the host, wherever it lives."""
     return F if isinstance(F, np.ndarray) else space.get(F)
 
 
-def _once(move: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _once(move: Move) -> Move:
     """Move an array that comes again only the first time: what shared memory still shares it."""
-    seen: dict[int, tuple[Any, Any]] = {}
+    seen: dict[int, tuple[Held, Held]] = {}
 
-    def moved(F: Any) -> Any:
+    def moved(F: Held) -> Held:
         if id(F) not in seen:
             seen[id(F)] = (F, move(F))
         return seen[id(F)][1]
@@ -84,13 +88,13 @@ def _once(move: Callable[[Any], Any]) -> Callable[[Any], Any]:
 def refuse_unstorable(snapshot: Snapshot) -> None:
     """Raise TypeError where the state of a rule or policy cannot be stored; factors are not looked at."""
 
-    def shell(leaf: Any) -> Any:
+    def shell(leaf: object) -> object:
         return None if hasattr(leaf, "shape") and not isinstance(leaf, np.ndarray) else leaf
 
     pack(map_leaves(shell, (snapshot.states, snapshot.policy_state)))
 
 
-def _each(functions: Iterable[Callable[[Any], Any]], values: Iterable[Any]) -> tuple[Any, ...]:
+def _each(functions: Iterable[Move], values: Iterable[Held]) -> tuple[Held, ...]:
     """What belongs to every block, moved by the function of that block."""
     return tuple(function(value) for function, value in zip(functions, values, strict=True))
 
@@ -151,7 +155,7 @@ def fingerprint(data: Data) -> Record:
     return plain | {"SHA-256 of the entries": data.digest()}
 
 
-def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
+def differences(there: Mapping[str, object], here: Mapping[str, object]) -> list[str]:
     """'name: this there, that here' for every entry that is not equal.
 
     >>> differences({"tol": 0.0, "n_init": 1}, {"tol": 0.0, "n_init": 2})
@@ -171,12 +175,12 @@ UNSTORED = tuple(
 """Parameters that do not change what a fit finds."""
 
 
-def describe(parameters: Mapping[str, Any]) -> Record:
+def describe(parameters: Mapping[str, object]) -> Record:
     """Parameters as JSON, to compare: numbers and text as they are, arrays by value, objects by what they print."""
     return {name: described(value) for name, value in parameters.items() if name not in UNSTORED}
 
 
-def described(value: Any) -> Any:
+def described(value: object) -> object:
     """Turn a parameter into JSON; a loss is the number or the text that a user writes for it.
 
     >>> described((Beta(1.0), NegativeBinomial(30)))
@@ -195,7 +199,7 @@ def described(value: Any) -> Any:
     return type(value).__qualname__ if " at 0x" in text or isinstance(value, np.random.RandomState) else text
 
 
-def digest_of(values: Any) -> str | None:
+def digest_of(values: ArrayLike | None) -> str | None:
     """A given start (W or H) in a few characters."""
     if values is None:
         return None

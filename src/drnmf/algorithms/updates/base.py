@@ -16,7 +16,7 @@ from drnmf.algorithms.updates.multiplier import multiplier_step
 from drnmf.algorithms.updates.roots import NO_SLOTS, Slots, joined_slots
 from drnmf.algorithms.updates.steps import multiplicative_step, weighted_sum
 from drnmf.losses.base import Omega
-from drnmf.numerics import Array, Maybe, Numbers, Vector, beside
+from drnmf.numerics import Array, Maybe, Numbers, Vector, beside, precision_of
 from drnmf.objective.penalty import Bound, Tilt
 
 State = Any
@@ -110,6 +110,10 @@ class Parts:
         rising, falling : a -> (r, n) and b -> (r, n); needs the parts of every loss on their own
         """
         found = penalty
+        if len(self.omega) > 1 and len({loss.exponents for loss in self.omega}) == 1:  # one loss of many parts of X
+            ((a, b),) = {loss.exponents for loss in self.omega}
+            N, P = (_mixed(self.coefficients, part) for part in (self.N, self.P))
+            return joined_slots(found, ({a: P}, {b: N}))
         for loss, c, N, P in zip(self.omega, self.coefficients, self.N, self.P, strict=True):
             if c > 0:
                 a, b = loss.exponents
@@ -161,12 +165,19 @@ class Parts:
         """
         assert self.gram is not None
         N, gram = self.N[0], self.gram
-        if gram.ndim > self.N[0].ndim:
-            N, gram = (weighted_sum(self.coefficients, part) for part in (self.N, gram))
+        if gram.ndim > N.ndim:  # many parts of X: one product is faster than a sum of terms
+            N, gram = (_mixed(self.coefficients, part) for part in (self.N, gram))
         if self.tilt is None:
             return N, gram
         bound = self.tilt.bound(F)
         return N - bound.slope(), gram if bound.curvature is None else gram + beside(bound.curvature, gram)
+
+
+def _mixed(coefficients: Vector, stack: Array) -> Array:
+    """Compute sum_b c_b stack_b by one product."""
+    weights = beside(coefficients.astype(precision_of(stack)), stack)
+    mixed: Array = (weights @ stack.reshape(len(stack), -1)).reshape(stack.shape[1:])
+    return mixed
 
 
 @dataclass(frozen=True)
@@ -203,12 +214,14 @@ class Setup:
     shared : whether the curvature of beta = 2 is cheap: all columns share it, or, where weights of entries leave each
         its own, the components are few
     columns : of all blocks together, where a state may keep what a sweep made; None where it may not
+    entries : of X, stored or not; None where it is not in the memory of this process
     """
 
     omega: Omega
     rank: int
     shared: bool = True
     columns: int | None = None
+    entries: int | None = None
 
 
 @dataclass(frozen=True)

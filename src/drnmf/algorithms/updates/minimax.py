@@ -23,7 +23,7 @@ from scipy.optimize import minimize
 from drnmf.algorithms.updates.base import Facts, Parts, Rule
 from drnmf.algorithms.updates.monotone import majorised
 from drnmf.algorithms.updates.roots import NO_SLOTS, Slots
-from drnmf.numerics import Array, Library, Vector, namespace
+from drnmf.numerics import Array, Library, Vector, as_float64, namespace
 from drnmf.objective import simplex
 
 Evaluate = Callable[[Vector], Vector]
@@ -43,23 +43,30 @@ def surrogates(F: Array, t: Array, parts: Parts, penalty: Slots = NO_SLOTS) -> V
     assert parts.scaled_losses is not None
     assert parts.references is not None
     values = np.empty(len(parts.omega))
-    log_t = xp.log(t)
-    for b, loss in enumerate(parts.omega):
-        up, down = loss.exponents
-        rise = _power_integral(log_t, up + 1.0, xp)
-        fall = _power_integral(log_t, 1.0 - down, xp)
-        change = (F * (parts.P[b] * rise - parts.N[b] * fall)).sum(dtype=xp.float64)
-        values[b] = parts.scaled_losses[b] + float(change) / parts.references[b]
+    integrals: dict[float, Array] = {}  # parts of X under one loss have the same
+
+    def integral(exponent: float) -> Array:
+        if exponent not in integrals:
+            integrals[exponent] = F * _power_integral(t, exponent, xp)
+        return integrals[exponent]
+
+    for up, down in dict.fromkeys(loss.exponents for loss in parts.omega):
+        alike = [b for b, loss in enumerate(parts.omega) if loss.exponents == (up, down)]
+        P, N = (as_float64(part if len(alike) == len(part) else part[alike]) for part in (parts.P, parts.N))
+        rise, fall = (as_float64(integral(exponent)).ravel() for exponent in (up + 1.0, 1.0 - down))
+        change = np.array((P.reshape(len(alike), -1) @ rise - N.reshape(len(alike), -1) @ fall).tolist())
+        values[alike] = parts.scaled_losses[alike] + change / parts.references[alike]
     for sign, powers in zip((1.0, -1.0), penalty, strict=True):
         for exponent, part in powers.items():
-            integral = _power_integral(log_t, 1.0 + sign * exponent, xp)
-            values += sign * float((F * (part * integral)).sum(dtype=xp.float64))
+            values += sign * float((part * integral(1.0 + sign * exponent)).sum(dtype=xp.float64))
     return values
 
 
-def _power_integral(log_t: Array, exponent: float, xp: Library) -> Array:
+def _power_integral(t: Array, exponent: float, xp: Library) -> Array:
     """Integral of s^(exponent-1) from 1 to t: (t^exponent - 1) / exponent, or log t for exponent 0."""
-    return log_t if exponent == 0 else xp.expm1(exponent * log_t) / exponent
+    if exponent in (1.0, 2.0):
+        return t - 1.0 if exponent == 1.0 else 0.5 * (t - 1.0) * (t + 1.0)
+    return xp.log(t) if exponent == 0 else xp.expm1(exponent * xp.log(t)) / exponent
 
 
 @dataclass(frozen=True)

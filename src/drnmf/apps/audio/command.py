@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from drnmf.apps.audio.separation import Written
     from drnmf.apps.audio.transform import Spectrogram
     from drnmf.estimators.comparison import Comparison
+    from drnmf.numerics import Array
 
 
 @writes()
@@ -115,7 +116,7 @@ def _bar(title: str, quiet: bool) -> Iterator[Callable[[float], None] | None]:
         yield lambda done: bars.update(task, completed=done)
 
 
-def _from_references(seen: Spectrogram, truths: tuple[Recording, ...], W: Any, H: Any) -> Groups | None:
+def _from_references(seen: Spectrogram, truths: tuple[Recording, ...], W: Array, H: Array) -> Groups | None:
     from drnmf.apps.audio.evaluation import match_references
 
     return match_references(seen.recording, truths, seen.transform, W, H) if truths else None
@@ -123,7 +124,7 @@ def _from_references(seen: Spectrogram, truths: tuple[Recording, ...], W: Any, H
 
 def _measure(
     folder: Path, files: tuple[str, ...], groups: Groups | None, truths: tuple[Recording, ...]
-) -> list[dict[str, Any]]:
+) -> list[schema.Measured]:
     """Measure SDR, SIR and SAR per reference, from the files written."""
     if not truths:
         return []
@@ -138,13 +139,18 @@ def _measure(
     estimates = np.stack([open_recording(folder / name).channel_mean() for name in files])
     found = measure(np.stack([truth.channel_mean() for truth in truths]), estimates)
     return [
-        {"reference": truth.name, "components": [k + 1 for k in groups[found.order[s]]]}
-        | {name: _finite(getattr(found, name)[s]) for name in ("sdr", "sir", "sar")}
+        {
+            "reference": truth.name,
+            "components": [k + 1 for k in groups[found.order[s]]],
+            "sdr": _finite(found.sdr[s]),
+            "sir": _finite(found.sir[s]),
+            "sar": _finite(found.sar[s]),
+        }
         for s, truth in enumerate(truths)
     ]
 
 
-def _finite(value: Any) -> float | None:
+def _finite(value: float) -> float | None:
     """Replace infinity by None, because JSON has none."""
     return round(float(value), 4) if abs(float(value)) < float("inf") else None
 
@@ -202,10 +208,17 @@ def _name_as_before(sounds: list[schema.Sound], before: list[schema.Sound]) -> N
         sound |= {**old, "file": sound["file"]}
 
 
-def _input(path: Path, mixture: Recording, seen: Spectrogram) -> dict[str, Any]:
-    sound = {"encoding": mixture.encoding, "rate": mixture.rate, "channels": mixture.channels}
-    sound |= {"samples": mixture.length, "shape": list(seen.X.shape), "dtype": str(seen.X.dtype)}
-    return {"file": path.name, "sha256": write.sha256_of(path), **sound}
+def _input(path: Path, mixture: Recording, seen: Spectrogram) -> schema.Input:
+    return {
+        "file": path.name,
+        "sha256": write.sha256_of(path),
+        "encoding": mixture.encoding,
+        "rate": mixture.rate,
+        "channels": mixture.channels,
+        "samples": mixture.length,
+        "shape": list(seen.X.shape),
+        "dtype": str(seen.X.dtype),
+    }
 
 
 def describe(seen: Spectrogram, written: Written, encoding: str) -> schema.Audio:
@@ -239,7 +252,7 @@ def _notes(found: Comparison, seen: Spectrogram, gain: float, warned: list[str])
     return notes
 
 
-def _show(found: Comparison, measures: list[dict[str, Any]]) -> None:
+def _show(found: Comparison, measures: list[schema.Measured]) -> None:
     rows = ([m.name, *(f"{round(100 * (value - 1), 2) + 0.0:.2f}" for value in m.scaled)] for m in found.methods)
     table(
         f"Percent above the best found ({starts(found.model.n_init)}) of each loss",
@@ -250,7 +263,7 @@ def _show(found: Comparison, measures: list[dict[str, Any]]) -> None:
     if measures:
         lines = []
         for row in measures:
-            values = ("inf" if row[key] is None else f"{row[key]:.2f}" for key in ("sdr", "sir", "sar"))
+            values = ("inf" if value is None else f"{value:.2f}" for value in (row["sdr"], row["sir"], row["sar"]))
             lines.append([row["reference"], ", ".join(map(str, row["components"])), *values])
         left = ("reference", "components")
         table("Against the references (dB)", (*left, "SDR", "SIR", "SAR"), lines, left)

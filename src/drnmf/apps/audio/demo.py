@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from drnmf.apps.audio.command import describe
 from drnmf.cli import options
@@ -78,7 +78,7 @@ def _rows(found: Study) -> list[schema.DemoRow]:
     ]
 
 
-def _flat(rows: list[schema.DemoRow]) -> list[dict[str, Any]]:
+def _flat(rows: list[schema.DemoRow]) -> list[write.Record]:
     from drnmf.losses.names import as_loss
 
     named = []

@@ -7,7 +7,6 @@ import io
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import numpy as np
@@ -195,16 +194,16 @@ def _card(run: Run, name: str, title: str, how: Embedding, members: list[int] | 
     return f'<div class="card">{head}{player(run.folder / name, how, title)}{pictures}</div>'
 
 
-def _measures(rows: list[dict[str, Any]]) -> str:
+def _measures(rows: list[schema.Measured]) -> str:
     cells = []
     for row in rows:
-        measures = (_decibel(row[key]) for key in ("sdr", "sir", "sar"))
+        measures = (_decibel(value) for value in (row["sdr"], row["sir"], row["sar"]))
         cells.append([str(row["reference"]), ", ".join(map(str, row["components"])), *measures])
     head = ("reference", "components", "SDR (dB)", "SIR (dB)", "SAR (dB)")
     return f"<h3>Against the references</h3>{table(head, cells, (2, 3, 4))}"
 
 
-def _decibel(value: Any) -> str:
+def _decibel(value: float | None) -> str:
     return "infinite" if value is None or not np.isfinite(float(value)) else f"{float(value):.2f}"
 
 

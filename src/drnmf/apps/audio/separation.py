@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from drnmf.apps.audio.recording import Recording, open_recording, soundfile
 from drnmf.apps.audio.transform import Complex, Transform, spectrogram
 from drnmf.estimators.comparison import Comparison, compare
 from drnmf.estimators.robust import DRNMF
+from drnmf.losses.base import Loss
 from drnmf.numerics import Array, Vector
 from drnmf.parameters.checks import check_integer
 
@@ -70,7 +71,7 @@ class Separation:
     comparison: Comparison
 
     @property
-    def model(self) -> Any:
+    def model(self) -> DRNMF:
         return self.comparison.model
 
 
@@ -90,7 +91,7 @@ def separate(
     n_components: int | str,
     *,
     rate: float | None = None,
-    betas: Any = (0, 1),
+    betas: Iterable[float | str | Loss] = (0, 1),
     window: int | None = None,
     hop: int | None = None,
     power: int = 1,

@@ -5,7 +5,6 @@ of it, clean and with noise on its spectrogram: errors, notes, sources, SDR.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -164,7 +163,9 @@ def _resynthesise(spectra: Complex, transform: Transform, length: int) -> Vector
     return np.concatenate(list(transform.synthesise(iter([spectra]), length)), axis=-1)
 
 
-def study(tune: Tune, noise: str, *, betas: Any = (0, 1), seed: int = 0, max_iter: int = 200, n_init: int = 3) -> Study:
+def study(
+    tune: Tune, noise: str, *, betas: tuple[float, ...] = (0, 1), seed: int = 0, max_iter: int = 200, n_init: int = 3
+) -> Study:
     """Fit the tune's magnitude spectrogram with `noise` added, under every beta alone and under all of them."""
     transform = Transform(WINDOW, HOP, float(tune.rate))
     clean = transform.stft.stft(tune.mixture)

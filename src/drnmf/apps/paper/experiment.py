@@ -33,16 +33,17 @@ def number(text: str | None) -> float | None:
     return float(text) if text else None
 
 
-def show(value: float | None, digits: int = 2, sign: bool = False) -> str:
-    """A number for the page; a dash where there is none.
+def show(value: float | str | None, digits: int = 2, sign: bool = False) -> str:
+    """A number, or the one in a cell, for the page; a dash where there is none.
 
-    >>> show(1.234), show(-0.001, sign=True), show(None)
+    >>> show(1.234), show("-0.001", sign=True), show("")
     ('1.23', '+0.00', '–')
     """
-    if value is None:
+    found = number(value) if isinstance(value, str) else value
+    if found is None:
         return "–"
-    value = round(value, digits) + 0.0  # no minus sign before a zero
-    return f"{value:+.{digits}f}" if sign else f"{value:.{digits}f}"
+    found = round(found, digits) + 0.0  # no minus sign before a zero
+    return f"{found:+.{digits}f}" if sign else f"{found:.{digits}f}"
 
 
 def difference(row: Row, measure: str, digits: int = 2) -> list[str]:

@@ -7,20 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from drnmf.algorithms.initialize import start
-from drnmf.apps.paper import datasets, paper
-from drnmf.apps.paper.experiment import (
-    Experiment,
-    Row,
-    algorithm_line,
-    data_facts,
-    difference,
-    markdown,
-    missing_list,
-    number,
-    settings_facts,
-    show,
-    write_csv,
-)
+from drnmf.apps.paper import datasets, experiment, paper
+from drnmf.apps.paper.experiment import Experiment, Row
 from drnmf.apps.paper.fits import Comparison, Options, Start, excess, references
 from drnmf.apps.paper.store import Facts, Plan, Results, Unit
 from drnmf.backends.open import open_data
@@ -66,7 +54,7 @@ def plan(options: Options) -> Plan:
         rows.append({"dataset": dataset.stem, "m": m, "n": n})
         for seed in range(options.seeds):
             units += _units(dataset, seed, options)
-    return Plan(units, {"rows": rows, **settings_facts(options), **data_facts(folder, "audio")})
+    return Plan(units, {"rows": rows, **experiment.settings_facts(options), **experiment.data_facts(folder, "audio")})
 
 
 def _measures(results: Results, stem: str, seed: int) -> dict[str, float]:
@@ -118,8 +106,8 @@ def draw(results: Results, out: Path) -> None:
         for seed in range(results.facts["seeds"])
     ]
     extra = OURS_MEASURES if results.facts["ours"] else ()
-    write_csv(out / f"{STARTS_NAME}.csv", ("dataset", "seed", *paper.AUDIO_MEASURES, *extra), starts)
-    write_csv(out / f"{NAME}.csv", _columns(results.facts["ours"]), rows)
+    experiment.write_csv(out / f"{STARTS_NAME}.csv", ("dataset", "seed", *paper.AUDIO_MEASURES, *extra), starts)
+    experiment.write_csv(out / f"{NAME}.csv", _columns(results.facts["ours"]), rows)
     if rows:
         _draw_rows(rows, results.facts["ours"], out)
 
@@ -169,24 +157,24 @@ def section(rows: list[Row], facts: Facts, folder: Path) -> str:
         entry = datasets.AUDIO[row["dataset"]]
         line = [row["dataset"], row["n"], entry.role]
         for measure in names:
-            theirs, ours, gap = difference(row, measure, 1)
-            spread = number(row.get(f"paper_{measure}_std"))
+            theirs, ours, gap = experiment.difference(row, measure, 1)
+            spread = experiment.number(row.get(f"paper_{measure}_std"))
             line += [
                 theirs if spread is None else f"{theirs} ± {spread:.1f}",
-                f"{ours} ± {show(number(row[f'{measure}_std']), 1)}",
+                f"{ours} ± {experiment.show(row[f'{measure}_std'], 1)}",
                 gap,
             ]
         if facts["ours"]:
-            line += [f"{show(number(row[m]), 1)} ± {show(number(row[f'{m}_std']), 1)}" for m in OURS_MEASURES]
+            line += [f"{experiment.show(row[m], 1)} ± {experiment.show(row[f'{m}_std'], 1)}" for m in OURS_MEASURES]
         lines.append(line)
     remarks = datasets.remarks(datasets.AUDIO, [row["dataset"] for row in rows])
     return (
         f"Percent above the single-objective error, mean ± deviation over {facts['seeds']} random starts, r = {RANK}. "
-        f'"KL: IS" is the IS error of KL-NMF. {algorithm_line(facts)}\n\n'
-        + markdown(columns, lines, left=3)
+        f'"KL: IS" is the IS error of KL-NMF. {experiment.algorithm_line(facts)}\n\n'
+        + experiment.markdown(columns, lines, left=3)
         + remarks
         + _unequal(read_table(folder / f"{STARTS_NAME}.csv"))
-        + missing_list(facts)
+        + experiment.missing_list(facts)
     )
 
 

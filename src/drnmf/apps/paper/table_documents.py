@@ -8,21 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from drnmf.algorithms.initialize import lifted, spa_factors
-from drnmf.apps.paper import datasets, paper
+from drnmf.apps.paper import datasets, experiment, paper
 from drnmf.apps.paper.datasets import Dataset, load_documents
-from drnmf.apps.paper.experiment import (
-    Experiment,
-    Row,
-    algorithm_line,
-    data_facts,
-    difference,
-    markdown,
-    missing_list,
-    number,
-    settings_facts,
-    show,
-    write_csv,
-)
+from drnmf.apps.paper.experiment import Experiment, Row
 from drnmf.apps.paper.fits import Comparison, Fit, Options, Start, excess, references
 from drnmf.apps.paper.store import Facts, Plan, Results, Saved, Unit
 from drnmf.apps.text.topics import assign, clustering_accuracy
@@ -94,7 +82,7 @@ def plan(options: Options) -> Plan:
     folder = datasets.check_folder(options.data)
     here = datasets.present(folder, "documents")
     rows = [{"dataset": dataset.stem, "rank": load_documents(dataset).rank} for dataset in here]
-    facts = {"rows": rows, **settings_facts(options), **data_facts(folder, "documents")}
+    facts = {"rows": rows, **experiment.settings_facts(options), **experiment.data_facts(folder, "documents")}
     return Plan([unit for dataset in here for unit in units(dataset, options)], facts)
 
 
@@ -116,7 +104,7 @@ def draw(results: Results, out: Path) -> None:
     """table-documents.csv and a dot plot."""
     rows, theirs = table(results), tuple(f"paper_{measure}" for measure in paper.DOCUMENT_MEASURES)
     extra = OURS_MEASURES if results.facts["ours"] else ()
-    write_csv(out / f"{NAME}.csv", ("dataset", "rank", *paper.DOCUMENT_MEASURES, *theirs, *extra), rows)
+    experiment.write_csv(out / f"{NAME}.csv", ("dataset", "rank", *paper.DOCUMENT_MEASURES, *theirs, *extra), rows)
     if rows:
         _draw_rows(rows, out)
 
@@ -152,9 +140,10 @@ def _comparison(rows: list[Row], measures: tuple[str, ...], extra: tuple[str, ..
     lines = []
     for row in rows:
         role = "" if row["dataset"] == "average" else datasets.DOCUMENTS[row["dataset"]].role
-        cells = [cell for measure in measures for cell in difference(row, measure)]
-        lines.append([row["dataset"], row["rank"], role, *cells, *(show(number(row[name])) for name in extra)])
-    return markdown(columns, lines, left=1)
+        cells = [cell for measure in measures for cell in experiment.difference(row, measure)]
+        shown = (experiment.show(row[name]) for name in extra)
+        lines.append([row["dataset"], row["rank"], role, *cells, *shown])
+    return experiment.markdown(columns, lines, left=1)
 
 
 def section(rows: list[Row], facts: Facts, folder: Path) -> str:
@@ -162,14 +151,14 @@ def section(rows: list[Row], facts: Facts, folder: Path) -> str:
     ours = facts["ours"]
     remarks = datasets.remarks(datasets.DOCUMENTS, [row["dataset"] for row in rows if row["dataset"] != "average"])
     return (
-        f"SPA start lifted by {LIFT:g} of the mean. {algorithm_line(facts)} The average is over the paper's own data "
-        f"sets that are here, in both columns; over all fifteen the paper has "
+        f"SPA start lifted by {LIFT:g} of the mean. {experiment.algorithm_line(facts)} The average is over the paper's "
+        f"own data sets that are here, in both columns; over all fifteen the paper has "
         f"{', '.join(map(str, paper.DOCUMENTS_AVERAGE))}.\n\nClustering accuracy (%):\n\n"
         + _comparison(rows, paper.DOCUMENT_MEASURES[:3], OURS_MEASURES[:1] if ours else ())
         + '\nPercent above the single-objective error ("Fro: KL" is the KL error of Fro-NMF):\n\n'
         + _comparison(rows, paper.DOCUMENT_MEASURES[3:], OURS_MEASURES[1:] if ours else ())
         + remarks
-        + missing_list(facts)
+        + experiment.missing_list(facts)
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,8 +18,9 @@ from drnmf.runs import schema, write
 from drnmf.runs.read import model_file
 
 if TYPE_CHECKING:
-    from drnmf.apps.text import Corpus, Topics
+    from drnmf.apps.text import Corpus, Scores, Topics
     from drnmf.matrices.matrix import Matrix
+    from drnmf.numerics import Vector
 
 Input = Annotated[
     Path,
@@ -215,14 +216,19 @@ def _read_labels(path: Path) -> list[str]:
         raise ValueError(f"{path} cannot be read: {error}") from None
 
 
-def _input(source: Path, corpus: Corpus) -> dict[str, Any]:
+def _input(source: Path, corpus: Corpus) -> schema.Input:
     from drnmf.apps.text.reading import text_files
 
     digest = hashlib.sha256()  # of the file, or of all texts of the folder one after another
     for path in text_files(source) if source.is_dir() else [source]:
         digest.update(path.read_bytes())
-    texts = {"file": source.name, "sha256": digest.hexdigest(), "shape": list(corpus.X.shape)}
-    return texts | {"stored_entries": int(corpus.X.nnz), "empty_documents": len(corpus.empty)}
+    return {
+        "file": source.name,
+        "sha256": digest.hexdigest(),
+        "shape": list(corpus.X.shape),
+        "stored_entries": int(corpus.X.nnz),
+        "empty_documents": len(corpus.empty),
+    }
 
 
 def _named(corpus: Corpus) -> Matrix:
@@ -249,11 +255,11 @@ def _write(folder: Path, found: Topics) -> None:
         np.save(folder / schema.IDF, corpus.idf)
 
 
-def _document_rows(corpus: Corpus, shares: Any) -> list[dict[str, Any]]:
+def _document_rows(corpus: Corpus, shares: Vector) -> list[write.Record]:
     """Make the rows of documents.csv: every document of the input, in order; those without words have no topic."""
     rank, total = shares.shape[1], len(corpus.kept) + len(corpus.empty)
     blank = {"best_topic": ""} | {f"topic_{k + 1}": 0.0 for k in range(rank)}
-    rows: list[dict[str, Any]] = [{"document": "", **blank} for _ in range(total)]
+    rows: list[write.Record] = [{"document": "", **blank} for _ in range(total)]
     missing = iter(corpus.empty)
     for i, place in enumerate(corpus.kept):
         rows[place] = {"document": corpus.names[i], "best_topic": int(shares[i].argmax()) + 1}
@@ -263,7 +269,7 @@ def _document_rows(corpus: Corpus, shares: Any) -> list[dict[str, Any]]:
     return rows
 
 
-def _describe(found: Topics, scores: dict[str, Any]) -> schema.Topics:
+def _describe(found: Topics, scores: dict[str, Scores]) -> schema.Topics:
     import numpy as np
 
     shares = found.shares
@@ -277,7 +283,7 @@ def _describe(found: Topics, scores: dict[str, Any]) -> schema.Topics:
     return {"shares": {str(k): float(v) for k, v in enumerate(overall, start=1)}, "typical": typical, "scores": table}
 
 
-def _show(found: Topics, scores: dict[str, Any]) -> None:
+def _show(found: Topics, scores: dict[str, Scores]) -> None:
     words = ((str(k + 1), ", ".join(word for word, _ in found.top_words(k, 10))) for k in range(found.H.shape[0]))
     table("Topics", ("topic", "words"), words, left=("words",))
     if scores:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,13 +14,15 @@ from sklearn.metrics.cluster import contingency_matrix
 from drnmf.apps.text.counting import Corpus
 from drnmf.estimators.comparison import Comparison, compare
 from drnmf.estimators.robust import DRNMF
+from drnmf.losses.base import Loss
+from drnmf.matrices.matrix import Entries
 from drnmf.numerics import Array, Vector
 from drnmf.parameters.checks import check_integer
 
 Labels = NDArray[np.int64]
 
 
-def assign(X: Any, H: Array) -> Labels:
+def assign(X: Entries, H: Array) -> Labels:
     """Assign every document to a cluster: argmax_k X(i,:) H(k,:)' / ||H(k,:)|| (section 5.2).
 
     Parameters
@@ -138,7 +140,7 @@ def fit_topics(
     corpus: Corpus,
     n_topics: int | str,
     *,
-    betas: Any = (1, 2),
+    betas: Iterable[float | str | Loss] = (1, 2),
     init: str = "spa",
     max_iter: int = 200,
     tol: float = 1e-5,

@@ -21,6 +21,7 @@ from drnmf.backends.dask.holders import OutOfCore, Summary, hold, look
 from drnmf.backends.dask.row_files import Scratch
 from drnmf.backends.entries import refusal
 from drnmf.backends.observed import Ones
+from drnmf.numerics import Array, Grid, Precision
 
 logger = logging.getLogger("drnmf")
 
@@ -56,7 +57,7 @@ def blocks_of(X: da.Array, mean: float | None = None) -> Blocks:
     )
 
 
-def fit_dtype(X: da.Array) -> np.dtype[Any]:
+def fit_dtype(X: da.Array) -> Precision:
     """float32 and float64 stay; all else is computed in float64."""
     return X.dtype if X.dtype in (np.float32, np.float64) else np.dtype(np.float64)
 
@@ -84,7 +85,7 @@ def in_rows(X: da.Array) -> da.Array:
     return X
 
 
-def _fits(X: da.Array, dtype: np.dtype[Any]) -> bool:
+def _fits(X: da.Array, dtype: Precision) -> bool:
     """Does X, as the core holds it, fit in the memory set aside for it? Sparse X is judged by its first block."""
     if futures_of(X):
         return True  # somebody keeps it in memory already
@@ -95,11 +96,11 @@ def _fits(X: da.Array, dtype: np.dtype[Any]) -> bool:
     return needed <= cluster.memory_for_data()
 
 
-def _size(X: Any, dtype: Any) -> int:
+def _size(X: Grid, dtype: Precision) -> int:
     return hold(X, dtype)[1].nbytes
 
 
-def _hold_all(X: da.Array, dtype: Any, assignment: cluster.Assignment) -> tuple[tuple[Any, ...], list[Summary]]:
+def _hold_all(X: da.Array, dtype: Precision, assignment: cluster.Assignment) -> tuple[tuple[Any, ...], list[Summary]]:
     """Blocks read where they will stay; those that share work with others are made as Dask sees fit, and moved."""
     graphs = _graphs(X)
     blocks = _sources(X, graphs, dtype) if not futures_of(X) and _alone(graphs) else X.to_delayed().ravel()
@@ -111,7 +112,7 @@ def _hold_all(X: da.Array, dtype: Any, assignment: cluster.Assignment) -> tuple[
     return _with_summaries(holders, [cluster.item("summary", pair, 1) for pair in pairs])
 
 
-def _leave_all(X: da.Array, dtype: Any, assignment: cluster.Assignment) -> tuple[tuple[Any, ...], list[Summary]]:
+def _leave_all(X: da.Array, dtype: Precision, assignment: cluster.Assignment) -> tuple[tuple[Any, ...], list[Summary]]:
     holders, looks = _sources(X, _graphs(X), dtype), []
     for i, holder in enumerate(holders):
         with assignment.at(i):
@@ -140,7 +141,7 @@ def _is_handle(node: Any) -> bool:
     return type(node).__name__ == "DataNode" and not isinstance(node(), np.ndarray)
 
 
-def _sources(X: da.Array, graphs: list[dict[Any, Any]], dtype: Any) -> list[Any]:
+def _sources(X: da.Array, graphs: list[dict[Any, Any]], dtype: Precision) -> list[Any]:
     """Tasks that hold no rows, but what it takes to read them. They need no worker of their own."""
     keys = [row[0] for row in X.__dask_keys__()]
     return [cluster.constant("source", OutOfCore(*pair, dtype)) for pair in zip(graphs, keys, strict=True)]
@@ -200,7 +201,7 @@ def _scratch() -> Scratch | None:
     return None
 
 
-def map_rows(function: Callable[[Any, int], Any], X: da.Array, rank: int) -> da.Array:
+def map_rows(function: Callable[[Array, int], Array], X: da.Array, rank: int) -> da.Array:
     """function(block, first row of it) for every block of rows of X, as a lazy (m, r) array."""
     X = in_rows(X)
     dtype = fit_dtype(X)
@@ -211,5 +212,5 @@ def map_rows(function: Callable[[Any, int], Any], X: da.Array, rank: int) -> da.
     return stacked(parts, X.chunks[0], rank, dtype)
 
 
-def _call(function: Callable[[Any, int], Any], X: Any, start: int) -> Any:
+def _call(function: Callable[[Array, int], Array], X: Array, start: int) -> Array:
     return function(X, start)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from drnmf.backends.base import Ask, Observed, Sweep
+from drnmf.backends.base import Ask, Data, Observed, Sweep
 from drnmf.backends.dask import cluster
 from drnmf.backends.dask.holders import WeighedRows, unread
 from drnmf.backends.dask.nodes import (
@@ -38,7 +38,7 @@ from drnmf.backends.digest import combined
 from drnmf.backends.observed import Ones
 from drnmf.backends.weighted import Columns, Tally
 from drnmf.losses.base import Omega
-from drnmf.numerics import Array, Vector
+from drnmf.numerics import Array, Precision, Vector
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ class Blocks:
     holders: tuple[Any, ...]
     sizes: tuple[int, ...]
     columns: int
-    dtype: np.dtype[Any]
+    dtype: Precision
     mean: float
     zeros: int
     in_memory: bool
@@ -112,10 +112,15 @@ class Blocks:
                 holders.append(cluster.task("weigh", WeighedRows, holder, part, self.in_memory))
         kept, (tally,) = cluster.run(holders, cluster.tree_sum([cluster.task("tally", _tally, h) for h in holders], 0))
         return replace(
-            self, holders=kept, mean=tally.mean * self.scale if mean is None else mean, zeros=tally.zeros, zero_at=None,
-            count=tally.count, observed=Ones(self.shape),
+            self,
+            holders=kept,
+            mean=tally.mean * self.scale if mean is None else mean,
+            zeros=tally.zeros,
+            zero_at=None,
+            count=tally.count,
+            observed=Ones(self.shape),
             traffic=cluster.Traffic(),
-        )  # fmt: skip
+        )
 
     def scaled(self, factor: float) -> Blocks:
         return replace(self, mean=self.mean * factor, scale=self.scale * factor, traffic=cluster.Traffic())
@@ -255,7 +260,7 @@ class Transposed:
         return self.data.shape[1], self.data.shape[0]
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> Precision:
         return self.data.dtype
 
     @property
@@ -333,7 +338,7 @@ def _promise(node: Node) -> Sweep:
     return Sweep(*(Placed(node, name) for name in names))  # type: ignore[arg-type]
 
 
-def _draw(state: Any, size: int, rank: int, root: float, floor: float, dtype: Any, beside: Any) -> Kept:
+def _draw(state: Any, size: int, rank: int, root: float, floor: float, dtype: Precision, beside: Array) -> Kept:
     """Rows of the random start; `beside` is not used, but draws the task to where the block is."""
     rng = np.random.RandomState()
     rng.set_state(state)
@@ -345,15 +350,15 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _nothing(value: Any) -> int:
+def _nothing(value: object) -> int:
     return 0
 
 
-def _listed(function: Callable[..., Any], data: Any, *arguments: Any) -> list[Any]:
+def _listed(function: Callable[..., Any], data: Data, *arguments: object) -> list[Any]:
     return [function(data, *arguments)]
 
 
-def _rows_from(function: Callable[[Any], Array], data: Any) -> Array:
+def _rows_from(function: Callable[[Data], Array], data: Data) -> Array:
     return np.ascontiguousarray(function(data))
 
 
@@ -385,7 +390,7 @@ def _tally(holder: Any) -> tuple[Tally]:
     return (holder.tally,)
 
 
-def _first_zero(data: Any) -> tuple[int, int] | None:
+def _first_zero(data: Data) -> tuple[int, int] | None:
     return data.first_zero() if data.zeros else None
 
 

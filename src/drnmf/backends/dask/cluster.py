@@ -18,6 +18,8 @@ from dask.delayed import Delayed, delayed
 from distributed import Client, futures_of
 from distributed.system import MEMORY_LIMIT
 
+from drnmf.numerics import Array
+
 MEMORY_FRACTION = 0.4
 """X stays in memory where it takes at most this fraction of it (Dask itself begins to spill at 0.6)."""
 
@@ -62,7 +64,7 @@ def item(kind: str, pair: Delayed, index: int) -> Delayed:
     return task(kind, itemgetter(index), pair)
 
 
-def constant(kind: str, value: Any) -> Delayed:
+def constant(kind: str, value: object) -> Delayed:
     """A value inside the graph: unlike scattered data it survives the worker that holds it."""
     return task(kind, _same, value)
 
@@ -79,7 +81,7 @@ def for_all(kind: str, array: Any, readers: int) -> Any:
     return array if array.nbytes * readers <= SMALL else constant(kind, array)
 
 
-def add_tuples(*terms: tuple[Any, ...]) -> tuple[Any, ...]:
+def add_tuples(*terms: tuple[Array, ...]) -> tuple[Array, ...]:
     """Element by element, from left to right."""
     return reduce(lambda left, right: tuple(map(add, left, right)), terms)
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from drnmf.backends.dask import cluster
 from drnmf.backends.dask.nodes import pick
+from drnmf.numerics import Array, Precision
 
 
 def as_array(F: Any) -> da.Array:
@@ -25,7 +26,7 @@ def _take(kept: Any, position: int, key: Any) -> Any:
     return np.ascontiguousarray(pick(kept[position], key).T)
 
 
-def stacked(parts: list[Any], sizes: tuple[int, ...], rank: int, dtype: Any) -> da.Array:
+def stacked(parts: list[Array], sizes: tuple[int, ...], rank: int, dtype: Precision) -> da.Array:
     """Stack lazy blocks of rows into one lazy array."""
     blocks = [da.from_delayed(part, (size, rank), dtype) for part, size in zip(parts, sizes, strict=True)]
     return da.concatenate(blocks, axis=0)

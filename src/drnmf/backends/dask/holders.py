@@ -19,6 +19,7 @@ from drnmf.backends.entries import check_structure, first_bad_entry, first_zero,
 from drnmf.backends.host.open import open_data
 from drnmf.backends.observed import Ones, weigh
 from drnmf.backends.weighted import Weighted
+from drnmf.numerics import Precision
 
 
 class Holder(Protocol):
@@ -58,7 +59,7 @@ class OutOfCore:
     The graph is run inside the task that sweeps the block, so that no more blocks are in memory than tasks run.
     """
 
-    def __init__(self, graph: Mapping[Any, Any], key: Any, dtype: Any):
+    def __init__(self, graph: Mapping[Any, Any], key: Any, dtype: Precision):
         self.graph, self.key, self.dtype = graph, key, dtype
 
     def read(self) -> Any:
@@ -95,7 +96,7 @@ def scaled_to(data: Any, scale: float) -> Any:
     return data if data.scale == scale else data.scaled(scale / data.scale)
 
 
-def unread(array: Any, dtype: Any) -> Any:
+def unread(array: Any, dtype: Precision) -> Any:
     """Return what reads an array of weights from its source, for one that is a Dask array; any other stays."""
     if not isinstance(array, da.Array):
         return array

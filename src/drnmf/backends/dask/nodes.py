@@ -47,9 +47,13 @@ class Node:
     """
 
     def __init__(
-        self, operation: Operation | None, *arguments: Any, keep: str = "never", lasting: bool = False,
+        self,
+        operation: Operation | None,
+        *arguments: Any,
+        keep: str = "never",
+        lasting: bool = False,
         stored: Stored | None = None,
-    ):  # fmt: skip
+    ):
         self.operation, self.arguments, self.keep, self.lasting = operation, arguments, keep, lasting
         self.stored = stored
 
@@ -103,7 +107,7 @@ class Kept:
         return 64 + sum(array.nbytes for array in arrays_in(self.values))
 
 
-def arrays_in(value: Any) -> list[Array]:
+def arrays_in(value: object) -> list[Array]:
     """List the arrays inside a value, each once."""
     return list({id(leaf): leaf for leaf in leaves(value) if isinstance(leaf, np.ndarray)}.values())
 

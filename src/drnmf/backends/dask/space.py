@@ -14,7 +14,7 @@ from drnmf.backends.dask import cluster
 from drnmf.backends.dask.delivery import as_array
 from drnmf.backends.dask.nodes import Call, Kept, Node, Placed, Stored
 from drnmf.backends.host.space import HostSpace
-from drnmf.numerics import Array, Vector
+from drnmf.numerics import Array, Precision, Vector
 from drnmf.trees import leaves, map_leaves, types_beside
 
 
@@ -31,7 +31,7 @@ class Factor(Placed):
         return (m, self.rank) if self.transposed else (self.rank, m)
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> Precision:
         return self.data.dtype
 
     @property
@@ -102,7 +102,7 @@ class RowSpace:
     def status(self) -> str:
         return str(self.data.traffic.describe())
 
-    def deliver(self, F: Factor) -> Any:
+    def deliver(self, F: Factor) -> Array:
         return as_array(F)
 
     def _parts(self, F: Array) -> list[Array]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from drnmf.backends.host.space import HOST, HostSpace
 from drnmf.backends.observed import Ones
 from drnmf.backends.tiles import sweep_tiles, tiles_of
 from drnmf.backends.weighted import Unweighted
-from drnmf.numerics import Array, Vector
+from drnmf.numerics import Array, Precision, Vector
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class HostMatrix(Unweighted):
     def digest(self) -> str:
         return combined(self.row_digests())
 
-    def beside(self, array: Any) -> Any:
+    def beside(self, array: Array) -> Array:
         """Take an array of weights into the dtype of X, once; integers stay."""
         return np.asarray(array, self.dtype if np.asarray(array).dtype.kind == "f" else None)
 
@@ -78,7 +78,7 @@ class DenseMatrix(HostMatrix):
         return self.X.shape[0], self.X.shape[1]
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> Precision:
         return self.X.dtype
 
     @cached_property

@@ -9,6 +9,7 @@ from scipy.sparse import issparse
 
 from drnmf.backends.base import Data
 from drnmf.backends.core import chosen_backend
+from drnmf.numerics import Grid
 
 
 def _numpy(X: Any, mean: float | None) -> Data:
@@ -28,7 +29,7 @@ BACKENDS: dict[str, Callable[[Any, float | None], Data]] = {"numpy": _numpy, "na
 """Backend for arrays of this process -> constructor."""
 
 
-def reopened(data: Data, X: Any, mean: float | None = None) -> Data:
+def reopened(data: Data, X: Grid, mean: float | None = None) -> Data:
     """Put other entries (some rows of X, or X drawn again) behind the backend that X has, without its weights."""
     from drnmf.backends.host.dense import HostMatrix
     from drnmf.backends.host.sparse import SparseMatrix
@@ -38,7 +39,7 @@ def reopened(data: Data, X: Any, mean: float | None = None) -> Data:
     return kind.of(X, mean) if alike else open_data(X, mean=mean)
 
 
-def open_data(X: Any, backend: str | None = None, mean: float | None = None) -> Data:
+def open_data(X: Grid, backend: str | None = None, mean: float | None = None) -> Data:
     """Put X behind the protocol of the backends, without a copy if possible.
 
     Parameters

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -28,7 +28,7 @@ from drnmf.backends.observed import Ones, Pieces, Stored, factors_of, pieces, pr
 from drnmf.backends.tiles import shared_curvature, sweep_tiles
 from drnmf.backends.weighted import Filled, Tally
 from drnmf.losses.base import Loss, need_nonzeros_only
-from drnmf.numerics import Array, Vector, identity_limit, model_floor, power_ceiling
+from drnmf.numerics import Array, Precision, Vector, identity_limit, model_floor, power_ceiling
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class SparseMatrix(HostMatrix):
     scale : what the values were multiplied by
     """
 
-    by_column: Any  # X, CSC
-    by_row: Any  # X transposed, CSC
+    by_column: sp.csc_array  # X, CSC
+    by_row: sp.csr_array  # X transposed, CSC
     mean: float
     squared_norm: float
     only: StoredOnly | None = None
@@ -51,7 +51,7 @@ class SparseMatrix(HostMatrix):
         return self.only is None
 
     @classmethod
-    def of(cls, X: Any, mean: float | None = None) -> Self:
+    def of(cls, X: sp.sparray, mean: float | None = None) -> Self:
         # A copy of indices and values in canonical form: the caller's matrix may hold unsorted or repeated
         # entries and stored zeros, and is not ours to change.
         rows = sp.csr_array(X, copy=True)
@@ -67,7 +67,7 @@ class SparseMatrix(HostMatrix):
         return self.by_column.shape[0], self.by_column.shape[1]
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> Precision:
         return self.by_column.dtype
 
     @property
@@ -95,9 +95,13 @@ class SparseMatrix(HostMatrix):
         )
         squared_norm = float(np.square(by_row.data, dtype=np.float64).sum())
         return replace(
-            self, by_column=by_column, by_row=by_row, mean=self.mean * factor, squared_norm=squared_norm,
+            self,
+            by_column=by_column,
+            by_row=by_row,
+            mean=self.mean * factor,
+            squared_norm=squared_norm,
             scale=self.scale * factor,
-        )  # fmt: skip
+        )
 
     def tile(self, columns: slice) -> Array:
         return self.by_column[:, columns].toarray()

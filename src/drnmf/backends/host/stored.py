@@ -22,18 +22,18 @@ from drnmf.backends.base import Ask, Sweep, zero_of
 from drnmf.backends.observed import Pieces, Stored
 from drnmf.backends.weighted import Tally
 from drnmf.losses.base import Loss
-from drnmf.numerics import Array, Vector, power_ceiling
+from drnmf.numerics import Array, Indices, Precision, Vector, power_ceiling
 
 
 @dataclass(frozen=True, eq=False)
 class StoredOnly:
     """Weights of the stored entries of X, in the order of `by_column` and of `by_row`; None stands for ones."""
 
-    by_column: Any = None
-    by_row: Any = None
+    by_column: sp.csc_array = None
+    by_row: sp.csr_array = None
 
 
-def stored_values(X: Any, observed: Stored) -> Any:
+def stored_values(X: sp.sparray, observed: Stored) -> sp.sparray:
     """Return X at the entries that the weights store, CSC, zeros where X stores none."""
     pattern = observed.by_column
     ones = sp.csc_array((np.ones(X.nnz, np.int64), X.indices, X.indptr), X.shape)
@@ -53,7 +53,7 @@ def kept_weights(X: Any, observed: Stored, known: Any) -> Any:
     return None if bool((weights == 1).all()) else weights
 
 
-def _at_pattern(X: Any, pattern: Any) -> Any:
+def _at_pattern(X: sp.sparray, pattern: sp.sparray) -> Array:
     """The values of X at the entries of a pattern, in its order; both canonical CSC."""
     height = X.shape[0]
     keys = [_columns(Y).astype(np.int64) * height + Y.indices for Y in (X, pattern)]
@@ -63,7 +63,7 @@ def _at_pattern(X: Any, pattern: Any) -> Any:
     return np.where(keys[0][at] == keys[1], X.data[at], 0)
 
 
-def _columns(X: Any) -> Any:
+def _columns(X: sp.sparray) -> Any:
     return np.repeat(np.arange(X.shape[1]), np.diff(X.indptr))
 
 
@@ -96,7 +96,7 @@ def tally_stored(data: Any, parts: Pieces) -> Tally:
 class FilledSparse:
     """X with its gaps filled as a sparse matrix plus a b' (see `backends.weighted.Filled`)."""
 
-    X: Any
+    X: sp.sparray
     a: Vector
     b: Vector
 
@@ -130,7 +130,7 @@ def filled_sparse(data: Any, parts: Pieces) -> FilledSparse:
     return FilledSparse(sp.csc_array((x, X.indices, X.indptr), X.shape), a, b)
 
 
-def _means(at: Any, x: Vector, seen: Any, size: int, mean: float) -> Vector:
+def _means(at: Indices, x: Vector, seen: Array, size: int, mean: float) -> Vector:
     """Means of the observed entries of every row or column, that of X where it has none."""
     sums, counts = np.bincount(at, x, size), np.bincount(at, seen, size)
     return np.where(counts > 0, sums / np.maximum(counts, 1), mean)
@@ -144,7 +144,7 @@ class StoredSweep:
     M : (nnz,) or None
     """
 
-    near: Any
+    near: sp.sparray
     M: Any
 
     def sweep(self, ask: Ask) -> Sweep:
@@ -196,7 +196,7 @@ def sweep_with_zeros(data: Any, W: Array, H: Array, ask: Ask, parts: Pieces) -> 
     return Sweep(losses, as_asked(found.N, ask, H.dtype), as_asked(P, ask, H.dtype), Q)
 
 
-def as_asked(parts: Array, ask: Ask, dtype: Any) -> Array:
+def as_asked(parts: Array, ask: Ask, dtype: Precision) -> Array:
     """Return the parts as they are asked for, from those of every loss (p, r, n)."""
     if ask.parts is None:
         return parts[:0].astype(dtype)

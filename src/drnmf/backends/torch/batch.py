@@ -16,6 +16,7 @@ from drnmf.backends.torch.dense import add_free_parts
 from drnmf.backends.torch.kernels import kernels_of, takes
 from drnmf.backends.torch.space import Tensor, TorchSpace, full_precision
 from drnmf.losses.base import Omega
+from drnmf.numerics import Array
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class TorchBatch:
     def take(self, at: Any) -> TorchBatch:
         return self if len(self.X) == 1 else replace(self, X=self.X[at])
 
-    def stack(self, blocks: Sequence[Any]) -> Tensor:
+    def stack(self, blocks: Sequence[Array]) -> Tensor:
         return torch.stack([self.space.put(block) for block in blocks])
 
     def sweep(self, W: Tensor, H: Tensor, ask: Ask) -> Sweep:

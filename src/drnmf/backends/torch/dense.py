@@ -23,7 +23,7 @@ from drnmf.backends.torch.kernels import kernels_of, takes
 from drnmf.backends.torch.space import Tensor, TorchSpace, full_precision
 from drnmf.backends.weighted import Unweighted
 from drnmf.losses.base import Omega
-from drnmf.numerics import Array, Vector
+from drnmf.numerics import Array, Precision, Vector
 
 logger = logging.getLogger("drnmf")
 TILE = 1 << 22  # entries of V at a time
@@ -56,14 +56,14 @@ class OnTorch(Unweighted):
         raise NotImplementedError
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> Precision:
         return np.dtype(str(self.working).removeprefix("torch."))
 
     @cached_property
     def space(self) -> TorchSpace:
         return TorchSpace(self.device, self.working)
 
-    def beside(self, array: Any) -> Tensor:
+    def beside(self, array: Array) -> Tensor:
         """Take an array of weights to the device, in the dtype of the factors unless it holds integers."""
         tensor = array if isinstance(array, torch.Tensor) else torch.as_tensor(np.ascontiguousarray(array))
         return tensor.to(self.device, self.working if tensor.is_floating_point() else tensor.dtype)
@@ -108,7 +108,9 @@ class TorchDense(OnTorch):
     met: set[Omega] = field(default_factory=set, compare=False, repr=False)
 
     @classmethod
-    def of(cls, X: Any, mean: float | None = None, precision: str = "float32", fused: bool | None = None) -> TorchDense:
+    def of(
+        cls, X: torch.Tensor | Array, mean: float | None = None, precision: str = "float32", fused: bool | None = None
+    ) -> TorchDense:
         tensor = X if isinstance(X, torch.Tensor) else torch.as_tensor(X)
         if precision not in PRECISIONS:
             raise ValueError(f"precision={precision!r} is not known: use one of {list(PRECISIONS)}.")
@@ -163,7 +165,7 @@ class TorchDense(OnTorch):
         blocks = row_blocks(self.shape, self.dtype.itemsize)
         return combined(row for at in blocks for row in dense_rows(self.space.get(self.X[at].to(self.working))))
 
-    def sweep(self, W: Any, H: Any, ask: Ask) -> Sweep:
+    def sweep(self, W: torch.Tensor, H: torch.Tensor, ask: Ask) -> Sweep:
         check_shapes(self.shape, W, H, ask)
         ask = replace(ask, observed=self.observed) if ask.observed is None else ask
         self.met.add(ask.omega)

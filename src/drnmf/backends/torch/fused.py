@@ -269,7 +269,12 @@ def _launch(X: Tensor, other: Tensor, own: Tensor, call: Call) -> Launch:
     ids, parameters = zip(*kernels, *[(0.0, 0.0)] * (GROUP - len(kernels)), strict=True)
     ceiling = power_ceiling("float32")
     arguments = (
-        matrix, shift, X.stride(-1), X.stride(-2), own, own.stride(-2),
+        matrix,
+        shift,
+        X.stride(-1),
+        X.stride(-2),
+        own,
+        own.stride(-2),
         TensorDescriptor.from_tensor(pieces, [block_other, R]) if tma else pieces,
         TensorDescriptor.from_tensor(pieces, [block_other, components]) if tma else pieces,
         padded, totals if weights is None else weights, N, P, totals, width, length, r, r * width,

@@ -12,11 +12,12 @@ from drnmf.backends.base import Data
 from drnmf.backends.torch.dense import TorchDense
 from drnmf.backends.torch.sparse import TorchSparse
 from drnmf.backends.torch.stream import TorchStreamed
+from drnmf.numerics import Array
 
 _SPARSE_FACTOR = 4  # values, indices and the sort, by column and by row
 
 
-def load(X: Any, device: str, precision: str, blocks: bool, mean: float | None) -> Data:
+def load(X: torch.Tensor | Array, device: str, precision: str, blocks: bool, mean: float | None) -> Data:
     """X (NumPy, SciPy, or a tensor anywhere) as a Data on `device`."""
     if sp.issparse(X) or (isinstance(X, torch.Tensor) and X.layout != torch.strided):
         if blocks:
@@ -32,7 +33,7 @@ def load(X: Any, device: str, precision: str, blocks: bool, mean: float | None) 
     return TorchDense.of(tensor, mean, precision)
 
 
-def _positive_strides(X: Any) -> Any:
+def _positive_strides(X: Array) -> Array:
     return X if all(stride > 0 for stride in X.strides) else np.ascontiguousarray(X)
 
 

@@ -49,15 +49,15 @@ class TorchSpace:
         p = together.shape[0] // len(sweeps)
         return tuple(replace(sweep, losses=together[i * p : (i + 1) * p]) for i, sweep in enumerate(sweeps))
 
-    def put(self, F: Any) -> Tensor:
+    def put(self, F: Array) -> Tensor:
         if isinstance(F, torch.Tensor):
             return F.to(self.device, self.dtype).contiguous()
         return torch.as_tensor(np.ascontiguousarray(F)).to(self.device, self.dtype)
 
-    def get(self, F: Any) -> Array:
+    def get(self, F: Array) -> Array:
         return F.detach().cpu().numpy() if isinstance(F, torch.Tensor) else F
 
-    def numbers(self, values: Any) -> Tensor:
+    def numbers(self, values: torch.Tensor) -> Tensor:
         """Send a few numbers to the device in the factors' dtype, without waiting for it."""
         tensor = torch.as_tensor(np.ascontiguousarray(values)).to(self.dtype)
         return tensor.pin_memory().to(self.device, non_blocking=True) if self.deferred else tensor

@@ -76,7 +76,7 @@ class Compressed:
         return cls(values[order].contiguous(), minor[order].to(small), np.concatenate([[0], np.cumsum(lengths)]))
 
 
-def _coordinates(X: Any, device: torch.device | str | None) -> tuple[Tensor, Tensor, Tensor]:
+def _coordinates(X: torch.Tensor, device: torch.device | str | None) -> tuple[Tensor, Tensor, Tensor]:
     """Rows, columns and values without zeros or repetitions, from a SciPy matrix or a sparse tensor."""
     if isinstance(X, torch.Tensor):
         entries = X.to_sparse_coo().coalesce()
@@ -114,7 +114,11 @@ class TorchSparse(OnTorch):
 
     @classmethod
     def of(
-        cls, X: Any, mean: float | None = None, device: torch.device | str | None = None, fused: bool | None = None
+        cls,
+        X: torch.Tensor,
+        mean: float | None = None,
+        device: torch.device | str | None = None,
+        fused: bool | None = None,
     ) -> TorchSparse:
         rows, columns, values = _coordinates(X, device)
         m, n = (int(size) for size in X.shape)
@@ -157,9 +161,13 @@ class TorchSparse(OnTorch):
     def scaled(self, factor: float) -> TorchSparse:
         by_column, by_row = (replace(X, values=X.values * factor) for X in (self.by_column, self.by_row))
         return replace(
-            self, by_column=by_column, by_row=by_row, mean=self.mean * factor,
-            squared_norm=by_row.squared_norm, scale=self.scale * factor,
-        )  # fmt: skip
+            self,
+            by_column=by_column,
+            by_row=by_row,
+            mean=self.mean * factor,
+            squared_norm=by_row.squared_norm,
+            scale=self.scale * factor,
+        )
 
     def weigh(self, observed: Observed, mean: float | None) -> Data:
         kinds = factors_of(observed)
@@ -307,7 +315,7 @@ class TorchSparse(OnTorch):
             bounds.append(min(n, max(bounds[-1] + 1, reach)))
         return [slice(a, b) for a, b in pairwise(bounds)]
 
-    def sweep(self, W: Any, H: Any, ask: Ask) -> Sweep:
+    def sweep(self, W: torch.Tensor, H: torch.Tensor, ask: Ask) -> Sweep:
         check_shapes(self.shape, W, H, ask)
         W, H = self.space.put(W.T).T, self.space.put(H)
         if self.only is not None:

@@ -164,7 +164,7 @@ class TorchStreamed(OnTorch):
     def digest(self) -> str:
         return self._whole().digest()
 
-    def sweep(self, W: Any, H: Any, ask: Ask) -> Sweep:
+    def sweep(self, W: torch.Tensor, H: torch.Tensor, ask: Ask) -> Sweep:
         check_shapes(self.shape, W, H, ask)
         ask = replace(ask, observed=self.observed) if ask.observed is None else ask
         A, B = self.space.put(W.T), self.space.put(H)

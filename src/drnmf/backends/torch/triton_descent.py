@@ -13,10 +13,7 @@ from drnmf.numerics import VANISHED
 
 
 @triton.jit(do_not_specialize=["n", "r", "passes"])  # another shape is not another kernel
-def descent(
-    F, target, G, out, n, r, passes,
-    R: tl.constexpr, B: tl.constexpr,
-):  # fmt: skip
+def descent(F, target, G, out, n, r, passes, R: tl.constexpr, B: tl.constexpr):
     """min over h >= floor of 1/2 h'Gh - target'h for B columns of one run, from F.
 
     F, target, out : (runs, r, n)

@@ -108,7 +108,7 @@ def negative_binomial_loss(x, v, rv, a, HARDWARE: tl.constexpr):
 @triton.jit
 def loss_term(
     x, v, rv, ratio, log_ratio, parameter, BETA: tl.constexpr, ACCURATE: tl.constexpr, HARDWARE: tl.constexpr
-):  # fmt: skip
+):
     """d(x|v), with 1/v, ratio = x/v and its logarithm at hand; parameter is that of a family other than beta.
 
     Beta 0 and 1 are written in the ratio alone: an error of the ratio then counts to second order only.

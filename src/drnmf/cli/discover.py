@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +19,7 @@ from drnmf.cli.results import Results, writes
 from drnmf.runs import schema, write
 
 if TYPE_CHECKING:
+    from drnmf.discovery.named import Named
     from drnmf.matrices.matrix import Matrix
 
 PROFILES = ("auto", "columns", "rows")
@@ -175,7 +176,7 @@ def side_of(profiles: str, reference: Path | None, matrix: Matrix) -> str:
     return "columns"
 
 
-def _annotate(x: Path, folder: Path, found: Any) -> None:
+def _annotate(x: Path, folder: Path, found: Named) -> None:
     """Put a copy of an .h5ad file with the result in it into the folder."""
     from drnmf.discovery.named import facts_of
     from drnmf.runs.annotated import write_annotated
@@ -188,7 +189,7 @@ def _annotate(x: Path, folder: Path, found: Any) -> None:
 _NOT_PARAMETERS = ("x", "out", "overwrite", "threads", "quiet", "report", "checkpoint")
 
 
-def _summary(found: Any, matrix: Matrix, warned: list[str], profiles: str) -> schema.Summary:
+def _summary(found: Named, matrix: Matrix, warned: list[str], profiles: str) -> schema.Summary:
     """What summary.json says of this discovery, in the words of the command line."""
     from drnmf.discovery.folder import discovered
 
@@ -224,7 +225,7 @@ def keyboard_interrupts() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before: Any = signal.getsignal(signal.SIGINT)
+    before = signal.getsignal(signal.SIGINT)
     if before not in (signal.SIG_IGN, None):
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
