@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from drnmf import DRNMF, BetaNMF, Solver
+from drnmf.losses.beta import Beta
 
 RNG = np.random.default_rng(0)
 
@@ -68,3 +69,22 @@ def test_rows_that_leave_the_range_are_refused():
     Y[1] = np.finfo(np.float32).max
     with pytest.raises(ValueError, match="W of row 1 is not finite"):
         model.transform(Y)
+
+
+@pytest.mark.parametrize("beta", [0, 0.5, 1, 3])
+def test_rows_that_sum_to_one_come_to_their_end_whatever_the_size_of_components(beta):
+    """Slopes of a row are equal where it has something, and no smaller elsewhere: beside a huge component as well."""
+    rng = np.random.default_rng(5)
+    H = rng.gamma(1.0, 1.0, (3, 12)) + 0.05
+    H[1] *= 1e3
+    model = BetaNMF(3, beta=beta, sum_to_one="W", random_state=0, max_iter=2, tol=0).fit(np.ones((4, 12)))
+    model.components_, model.tol, model.max_iter = H, 1e-10, 200
+    X = (rng.dirichlet(np.full(3, 0.7), 30) * [1, 1e-6, 1] @ H) * rng.gamma(30.0, 1 / 30.0, (30, 12))
+    W = model.transform(X)
+    negative, positive = Beta(float(beta)).parts(X, W @ H, 1e290)
+    slope, size = (positive - negative) @ H.T, positive @ H.T
+    common = (W * slope).sum(axis=1, keepdims=True)
+    off = (slope - common) / size
+    assert (W == 0).any()
+    assert np.abs(off[W > 0]).max() < 1e-6
+    assert off.min() > -1e-6

@@ -64,6 +64,7 @@ CHANGES = {
     "references": lambda arrays, meta: arrays.update(references_=np.array([0.0, 1.0])),
     "losses": lambda arrays, meta: meta.update(omega=["1"]),
     "mean": lambda arrays, meta: meta.update(mean_="1"),
+    "penalties": lambda arrays, meta: meta["penalties"]["setting"].__setitem__(3, [[]]),
     "names": lambda arrays, meta: arrays.update(feature_names_in_=np.array(["a"])),
     "class": lambda arrays, meta: meta.update({"class": "Popen"}),
     "parameter": lambda arrays, meta: meta["params"].update(unheard=1),

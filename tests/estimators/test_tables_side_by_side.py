@@ -103,11 +103,19 @@ def test_tables_are_saved(both, tmp_path):
         ({"rna": COUNTS, "lipids": LEVELS}, "betas names the tables rna, protein"),
         ({"rna": COUNTS[:30], "protein": LEVELS}, "different numbers"),
         ({}, "No table"),
+        ({"rna": COUNTS, "protein": None}, "'protein' is not all numbers|'protein' has shape"),
+        ({"rna": COUNTS, "protein": np.full(LEVELS.shape, "x")}, "'protein' is not all numbers"),
+        ({"rna": COUNTS, "protein": LEVELS[0].tolist()}, "'protein' has shape"),
     ],
 )
 def test_tables_that_do_not_fit_are_refused(tables, message):
     with pytest.raises(ValueError, match=message):
         fitted(tables)
+
+
+def test_a_table_may_be_lists(both):
+    (model, _), (other, _) = both, fitted({"rna": COUNTS.tolist(), "protein": LEVELS.tolist()})
+    assert np.array_equal(other.components_, model.components_)
 
 
 def test_new_tables_must_be_those_of_the_fit(both):

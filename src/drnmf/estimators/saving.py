@@ -260,5 +260,6 @@ def _listed(path: AlphaPath) -> list[object]:
 
 def _penalties_of(stored: dict[str, Any]) -> tuple[Penalties, float]:
     """The penalties as `save` stored them."""
-    m, n, mean, level = stored["setting"]
-    return Penalties(as_penalties(stored["terms"]), Setting((int(m), int(n)), mean, level)), float(stored["value"])
+    *shape, mean, level = stored["setting"]
+    setting = Setting(tuple(map(int, shape)), float(mean), float(level))
+    return Penalties(as_penalties(stored["terms"]), setting), float(stored["value"])

@@ -252,7 +252,7 @@ class _Cycle:
         first = self._majorised(A, self._parts(A))
         parts = self._parts(first, self.curved)
         short = self._majorised(first, parts)
-        far = Newton().minimum(first, replace(parts, floor=0.0)) if self.curved else _further(A, first, short)
+        far = self._minimum(first, parts) if self.curved else _further(A, first, short)
         far = xp.clip(far, self.floor, None) if self.total is None else normalised(far, self.total, self.floor)
         there = self._parts(far)
         residual, after = self._residual(first, parts), self._residual(far, there)
@@ -263,6 +263,12 @@ class _Cycle:
             xp.where(taken, xp.amax(abs(far - first), axis=0), residual * most),
         )
 
+    def _minimum(self, A: Array, parts: Parts) -> Array:
+        """Minimise the model of second order, with real zeros."""
+        if self.total is not None:  # moves end by the largest slope of what can still give, and the floor cannot
+            A = namespace(A).where(AT_FLOOR * self.floor < A, A, A * 0.0)
+        return Newton().minimum(A, replace(parts, floor=0.0))
+
     def with_zeros(self, A: Array) -> Array:
         """Return W' with exact zeros for what is at the floor; a row that is all at its floor stays."""
         most = AT_FLOOR * self.floor
@@ -270,11 +276,14 @@ class _Cycle:
         return namespace(A).where(low & ~low.all(0), A * 0.0, A)
 
     def _residual(self, A: Array, parts: Parts) -> Array:
-        """How far every row is from its end: the smaller of an entry and of its slope, both relative, at most; (m,)."""
+        """How far every row is from its end: the smaller of an entry and of its slope, both relative, at most; (m,).
+
+        The size of an entry is what it adds to the model: a small one of a large component may be much of it.
+        """
         xp, (N, P) = namespace(A), parts.with_penalties(A)
         slope = P - N - (0.0 if self.total is None else (A * (P - N)).sum(0))
         with np.errstate(divide="ignore", invalid="ignore"):
-            size, slope = A / xp.amax(A, axis=0), xp.where(P > 0, slope / P, 0.0)
+            size, slope = A * P / xp.amax(A * P, axis=0), xp.where(P > 0, slope / P, 0.0)
         return xp.amax(abs(xp.where(size < slope, size, slope)), axis=0)
 
     def _majorised(self, A: Array, parts: Parts) -> Array:

@@ -23,7 +23,7 @@ from drnmf.losses.names import as_loss, as_losses
 from drnmf.numerics import rescaled, unit_scale
 from drnmf.objective import simplex
 from drnmf.problem.parts import Division
-from drnmf.problem.tabular import tabular
+from drnmf.problem.tabular import Tabular, tabular
 from drnmf.solve.encode import Encoder
 
 Given = Mapping[str, Any]
@@ -97,7 +97,7 @@ def join(given: Given, known: tuple[Table, ...] = ()) -> Joined:
     if not given or strange:
         raise ValueError(f"tables {strange} are none of the fit's: it had {', '.join(fitted)}." if strange else
                          "No table was given: name at least one.")  # fmt: skip
-    read = {name: tabular(table) for name, table in given.items()}
+    read = {name: _read(name, table) for name, table in given.items()}
     rows = _rows({name: table.rows for name, table in read.items()}, {n: t.X.shape[0] for n, t in read.items()})
     parts, tables, first = [], [], 0
     for name, table in read.items():
@@ -111,6 +111,19 @@ def join(given: Given, known: tuple[Table, ...] = ()) -> Joined:
         first += width
     whole = sp.hstack(parts, format="csr") if any(map(sp.issparse, parts)) and not _gaps(parts) else _dense(parts)
     return Joined(whole, tuple(tables), rows)
+
+
+def _read(name: str, table: Any) -> Tabular:
+    """A table with numbers in rows and columns, as `fit` would take them."""
+    read = tabular(table)
+    X = read.X if hasattr(read.X, "dtype") else np.asarray(read.X)
+    try:
+        X = X.astype(np.float64) if X.dtype.kind not in "fiub" else X
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"table {name!r} is not all numbers: {error}.") from None
+    if X.ndim != 2:
+        raise ValueError(f"table {name!r} has shape {X.shape}: give rows and columns.")
+    return replace(read, X=X)
 
 
 def _rows(names: dict[str, tuple[str, ...] | None], sizes: dict[str, int]) -> tuple[str, ...] | None:
