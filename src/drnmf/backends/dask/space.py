@@ -75,7 +75,7 @@ class RowSpace:
     def get(self, F: Factor) -> Array:
         return np.concatenate(self.data.collect(_first, F), axis=1)
 
-    def map(self, function: Callable[..., Any], *arguments: Any, count: int = 1) -> Any:
+    def map(self, function: Callable[..., Any], *arguments: object, count: int = 1) -> Any:
         rank = next(leaf.rank for leaf in leaves(arguments) if isinstance(leaf, Factor))
         node = Node(Call(function), *arguments, keep="always" if count > 1 else "unless used", lasting=True)
         self.data.learn(types_beside(getattr(function, "__self__", None)))
@@ -83,7 +83,7 @@ class RowSpace:
             return Factor(self.data, node, rank)
         return tuple(Factor(self.data, node, rank, key) for key in range(count))
 
-    def sum(self, function: Callable[..., Vector], *arguments: Any) -> Vector:
+    def sum(self, function: Callable[..., Vector], *arguments: object) -> Vector:
         return self.data.add_up(partial(_without_data, function), *arguments)
 
     def join(self, state: Any) -> Any:
@@ -109,7 +109,7 @@ class RowSpace:
         """The columns of each block."""
         return [np.array(F[..., a:b], order="C") for a, b in pairwise(np.cumsum([0, *self.data.sizes]))]
 
-    def _sent(self, parts: Sequence[Any], rank: int) -> Factor:
+    def _sent(self, parts: Sequence[object], rank: int) -> Factor:
         """Values of every block that start here."""
         scratch = self.data.scratch
         if scratch is None:
@@ -121,11 +121,11 @@ class RowSpace:
         return Factor(self.data, Node(None, stored=Stored(self.data.loads(files), 0, (files,))), rank)
 
 
-def _first(data: Any, value: Any) -> Any:
+def _first(data: object, value: Any) -> Any:
     return value
 
 
-def _without_data(function: Callable[..., Any], data: Any, *arguments: Any) -> Any:
+def _without_data(function: Callable[..., Any], data: object, *arguments: object) -> Any:
     return function(*arguments)
 
 
