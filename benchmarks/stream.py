@@ -77,7 +77,7 @@ def streamed(X: Any, model: Any, batch: int, passes: int, look: Callable[[float,
             started = time.process_time()
             warm[i] = model._take_rows(part, warm=warm.get(i))
             seconds += time.process_time() - started
-            if i + 1 in (len(parts) // 2, len(parts)) and look(turn + (i + 1) / len(parts), seconds):
+            if i + 1 in (1, 2, 4, 7, 10, 14, len(parts)) and look(turn + (i + 1) / len(parts), seconds):
                 return seconds
     return seconds
 

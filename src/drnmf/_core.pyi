@@ -38,6 +38,28 @@ class Observed:
 class Workspace:
     def __init__(self) -> None: ...
 
+class BlockOfDescent:
+    def __init__(
+        self,
+        stored: Sequence[NDArray[Any]],
+        F: NDArray[Any],
+        last: NDArray[Any],
+        ask: Ask,
+        N: NDArray[Any],
+        P: NDArray[Any],
+        Q: NDArray[Any],
+        gram: NDArray[Any],
+        floor: float,
+        weight: float,
+        /,
+    ) -> None: ...
+
+class Descent:
+    def __init__(
+        self, H: BlockOfDescent, W: BlockOfDescent, losses: NDArray[Any], memory: Workspace, vanished: float, /
+    ) -> None: ...
+    def iterate(self, passes: int, pace_H: float, pace_W: float, /) -> None: ...
+
 def sweep_dense(
     X: NDArray[Any],
     left: NDArray[Any],

@@ -123,6 +123,10 @@ NEWTON_DELAY = 30
 NEWTON_RANK = 24
 """Largest rank at which the default rule asks for the curvature of every column: above, one for all is cheaper."""
 
+OWN_GAIN = 1.7
+"""Above that rank too where an iteration with them takes at most this many times one with the shared curvature, which
+needs 1.75 to 2.1 times as many (`algorithms.updates.cost`)."""
+
 BALANCE_STEPS = 4
 """Steps of the symmetric scaling that gives a shared curvature its size in every column."""
 

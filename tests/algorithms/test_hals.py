@@ -12,6 +12,7 @@ import pytest
 import scipy.sparse as sp
 
 from drnmf import BetaNMF, Solver
+from drnmf.algorithms import descent
 from drnmf.algorithms.loop import Control, solve
 from drnmf.algorithms.result import Interrupted
 from drnmf.algorithms.updates.hals import HALS
@@ -117,6 +118,25 @@ def test_ctrl_c_between_the_steps_of_an_iteration_leaves_factors_with_their_own_
         return moved
 
     monkeypatch.setattr(HALS, "step", interrupted)
+    monkeypatch.setattr(descent, "begin", lambda *told: None)  # half by half
+    data, rng = open_data(word_counts(70, 90)), np.random.default_rng(1)
+    with pytest.raises(Interrupted) as stop:
+        alone(data, rng.random((70, 8)), rng.random((8, 90)))
+    found = stop.value.result
+    assert np.array_equal(found.losses, losses_of(data, found.W, found.H, found.omega))
+    assert found.losses[0] < found.trace.losses[-1, 0]
+
+
+def test_ctrl_c_in_an_iteration_made_at_once_leaves_factors_with_their_own_loss(monkeypatch):
+    calls, descend = [], descent.descend
+
+    def interrupted(*told):
+        calls.append(descend(*told))
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return calls[-1]
+
+    monkeypatch.setattr(descent, "descend", interrupted)
     data, rng = open_data(word_counts(70, 90)), np.random.default_rng(1)
     with pytest.raises(Interrupted) as stop:
         alone(data, rng.random((70, 8)), rng.random((8, 90)))

@@ -11,11 +11,12 @@ from drnmf import DRNMF, BetaNMF, MultiObjectiveNMF, Solver
 from drnmf.algorithms.loop import Control, solve
 from drnmf.algorithms.updates.base import Setup
 from drnmf.algorithms.updates.newton import Newton
+from drnmf.algorithms.updates.table import GPU_RULES, RULES
 from drnmf.algorithms.weights import Fixed
 from drnmf.backends.host.dense import DenseMatrix
 from drnmf.losses.beta import Beta
 from drnmf.losses.negative_binomial import NegativeBinomial
-from drnmf.numerics import LARGEST_KEPT
+from drnmf.numerics import LARGEST_KEPT, NEWTON_DELAY, NEWTON_RANK
 from drnmf.objective.objective import Objective
 
 SHAPE, RANK = (40, 60), 4
@@ -84,3 +85,21 @@ def test_steps_that_were_given_up_before_the_first_newton_step_are_no_trouble():
     """An exact fit gives up steps; the state then counts fewer of them than the run, which has asked for no P."""
     model = BetaNMF(1, beta=2, tol=0, max_iter=60, random_state=0, solver="newton").fit(np.ones((31, 22)))
     assert model.reconstruction_err_ < 1e-20
+
+
+@pytest.mark.parametrize(
+    ("update", "shape", "rank", "own"),
+    [
+        ("auto", (60, 80), 30, True),
+        ("auto", (2000, 5000), 30, False),
+        ("auto", (2000, 5000), 20, True),
+        ("gpu", (60, 80), 30, False),
+    ],
+)
+def test_many_components_have_curvatures_of_their_own_where_x_is_small(update, shape, rank, own):
+    rule = GPU_RULES["auto"] if update == "gpu" else RULES["auto"]
+    setup = Setup((Beta(1.0),), rank, columns=sum(shape), entries=shape[0] * shape[1])
+    wants = rule.under(setup).wants(NEWTON_DELAY, rank, setup.omega)
+    assert (wants.curvature, wants.correlation) == (own, not own)
+    elsewhere = rule.under(replace(setup, entries=None)).wants(NEWTON_DELAY, rank, setup.omega)
+    assert elsewhere.curvature == (update == "auto" and rank <= NEWTON_RANK)

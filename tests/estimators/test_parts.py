@@ -243,12 +243,30 @@ def test_models_with_groups_and_rows_are_saved(tmp_path):
     [
         (["a"] * 3, "has shape"),
         (["a"] * 29 + [None], r"groups\[29\] is missing"),
+        (pd.array(["a"] * 29 + [pd.NA], dtype="string"), r"groups\[29\] is missing"),
+        (np.array(["1"] * 15 + [1] * 15, dtype=object), "read alike"),
         ("hospital", "names no column"),
     ],
 )
 def test_groups_that_do_not_fit_are_refused(groups, message):
     with pytest.raises(ValueError, match=message):
         fitted(X, groups)
+
+
+@pytest.mark.parametrize("value", [0.0, 3.0])
+@pytest.mark.parametrize("beta", [1, 2])
+def test_a_group_of_one_value_does_not_outweigh_the_others(beta, value):
+    """Its simplest model costs nothing, and a regret in units of nothing would be all that counts."""
+    Y = X.copy()
+    tens, Y[:10] = np.repeat([1, 2, 3], 10), value
+    model, plain = (DRNMF(3, betas=(beta,), max_iter=60, random_state=0).fit(Y, groups=g) for g in (tens, None))
+    assert np.isfinite(model.scaled_losses_).all()
+    assert model.losses_.sum() <= 1.6 * plain.losses_[0]
+
+
+def test_groups_of_a_tiny_x_are_fitted():
+    """In its unit the scales of beta = 2 are zero."""
+    assert np.array_equal(fitted(X * 2.0**-600, GROUPS).weights_, fitted(X, GROUPS).weights_)
 
 
 def test_one_loss_without_a_maximum_takes_no_groups():

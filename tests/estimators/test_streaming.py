@@ -12,6 +12,7 @@ from sklearn.base import clone
 from drnmf import CP, DRNMF, BetaNMF, MultiObjectiveNMF, Solver, load
 from drnmf.backends.base import losses_of
 from drnmf.backends.open import open_data
+from drnmf.objective.penalty import Setting
 
 LOSSES = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, "nb:30"]
 MODELS = [
@@ -183,11 +184,31 @@ def test_given_weights_stay_and_references_that_are_given_are_used() -> None:
     assert len(known.stream_.followers) == 1
 
 
+@pytest.mark.parametrize("beta", [1.0, 2.0])
+@pytest.mark.parametrize("penalties", [["l1:0.05:scaled=True"], ["l2:3:W", "l1:0.1:H:scaled=True"]])
+def test_penalties_of_entries_weigh_as_in_a_fit(beta: float, penalties: list[str]) -> None:
+    X = counts() + 0.5
+    setting = Setting(X.shape, X.mean())
+
+    def objective(model: Any) -> float:
+        W, H = model.transform(X), model.components_
+        loss, terms = losses_of(open_data(X), W, H, model.omega_)[0], model.penalties_.terms
+        return float(loss) + sum(t.value(t.measure(W.T, "W"), t.measure(H, "H"), setting) for t in terms)
+
+    plain, whole, stream = (BetaNMF(3, beta=beta, random_state=0, penalties=p) for p in (None, penalties, penalties))
+    plain.fit(X).penalties_ = whole.fit(X).penalties_
+    stream.fit_stream(batches(X), passes=5)
+    assert objective(stream) < 1.05 * objective(whole)
+    assert objective(whole) < objective(plain)
+
+
 @pytest.mark.parametrize(
     ("model", "message"),
     [
         (BetaNMF(3, beta="auto"), "cannot choose its losses"),
+        (BetaNMF(3, penalties=["volume:0.1"]), "need all rows"),
         (BetaNMF(3, penalties=["l2:0.1"]), "need all rows"),
+        (DRNMF(3, betas=(1, 2), penalties=["l2:0.1:W"]), "one loss"),
         (BetaNMF(3, sum_to_one="W"), "need all rows"),
         (DRNMF(3, solver=Solver(policy="minimax")), "minimax"),
         (CP(3), "whole X"),

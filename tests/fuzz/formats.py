@@ -114,7 +114,9 @@ def edit_model(folder: Path, rng: random.Random) -> None:
         container, key = rng.choice(places(meta, []))
         container[key] = rng.choice([value for value in VALUES if value == value])
     else:
-        array = arrays[rng.choice(sorted(name for name in arrays if arrays[name].dtype.kind == "f"))]
+        array = rng.choice(
+            [arrays[name] for name in sorted(arrays) if arrays[name].dtype.kind == "f" and arrays[name].size]
+        )
         array.flat[rng.randrange(array.size)] = rng.choice((0, -1, np.nan, np.inf, 1e308, 1e-320))
     write_archive(folder / "model.npz", arrays, meta)
 

@@ -275,6 +275,67 @@ void hals_ahead(Input F, Input N, SquareInput gram, double floor, double smalles
     run_hals(q, F, N, gram, smallest, stepped);
 }
 
+// A block F (r x n) of X, `stored` as one dense array or as values, starts and indices by column, the sweep for it and
+// the arrays it writes to, and the point `last` before it was extrapolated.
+struct BlockOfDescent {
+    std::vector<Input> stored;
+    Output F, last;
+    Ask ask;
+    Output N, P, Q;
+    Square gram;
+    double floor, weight;
+};
+
+// Whole iterations of hals.py in one call: its arrays are those of the run, and are written over.
+class Descent {
+public:
+    Descent(BlockOfDescent H, BlockOfDescent W, Losses totals, Workspace& memory, double vanished)
+        : H_(std::move(H)), W_(std::move(W)), totals_(totals), vanished_(vanished),
+          first_(side(H_, W_, memory)), second_(side(W_, H_, memory)) {}
+
+    // Take `passes` in each block and extrapolate by the paces; the loss is written to the totals.
+    void iterate(int passes, double pace_H, double pace_W) {
+        first_.step.passes = second_.step.passes = passes;
+        first_.step.pace = pace_H, second_.step.pace = pace_W;
+        bool done;
+        {
+            nb::gil_scoped_release release;
+            done = H_.F.dtype() == nb::dtype<float>() ? descend<float>(first_, second_, vanished_)
+                                                      : descend<double>(first_, second_, vanished_);
+        }
+        finish(done);
+    }
+
+private:
+    DescentSide side(BlockOfDescent& own, BlockOfDescent& other, Workspace& memory) {
+        require(own.F.ndim() == 2 && other.F.ndim() == 2, "blocks must have two axes");
+        require(own.stored.size() == 1 || own.stored.size() == 3, "X must be one dense array or three of a sparse one");
+        std::size_t m = other.F.shape(1), n = own.F.shape(1);
+        bool compressed = own.stored.size() == 3;
+        const Input& values = own.stored[0];
+        require(compressed || (values.ndim() == 2 && values.shape(0) == m && values.shape(1) == n), "X does not fit");
+        require(values.dtype() == nb::dtype<float>() || values.dtype() == nb::dtype<double>(),
+                "X must be float32 or float64");
+        Matrix x = compressed ? compressed_matrix(values, own.stored[1], own.stored[2], n) : dense_matrix(values);
+        Request sweep = request(m, n, x, Input(other.F), Input(own.F), own.ask, own.N, own.P, own.Q, own.gram, totals_,
+                                memory, other.N, Weights{}, values.dtype());
+        require(sweep.beta2_alone() && sweep.makes_gram() && sweep.parts, "descent is for beta = 2 alone");
+        require(own.last.ndim() == 2 && own.last.shape(0) == sweep.r && own.last.shape(1) == n &&
+                    own.last.dtype() == own.F.dtype() && own.last.data() != own.F.data(),
+                "the last point does not fit its block");
+        Hals step{};
+        step.r = sweep.r, step.n = n, step.floor = own.floor;
+        step.F = own.F.data(), step.N = own.N.data(), step.last = own.last.data();
+        step.stepped = own.last.data(), step.further = own.F.data();
+        return {std::move(sweep), step, compressed, own.weight};
+    }
+
+    BlockOfDescent H_, W_;
+    Losses totals_;
+    double vanished_;
+    DescentSide first_, second_;
+};
+
 // simplex_steps.py's step from block F (r x n) with the slopes there, written to out, and on from last to further.
 void simplex(Input F, Input slope, Input Q, Input sizes, SquareInput gram, double floor, double tolerance, int moves,
              Output out, Input last, Input totals, double pace, Output further) {
@@ -427,6 +488,11 @@ NB_MODULE(_core, module) {
              nb::arg("values").none(), nb::arg("stored").none(), nb::arg("rows").none(), nb::arg("columns").none(),
              nb::arg("row_codes").none(), nb::arg("column_codes").none(), nb::arg("threshold"), nb::arg("classes"),
              nb::arg("inverted"));
+    nb::class_<BlockOfDescent>(module, "BlockOfDescent")
+        .def(nb::init<std::vector<Input>, Output, Output, Ask, Output, Output, Output, Square, double, double>());
+    nb::class_<Descent>(module, "Descent")
+        .def(nb::init<BlockOfDescent, BlockOfDescent, Losses, Workspace&, double>(), nb::keep_alive<1, 5>())
+        .def("iterate", &Descent::iterate);
     module.def("sweep_dense", &sweep_dense, nb::arg("X"), nb::arg("left"), nb::arg("right"), nb::arg("ask"),
                nb::arg("N"), nb::arg("P"), nb::arg("Q"), nb::arg("gram"), nb::arg("losses"), nb::arg("memory"),
                nb::arg("observed").none(), nb::arg("spare").none());

@@ -407,6 +407,32 @@ bool hals_step(Hals q, const double* gram, double smallest) {
     });
 }
 
+namespace {
+
+template <class T>
+bool descent_step(const DescentSide& side, double vanished) {
+    const double* gram = side.sweep.gram;
+    double largest = gram[0];
+    for (std::size_t k = 1; k < side.step.r; ++k) largest = std::max(largest, gram[k * side.step.r + k]);
+    return hals_step<T>(side.step, gram, vanished * largest);
+}
+
+template <class T>
+bool descent_sweep(const DescentSide& side) {
+    if (!(side.compressed ? sparse_sweep<T>(side.sweep) : dense_sweep<T>(side.sweep))) return false;
+    if (side.weight == 1.0) return true;
+    T *N = static_cast<T*>(side.sweep.N), weight = T(side.weight);
+    for (std::size_t at = 0, size = side.sweep.r * side.sweep.n; at < size; ++at) N[at] *= weight;
+    return true;
+}
+
+}  // namespace
+
+template <class T>
+bool descend(const DescentSide& H, const DescentSide& W, double vanished) {
+    return descent_step<T>(H, vanished) && descent_sweep<T>(W) && descent_step<T>(W, vanished) && descent_sweep<T>(H);
+}
+
 template <class T>
 bool simplex_step(Simplex q, const double* gram) {
     const Kernels<T>& k = kernels<T>(instruction_set());
@@ -473,6 +499,8 @@ template bool quadratic_step<float>(Quadratic, const double*);
 template bool quadratic_step<double>(Quadratic, const double*);
 template bool hals_step<float>(Hals, const double*, double);
 template bool hals_step<double>(Hals, const double*, double);
+template bool descend<float>(const DescentSide&, const DescentSide&, double);
+template bool descend<double>(const DescentSide&, const DescentSide&, double);
 template bool simplex_step<float>(Simplex, const double*);
 template bool simplex_step<double>(Simplex, const double*);
 template bool multiplier_step<float>(Multiplier);

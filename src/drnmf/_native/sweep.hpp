@@ -49,6 +49,20 @@ template <class T>
 bool quadratic_step(Quadratic q, const double* gram);  // null: none
 template <class T>
 bool hals_step(Hals q, const double* gram, double smallest);
+
+// One block of a matrix under beta = 2 alone: the sweep for it, and the step of hals.py that follows from N and gram.
+struct DescentSide {
+    Request sweep;
+    Hals step;
+    bool compressed;
+    double weight;  // what N is multiplied by
+};
+
+// A whole iteration of hals.py, written over the blocks: a step of H from the N and gram that are there, W's sweep and
+// step, and H's sweep. A component whose square is below `vanished` times the largest does not move.
+template <class T>
+bool descend(const DescentSide& H, const DescentSide& W, double vanished);
+
 template <class T>
 bool simplex_step(Simplex q, const double* gram);  // null: none
 template <class T>

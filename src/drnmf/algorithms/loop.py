@@ -15,13 +15,14 @@ from typing import Protocol
 
 import numpy as np
 
+from drnmf.algorithms import descent
 from drnmf.algorithms.acceleration import Direction, accelerated
 from drnmf.algorithms.certificates import entry_sum
 from drnmf.algorithms.iteration import Point, Task, iterate, swept
 from drnmf.algorithms.result import Interrupted, Progress, Result, Trace
 from drnmf.algorithms.updates.base import Rule, Setup, State
 from drnmf.algorithms.weights import Course, Policy
-from drnmf.backends.base import Ask, Data
+from drnmf.backends.base import Ask, Data, Descends
 from drnmf.backends.modes import Factors, Matrix, Modes
 from drnmf.losses.base import Omega
 from drnmf.numerics import (
@@ -203,7 +204,8 @@ def minimise(
     columns = sum(data.sizes) if policy.constant and constraints.free else None
     alone = len(objective.omega) == 1
     shared = (data.shares_curvature and (alone or not objective.penalties)) or (alone and rank <= NEWTON_RANK)
-    rule = rule.under(Setup(objective.omega, rank, shared, columns))
+    entries = None if data.spaces[0].deferred else math.prod(data.sizes)  # more than a sweep visits where X is sparse
+    rule = rule.under(Setup(objective.omega, rank, shared, columns, entries))
     known = None if control.keeper is None else control.keeper.recall(objective.omega, rule, policy)
     if isinstance(known, Result):
         return known
@@ -246,6 +248,7 @@ class Run:
     log: Log
     started: float
     direction: Direction | None = None
+    whole: Descends | None = None  # makes whole iterations, once one was made half by half
 
     @classmethod
     def begin(cls, task: Task, policy: Policy, starts: Factors, control: Control) -> Run:
@@ -288,9 +291,14 @@ class Run:
 
     def iteration(self, inner_iter: int) -> None:
         """Update all blocks, and note where they are."""
+        if self.whole is None and self.task.in_place:
+            self.whole = descent.begin(self.task, self.point, self.weights)
         for inner in range(inner_iter):
             early = self.task.fixed or inner + 1 < inner_iter
-            self.point = iterate(self.task, self.point, self.weights, early)
+            if self.whole is None:
+                self.point = iterate(self.task, self.point, self.weights, early)
+            else:
+                self.point = descent.descend(self.task, self.point, self.whole)
         self.point, self.direction = accelerated(self.task, self.point, self.weights, self.direction)
         if self.note():
             self.point = self.task.restart(self.point)

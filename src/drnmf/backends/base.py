@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -116,12 +115,15 @@ class Ask:
         """How many N and P the answer holds."""
         return 0 if self.parts is None else len(self.omega) if self.weights is None else 1
 
-    @cached_property
+    @property
     def shared(self) -> Any:
         """The coefficient of the curvature that all columns share; None where there is none (entries have weights)."""
         if self.curvature is None or self.observed is not None:
             return None
-        return next((c for c, loss in zip(self.curvature, self.omega, strict=True) if loss.free_part == "gram"), None)
+        for c, loss in zip(self.curvature, self.omega, strict=True):
+            if loss.free_part == "gram":
+                return c
+        return None
 
     @property
     def shared_alone(self) -> bool:
@@ -165,6 +167,44 @@ class Sweep:
     P: Array
     Q: Array | None = None
     gram: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class Descending:
+    """Where whole iterations of coordinate descent under beta = 2 alone begin, made by a backend in one call each.
+
+    Attributes
+    ----------
+    omega, coefficient : beta = 2, and what multiplies its parts
+    blocks, lasts : H and W', and where each stood before it was extrapolated; all are written over
+    sweep : that for H at the blocks, written over too
+    floors : the smallest entry of each block
+    """
+
+    omega: Omega
+    coefficient: float
+    blocks: tuple[Array, ...]
+    lasts: tuple[Array, ...]
+    sweep: Sweep
+    floors: tuple[float, ...]
+
+
+class Descends(Protocol):
+    """Whole iterations of coordinate descent (`Descending`)."""
+
+    def iterate(self, passes: int, paces: tuple[float, ...]) -> Sweep:
+        """Step both blocks and sweep for the first.
+
+        Parameters
+        ----------
+        passes : of coordinate descent in each block
+        paces : how far each is extrapolated, as a fraction of its way since the last iteration
+
+        Returns
+        -------
+        sweep : that for the first block at the new point
+        """
+        ...
 
 
 @dataclass(frozen=True)
@@ -533,6 +573,10 @@ class OfData:
     def scale(self) -> float:
         return float(self.data.scale)
 
+    def descent(self, start: Descending) -> Descends | None:
+        """Make no whole iterations: what is over X counts too."""
+        return None
+
 
 @dataclass(frozen=True, eq=False)
 class Layer(OfData):
@@ -554,9 +598,9 @@ class Layer(OfData):
 def check_shapes(shape: tuple[int, int], W: Array, H: Array, ask: Ask) -> None:
     """Refuse factors that do not fit X, and weights that do not fit the losses."""
     (m, n), r = shape, H.shape[0]
-    if tuple(W.shape) != (m, r) or tuple(H.shape) != (r, n):
+    if W.shape != (m, r) or H.shape != (r, n):
         raise ValueError(f"W {tuple(W.shape)} and H {tuple(H.shape)} do not fit X {shape}.")
-    for name, vector in {"parts": ask.weights, "curvature": ask.curvature}.items():
+    for name, vector in (("parts", ask.weights), ("curvature", ask.curvature)):
         if vector is not None and vector.shape != (len(ask.omega),):
             raise ValueError(
                 f"{name} has shape {vector.shape}: one number for each of {len(ask.omega)} losses is needed."

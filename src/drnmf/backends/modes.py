@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from drnmf.backends.base import Ask, Data, OfData, Space, Sweep
+from drnmf.backends.base import Ask, Data, Descending, Descends, OfData, Space, Sweep
 from drnmf.backends.batch import Batch
 from drnmf.backends.weighted import shares_curvature
 from drnmf.numerics import Array, Precision, Vector
@@ -77,6 +77,19 @@ class Modes(Protocol):
         """
         ...
 
+    def descent(self, start: Descending) -> Descends | None:
+        """Make whole iterations of coordinate descent in one call each; None where the backend cannot.
+
+        Parameters
+        ----------
+        start : where they begin
+
+        Returns
+        -------
+        descent : Descends or None
+        """
+        ...
+
     def sum_others(self, block: int, function: Callable[[Array], Vector], blocks: Factors) -> Vector:
         """Add up a function over pieces of what stands while a block moves.
 
@@ -124,6 +137,10 @@ class Matrix(OfData):
 
     def sweep(self, block: int, blocks: Factors, ask: Ask) -> Sweep:
         return self.sides[block].sweep(blocks[1 - block].T, blocks[block], ask)
+
+    def descent(self, start: Descending) -> Descends | None:
+        begin = getattr(self.data, "descent", None)  # the compiled backend alone has it
+        return None if begin is None else begin(start)
 
     def sum_others(self, block: int, function: Callable[[Array], Vector], blocks: Factors) -> Vector:
         return self.spaces[1 - block].sum(function, blocks[1 - block])

@@ -136,7 +136,8 @@ class Parted(Layer):
             return self._once(W, H, ask)
         if alike and ask.parts is not None and self._small and all(_plain(loss) for loss in ask.omega):
             return self._products(W, H, ask)
-        found, owners = _Sum.begin(H, ask, alike), {}
+        found = _Sum.begin(H, ask, alike)
+        owners: dict[Any, list[int]] = {}
         for slot, loss in enumerate(ask.omega):
             owners.setdefault(_owner(loss), []).append(slot)
         for owner, slots in owners.items():
@@ -184,10 +185,11 @@ class Parted(Layer):
         pieces, (r, n), root = [self.pieces[part.index] for part in parts], H.shape, math.sqrt(self.scale)
         # half of the scale on either side, where neither leaves the range of the dtype
         A = W.T[:, np.concatenate([piece.at for piece in pieces])] * self.dtype.type(root)
-        N, grams, first = np.empty((len(parts), r, n), self.dtype), np.empty((len(parts), r, r)), 0
+        N: Array = np.empty((len(parts), r, n), self.dtype)
+        grams, first = np.empty((len(parts), r, r)), 0
         for k, piece in enumerate(pieces):
             own = A[:, first : first + len(piece.at)]
-            np.matmul(own, piece.data.X, out=N[k])
+            np.matmul(own, piece.data.X, out=N[k])  # type: ignore[attr-defined]  # dense, as `_small` says
             np.matmul(as_float64(own), as_float64(own.T), out=grams[k])
             first += len(piece.at)
         N, grams = N.reshape(len(parts), -1), grams.reshape(len(parts), -1) / self.scale

@@ -19,6 +19,10 @@ LIBRARY = {
         "Find how many components X has, under which noise, and which of them come again in every run.",
     ),
     "fit": Command("drnmf.cli.fit:fit", "Factorise X as W H, good for every loss of --betas at once."),
+    "tables": Command(
+        "drnmf.cli.tables:tables",
+        "Factorise several tables of the same rows at once, each with columns, loss and unit of its own.",
+    ),
     "assign": Command(
         "drnmf.cli.assign:assign",
         "Find which of some known components every sample has, and how much of each: contributions with real zeros.",
@@ -29,7 +33,7 @@ LIBRARY = {
     ),
     "stream": Command("drnmf.cli.stream:stream", "Follow rows batch by batch, in memory that does not grow with them."),
     "pareto": Command(
-        "drnmf.cli.pareto:pareto", "Find solutions between the losses of --betas, and the robust one among them."
+        "drnmf.cli.fit:pareto", "Find solutions between the losses of --betas, and the robust one among them."
     ),
     "transform": Command(
         "drnmf.cli.transform:transform",

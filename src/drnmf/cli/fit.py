@@ -1,4 +1,4 @@
-"""drnmf fit: factorise a matrix and leave a folder with everything about the run."""
+"""drnmf fit and drnmf pareto: factorise a matrix, once or along a front, and leave a folder with all about the run."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from drnmf.cli import keeping, options, reading
 from drnmf.cli.common import bad_usage, choice, in_options, plain_warnings, say, starts, table
 from drnmf.cli.results import Results, writes
 from drnmf.cli.workers import Place, Scheduler, ScratchFolder, Workers
+from drnmf.numerics import TOLERANCE
 from drnmf.parameters.common import MAX_ITER
 from drnmf.runs import schema, write
 from drnmf.runs.read import component_names_of
@@ -92,7 +93,7 @@ def fit(
             summary |= place.computed(matrix.X, device, settings["precision"], results.threads)
             results.finish(temporary, summary)
     if not results.quiet:
-        _show(model)
+        show_losses(model)
     if model.coverage_ is not None:
         say(f"For every beta of {betas}: at most {100 * (model.coverage_.bound - 1):.2f} % above its best found.")
     for path in model.penalty_path_:
@@ -154,7 +155,8 @@ def estimator_of(
     return DRNMF(rank, betas=betas, **parameters)
 
 
-def _show(model: NMF) -> None:
+def show_losses(model: NMF) -> None:
+    """Print a line for every loss."""
     from drnmf.parameters.solver import as_solver
 
     single = len(model.betas_) == 1
@@ -172,3 +174,75 @@ def _show(model: NMF) -> None:
         best = f"{best} alone"
     columns = ("loss", "error") if single else ("loss", "error", best, "above it", "weight")
     table(f"{type(model).__name__}, rank {model.n_components_}", columns, rows, left=("loss",))
+
+
+@options.takes_model(max_iter=MAX_ITER, tol=TOLERANCE, random_state=0)
+@reading.reads()
+@writes()
+def pareto(
+    x: options.Input,
+    rank: options.Rank,
+    betas: options.Betas = "0,1",
+    points: Annotated[int, typer.Option("--points", min=2, help="Points per edge of the front.")] = 11,
+    method: Annotated[str, typer.Option("--method", help="How weights become points.")] = "weighted",
+    *,
+    settings: options.Settings,
+    source: reading.Source,
+    dtype: options.Dtype = None,
+    results: Results,
+) -> None:
+    """Find solutions between the losses of --betas, and the robust one among them.
+
+    Writes front.csv, summary.json and a page that draws the front into a folder, all or nothing.
+    """
+    choice(dtype, options.DTYPES, "--dtype")
+    omega = options.parse_betas(betas)
+    if len(omega) < 2:
+        raise typer.BadParameter("a front needs at least two losses, for example 0,1.", param_hint="--betas")
+    results, checkpoint = results.settled("pareto", x, source.weights_file, settings["fixed"]), settings["checkpoint"]
+    keeping.check(checkpoint, results.folder)
+    from drnmf.estimators.pareto import METHODS, pareto_front
+    from drnmf.estimators.robust import DRNMF
+
+    choice(method, METHODS, "--method")
+    data = source.open(x, settings["negatives"])
+    parameters = settings.parameters() | reading.of_matrix(settings, data.matrix)
+    if rank == "auto":
+        raise typer.BadParameter("a front has one rank: name it, or find it with drnmf fit.", param_hint="--rank")
+    model = DRNMF(rank, betas=omega, verbose=int(not results.quiet), **parameters)
+    keeping.remember(checkpoint, "pareto", settings.asked | {"out": results.folder})
+    started = time.perf_counter()
+    with plain_warnings() as warned, keeping.kept(checkpoint), data.named_cells():
+        X = options.cast(data.matrix.X, dtype)
+        front = pareto_front(model, X, weights=points, method=method, **data.weights)
+    seconds = time.perf_counter() - started
+    with results.writing() as temporary:
+        write.write_table(temporary / schema.FRONT, front.to_rows())
+        summary: schema.Summary = {
+            "kind": "pareto",
+            "input": data.described,
+            "parameters": write.parameters_of(model)
+            | {
+                "weights": points,
+                "method": method,
+                "fixed": None if (file := settings["fixed"]) is None else str(file),
+            },
+            "seed": settings["random_state"],
+            "seconds": round(seconds, 3),
+            "references": write.per_loss(omega, front.references),
+            "dominated_points": int(front.dominated.sum()),
+            "dr": {
+                "weights": write.per_loss(omega, front.dr.weights),
+                "losses": write.per_loss(omega, front.dr.losses),
+                "scaled_losses": write.per_loss(omega, front.dr.scaled_losses),
+            },
+            "penalties": write.penalised(front.penalties, front.penalty_path),
+            "notes": [*map(in_options, (*data.matrix.notes, *front.notes)), *warned],
+        }
+        computed = write.computed_by(data.matrix.X, settings["device"], settings["precision"])
+        results.finish(temporary, summary | computed)
+    worst = 100 * (float(front.dr.scaled_losses.max()) - 1)
+    say(
+        f"{len(front.points)} points, {seconds:.1f} s; the robust one is at most {worst:.2f} % above the best found "
+        f"({starts(settings['n_init'])}) of each loss; results in {results.folder}"
+    )

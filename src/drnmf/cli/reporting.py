@@ -13,8 +13,7 @@ import typer
 from drnmf.cli import keeping, options
 from drnmf.cli.common import errors, say
 from drnmf.cli.discover import discover
-from drnmf.cli.fit import fit
-from drnmf.cli.pareto import pareto
+from drnmf.cli.fit import fit, pareto
 from drnmf.runs.output import check_out_file
 
 

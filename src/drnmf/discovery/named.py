@@ -22,7 +22,7 @@ from drnmf.matrices.mutations import spelt
 from drnmf.numerics import Array
 from drnmf.problem.tabular import Tabular, component_names, tabular
 from drnmf.runs.quality import Quality
-from drnmf.runs.write import Record
+from drnmf.runs.write import Record, counted
 from drnmf.selection.asked import SearchResult
 from drnmf.selection.assignment.assign import Assignment
 from drnmf.selection.matching import Matching, positions
@@ -247,7 +247,7 @@ def facts_of(found: Named) -> Record:
 
 
 def _names(labels: Labels | None, count: int) -> list[str]:
-    return [str(i + 1) for i in range(count)] if labels is None else list(labels.names)
+    return counted(count) if labels is None else list(labels.names)
 
 
 def framed(values: ArrayLike, index: Sequence[str] | None, columns: Sequence[str]) -> Any:

@@ -279,6 +279,8 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
         problem = problem_of(self, placement.open(given), omega, given, references)
         runs = checked(self, "n_init") * (1 if references is not None else 1 + len(omega))
         identity = {"estimator": name, **settings_of(self)}
+        if division is not None:
+            identity["SHA-256 of the parts"] = division.digest()
         with running(problem, runner, self, runs, identity=identity, W=W, H=H) as runner:
             if continues:
                 runner.starts[0] = self._warm(problem)
@@ -289,7 +291,8 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
             self.penalty_path_: tuple[AlphaPath, ...] = ()
             try:
                 if undecided(terms):
-                    problem, self.penalty_path_ = choose_alphas(problem, runner, self.random_state)
+                    chosen = choose_alphas(problem, runner, self.random_state)
+                    problem, runner, self.penalty_path_ = chosen.problem, chosen.runner, chosen.paths
                     terms = decided(terms, problem.penalties)
                 problem = with_levels(problem, runner)
                 if division is not None:
@@ -378,9 +381,10 @@ class NMF(Streaming, Tables, Assigning, Shares, BaseEstimator, Support):  # type
         self.references_ = result.references
         self.losses_ = result.losses
         self.scaled_losses_ = result.scaled_losses
-        self.dispersions_ = dispersions(data, result.losses, result.omega, result.H.shape[0])
         if adopt_parts(self, problem, inside):
             self.dispersions_ = np.full(len(result.omega), np.nan)  # a part has no count of its own here
+        else:
+            self.dispersions_ = dispersions(data, result.losses, result.omega, result.H.shape[0])
         setting = problem.objective_of(inside.omega, inside.references, terms).penalties.setting
         self.penalties_ = units.penalties_out(terms, setting, result.omega)
         self.penalty_ = result.penalty

@@ -273,7 +273,8 @@ def pareto_front(
         notes, paths = problem.notes, tuple[AlphaPath, ...]()
         if undecided(problem.penalties):
             known = problem if found is None else problem.over(found.values)
-            problem, paths = choose_alphas(known, runner, model.random_state)
+            chosen = choose_alphas(known, runner, model.random_state)
+            problem, runner, paths = chosen.problem, chosen.runner, chosen.paths
             terms = decided(terms, problem.penalties)
         front = Points(problem, runner, runner.starts, method)
         if found is not None:

@@ -24,7 +24,8 @@ from drnmf.backends.single_blas import single_blas
 from drnmf.interrupts import uninterrupted
 from drnmf.losses.base import Omega, betas_of
 from drnmf.numerics import REFERENCE_FLOOR, MatrixLike
-from drnmf.objective.penalty import NONE
+from drnmf.objective.penalties import L1, L2
+from drnmf.objective.penalty import NONE, Penalties, Penalty, Setting
 from drnmf.parameters.checks import check_integer, check_number
 from drnmf.parameters.common import Parameters
 from drnmf.parameters.fields import checked
@@ -91,7 +92,8 @@ class Streaming(Parameters):
         Raises
         ------
         ValueError
-            For penalties, constraints, and losses that X is to choose: they need all rows at once.
+            For constraints, losses that X is to choose, and penalties other than `L1` and `L2` that grow with the rows
+            (of W, or with ``scaled=True``): they need all rows at once.
 
         Examples
         --------
@@ -182,7 +184,11 @@ class Streaming(Parameters):
                 warm = (as_numpy(W).T.astype(data.dtype) * units.left,)
             if state is None:
                 state, warm = _begun(self, data, units, warm, H, policy)
-            taking = partial(advance, data=data, omega=units.omega(omega), policy=policy, forget=forget)
+            of_a_row = Penalties(terms_of(self), Setting((1, data.shape[1]), state.mean))
+            inside = Units(data.scale, np.ones(1)).penalties(of_a_row, omega) if of_a_row else NONE
+            taking = partial(
+                advance, data=data, omega=units.omega(omega), policy=policy, forget=forget, penalties=inside
+            )
             before, (state, found) = state, taking(state, warm=warm or ())
             if held is not None:
                 state, found, kept = _grown(self, before, state, found, taking, given.X, held)
@@ -293,7 +299,9 @@ def _adopt(
     model.dispersions_ = 2.0 * batch / degrees_of_freedom(data, model.n_components_)
     model.gap_, model.gap_error_ = state.certificate()
     model.mean_, model.mean_row_ = state.mean, state.mean_row / units.left
-    model.penalties_, model.penalty_, model.penalty_path_ = NONE, 0.0, ()
+    terms = terms_of(model)
+    model.penalties_ = Penalties(terms, Setting((state.rows, data.shape[1]), state.mean)) if terms else NONE
+    model.penalty_, model.penalty_path_ = float("nan") if terms else 0.0, ()  # W of the rows is not kept
     model.n_iter_, model.converged_, model.reason_ = state.batches, False, "stream"
     model.stationarity_, model.coverage_ = float("nan"), None
     model.single_losses_ = model.held_out_losses_ = None
@@ -328,6 +336,11 @@ def end_stream(model: BaseEstimator) -> None:
         vars(model).pop(name, None)
 
 
+def _of_rows(term: Penalty) -> bool:
+    """Whether a penalty grows with the rows as losses do: one of W, or of H times the number of rows."""
+    return isinstance(term, L1 | L2) and term.mode is None and (term.scaled or term.on == "W")
+
+
 def _refuse(model: BaseEstimator, X: MatrixLike, entry_weight: WeightsLike) -> tuple[Omega, Policy]:
     """Refuse what needs all rows at once; return the losses, and how lambda moves."""
     checked(model, "n_components")
@@ -340,8 +353,14 @@ def _refuse(model: BaseEstimator, X: MatrixLike, entry_weight: WeightsLike) -> t
         raise ValueError(
             f"{name}: a stream cannot choose its losses, because that needs all rows: name them, as in betas=(1, 2)."
         )
-    if terms_of(model) or not constraints_of(model).free:
-        raise ValueError(f"{name}: penalties, sum_to_one and fixed need all rows at once: use fit, or leave them out.")
+    terms = terms_of(model)
+    if not constraints_of(model).free or not all(map(_of_rows, terms)):
+        raise ValueError(
+            f"{name}: sum_to_one, fixed and penalties need all rows at once, but for L1 and L2 of W, or of H with "
+            "scaled=True: use fit, or leave them out."
+        )
+    if terms and len(model._omega()) > 1:
+        raise ValueError(f"{name}: a stream takes penalties with one loss: use BetaNMF, or leave them out.")
     if isinstance(entry_weight, HeldOut):
         raise ValueError("entry_weight=HeldOut(...) is for fits of all rows: give weights of these rows.")
     omega = model._omega()

@@ -157,6 +157,24 @@ def is_quadratic(omega: Omega) -> bool:
     return all(base_of(loss).free_part == "gram" for loss in omega)
 
 
+def is_unsized(value: object, family: type, key: str) -> bool:
+    """Tell whether a loss, or one of several, is of a family whose parameter X has to name.
+
+    Parameters
+    ----------
+    value : a loss, a name, or several
+    family : has the property `unsized`
+    key : the name of such a loss
+    """
+    if isinstance(value, str):
+        return value.strip().lower() == key
+    if isinstance(value, family):
+        return bool(getattr(value, "unsized", False))
+    if not isinstance(value, list | tuple | set | frozenset):
+        return False
+    return any(is_unsized(loss, family, key) for loss in value)
+
+
 def betas_of(omega: Omega) -> list[float]:
     """List the betas of a set of losses; NaN stands for a loss of another family."""
     return [loss.beta for loss in omega]

@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+from drnmf.losses.base import is_unsized
 from drnmf.numerics import Array, as_float64, namespace
 
 
@@ -96,8 +97,4 @@ def lacks_delta(value: object) -> bool:
     >>> lacks_delta(Huber("auto")), lacks_delta((1, "huber:auto")), lacks_delta(Huber(2))
     (True, True, False)
     """
-    if isinstance(value, str):
-        return value.strip().lower() == "huber:auto"
-    if isinstance(value, Huber):
-        return value.unsized
-    return isinstance(value, list | tuple | set | frozenset) and any(lacks_delta(loss) for loss in value)
+    return is_unsized(value, Huber, "huber:auto")

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeGuard
 
-from drnmf.losses.base import Loss, Omega
+from drnmf.losses.base import Loss, Omega, is_unsized
 from drnmf.losses.beta import NAMES, SHORT, Beta, as_beta
 from drnmf.losses.huber import Huber
 from drnmf.losses.negative_binomial import NegativeBinomial
+from drnmf.losses.part import Part
 from drnmf.losses.rowwise import Rowwise
 
 _SHORT = {name.lower(): beta for beta, name in SHORT.items()}
@@ -80,11 +81,7 @@ def lacks_size(value: object) -> bool:
     >>> lacks_size("nb:auto"), lacks_size((1, NegativeBinomial("auto"))), lacks_size((1, "nb:30"))
     (True, True, False)
     """
-    if isinstance(value, str):
-        return value.strip().lower() == "nb:auto"
-    if isinstance(value, NegativeBinomial):
-        return value.unsized
-    return isinstance(value, list | tuple | set | frozenset) and any(lacks_size(loss) for loss in value)
+    return is_unsized(value, NegativeBinomial, "nb:auto")
 
 
 def _from_printed(name: str) -> str | float:
@@ -191,8 +188,13 @@ def as_written(value: object) -> Any:
 
 
 def from_text(text: str) -> Loss:
-    """Read what `text_of` wrote."""
-    return as_loss(_number(text))
+    """Read what `text_of` wrote, or the key of an objective of a part of X.
+
+    >>> from_text("1, hospital B").name
+    'KL, hospital B'
+    """
+    base, comma, label = text.partition(", ")
+    return Part(from_text(base), 0, label) if comma else as_loss(_number(text))
 
 
 __all__ = [

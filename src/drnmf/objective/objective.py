@@ -42,6 +42,8 @@ class Objective:
 
     def value(self, weights: Vector, losses: Vector) -> float:
         """Compute the sum of lambda_beta Dbar_beta, the objective of MO-NMF."""
+        if len(weights) == 1:  # a loss alone, as most are: one product needs no array
+            return float(weights[0]) * float(losses[0] / self.references[0])
         with np.errstate(invalid="ignore"):  # a loss beyond the range of floats is refused, whatever its weight
             return float(weights @ self.scaled(losses))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,12 +14,15 @@ from drnmf.backends.base import losses_of
 from drnmf.backends.parted import Parted, Piece
 from drnmf.losses.base import Loss, Omega
 from drnmf.losses.part import Part
-from drnmf.numerics import Vector, positive_scale
+from drnmf.numerics import EPS, Vector, positive_scale
 from drnmf.problem.problem import Problem
 from drnmf.problem.units import mean_of
 
 SMALLEST_RATIO = 0.01
 """Of the simplest model's loss: a part that is fitted better alone is not compared more strictly than that."""
+SMALLEST_LOSS = 1e-4
+"""Of a part's size, its entries times mean^degree: its simplest model is not taken to cost less, and 1 % off is
+little. That of a constant part costs nothing, and a regret in units of nothing would let all other parts go."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +44,13 @@ class Division:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def digest(self) -> str:
+        """Compute the SHA-256 of which part has which rows (columns), for checkpoints."""
+        whole = hashlib.sha256(repr((self.labels, self.across)).encode())
+        for at in self.places:
+            whole.update(np.asarray([len(at), *at], dtype=np.int64).tobytes())
+        return whole.hexdigest()
 
     def of_rows(self) -> list[str]:
         """List the label of every row."""
@@ -73,10 +85,13 @@ def groups_of(X: Any, groups: ArrayLike | None) -> tuple[Any, Division | None]:
     rows = X.shape[0] if hasattr(X, "shape") else len(X)
     if labels.shape != (rows,):
         raise ValueError(f"groups has shape {labels.shape}, and X has {rows} rows: give one label for each.")
-    missing = [i for i, label in enumerate(labels.tolist()) if label is None or label != label]
+    # neither NaN nor the NA of pandas is equal to itself
+    missing = [i for i, label in enumerate(labels.astype(object)) if label is None or (label == label) is not True]
     if missing:
         raise ValueError(f"groups[{missing[0]}] is missing: every row needs a group ({len(missing)} have none).")
     names, codes = np.unique(labels.astype(str) if labels.dtype == object else labels, return_inverse=True)
+    if labels.dtype == object and len(set(labels)) > names.size:
+        raise ValueError("Some of groups read alike and are not equal, such as 1 and '1': give labels of one type.")
     if names.size < 2:
         return X, None
     return X, Division(tuple(map(str, names.tolist())), tuple(np.flatnonzero(codes == g) for g in range(names.size)))
@@ -124,10 +139,16 @@ def _whole(problem: Problem) -> Any:
 
 
 def simplest_losses(alone: Problem, omega: Omega) -> Vector:
-    """Compute what the simplest model of a part costs: nothing at all under beta = 2, its mean under other losses."""
+    """Compute what the simplest model of a part costs: nothing at all under beta = 2, its mean under other losses.
+
+    A part below what factors of X resolve is all zeros to them, and has the size of X.
+    """
     data = alone.data
     own = mean_of(alone.entries(alone.given)) * data.scale
-    return np.array([_constant(alone, loss, 0.0 if loss.beta == 2.0 else own) for loss in omega])
+    size = own if own > EPS * data.mean else positive_scale(data.mean)
+    least = [SMALLEST_LOSS * math.prod(data.shape) * size**loss.degree for loss in omega]
+    costs = [_constant(alone, loss, 0.0 if loss.beta == 2.0 else own) for loss in omega]
+    return np.maximum(costs, least)
 
 
 def _constant(alone: Problem, loss: Loss, level: float) -> float:
@@ -146,7 +167,6 @@ def objective_of_part(loss: Loss, index: int, label: str, error: float, simplest
     simplest : what its simplest model costs
     scale : "regret" or "ratio"
     """
-    simplest = max(simplest, np.finfo(np.float64).tiny)
     if scale == "ratio":
         return Part(loss, index, label, 0.0, max(error, SMALLEST_RATIO * simplest), ratio=True)
     return Part(loss, index, label, error, simplest, root=loss.beta == 2.0)

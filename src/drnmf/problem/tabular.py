@@ -67,6 +67,8 @@ def tabular(X: Any) -> Tabular:
     >>> cube.X.shape, cube.image
     ((6, 5), (2, 3))
     """
+    if isinstance(X, Tabular):
+        return X
     if is_anndata(X):
         return Tabular(_layer(X), _texts(X.obs_names), _texts(X.var_names), None, "anndata")
     if hasattr(X, "dims") and hasattr(X, "coords"):

@@ -80,6 +80,8 @@ class Units:
             Where float64 cannot hold them there.
         """
         found: Vector = rescaled(losses, self.scale, -_degrees(omega))
+        if np.isfinite(found).all():
+            return found
         beyond = (np.isinf(found) & np.isfinite(losses)).reshape(-1, len(omega))
         if beyond.any():
             names = ", ".join(omega[b].name for b in np.flatnonzero(beyond.any(axis=0)))
@@ -175,7 +177,7 @@ class Units:
     def progress(self, progress: Progress) -> Progress:
         """Return what a callback sees, in the units of the caller."""
         losses, scaled = self.losses(progress.losses, progress.omega), progress.scaled_losses
-        if np.array_equal(progress.losses, scaled):  # a loss alone
+        if (progress.losses == scaled).all():  # a loss alone
             scaled = losses / (1.0 if self.given is None or self.given.size > 1 else self.given)
         return replace(
             progress,

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from drnmf.losses.base import Loss
 from drnmf.losses.names import from_text
 from drnmf.numerics import Array, Vector
+from drnmf.report.words import short
 from drnmf.runs import read, schema
 from drnmf.runs.read import compared
 from drnmf.runs.schema import column, loss_keys
@@ -294,8 +295,8 @@ def _image_axis(axis: int | Vector | Sequence[str], wide: int) -> tuple[list[Any
         seen[label] = seen.get(label, -1) + 1
         places.append(label + "\u200b" * seen[label])
     step = -(-len(places) // TICKS)
-    short = [name if len(name) <= LABEL else name[: LABEL - 1] + "…" for name in (block[0] for block in blocks[::step])]
-    return places, {"type": "category", "tickvals": places[::step], "ticktext": short, "tickangle": -45}
+    cut = [short(block[0], LABEL) for block in blocks[::step]]
+    return places, {"type": "category", "tickvals": places[::step], "ticktext": cut, "tickangle": -45}
 
 
 def front_chart(rows: list[dict[str, str]], a: str, b: str) -> Chart:

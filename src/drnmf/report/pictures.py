@@ -10,6 +10,7 @@ from drnmf.matrices.mutations import SUBSTITUTIONS, spelt, substitution
 from drnmf.numerics import Vector
 from drnmf.report.charts import CELLS, Chart, Layout, Trace, bars, chart, factor_image, heat, line, marks, numbers, pool
 from drnmf.report.profiles import Profiles, axis_of, dates_of
+from drnmf.report.words import short
 
 BASES = dict(zip(SUBSTITUTIONS, ("#02bdee", "var(--ink)", "#e42a27", "#b8b4b5", "#a2cf63", "#ecb0ae"), strict=True))
 """The colours of the six substitutions."""
@@ -101,7 +102,8 @@ def plain(profiles: Profiles, k: int) -> Chart:
 
 
 def _ticks(places: Sequence[float], labels: list[str], angle: int, size: int | None = None) -> Layout:
-    texts = {"tickvals": places, "ticktext": [_short(label) for label in labels], "tickangle": angle, "showgrid": False}
+    named = [short(label, _LETTERS) for label in labels]
+    texts = {"tickvals": places, "ticktext": named, "tickangle": angle, "showgrid": False}
     return texts if size is None else texts | {"tickfont": {"size": size}}
 
 
@@ -170,15 +172,11 @@ def usage(profiles: Profiles) -> Chart:
     drawn = factor_image(profiles.shares.T, False, profiles.samples, "sample")
     drawn["layout"]["yaxis"] |= {
         "tickvals": list(range(len(profiles.names))),
-        "ticktext": [_short(n) for n in profiles.names],
+        "ticktext": [short(n, _LETTERS) for n in profiles.names],
     }
     drawn["data"][0]["y"] = list(range(len(profiles.names)))
     drawn["data"][0]["hovertemplate"] = "%{x}<br>%{z:.2f} of its largest<extra></extra>"
     return drawn
-
-
-def _short(label: str) -> str:
-    return label if len(label) <= _LETTERS else label[: _LETTERS - 1] + "…"
 
 
 def _small(data: list[Trace], height: int, flat: bool = False) -> Chart:

@@ -1,4 +1,4 @@
-"""Numbers in words: the headline, percentages, times, sizes."""
+"""Numbers in words: the headline, percentages, times, sizes; labels that fit."""
 
 from __future__ import annotations
 
@@ -130,6 +130,15 @@ def interval_headline(rows: Sequence[Mapping[str, str]], bound: float | None, fo
         first,
         f"The most that was seen is {excess}, at beta = {float(worst['beta']):.3g}; {knots} betas were fitted.",
     )
+
+
+def short(label: str, most: int) -> str:
+    """Cut a label to so many characters.
+
+    >>> short("benzene", 4)
+    'ben…'
+    """
+    return label if len(label) <= most else label[: most - 1] + "…"
 
 
 def duration(seconds: float) -> str:

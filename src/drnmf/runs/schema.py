@@ -263,6 +263,7 @@ class Input(TypedDict, total=False):
     dtype: str
     stored_entries: int | None
     image: list[int] | None
+    tables: dict[str, Input]
     uncertainty: Table
     entry_weights: Table
     encoding: str

@@ -2,6 +2,9 @@
 
 `Volume`: the largest alpha under which the loss is at most 5 % above that without. `Sparsity`: the smallest alpha that
 held-out entries cannot tell from the best, so that none is used where none helps. Fits and discoveries have one rule.
+
+What the loss alone decides is tried on some rows of a large X, each alpha from where the next smaller one ended; the
+fit of all rows begins with the components of those.
 """
 
 from __future__ import annotations
@@ -18,13 +21,13 @@ from drnmf.algorithms.result import Result
 from drnmf.numerics import Vector
 from drnmf.objective.penalties import Sparsity
 from drnmf.objective.penalty import Penalty
-from drnmf.problem.problem import Problem
+from drnmf.problem.problem import Problem, point_of, reference_floors
 from drnmf.selection.choose import CLEARLY, first_within
 from drnmf.selection.entries import counted, facts_of
 from drnmf.selection.folds import HELD_OUT, Fold, mask_seed, too_few_to_hold_out
 from drnmf.selection.likelihood.masses import noise_for
 from drnmf.selection.likelihood.scores import Scores, compare
-from drnmf.selection.warm_starts import on_host
+from drnmf.selection.warm_starts import Sample, on_host
 from drnmf.solve.references import compute_references
 from drnmf.solve.runner import Runner
 from drnmf.solve.solve import smallest, solve
@@ -59,34 +62,47 @@ class AlphaPath:
     limit: float
 
 
-def choose_alphas(problem: Problem, runner: Runner, seed: Any) -> tuple[Problem, tuple[AlphaPath, ...]]:
+@dataclass(frozen=True)
+class Alphas:
+    """What `choose_alphas` leaves.
+
+    Attributes
+    ----------
+    problem : with numbers for every alpha and with references, which the fit need not compute again; penalties with
+        alpha = 0 are left out
+    runner : how it is fitted, from where the last path ended if that was one of some rows
+    paths : what was tried
+    """
+
+    problem: Problem
+    runner: Runner
+    paths: tuple[AlphaPath, ...]
+
+
+def choose_alphas(problem: Problem, runner: Runner, seed: Any) -> Alphas:
     """Choose the alphas that are left to the data, one after another; those not chosen yet are left out meanwhile.
 
     Parameters
     ----------
     problem : with alpha="auto" among its penalties
     runner : how it is fitted
-    seed : of the entries that are held out
-
-    Returns
-    -------
-    problem : with numbers for every alpha and with references, which the fit need not compute again; penalties with
-        alpha = 0 are left out
-    paths : what was tried
+    seed : of the entries that are held out, and of the rows that stand for all
     """
+    by_loss = not any(isinstance(term, Sparsity) for term in problem.penalties if term.alpha == "auto")
+    sample = Sample.of(problem, mask_seed(seed)) if by_loss else None
+    if sample is not None:
+        return _on_some_rows(sample, runner)
+    references = _references(problem, runner)
     known = tuple(term for term in problem.penalties if term.alpha != "auto")
-    if problem.objective is None:
-        references = compute_references(problem, runner.starts, runner).values
-    else:
-        references = problem.objective.references
     paths = []
     for term in problem.penalties:
         if term.alpha == "auto":
             base = problem.penalised(known).over(references)
-            path = _sparsity(base, runner, term, seed) if isinstance(term, Sparsity) else _volume(base, runner, term)
+            sparse = isinstance(term, Sparsity)
+            path = _sparsity(base, runner, term, seed) if sparse else _volume(base, runner, term)[0]
             paths.append(path)
             known = with_path(known, term, path)
-    return problem.penalised(known).over(references), tuple(paths)
+    return Alphas(problem.penalised(known).over(references), runner, tuple(paths))
 
 
 def _fit(problem: Problem, term: Penalty, alpha: float, runner: Runner, starts: list[Start]) -> Result:
@@ -101,12 +117,49 @@ def _fit(problem: Problem, term: Penalty, alpha: float, runner: Runner, starts: 
     return smallest(solve([tried.begun(start) for start in starts], quiet))
 
 
-def _volume(problem: Problem, runner: Runner, term: Penalty) -> AlphaPath:
-    """Raise alpha until the fit suffers, then halve the last step."""
-    whole = problem.units.whole(problem.omega)  # paths are in the unit of the caller
-    return volume_path(
-        term, lambda alpha: float(_fit(problem, term, alpha, runner, runner.starts).scaled_losses.max()) / whole
+def _references(problem: Problem, runner: Runner) -> Vector:
+    """Return those that are given, or find them."""
+    if problem.objective is not None:
+        return problem.objective.references
+    return compute_references(problem, runner.starts, runner).values
+
+
+def _on_some_rows(sample: Sample, runner: Runner) -> Alphas:
+    """Choose alphas on some rows; all rows are fitted once, from where the last path ended."""
+    some, whole, quick = sample.some, sample.whole, sample.runner(runner)
+    alone = compute_references(some, quick.starts, quick) if some.objective is None else None
+    scale = _references(some, quick) if alone is None else alone.values
+    known, paths = tuple(term for term in some.penalties if term.alpha != "auto"), []
+    for term in some.penalties:
+        if term.alpha == "auto":
+            path, last = _volume(some.penalised(known).over(scale), quick, term)
+            paths.append(path)
+            known = with_path(known, term, path)
+    if alone is None:
+        references = _references(whole, runner)
+    else:
+        runner.budget.expect(len(whole.omega))
+        begun = [whole.alone(run.omega[0]).begun(sample.start(run)) for run in alone.solutions]
+        runs = solve(begun, replace(runner.near().alone(level=True), rough=True))
+        references = np.maximum([run.losses[0] for run in runs], reference_floors(whole.data, whole.omega))
+    return Alphas(
+        whole.penalised(known).over(references), replace(runner.near(), starts=[sample.start(last)]), tuple(paths)
     )
+
+
+def _volume(problem: Problem, runner: Runner, term: Penalty) -> tuple[AlphaPath, Result]:
+    """Raise alpha until the fit suffers, then halve the last step; each from where the next smaller one ended."""
+    whole = problem.units.whole(problem.omega)  # paths are in the unit of the caller
+    runs: dict[float, Result] = {}
+
+    def loss_of(alpha: float) -> float:
+        below = runs[max(tried for tried in runs if tried < alpha)] if runs else None
+        how, starts = (runner, runner.starts) if below is None else (runner.near(), [point_of(below)])
+        runs[alpha] = _fit(problem, term, alpha, how, starts)
+        return float(runs[alpha].scaled_losses.max()) / whole
+
+    path = volume_path(term, loss_of)
+    return path, runs[path.alpha]
 
 
 def _sparsity(problem: Problem, runner: Runner, term: Penalty, seed: Any) -> AlphaPath:

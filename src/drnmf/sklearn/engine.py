@@ -34,6 +34,10 @@ from drnmf.solve.solve import solve
 _EVERY = 10
 """Iterations between two looks at the error under ``solver="mu"``, as in scikit-learn."""
 
+_FIRST = 15
+"""Multiplicative steps under ``solver="mu"`` before those of second order, half of what `BetaNMF` takes: from
+scikit-learn's own start that many say where a fit goes (docs/development/performance.md)."""
+
 _FALL = 15.0
 """Coordinate descent stops where the loss has fallen by less than this many times tol over the last 30 % of the
 iterations: at scikit-learn's default half of what `BetaNMF` stops at, which ends as low as scikit-learn does
@@ -137,7 +141,8 @@ def _runner(settings: Settings, gpu: bool, problem: Problem, begins: Start) -> R
         told = both(told, _exact(settings.tol) if settings.tol > 0 else None)
     else:
         assert isinstance(rule, Newton)
-        rule = replace(rule, alone=None)  # continuous in beta, as multiplicative steps are
+        # beta = 2 alone too, so that a fit is continuous in beta, as multiplicative steps are
+        rule = replace(rule, alone=None, delay=_FIRST, plain=_FIRST // 2)
         control = Control(max_iter=settings.max_iter, tol=0.0)
         if settings.tol > 0:
             first = problem.units.losses(losses_of(problem.data, begins[0], begins[1], problem.omega), problem.omega)

@@ -133,6 +133,7 @@ class MiniBatchNMF(Translated, Shares, decomposition.MiniBatchNMF):  # type: ign
     def _check_params(self, X: Any) -> None:
         super()._check_params(X)
         self._state: StreamState | None = None
+        self._rows = X.shape[0]
         self._costs: list[float] = []
 
     def _in_batches(self, X: Any, W: Any, H: Any) -> tuple[Array, Array, int, int]:
@@ -143,7 +144,8 @@ class MiniBatchNMF(Translated, Shares, decomposition.MiniBatchNMF):  # type: ign
         """Take a batch into account, writing over W, where it is known, and H; return its cost for a row."""
         assert update_H
         settings = self._settings()
-        first = self._solve_W(X, H, 0) if self.fresh_restarts else W
+        new = self._state is not None and self._state.rows < self._rows  # a start says less than a projection
+        first = self._solve_W(X, H, 0) if self.fresh_restarts else None if new else W
         stream = _stream()
         step = stream.take(self._state, X, first, H, settings, stream.half_life(self._batch_size, self._rho))
         self._state, H[:] = step.state, step.H

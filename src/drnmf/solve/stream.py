@@ -6,8 +6,8 @@ of its losses in h. For a loss with the exponents a and b (`Loss.exponents`) the
 .. math:: B_t = P_t h_t^{-a}, \quad A_t = N_t h_t^{b}, \qquad \text{slope} = \sum_\beta c_\beta [B h^a - A h^{-b}]
 
 which, unlike N and P, are still a bound when h has moved on. For beta = 2 alone they are W'W and W'X, which say
-everything; under beta < 1 alone, of few components, the quadratic model (Q_t and Q_t h_t - g_t) takes their place,
-which is sharper. Sums are means over rows in which the old fade.
+everything; under beta < 1, of few components, the quadratic model (Q_t and Q_t h_t - g_t) takes their place, which is
+sharper. Sums are means over rows in which the old fade.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from drnmf.algorithms.updates.steps import packed, packed_product, quadratic_ste
 from drnmf.algorithms.weights import Policy
 from drnmf.backends.base import Ask, Data
 from drnmf.losses.base import Loss, Omega
+from drnmf.losses.beta import Beta
 from drnmf.numerics import LARGEST_KEPT, NEWTON_PASSES, NEWTON_RANK, Array, Vector, beside, factor_floor, namespace
 from drnmf.objective.objective import Objective, complementarity_gap
 from drnmf.objective.penalty import NONE, Bound, Penalties, per_component
@@ -33,13 +34,13 @@ from drnmf.objective.simplex import vertex
 from drnmf.problem.device import as_numpy
 from drnmf.solve.encode import encode, level_of
 
-FADE, BOUNDS_FADE = 0.7, 0.5
+FADE, BOUNDS_FADE = 0.7, 0.4
 """Batch number t has a share of t^-FADE in quadratic models and of t^-BOUNDS_FADE in bounds. With 1 all would count
 alike, and what the first say, made at a poor H, would hold it back, bounds more than models."""
 
 STEPS, FIRST_STEPS = 2, 10
-"""Steps of H for every batch, and of the first; number t has no fewer than these over t. One is enough for beta = 2
-alone, and under quadratic models of one loss for rows that come again."""
+"""Steps of H for every batch under several losses, where one is enough under a single one; and of the first batch:
+number t has no fewer than these over t."""
 
 ROUND, LONGEST = 0.2, 30.0
 """Part of the bound's own curvature in the model of a column, and how much too short the other may be to be used."""
@@ -84,6 +85,13 @@ class Sums:
     Q: Any = None
     gram: Any = None
 
+    def rising_at(self, H: Any) -> Any:
+        """Return B, with what the shared curvature is bounded by at H."""
+        if self.gram is None:
+            return self.rising
+        bound = (namespace(H).asarray(beside(self.gram, H), dtype=H.dtype) @ H) / H
+        return bound if self.rising is None else self.rising + bound
+
     def plus(self, other: Sums) -> Sums:
         """Add other sums; what one of the two does not have is what the other has."""
         return self.map(lambda a, b: b if a is None else a if b is None else a + b, other)
@@ -100,13 +108,19 @@ class Sums:
 def solved(sums: tuple[Sums, ...], H: Array, omega: Omega, c: Vector, floor: float, added: Bound = NO_BOUND) -> Array:
     """Find the H that the sums ask for under the weighted losses and the penalties of its entries, from H."""
     used = [(loss, float(weight), one) for loss, weight, one in zip(omega, c, sums, strict=True) if weight > 0]
-    if used[0][2].rising is None:
+    if all(one.rising is None for _, _, one in used):
         return _model_minimum([(weight, one) for _, weight, one in used], H, floor, added)
     if len(used) > 1 or added is not NO_BOUND:  # the weight of one loss by itself says nothing
         used = [(loss, weight, one.times(weight)) for loss, weight, one in used]
-    terms = [({loss.exponents[0]: one.rising}, {loss.exponents[1]: one.falling}) for loss, _, one in used]
-    terms.append((_powers(added, H), {}))
-    rising, falling = reduce(joined_slots, terms, NO_SLOTS)
+    for _ in range(NEWTON_PASSES if any(one.gram is not None for _, _, one in used) else 1):
+        H = _bound_minimum([(loss, one) for loss, _, one in used], H, floor, added)
+    return H
+
+
+def _bound_minimum(terms: list[tuple[Loss, Sums]], H: Any, floor: float, added: Bound) -> Any:
+    """The minimum of bounds at H of weighted losses and of a penalty."""
+    slots = [({loss.exponents[0]: one.rising_at(H)}, {loss.exponents[1]: one.falling}) for loss, one in terms]
+    rising, falling = reduce(joined_slots, [*slots, (_powers(added, H), {})], NO_SLOTS)
     xp = namespace(H)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         root = positive_root(rising, falling, H)
@@ -122,7 +136,7 @@ def _powers(added: Bound, H: Array) -> dict[float, Array]:
 
 def _model_minimum(terms: list[tuple[float, Sums]], H: Array, floor: float, added: Bound) -> Array:
     """The minimum of a weighted sum of quadratic models and of a penalty, by coordinate descent from H."""
-    target = reduce(add, (weight * one.falling for weight, one in terms))
+    target = reduce(add, (one.falling if weight == 1.0 else weight * one.falling for weight, one in terms))
     target = target if added.linear is None else target - added.linear
     shared = [weight * one.gram for weight, one in terms if one.gram is not None]
     shared += [] if added.curvature is None else [beside(added.curvature, H)]
@@ -249,6 +263,7 @@ class Batch:
     share : in the means, of one
     steps : of every H
     curved : whether columns have quadratic models of their own
+    spread : part of what columns have that every component gets
     first : W' (r, rows) to start from, None where the rows are new
     penalties : of single entries of W and H, for each row
     """
@@ -258,6 +273,7 @@ class Batch:
     share: float
     steps: int
     curved: bool
+    spread: float = 0.0
     first: Any = None
     penalties: Penalties = NONE
 
@@ -300,11 +316,12 @@ def advance(
     """
     rows = data.shape[0]
     seen = state.rows + rows
-    share = share_of(rows, seen, forget, FADE if state.curved else BOUNDS_FADE) if state.batches else 1.0
-    once = _quadratic(omega) or (bool(warm) and len(omega) == 1)
-    steps = max(1 if once else STEPS, FIRST_STEPS // (state.batches + 1))
-    batch = Batch(data, omega, share, steps, state.curved, penalties=penalties)
     fit, *alone = state.followers
+    steps = max(1 if len(omega) == 1 else STEPS, FIRST_STEPS // (state.batches + 1))
+    share = share_of(rows, seen, forget, FADE if state.curved else BOUNDS_FADE) if state.batches else 1.0
+    r, again = fit.H.shape[0], bool(warm) and state.batches > 0
+    spread = 0.0 if state.curved or again else r / (r + seen)
+    batch = Batch(data, omega, share, steps, state.curved, spread, penalties=penalties)
     first, *others = (*warm, *(None,) * len(state.followers))[: len(state.followers)]
     references, own = state.references, None
     if alone:
@@ -359,7 +376,8 @@ def _encoded(batch: Batch, H: Array, objective: Objective, weights: Vector, A: A
     data, omega = batch.data, batch.omega
     side = data.T
     if _quadratic(omega) or not side.space.whole or (A is None and data.observed is not None):
-        return encode(data, H, objective, weights, ROUNDS, 0.0, False, A, batch.curved).T
+        rounds = 1 if _quadratic(omega) else ROUNDS
+        return encode(data, H, objective, weights, rounds, 0.0, False, A, batch.curved).T
     floor, c = factor_floor(data.mean, H.shape[0]), objective.coefficients(weights)
     A = side.space.put(_projected(data, as_numpy(H), omega, c) if A is None else A)
     for _ in range(1 if batch.curved else W_STEPS):
@@ -368,7 +386,7 @@ def _encoded(batch: Batch, H: Array, objective: Objective, weights: Vector, A: A
     return A
 
 
-def _projected(data: Data, H: Any, omega: Omega, c: Vector) -> Any:
+def _projected(data: Any, H: Any, omega: Omega, c: Vector) -> Any:
     """W' (r, rows) as if every row had the curvature of the mean component: one product with X, and coordinate descent.
 
     Rows are spread over all components alike where the descent begins; what it takes from one is never all of it, for
@@ -378,14 +396,16 @@ def _projected(data: Data, H: Any, omega: Omega, c: Vector) -> Any:
     bend = sum(weight * loss.curvature(mean, mean) for weight, loss in zip(c, omega, strict=True) if weight > 0)
     bent = (H * bend).astype(H.dtype)
     even = np.repeat(level_of(data, H.T, data.mean).astype(H.dtype)[None], H.shape[0], axis=0)
-    N = np.ascontiguousarray(as_numpy(data.dot(np.ascontiguousarray(bent.T))).T, dtype=H.dtype)
-    return np.maximum(shared_step(even, N, (bent @ H.T).astype(np.float64), 0.0, NEWTON_PASSES), KEPT * even)
+    side, one = data.T, np.ones(1)
+    product = side.sweep(side.space.put(bent).T, side.space.put(even), Ask((Beta(2.0),), one, False, one))
+    gram = bent.astype(np.float64) @ H.T.astype(np.float64)
+    return np.maximum(shared_step(even, as_numpy(product.N[0]), gram, 0.0, NEWTON_PASSES), KEPT * even)
 
 
 def _followed(
     one: Follower, batch: Batch, references: Vector, weights: Vector, usual: Vector
 ) -> tuple[Follower, Vector, Any]:
-    """Move one H by a batch, of which the losses per row are usually so large; those found are before the last step."""
+    """Move one H by a batch, of which the losses per row are usually so large; those found are of H before it."""
     data, omega = batch.data, batch.omega
     objective = Objective(omega, references, data.mean, batch.penalties)
     c, floor = objective.coefficients(weights), factor_floor(data.mean, one.H.shape[0])
@@ -395,11 +415,14 @@ def _followed(
     with np.errstate(over="ignore", invalid="ignore"):
         for k in range(batch.steps):
             A = _encoded(batch, H, objective, weights, A)
-            measured = k == batch.steps - 1 or (k == 0 and batch.first is not None)
-            sums, losses = _sums_of(batch, A, H, per, measured)
-            if k == 0 and batch.first is not None and bool((losses > UNLIKELY * data.shape[0] * usual).any()):
+            measured = k == 0 if one.sums else k == batch.steps - 1  # before H has seen these rows, but for the first
+            sums, now = _sums_of(batch, A, H, per, measured)
+            losses = now if measured else losses
+            if measured and batch.first is not None and bool((losses > UNLIKELY * data.shape[0] * usual).any()):
                 A = _encoded(batch, H, objective, weights, None)
                 sums, losses = _sums_of(batch, A, H, per, True)
+            if batch.spread > 0.0:
+                sums = tuple(part if part.gram is not None else _spread(part, batch.spread) for part in sums)
             if old:
                 sums = tuple(a.plus(b) for a, b in zip(old, sums, strict=True))
             added = _penalty_of("H", H, data, objective, weights)
@@ -428,6 +451,9 @@ def _sums_of(batch: Batch, A: Array, H: Array, per: float, losses: bool) -> tupl
     sums = []
     for loss, N, P in zip(omega, sweep.N, sweep.P, strict=True):
         a, b = loss.exponents
+        if loss.free_part == "gram" and data.observed is None:  # which say everything, wherever h goes
+            sums.append(Sums(N / per, None, None, as_numpy(A @ A.T).astype(np.float64) / per))
+            continue
         alike = loss.free_part == "sums" and data.observed is None
         N /= per  # in place: at many columns a stream is what it does to arrays as large as H
         sums.append(Sums(_times_power(N, H, b), _times_power((P[:, :1] if alike else P) / per, H, -a)))
@@ -463,6 +489,17 @@ def _rounded(Q: Any, H: Any, P: Any, loss: Loss) -> Any:
     return Q
 
 
+def _spread(sums: Sums, part: float) -> Sums:
+    """Give every component a part of what the columns have, whatever it had of them in these rows.
+
+    As if there had been one row more for each component, like the mean of all. What few rows say of a rare column is
+    that some components have nothing of it, and a step that multiplies would not leave such a zero again for long.
+    """
+    A = sums.falling
+    even = A.sum(1)[:, None] * (A.sum(0) / A.sum())[None]
+    return replace(sums, falling=(1.0 - part) * A + part * even)
+
+
 def _times_power(part: Any, H: Array, power: float) -> Any:
     return part if power == 0.0 else part * H if power == 1.0 else part * H**power
 
@@ -478,10 +515,11 @@ def _bends_by_x(loss: Loss) -> bool:
 def _curved(data: Data, omega: Omega, rank: int) -> bool:
     """Whether every column has a quadratic model of its own, and for beta = 2 alone all share one.
 
-    How X is stored has no say in it, for batches may differ in that.
+    A loss that bends by what x is has little use for one: alone it is better off with bounds, and beside others where
+    most of X is zero. How X is stored has no say in it, for batches may differ in that.
     """
     if _quadratic(omega):
         return True
     few = rank <= NEWTON_RANK and len(omega) * rank * (rank + 1) // 2 * data.shape[1] <= LARGEST_KEPT
-    zeros = any(map(_bends_by_x, omega)) and data.zeros > MOSTLY * data.count
-    return few and not zeros and all(loss.homogeneous for loss in omega)
+    bends = any(map(_bends_by_x, omega)) and (len(omega) == 1 or data.zeros > MOSTLY * data.count)
+    return few and not bends and all(loss.homogeneous for loss in omega)

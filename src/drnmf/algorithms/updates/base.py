@@ -214,12 +214,14 @@ class Setup:
     shared : whether the curvature of beta = 2 is cheap: all columns share it, or, where weights of entries leave each
         its own, the components are few
     columns : of all blocks together, where a state may keep what a sweep made; None where it may not
+    entries : of X, stored or not; None where it is not in the memory of this process
     """
 
     omega: Omega
     rank: int
     shared: bool = True
     columns: int | None = None
+    entries: int | None = None
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -57,7 +58,8 @@ class Extrapolated(Rule):
         """Compute (a_k, nu_k) of the step that begins at `state`."""
         if state.steps < self.delay:
             return 0.0, 1.0
-        nu = _plain(0.5 * (1.0 + np.sqrt(1.0 + 4.0 * state.nu**2)))
+        root = math.sqrt if isinstance(state.nu, float) else np.sqrt
+        nu = _plain(0.5 * (1.0 + root(1.0 + 4.0 * state.nu**2)))
         return (state.nu - 1.0) / nu, nu
 
     def push(self, stepped: Array, last: Array, a: Numbers) -> Array:
@@ -83,4 +85,4 @@ class Extrapolated(Rule):
 
 def _plain(number: Numbers) -> Numbers:
     """One number as Python's own, which leaves the dtype of arrays alone; a vector stays."""
-    return float(number) if np.ndim(number) == 0 else number
+    return float(number) if isinstance(number, float) or np.ndim(number) == 0 else number

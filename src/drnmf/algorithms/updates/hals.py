@@ -23,6 +23,8 @@ from drnmf.algorithms.updates.steps import extrapolated_step, packed, packed_pro
 from drnmf.losses.base import Omega, is_quadratic
 from drnmf.numerics import HALS_DELAY, HALS_PASSES, Array, Numbers, namespace
 
+_PACES, _CURVATURE = Extrapolated(), Wants(curvature=True)
+
 
 @dataclass(frozen=True)
 class HALS(Rule):
@@ -57,7 +59,7 @@ class HALS(Rule):
         return True
 
     def wants(self, step: int, rank: int, omega: Omega) -> Wants:
-        return Wants(curvature=True)
+        return _CURVATURE
 
     def init(self, F: Array) -> Momentum:
         return Momentum(F, 1.0)
@@ -69,8 +71,7 @@ class HALS(Rule):
             raise ValueError(
                 f"update='hals' minimises beta = 2 alone, and the losses are {named}{gaps}: use update='auto'."
             )
-        a, nu = Extrapolated().pace(state)
-        passes = 1 if state.steps < self.delay else self.passes
+        passes, a, nu = self.course(state)
         if parts.total is not None:
             stepped, further = ahead_on_simplex(F, parts, state.F, a)
         elif parts.gram is None:
@@ -79,6 +80,10 @@ class HALS(Rule):
             N, G = parts.shared(F)
             stepped, further = extrapolated_step(F, N, G, parts.floor, passes, state.F, a, parts.final)
         return further, Momentum(stepped, nu, state.steps + 1)
+
+    def course(self, state: Momentum) -> tuple[int, Numbers, Numbers]:
+        """Return the passes of the step that begins at a state, how far it is extrapolated, and nu after it."""
+        return 1 if state.steps < self.delay else self.passes, *_PACES.pace(state)
 
     def _weighted(self, F: Array, parts: Parts, passes: int, last: Array, pace: Numbers) -> tuple[Array, Array]:
         """The same where the entries of X have weights, and with them every column a curvature of its own."""

@@ -18,6 +18,7 @@ import numpy as np
 
 from drnmf.algorithms.correlation import shrunk
 from drnmf.algorithms.updates.base import NOTHING, Facts, Parts, Rule, Setup, Wants, halve
+from drnmf.algorithms.updates.cost import own_pays
 from drnmf.algorithms.updates.extrapolated import Extrapolated, Momentum
 from drnmf.algorithms.updates.on_simplex import model_minimum
 from drnmf.algorithms.updates.steps import correlated_step, packed, packed_product, quadratic_step, shared_step
@@ -61,9 +62,9 @@ class Newton(Rule):
 
     Parameters
     ----------
-    delay : extrapolated steps taken first, of which RULE_DELAY plain
+    delay, plain : extrapolated steps taken first, and how many of them are plain
     largest_rank : up to it every column has a curvature of its own, which costs r (r + 1) / 2 products a sweep; above
-        it all columns have one, scaled (`algorithms.correlation`)
+        it all columns have one, scaled (`algorithms.correlation`), unless X is small (`cost.own_pays`)
     passes : of coordinate descent over the model
     alone : the rule for beta = 2 alone, whose model is the loss itself and the same for all columns; None: this one
     refresh : steps that one curvature of every column serves, where it may be kept
@@ -78,6 +79,7 @@ class Newton(Rule):
     alone: Rule | None = None
     refresh: int = NEWTON_REFRESH
     keeps: bool = False
+    plain: int = RULE_DELAY
 
     def under(self, setup: Setup) -> Rule:
         omega, rank = setup.omega, setup.rank
@@ -86,11 +88,18 @@ class Newton(Rule):
         if setup.columns is None or rank * (rank + 1) // 2 * setup.columns > LARGEST_KEPT:
             return self
         # the length of a curvature that is not of the current point is found again by F'QF = F'P, which needs P = Q F
-        return replace(self, keeps=True) if all(loss.homogeneous for loss in omega) else self
+        rule = replace(self, keeps=True) if all(loss.homogeneous for loss in omega) else self
+        return replace(rule, largest_rank=rank) if rule._exceeds(setup, setup.columns) else rule
+
+    def _exceeds(self, setup: Setup, columns: int) -> bool:
+        """Whether so small an X has a curvature for every column above the largest rank too."""
+        if setup.entries is None or not self.largest_rank or setup.rank <= self.largest_rank:
+            return False
+        return own_pays(setup.rank, setup.entries, columns, self.refresh if self.keeps else 1)
 
     @property
     def first(self) -> Extrapolated:
-        return Extrapolated(geometric=True, delay=RULE_DELAY)
+        return Extrapolated(geometric=True, delay=self.plain)
 
     def wants(self, step: int, rank: int, omega: Omega) -> Wants:
         if step < self.delay:

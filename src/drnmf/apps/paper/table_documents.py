@@ -151,8 +151,8 @@ def section(rows: list[Row], facts: Facts, folder: Path) -> str:
     ours = facts["ours"]
     remarks = datasets.remarks(datasets.DOCUMENTS, [row["dataset"] for row in rows if row["dataset"] != "average"])
     return (
-        f"SPA start lifted by {LIFT:g} of the mean. {experiment.algorithm_line(facts)} The average is over the paper's own "
-        f"data sets that are here, in both columns; over all fifteen the paper has "
+        f"SPA start lifted by {LIFT:g} of the mean. {experiment.algorithm_line(facts)} The average is over the paper's "
+        f"own data sets that are here, in both columns; over all fifteen the paper has "
         f"{', '.join(map(str, paper.DOCUMENTS_AVERAGE))}.\n\nClustering accuracy (%):\n\n"
         + _comparison(rows, paper.DOCUMENT_MEASURES[:3], OURS_MEASURES[:1] if ours else ())
         + '\nPercent above the single-objective error ("Fro: KL" is the KL error of Fro-NMF):\n\n'

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from drnmf import _core
-from drnmf.backends.base import Ask, Sweep, check_shapes, zero_of
+from drnmf.backends.base import Ask, Descending, Sweep, check_shapes, zero_of
 from drnmf.backends.host import threads
 from drnmf.backends.host.dense import DenseMatrix, mean_of, moments
 from drnmf.backends.host.sparse import SparseMatrix
 from drnmf.backends.observed import Pieces, pieces
 from drnmf.backends.tiles import sweep_tiles
-from drnmf.losses.base import Loss
+from drnmf.losses.base import Loss, Omega
 from drnmf.losses.beta import Beta
 from drnmf.losses.negative_binomial import NegativeBinomial
-from drnmf.numerics import SAFE_SQUARES, Array, Precision, Vector, identity_limit, model_floor, power_ceiling
+from drnmf.numerics import SAFE_SQUARES, VANISHED, Array, Precision, Vector, identity_limit, model_floor, power_ceiling
 
 threads.register()
 
@@ -61,18 +62,35 @@ def _native_ask(data: NativeDense | NativeSparse, ask: Ask, scale: float) -> _co
     """The question in the words of the compiled extension, which multiplies dense X by the scale."""
     # one loss is as good alone as weighted: the parts then come without a product by the weight
     weights = ask.weights if len(ask.omega) > 1 else None
+    vectors = (() if vector is None else tuple(vector.tolist()) for vector in (weights, ask.curvature))
+    numbers = scale, zero_of(data, ask.omega), data.squared_norm, data.dtype.char
+    return _question(ask.omega, ask.parts is not None, ask.losses, numbers, *vectors)
+
+
+@lru_cache(maxsize=64)
+def _question(
+    omega: Omega,
+    parts: bool,
+    losses: bool,
+    numbers: tuple[float, float, float, str],
+    weights: tuple[float, ...],
+    curvature: tuple[float, ...],
+) -> Any:
+    """The same from numbers alone. A run asks the same few questions thousands of times, and making one takes as long
+    as the answer of a small X."""
+    scale, zero, squared_norm, dtype = numbers
     return _core.Ask(
-        omega=[_kernel(loss) for loss in ask.omega],
-        weights=[] if weights is None else weights.tolist(),
-        parts=ask.parts is not None,
-        losses=ask.losses,
+        omega=[_kernel(loss) for loss in omega],
+        weights=weights,
+        parts=parts,
+        losses=losses,
         scale=scale,
-        zero=zero_of(data, ask.omega),
-        floor=model_floor(data.dtype),
-        ceiling=power_ceiling(data.dtype),
-        squared_norm=data.squared_norm,
-        identity_limit=identity_limit(data.dtype),
-        curvature=[] if ask.curvature is None else ask.curvature.tolist(),
+        zero=zero,
+        floor=model_floor(dtype),
+        ceiling=power_ceiling(dtype),
+        squared_norm=squared_norm,
+        identity_limit=identity_limit(dtype),
+        curvature=curvature,
     )
 
 
@@ -105,11 +123,12 @@ class _Pass(NamedTuple):
         """Make the arguments ready, and allocate the outputs."""
         check_shapes(data.shape, W, H, ask)
         (_, n), r, dtype = data.shape, H.shape[0], data.dtype
-        slots, alone = ask.slots, ask.shared_alone
+        slots, shared = ask.slots, ask.shared is not None
+        alone = shared and len(ask.omega) == 1
         N = _room(ask.into, "N", (slots, r, n), dtype)
         P = _room(ask.into, "P", (0 if alone else slots, r, n), dtype)
         Q = _room(ask.into, "Q", (0 if alone or ask.curvature is None else r * (r + 1) // 2, n), dtype)
-        gram = np.empty((0, 0) if ask.shared is None else (r, r))
+        gram = np.empty((r, r) if shared else (0, 0))
         losses = np.array([np.nan] * len(ask.omega))
         left, right = np.ascontiguousarray(W.T, dtype), np.ascontiguousarray(H, dtype)
         return cls(left, right, _native_ask(data, ask, scale), N, P, Q, gram, losses)
@@ -122,6 +141,51 @@ class _Pass(NamedTuple):
                 N *= N.dtype.type(ask.weights[0])
                 P *= P.dtype.type(ask.weights[0])
         return Sweep(self.losses, N, P, self.Q if len(self.Q) else None, self.gram if len(self.gram) else None)
+
+
+@dataclass(frozen=True)
+class Descent:
+    """Whole iterations of coordinate descent under beta = 2 alone, one call each (`_core.Descent`).
+
+    A small X is swept in a few microseconds, and four calls with their questions would take ten times that.
+
+    Attributes
+    ----------
+    core : holds the blocks, their last points and the arrays of the sweeps, and writes over all of them
+    at : the sweep for H, whose arrays those of every further one are
+    losses : where the loss of an iteration is written
+    """
+
+    core: _core.Descent
+    at: Sweep
+    losses: Vector
+
+    def iterate(self, passes: int, paces: Sequence[float]) -> Sweep:
+        """Step H and W, each by so many passes and extrapolated, and sweep for H."""
+        self.core.iterate(passes, *paces)
+        return Sweep(self.losses.copy(), self.at.N, self.at.P, None, self.at.gram)
+
+
+def _descent(data: Any, start: Descending) -> Descent:
+    """Make the arguments of whole iterations ready: the questions are those of `iteration.Task.sweep`."""
+    at, losses = start.sweep, np.empty(1)
+    H = _block_of_descent(data, start, 0, at)
+    W = _block_of_descent(data.T, start, 1, _room_for(start.blocks[1]))
+    return Descent(_core.Descent(H, W, losses, data.memory, VANISHED**2), at, losses)
+
+
+def _block_of_descent(data: Any, start: Descending, block: int, at: Sweep) -> _core.BlockOfDescent:
+    """One block, its question and where the answers go; the loss is asked for with the last answer alone."""
+    F, c = start.blocks[block], np.array([start.coefficient])
+    ask = _native_ask(data, Ask(start.omega, c, block == 0, c), data.scale_as_read)
+    Q, last, floor = np.empty((0, F.shape[1]), F.dtype), start.lasts[block], start.floors[block]
+    return _core.BlockOfDescent(data.arrays, F, last, ask, at.N, at.P, Q, at.gram, floor, start.coefficient)
+
+
+def _room_for(F: Array) -> Sweep:
+    """Arrays for the parts of a block under beta = 2 alone."""
+    r, n = F.shape
+    return Sweep(np.empty(1), np.empty((1, r, n), F.dtype), np.empty((0, r, n), F.dtype), None, np.empty((r, r)))
 
 
 @dataclass(frozen=True)
@@ -162,6 +226,19 @@ class NativeDense(DenseMatrix):
             _core.sweep_dense(self.X, *made, self.memory, _weights(ask, self.dtype), _spare(ask, W))
         return made.answer(ask)
 
+    @property
+    def arrays(self) -> list[Array]:
+        """X in the words of the compiled extension."""
+        return [self.X]
+
+    @property
+    def scale_as_read(self) -> float:
+        """What the compiled extension multiplies entries by."""
+        return self.scale
+
+    def descent(self, start: Descending) -> Descent | None:
+        return None if self.missing else _descent(self, start)
+
 
 @dataclass(frozen=True)
 class NativeSparse(SparseMatrix):
@@ -171,6 +248,16 @@ class NativeSparse(SparseMatrix):
     """
 
     memory: _core.Workspace = field(default_factory=_core.Workspace, compare=False, repr=False)
+
+    scale_as_read: ClassVar[float] = 1.0  # the values are multiplied already
+
+    @property
+    def arrays(self) -> list[Array]:
+        """X in the words of the compiled extension."""
+        return [self.by_column.data, self.by_column.indptr, self.by_column.indices]
+
+    def descent(self, start: Descending) -> Descent | None:
+        return None if self.only is not None else _descent(self, start)
 
     def sweep_all(self, W: Array, H: Array, ask: Ask) -> Sweep:
         if not takes(ask):
