@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
+import dask.array as da
 import numpy as np
 
 from drnmf.backends.base import Elsewhere, Sweep
 from drnmf.backends.dask import cluster
-from drnmf.backends.dask.delivery import as_array
-from drnmf.backends.dask.nodes import Call, Kept, Node, Placed, Stored
+from drnmf.backends.dask.nodes import Call, Kept, Node, Placed, Stored, pick
 from drnmf.backends.host.space import HostSpace
 from drnmf.numerics import Array, Precision, Vector
 from drnmf.trees import leaves, map_leaves, types_beside
@@ -131,3 +132,22 @@ def _without_data(function: Callable[..., Any], data: object, *arguments: object
 
 def _joined(*parts: Any) -> Any:
     return Elsewhere(np.concatenate(parts, axis=-1)) if isinstance(parts[0], np.ndarray) else parts[0]
+
+
+def as_array(F: Factor) -> da.Array:
+    """Return W (m, r) as a Dask array that nobody has computed yet. Files beneath it stay as long as the array."""
+    stored = F.data.settled(F.node)
+    parts = [cluster.task("rows", _take, block, stored.position, F.key) for block in stored.tuples]
+    array = stacked(parts, F.data.sizes, F.rank, F.dtype)
+    weakref.finalize(array, stored.files.__len__)
+    return array
+
+
+def _take(kept: Any, position: int, key: Any) -> Any:
+    return np.ascontiguousarray(pick(kept[position], key).T)
+
+
+def stacked(parts: list[Array], sizes: tuple[int, ...], rank: int, dtype: Precision) -> da.Array:
+    """Stack lazy blocks of rows into one lazy array."""
+    blocks = [da.from_delayed(part, (size, rank), dtype) for part, size in zip(parts, sizes, strict=True)]
+    return da.concatenate(blocks, axis=0)
