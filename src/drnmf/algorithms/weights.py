@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
+from drnmf.algorithms.updates.base import State
 from drnmf.numerics import POLICY_DELAY, WEIGHT_FLOOR, Vector
 from drnmf.objective import simplex
 
@@ -35,7 +36,7 @@ class Policy(Protocol):
 
     constant: ClassVar[bool] = False
 
-    def init(self, p: int) -> tuple[Vector, Any]:
+    def init(self, p: int) -> tuple[Vector, State]:
         """Return lambda before the first iteration and a state that comes back next time.
 
         Parameters
@@ -49,7 +50,7 @@ class Policy(Protocol):
         """
         ...
 
-    def step(self, weights: Vector, scaled_losses: Vector, state: Any) -> tuple[Vector, Any]:
+    def step(self, weights: Vector, scaled_losses: Vector, state: State) -> tuple[Vector, State]:
         """Return lambda for the next iteration, from the scaled losses after this one, and the next state.
 
         Parameters

@@ -271,7 +271,7 @@ class Space(Protocol):
         """
         ...
 
-    def map(self, function: Callable[..., Any], *arguments: Any, count: int = 1) -> Any:
+    def map(self, function: Callable[..., Any], *arguments: object, count: int = 1) -> Any:
         """Apply a pure function to factors, parts and states where they live.
 
         Parameters
@@ -286,7 +286,7 @@ class Space(Protocol):
         """
         ...
 
-    def sum(self, function: Callable[..., Vector], *arguments: Any) -> Vector:
+    def sum(self, function: Callable[..., Vector], *arguments: object) -> Vector:
         """Add up function(*arguments) over the pieces in which factors and parts are stored.
 
         Parameters
@@ -467,7 +467,7 @@ class Data(Protocol):
         """X as starts see it."""
         ...
 
-    def sweep(self, W: Any, H: Any, ask: Ask) -> Sweep:
+    def sweep(self, W: Array, H: Array, ask: Ask) -> Sweep:
         r"""Pass over X once, at V = WH.
 
         .. math:: N_\beta = W^T (V^{\beta-2} \circ X), \qquad P_\beta = W^T V^{\beta-1}
@@ -622,7 +622,7 @@ def in_unit(data: Data) -> Data:
     return data if factor == 1.0 else data.scaled(factor)
 
 
-def losses_of(data: Data, W: Any, H: Any, omega: Omega) -> Vector:
+def losses_of(data: Data, W: Array, H: Array, omega: Omega) -> Vector:
     """Compute D(X, WH) for every loss."""
     A, B = data.T.space.put(W.T), data.space.put(H)
     return data.space.read(data.sweep(A.T, B, Ask(omega, parts=None)))[0].losses

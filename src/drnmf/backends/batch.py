@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Hashable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,7 +65,7 @@ class Batch(Protocol):
         """
         ...
 
-    def sweep(self, W: Any, H: Any, ask: Ask) -> Sweep:
+    def sweep(self, W: Array, H: Array, ask: Ask) -> Sweep:
         """Answer `Data.sweep` for every run.
 
         Parameters

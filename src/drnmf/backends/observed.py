@@ -445,7 +445,7 @@ def _is_one(kind: Observed) -> bool:
     return isinstance(kind, Ones)
 
 
-def _digest(kind: str, *contents: Any) -> str:
+def _digest(kind: str, *contents: object) -> str:
     """SHA-256 over a name, and texts or arrays."""
     whole = hashlib.sha256(kind.encode())
     for content in contents:

@@ -10,7 +10,17 @@ import numpy as np
 
 from drnmf.backends.base import Ask, Data, Observed, Sweep, zero_of
 from drnmf.losses.base import Omega
-from drnmf.numerics import Array, Vector, as_float64, model_floor, namespace, of_each_run, power_ceiling, precision_of
+from drnmf.numerics import (
+    Array,
+    Library,
+    Vector,
+    as_float64,
+    model_floor,
+    namespace,
+    of_each_run,
+    power_ceiling,
+    precision_of,
+)
 
 
 class Tiled(Data, Protocol):
@@ -42,7 +52,7 @@ def sweep_tiles(data: Tiled, W: Array, H: Array, ask: Ask) -> Sweep:
     return Sweep(losses, N, P[:0] if ask.shared_alone else P, Q, shared_curvature(W, ask))  # type: ignore[arg-type]
 
 
-def sample_residuals(data: Any, W: Any, H: Any, most: int = 1 << 20) -> Vector:
+def sample_residuals(data: Any, W: Array, H: Array, most: int = 1 << 20) -> Vector:
     """Return |x - v| of the observed entries of X, in float64; of a large X those of evenly spaced columns.
 
     Parameters
@@ -115,13 +125,13 @@ def sweep_tile(X: Array, M: Array | None, W: Array, H: Array, ask: Ask) -> Sweep
     return Sweep(losses, N, P, Q)
 
 
-def _unknown(xp: Any, H: Any, count: int) -> Any:
+def _unknown(xp: Library, H: Any, count: int) -> Any:
     """NaN for every loss, of every run in a batch."""
     values: Any = [float("nan")] * count if H.ndim == 2 else [[float("nan")] * count] * H.shape[0]
     return np.array(values) if xp is np else xp.tensor(values, dtype=xp.float64, device=H.device)
 
 
-def _zeros(xp: Any, shape: tuple[int, ...], like: Any) -> Any:
+def _zeros(xp: Library, shape: tuple[int, ...], like: Any) -> Any:
     return np.zeros(shape, like.dtype) if xp is np else like.new_zeros(shape)
 
 

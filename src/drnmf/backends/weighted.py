@@ -117,13 +117,13 @@ class Weighted(Layer):
         assert both is not None
         return self.data.weigh(both, mean)
 
-    def sweep(self, W: Any, H: Any, ask: Ask) -> Sweep:
+    def sweep(self, W: Array, H: Array, ask: Ask) -> Sweep:
         scaled = ask.sized and ask.curvature is not None
         if self.separable and not scaled and [loss.free_part for loss in ask.omega] == ["gram"]:
             return self._least_squares(W, H, ask)
         return self.under_weights(W, H, ask)
 
-    def under_weights(self, W: Any, H: Any, ask: Ask) -> Sweep:
+    def under_weights(self, W: Array, H: Array, ask: Ask) -> Sweep:
         observed = others_of(self.observed) if ask.held_out else self.observed
         return self.data.sweep(W, H, replace(ask, observed=observed))
 
@@ -164,7 +164,7 @@ class Weighted(Layer):
             return np.array([loss])
         return self.under_weights(W, H, Ask(ask.omega, None)).losses
 
-    def held_out_columns(self, W: Any, H: Any, omega: Omega) -> Columns:
+    def held_out_columns(self, W: Array, H: Array, omega: Omega) -> Columns:
         """Add up the held-out entries of every column at V = WH (see `Columns`)."""
         found, observed = [], others_of(self.observed)
         for J in tiles_of(self.data):
@@ -250,7 +250,7 @@ def _on_host(part: Array) -> Array:
     return part if isinstance(part, np.ndarray) else part.cpu().numpy()
 
 
-def _beside(part: Vector, data: Any) -> Array:
+def _beside(part: Vector, data: Data) -> Array:
     """Take a vector to where the tiles are, in the dtype of the factors."""
     return data.space.put(part.astype(data.dtype)[None])[0]
 
@@ -347,7 +347,7 @@ def shares_curvature(data: Data) -> bool:
     return isinstance(data, Weighted) and data.separable
 
 
-def held_out_losses(data: Data, W: Any, H: Any, omega: Omega) -> Vector:
+def held_out_losses(data: Data, W: Array, H: Array, omega: Omega) -> Vector:
     """Compute the losses on the entries that a `HeldOut` weight leaves out, under the other weights.
 
     Parameters
@@ -369,7 +369,7 @@ def held_out_losses(data: Data, W: Any, H: Any, omega: Omega) -> Vector:
     return data.space.read(data.sweep(A.T, B, Ask(omega, parts=None, held_out=True)))[0].losses
 
 
-def held_out_columns(data: Any, W: Any, H: Any, omega: Omega) -> Columns:
+def held_out_columns(data: Any, W: Array, H: Array, omega: Omega) -> Columns:
     """Add up the held-out entries of every column (see `Columns`), tile by tile.
 
     Parameters

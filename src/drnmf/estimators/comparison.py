@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from drnmf.algorithms.loop import Callback
@@ -143,7 +144,9 @@ def _scale(model: DRNMF, references: Vector) -> None:
     model.trace_ = model.trace_.under(references)
 
 
-def _timed(model: Any, X: Any, watcher: Callback | None, W: Any = None, H: Any = None) -> tuple[Any, Array, float]:
+def _timed(
+    model: BaseEstimator, X: Any, watcher: Callback | None, W: Any = None, H: Any = None
+) -> tuple[Any, Array, float]:
     started = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # noted by `compare`

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from drnmf.algorithms.initialize import begun
@@ -22,7 +23,7 @@ from drnmf.backends.open import is_dask
 from drnmf.backends.single_blas import single_blas
 from drnmf.interrupts import uninterrupted
 from drnmf.losses.base import Omega, betas_of
-from drnmf.numerics import REFERENCE_FLOOR
+from drnmf.numerics import REFERENCE_FLOOR, MatrixLike
 from drnmf.objective.penalties import L1, L2
 from drnmf.objective.penalty import NONE, Penalties, Penalty, Setting
 from drnmf.parameters.checks import check_integer, check_number
@@ -33,6 +34,7 @@ from drnmf.problem.device import Placement, as_numpy, place
 from drnmf.problem.problem import degrees_of_freedom
 from drnmf.problem.receive import Received
 from drnmf.problem.units import Units
+from drnmf.problem.weights import WeightsLike
 from drnmf.selection.growth import (
     HELD,
     RECENT,
@@ -54,9 +56,16 @@ class Streaming(Parameters):
     streams: ClassVar[bool] = True
 
     def partial_fit(
-        self: Any, X: Any, y: Any = None, W: ArrayLike | None = None, H: ArrayLike | None = None,
-        entry_weight: Any = None, uncertainty: Any = None, forget: float | None = None, grow: bool = False,
-    ) -> Any:  # fmt: skip
+        self: Any,
+        X: MatrixLike,
+        y: object = None,
+        W: ArrayLike | None = None,
+        H: ArrayLike | None = None,
+        entry_weight: WeightsLike = None,
+        uncertainty: WeightsLike = None,
+        forget: float | None = None,
+        grow: bool = False,
+    ) -> Any:
         """Take a batch of rows into account; nothing of them is kept but what they say of the components.
 
         The first call begins a stream, from the components of the model where it is fitted. Later ones continue it,
@@ -101,9 +110,12 @@ class Streaming(Parameters):
         return self
 
     def fit_stream(
-        self: Any, batches: Iterable[Any] | Callable[[], Iterable[Any]], passes: int = 1, forget: float | None = None,
+        self: Any,
+        batches: Iterable[MatrixLike] | Callable[[], Iterable[MatrixLike]],
+        passes: int = 1,
+        forget: float | None = None,
         grow: bool = False,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """Fit to batches of rows, one after another; those of the last stream are forgotten.
 
         Parameters
@@ -145,9 +157,16 @@ class Streaming(Parameters):
         return self
 
     def _take_rows(
-        self: Any, X: Any, W: Any = None, H: Any = None, entry_weight: Any = None, uncertainty: Any = None,
-        forget: float | None = None, grow: bool = False, warm: Rows | None = None,
-    ) -> Rows:  # fmt: skip
+        self: Any,
+        X: MatrixLike,
+        W: Any = None,
+        H: Any = None,
+        entry_weight: WeightsLike = None,
+        uncertainty: WeightsLike = None,
+        forget: float | None = None,
+        grow: bool = False,
+        warm: Rows | None = None,
+    ) -> Rows:
         """Do what `partial_fit` says, and return where W of the rows was found, for when they come again."""
         started = time.perf_counter()
         forget = None if forget is None else check_number("forget", forget, 0.0, True)
@@ -179,7 +198,7 @@ class Streaming(Parameters):
         return found
 
 
-def _split(model: Any, given: Received, state: StreamState | None, W: Any) -> tuple[Received, Any]:
+def _split(model: BaseEstimator, given: Received, state: StreamState | None, W: Any) -> tuple[Received, Any]:
     """Hold out some rows of a batch."""
     if given.observed is not None or W is not None or not (isinstance(given.X, np.ndarray) or sp.issparse(given.X)):
         raise ValueError(
@@ -229,13 +248,13 @@ def opened(placement: Placement, given: Received, state: StreamState | None) -> 
     return data if state.scale == 1.0 else data.scaled(state.scale)
 
 
-def _policy(model: Any, p: int) -> Policy:
+def _policy(model: BaseEstimator, p: int) -> Policy:
     """How lambda moves: at once, because a stream has few batches where a fit has many iterations."""
     return Fixed() if p == 1 else at_once(as_policy(model._policy(p)))
 
 
 def _begun(
-    model: Any, data: Data, units: Units, warm: Rows | None, H: Any, policy: Policy
+    model: BaseEstimator, data: Data, units: Units, warm: Rows | None, H: Any, policy: Policy
 ) -> tuple[StreamState, Rows | None]:
     """Begin a stream: where the fit of a model stands, or from a start for the first batch."""
     omega, rank = model._omega(), checked(model, "n_components")
@@ -256,7 +275,9 @@ def _begun(
     return begin(data, as_numpy(made), policy, units.omega(omega), inside), warm
 
 
-def _adopt(model: Any, state: StreamState, data: Data, placement: Placement, omega: Omega, seconds: float) -> None:
+def _adopt(
+    model: BaseEstimator, state: StreamState, data: Data, placement: Placement, omega: Omega, seconds: float
+) -> None:
     """Set the fitted attributes from where a stream stands."""
     units = Units(state.scale)
     p, before = len(omega), getattr(model, "trace_", None) if state.batches > 1 else None
@@ -286,9 +307,13 @@ def _adopt(model: Any, state: StreamState, data: Data, placement: Placement, ome
     model.single_losses_ = model.held_out_losses_ = None
     model.notes_ = ()
     row = Trace(
-        (losses / state.rows)[None], model.scaled_losses_[None], state.weights[None], np.array([seconds]),
-        np.array([model.gap_]), np.array([state.batches]),
-    )  # fmt: skip
+        (losses / state.rows)[None],
+        model.scaled_losses_[None],
+        state.weights[None],
+        np.array([seconds]),
+        np.array([model.gap_]),
+        np.array([state.batches]),
+    )
     model.trace_ = row if before is None else _longer(before, row)
 
 
@@ -299,13 +324,13 @@ def _longer(before: Trace, row: Trace) -> Trace:
     return Trace(**rows, seconds=np.append(before.seconds, before.seconds[-1] + row.seconds[0]))
 
 
-def _forget(model: Any) -> None:
+def _forget(model: BaseEstimator) -> None:
     """Take away what a fit or a stream before has left."""
     for name in [name for name in vars(model) if name.endswith("_") and not name.startswith("_")]:
         delattr(model, name)
 
 
-def end_stream(model: Any) -> None:
+def end_stream(model: BaseEstimator) -> None:
     """Forget where a stream stood, for a fit of other rows takes its place."""
     for name in ("stream_", "rows_seen_", "gap_error_", "rows_offered_", "held_rows_", "growth_"):
         vars(model).pop(name, None)
@@ -316,7 +341,7 @@ def _of_rows(term: Penalty) -> bool:
     return isinstance(term, L1 | L2) and term.mode is None and (term.scaled or term.on == "W")
 
 
-def _refuse(model: Any, X: Any, entry_weight: Any) -> tuple[Omega, Policy]:
+def _refuse(model: BaseEstimator, X: MatrixLike, entry_weight: WeightsLike) -> tuple[Omega, Policy]:
     """Refuse what needs all rows at once; return the losses, and how lambda moves."""
     checked(model, "n_components")
     name = type(model).__name__

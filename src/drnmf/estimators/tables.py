@@ -6,20 +6,23 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from drnmf.backends.open import is_dask
-from drnmf.numerics import Array
+from drnmf.numerics import Array, MatrixLike
 from drnmf.problem.device import as_host, as_numpy, is_foreign, kind_of, place, returned
+from drnmf.problem.problem import Problem
 from drnmf.problem.tabular import component_names
+from drnmf.problem.weights import WeightsLike
 from drnmf.selection.matching import positions
 
 
 class Tables:
     """Methods of a fitted estimator with `components_`."""
 
-    def components_frame(self) -> Any:
+    def components_frame(self) -> object:
         """Return the components as a pandas DataFrame: one per row, ``component_1`` and so on, under the columns of X.
 
         Returns
@@ -38,7 +41,7 @@ class Tables:
         named = [str(j + 1) for j in range(H.shape[1])] if columns is None else list(columns)
         return import_module("pandas").DataFrame(H, component_names(H.shape[0]), named)
 
-    def predict_entries(self, W: Any, rows: Any, columns: Any) -> Array:
+    def predict_entries(self, W: ArrayLike, rows: ArrayLike, columns: ArrayLike) -> Array:
         """Compute WH at pairs of a row and a column, without all of WH: ratings of users for items, say.
 
         Parameters
@@ -85,11 +88,11 @@ class Shares(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: ignore
     shares_ : (m, r), those of the rows of the last fit
     """
 
-    components_: Any
+    components_: Array
     transform: Any
-    shares_: Any
+    shares_: Array
 
-    def shares(self, X: Any, **given: Any) -> Any:
+    def shares(self, X: MatrixLike, **given: Any) -> Array:
         """Compute which part of every row each component explains: rows that sum to one.
 
         W multiplied by the sums of the components, as if each of those summed to one, and divided by its row sums. A
@@ -117,7 +120,7 @@ class Shares(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: ignore
 class Assigning:
     """What gives estimators `assign`."""
 
-    def assign(self: Any, X: Any, entry_weight: Any = None, uncertainty: Any = None) -> Array:
+    def assign(self: Any, X: MatrixLike, entry_weight: WeightsLike = None, uncertainty: WeightsLike = None) -> Array:
         """Compute W for rows as `transform` does, with real zeros: each row has the components that it needs.
 
         Components of a row are dropped one by one while its log-likelihood, under the noise of the loss, falls by less
@@ -150,7 +153,6 @@ class Assigning:
         (True, False)
         """
         # here, because `drnmf.sklearn` is imported without the engine
-        from drnmf.problem.problem import Problem
         from drnmf.selection.assignment.assign import assigned, encoded
         from drnmf.selection.entries import bound
 
@@ -164,7 +166,7 @@ class Assigning:
         return assigned(encoder, problem, encoded(encoder, problem)).contributions
 
 
-def shares_of(W: Any, H: Any) -> Any:
+def shares_of(W: Array, H: Array) -> Array:
     """Compute the shares of given factors, in the kind of W.
 
     >>> shares_of(np.array([[1.0, 1.0], [0.0, 0.0]]), np.array([[1.0], [3.0]])).tolist()

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
+from drnmf.algorithms.result import Result
 from drnmf.algorithms.weights import Fixed, Policy
 from drnmf.backends.observed import HeldOut
 from drnmf.backends.products import column_products
@@ -142,8 +143,8 @@ class CP(NMF):
         X: Any,
         y: Any = None,
         factors: Any = None,
-        entry_weight: Any = None,
-        uncertainty: Any = None,
+        entry_weight: WeightsLike = None,
+        uncertainty: WeightsLike = None,
         sample_weight: Any = None,
     ) -> Any:
         """Fit, and return the factor of the first mode, (I, r), in the unit of X.
@@ -207,7 +208,7 @@ class CP(NMF):
         inner.shape_ = tuple(inner.shape or ())
         return inner
 
-    def _adopt(self, result: Any, problem: Any, *more: Any) -> Array:
+    def _adopt(self, result: Result, problem: Any, *more: Any) -> Array:
         W = super()._adopt(result, problem, *more)
         self._columns = problem.back(problem.completed(result)).blocks[:-1]
         return W
@@ -235,7 +236,7 @@ class CP(NMF):
         self.labels_ = cube.labels
         self.penalties_ = _of_slices(inner.penalties_, order)
 
-    def transform(self, X: Any, entry_weight: Any = None, uncertainty: Any = None) -> Any:
+    def transform(self, X: Any, entry_weight: WeightsLike = None, uncertainty: WeightsLike = None) -> Any:
         """Compute the factor of the first mode for new slices, all other factors fixed.
 
         Parameters
@@ -329,7 +330,7 @@ class Cube:
         """List the modes, that of the rows of an unfolding first."""
         return [row, *(k for k in range(len(self.shape)) if k != row)]
 
-    def mode(self, name: Any, what: str) -> int:
+    def mode(self, name: object, what: str) -> int:
         """Find a mode by its number or its dimension."""
         names = [dim for dim, _ in self.labels or ()]
         if isinstance(name, str) and name in names:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from sklearn import get_config
+from sklearn.base import BaseEstimator
 
 from drnmf.backends.base import Data, in_unit
 from drnmf.backends.batch import largest_batch
@@ -107,7 +108,7 @@ class Placement:
         """Whether the fit runs on a GPU."""
         return self.device is not None and self.device != "cpu"
 
-    def receive(self, estimator: Any, X: Any, reset: bool, reading: Reading) -> Received:
+    def receive(self, estimator: BaseEstimator, X: Any, reset: bool, reading: Reading) -> Received:
         """Check X, and the weights of its entries, for an estimator."""
         name, X = type(estimator).__name__, brought(X)
         if is_tensor(X):
@@ -228,7 +229,7 @@ def missing_gpu(device: str) -> str | None:
     return None
 
 
-def runs_at_once(X: Any, device: Any) -> int:
+def runs_at_once(X: Any, device: str | None) -> int:
     """Say how many runs to make at once where each opens X on a device for itself; one elsewhere than on a GPU."""
     if device in (None, "cpu", BLOCKS) or is_sparse(X) or not is_device(device) or missing_gpu(device) is not None:
         return 1

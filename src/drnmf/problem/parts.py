@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from drnmf.backends.base import losses_of
 from drnmf.backends.parted import Parted, Piece
@@ -61,7 +61,7 @@ class Division:
         return found
 
 
-def groups_of(X: Any, groups: Any) -> tuple[Any, Division | None]:
+def groups_of(X: Any, groups: ArrayLike | None) -> tuple[Any, Division | None]:
     """Read the group of every row; None where there is one group at most, which is no division.
 
     Parameters

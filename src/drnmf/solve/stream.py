@@ -27,7 +27,7 @@ from drnmf.algorithms.weights import Policy
 from drnmf.backends.base import Ask, Data
 from drnmf.losses.base import Loss, Omega
 from drnmf.losses.beta import Beta
-from drnmf.numerics import LARGEST_KEPT, NEWTON_PASSES, NEWTON_RANK, Vector, beside, factor_floor, namespace
+from drnmf.numerics import LARGEST_KEPT, NEWTON_PASSES, NEWTON_RANK, Array, Vector, beside, factor_floor, namespace
 from drnmf.objective.objective import Objective, complementarity_gap
 from drnmf.objective.penalty import NONE, Bound, Penalties, per_component
 from drnmf.objective.simplex import vertex
@@ -105,7 +105,7 @@ class Sums:
         return Sums(*(function(*(getattr(one, f.name) for one in (self, *others))) for f in fields(Sums)))
 
 
-def solved(sums: tuple[Sums, ...], H: Any, omega: Omega, c: Vector, floor: float, added: Bound = NO_BOUND) -> Any:
+def solved(sums: tuple[Sums, ...], H: Array, omega: Omega, c: Vector, floor: float, added: Bound = NO_BOUND) -> Array:
     """Find the H that the sums ask for under the weighted losses and the penalties of its entries, from H."""
     used = [(loss, float(weight), one) for loss, weight, one in zip(omega, c, sums, strict=True) if weight > 0]
     if all(one.rising is None for _, _, one in used):
@@ -128,13 +128,13 @@ def _bound_minimum(terms: list[tuple[Loss, Sums]], H: Any, floor: float, added: 
     return xp.clip(root if bool(known.all()) else xp.where(known, root, H), floor, None)
 
 
-def _powers(added: Bound, H: Any) -> dict[float, Any]:
+def _powers(added: Bound, H: Array) -> dict[float, Array]:
     """The slope of a penalty of single entries: what stands before the powers of h."""
     powers = {} if added.linear is None else {0.0: added.linear}
     return powers if added.curvature is None else powers | {1.0: per_component(added.curvature.diagonal(), H)}
 
 
-def _model_minimum(terms: list[tuple[float, Sums]], H: Any, floor: float, added: Bound) -> Any:
+def _model_minimum(terms: list[tuple[float, Sums]], H: Array, floor: float, added: Bound) -> Array:
     """The minimum of a weighted sum of quadratic models and of a penalty, by coordinate descent from H."""
     target = reduce(add, (one.falling if weight == 1.0 else weight * one.falling for weight, one in terms))
     target = target if added.linear is None else target - added.linear
@@ -182,7 +182,7 @@ class StreamState:
     mean: float
     followers: tuple[Follower, ...]
     weights: Vector
-    policy: Any
+    policy: Policy
     losses: Vector
     references: Vector
     mean_row: Vector
@@ -207,10 +207,10 @@ class StreamState:
         return complementarity_gap(self.weights, scaled), error if np.isfinite(error) else float("nan")
 
 
-def with_component(state: StreamState, h: Any) -> StreamState:
+def with_component(state: StreamState, h: Array) -> StreamState:
     """Return a state whose every H has one component more, of which the rows so far had nothing."""
 
-    def padded(part: Any, rows: int) -> Any:
+    def padded(part: Array | None, rows: int) -> Any:
         if part is None:
             return None
         return np.concatenate([part, np.zeros((rows, part.shape[1]), part.dtype)])
@@ -219,28 +219,37 @@ def with_component(state: StreamState, h: Any) -> StreamState:
         r = one.H.shape[0]
         sums = tuple(
             Sums(
-                padded(part.falling, 1), padded(part.rising, 1), padded(part.Q, r + 1),
+                padded(part.falling, 1),
+                padded(part.rising, 1),
+                padded(part.Q, r + 1),
                 None if part.gram is None else np.pad(part.gram, (0, 1)),
             )
             for part in one.sums
-        )  # fmt: skip
+        )
         return Follower(np.concatenate([one.H, h[None].astype(one.H.dtype)]), sums)
 
     followers = tuple(map(longer, state.followers))
     return replace(state, followers=followers, mean_row=np.append(state.mean_row, 0.0))
 
 
-def begin(data: Data, H: Any, policy: Policy, omega: Omega, references: Vector | None) -> StreamState:
+def begin(data: Data, H: Array, policy: Policy, omega: Omega, references: Vector | None) -> StreamState:
     """Start a stream at H (r, n); references None are found beside the fit, by one H for each loss."""
     r, p = H.shape[0], len(omega)
     many = 1 if references is not None else 1 + p
     weights, state = policy.init(p)
     zeros = np.zeros(p)
     return StreamState(
-        data.scale, data.mean / data.scale, (Follower(H),) * many, weights, state, zeros,
-        np.ones(p) if references is None else references, np.zeros(r), np.zeros((p, p)),
+        data.scale,
+        data.mean / data.scale,
+        (Follower(H),) * many,
+        weights,
+        state,
+        zeros,
+        np.ones(p) if references is None else references,
+        np.zeros(r),
+        np.zeros((p, p)),
         _curved(data, omega, r),
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True)
@@ -280,9 +289,14 @@ def share_of(rows: int, seen: int, forget: float | None, fade: float = FADE) -> 
 
 
 def advance(
-    state: StreamState, data: Data, omega: Omega, policy: Policy, forget: float | None = None, warm: Rows = (),
+    state: StreamState,
+    data: Data,
+    omega: Omega,
+    policy: Policy,
+    forget: float | None = None,
+    warm: Rows = (),
     penalties: Penalties = NONE,
-) -> tuple[StreamState, Rows]:  # fmt: skip
+) -> tuple[StreamState, Rows]:
     """Take a batch of rows into account.
 
     Parameters
@@ -327,10 +341,21 @@ def advance(
         weights, policy_state = policy.step(weights, mean / references, policy_state)
     W_mean = data.T.space.sum(row_sums, data.T.space.put(A)) / rows
     return StreamState(
-        state.scale, state.mean, (fit, *alone), weights, policy_state, mean, references,
-        _faded(state.mean_row, W_mean, share), scatter, state.curved, seen, state.batches + 1,
-        (1.0 - share) ** 2 * state.spread + share**2 if state.batches else 1.0, losses,
-    ), (A, *others)  # fmt: skip
+        state.scale,
+        state.mean,
+        (fit, *alone),
+        weights,
+        policy_state,
+        mean,
+        references,
+        _faded(state.mean_row, W_mean, share),
+        scatter,
+        state.curved,
+        seen,
+        state.batches + 1,
+        (1.0 - share) ** 2 * state.spread + share**2 if state.batches else 1.0,
+        losses,
+    ), (A, *others)
 
 
 def _usual(state: StreamState, losses: Vector) -> Vector:
@@ -346,7 +371,7 @@ def _positive(losses: Vector) -> Vector:
     return np.maximum(losses, np.finfo(np.float64).tiny)
 
 
-def _encoded(batch: Batch, H: Any, objective: Objective, weights: Vector, A: Any) -> Any:
+def _encoded(batch: Batch, H: Array, objective: Objective, weights: Vector, A: Array | None) -> Array:
     """W' (r, rows) under H: steps from A, or from a projection of the rows, made as those of H are."""
     data, omega = batch.data, batch.omega
     side = data.T
@@ -406,7 +431,7 @@ def _followed(
     return Follower(as_numpy(H), kept), losses / data.shape[0], A
 
 
-def _penalty_of(side: str, F: Any, data: Data, objective: Objective, weights: Vector) -> Bound:
+def _penalty_of(side: str, F: Array, data: Data, objective: Objective, weights: Vector) -> Bound:
     """The bound of the penalties of one factor, whose columns are those of the data."""
     if not objective.penalties:
         return NO_BOUND
@@ -416,7 +441,7 @@ def _penalty_of(side: str, F: Any, data: Data, objective: Objective, weights: Ve
     return NO_BOUND if tilt is None else tilt.bound(F)
 
 
-def _sums_of(batch: Batch, A: Any, H: Any, per: float, losses: bool) -> tuple[tuple[Sums, ...], Vector]:
+def _sums_of(batch: Batch, A: Array, H: Array, per: float, losses: bool) -> tuple[tuple[Sums, ...], Vector]:
     """What a batch says of H under each loss, divided by a number, and its losses where they are asked for."""
     data, omega = batch.data, batch.omega
     if batch.curved:
@@ -435,7 +460,7 @@ def _sums_of(batch: Batch, A: Any, H: Any, per: float, losses: bool) -> tuple[tu
     return tuple(sums), sweep.losses
 
 
-def _curved_sums(data: Data, A: Any, H: Any, loss: Loss, per: float, losses: bool) -> tuple[Sums, Vector]:
+def _curved_sums(data: Data, A: Array, H: Array, loss: Loss, per: float, losses: bool) -> tuple[Sums, Vector]:
     """The quadratic model of a batch under one loss."""
     one = np.ones(1)
     sweep = data.space.read(data.sweep(A.T, H, Ask((loss,), one, losses, one)))[0]
@@ -475,7 +500,7 @@ def _spread(sums: Sums, part: float) -> Sums:
     return replace(sums, falling=(1.0 - part) * A + part * even)
 
 
-def _times_power(part: Any, H: Any, power: float) -> Any:
+def _times_power(part: Any, H: Array, power: float) -> Any:
     return part if power == 0.0 else part * H if power == 1.0 else part * H**power
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.base import BaseEstimator
 
 from drnmf.backends.base import in_unit
 from drnmf.backends.observed import Ones, weigh
@@ -20,7 +21,7 @@ from drnmf.backends.parted import Parted, Piece
 from drnmf.losses.base import Omega
 from drnmf.losses.huber import lacks_delta
 from drnmf.losses.names import as_loss, as_losses
-from drnmf.numerics import rescaled, unit_scale
+from drnmf.numerics import Array, rescaled, unit_scale
 from drnmf.objective import simplex
 from drnmf.problem.parts import Division
 from drnmf.problem.tabular import Tabular, tabular
@@ -74,7 +75,7 @@ class Joined:
         return Division(tuple(table.name for table in self.tables), places, across=True)
 
 
-def is_tables(X: Any) -> bool:
+def is_tables(X: object) -> bool:
     """Tell whether X is several tables by name."""
     return isinstance(X, Mapping) and not sp.issparse(X)  # SciPy's matrix of keys is a dict
 
@@ -95,8 +96,11 @@ def join(given: Given, known: tuple[Table, ...] = ()) -> Joined:
     fitted = {table.name: table for table in known}
     strange = [name for name in given if known and name not in fitted]
     if not given or strange:
-        raise ValueError(f"tables {strange} are none of the fit's: it had {', '.join(fitted)}." if strange else
-                         "No table was given: name at least one.")  # fmt: skip
+        raise ValueError(
+            f"tables {strange} are none of the fit's: it had {', '.join(fitted)}."
+            if strange
+            else "No table was given: name at least one."
+        )
     read = {name: _read(name, table) for name, table in given.items()}
     rows = _rows({name: table.rows for name, table in read.items()}, {n: t.X.shape[0] for n, t in read.items()})
     parts, tables, first = [], [], 0
@@ -132,8 +136,10 @@ def _rows(names: dict[str, tuple[str, ...] | None], sizes: dict[str, int]) -> tu
     if unnamed:
         if len(set(sizes.values())) > 1:
             told = ", ".join(f"{name} {size}" for name, size in sizes.items())
-            raise ValueError(f"tables share rows, but have different numbers of them ({told}): give frames with the "
-                             "names of rows as index, or rows of NaN.")  # fmt: skip
+            raise ValueError(
+                f"tables share rows, but have different numbers of them ({told}): give frames with the "
+                "names of rows as index, or rows of NaN."
+            )
         return next((rows for rows in names.values() if rows is not None), None)
     for name, rows in names.items():
         if rows is not None and len(set(rows)) < len(rows):
@@ -159,7 +165,7 @@ def _unit(X: Any) -> float:
     return unit_scale(mean, np.dtype(np.float64)) if np.isfinite(mean) and mean > 0 else 1.0
 
 
-def _gaps(parts: list[Any]) -> bool:
+def _gaps(parts: list[Array]) -> bool:
     return any(not sp.issparse(part) and np.isnan(part).any() for part in parts)
 
 
@@ -200,7 +206,7 @@ def joined_weights(given: Any, joined: Joined, inverse: bool) -> Any:
     return np.hstack(parts)
 
 
-def adopt_tables(model: Any, joined: Joined | None) -> None:
+def adopt_tables(model: BaseEstimator, joined: Joined | None) -> None:
     """Set what a model says of its tables: components and losses in the unit of each."""
     model.tables_ = None if joined is None else joined.tables
     if joined is None:
@@ -221,12 +227,12 @@ def _columns(table: Table) -> list[str]:
     return list(table.columns or map(str, range(1, table.last - table.first + 1)))
 
 
-def table_components(model: Any) -> dict[str, Any]:
+def table_components(model: BaseEstimator) -> dict[str, Array]:
     """Return the components of every table, (r, columns), in its unit."""
     return {table.name: model.components_[:, table.at] / table.scale for table in model.tables_}
 
 
-def encoded_tables(model: Any, given: Given, encoder: Encoder) -> Any:
+def encoded_tables(model: BaseEstimator, given: Given, encoder: Encoder) -> Array:
     """Compute W of new rows from some of the tables.
 
     Parameters

@@ -16,9 +16,9 @@ from distributed import futures_of
 
 from drnmf.backends.dask import cluster
 from drnmf.backends.dask.blocks import Blocks
-from drnmf.backends.dask.delivery import stacked
 from drnmf.backends.dask.holders import OutOfCore, Summary, hold, look
 from drnmf.backends.dask.row_files import Scratch
+from drnmf.backends.dask.space import stacked
 from drnmf.backends.entries import refusal
 from drnmf.backends.observed import Ones
 from drnmf.numerics import Array, Grid, Precision

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from drnmf.backends.base import Ask, Data, Observed, Sweep
+from drnmf.backends.base import Ask, Data, Observed, Starts, Sweep
 from drnmf.backends.dask import cluster
 from drnmf.backends.dask.holders import WeighedRows, unread
 from drnmf.backends.dask.nodes import (
@@ -179,7 +179,7 @@ class Blocks:
             for i, holder in enumerate(self.holders)
         )
 
-    def map_rows(self, function: Callable[[Any], Array], rank: int) -> Factor:
+    def map_rows(self, function: Callable[[Data], Array], rank: int) -> Factor:
         """Make W' whose blocks are function(block) of shape (r, rows)."""
         return Factor(self, Node(partial(_rows_from, function), keep="unless used", lasting=True), rank)
 
@@ -238,11 +238,11 @@ class Blocks:
         rows = combined(self.collect(_row_digests))
         return rows if self.observed is None else combined([rows.encode(), *self.collect(_weights_digest)])
 
-    def add_up(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def add_up(self, function: Callable[..., Any], *arguments: object) -> Any:
         """Sum function(block, *arguments) over the blocks."""
         return self.execute(plan(self.unit, [(Placed(Node(function, *arguments)), _same)]))[0]
 
-    def collect(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+    def collect(self, function: Callable[..., Any], *arguments: object) -> list[Any]:
         """Bring function(block, *arguments) of every block here."""
         return self.add_up(partial(_listed, function), *arguments)
 
@@ -311,7 +311,7 @@ class Transposed:
     def draw(self, *settings: Any) -> Any:
         raise NotImplementedError("only X itself draws a start")
 
-    def map_rows(self, function: Callable[[Any], Array], rank: int) -> Any:
+    def map_rows(self, function: Callable[[Data], Array], rank: int) -> Any:
         raise NotImplementedError("only the rows of X itself are in blocks")
 
     @property
@@ -362,7 +362,7 @@ def _rows_from(function: Callable[[Data], Array], data: Data) -> Array:
     return np.ascontiguousarray(function(data))
 
 
-def _column(j: int, data: Any) -> Vector:
+def _column(j: int, data: Starts) -> Vector:
     return data.column(j)
 
 
@@ -370,7 +370,7 @@ def _row(holder: Any, i: int, scale: float) -> Vector:
     return holder.data(1.0, scale).T.column(i)
 
 
-def _dot(data: Any, B: Array) -> Array:
+def _dot(data: Starts, B: Array) -> Array:
     return data.dot(B)
 
 
@@ -378,7 +378,7 @@ def _dot_transposed(data: Any, A: Array) -> Array:
     return data.T.dot(np.ascontiguousarray(A.T))
 
 
-def _squared_norms(data: Any) -> Vector:
+def _squared_norms(data: Starts) -> Vector:
     return data.squared_norms()
 
 

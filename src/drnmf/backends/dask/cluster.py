@@ -54,7 +54,7 @@ def name(kind: str) -> str:
     return f"{kind}-{uuid.uuid4().hex}"
 
 
-def task(kind: str, function: Callable[..., Any], *arguments: Any) -> Delayed:
+def task(kind: str, function: Callable[..., Any], *arguments: object) -> Delayed:
     """A task that the dashboard shows as `kind`."""
     return delayed(function, pure=False)(*arguments, dask_key_name=name(kind))
 

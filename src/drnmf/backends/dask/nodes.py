@@ -49,7 +49,7 @@ class Node:
     def __init__(
         self,
         operation: Operation | None,
-        *arguments: Any,
+        *arguments: object,
         keep: str = "never",
         lasting: bool = False,
         stored: Stored | None = None,
@@ -97,7 +97,7 @@ class OwnRows:
 class Kept:
     """What stays of one block: a tuple, whose bytes Dask's memory accounts see."""
 
-    def __init__(self, values: tuple[Any, ...]):
+    def __init__(self, values: tuple[object, ...]):
         self.values = values
 
     def __getitem__(self, position: int) -> Any:
@@ -128,7 +128,7 @@ class Call:
 
     function: Callable[..., Any]
 
-    def __call__(self, data: Data, *arguments: Any) -> Any:
+    def __call__(self, data: Data, *arguments: object) -> Any:
         return self.function(*arguments)
 
 

@@ -67,7 +67,7 @@ class SaveRows:
     def __init__(self, path: str):
         self.path = path
 
-    def __call__(self, values: tuple[Any, ...]) -> None:
+    def __call__(self, values: tuple[object, ...]) -> None:
         content, arrays = pack(values)
         with replacing(self.path, durable=False) as stream:  # after a power failure there is no fit left to read it
             np.savez(stream, content=np.array(json.dumps(content)), **arrays)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
+import dask.array as da
 import numpy as np
 
 from drnmf.backends.base import Elsewhere, Sweep
 from drnmf.backends.dask import cluster
-from drnmf.backends.dask.delivery import as_array
-from drnmf.backends.dask.nodes import Call, Kept, Node, Placed, Stored
+from drnmf.backends.dask.nodes import Call, Kept, Node, Placed, Stored, pick
 from drnmf.backends.host.space import HostSpace
 from drnmf.numerics import Array, Precision, Vector
 from drnmf.trees import leaves, map_leaves, types_beside
@@ -75,7 +76,7 @@ class RowSpace:
     def get(self, F: Factor) -> Array:
         return np.concatenate(self.data.collect(_first, F), axis=1)
 
-    def map(self, function: Callable[..., Any], *arguments: Any, count: int = 1) -> Any:
+    def map(self, function: Callable[..., Any], *arguments: object, count: int = 1) -> Any:
         rank = next(leaf.rank for leaf in leaves(arguments) if isinstance(leaf, Factor))
         node = Node(Call(function), *arguments, keep="always" if count > 1 else "unless used", lasting=True)
         self.data.learn(types_beside(getattr(function, "__self__", None)))
@@ -83,7 +84,7 @@ class RowSpace:
             return Factor(self.data, node, rank)
         return tuple(Factor(self.data, node, rank, key) for key in range(count))
 
-    def sum(self, function: Callable[..., Vector], *arguments: Any) -> Vector:
+    def sum(self, function: Callable[..., Vector], *arguments: object) -> Vector:
         return self.data.add_up(partial(_without_data, function), *arguments)
 
     def join(self, state: Any) -> Any:
@@ -109,7 +110,7 @@ class RowSpace:
         """The columns of each block."""
         return [np.array(F[..., a:b], order="C") for a, b in pairwise(np.cumsum([0, *self.data.sizes]))]
 
-    def _sent(self, parts: Sequence[Any], rank: int) -> Factor:
+    def _sent(self, parts: Sequence[object], rank: int) -> Factor:
         """Values of every block that start here."""
         scratch = self.data.scratch
         if scratch is None:
@@ -121,13 +122,32 @@ class RowSpace:
         return Factor(self.data, Node(None, stored=Stored(self.data.loads(files), 0, (files,))), rank)
 
 
-def _first(data: Any, value: Any) -> Any:
+def _first(data: object, value: Any) -> Any:
     return value
 
 
-def _without_data(function: Callable[..., Any], data: Any, *arguments: Any) -> Any:
+def _without_data(function: Callable[..., Any], data: object, *arguments: object) -> Any:
     return function(*arguments)
 
 
 def _joined(*parts: Any) -> Any:
     return Elsewhere(np.concatenate(parts, axis=-1)) if isinstance(parts[0], np.ndarray) else parts[0]
+
+
+def as_array(F: Factor) -> da.Array:
+    """Return W (m, r) as a Dask array that nobody has computed yet. Files beneath it stay as long as the array."""
+    stored = F.data.settled(F.node)
+    parts = [cluster.task("rows", _take, block, stored.position, F.key) for block in stored.tuples]
+    array = stacked(parts, F.data.sizes, F.rank, F.dtype)
+    weakref.finalize(array, stored.files.__len__)
+    return array
+
+
+def _take(kept: Any, position: int, key: Any) -> Any:
+    return np.ascontiguousarray(pick(kept[position], key).T)
+
+
+def stacked(parts: list[Array], sizes: tuple[int, ...], rank: int, dtype: Precision) -> da.Array:
+    """Stack lazy blocks of rows into one lazy array."""
+    blocks = [da.from_delayed(part, (size, rank), dtype) for part, size in zip(parts, sizes, strict=True)]
+    return da.concatenate(blocks, axis=0)

@@ -167,7 +167,7 @@ class Descent:
 
 
 def _descent(data: Any, start: Descending) -> Descent:
-    """Make the arguments of whole iterations ready: the questions are those of `iteration.Task.sweep`."""
+    """Make the arguments of whole iterations ready: the questions are those of `iteration.Task.ask`."""
     at, losses = start.sweep, np.empty(1)
     H = _block_of_descent(data, start, 0, at)
     W = _block_of_descent(data.T, start, 1, _room_for(start.blocks[1]))

@@ -27,10 +27,10 @@ class HostSpace:
     def get(self, F: Array) -> Array:
         return F
 
-    def map(self, function: Callable[..., Any], *arguments: Any, count: int = 1) -> Any:
+    def map(self, function: Callable[..., Any], *arguments: object, count: int = 1) -> Any:
         return function(*arguments)
 
-    def sum(self, function: Callable[..., Vector], *arguments: Any) -> Vector:
+    def sum(self, function: Callable[..., Vector], *arguments: object) -> Vector:
         return function(*arguments)
 
     def join(self, state: Any) -> Any:

@@ -45,7 +45,7 @@ def stored_values(X: sp.sparray, observed: Stored) -> sp.sparray:
     return sp.csc_array((values, pattern.indices, pattern.indptr), pattern.shape)
 
 
-def kept_weights(X: Any, observed: Stored, known: Any) -> Any:
+def kept_weights(X: sp.sparray, observed: Stored, known: Array | None) -> Array | None:
     """Return the weights of the entries of `stored_values`, times those known for X; None where all are one."""
     weights = observed.by_column.data.astype(X.dtype, copy=False)
     if known is not None:

@@ -62,10 +62,10 @@ class TorchSpace:
         tensor = torch.as_tensor(np.ascontiguousarray(values)).to(self.dtype)
         return tensor.pin_memory().to(self.device, non_blocking=True) if self.deferred else tensor
 
-    def map(self, function: Callable[..., Any], *arguments: Any, count: int = 1) -> Any:
+    def map(self, function: Callable[..., Any], *arguments: object, count: int = 1) -> Any:
         return function(*arguments)
 
-    def sum(self, function: Callable[..., Vector], *arguments: Any) -> Vector:
+    def sum(self, function: Callable[..., Vector], *arguments: object) -> Vector:
         return function(*arguments)
 
     def join(self, state: Any) -> Any:
