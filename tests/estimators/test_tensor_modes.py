@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import drnmf
 from drnmf import CP, L1, L2, BetaNMF, Smooth, Solver, Sparsity, Volume
@@ -148,6 +149,8 @@ def test_modes_are_named_by_dimensions():
         ({"fixed": {"day": np.ones((12, 1))}}, "fixed names the mode 'day'"),
         ({"fixed": {1: np.ones((4, 1))}}, "mode 1 of X has 9"),
         ({"fixed": {1: -np.ones((9, 1))}}, "negative"),
+        ({"fixed": [1]}, r"fixed=\[1\] must be a dict of modes"),
+        ({"init": "custom"}, r"init='custom' needs factors: give .* one start for every mode"),
         ({"penalties": "sparsity:0.1"}, "sparsity:0.1:mode=1"),
         ({"penalties": "l1:0.1:W"}, "mode=0, 1"),
         ({"solver": Solver(fixed_W=np.ones((12, 1)))}, "is for matrices"),
@@ -157,3 +160,41 @@ def test_modes_are_named_by_dimensions():
 def test_what_no_mode_can_satisfy_is_refused(parameters, message):
     with pytest.raises(ValueError, match=message):
         CP(2, **parameters).fit(X)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        (72, r"shape=72 must list the sizes of all modes"),
+        ("abc", "shape='abc' must list"),
+        ((12, 9.5, 8), r"shape\[1\]=9.5 must be an integer"),
+        ((12, 9, 7), r"asks for 63 columns.* but X has 72"),
+    ],
+)
+def test_a_shape_that_is_not_that_of_the_unfolding_is_refused(shape, message, sparse):
+    flat = X.reshape(12, -1)
+    with pytest.raises(ValueError, match=message):
+        CP(2, shape=shape).fit(sp.csr_array(flat) if sparse else flat)
+
+
+@pytest.mark.parametrize(
+    ("factors", "message"),
+    [
+        ([np.ones((12, 2))], "factors: got 1 for the 3 modes of X"),
+        (3, "factors: got int for the 3 modes"),
+        ([np.ones((12, 2)), np.ones((9, 3)), np.ones((8, 2))], r"factors\[1\] has shape \(9, 3\).* ask for \(9, 2\)"),
+    ],
+)
+def test_factors_that_are_no_start_are_refused(factors, message):
+    with pytest.raises(ValueError, match=message):
+        CP(2, init="custom").fit(X, factors=factors)
+    with pytest.raises(ValueError, match="init='auto' does not use factors"):
+        CP(2).fit(X, factors=factors)
+
+
+def test_weights_of_another_shape_and_unfolded_lists():
+    with pytest.raises(ValueError, match=r"entry_weight has shape \(12, 9\), which does not broadcast"):
+        CP(2).fit(X, entry_weight=np.ones((12, 9)))
+    ours, theirs = (CP(2, random_state=0, max_iter=3, shape=X.shape).fit(A) for A in (X, X.reshape(12, -1).tolist()))
+    np.testing.assert_array_equal(ours.components_, theirs.components_)

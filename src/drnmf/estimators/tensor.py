@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self, cast
 
@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
+from drnmf.algorithms.initialize import check_factor
 from drnmf.algorithms.result import Result
 from drnmf.algorithms.weights import Fixed, Policy
 from drnmf.backends.observed import HeldOut
@@ -24,6 +25,7 @@ from drnmf.numerics import Array, MatrixLike, Vector
 from drnmf.objective.penalties import L1, L2, Smooth, Sparsity, as_penalties
 from drnmf.objective.penalty import Penalties, mode_of
 from drnmf.objective.simplex import check_weights
+from drnmf.parameters.checks import check_integer
 from drnmf.parameters.common import MOVED
 from drnmf.parameters.fields import Kind, about, checked, documented
 from drnmf.problem.receive import Received
@@ -164,10 +166,7 @@ class CP(NMF):
         cube = Cube.of(X, self.shape)
         order = cube.order(cube.rows if sample_weight is None else 0)
         inner = self._within(cube, order)
-        W = H = None
-        if factors is not None:
-            W, *columns = (np.asarray(factors[k], np.float64) for k in order)
-            H = column_products([F.T for F in columns])
+        W, H = self._start(factors, cube, order)
         weights = cube.weights(order, entry_weight, uncertainty)
         made = NMF.fit_transform(inner, cube.unfolded(order), y, W, H, **weights, sample_weight=sample_weight)
         del inner.components_  # products again, in another order
@@ -187,11 +186,31 @@ class CP(NMF):
     def without_losses(self) -> CP:
         return replace(self, betas=AUTO, weights=None)
 
+    def _start(self, factors: Any, cube: Cube, order: list[int]) -> tuple[Array | None, Array | None]:
+        """Return W and H of an unfolding from the start of every mode, None where none was given."""
+        if (self.init == "custom") != (factors is not None):
+            missing = "needs factors" if factors is None else "does not use factors"
+            raise ValueError(
+                f"init={self.init!r} {missing}: give init='custom' and factors=[...], one start for every mode, or neither."
+            )
+        if factors is None:
+            return None, None
+        sizes, many = cube.shape, len(factors) if isinstance(factors, list | tuple) else type(factors).__name__
+        if many != len(sizes):
+            raise ValueError(
+                f"factors: got {many} for the {len(sizes)} modes of X: give a list of one (size, r) for each."
+            )
+        rank = checked(self, "n_components")
+        W, *columns = (check_factor(f"factors[{k}]", factors[k], (sizes[k], rank)) for k in order)
+        return W, column_products([F.T for F in columns])
+
     def _within(self, cube: Cube, order: list[int]) -> CP:
         """Return the estimator of an unfolding: penalties and constraints name modes by their places in it."""
         if self._solver.fixed_W is not None:
             raise ValueError("Solver(fixed_W=...) is for matrices: fixed={mode: (size, f)} fixes factors of a tensor.")
         sums = None if self.sum_to_one is None else order.index(cube.mode(self.sum_to_one, "sum_to_one"))
+        if not isinstance(self.fixed, Mapping | None):
+            raise ValueError(f"fixed={self.fixed!r} must be a dict of modes, as in fixed={{1: (size, f) array}}.")
         fixed = {cube.mode(mode, "fixed"): F for mode, F in (self.fixed or {}).items()}
         for mode, F in fixed.items():
             if np.ndim(F) == 2 and len(F) != cube.shape[mode]:
@@ -294,8 +313,9 @@ class Cube:
     @classmethod
     def of(cls, X: Any, shape: Sequence[int] | None = None) -> Cube:
         """Read an array, coordinates with values, a labelled array, or an unfolding of the shape given."""
-        if shape is not None and len(X.shape) == 2:
-            sizes = tuple(int(size) for size in shape[1:])
+        if shape is not None and np.ndim(X) == 2:
+            X = X if hasattr(X, "shape") else np.asarray(X)
+            sizes = _column_sizes(shape, X.shape[1])
             if sp.issparse(X):
                 stored = sp.coo_array(X)
                 coords = stored.row, *np.unravel_index(stored.col, sizes)
@@ -352,13 +372,18 @@ class Cube:
     def weights(self, order: Sequence[int], entry_weight: Any, uncertainty: Any) -> dict[str, Any]:
         """Unfold weights of the shape of X, or of one that broadcasts to it."""
 
-        def unfolded(M: Array) -> Any:
+        def unfolded(name: str, M: Array) -> Any:
             if M is None or isinstance(M, HeldOut):
                 return M
-            whole = np.transpose(np.broadcast_to(np.asarray(M), self.shape), order)
+            try:
+                whole = np.transpose(np.broadcast_to(np.asarray(M), self.shape), order)
+            except ValueError:
+                raise ValueError(
+                    f"{name} has shape {np.shape(M)}, which does not broadcast to that of X, {self.shape}."
+                ) from None
             return np.ascontiguousarray(whole).reshape(whole.shape[0], -1)
 
-        return {"entry_weight": unfolded(entry_weight), "uncertainty": unfolded(uncertainty)}
+        return {name: unfolded(name, M) for name, M in (("entry_weight", entry_weight), ("uncertainty", uncertainty))}
 
     def labelled(self, factor: Array, mode: int) -> Any:
         """Return a factor with the labels of its mode, where X had some."""
@@ -368,6 +393,19 @@ class Cube:
 
         name, values = self.labels[mode]
         return DataArray(factor, dims=(name, "component"), coords={} if values is None else {name: values})
+
+
+def _column_sizes(shape: object, columns: int) -> tuple[int, ...]:
+    """Check the shape that an unfolding is given with, and return the sizes of the modes that are its columns."""
+    if not isinstance(shape, Sequence | np.ndarray) or isinstance(shape, str) or len(shape) < 2:
+        raise ValueError(f"shape={shape!r} must list the sizes of all modes of X, as in shape=(6, 5, 4).")
+    sizes = tuple(check_integer(f"shape[{k}]", size, 1) for k, size in enumerate(shape))[1:]
+    if math.prod(sizes) != columns:
+        raise ValueError(
+            f"shape={tuple(shape)} asks for {math.prod(sizes)} columns, the product of all modes but the first, but X has "
+            f"{columns}: give the sizes of the modes that X was unfolded from."
+        )
+    return sizes
 
 
 def mode_penalties(penalties: object, cube: Cube) -> list[Any]:
