@@ -211,6 +211,7 @@ def test_penalties_of_entries_weigh_as_in_a_fit(beta: float, penalties: list[str
         (DRNMF(3, betas=(1, 2), penalties=["l2:0.1:W"]), "one loss"),
         (BetaNMF(3, sum_to_one="W"), "need all rows"),
         (DRNMF(3, solver=Solver(policy="minimax")), "minimax"),
+        (BetaNMF("auto"), "cannot choose n_components"),
         (CP(3), "whole X"),
     ],
 )
@@ -227,6 +228,44 @@ def test_wrong_rows_are_refused() -> None:
         model.fit_stream(iter([counts()]), passes=2)
     with pytest.raises(ValueError, match="no batches"):
         model.fit_stream([])
+    with pytest.raises(ValueError, match="batches=None are no batches"):
+        model.fit_stream(None)
+    with pytest.raises(ValueError, match="batch 1 is a dict of Y: give X, and with it only W, H"):
+        model.fit_stream([counts(), {"Y": counts()}])
+
+
+def test_starts_of_another_shape_are_refused() -> None:
+    X = counts()
+    with pytest.raises(ValueError, match=r"H has shape \(4, 15\), but .* \(3, 15\)"):
+        BetaNMF(3, init="custom").partial_fit(X, H=np.ones((4, X.shape[1])))
+    model = BetaNMF(3, random_state=0).partial_fit(X)
+    with pytest.raises(ValueError, match=r"W has shape \(2, 3\)"):
+        model.partial_fit(X, W=np.ones((2, 3)))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [({"n_components": 4}, "n_components=4, but the model has 3"), ({"beta": 2}, "are Fro, but .* begun with KL")],
+)
+def test_a_stream_keeps_its_losses_and_its_rank(change: Any, message: str) -> None:
+    model = BetaNMF(3, beta=1, random_state=0).partial_fit(counts())
+    with pytest.raises(ValueError, match=message):
+        model.set_params(**change).partial_fit(counts())
+    assert clone(model).partial_fit(counts()).n_components_ == model.n_components
+
+
+def test_rows_beyond_the_range_of_numbers_leave_a_stream_as_it_was() -> None:
+    model = DRNMF(3, betas=(1, 2), random_state=0).partial_fit(counts())
+    before = model.components_.copy()
+    with pytest.raises(ValueError, match="leave the range of float64 in the unit of the stream"):
+        model.partial_fit(1e200 * counts())
+    np.testing.assert_array_equal(model.components_, before)
+    assert model.rows_seen_ == len(counts())
+
+
+def test_scaled_losses_are_known_where_losses_are_too_small_for_numbers() -> None:
+    ours, theirs = (DRNMF(3, betas=(1, 2), random_state=0).partial_fit(unit * counts()) for unit in (1.0, 2.0**-700))
+    np.testing.assert_allclose(theirs.scaled_losses_, ours.scaled_losses_, rtol=1e-6)
 
 
 def arriving(seed: int, sparse: bool = False) -> list[Any]:

@@ -128,3 +128,14 @@ def test_forgetting_all_but_the_last_batch(monkeypatch):
         losses.append(objective(model, X[100:], 0, 0, 2))
     assert losses[0] < losses[1]
     assert mini_batch._stream().half_life(100, 0.5) == 100.0
+
+
+def test_a_batch_that_no_stream_can_take_is_refused_by_name_and_changes_nothing() -> None:
+    X = np.random.default_rng(0).gamma(1.0, 1.0, (20, 6))
+    model = MiniBatchNMF(2, random_state=0).partial_fit(X)
+    H = model.components_.copy()
+    with pytest.raises(ValueError, match="data passed to MiniBatchNMF"):
+        model.partial_fit(-X)
+    with pytest.raises(ValueError, match="leave the range of float64 in the unit of the stream"):
+        model.partial_fit(1e200 * X)
+    np.testing.assert_array_equal(model.components_, H)

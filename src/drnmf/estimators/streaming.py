@@ -14,13 +14,14 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
-from drnmf.algorithms.initialize import begun
+from drnmf.algorithms.initialize import begun, check_factor
 from drnmf.algorithms.result import Trace
 from drnmf.algorithms.weights import ByRule, Fixed, Policy, as_policy
 from drnmf.backends.base import Data
 from drnmf.backends.observed import HeldOut
 from drnmf.backends.open import is_dask
 from drnmf.backends.single_blas import single_blas
+from drnmf.estimators.deciding import AUTO
 from drnmf.interrupts import uninterrupted
 from drnmf.losses.base import Omega, betas_of
 from drnmf.numerics import REFERENCE_FLOOR, MatrixLike
@@ -48,6 +49,9 @@ from drnmf.selection.growth import (
 from drnmf.solve.runner import at_once
 from drnmf.solve.settings import constraints_of, reading_of, terms_of
 from drnmf.solve.stream import Rows, StreamState, advance, begin, with_component
+
+OF_A_BATCH = ("X", "W", "H", "entry_weight", "uncertainty")
+"""What a batch of `fit_stream` may have of its own."""
 
 
 class Streaming(Parameters):
@@ -139,6 +143,8 @@ class Streaming(Parameters):
         400
         """
         passes = check_integer("passes", passes, 1)
+        if not (callable(batches) or isinstance(batches, Iterable)):
+            raise ValueError(f"batches={batches!r} are no batches of rows: give a list of them, or a function.")
         if passes > 1 and isinstance(batches, Iterator):
             raise ValueError(
                 f"passes={passes}, but the batches can be gone through only once: give a list of them, or a function "
@@ -148,8 +154,7 @@ class Streaming(Parameters):
         remembered: dict[int, Any] = {}
         for turn in range(passes):
             for i, batch in enumerate(batches() if callable(batches) else batches):
-                given = dict(batch) if isinstance(batch, Mapping) else {"X": batch}
-                found = self._take_rows(**given, forget=forget, grow=grow, warm=remembered.get(i))
+                found = self._take_rows(**_arguments(batch, i), forget=forget, grow=grow, warm=remembered.get(i))
                 if turn < passes - 1:
                     remembered[i] = found
         if not hasattr(self, "stream_"):
@@ -181,7 +186,8 @@ class Streaming(Parameters):
         units, kept = Units(data.scale), dict[str, Any]()
         with single_blas():
             if W is not None:
-                warm = (as_numpy(W).T.astype(data.dtype) * units.left,)
+                W = check_factor("W", as_numpy(W), (data.shape[0], _rank(self, H)))
+                warm = (W.T.astype(data.dtype) * units.left,)
             if state is None:
                 state, warm = _begun(self, data, units, warm, H, policy)
             of_a_row = Penalties(terms_of(self), Setting((1, data.shape[1]), state.mean))
@@ -196,6 +202,18 @@ class Streaming(Parameters):
             _adopt(self, state, data, placement, omega, time.perf_counter() - started)
             vars(self).update(kept)
         return found
+
+
+def _arguments(batch: Any, number: int) -> dict[str, Any]:
+    """Return a batch of `fit_stream` as arguments of `partial_fit`."""
+    if not isinstance(batch, Mapping):
+        return {"X": batch}
+    if "X" not in batch or not set(batch) <= set(OF_A_BATCH):
+        raise ValueError(
+            f"batch {number} is a dict of {', '.join(map(str, batch)) or 'nothing'}: give X, and with it only "
+            f"{', '.join(OF_A_BATCH[1:])}."
+        )
+    return dict(batch)
 
 
 def _split(model: BaseEstimator, given: Received, state: StreamState | None, W: Any) -> tuple[Received, Any]:
@@ -261,9 +279,10 @@ def _begun(
     references = model._references(len(omega))
     inside = None if references is None else np.ones(1) if len(omega) == 1 else units.losses_in(references, omega)
     if hasattr(model, "components_") and H is None:
+        _refuse_changes(model, rank, model.omega_)
         made = (as_numpy(model.components_) * units.right).astype(data.dtype)
     elif model.init == "custom" and H is not None and warm is None:
-        made = (np.asarray(as_numpy(H)) * units.right).astype(data.dtype)
+        made = (check_factor("H", as_numpy(H), (rank, data.shape[1])) * units.right).astype(data.dtype)
     else:
         W = None if warm is None else warm[0].T / units.left
         rng = check_random_state(model.random_state)
@@ -292,7 +311,8 @@ def _adopt(
     model.n_components_, model.omega_ = state.followers[0].H.shape[0], omega
     model.betas_, model.loss_names_ = np.array(betas_of(omega)), [loss.name for loss in omega]
     model.weights_, model.losses_, model.references_ = state.weights, losses, references
-    model.scaled_losses_ = losses / references
+    # in the unit of X both may be too small for float64
+    model.scaled_losses_ = state.scaled_losses if given is None else losses / references
     model.reconstruction_err_ = float(model.scaled_losses_.max())
     least = REFERENCE_FLOOR * data.count  # in the unit of a stream the mean of X is about one, and so is such a loss
     batch = units.losses(np.maximum(state.losses * data.shape[0], least), inside)
@@ -343,8 +363,7 @@ def _of_rows(term: Penalty) -> bool:
 
 def _refuse(model: BaseEstimator, X: MatrixLike, entry_weight: WeightsLike) -> tuple[Omega, Policy]:
     """Refuse what needs all rows at once; return the losses, and how lambda moves."""
-    checked(model, "n_components")
-    name = type(model).__name__
+    name, rank = type(model).__name__, checked(model, "n_components")
     if not model.streams:
         raise ValueError(f"{name} needs its whole X at once: use fit.")
     if is_dask(X):
@@ -364,7 +383,28 @@ def _refuse(model: BaseEstimator, X: MatrixLike, entry_weight: WeightsLike) -> t
     if isinstance(entry_weight, HeldOut):
         raise ValueError("entry_weight=HeldOut(...) is for fits of all rows: give weights of these rows.")
     omega = model._omega()
+    if rank == AUTO and not hasattr(model, "components_"):
+        raise ValueError(f"{name}: a stream cannot choose n_components, because that needs all rows: give a number.")
+    if hasattr(model, "stream_"):
+        _refuse_changes(model, rank, omega)
     policy = _policy(model, len(omega))
     if isinstance(policy, ByRule):
         raise ValueError("policy='minimax' chooses weights from all rows at once: leave it out for a stream.")
     return omega, policy
+
+
+def _refuse_changes(model: BaseEstimator, rank: int | str, omega: Omega) -> None:
+    """Refuse another rank or other losses in the middle of a stream: what its rows said was of those before."""
+    begun_with = model.n_components_ - len(getattr(model, "growth_", ()))  # those that the stream added are no change
+    anew = "call fit_stream, or partial_fit of a clone of the model, to begin anew"
+    if rank not in (AUTO, begun_with):
+        raise ValueError(f"n_components={rank}, but the model has {begun_with}: set it back, or {anew}.")
+    if omega != model.omega_:
+        now, before = (", ".join(loss.name for loss in some) for some in (omega, model.omega_))
+        raise ValueError(f"The losses are {now}, but the stream has begun with {before}: set them back, or {anew}.")
+
+
+def _rank(model: BaseEstimator, H: Any) -> int:
+    """The number of components that the next rows are to be of."""
+    known = hasattr(model, "stream_") or (hasattr(model, "components_") and H is None)
+    return int(model.n_components_ if known else checked(model, "n_components"))

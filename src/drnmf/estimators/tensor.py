@@ -191,7 +191,8 @@ class CP(NMF):
         if (self.init == "custom") != (factors is not None):
             missing = "needs factors" if factors is None else "does not use factors"
             raise ValueError(
-                f"init={self.init!r} {missing}: give init='custom' and factors=[...], one start for every mode, or neither."
+                f"init={self.init!r} {missing}: give init='custom' and factors=[...], one start for every mode, "
+                "or neither."
             )
         if factors is None:
             return None, None
@@ -402,8 +403,8 @@ def _column_sizes(shape: object, columns: int) -> tuple[int, ...]:
     sizes = tuple(check_integer(f"shape[{k}]", size, 1) for k, size in enumerate(shape))[1:]
     if math.prod(sizes) != columns:
         raise ValueError(
-            f"shape={tuple(shape)} asks for {math.prod(sizes)} columns, the product of all modes but the first, but X has "
-            f"{columns}: give the sizes of the modes that X was unfolded from."
+            f"shape={tuple(shape)} asks for {math.prod(sizes)} columns, the product of all modes but the first, but "
+            f"X has {columns}: give the sizes of the modes that X was unfolded from."
         )
     return sizes
 

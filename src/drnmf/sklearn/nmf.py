@@ -33,7 +33,15 @@ class Translated:
         alpha = np.array([self.alpha_W, self.alpha_W if self.alpha_H == "same" else self.alpha_H])
         l1, l2 = (tuple((share * alpha).tolist()) for share in (self.l1_ratio, 1.0 - self.l1_ratio))
         found: Settings = engine().Settings(
-            self._beta_loss, l1, l2, self.max_iter, self.tol, self.solver, self.verbose, self.device
+            self._beta_loss,
+            l1,
+            l2,
+            self.max_iter,
+            self.tol,
+            self.solver,
+            self.verbose,
+            self.device,
+            name=type(self).__name__,
         )
         return found
 

@@ -334,6 +334,11 @@ def advance(
         references = _faded(state.references, _positive(own), share)
     fit, losses, A = _followed(fit, replace(batch, first=first), references, state.weights, _usual(state, state.losses))
     mean = _faded(state.losses, losses, share)
+    if not (np.isfinite(mean).all() and bool(namespace(fit.H).isfinite(fit.H).all())):
+        raise ValueError(
+            "The losses of these rows leave the range of float64 in the unit of the stream, the mean of its first "
+            f"batch ({state.mean:.3g}): leave them out, or begin a stream with rows of this size."
+        )
     beside = losses - (mean if own is None else mean / references * own)
     scatter = (1.0 - share) ** 2 * state.scatter + share**2 * np.outer(beside / references, beside / references)
     weights, policy_state = state.weights, state.policy
