@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -56,6 +57,14 @@ def test_a_script_that_fails_fails_as_it_would(tmp_path):
     assert done.returncode == 3
     assert "nothing of NMF was called" in done.stderr
     assert "no such file" in run(tmp_path, "other.py").stderr
+
+
+def test_an_error_of_a_script_is_shown_as_python_shows_it(tmp_path):
+    (tmp_path / "script.py").write_text("raise RuntimeError('mine')")
+    done = run(tmp_path, "script.py")
+    assert done.returncode == 1
+    assert "RuntimeError: mine" in done.stderr
+    assert not {"runpy", "__main__.py"} & set(re.findall(r"[\w.]+", done.stderr))
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -83,3 +83,18 @@ def test_assign_refuses_other_labels(planted: tuple[np.ndarray, np.ndarray]) -> 
     assert "--components other.txt: it lacks 24 of 24 labels" in said
     said = run("assign", "catalog.csv", "--profiles", "rows", "--components", "known.txt", "--betas", "0,1", code=1)
     assert "one loss" in said
+
+
+@pytest.mark.parametrize("value", [-1.0, np.nan])
+def test_a_component_that_is_none_is_named(planted: tuple[np.ndarray, np.ndarray], value: float) -> None:
+    H = planted[1].copy()
+    H[1, 3] = value
+    write("known.txt", ["SBS1", "SBS2", "SBS3"], LABELS, H.T)
+    said = run("assign", "catalog.csv", "--profiles", "rows", "--components", "known.txt", code=1)
+    assert "known.txt: the component 'SBS2' has an entry that is no number >= 0" in said
+
+
+@pytest.mark.parametrize("beta", [1, 2])
+def test_rows_of_zeros_have_no_components(beta: float) -> None:
+    H = np.random.default_rng(0).gamma(1.0, 1.0, (2, 6))
+    assert not drnmf.assign(np.zeros((5, 6)), H, drnmf.BetaNMF(beta=beta)).contributions.any()

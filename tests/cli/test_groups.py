@@ -25,6 +25,7 @@ def test_groups_are_read_from_a_table_in_any_order(tmp_path: Path) -> None:
     ("text", "before", "labels", "message"),
     [
         ("a,one\n", None, ["a", "b"], "no group for 1 of 2 samples: 'b'"),
+        ("a,one\nb,\n", None, ["a", "b"], "no group for 1 of 2 samples: 'b'"),
         ("a,one\na,two\n", None, ["a"], "in two groups"),
         ("a,one,more\n", None, ["a"], "line 1 has 3 cells"),
         ("a,one\n", "::", ["a"], "both name the groups"),
@@ -38,6 +39,11 @@ def test_groups_that_do_not_fit_are_refused(tmp_path: Path, text, before, labels
         path.write_text(text)
     with pytest.raises(ValueError, match=message):
         read_groups(path, before, labels)
+
+
+def test_a_table_of_groups_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"--groups .*none.csv is no file: check the path"):
+        read_groups(tmp_path / "none.csv", None, ["a"])
 
 
 def test_discover_with_groups_says_where_components_were_found(tmp_path: Path, monkeypatch) -> None:

@@ -158,3 +158,29 @@ def test_the_model_serves_transform(here: Path) -> None:
     assert CliRunner().invoke(app, ["transform", "X-stream", "X.csv", "--out", "W.npy"]).exit_code == 0
     assert np.load("W.npy").shape == (500, 3)
     assert run("X.csv", *BASE).exit_code == 1  # the folder is there
+
+
+@pytest.mark.parametrize("name", ["X.csv", "X.jsonl"])
+def test_a_cell_that_is_refused_is_named_as_in_the_file(here: Path, name: str) -> None:
+    X = table()
+    X[300, 2] = -1.0
+    lines = [",".join(map(str, row)) for row in X]
+    Path("X.csv").write_text("id," + ",".join("abcdefg") + "\n" + "".join(f"r{i},{x}\n" for i, x in enumerate(lines)))
+    Path("X.jsonl").write_text("".join(json.dumps(row.tolist()) + "\n" for row in X))
+    cell = {"X.csv": "row 'r300', column 'c'", "X.jsonl": "row 301, column 3"}[name]
+    assert f"{name}: the cell in {cell} is -1" in run(name, *BASE, env={"COLUMNS": "300"}).output
+
+
+def test_a_stream_goes_on_only_as_what_it_is(here: Path) -> None:
+    Path("five.csv").write_text("1,2,3,4,5\n2,3,4,5,6\n")
+    missing = run("X.csv", *BASE, "--out", "part", "--continue").output
+    assert "part does not exist: leave --continue out" in missing
+    assert run("X.csv", *BASE, "--out", "part").exit_code == 0
+    before = components("part")
+    for options, message in (
+        (("X.csv", *BASE, "--rank", "4"), "--rank is 4, but the stream in part has 3"),
+        (("X.csv", *BASE, "--betas", "2"), "--betas is Fro, but the stream in part has KL"),
+        (("five.csv", *BASE), "five.csv has 5 columns, but the rows before have 7"),
+    ):
+        assert message in run(*options, "--out", "part", "--continue", env={"COLUMNS": "300"}).output
+    np.testing.assert_array_equal(components("part"), before)

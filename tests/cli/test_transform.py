@@ -175,3 +175,13 @@ def test_a_new_recording_is_split_by_the_spectra_of_a_run(here: Path) -> None:
     sf.write("slow.wav", tones(1, 1), 4000)
     assert "4000 samples a second, but old-sources was made from 8000" in run("transform", old, "slow.wav", code=1)
     assert not Path("slow-sources").exists()
+
+
+def test_a_table_as_target_is_a_table(here: Path) -> None:
+    X = np.random.default_rng(0).gamma(2.0, 1.0, (12, 9))
+    np.save("X.npy", X)
+    run("fit", "X.npy", "--rank", "2", "--out", "run", *QUICK)
+    assert "in W.csv" in run("transform", "run", "X.npy", "--out", "W.csv")
+    W = [[float(row["1"]), float(row["2"])] for row in table("W.csv")]
+    np.testing.assert_array_equal(W, drnmf.load("run/model.npz").transform(X))
+    run("transform", "run", "X.npy", "--out", "W.csv", "--overwrite")

@@ -95,3 +95,7 @@ def test_summaries_name_what_computed_them(here: Path) -> None:
         assert summary["backend"] == ("numpy" if core is None else "native")
         assert summary["instruction_set"] == (None if core is None else core.instruction_set())
         assert summary["threads"] == (1 if core is None else core.get_num_threads())
+
+
+def test_flags_stand_without_a_value() -> None:
+    assert in_options("grow=True holds out rows, keep=True keeps") == "--grow holds out rows, --keep keeps"

@@ -242,6 +242,7 @@ def test_models_with_groups_and_rows_are_saved(tmp_path):
     ("groups", "message"),
     [
         (["a"] * 3, "has shape"),
+        (["a"] * 29 + [float("nan")], r"groups\[29\] is missing"),
         (["a"] * 29 + [None], r"groups\[29\] is missing"),
         (pd.array(["a"] * 29 + [pd.NA], dtype="string"), r"groups\[29\] is missing"),
         (np.array(["1"] * 15 + [1] * 15, dtype=object), "read alike"),

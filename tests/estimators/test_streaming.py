@@ -212,6 +212,7 @@ def test_penalties_of_entries_weigh_as_in_a_fit(beta: float, penalties: list[str
         (BetaNMF(3, sum_to_one="W"), "need all rows"),
         (DRNMF(3, solver=Solver(policy="minimax")), "minimax"),
         (BetaNMF("auto"), "cannot choose n_components"),
+        (DRNMF(3, betas={"a": 1, "b": 2}), "tables side by side"),
         (CP(3), "whole X"),
     ],
 )

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.exceptions import NotFittedError
 
 import drnmf
 from drnmf import CP, L1, L2, BetaNMF, Smooth, Solver, Sparsity, Volume
@@ -191,6 +192,11 @@ def test_factors_that_are_no_start_are_refused(factors, message):
         CP(2, init="custom").fit(X, factors=factors)
     with pytest.raises(ValueError, match="init='auto' does not use factors"):
         CP(2).fit(X, factors=factors)
+
+
+def test_new_slices_need_a_fit():
+    with pytest.raises(NotFittedError):
+        CP(2).transform(X)
 
 
 def test_weights_of_another_shape_and_unfolded_lists():

@@ -6,6 +6,7 @@ import argparse
 import runpy
 import sys
 from pathlib import Path
+from types import TracebackType
 
 from drnmf.accelerate import swapped
 
@@ -43,5 +44,14 @@ def _run(program: list[str], module: bool) -> None:
         runpy.run_path(program[0], run_name="__main__")
 
 
+def _shown(kind: type[BaseException], error: BaseException, frames: TracebackType | None) -> None:
+    """Show an error of the program as Python would without this module: from its own first line on."""
+    ours = (__file__, runpy.run_path.__code__.co_filename)
+    while frames is not None and frames.tb_frame.f_code.co_filename in ours:
+        frames = frames.tb_next
+    sys.__excepthook__(kind, error.with_traceback(frames), frames)
+
+
 if __name__ == "__main__":
+    sys.excepthook = _shown
     main(sys.argv[1:])

@@ -22,7 +22,7 @@ errors = Console(stderr=True)
 
 _SPELT_ALIKE = """
     betas weights uncertainty min_df max_df max_features stop_words window hop power labels delimiter sheet transpose
-    ranks resample threshold heavy layer long image column encoding group method variable"""
+    ranks resample threshold heavy layer long image column encoding group method variable keep grow"""
 _FLAGS = {"n_topics": "--rank", "entry_weight": "--entry-weights", "n_runs": "--runs"}
 _FLAGS |= {
     name: known.option
@@ -64,12 +64,14 @@ def in_options(text: str) -> str:
     >>> in_options("Pass zeros='floor', betas=(0, 1) or --labels 2 (labels=2 in Python).")
     'Pass --zeros floor, --betas 0,1 or --labels 2.'
     """
-    text = _GIVEN.sub(lambda found: f"{_FLAGS[found[1]]} {_value(found[2])}", _IN_PYTHON.sub("", text))
+    text = _GIVEN.sub(lambda found: f"{_FLAGS[found[1]]} {_value(found[2])}".rstrip(), _IN_PYTHON.sub("", text))
     return _NAMED.sub(lambda found: _FLAGS[found[1]], text)
 
 
 def _value(text: str) -> str:
-    """Write a value as one types it: no quotes, no brackets, no spaces after commas."""
+    """Write a value as one types it: no quotes, no brackets, no spaces after commas, and nothing after a flag."""
+    if text == "True":
+        return ""
     if text[0] in "([":
         return ",".join(item.strip().strip("'\"") for item in text[1:-1].split(",") if item.strip())
     return text.strip("'\"")

@@ -69,11 +69,15 @@ def stream(
     folder = results.folder
     from drnmf.estimators.load import load
     from drnmf.matrices.batches import row_batches
+    from drnmf.matrices.matrix import check_cells
 
     progress = StreamProgress(x, batch, results.quiet)
     if goes_on:
-        model = load(model_file(folder))
+        if not folder.is_dir():
+            raise ValueError(f"{folder} does not exist: leave --continue out to begin a stream there.")
+        asked, model = model, load(model_file(folder))
         progress.go_on(folder, model)
+        _check_same(asked, model, folder)
     progress.begin(progress.turn, model)
 
     def save(rest: bool) -> None:
@@ -87,7 +91,8 @@ def stream(
             for turn in range(progress.turn, passes):
                 progress.begin(turn, model)
                 for matrix in progress.left(row_batches(x, batch, source.variable, source.layout)):
-                    progress.check_columns(matrix)
+                    progress.check_columns(matrix, model)
+                    check_cells(matrix, x, settings["negatives"], first=progress.rows(model))
                     model.partial_fit(options.cast(matrix.X, dtype), forget=forget, grow=grow)
                     progress.take(matrix, model)
                     if progress.due():
@@ -166,8 +171,11 @@ class StreamProgress:
             yield matrix if not skip else replace(matrix, X=matrix.X[skip:], rows=None)
             skip = 0
 
-    def check_columns(self, matrix: Matrix) -> None:
+    def check_columns(self, matrix: Matrix, model: NMF) -> None:
         """Remember the names of the columns, and refuse others: the library knows only how many there are."""
+        count, known = matrix.X.shape[1], getattr(model, "n_features_in_", None)
+        if known not in (None, count):
+            raise ValueError(f"{self.x} has {count} columns, but the rows before have {known}: give the same columns.")
         names = matrix.column_names
         self.columns = self.columns or names
         if names is not None and self.columns is not None and tuple(names) != tuple(self.columns):
@@ -203,6 +211,17 @@ class StreamProgress:
             "rest": rest,
             "seconds": round(self.seconds(), 3),
         }
+
+
+def _check_same(asked: NMF, model: NMF, folder: Path) -> None:
+    """Refuse to continue a stream under another rank or other losses, which would change nothing."""
+    losses = [", ".join(loss.name for loss in omega) for omega in (asked._omega(), model.omega_)]
+    for option, now, before in (("--rank", asked.n_components, model.n_components), ("--betas", *losses)):
+        if now != before:
+            raise ValueError(
+                f"{option} is {now}, but the stream in {folder} has {before}: continue it with the same options, or "
+                "choose another --out."
+            )
 
 
 def _rows_offered(model: NMF) -> int:

@@ -36,7 +36,8 @@ class Request:
     def target(self) -> Path:
         """Choose the file for W, checked: nothing is overwritten but what an earlier call wrote."""
         target = self.out if self.out is not None else Path(f"{stem(self.x)}-W.npy")
-        for path, is_ours in ((target, _is_array), (target.with_suffix(".csv"), _is_table)):
+        array = [] if target.suffix == ".csv" else [(target, _is_array)]
+        for path, is_ours in (*array, (target.with_suffix(".csv"), _is_table)):
             _check_target(path, self.x, self.overwrite, is_ours)
         return target
 
@@ -95,10 +96,14 @@ def transform(
 
 
 def save(target: Path, W: Array, rows: Iterable[Sequence[object]] | None) -> None:
-    """Write W, and a table of its rows beside it where they have names."""
+    """Write W, and a table of its rows beside it where they have names; a target .csv is that table alone."""
     import numpy as np
 
     target.parent.mkdir(parents=True, exist_ok=True)
+    if target.suffix == ".csv":
+        write.write_rows(target, rows or write.labelled(write.counted(len(W)), W, write.counted(W.shape[1])))
+        say(f"W with shape {W.shape} in {target}")
+        return
     with replacing(target) as stream:
         np.save(stream, W)
     if rows is not None:

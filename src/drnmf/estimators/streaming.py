@@ -366,6 +366,8 @@ def _refuse(model: BaseEstimator, X: MatrixLike, entry_weight: WeightsLike) -> t
     name, rank = type(model).__name__, checked(model, "n_components")
     if not model.streams:
         raise ValueError(f"{name} needs its whole X at once: use fit.")
+    if isinstance(X, Mapping) or isinstance(getattr(model, "betas", None), Mapping):
+        raise ValueError(f"{name}: tables side by side need all rows at once: use fit.")
     if is_dask(X):
         raise ValueError("partial_fit takes rows that are here: give the blocks of a Dask array one by one, computed.")
     if model._undecided() or model._interval() is not None:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
 
 from drnmf.algorithms.initialize import check_factor
 from drnmf.algorithms.result import Result
@@ -268,6 +269,7 @@ class CP(NMF):
         -------
         A : array (slices, r)
         """
+        check_is_fitted(self)
         cube = Cube.of(X, self.shape)
         if cube.shape[1:] != self.shape_[1:]:
             raise ValueError(f"X has shape {cube.shape}, but all modes after the first must be {self.shape_[1:]}.")

@@ -65,8 +65,12 @@ def read_known(path: Path, option: str, labels: Names, count: int) -> Known:
     named = labels is not None and (table.row_names is not None or table.column_names is not None)
     if _side(table, labels, part=True) == "columns" or (not named and X.shape[0] != count == X.shape[1]):
         table, X = table.transposed(), X.T
-    X = ordered(X, table.row_names, labels, count, f"{option} {path}")
-    return Known(X.T, list(table.column_names or (f"reference_{j + 1}" for j in range(X.shape[1]))))
+    source, names = f"{option} {path}", list(table.column_names or (f"reference_{j + 1}" for j in range(X.shape[1])))
+    X = ordered(X, table.row_names, labels, count, source)
+    bad = ~(np.isfinite(X) & (X >= 0)).all(axis=0)
+    if bad.any():
+        raise ValueError(f"{source}: the component {names[int(np.argmax(bad))]!r} has an entry that is no number >= 0.")
+    return Known(X.T, names)
 
 
 def ordered(X: Vector, own: Names, labels: Names, count: int, source: str) -> Vector:
@@ -177,7 +181,7 @@ def read_groups(path: Path | None, before: str | None, labels: Sequence[str] | N
         assert before is not None
         return [_group_before(label, before) for label in labels]
     known = _group_table(path)
-    missing = [label for label in labels if label not in known]
+    missing = [label for label in labels if not known.get(label)]
     if missing:
         shown = ", ".join(map(repr, missing[:5]))
         raise ValueError(f"--groups {path} names no group for {len(missing)} of {len(labels)} samples: {shown}.")
@@ -192,6 +196,8 @@ def _group_before(label: str, text: str) -> str:
 
 
 def _group_table(path: Path) -> dict[str, str]:
+    if not path.is_file():
+        raise ValueError(f"--groups {path} is no file: check the path.")
     with path.open(encoding="utf-8-sig", newline="") as stream:
         head = stream.readline()
         stream.seek(0)

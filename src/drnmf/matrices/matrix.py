@@ -166,9 +166,9 @@ class Matrix:
         X[entries.row, entries.col] = entries.data
         return replace(self, X=X, gaps=False)
 
-    def cell(self, i: int, j: int) -> str:
-        """Name a cell by its row and column, or number them where they have no names."""
-        row = f"row {i + 1}" if self.row_names is None else f"row {self.row_names[i]!r}"
+    def cell(self, i: int, j: int, first: int = 0) -> str:
+        """Name a cell by its row and column, or number them where they have no names; rows begin at the first."""
+        row = f"row {first + i + 1}" if self.row_names is None else f"row {self.row_names[i]!r}"
         column = f"column {j + 1}" if self.column_names is None else f"column {self.column_names[j]!r}"
         return f"the cell in {row}, {column}"
 
@@ -179,20 +179,28 @@ TAKE_NEGATIVES = (
 )
 
 
-def check_cells(matrix: Matrix, source: Path, negatives: str = "raise", cure: str = TAKE_NEGATIVES) -> None:
+def check_cells(
+    matrix: Matrix, source: Path, negatives: str = "raise", cure: str = TAKE_NEGATIVES, first: int | None = None
+) -> None:
     """Refuse an entry that NMF cannot take, by the names of its row and column; without names estimators do it.
 
     Parameters
     ----------
     negatives : "raise" refuses negative cells, anything else leaves them to the estimator
     cure : what to do about a negative cell
+    first : rows of the file before these, where they are a batch of it, which is numbered where it has no names
 
     Raises
     ------
     ValueError
         With the first cell that is infinite or negative; missing cells (NaN) are not observed.
     """
-    if not matrix.named or hasattr(matrix.X, "chunks") or sp.issparse(matrix.X) or is_sound(matrix.X):
+    if (
+        not (matrix.named or first is not None)
+        or hasattr(matrix.X, "chunks")
+        or sp.issparse(matrix.X)
+        or is_sound(matrix.X)
+    ):
         return
     with np.errstate(invalid="ignore"):
         bad = np.isinf(matrix.X) | ((matrix.X < 0) & (negatives == "raise"))
@@ -202,4 +210,4 @@ def check_cells(matrix: Matrix, source: Path, negatives: str = "raise", cure: st
     what = "is infinite: correct it, or leave the cell empty if nothing was observed"
     if np.isfinite(value := matrix.X[i, j]):
         what = f"is {value:g}, and NMF needs values >= 0: {cure}"
-    raise Refused(f"{source}: {matrix.cell(i, j)} {what}.")
+    raise Refused(f"{source}: {matrix.cell(i, j, first or 0)} {what}.")

@@ -81,12 +81,15 @@ def groups_of(X: Any, groups: ArrayLike | None) -> tuple[Any, Division | None]:
             raise ValueError(f"groups={groups!r} names no column of X: give a label for every row, or a table with it.")
         column = X[groups]
         X, groups = X.drop(columns=groups) if hasattr(X, "loc") else X.drop(groups), column
-    labels = np.asarray(groups.to_numpy() if hasattr(groups, "to_numpy") else groups)
+    groups = groups.to_numpy() if hasattr(groups, "to_numpy") else groups
+    labels = np.asarray(groups)
     rows = X.shape[0] if hasattr(X, "shape") else len(X)
     if labels.shape != (rows,):
         raise ValueError(f"groups has shape {labels.shape}, and X has {rows} rows: give one label for each.")
-    # neither NaN nor the NA of pandas is equal to itself
-    missing = [i for i, label in enumerate(labels.astype(object)) if label is None or (label == label) is not True]
+    # neither NaN nor the NA of pandas is equal to itself; beside text NaN would be the text 'nan'
+    missing = [
+        i for i, label in enumerate(np.asarray(groups, dtype=object)) if label is None or (label == label) is not True
+    ]
     if missing:
         raise ValueError(f"groups[{missing[0]}] is missing: every row needs a group ({len(missing)} have none).")
     names, codes = np.unique(labels.astype(str) if labels.dtype == object else labels, return_inverse=True)

@@ -231,7 +231,8 @@ def supports_of(encoder: Encoder, problem: Problem, dense: Array) -> Supports:
     some = some_rows(given.X.shape, 0)
     judged = Judged(KnownNoise(np.ones(1)))
     if not given.known:
-        judged = noise_of(omega, Seen.of(given.rows(some), dense[some], encoder.components), grid)
+        seen = Seen.of(given.rows(some), dense[some], encoder.components)
+        judged = noise_of(omega, seen, grid) if seen.x.size else judged  # rows of zeros have no noise, nor components
     return Supports(problem, given, encoder, judged.noise, judged.parameter, grid)
 
 
@@ -241,7 +242,9 @@ def _loss(model: Parameters, known: bool) -> Any:
     if isinstance(betas, str) and betas == "auto":
         return Beta(2.0) if known else None
     if as_interval(betas) is not None or len(as_losses(betas)) > 1:
-        raise ValueError("assign works under one loss: name one, or beta='auto'. model.assign(X) knows those of a fit.")
+        raise ValueError(
+            "assign works under one loss: name one, or betas='auto' (`assign` of a model takes several, in Python)."
+        )
     if terms_of(model):
         raise ValueError("assign takes no penalties: leave them out of the model.")
     return as_losses(betas)[0]
