@@ -72,3 +72,26 @@ def test_a_fit_of_groups_has_a_page(folder: Path) -> None:
     said = run("fit", "rna.csv", "--betas", "2", "--groups", "groups.csv", "--out", "out")
     assert "could not" not in said
     assert "Fro, a" in (folder / "out" / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("scale", "axis", "column"), [("regret", "regret", "regret"), ("ratio", "error / best error", "above it")]
+)
+def test_parts_are_compared_in_the_words_of_their_scale(folder: Path, scale: str, axis: str, column: str) -> None:
+    pytest.importorskip("plotly")
+    words = [
+        "tables",
+        "rna.csv",
+        "protein.csv",
+        "--part-scale",
+        scale,
+        "--out",
+        "out",
+        "--rank",
+        "2",
+        "--max-iter",
+        "40",
+    ]
+    said = CliRunner().invoke(app, words).output
+    assert column in said
+    assert f'"text":"{axis}"' in (folder / "out" / "report.html").read_text().replace('": "', '":"')

@@ -159,20 +159,20 @@ def show_losses(model: NMF) -> None:
     """Print a line for every loss."""
     from drnmf.parameters.solver import as_solver
 
-    single = len(model.betas_) == 1
+    single, solver = len(model.betas_) == 1, as_solver(model.solver)
+    parted = model.groups_ is not None
+    regrets = parted and solver.part_scale == "regret"
     rows = []
     for b, name in enumerate(model.loss_names_):
         row = [name, f"{model.losses_[b]:.6g}"]
         if not single:
-            above = f"{100 * (model.scaled_losses_[b] - (model.groups_ is None)):.2f} %"
+            above = f"{100 * (model.scaled_losses_[b] - (not regrets)):.2f} %"
             row += [f"{model.references_[b]:.6g}", above, f"{model.weights_[b]:.3f}"]
         rows.append(row)
-    best = (
-        "given reference" if as_solver(model.solver).references is not None else f"best found ({starts(model.n_init)})"
-    )
-    if model.groups_ is not None:
+    best = "given reference" if solver.references is not None else f"best found ({starts(model.n_init)})"
+    if parted:
         best = f"{best} alone"
-    columns = ("loss", "error") if single else ("loss", "error", best, "above it", "weight")
+    columns = ("loss", "error") if single else ("loss", "error", best, "regret" if regrets else "above it", "weight")
     table(f"{type(model).__name__}, rank {model.n_components_}", columns, rows, left=("loss",))
 
 

@@ -160,8 +160,13 @@ def _thin(trace: read.Trace) -> slice | NDArray[np.intp]:
     return slice(None) if count <= POINTS else np.unique(np.linspace(0, count - 1, POINTS).astype(int))
 
 
-def loss_curves(trace: read.Trace) -> Chart:
-    """Draw losses against iterations: one as it is, several over the best of each, with their maximum."""
+def loss_curves(trace: read.Trace, scaled: str) -> Chart:
+    """Draw losses against iterations: one as it is, several as they are compared, with their maximum.
+
+    Parameters
+    ----------
+    scaled : what several losses are compared by, in words
+    """
     rows, single = _thin(trace), len(trace.omega) == 1
     values = trace.losses if single else trace.scaled
     x, data = trace.iterations[rows], list[Trace]()
@@ -169,7 +174,7 @@ def loss_curves(trace: read.Trace) -> Chart:
         largest = np.nanmax(trace.scaled, axis=1)[rows]
         data.append(line(x, largest, "var(--max)", "maximum", 5) | {"opacity": 0.25})
     data += [line(x, values[rows, i], loss_colour(loss, i), loss.name) for i, loss in enumerate(trace.omega)]
-    drawn = _curves(data, f"{trace.omega[0].name} error" if single else "error / best error")
+    drawn = _curves(data, f"{trace.omega[0].name} error" if single else scaled)
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
     drawn["layout"]["yaxis"]["type"] = "log" if 0 < low < high / 3 else "linear"
     drawn["log_ticks"] = _log_ticks(max(low, 1e-9), high)

@@ -70,14 +70,19 @@ def coverage(run: Run) -> Section:
 def curves(run: Run) -> Section:
     if run.trace is None or len(run.trace.iterations) < 2:
         return NOTHING
-    parts = {"losses": charts.loss_curves(run.trace)}
+    parts = {"losses": charts.loss_curves(run.trace, "regret" if run.regrets else "error / best error")}
     body = place("losses")
     note = "The error after every iteration."
     if len(run.trace.omega) > 1:
         parts |= {"weights": charts.weight_curves(run.trace), "gap": charts.gap_curve(run.trace)}
         body += f'<div class="pair">{place("weights", "Weights of the losses")}{place("gap", "Gap")}</div>'
+        each = (
+            "Each part's regret, how far it is from its best alone on the way to its simplest model"
+            if run.regrets
+            else "Each error over the best one found for its loss"
+        )
         note = (
-            "Each error over the best one found for its loss, and their maximum, which DR-NMF brings down. Below: the "
+            f"{each}, and their maximum, which DR-NMF brings down. Below: the "
             "weight that each loss was given on the way, and the gap between the maximum and the weighted sum, which "
             "is zero at the solution."
         )

@@ -13,6 +13,7 @@ from typing import Any, Literal, NotRequired, Union, get_args, get_origin, get_t
 import numpy as np
 
 from drnmf.losses.base import Omega
+from drnmf.losses.part import Part
 from drnmf.matrices.cells import unguarded
 from drnmf.numerics import Array, Vector
 from drnmf.problem.tabular import component_names
@@ -81,6 +82,12 @@ class Run:
     def omega(self) -> Omega:
         """The losses of the trace; none where there is no trace."""
         return () if self.trace is None else self.trace.omega
+
+    @property
+    def regrets(self) -> bool:
+        """Whether scaled losses say how far parts are from their best alone, on the way to their simplest model."""
+        parts = any(isinstance(loss, Part) for loss in self.omega)
+        return parts and self.summary.get("parameters", {}).get("part_scale") == "regret"
 
     def table(self, name: str) -> list[dict[str, str]]:
         """A .csv of the folder as rows; empty where there is none."""
