@@ -50,7 +50,7 @@ def test_the_limit_holds_and_is_used_while_work_remains(monkeypatch, seconds, le
     slow(monkeypatch, seconds)
     found = drnmf.discover(X, drnmf.BetaNMF(max_time=240.0, **MODEL), **ASKED | {"level": level})
     assert found.seconds <= 1.1 * 240.0
-    assert bool(found.missing) == (seconds > 0.5)
+    assert bool(found.missing) == (seconds >= 0.5)
     if found.missing:
         assert found.seconds >= 0.9 * 240.0
 
@@ -86,7 +86,7 @@ def test_fewer_than_four_runs_make_nothing_stable_though_no_more_were_asked_for(
 def test_progress_counts_the_last_stage():
     told = []
     drnmf.discover(X, drnmf.BetaNMF(**MODEL, solver=drnmf.Solver(callback=told.append)), **ASKED | {"ranks": 2})
-    assert [moment.stage for moment in told] == ["consensus"] * 10 + ["contributions"] * 2
+    assert [moment.stage for moment in told] == ["consensus"] * 10 + ["contributions"] * 3
     shares = [moment.share for moment in told]
     assert shares == sorted(shares)
     assert shares[9] < 1.0
