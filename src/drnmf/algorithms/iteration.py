@@ -333,15 +333,11 @@ def iterate(task: Task, point: Point, weights: Vector, early: bool) -> Point:
     c, count = task.coefficients(weights), len(point.blocks)
     into = point.sweep if task.data.reuses else None
     halves = [_Half(task, k, weights, c, early, into if k == count - 1 else None) for k in range(count)]
-    deferred = task.data.spaces[0].deferred
-    together = deferred and not task.rule.facts.chooses
+    together = task.data.spaces[0].deferred and not task.rule.facts.chooses
     ahead: list[Point] = []
     for k, half in enumerate(halves):
-        if deferred:
-            some = halves[k:] if together else [half]  # taken one behind the other, before anybody looks at the first
-            tried, *ahead = ahead or task.read([*accumulate(some, _take, initial=point)][1:])
-        else:
-            tried = _take(point, half)
+        some = halves[k:] if together else [half]  # taken one behind the other, before anybody looks at the first
+        tried, *ahead = ahead or task.read([*accumulate(some, _take, initial=point)][1:])
         point = half.settle(point, tried)
         if point is not tried and ahead:
             ahead = _redone(task, point, tried, halves[k + 1 :], ahead)
