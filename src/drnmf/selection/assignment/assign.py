@@ -209,7 +209,7 @@ def within_supports(encoder: Encoder, problem: Problem, W: Array) -> tuple[Vecto
     W : (m, r), contributions of these
     """
     rows, columns = (one.entries(one.given, encoder.objective.mean) for one in (problem, problem.turned))
-    blank = W.sum(axis=1) > 0
+    had = W.sum(axis=1) > 0
     H, used = np.array(encoder.components, dtype=np.float64), np.asarray((W > 0).any(axis=0))
     W, others = np.array(W, dtype=np.float64), np.zeros(int(used.sum()))
     short = replace(encoder, max_iter=REFIT_STEPS, tol=ENCODE_TOLERANCE, mean_row=others)
@@ -219,8 +219,9 @@ def within_supports(encoder: Encoder, problem: Problem, W: Array) -> tuple[Vecto
         sizes = H[used].sum(axis=1)
         H[used], W[:, used] = H[used] / sizes[:, None], W[:, used] * sizes
         W[:, used] = replace(short, components=H[used].astype(encoder.components.dtype)).rows(rows, first=W[:, used])
-    blank &= W.sum(axis=1) == 0  # nothing of them is observed: the mean of the others
-    W[blank] = W[~blank].mean(axis=0)
+    lost = had & (W.sum(axis=1) == 0)  # nothing of them is observed: the mean of the others
+    if not lost.all():
+        W[lost] = W[~lost].mean(axis=0)
     return H, np.asarray(W, dtype=np.float64)
 
 
