@@ -163,7 +163,7 @@ def test_the_middle_lies_beyond_a_biased_estimate():
 
 @pytest.mark.slow
 def test_nearly_all_large_entries_are_covered():
-    """The mean over matrices; `benchmarks/coverage.py` measures it."""
+    """The mean over matrices; `benchmarks/interval_coverage.py` measures it."""
     shares_covered = []
     for seed in range(4):
         W, H = factors(seed)

@@ -1,6 +1,6 @@
 """How often intervals hold the truth: planted factors, entries above 1 %, components and contributions.
 
-    python benchmarks/coverage.py --matrices 20 --shape 60x24x3 --noise poisson gaussian [--factors gamma] [--level 0.9]
+    python benchmarks/interval_coverage.py --matrices 20 --shape 60x24x3 --noise poisson [--factors gamma] [--level 0.9]
 
 Every row is a cell: mean over the matrices of the share of entries that are covered, with its standard error, what the
 simulation of each said it would be, and the factors it widened by. `--door discover` takes the intervals of a
