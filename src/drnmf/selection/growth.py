@@ -57,7 +57,7 @@ def leftover(data: Data, X: Any, Wt: Any, H: Any, loss: Loss) -> Array:
     loss : under which it is fitted
     """
     excess = _excess(X, Wt, H)
-    h = np.asarray(excess[int(np.argmax(excess.sum(axis=1)))].toarray(), dtype=np.float64).ravel()
+    h = np.asarray(excess[[int(np.argmax(excess.sum(axis=1)))]].toarray(), dtype=np.float64).ravel()
     for _ in range(2 * ROUNDS):
         w = excess @ h
         h = excess.T @ w / max(float(w @ w), np.finfo(np.float64).tiny)

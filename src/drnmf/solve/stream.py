@@ -501,7 +501,10 @@ def _spread(sums: Sums, part: float) -> Sums:
     that some components have nothing of it, and a step that multiplies would not leave such a zero again for long.
     """
     A = sums.falling
-    even = A.sum(1)[:, None] * (A.sum(0) / A.sum())[None]
+    total = float(A.sum())
+    if total == 0.0:  # rows of zeros: nothing to spread
+        return sums
+    even = A.sum(1)[:, None] * (A.sum(0) / total)[None]
     return replace(sums, falling=(1.0 - part) * A + part * even)
 
 

@@ -282,8 +282,8 @@ def test_bad_recordings_are_refused_and_nothing_is_written(tmp_path, kind):
     [
         (("--group", "1,9"), "component 9"), (("--group", "1,1/2"), "twice"), (("--group", "x"), "not understood"),
         (("--group", "7"), "asks for 7"), (("--encoding", "mp3"), "not one of"), (("--betas", "0,0"), "twice"),
-        (("--power", "3"), "less than"), (("--hop", "2000"), "longer than --window"),
-        (("--window", "1"), "greater than"),
+        (("--power", "3"), "--power"), (("--hop", "2000"), "longer than --window"),
+        (("--window", "1"), "--window"),
     ],
 )  # fmt: skip
 def test_bad_options_are_refused(tmp_path, words, message):
