@@ -148,6 +148,8 @@ class Asked:
     reference : Known components under the columns of X, or None
     entry_weight, uncertainty : as in `BetaNMF.fit`
     groups : the group of every row, or None
+    within : losses of the search over all rows that one of a group is part of, or None. They hold there too, and what
+        few rows have is not looked for at larger ranks: the group is how it is looked for
     """
 
     ranks: Iterable[int] | int | None = None
@@ -162,6 +164,7 @@ class Asked:
     entry_weight: Any = None
     uncertainty: Any = None
     groups: Iterable[Any] | None = None
+    within: Omega | None = None
 
     def __post_init__(self) -> None:
         check_integer("n_runs", self.n_runs, 2)
