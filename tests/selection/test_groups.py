@@ -45,20 +45,14 @@ def test_components_of_groups_are_put_together():
     assert any("groups were searched" in note for note in found.notes)
 
 
-def test_components_alike_are_one_and_those_over_all_rows_stay():
+def test_components_alike_are_one_and_their_median():
     base = np.array([[0.7, 0.3, 0.0, 0.0], [0.0, 0.0, 0.5, 0.5]])
     near = np.array([[0.6, 0.4, 0.0, 0.0]])
-    nothing = source("all", np.empty((0, 4)))
-    found = merged([nothing, source("a", base), source("b", near)])
+    found = merged([source("a", base), source("b", near)])
     assert found.sources == (("a", "b"), ("a",))
     assert np.allclose(found.components[0], [0.65, 0.35, 0.0, 0.0])
-    turned = merged([nothing, source("b", near), source("a", base)])
+    turned = merged([source("b", near), source("a", base)])
     assert np.allclose(turned.components, found.components)
-    overall = merged([source("all", near), source("a", base), source("b", base)])
-    assert overall.sources == (("all", "a", "b"), ("a", "b"))
-    assert np.allclose(overall.components, [near[0], base[1]])
-    alike = merged([source("all", [base[0], near[0]]), source("a", base)])
-    assert [names for names in alike.sources if "all" in names] == [("all", "a"), ("all",)]
 
 
 def test_groups_are_searched_under_the_losses_of_all_rows_and_in_fewer_runs(monkeypatch):
@@ -89,7 +83,7 @@ def test_a_component_found_once_needs_the_word_of_held_out_entries():
     X, groups, H = planted()
     whole = drnmf.discover(X, model(), ranks=2, n_runs=4)
     asking = Asking(opened(X, "discover", Reading()), whole.encoder, groups_of(groups, 90))
-    everywhere = [source("all", H[:1]), source("liver", H[:2]), source("lung", H[1:2])]
+    everywhere = [source("liver", H[:2]), source("lung", H[:2])]
     real = merged([*everywhere, source("skin", H[2:])])
     assert len(asking.kept(real)) == 3
     mixture = merged([*everywhere, source("skin", [H[0] + H[1]])])

@@ -120,13 +120,11 @@ def _assembled(overall: SearchResult, asking: Asking, everything: Merged, notes:
 
 def _said(everything: Merged, chosen: Merged, groups: int) -> list[str]:
     """Say what was kept of what the groups found."""
-    overall = sum(OVERALL in names for names in chosen.sources)
-    twice = sum(OVERALL not in names and len(names) > 1 for names in chosen.sources)
-    alone, once = sum(OVERALL not in names for names in everything.sources), len(chosen.sources) - overall - twice
+    twice = sum(len(names) > 1 for names in chosen.sources)
+    found, once = len(everything.sources), len(chosen.sources) - twice
     return [
-        f"{groups} groups were searched beside all rows, which have {overall} components. Of {alone} that only groups "
-        f"have {twice} were found at least twice, and {once} found once are kept because held-out entries of their "
-        "group ask for them."
+        f"{groups} groups were searched beside all rows: of {found} components that differ {twice} were found at least "
+        f"twice, and {once} found once are kept because held-out entries of their group ask for them."
     ]
 
 

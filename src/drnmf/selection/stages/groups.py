@@ -1,7 +1,7 @@
 """Components that few rows hold: looked for in every group of rows and over all, and put together.
 
-Those that were found over all rows stay. Others that groups found are merged where they are alike (average linkage of
-cosines), and one is kept where two groups found it, or where held-out entries of its group ask for it.
+Components of all searches are merged where they are alike (average linkage of cosines), and one is kept where it was
+found at least twice, in two groups or in one and over all, or where held-out entries of its group ask for it.
 """
 
 from __future__ import annotations
@@ -90,51 +90,35 @@ class Merged:
 
 
 def merged(found: Sequence[Merged]) -> Merged:
-    """Merge components that are alike: those over all rows stay as they are, others become the median of a cluster.
-
-    What was found over all rows was fitted to the rows that have it, of every group; medians with what single groups
-    found would blur it.
+    """Merge components that are alike, each into the median of its cluster.
 
     Parameters
     ----------
-    found : of the searches, the one over all rows first; at least one has a component
+    found : of the searches, at least one of which has a component
 
     Examples
     --------
     >>> one, spread = np.eye(2, 3), np.zeros((2, 3))
-    >>> a = Merged(one, np.ones(2), np.full(2, 4), spread, (("all",),) * 2)
+    >>> a = Merged(one, np.ones(2), np.full(2, 4), spread, (("a",),) * 2)
     >>> merged([a, replace(a, sources=(("b",),) * 2)]).sources
-    (('all', 'b'), ('all', 'b'))
+    (('a', 'b'), ('a', 'b'))
     """
     components, stability, found_in, spread = (
         np.concatenate([getattr(one, part) for one in found])
         for part in ("components", "stability", "found_in", "spread")
     )
     components, names = shares(components), [name for one in found for (name,) in one.sources]
-    members = _alike(components, len(found[0].sources))
-    middle = [at[:1] if at[0] < len(found[0].sources) else at for at in members]
+    cluster = np.ones(1, dtype=np.int64)
+    if len(components) > 1:
+        cluster = fcluster(linkage(components, "average", metric="cosine"), 1.0 - ALIKE, "distance")
+    members = [np.flatnonzero(cluster == k) for k in dict.fromkeys(cluster.tolist())]
     return Merged(
-        shares(np.stack([np.median(components[at], axis=0) for at in middle])),
-        np.array([np.median(stability[at]) for at in middle]),
-        np.array([int(np.median(found_in[at])) for at in middle]),
-        np.stack([np.median(spread[at], axis=0) for at in middle]),
+        shares(np.stack([np.median(components[at], axis=0) for at in members])),
+        np.array([np.median(stability[at]) for at in members]),
+        np.array([int(np.median(found_in[at])) for at in members]),
+        np.stack([np.median(spread[at], axis=0) for at in members]),
         tuple(tuple(dict.fromkeys(names[i] for i in at)) for at in members),
     )
-
-
-def _alike(components: Vector, overall: int) -> list[Places]:
-    """List which components are one: the first so many with those that are alike, then clusters of the others."""
-    units = components / np.linalg.norm(components, axis=1, keepdims=True)
-    cosines = units[overall:] @ units[:overall].T
-    partner = np.full(len(cosines), -1)
-    if overall:
-        partner = np.where(cosines.max(axis=1) >= ALIKE, cosines.argmax(axis=1), -1)
-    members = [np.append(k, overall + np.flatnonzero(partner == k)) for k in range(overall)]
-    alone = overall + np.flatnonzero(partner < 0)
-    cluster = np.ones(alone.size, dtype=np.int64)
-    if alone.size > 1:
-        cluster = fcluster(linkage(components[alone], "average", metric="cosine"), 1.0 - ALIKE, "distance")
-    return members + [alone[cluster == k] for k in dict.fromkeys(cluster.tolist())]
 
 
 @dataclass(frozen=True)
@@ -153,8 +137,8 @@ class Asking:
     groups: dict[str, Places]
 
     def kept(self, all_of: Merged) -> list[int]:
-        """List what was found over all rows or in two groups, and what the one group that found it asks for."""
-        kept = [k for k, names in enumerate(all_of.sources) if len(names) > 1 or names[0] == OVERALL]
+        """List the components that were found twice, and those that their group asks for beside them."""
+        kept = [k for k, names in enumerate(all_of.sources) if len(names) > 1]
         once = [k for k in range(len(all_of.sources)) if k not in kept]
         for k in sorted(once, key=lambda k: -float(all_of.stability[k])):
             if self._asks(all_of.sources[k][0], all_of.components[kept], all_of.components[k]):
