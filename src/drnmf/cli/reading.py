@@ -39,7 +39,7 @@ class Source:
     scale_rows: Annotated[bool, "Divide every row of X by its sum."] = False
 
     def __post_init__(self) -> None:
-        from drnmf.matrices.delimited import as_delimiter
+        from drnmf.matrices.cells import as_delimiter
 
         if self.delimiter is not None:
             with bad_usage("--delimiter"):

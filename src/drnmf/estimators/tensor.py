@@ -26,9 +26,8 @@ from drnmf.numerics import Array, MatrixLike, Vector
 from drnmf.objective.penalties import L1, L2, Smooth, Sparsity, as_penalties
 from drnmf.objective.penalty import Penalties, mode_of
 from drnmf.objective.simplex import check_weights
-from drnmf.parameters.checks import check_integer
 from drnmf.parameters.common import MOVED
-from drnmf.parameters.fields import Kind, checked, documented, parameter
+from drnmf.parameters.fields import Kind, check_integer, checked, documented, parameter
 from drnmf.problem.receive import Received
 from drnmf.problem.weights import WeightsLike
 from drnmf.solve.encode import Encoder

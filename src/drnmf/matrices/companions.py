@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from drnmf.matrices import files
-from drnmf.matrices.matrix import Entries, Layout, Matrix, Names, Refused
+from drnmf.matrices.cells import Refused
+from drnmf.matrices.matrix import Entries, Layout, Matrix, Names
 from drnmf.matrices.mutations import spelt
 from drnmf.numerics import Vector
 from drnmf.problem.weights import CellError

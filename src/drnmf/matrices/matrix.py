@@ -11,15 +11,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from drnmf.backends.entries import is_sound
+from drnmf.matrices.cells import Refused
 
 Names = tuple[str, ...] | None
 
 Entries = Any
 """The entries of a matrix: a NumPy array, a SciPy sparse array, or a Dask array of blocks of either."""
-
-
-class Refused(ValueError):
-    """A file that was understood, and says something that cannot be used."""
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import numpy as np
 from drnmf.losses.base import Omega
 from drnmf.losses.names import noise_of
 from drnmf.numerics import Array, Vector
-from drnmf.parameters.checks import check_choice, check_integer, check_number
 from drnmf.parameters.common import Parameters
+from drnmf.parameters.fields import check_choice, check_integer, check_number
 from drnmf.selection.alpha import AlphaPath
 from drnmf.selection.assignment.assign import Assignment, assigned, encoded, opened
 from drnmf.selection.entries import Indices

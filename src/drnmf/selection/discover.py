@@ -19,9 +19,8 @@ from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Array
 from drnmf.objective.objective import Objective
 from drnmf.objective.penalty import Penalty
-from drnmf.parameters.checks import check_choice, check_integer
 from drnmf.parameters.common import Parameters
-from drnmf.parameters.fields import checked, parameters_of
+from drnmf.parameters.fields import check_choice, check_integer, checked, parameters_of
 from drnmf.parameters.solver import Solver, as_solver
 from drnmf.problem.problem import dispersions, objective_of
 from drnmf.problem.receive import Received

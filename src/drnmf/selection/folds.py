@@ -16,7 +16,7 @@ from drnmf.backends.base import Observed
 from drnmf.backends.observed import HeldOut, Hidden
 from drnmf.losses.base import Loss
 from drnmf.numerics import Vector
-from drnmf.parameters.checks import check_number
+from drnmf.parameters.fields import check_number
 from drnmf.problem.device import as_numpy, is_tensor
 from drnmf.problem.problem import Problem
 from drnmf.problem.receive import Received

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import linear_sum_assignment
 
 from drnmf.numerics import Vector
-from drnmf.parameters.checks import check_choice
+from drnmf.parameters.fields import check_choice
 from drnmf.selection.entries import Indices
 
 Measure = Callable[[Vector, Vector], Vector]

@@ -20,9 +20,8 @@ from drnmf.losses.beta import KL, Beta
 from drnmf.losses.interval import Interval, as_interval
 from drnmf.losses.names import as_loss, as_losses, lacks_size
 from drnmf.losses.negative_binomial import NegativeBinomial
-from drnmf.parameters.checks import check_integer
 from drnmf.parameters.common import Parameters
-from drnmf.parameters.fields import checked
+from drnmf.parameters.fields import check_integer, checked
 from drnmf.parameters.solver import as_solver
 from drnmf.problem.device import place
 from drnmf.problem.problem import Problem, reference_floors

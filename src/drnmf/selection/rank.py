@@ -15,8 +15,8 @@ from typing import Any
 
 from drnmf.losses.base import Loss
 from drnmf.losses.names import as_loss
-from drnmf.parameters.checks import check_integer
 from drnmf.parameters.common import Parameters
+from drnmf.parameters.fields import check_integer
 from drnmf.selection.choose import Tried, differences, why_rank
 from drnmf.selection.entries import ONE_COMPONENT, one_component
 from drnmf.selection.folds import HELD_OUT, check_fraction, mask_seed

@@ -17,7 +17,7 @@ from drnmf.losses.beta import KL
 from drnmf.losses.interval import Interval
 from drnmf.losses.negative_binomial import NegativeBinomial
 from drnmf.numerics import Vector
-from drnmf.parameters.checks import check_choice
+from drnmf.parameters.fields import check_choice
 from drnmf.problem.receive import Received
 from drnmf.selection.entries import facts_of
 

@@ -16,9 +16,8 @@ from drnmf.numerics import HALS_TOLERANCE, HALS_WINDOW, TOLERANCE, Vector
 from drnmf.objective.constraints import Constraints, as_constraints, mode_constraints
 from drnmf.objective.penalties import as_penalties, settled
 from drnmf.objective.penalty import Penalty, without_zeros
-from drnmf.parameters.checks import check_integer
 from drnmf.parameters.common import MAX_ITER, Parameters
-from drnmf.parameters.fields import checked
+from drnmf.parameters.fields import check_integer, checked
 from drnmf.parameters.solver import Solver, as_solver
 from drnmf.problem.problem import Problem
 from drnmf.problem.receive import Received

@@ -17,7 +17,7 @@ from drnmf.estimators.robust import DRNMF
 from drnmf.losses.base import Loss
 from drnmf.matrices.matrix import Entries
 from drnmf.numerics import Array, Vector
-from drnmf.parameters.checks import check_integer
+from drnmf.parameters.fields import check_integer
 
 Labels = NDArray[np.int64]
 
