@@ -16,7 +16,8 @@ from drnmf.cli import options
 from drnmf.cli.common import bad_usage, in_options, warn
 
 if TYPE_CHECKING:
-    from drnmf.matrices.matrix import Entries, Layout, Matrix
+    from drnmf.matrices.matrix import Layout, Matrix
+    from drnmf.numerics import Entries
     from drnmf.runs import schema
 
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from drnmf.matrices import files
 from drnmf.matrices.cells import Refused
-from drnmf.matrices.matrix import Entries, Layout, Matrix, Names
+from drnmf.matrices.matrix import Layout, Matrix, Names
 from drnmf.matrices.mutations import spelt
-from drnmf.numerics import Vector
+from drnmf.numerics import Entries, Vector
 from drnmf.problem.weights import CellError
 from drnmf.selection.matching import Known, positions
 

@@ -18,8 +18,9 @@ from drnmf.matrices import frames
 from drnmf.matrices.cells import Refused, as_delimiter, find_delimiter, rows_of
 from drnmf.matrices.damage import check_matlab, check_matrix_market
 from drnmf.matrices.long import read_table
-from drnmf.matrices.matrix import AS_FOUND, Entries, Labels, Layout, Matrix
+from drnmf.matrices.matrix import AS_FOUND, Labels, Layout, Matrix
 from drnmf.matrices.tables import Source
+from drnmf.numerics import Entries
 from drnmf.storage.archive import read_header
 
 

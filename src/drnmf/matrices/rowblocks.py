@@ -24,7 +24,8 @@ from drnmf.matrices.cells import Refused
 from drnmf.matrices.damage import check_hdf5
 from drnmf.matrices.files import read_matrix
 from drnmf.matrices.frames import needs
-from drnmf.matrices.matrix import AS_FOUND, Entries, Labels, Layout, Matrix, Names
+from drnmf.matrices.matrix import AS_FOUND, Labels, Layout, Matrix, Names
+from drnmf.numerics import Entries
 from drnmf.storage.archive import read_header
 
 Element = Any
