@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from drnmf.losses.base import Omega
-from drnmf.numerics import Array, Precision, Vector, unit_scale, zero_floor
+from drnmf.numerics import Array, Indices, Precision, Vector, unit_scale, zero_floor
 
 
 class Observed(Protocol):
@@ -268,6 +268,21 @@ class Space(Protocol):
         Returns
         -------
         F : array (r, n)
+        """
+        ...
+
+    def take(self, F: Array, at: Indices | None, into: Space) -> Array:
+        """Take some columns of a factor (r, n) into the space of a part of X.
+
+        Parameters
+        ----------
+        F : (r, n), in NumPy or of this space
+        at : which, in order; None takes all
+        into : the space of the part
+
+        Returns
+        -------
+        F : (r, columns) in the form of that space
         """
         ...
 

@@ -361,6 +361,21 @@ def pieces(observed: Observed) -> Pieces | None:
     return found
 
 
+def columns_of(observed: Observed, some: Indices) -> Observed:
+    """The weights of some columns of X, given by their indices."""
+    if isinstance(observed, Product):
+        return Product(tuple(columns_of(factor, some) for factor in observed.factors))
+    if isinstance(observed, Entries):
+        return Entries(observed.weights[:, some])
+    if isinstance(observed, Stored):
+        return Stored(sp.csc_array(observed.weights)[:, some])
+    if isinstance(observed, Outer | Hidden):
+        return replace(observed, columns=observed.columns[some])
+    if isinstance(observed, Ones):
+        return Ones((observed.shape[0], len(some)))
+    raise TypeError(f"no columns of {type(observed).__name__}")
+
+
 def product(*weights: Observed | None) -> Observed | None:
     """Multiply weights; None stands for ones.
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from drnmf.backends.base import Data
+from drnmf.backends.base import Data, Layer
 from drnmf.backends.host.open import open_data, reopened
 from drnmf.numerics import Grid
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["is_dask", "open_blocks", "open_data", "open_tensor", "reopened"]
+__all__ = ["is_dask", "open_blocks", "open_data", "open_tensor", "opened_beside", "reopened"]
 
 
 def is_dask(X: object) -> bool:
@@ -24,6 +24,18 @@ def open_blocks(X: Grid, mean: float | None = None) -> Data:
     from drnmf.backends.dask.arrays import blocks_of
 
     return cast(Data, blocks_of(X, mean))
+
+
+def opened_beside(data: Data, X: Grid, mean: float | None = None) -> Data:
+    """Put some rows or columns of X where X is: on its device, behind its backend, without its weights."""
+    raw = data
+    while isinstance(raw, Layer):
+        raw = raw.data
+    if not hasattr(raw, "device"):
+        return reopened(raw, X, mean)
+    from drnmf.backends.torch.load import load_beside
+
+    return load_beside(raw, X, mean)
 
 
 def open_tensor(X: torch.Tensor, device: str, precision: str, blocks: bool, mean: float | None = None) -> Data:

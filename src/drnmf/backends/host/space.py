@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from drnmf.backends.base import Sweep
-from drnmf.numerics import Array, Vector
+from drnmf.backends.base import Space, Sweep
+from drnmf.numerics import Array, Indices, Vector
 
 
 class HostSpace:
@@ -26,6 +26,9 @@ class HostSpace:
 
     def get(self, F: Array) -> Array:
         return F
+
+    def take(self, F: Array, at: Indices | None, into: Space) -> Array:
+        return into.put(F if at is None else F[:, at])
 
     def map(self, function: Callable[..., Any], *arguments: object, count: int = 1) -> Any:
         return function(*arguments)
