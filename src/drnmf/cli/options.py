@@ -131,10 +131,10 @@ def parse_seconds(text: str | None) -> float | None:
     """
     if text is None:
         return None
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smh]?)\s*", text)
-    if not found or float(found[1]) == 0:
+    parts = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smh]?)\s*", text)
+    if not parts or float(parts[1]) == 0:
         raise typer.BadParameter(f"{text!r} is no time: write seconds, or 90s, 10m, 2h.", param_hint="--max-time")
-    return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
+    return float(parts[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[parts[2]]
 
 
 @dataclass(frozen=True)

@@ -200,10 +200,10 @@ def parse_image(text: str) -> tuple[int, int]:
     >>> parse_image("95x105")
     (95, 105)
     """
-    found = re.fullmatch(r"\s*([1-9]\d*)\s*[x,*]\s*([1-9]\d*)\s*", text)
-    if not found:
+    sizes = re.fullmatch(r"\s*([1-9]\d*)\s*[x,*]\s*([1-9]\d*)\s*", text)
+    if not sizes:
         raise typer.BadParameter(f"{text!r} is no size of a picture: write 95x105.", param_hint="--image")
-    return int(found[1]), int(found[2])
+    return int(sizes[1]), int(sizes[2])
 
 
 def reads(*only: str) -> Callable[[options.Command], options.Command]:

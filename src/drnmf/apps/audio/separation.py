@@ -98,10 +98,10 @@ def group_components(W: Array, H: Array, count: int | None = None) -> Groups:
     tree = linkage(distance[np.triu_indices(rank, 1)], method="average")
     # Where distances tie, fcluster makes fewer groups than it is asked for.
     labels = fcluster(tree, 1.0 - SIMILAR, criterion="distance") if count is None else cut_tree(tree, count)[:, 0]
-    found: dict[int, list[int]] = {}
+    members: dict[int, list[int]] = {}
     for k, name in enumerate(labels):
-        found.setdefault(int(name), []).append(k)
-    return tuple(sorted(tuple(group) for group in found.values()))
+        members.setdefault(int(name), []).append(k)
+    return tuple(sorted(tuple(group) for group in members.values()))
 
 
 def match_components(likeness: Vector) -> Groups:
@@ -233,8 +233,8 @@ def separate(
     if n_components != "auto" and isinstance(group, str):
         parse_groups(group, check_integer("n_components", n_components, 1))
     model = DRNMF(n_components, betas=betas, random_state=random_state, n_init=n_init, verbose=verbose)
-    found = compare(model.set_params(max_iter=max_iter, tol=tol, zeros="floor"), seen.X)
-    W, H = found.robust.W, found.robust.H
+    comparison = compare(model.set_params(max_iter=max_iter, tol=tol, zeros="floor"), seen.X)
+    W, H = comparison.robust.W, comparison.robust.H
     groups = choose_groups(group, W, H)
     parts = [
         np.stack([block[list(members)].sum(axis=0) for members in groups])
@@ -242,7 +242,7 @@ def separate(
     ]
     sources = np.moveaxis(np.concatenate(parts, axis=-1), 1, 2)
     sources = np.ascontiguousarray(sources[:, :, 0] if recording.channels == 1 else sources)
-    return Separation(sources, groups, W, H, recording.rate, seen.transform, found)
+    return Separation(sources, groups, W, H, recording.rate, seen.transform, comparison)
 
 
 @dataclass(frozen=True)
