@@ -46,7 +46,7 @@ def assign(
     Writes contributions.csv, contributions-dense.csv (with all components in every sample) and summary.json.
     """
     choice(profiles, PROFILES, "--profiles")
-    results = results.settled("assign", x, components, source.weights_file)
+    results = replace(results, report=False).settled("assign", x, components, source.weights_file)
     from drnmf.estimators.robust import DRNMF
     from drnmf.selection.assignment.assign import assign as find
 

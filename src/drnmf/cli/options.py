@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
@@ -239,6 +239,17 @@ def expanded(
         return call  # type: ignore[return-value]
 
     return decorate
+
+
+def takes_fields(place: str, owner: type, names: Collection[str]) -> Callable[[Command], Command]:
+    """Give a command some fields of a dataclass as options, in the place of its argument of that class."""
+    hints = get_type_hints(owner, include_extras=True)
+    made = [
+        inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=hints[one.name])
+        for one in fields(owner)
+        if one.name in names
+    ]
+    return expanded(place, made, [], lambda asked: owner(**{one.name: asked[one.name] for one in made}))
 
 
 def _argument(name: str, known: Parameter, defaults: Mapping[str, object]) -> inspect.Parameter:

@@ -157,7 +157,7 @@ def _finite(value: float) -> float | None:
 def separate_again(request: Request) -> bool:
     """Split another recording into the components of an earlier run: its spectra, with activations of their own."""
     run, recording = request.run, request.x
-    results = Results(request.out, request.overwrite, report=None).settled("sources", recording)
+    results = Results(request.out, request.overwrite).settled("sources", recording)
     import numpy as np
 
     from drnmf.apps.audio import open_recording, spectrogram

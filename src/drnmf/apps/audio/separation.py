@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.cluster.hierarchy import cut_tree, fcluster, linkage
-from scipy.optimize import linear_sum_assignment
 
 from drnmf.apps.audio.recording import Recording, open_recording, soundfile
 from drnmf.apps.audio.transform import Complex, Transform, spectrogram
@@ -20,6 +19,7 @@ from drnmf.estimators.robust import DRNMF
 from drnmf.losses.base import Loss
 from drnmf.numerics import Array, Vector
 from drnmf.parameters.fields import check_integer
+from drnmf.selection.matching import assign, cosine
 
 Groups = tuple[tuple[int, ...], ...]
 
@@ -62,15 +62,10 @@ def check_groups(groups: Groups, rank: int) -> Groups:
     return (*groups, rest) if rest else groups
 
 
-def _cosines(rows: Array) -> Vector:
-    unit = np.asarray(rows, dtype=np.float64)
-    unit = unit / np.maximum(np.linalg.norm(unit, axis=1, keepdims=True), np.finfo(np.float64).tiny)
-    return unit @ unit.T
-
-
 def similarity(W: Array, H: Array) -> Vector:
     """Compute the mean of the cosines of two spectra and of two activations, (r, r), from 0 to 1."""
-    return 0.5 * (_cosines(np.asarray(W).T) + _cosines(H))
+    spectra, activations = (np.asarray(F, dtype=np.float64) for F in (np.asarray(W).T, H))
+    return 0.5 * (cosine(spectra, spectra) + cosine(activations, activations))
 
 
 def group_components(W: Array, H: Array, count: int | None = None) -> Groups:
@@ -113,9 +108,8 @@ def match_components(likeness: Vector) -> Groups:
     rank, count = likeness.shape
     if rank < count:
         raise ValueError(f"{rank} components cannot make {count} sources: raise the rank.")
-    owner = likeness.argmax(axis=1)
-    first, second = linear_sum_assignment(-likeness)
-    owner[first] = second
+    best = assign(likeness)
+    owner = np.where(best >= 0, best, likeness.argmax(axis=1))
     return tuple(tuple(int(k) for k in np.flatnonzero(owner == s)) for s in range(count))
 
 

@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 from sklearn.cluster import KMeans
 
 from drnmf.apps.paper.experiment import Experiment, Row, markdown, show, write_csv
@@ -24,8 +23,9 @@ from drnmf.estimators.beta import BetaNMF
 from drnmf.estimators.robust import DRNMF
 from drnmf.losses.huber import Huber
 from drnmf.losses.rowwise import Rowwise
-from drnmf.numerics import Array, Vector
+from drnmf.numerics import Vector
 from drnmf.parameters.solver import Solver
+from drnmf.selection.matching import match
 
 NAME = "parts"
 COLUMNS = ("case", "method", "seeds", "value", "wanted", "seconds")
@@ -97,12 +97,6 @@ def _faces_accuracy(X: Vector, people: Vector, how: str, method: str, seed: int)
     return clustering_accuracy(people, KMeans(40, n_init=10, random_state=seed).fit_predict(rows))
 
 
-def _smallest_cosine(truth: Array, fitted: Array) -> float:
-    a, b = (F / np.maximum(np.linalg.norm(F, axis=1, keepdims=True), 1e-300) for F in (truth, fitted))
-    likeness = a @ b.T
-    return float(likeness[linear_sum_assignment(-likeness)].min())
-
-
 def _tables_cosine(method: str, seed: int) -> float:
     """Cosines of planted components in counts beside intensities a thousand times smaller: the smallest of all."""
     rng = np.random.default_rng(seed)
@@ -116,7 +110,8 @@ def _tables_cosine(method: str, seed: int) -> float:
     else:
         model = DRNMF(4, betas={"counts": 1, "levels": 2}, random_state=seed)
         components = model.fit({"counts": X, "levels": Y}).table_components_
-    return min(_smallest_cosine(counts, components["counts"]), _smallest_cosine(levels, components["levels"]))
+    pairs = (components["counts"], counts), (components["levels"], levels)
+    return min(float(match(fitted, truth).similarity.min()) for fitted, truth in pairs)
 
 
 def _outlier_error(seed: int) -> float:

@@ -53,7 +53,7 @@ class HeldEntries:
 
     Attributes
     ----------
-    x, mu, base : values, what the fit predicts, and what row and column sums predict
+    x, mu, base : values, what the fit predicts (base before any), and what row and column sums predict
     weight : how often each counts
     rows, columns : where they are
     half : bool, which half scores with the parameter of the other
