@@ -101,8 +101,8 @@ def side_named(path: Path, matrix: Matrix) -> str | None:
     """Find the side of X, "rows" or "columns", whose labels a table of known components has; None if unclear."""
     table = files.read_matrix(path)
     sides = {"columns": _side(table, matrix.column_names), "rows": _side(table, matrix.row_names)}
-    found = [side for side, there in sides.items() if there is not None]
-    return found[0] if len(found) == 1 else None
+    named = [side for side, there in sides.items() if there is not None]
+    return named[0] if len(named) == 1 else None
 
 
 def _side(table: Matrix, labels: Names, part: bool = False) -> str | None:
@@ -190,8 +190,8 @@ def read_groups(path: Path | None, before: str | None, labels: Sequence[str] | N
 
 
 def _group_before(label: str, text: str) -> str:
-    group, found, _ = label.partition(text)
-    if not found:
+    group, mark, _ = label.partition(text)
+    if not mark:
         raise ValueError(f"--groups-before {text}: the label {label!r} does not hold it.")
     return group
 

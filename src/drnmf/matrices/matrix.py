@@ -114,17 +114,17 @@ class Matrix:
 
     def arranged(self, layout: Layout, source: Path) -> Matrix:
         """Exchange rows and columns, and know the rows for pixels, where that was asked for."""
-        found = self.transposed() if layout.transpose else self
+        matrix = self.transposed() if layout.transpose else self
         if layout.image is None:
-            return found
+            return matrix
         high, wide = layout.image
-        if high * wide != found.X.shape[0]:
+        if high * wide != matrix.X.shape[0]:
             raise Refused(
-                f"{source} has {found.X.shape[0]} rows, and a picture of {high} x {wide} has {high * wide} pixels: "
+                f"{source} has {matrix.X.shape[0]} rows, and a picture of {high} x {wide} has {high * wide} pixels: "
                 "give its size as ROWSxCOLUMNS, or --transpose where the pixels are columns."
             )
-        rows = Labels.of_pixels(layout.image) if found.rows is None else replace(found.rows, image=layout.image)
-        return replace(found, rows=rows)
+        rows = Labels.of_pixels(layout.image) if matrix.rows is None else replace(matrix.rows, image=layout.image)
+        return replace(matrix, rows=rows)
 
     def under(self, names: Sequence[str]) -> Matrix:
         """Bring the columns of a long table, which come as they are first named, under the names of a model.

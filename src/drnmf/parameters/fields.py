@@ -159,8 +159,8 @@ def documented(moved: dict[str, str] | None = None) -> Callable[[T], T]:
     def decorate(cls: T) -> T:
         if cls.__doc__ is not None:
             text = cls.__doc__
-            found = re.search(r"\n    (Attributes|Examples|Notes)\n    -", text)
-            at = found.start() if found else len(text.rstrip())
+            section = re.search(r"\n    (Attributes|Examples|Notes)\n    -", text)
+            at = section.start() if section else len(text.rstrip())
             cls.__doc__ = text[:at].rstrip() + "\n\n" + table_of(cls) + "\n" + text[at:]
         if moved:
             _explain(cls, moved)

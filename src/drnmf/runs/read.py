@@ -190,18 +190,18 @@ def compared(comparison: schema.Comparison) -> Omega:
 
 def summary_of(run: Path) -> schema.Summary:
     """Read what a run says of itself; nothing where only the file of a model is known of it."""
-    found: schema.Summary | None = _json(run / schema.SUMMARY, schema.Summary) if run.is_dir() else None
-    return found or {}
+    summary: schema.Summary | None = _json(run / schema.SUMMARY, schema.Summary) if run.is_dir() else None
+    return summary or {}
 
 
 def _own_summary(folder: Path) -> dict[str, Any] | None:
     """Read the summary of a folder that a run of ours wrote, whatever else is wrong with it; None where none did."""
     try:
-        found: dict[str, Any] = json.loads((folder / schema.SUMMARY).read_text(encoding="utf-8"))
-        ours = found["kind"] in schema.KINDS and "drnmf" in found["versions"] and isinstance(found["files"], list)
+        summary: dict[str, Any] = json.loads((folder / schema.SUMMARY).read_text(encoding="utf-8"))
+        ours = summary["kind"] in schema.KINDS and "drnmf" in summary["versions"] and isinstance(summary["files"], list)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
-    return found if ours else None
+    return summary if ours else None
 
 
 def files_of_run(folder: Path) -> frozenset[str] | None:
@@ -291,8 +291,8 @@ def _inside(where: str, name: str) -> str:
     return f"{where}.{name}" if where else name
 
 
-def _first(found: Iterable[str | None]) -> str | None:
-    return next((wrong for wrong in found if wrong is not None), None)
+def _first(complaints: Iterable[str | None]) -> str | None:
+    return next((wrong for wrong in complaints if wrong is not None), None)
 
 
 def _said(value: object, where: str, wanted: str) -> str:

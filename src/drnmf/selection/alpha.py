@@ -268,11 +268,11 @@ def largest(holds: Callable[[float], bool]) -> float:
     return low
 
 
-def path_of(term: Penalty, found: float, tried: dict[float, float], limit: float) -> AlphaPath:
+def path_of(term: Penalty, chosen: float, tried: dict[float, float], limit: float) -> AlphaPath:
     """Return what was tried for a penalty, in rising order of alpha."""
     alphas = sorted(tried)
     return AlphaPath(
-        with_alpha(term, found).key, found, np.array(alphas), np.array([tried[alpha] for alpha in alphas]), limit
+        with_alpha(term, chosen).key, chosen, np.array(alphas), np.array([tried[alpha] for alpha in alphas]), limit
     )
 
 
@@ -281,18 +281,18 @@ def undecided(terms: tuple[Penalty, ...]) -> bool:
     return any(term.alpha == "auto" for term in terms)
 
 
-def decided(terms: tuple[Penalty, ...], found: tuple[Penalty, ...]) -> tuple[Penalty, ...]:
+def decided(terms: tuple[Penalty, ...], chosen_terms: tuple[Penalty, ...]) -> tuple[Penalty, ...]:
     """Put what was found in the place of penalties that left their alpha to the data.
 
     Parameters
     ----------
     terms : in the units of the caller
-    found : what `choose_alphas` left; an alpha that it chose means the same in all units
+    chosen_terms : what `choose_alphas` left; an alpha that it chose means the same in all units
 
     Returns
     -------
     terms : those with a given alpha first
     """
     kinds = [(type(term), getattr(term, "on", None)) for term in terms if term.alpha == "auto"]
-    chosen = (term for term in found if (type(term), getattr(term, "on", None)) in kinds and term not in terms)
+    chosen = (term for term in chosen_terms if (type(term), getattr(term, "on", None)) in kinds and term not in terms)
     return (*(term for term in terms if term.alpha != "auto"), *chosen)

@@ -113,7 +113,7 @@ def cluster(directions: Vector) -> Indices:
     members : (R, r) int, members[i, k] is the component of run i in cluster k
     """
     tried = [_settled(directions, first) for first in directions[:FIRST_CENTRES]]
-    return max(tried, key=lambda found: found[0])[1]
+    return max(tried, key=lambda settled: settled[0])[1]
 
 
 def _settled(directions: Vector, centres: Vector) -> tuple[float, Indices]:
@@ -160,9 +160,9 @@ def come_again(fits: Sequence[Start]) -> Vector:
     if len(fits) < 2:
         return np.empty(0)
     sides = [consensus([F[side].T if side == 0 else F[side] for F in fits]).stability for side in (0, 1)]
-    found = np.mean([np.sort(side) for side in sides], axis=0)
-    found[: min(_idle(W, H) for W, H in fits)] = 0.0
-    return np.asarray(found)
+    stability = np.mean([np.sort(side) for side in sides], axis=0)
+    stability[: min(_idle(W, H) for W, H in fits)] = 0.0
+    return np.asarray(stability)
 
 
 def _idle(W: Array, H: Array) -> int:

@@ -209,8 +209,8 @@ def _kept(given: Received, side: int, size: int, seed: int) -> Received:
 
 
 def _columns(given: Received, some: Indices) -> Received:
-    found = given.columns(some)
-    return replace(given, X=_plain(found.X), observed=found.observed)
+    kept = given.columns(some)
+    return replace(given, X=_plain(kept.X), observed=kept.observed)
 
 
 def _turned(given: Received) -> Received:
@@ -252,12 +252,12 @@ def twins_of(X: Entries) -> tuple[Indices | None, Indices | None]:
 
 def _dense_rows(X: Entries) -> list[bytes]:
     """The entries of every row; nothing where none is positive."""
-    found: list[bytes] = []
+    rows: list[bytes] = []
     for at in row_blocks(X.shape, X.itemsize):
         block = np.ascontiguousarray(X[at]) + X.dtype.type(0)  # one zero, whatever its sign
         full = (block > 0).any(axis=1)
-        found += [row.tobytes() if some else b"" for row, some in zip(block, full, strict=True)]
-    return found
+        rows += [row.tobytes() if some else b"" for row, some in zip(block, full, strict=True)]
+    return rows
 
 
 def _stored_rows(X: Entries) -> list[bytes]:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.cluster.hierarchy import cut_tree, fcluster, linkage
-from scipy.optimize import linear_sum_assignment
 
 from drnmf.apps.audio.recording import Recording, open_recording, soundfile
 from drnmf.apps.audio.transform import Complex, Transform, spectrogram
@@ -20,6 +19,7 @@ from drnmf.estimators.robust import DRNMF
 from drnmf.losses.base import Loss
 from drnmf.numerics import Array, Vector
 from drnmf.parameters.fields import check_integer
+from drnmf.selection.matching import assign, cosine
 
 Groups = tuple[tuple[int, ...], ...]
 
@@ -62,15 +62,10 @@ def check_groups(groups: Groups, rank: int) -> Groups:
     return (*groups, rest) if rest else groups
 
 
-def _cosines(rows: Array) -> Vector:
-    unit = np.asarray(rows, dtype=np.float64)
-    unit = unit / np.maximum(np.linalg.norm(unit, axis=1, keepdims=True), np.finfo(np.float64).tiny)
-    return unit @ unit.T
-
-
 def similarity(W: Array, H: Array) -> Vector:
     """Compute the mean of the cosines of two spectra and of two activations, (r, r), from 0 to 1."""
-    return 0.5 * (_cosines(np.asarray(W).T) + _cosines(H))
+    spectra, activations = (np.asarray(F, dtype=np.float64) for F in (np.asarray(W).T, H))
+    return 0.5 * (cosine(spectra, spectra) + cosine(activations, activations))
 
 
 def group_components(W: Array, H: Array, count: int | None = None) -> Groups:
@@ -98,10 +93,10 @@ def group_components(W: Array, H: Array, count: int | None = None) -> Groups:
     tree = linkage(distance[np.triu_indices(rank, 1)], method="average")
     # Where distances tie, fcluster makes fewer groups than it is asked for.
     labels = fcluster(tree, 1.0 - SIMILAR, criterion="distance") if count is None else cut_tree(tree, count)[:, 0]
-    found: dict[int, list[int]] = {}
+    members: dict[int, list[int]] = {}
     for k, name in enumerate(labels):
-        found.setdefault(int(name), []).append(k)
-    return tuple(sorted(tuple(group) for group in found.values()))
+        members.setdefault(int(name), []).append(k)
+    return tuple(sorted(tuple(group) for group in members.values()))
 
 
 def match_components(likeness: Vector) -> Groups:
@@ -113,9 +108,8 @@ def match_components(likeness: Vector) -> Groups:
     rank, count = likeness.shape
     if rank < count:
         raise ValueError(f"{rank} components cannot make {count} sources: raise the rank.")
-    owner = likeness.argmax(axis=1)
-    first, second = linear_sum_assignment(-likeness)
-    owner[first] = second
+    best = assign(likeness)
+    owner = np.where(best >= 0, best, likeness.argmax(axis=1))
     return tuple(tuple(int(k) for k in np.flatnonzero(owner == s)) for s in range(count))
 
 
@@ -233,8 +227,8 @@ def separate(
     if n_components != "auto" and isinstance(group, str):
         parse_groups(group, check_integer("n_components", n_components, 1))
     model = DRNMF(n_components, betas=betas, random_state=random_state, n_init=n_init, verbose=verbose)
-    found = compare(model.set_params(max_iter=max_iter, tol=tol, zeros="floor"), seen.X)
-    W, H = found.robust.W, found.robust.H
+    comparison = compare(model.set_params(max_iter=max_iter, tol=tol, zeros="floor"), seen.X)
+    W, H = comparison.robust.W, comparison.robust.H
     groups = choose_groups(group, W, H)
     parts = [
         np.stack([block[list(members)].sum(axis=0) for members in groups])
@@ -242,7 +236,7 @@ def separate(
     ]
     sources = np.moveaxis(np.concatenate(parts, axis=-1), 1, 2)
     sources = np.ascontiguousarray(sources[:, :, 0] if recording.channels == 1 else sources)
-    return Separation(sources, groups, W, H, recording.rate, seen.transform, found)
+    return Separation(sources, groups, W, H, recording.rate, seen.transform, comparison)
 
 
 @dataclass(frozen=True)
