@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from drnmf.algorithms.updates.base import Parts
 from drnmf.algorithms.updates.monotone import Monotone
 from drnmf.algorithms.updates.newton import Newton
-from drnmf.algorithms.updates.on_simplex import ahead_on_simplex
+from drnmf.algorithms.updates.simplex_steps import ahead_on_simplex
 from drnmf.algorithms.updates.steps import packed, packed_product, quadratic_step, shared_step
 from drnmf.backends.base import Ask, Data, Observed, in_unit
 from drnmf.backends.entries import check_structure
