@@ -15,7 +15,7 @@ import soundfile as sf
 
 from drnmf.apps.audio import separate
 from drnmf.apps.audio.evaluation import measure
-from drnmf.apps.audio.grouping import match_components
+from drnmf.apps.audio.separation import match_components
 from drnmf.apps.audio.study import synthesise_tune
 
 folder = Path(sys.argv[1]) if len(sys.argv) > 1 else None  # where to leave the sources, to listen to

@@ -243,6 +243,21 @@ class Space(Protocol):
         """
         ...
 
+    def take(self, F: Array, at: Indices | None, into: Space) -> Array:
+        """Take some columns of a factor (r, n) into the space of a part of X.
+
+        Parameters
+        ----------
+        F : (r, n), in NumPy or of this space
+        at : which, in order; None takes all
+        into : the space of the part
+
+        Returns
+        -------
+        F : (r, columns) in the form of that space
+        """
+        ...
+
     def map(self, function: Callable[..., Any], *arguments: object, count: int = 1) -> Any:
         """Apply a pure function to factors, parts and states where they live.
 

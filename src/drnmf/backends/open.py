@@ -6,7 +6,7 @@ import sys
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
-from drnmf.backends.base import Ask, Data, Space, Sweep
+from drnmf.backends.base import Ask, Data, Layer, Space, Sweep
 from drnmf.backends.host.open import open_data as open_data
 from drnmf.backends.host.open import reopened as reopened
 from drnmf.losses.base import Omega
@@ -32,6 +32,18 @@ def open_blocks(X: Grid, mean: float | None = None) -> Data:
     from drnmf.backends.dask.arrays import blocks_of
 
     return cast(Data, blocks_of(X, mean))
+
+
+def opened_beside(data: Data, X: Grid, mean: float | None = None) -> Data:
+    """Put some rows or columns of X where X is: on its device, behind its backend, without its weights."""
+    raw = data
+    while isinstance(raw, Layer):
+        raw = raw.data
+    if not hasattr(raw, "device"):
+        return reopened(raw, X, mean)
+    from drnmf.backends.torch.load import load_beside
+
+    return load_beside(raw, X, mean)
 
 
 def open_tensor(X: torch.Tensor, device: str, precision: str, blocks: bool, mean: float | None = None) -> Data:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from drnmf.losses.base import Omega
     from drnmf.losses.interval import Interval
-    from drnmf.matrices.matrix import Entries
+    from drnmf.numerics import Entries
 
 Asked = dict[str, Any]
 """Values of options by the names of their arguments, of whatever types the command gives them."""

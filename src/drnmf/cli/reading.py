@@ -16,7 +16,8 @@ from drnmf.cli import options
 from drnmf.cli.common import bad_usage, in_options, warn
 
 if TYPE_CHECKING:
-    from drnmf.matrices.matrix import Entries, Layout, Matrix
+    from drnmf.matrices.matrix import Layout, Matrix
+    from drnmf.numerics import Entries
     from drnmf.runs import schema
 
 
@@ -39,7 +40,7 @@ class Source:
     scale_rows: Annotated[bool, "Divide every row of X by its sum."] = False
 
     def __post_init__(self) -> None:
-        from drnmf.matrices.delimited import as_delimiter
+        from drnmf.matrices.cells import as_delimiter
 
         if self.delimiter is not None:
             with bad_usage("--delimiter"):

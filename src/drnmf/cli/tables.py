@@ -17,7 +17,9 @@ from drnmf.parameters.common import MAX_ITER
 from drnmf.runs import schema, write
 
 if TYPE_CHECKING:
+    from drnmf.estimators.robust import DRNMF
     from drnmf.matrices.matrix import Matrix
+    from drnmf.numerics import Array
 
 Inputs = Annotated[
     list[Path],
@@ -100,7 +102,7 @@ def parse_losses(text: str, names: list[str]) -> Any:
     return {name: loss.key if math.isnan(loss.beta) else loss.beta for name, loss in found.items()}
 
 
-def _joined(model: Any, W: Any) -> Matrix:
+def _joined(model: DRNMF, W: Array) -> Matrix:
     """The names of all rows and columns, and a matrix of their shape."""
     import numpy as np
 

@@ -174,7 +174,7 @@ def predict(
     import numpy as np
 
     from drnmf.estimators.tables import places
-    from drnmf.matrices.delimited import find_delimiter, rows_of
+    from drnmf.matrices.cells import find_delimiter, rows_of
 
     found = read_run(run)
     if found.W is None or found.H is None:

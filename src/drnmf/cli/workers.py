@@ -20,7 +20,8 @@ from drnmf.files import temporary_folder
 from drnmf.runs import schema, write
 
 if TYPE_CHECKING:
-    from drnmf.matrices.matrix import Entries, Matrix
+    from drnmf.matrices.matrix import Matrix
+    from drnmf.numerics import Entries
 
 Workers = Annotated[
     int | None,

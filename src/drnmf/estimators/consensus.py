@@ -22,8 +22,8 @@ from drnmf.backends.single_blas import single_blas
 from drnmf.estimators.beta import BetaNMF
 from drnmf.estimators.tables import Shares, shares_of
 from drnmf.numerics import Array, Indices, MatrixLike, Vector
-from drnmf.parameters.checks import check_choice, check_integer, check_number
 from drnmf.parameters.common import Parameters
+from drnmf.parameters.fields import check_choice, check_integer, check_number
 from drnmf.problem.check import check_matrix
 from drnmf.problem.device import runs_at_once
 from drnmf.problem.receive import received

@@ -19,9 +19,8 @@ from drnmf.numerics import REFERENCE_MARGIN, REFERENCE_ROUNDS, Array, MatrixLike
 from drnmf.objective.objective import Objective
 from drnmf.objective.penalty import Penalty
 from drnmf.objective.simplex import check_weights, vertex
-from drnmf.parameters.checks import check_choice, check_integer
 from drnmf.parameters.common import Parameters
-from drnmf.parameters.fields import checked
+from drnmf.parameters.fields import check_choice, check_integer, checked
 from drnmf.parameters.solver import as_solver
 from drnmf.problem.device import Placement, place
 from drnmf.problem.problem import Problem

@@ -27,9 +27,8 @@ from drnmf.losses.base import Omega, betas_of
 from drnmf.numerics import REFERENCE_FLOOR, MatrixLike
 from drnmf.objective.penalties import L1, L2
 from drnmf.objective.penalty import NONE, Penalties, Penalty, Setting
-from drnmf.parameters.checks import check_integer, check_number
 from drnmf.parameters.common import Parameters
-from drnmf.parameters.fields import checked
+from drnmf.parameters.fields import check_integer, check_number, checked
 from drnmf.problem.check import check_zeros
 from drnmf.problem.device import Placement, as_numpy, place
 from drnmf.problem.problem import degrees_of_freedom

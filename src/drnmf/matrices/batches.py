@@ -16,10 +16,11 @@ from typing import IO, Any
 import numpy as np
 import scipy.sparse as sp
 
-from drnmf.matrices.delimited import Row, as_delimiter, find_delimiter, rows_in, rows_of
+from drnmf.matrices.cells import Refused, Row, as_delimiter, find_delimiter, rows_in, rows_of
 from drnmf.matrices.files import read_matrix
-from drnmf.matrices.matrix import Entries, Labels, Layout, Matrix, Refused
+from drnmf.matrices.matrix import Labels, Layout, Matrix
 from drnmf.matrices.tables import Source, find_layout, read_rows
+from drnmf.numerics import Entries
 
 INPUT = "-"
 """What stands for standard input."""

@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from drnmf.matrices import files
-from drnmf.matrices.matrix import Entries, Layout, Matrix, Names, Refused
+from drnmf.matrices.cells import Refused
+from drnmf.matrices.matrix import Layout, Matrix, Names
 from drnmf.matrices.mutations import spelt
-from drnmf.numerics import Vector
+from drnmf.numerics import Entries, Vector
 from drnmf.problem.weights import CellError
 from drnmf.selection.matching import Known, positions
 

@@ -15,11 +15,12 @@ import scipy.sparse as sp
 
 from drnmf.backends.entries import check_structure
 from drnmf.matrices import frames
+from drnmf.matrices.cells import Refused, as_delimiter, find_delimiter, rows_of
 from drnmf.matrices.damage import check_matlab, check_matrix_market
-from drnmf.matrices.delimited import as_delimiter, find_delimiter, rows_of
 from drnmf.matrices.long import read_table
-from drnmf.matrices.matrix import AS_FOUND, Entries, Labels, Layout, Matrix, Refused
+from drnmf.matrices.matrix import AS_FOUND, Labels, Layout, Matrix
 from drnmf.matrices.tables import Source
+from drnmf.numerics import Entries
 from drnmf.storage.archive import read_header
 
 

@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drnmf.matrices.cells import WHOLE
-from drnmf.matrices.delimited import Row
+from drnmf.matrices.cells import WHOLE, Refused, Row
 from drnmf.matrices.long import read_table
-from drnmf.matrices.matrix import Layout, Matrix, Refused
+from drnmf.matrices.matrix import Layout, Matrix
 from drnmf.matrices.tables import (
     Source,
     as_matrix,

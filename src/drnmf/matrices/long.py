@@ -7,8 +7,7 @@ from itertools import filterfalse
 import numpy as np
 import scipy.sparse as sp
 
-from drnmf.matrices.cells import NotANumber, Numbers, is_missing, unguarded
-from drnmf.matrices.delimited import TableError, is_blank, sample_of
+from drnmf.matrices.cells import NotANumber, Numbers, TableError, is_blank, is_missing, sample_of, unguarded
 from drnmf.matrices.matrix import Labels, Layout, Matrix
 from drnmf.matrices.tables import Source, below_header, find_layout, is_text, read_rows
 

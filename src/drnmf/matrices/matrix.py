@@ -5,21 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from drnmf.backends.entries import is_sound
+from drnmf.matrices.cells import Refused
+from drnmf.numerics import Entries
 
 Names = tuple[str, ...] | None
-
-Entries = Any
-"""The entries of a matrix: a NumPy array, a SciPy sparse array, or a Dask array of blocks of either."""
-
-
-class Refused(ValueError):
-    """A file that was understood, and says something that cannot be used."""
 
 
 @dataclass(frozen=True)

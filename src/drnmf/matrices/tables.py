@@ -9,8 +9,20 @@ from itertools import dropwhile, filterfalse, islice
 
 import numpy as np
 
-from drnmf.matrices.cells import WHOLE, NotANumber, Numbers, is_logical, is_missing, is_number, is_too_large, unguarded
-from drnmf.matrices.delimited import Row, TableError, is_blank, sample_of
+from drnmf.matrices.cells import (
+    WHOLE,
+    NotANumber,
+    Numbers,
+    Row,
+    TableError,
+    is_blank,
+    is_logical,
+    is_missing,
+    is_number,
+    is_too_large,
+    sample_of,
+    unguarded,
+)
 from drnmf.matrices.matrix import Labels, Matrix
 from drnmf.numerics import Array
 

@@ -47,14 +47,22 @@ class Received:
         """Return some columns, given by their indices; a `HeldOut` must be bound to X already."""
         assert not isinstance(self.observed, HeldOut)
         observed = None if self.observed is None else self.observed.within(EVERY, some)
-        return replace(self, X=self.X[:, some], observed=observed, notes=())
+        return replace(self, X=taken(self.X, some, 1), observed=observed, notes=())
 
     def rows(self, some: Indices | slice) -> Received:
         """Return some rows, given by a slice or by their indices; a `HeldOut` must be bound to X already."""
         assert not isinstance(self.observed, HeldOut)
         X = self.X.tocsr() if hasattr(self.X, "tocsr") else self.X
         observed = None if self.observed is None else self.observed.within(some)
-        return replace(self, X=X[some], observed=observed, notes=())
+        return replace(self, X=taken(X, some, 0), observed=observed, notes=())
+
+
+def taken(X: Any, some: Indices | slice, axis: int) -> Any:
+    """Return some rows (axis 0) or columns of a matrix of any kind; of sparse tensors by indices alone."""
+    if str(getattr(X, "layout", "torch.strided")) != "torch.strided":
+        entries = X.to_sparse_coo()
+        return entries.index_select(axis, entries.indices().new_tensor(some))
+    return X[:, some] if axis else X[some]
 
 
 def received(X: Any, reading: Reading, consumer: str) -> Received:

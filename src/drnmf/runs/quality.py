@@ -9,8 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from drnmf.matrices.matrix import Entries
-from drnmf.numerics import Vector
+from drnmf.numerics import Entries, Vector
 from drnmf.runs import schema, write
 
 BEYOND = 4.0

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from drnmf.estimators.base import NMF
     from drnmf.estimators.comparison import Comparison
     from drnmf.losses.base import Omega
-    from drnmf.matrices.matrix import Entries, Labels, Matrix
-    from drnmf.numerics import Array, Vector
+    from drnmf.matrices.matrix import Labels, Matrix
+    from drnmf.numerics import Array, Entries, Vector
     from drnmf.objective.penalty import Penalty
     from drnmf.selection.alpha import AlphaPath
 

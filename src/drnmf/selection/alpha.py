@@ -79,7 +79,7 @@ class Alphas:
     paths: tuple[AlphaPath, ...]
 
 
-def choose_alphas(problem: Problem, runner: Runner, seed: Any) -> Alphas:
+def choose_alphas(problem: Problem, runner: Runner, seed: object) -> Alphas:
     """Choose the alphas that are left to the data, one after another; those not chosen yet are left out meanwhile.
 
     Parameters
@@ -162,7 +162,7 @@ def _volume(problem: Problem, runner: Runner, term: Penalty) -> tuple[AlphaPath,
     return path, runs[path.alpha]
 
 
-def _sparsity(problem: Problem, runner: Runner, term: Penalty, seed: Any) -> AlphaPath:
+def _sparsity(problem: Problem, runner: Runner, term: Penalty, seed: object) -> AlphaPath:
     """Fit without some entries, each alpha from where the smaller one ended, and compare their prediction."""
     starts, facts = runner.starts, facts_of(counted(problem.given))
     if too_few_to_hold_out(facts, problem.data.shape, problem.rank, HELD_OUT):

@@ -16,12 +16,11 @@ from drnmf.losses.beta import KL, Beta
 from drnmf.losses.interval import Interval, as_interval
 from drnmf.losses.names import as_losses, text_of
 from drnmf.losses.negative_binomial import NegativeBinomial
-from drnmf.numerics import Array
+from drnmf.numerics import Array, MatrixLike
 from drnmf.objective.objective import Objective
 from drnmf.objective.penalty import Penalty
-from drnmf.parameters.checks import check_choice, check_integer
 from drnmf.parameters.common import Parameters
-from drnmf.parameters.fields import checked, parameters_of
+from drnmf.parameters.fields import check_choice, check_integer, checked, parameters_of
 from drnmf.parameters.solver import Solver, as_solver
 from drnmf.problem.problem import dispersions, objective_of
 from drnmf.problem.receive import Received
@@ -66,7 +65,7 @@ MOST_ASSIGNED = 20_000_000
 """Entries of X up to which contributions get real zeros: every row is fitted some dozen times."""
 
 
-def search(X: Any, model: Parameters | None, asked: Asked) -> SearchResult:
+def search(X: MatrixLike, model: Parameters | None, asked: Asked) -> SearchResult:
     """Find components of X and what is known of them, without labels; see `drnmf.discover`.
 
     Parameters
@@ -81,7 +80,7 @@ def search(X: Any, model: Parameters | None, asked: Asked) -> SearchResult:
     return search_beside_known(search, X, model, asked) if asked.keep else _searched(X, model, asked)
 
 
-def _searched(X: Any, raw: Parameters, asked: Asked) -> SearchResult:
+def _searched(X: MatrixLike, raw: Parameters, asked: Asked) -> SearchResult:
     """Search all rows at once, with nothing kept."""
     model = settled_budget(raw, JUDGED_ITERATIONS, JUDGED_TOLERANCE)
     betas, seed = asked_losses(model), check_integer("random_state", model.random_state or 0, 0)

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from drnmf.backends.digest import row_blocks
 from drnmf.backends.observed import HeldOut, Stored, mixed
 from drnmf.backends.open import is_dask
-from drnmf.numerics import Vector
+from drnmf.numerics import Array, Entries, Vector
 from drnmf.problem.device import as_numpy, is_tensor
 from drnmf.problem.receive import Received
 from drnmf.problem.weights import observed_values
@@ -53,7 +53,7 @@ class Facts:
         return self.grid.unit
 
 
-def facts_of(X: Any) -> Facts:
+def facts_of(X: Entries) -> Facts:
     """Read X once: NaN entries are not observed and do not count. Of a large X some entries tell the grid.
 
     Examples
@@ -89,7 +89,7 @@ def near_one(given: Received) -> tuple[Received, int]:
     return replace(given, X=given.X * half * half), power
 
 
-def pieces(X: Any) -> Iterator[tuple[Vector, int]]:
+def pieces(X: Entries) -> Iterator[tuple[Vector, int]]:
     """Yield the entries of X in float64, with how many zeros beside them are not stored."""
     if is_dask(X):
         for block in X.to_delayed().ravel():
@@ -110,7 +110,7 @@ def bound(given: Received) -> Received:
     return replace(given, observed=given.observed.bind(given.X.shape))
 
 
-def counted(given: Received) -> Any:
+def counted(given: Received) -> Entries:
     """Return the entries of X that are observed, for sums over entries: dense X with NaN for others, or a row of them.
 
     Parameters
@@ -208,7 +208,7 @@ def _kept(given: Received, side: int, size: int, seed: int) -> Received:
     return replace(given, X=_plain(turned.X.T), observed=_turned(turned).observed)
 
 
-def _columns(given: Received, some: Any) -> Received:
+def _columns(given: Received, some: Indices) -> Received:
     found = given.columns(some)
     return replace(given, X=_plain(found.X), observed=found.observed)
 
@@ -218,7 +218,7 @@ def _turned(given: Received) -> Received:
     return replace(given, X=given.X.T, observed=None if given.observed is None else given.observed.T)
 
 
-def _plain(X: Any) -> Any:
+def _plain(X: Entries) -> Entries:
     return sp.csr_array(X) if sp.issparse(X) else np.ascontiguousarray(X)
 
 
@@ -227,7 +227,7 @@ _ROUNDING = 1e-6
 """Part of the largest entry up to which a row may differ from a multiple of the others."""
 
 
-def twins_of(X: Any) -> tuple[Any, Any]:
+def twins_of(X: Entries) -> tuple[Indices | None, Indices | None]:
     """Find for every row, and for every column, the first that it is equal to.
 
     A row that occurs twice is predicted by its twin, noise included, unless both lose the same entries. Rows without a
@@ -250,7 +250,7 @@ def twins_of(X: Any) -> tuple[Any, Any]:
     return _first_of(_dense_rows(X)), _first_of(_dense_rows(X.T))
 
 
-def _dense_rows(X: Any) -> list[bytes]:
+def _dense_rows(X: Entries) -> list[bytes]:
     """The entries of every row; nothing where none is positive."""
     found: list[bytes] = []
     for at in row_blocks(X.shape, X.itemsize):
@@ -260,7 +260,7 @@ def _dense_rows(X: Any) -> list[bytes]:
     return found
 
 
-def _stored_rows(X: Any) -> list[bytes]:
+def _stored_rows(X: Entries) -> list[bytes]:
     rows = sp.csr_array(X, copy=True)
     rows.sum_duplicates()
     rows.eliminate_zeros()
@@ -268,13 +268,13 @@ def _stored_rows(X: Any) -> list[bytes]:
     return [places[a:b].tobytes() + rows.data[a:b].tobytes() for a, b in pairwise(ends)]
 
 
-def _first_of(rows: list[bytes]) -> Any:
+def _first_of(rows: list[bytes]) -> Indices | None:
     known: dict[bytes, int] = {}
     first = np.array([known.setdefault(row, i) if row else i for i, row in enumerate(rows)])
     return None if np.array_equal(first, np.arange(first.size)) else first
 
 
-def one_component(X: Any) -> bool:
+def one_component(X: Entries) -> bool:
     """Tell whether every row of X is a multiple of one of them, up to rounding.
 
     >>> one_component(np.outer([1.0, 2.0], [3.0, 4.0, 5.0])), one_component(np.eye(2))
@@ -295,5 +295,5 @@ def one_component(X: Any) -> bool:
     return all(_near(X[at], np.outer(heights[at] / total, widths), limit) for at in row_blocks(X.shape, 8))
 
 
-def _near(x: Any, fitted: Vector, limit: float) -> bool:
+def _near(x: Array, fitted: Vector, limit: float) -> bool:
     return bool((np.abs(x - fitted) <= limit).all())

@@ -15,8 +15,8 @@ from drnmf.algorithms.initialize import Start
 from drnmf.backends.base import Observed
 from drnmf.backends.observed import HeldOut, Hidden
 from drnmf.losses.base import Loss
-from drnmf.numerics import Vector
-from drnmf.parameters.checks import check_number
+from drnmf.numerics import Entries, Vector
+from drnmf.parameters.fields import check_number
 from drnmf.problem.device import as_numpy, is_tensor
 from drnmf.problem.problem import Problem
 from drnmf.problem.receive import Received
@@ -77,7 +77,7 @@ class Fold:
     known : whether the weights are one over the squares of known standard deviations
     """
 
-    X: Any
+    X: Entries
     grid: Grid
     mask: Hidden | None
     observed: Observed | None = None
@@ -185,7 +185,7 @@ def _joined(parts: list[tuple[Any, ...]], heights: Vector, widths: Vector) -> tu
     return x[used], weight[used], rows[used], columns[used]
 
 
-def tiles(X: Any) -> Iterator[tuple[slice, Vector]]:
+def tiles(X: Entries) -> Iterator[tuple[slice, Vector]]:
     """Yield ranges of columns of X and their entries, dense float64."""
     m, n = X.shape
     step = max(1, _TILE // m)
@@ -198,7 +198,7 @@ def tiles(X: Any) -> Iterator[tuple[slice, Vector]]:
         yield columns, np.asarray(tile.toarray() if sp.issparse(tile) else tile, dtype=np.float64)
 
 
-def check_fraction(value: Any) -> float:
+def check_fraction(value: float) -> float:
     """Check the share of entries to hold out; 0 holds out none."""
     fraction = check_number("held_out", value, 0.0)
     if fraction > 0.5:
@@ -206,7 +206,7 @@ def check_fraction(value: Any) -> float:
     return fraction
 
 
-def mask_seed(random_state: Any) -> int:
+def mask_seed(random_state: object) -> int:
     """Choose the mask's seed by a seed of one's own; without one, always the same mask."""
     return int(random_state) if isinstance(random_state, int | np.integer) else 0
 

@@ -20,15 +20,24 @@ from drnmf.losses.beta import KL, Beta
 from drnmf.losses.interval import Interval, as_interval
 from drnmf.losses.names import as_loss, as_losses, lacks_size
 from drnmf.losses.negative_binomial import NegativeBinomial
-from drnmf.parameters.checks import check_integer
+from drnmf.numerics import Entries, MatrixLike
 from drnmf.parameters.common import Parameters
-from drnmf.parameters.fields import checked
+from drnmf.parameters.fields import check_integer, checked
 from drnmf.parameters.solver import as_solver
 from drnmf.problem.device import place
 from drnmf.problem.problem import Problem, reference_floors
 from drnmf.problem.receive import Received
-from drnmf.problem.weights import Reading
-from drnmf.selection.choose import Candidate, candidates, choose_noise, describe, holds_counts, likeliest, structured
+from drnmf.problem.weights import Reading, WeightsLike
+from drnmf.selection.choose import (
+    Candidate,
+    Rows,
+    candidates,
+    choose_noise,
+    describe,
+    holds_counts,
+    likeliest,
+    structured,
+)
 from drnmf.selection.entries import Facts, bound, counted, facts_of, near_one, sampled, sampled_modes
 from drnmf.selection.folds import HELD_OUT, Fold, check_fraction, count_parameters, mask_seed, too_few_to_hold_out
 from drnmf.selection.likelihood.masses import NegativeBinomialNoise
@@ -41,6 +50,9 @@ from drnmf.solve.settings import ask, check_model, only_compared, reading_of
 
 BETAS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0)
 """The grid, from Gamma over Poisson to Gaussian."""
+
+Betas = Iterable[float | str | Loss] | Interval | str | None
+"""What users may name as losses to compare; None leaves it to X."""
 
 LEAST_BETA = 0.1
 """What stands for beta = 0 where X has zeros, under which the Itakura-Saito divergence is infinite."""
@@ -98,7 +110,7 @@ class NoiseProfile:
     best: float | NegativeBinomial
     beta: float
     interval: tuple[float, ...]
-    table: list[dict[str, Any]]
+    table: Rows
     slope: float
     structure: float = math.nan
     notes: tuple[str, ...] = ()
@@ -150,12 +162,12 @@ def _magnified(loss: NegativeBinomial, power: int) -> NegativeBinomial:
 
 def noise_profile(
     model: Parameters,
-    X: Any,
+    X: MatrixLike,
     *,
-    betas: Iterable[float] | Interval | str | None = None,
+    betas: Betas = None,
     held_out: float = HELD_OUT,
-    entry_weight: Any = None,
-    uncertainty: Any = None,
+    entry_weight: WeightsLike = None,
+    uncertainty: WeightsLike = None,
 ) -> NoiseProfile:
     """Compare losses by how likely they make X, each at a factorisation of its own.
 
@@ -200,7 +212,7 @@ def noise_profile(
     return compare_losses(model, X, reading_of(model, entry_weight, uncertainty), betas, held_out)
 
 
-def compare_losses(model: Parameters, X: Any, reading: Reading, betas: Any, held_out: float) -> NoiseProfile:
+def compare_losses(model: Parameters, X: Entries, reading: Reading, betas: Betas, held_out: float) -> NoiseProfile:
     """Open X, and compare losses as `noise_profile` does."""
     solver = as_solver(model.solver)
     placement = place(X, model.device, solver.precision)
@@ -215,7 +227,7 @@ def read_noise(
     model: Parameters,
     runner: Runner,
     *,
-    betas: Any = None,
+    betas: Betas = None,
     held_out: float = HELD_OUT,
     counts: bool | None = None,
     of: tuple[int, int] | None = None,
@@ -341,7 +353,7 @@ class NoiseQuestion:
         unit, loss, problem = self.facts.unit, NegativeBinomial(size), self.problem
         assert unit is not None
 
-        def found(of: Problem, X: Any, start: Start) -> tuple[float, Start]:
+        def found(of: Problem, X: Entries, start: Start) -> tuple[float, Start]:
             run = fit_near(of, self.runner, loss, start)
             factors = on_host(of.data, (run.W, run.H))
             everywhere = Fold.of(Received(X), self.facts, 0.0, self.seed)
@@ -423,7 +435,7 @@ class ComparedNoises:
             loss, beta, interval, table, self.slope, self.structure, notes, solutions, counts, unfinished
         )
 
-    def _table(self, facts: Facts) -> list[dict[str, Any]]:
+    def _table(self, facts: Facts) -> Rows:
         compared = compare(self.scores)
         return [
             {
@@ -440,15 +452,15 @@ class ComparedNoises:
         ]
 
 
-def _without_size(betas: Any) -> tuple[Any, bool]:
+def _without_size(betas: Betas) -> tuple[Betas, bool]:
     """Take the negative binomial of a size yet to be found out of the betas, and say whether it was among them."""
     if not lacks_size(betas):
         return betas, False
-    several = betas if isinstance(betas, Iterable) and not isinstance(betas, str) else (betas,)
+    several = betas if isinstance(betas, Iterable) and not isinstance(betas, str) else ()
     return tuple(loss for loss in several if not lacks_size(loss)) or (1.0,), True
 
 
-def losses_to_try(betas: Any, facts: Facts) -> Omega:
+def losses_to_try(betas: Betas, facts: Facts) -> Omega:
     """List the beta-divergences to compare, in the order of their betas."""
     if betas is None:
         return tuple(Beta(LEAST_BETA if beta == 0 and facts.zeros else beta) for beta in BETAS)

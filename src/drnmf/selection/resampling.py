@@ -5,8 +5,6 @@ Rows may be much heavier than the others: hypermutated samples, deep libraries.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import scipy.sparse as sp
 
@@ -16,8 +14,8 @@ from drnmf.losses.base import Omega
 from drnmf.losses.beta import KL
 from drnmf.losses.interval import Interval
 from drnmf.losses.negative_binomial import NegativeBinomial
-from drnmf.numerics import Vector
-from drnmf.parameters.checks import check_choice
+from drnmf.numerics import Entries, Vector
+from drnmf.parameters.fields import check_choice
 from drnmf.problem.receive import Received
 from drnmf.selection.entries import facts_of
 
@@ -59,7 +57,7 @@ def _of_counts(losses: Omega | Interval) -> bool:
     return any(loss == KL or isinstance(loss, NegativeBinomial) for loss in losses)
 
 
-def seen_by_run(given: Received, how: str | None, factors: Vector | None, seed: int) -> Any:
+def seen_by_run(given: Received, how: str | None, factors: Vector | None, seed: int) -> Entries:
     """Return what a run sees of X: drawn again by its uncertainties, rows scaled down, or counts or rows drawn again.
 
     Parameters
@@ -75,7 +73,7 @@ def seen_by_run(given: Received, how: str | None, factors: Vector | None, seed: 
     return resampled(X, how, seed) if how in RESAMPLINGS else X
 
 
-def resampled(X: Any, how: str, seed: int) -> Any:
+def resampled(X: Entries, how: str, seed: int) -> Entries:
     """Draw another X from a seed.
 
     Parameters
@@ -110,7 +108,7 @@ def resampled(X: Any, how: str, seed: int) -> Any:
     return again
 
 
-def redrawn(X: Any, observed: Observed | None, seed: int) -> Any:
+def redrawn(X: Entries, observed: Observed | None, seed: int) -> Entries:
     """Draw X + U z with z normal, cut off at zero unless X goes below it; U = 1 / sqrt(weight), none without weight.
 
     Parameters
@@ -140,7 +138,7 @@ def redrawn(X: Any, observed: Observed | None, seed: int) -> Any:
     return entries
 
 
-def cap_factors(X: Any) -> Vector | None:
+def cap_factors(X: Entries) -> Vector | None:
     """Compute by what every row of X (m, n) is multiplied so that none is too heavy; None where none is.
 
     >>> cap_factors(np.array([[1.0], [1.0], [40.0]])).tolist()
@@ -152,7 +150,7 @@ def cap_factors(X: Any) -> Vector | None:
     return factors if bool((factors < 1.0).any()) else None
 
 
-def scaled_rows(X: Any, factors: Vector) -> Any:
+def scaled_rows(X: Entries, factors: Vector) -> Entries:
     """Multiply the rows of X by factors; counts stay counts.
 
     >>> scaled_rows(np.array([[4.0, 3.0]]), np.array([0.5])).tolist()

@@ -16,9 +16,8 @@ from drnmf.numerics import HALS_TOLERANCE, HALS_WINDOW, TOLERANCE, Vector
 from drnmf.objective.constraints import Constraints, as_constraints, mode_constraints
 from drnmf.objective.penalties import as_penalties, settled
 from drnmf.objective.penalty import Penalty, without_zeros
-from drnmf.parameters.checks import check_integer
 from drnmf.parameters.common import MAX_ITER, Parameters
-from drnmf.parameters.fields import checked
+from drnmf.parameters.fields import check_integer, checked
 from drnmf.parameters.solver import Solver, as_solver
 from drnmf.problem.problem import Problem
 from drnmf.problem.receive import Received
@@ -128,8 +127,8 @@ def problem_of(
     given : X as it was received
     """
     if rowwise(omega):
-        if not data.T.space.whole or model.column_modes:
-            raise ValueError("Losses of rows (Rowwise) are not served on Dask arrays and tensors: give X in memory.")
+        if model.column_modes:
+            raise ValueError("Losses of rows (Rowwise) are of a matrix, and X has more modes than two: unfold it.")
         data = Parted(data)
     return ask(Problem.opened(data, given, model.column_modes), model, omega, references)
 

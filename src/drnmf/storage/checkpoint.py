@@ -28,10 +28,9 @@ from drnmf.algorithms.loop import Snapshot
 from drnmf.algorithms.result import Result
 from drnmf.backends.base import Data
 from drnmf.backends.modes import Matrix, Modes
-from drnmf.files import left_over
+from drnmf.files import left_over, locked
 from drnmf.losses.base import Omega
 from drnmf.storage.archive import read_archive, write_archive
-from drnmf.storage.locking import locked
 from drnmf.storage.records import (
     TYPES,
     Record,

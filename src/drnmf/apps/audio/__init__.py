@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 from drnmf.apps import lazily
 
 if TYPE_CHECKING:
-    from drnmf.apps.audio.grouping import group_components, parse_groups
     from drnmf.apps.audio.recording import Recording, open_recording
-    from drnmf.apps.audio.separation import Separation, separate
+    from drnmf.apps.audio.separation import Separation, group_components, parse_groups, separate
     from drnmf.apps.audio.transform import Spectrogram, Transform, spectrogram
 
 __all__ = [
@@ -34,9 +33,8 @@ __all__ = [
 __getattr__ = lazily(
     __name__,
     {
-        "grouping": ("group_components", "parse_groups"),
         "recording": ("Recording", "open_recording"),
-        "separation": ("Separation", "separate"),
+        "separation": ("Separation", "group_components", "parse_groups", "separate"),
         "transform": ("Spectrogram", "Transform", "spectrogram"),
     },
 )

@@ -18,9 +18,8 @@ from drnmf.cli.transform import Request
 from drnmf.runs import schema, write
 
 if TYPE_CHECKING:
-    from drnmf.apps.audio.grouping import Groups
     from drnmf.apps.audio.recording import Recording
-    from drnmf.apps.audio.separation import Written
+    from drnmf.apps.audio.separation import Groups, Written
     from drnmf.apps.audio.transform import Spectrogram
     from drnmf.estimators.comparison import Comparison
     from drnmf.numerics import Array

@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from drnmf.apps.audio.grouping import Groups, match_components
 from drnmf.apps.audio.recording import Recording, open_recording
-from drnmf.apps.audio.separation import masks
+from drnmf.apps.audio.separation import Groups, masks, match_components
 from drnmf.apps.audio.transform import Transform
 from drnmf.numerics import Array, Vector
 

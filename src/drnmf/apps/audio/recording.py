@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from drnmf.numerics import Vector
-from drnmf.parameters.checks import check_number
+from drnmf.parameters.fields import check_number
 
 
 def soundfile() -> Any:

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from drnmf.apps.audio.evaluation import measure
-from drnmf.apps.audio.grouping import Groups, match_components
 from drnmf.apps.audio.notes import name_components, play_back
-from drnmf.apps.audio.separation import masks
+from drnmf.apps.audio.separation import Groups, masks, match_components
 from drnmf.apps.audio.transform import Complex, Transform
 from drnmf.estimators.comparison import Comparison, Method, compare
 from drnmf.estimators.robust import DRNMF

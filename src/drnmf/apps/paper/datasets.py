@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from drnmf.apps.audio.recording import open_recording
 from drnmf.apps.audio.transform import Ends, Spectrogram, spectrogram
 from drnmf.apps.paper import paper
-from drnmf.matrices.matrix import Entries
+from drnmf.numerics import Entries
 
 Sort = Literal["documents", "audio"]
 Role = Literal["own", "variant", "substitute"]

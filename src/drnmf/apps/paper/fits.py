@@ -20,8 +20,7 @@ from drnmf.estimators.beta import BetaNMF
 from drnmf.estimators.multi_objective import MultiObjectiveNMF
 from drnmf.estimators.robust import DRNMF
 from drnmf.losses.names import as_losses
-from drnmf.matrices.matrix import Entries
-from drnmf.numerics import Array, Vector
+from drnmf.numerics import Array, Entries, Vector
 from drnmf.parameters.solver import Solver
 
 Start = tuple[Array, Array]

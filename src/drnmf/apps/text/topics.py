@@ -15,9 +15,8 @@ from drnmf.apps.text.counting import Corpus
 from drnmf.estimators.comparison import Comparison, compare
 from drnmf.estimators.robust import DRNMF
 from drnmf.losses.base import Loss
-from drnmf.matrices.matrix import Entries
-from drnmf.numerics import Array, Vector
-from drnmf.parameters.checks import check_integer
+from drnmf.numerics import Array, Entries, Vector
+from drnmf.parameters.fields import check_integer
 
 Labels = NDArray[np.int64]
 

@@ -10,13 +10,13 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from drnmf.backends.base import Ask, Observed, Sweep
+from drnmf.backends.base import Ask, Observed, Space, Sweep
 from drnmf.backends.digest import combined, dense_rows, row_blocks
 from drnmf.backends.entries import first_zero
 from drnmf.backends.observed import Ones
 from drnmf.backends.tiles import sweep_tiles, tiles_of
 from drnmf.backends.weighted import Unweighted
-from drnmf.numerics import Array, Precision, Vector
+from drnmf.numerics import Array, Indices, Precision, Vector
 
 
 class HostSpace:
@@ -34,6 +34,9 @@ class HostSpace:
 
     def get(self, F: Array) -> Array:
         return F
+
+    def take(self, F: Array, at: Indices | None, into: Space) -> Array:
+        return into.put(F if at is None else F[:, at])
 
     def map(self, function: Callable[..., Any], *arguments: object, count: int = 1) -> Any:
         return function(*arguments)
