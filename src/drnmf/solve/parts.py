@@ -26,7 +26,7 @@ from drnmf.numerics import Vector
 from drnmf.objective import simplex
 from drnmf.problem.parts import Division, objective_of_part, parted, parts_alone, simplest_losses
 from drnmf.problem.problem import Problem, reference_floors
-from drnmf.solve.finish import certified
+from drnmf.solve.pipeline import certified
 from drnmf.solve.runner import Runner
 from drnmf.solve.solve import smallest, solve
 
