@@ -155,13 +155,7 @@ class Matrix:
         return replace(matrix, rows=rows)
 
     def under(self, names: Sequence[str]) -> Matrix:
-        """Bring the columns of a long table, which come as they are first named, under the names of a model.
-
-        Raises
-        ------
-        Refused
-            With a column that the model does not have.
-        """
+        """Bring the columns of a long table, which come as they are first named, under the names of a model."""
         where = {name: j for j, name in enumerate(names)}
         own = self.column_names or ()
         strange = next((name for name in own if name not in where), None)
@@ -211,11 +205,6 @@ def check_cells(
     negatives : "raise" refuses negative cells, anything else leaves them to the estimator
     cure : what to do about a negative cell
     first : rows of the file before these, where they are a batch of it, which is numbered where it has no names
-
-    Raises
-    ------
-    ValueError
-        With the first cell that is infinite or negative; missing cells (NaN) are not observed.
     """
     if (
         not (matrix.named or first is not None)
