@@ -69,10 +69,7 @@ class Results:
     def settled(self, ending: str, x: Path, *more: Path | None) -> Results:
         """Settle the folder and the threads, and refuse, before any work is done, what cannot be written.
 
-        Parameters
-        ----------
-        ending : how the name of the folder ends where none was named
-        x, more : the input, and further files that are read
+        A folder that was not named is called after `x`, with this ending; `more` are further files that are read.
         """
         inputs = tuple(path for path in (x, *more) if path is not None)
         return self.at(self.out if self.out is not None else folder_for(x, ending), *inputs)
@@ -89,9 +86,7 @@ class Results:
     def writing(self, overwrite: bool = False) -> Iterator[Path]:
         """Give a folder that takes the place of the results when the block ends well; see `runs.output`.
 
-        Parameters
-        ----------
-        overwrite : replace what this process has written itself
+        `overwrite` replaces what this process has written itself.
         """
         with output.output_folder(
             self.folder, self.overwrite or overwrite, self.inputs, lambda path: say(KEPT.format(path), errors)

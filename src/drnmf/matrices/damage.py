@@ -30,13 +30,7 @@ _BLANK, _ALLOWED = (
 
 
 def check_matrix_market(source: Path) -> None:
-    """Refuse a .mtx or .mtx.gz whose lines are not those that its header promises.
-
-    Raises
-    ------
-    ValueError
-        With what was expected and what is there. The reader of SciPy reads past the end of such files.
-    """
+    """Refuse a .mtx or .mtx.gz whose lines are not those that its header promises: SciPy reads past its end."""
     with cast("IO[bytes]", (gzip.open if source.suffix.lower() == ".gz" else open)(source, "rb")) as stream:
         fields, entries = _promised(stream)
         count = 0
@@ -125,10 +119,7 @@ _DEEPEST = 50
 def check_matlab(source: Path) -> None:
     """Refuse a .mat file of version 5 to 7 whose elements do not lie inside one another or are of no known type.
 
-    Raises
-    ------
-    ValueError
-        With what is wrong. Files of other versions are left to their readers.
+    Files of other versions are left to their readers.
     """
     with open(source, "rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
         mark = bytes(content[124:_HEADER])
@@ -182,13 +173,7 @@ SECONDS = 60.0
 
 
 def check_hdf5(source: Path, *names: str) -> None:
-    """Refuse a damaged HDF5 file: whatever its structure does to a reader is done to another process first.
-
-    Raises
-    ------
-    ValueError
-        Where that process failed, crashed, or was not done in time.
-    """
+    """Refuse a damaged HDF5 file: whatever its structure does to a reader is done to another process first."""
     command = [sys.executable, "-P", __file__, str(source.resolve()), *names]
     try:
         tried = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=SECONDS, check=False)

@@ -59,16 +59,7 @@ def read_long(source: Source, guessed: bool = False) -> Matrix:
     """Read a table with a row for every entry of X as a sparse matrix in which what is missing is missing.
 
     The first three columns are the row's name, the column's name and the value. Rows and columns of X come in the order
-    in which they are first named.
-
-    Parameters
-    ----------
-    guessed : whether nobody asked for it, so that it is said
-
-    Raises
-    ------
-    TableError
-        Where an entry stands there twice, or the value is no number.
+    in which they are first named. Where nobody asked for it (`guessed`) a note says so.
     """
     with source.open() as rows:
         sample = sample_of(rows)

@@ -67,13 +67,7 @@ class Kind:
     test: Callable[[str, Any], Any] | None = None
 
     def check(self, name: str, value: object) -> Any:
-        """Return the value of a parameter as the library uses it.
-
-        Raises
-        ------
-        ValueError
-            For a value that is none of these.
-        """
+        """Return the value of a parameter as the library uses it; a ValueError names one that it cannot use."""
         return value if self.test is None or (self.none and value is None) else self.test(name, value)
 
 
@@ -151,9 +145,7 @@ def checked(owner: object, name: str) -> Any:
 def documented(moved: dict[str, str] | None = None) -> Callable[[T], T]:
     """Write the table of the parameters into the docstring of a dataclass, before its other sections.
 
-    Parameters
-    ----------
-    moved : names of parameters that another object has -> what to write instead
+    `moved` says of parameters that another object has what to write instead.
     """
 
     def decorate(cls: T) -> T:

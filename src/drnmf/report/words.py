@@ -63,9 +63,7 @@ def unconverged(summary: schema.Summary, front: Sequence[Mapping[str, str]]) -> 
 def headline(comparison: schema.Comparison | None, effort: str = "found") -> tuple[str, str]:
     """Say what DR-NMF reached and what the fits alone would have cost; empty where nothing was compared.
 
-    Parameters
-    ----------
-    effort : how hard the best errors were looked for, in words
+    `effort` says how hard the best errors were looked for.
     """
     if comparison is None:
         return "", ""

@@ -236,20 +236,10 @@ def component_names_of(run: Path, rank: int) -> list[str]:
 
 
 def misfit(value: object, kind: Any, where: str = "") -> str | None:
-    """Find the first place where a value is not of a type; None where it is.
+    """Find the first place where a value of JSON is not of a type; None where it is.
 
-    Parameters
-    ----------
-    value : what JSON gave
-    kind : a TypedDict, list[...], dict[str, ...], a union, a Literal, or a class
-    where : the name of the value, for the message
+    `kind` is a TypedDict, list[...], dict[str, ...], a union, a Literal or a class; `where` names the value.
 
-    Returns
-    -------
-    wrong : str or None
-
-    Examples
-    --------
     >>> misfit({"a": [1, 2.5]}, dict[str, list[float]])
     >>> misfit({"a": [1, "x"]}, dict[str, list[float]])
     "a[1] is 'x', not float"

@@ -111,12 +111,7 @@ def bound(given: Received) -> Received:
 
 
 def counted(given: Received) -> Entries:
-    """Return the entries of X that are observed, for sums over entries: dense X with NaN for others, or a row of them.
-
-    Parameters
-    ----------
-    given : X and the weights of its entries
-    """
+    """Return the observed entries of X, for sums over entries: dense X with NaN for others, or a row of them."""
     X, observed = given.X, given.observed
     if observed is None or isinstance(observed, HeldOut):
         return X
@@ -131,13 +126,7 @@ def counted(given: Received) -> Entries:
 def sampled_modes(given: Received, columns: tuple[int, ...], rank: int, seed: int) -> tuple[Received, tuple[int, ...]]:
     """Do the same of an unfolding: some indices of every mode, none of which keeps more than another that has as many.
 
-    Parameters
-    ----------
-    columns : sizes of the modes that the columns are made of
-
-    Returns
-    -------
-    given, columns : of the smaller unfolding
+    `columns` are the sizes of the modes that the columns are made of; those of the smaller unfolding come back too.
     """
     shape = int(given.X.shape[0]), *columns
     most = max(shape)
@@ -155,16 +144,9 @@ def sampled_modes(given: Received, columns: tuple[int, ...], rank: int, seed: in
 def sampled(given: Received, rank: int, seed: int) -> Received:
     """Return some rows and columns of a large X, chosen by a hash of their numbers; X as it is where it is small.
 
-    The longer side is sampled first. X on a cluster or a GPU is not sampled.
+    The longer side is sampled first, and each keeps ten times as many as the rank of the fits to come. X on a cluster
+    or a GPU is not sampled; a `HeldOut` must be bound already.
 
-    Parameters
-    ----------
-    given : X and the weights of its entries; a `HeldOut` must be bound already
-    rank : of the fits to come: each side keeps ten times as many
-    seed : of the hash
-
-    Examples
-    --------
     >>> small = sampled(Received(np.ones((300, 4000))), 5, 0).X
     >>> small.shape[0], bool(abs(small.shape[1] - 667) < 2)
     (300, True)

@@ -86,6 +86,7 @@ def topics(
     labels_file = Path(labels) if labels is not None and Path(labels).is_file() else None
     results = results.settled("topics", source, vocabulary, labels_file)
     from drnmf.apps.text import count_words, fit_topics, read_documents, stop_words_of
+    from drnmf.estimators.robust import DRNMF
 
     with bad_usage("--stop-words"):
         left_out = stop_words_of(stop_words)
@@ -114,29 +115,21 @@ def topics(
     for note in corpus.notes:
         warn(note)
     with plain_warnings() as warned:
-        model = fit_topics(
-            corpus,
-            rank,
-            betas=omega,
-            init=init or ("spa" if n_init == 1 else "random"),
-            max_iter=max_iter,
-            tol=tol,
-            random_state=seed,
-            n_init=n_init,
-            verbose=int(not results.quiet),
-        )
-    scores = model.scores() if corpus.labels is not None else {}
+        start = init or ("spa" if n_init == 1 else "random")
+        model = DRNMF(rank, betas=omega, init=start, n_init=n_init, random_state=seed, verbose=int(not results.quiet))
+        fitted = fit_topics(corpus, model.set_params(max_iter=max_iter, tol=tol))
+    scores = fitted.scores() if corpus.labels is not None else {}
     seconds = time.perf_counter() - started
     with results.writing() as temporary:
-        _write(temporary, model)
-        write.write_names(temporary, _named(corpus), model.W, model.H)
-        notes = [*corpus.notes, *model.comparison.notes, *warned]
-        summary = write.write_compared(temporary, "topics", model.comparison, seconds, notes)
-        summary |= {"input": _input(source, corpus), "topics": _describe(model, scores)}
+        _write(temporary, fitted)
+        write.write_names(temporary, _named(corpus), fitted.W, fitted.H)
+        notes = [*corpus.notes, *fitted.comparison.notes, *warned]
+        summary = write.write_compared(temporary, "topics", fitted.comparison, seconds, notes)
+        summary |= {"input": _input(source, corpus), "topics": _describe(fitted, scores)}
         results.finish(temporary, summary | write.computed_by(corpus.X))
     if not results.quiet:
-        _show(model, scores)
-    say(f"{model.H.shape[0]} topics, {seconds:.1f} s; results in {results.folder}")
+        _show(fitted, scores)
+    say(f"{fitted.H.shape[0]} topics, {seconds:.1f} s; results in {results.folder}")
 
 
 def transform_texts(request: Request) -> bool:

@@ -241,14 +241,7 @@ def joined(scores: Sequence[Scores]) -> Scores:
 def simplest(scores: Sequence[Scores], levels: Sequence[int]) -> int:
     """Choose the best of the candidates, unless a simpler one is within two standard errors of it and not disproved.
 
-    Parameters
-    ----------
-    scores : of the candidates
-    levels : how simple each is, 0 the simplest
-
-    Returns
-    -------
-    index : of the one chosen
+    `levels` say how simple each is, 0 the simplest.
     """
     compared, total = compare(scores), float(scores[0].row_weights.sum())
     allowed = np.minimum(GAIN * compared.errors, PROOF / max(total, 1.0))
