@@ -116,12 +116,17 @@ def about(
 
 def parameters_of(owner: Any) -> dict[str, Parameter]:
     """List the parameters of a class or an object by name, in the order of their fields."""
-    return {field.name: field.metadata[_KEY] for field in fields(owner) if _KEY in field.metadata}
+    return dict(_of_class(owner if isinstance(owner, type) else type(owner)))
 
 
-def checked(owner: object, name: str) -> Any:
+@functools.cache  # a fit asks some fifteen times
+def _of_class(cls: Any) -> dict[str, Parameter]:
+    return {field.name: field.metadata[_KEY] for field in fields(cls) if _KEY in field.metadata}
+
+
+def checked(owner: Any, name: str) -> Any:
     """Check a parameter of an object and return its value."""
-    return parameters_of(owner)[name].kind.check(name, getattr(owner, name))
+    return _of_class(type(owner))[name].kind.check(name, getattr(owner, name))
 
 
 def documented(moved: dict[str, str] | None = None) -> Callable[[T], T]:
