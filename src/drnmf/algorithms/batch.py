@@ -115,8 +115,8 @@ def _note(run: Run, point: Point) -> bool:
 def _over(run: Run, control: Control, i: int, ended: dict[int, Result | BaseException]) -> bool:
     """Whether a run is over, and then with which result."""
     try:
-        told = control.callback is not None and control.callback(run.progress(control.max_iter))
-        reason = "callback" if told else run.reason(control)
+        stopped = control.callback is not None and control.callback(run.progress(control.max_iter))
+        reason = "callback" if stopped else run.reason(control)
         if reason is not None:
             found = run.result(reason)
             ended[i] = replace(found, blocks=tuple(1.0 * F for F in found.blocks))  # not views of all runs

@@ -34,9 +34,9 @@ def begin(task: Task, point: Point, weights: Vector) -> Descends | None:
 def descend(task: Task, point: Point, descent: Descends) -> Point:
     """Update all blocks in one call: what `iterate` does, to the last bit."""
     assert isinstance(task.rule, HALS)
-    courses = [task.rule.course(state) for state in point.states]
-    sweep = descent.iterate(courses[0][0], tuple(float(pace) for _, pace, _ in courses))
-    every = zip(point.states, courses, strict=True)
+    schedules = [task.rule.schedule(state) for state in point.states]
+    sweep = descent.iterate(schedules[0][0], tuple(float(momentum) for _, momentum, _ in schedules))
+    every = zip(point.states, schedules, strict=True)
     states = tuple(Momentum(state.F, nu, state.steps + 1) for state, (_, _, nu) in every)
     steps, sweeps = point.steps + 1, point.sweeps + len(states)
     return Point(point.blocks, sweep, states, sweeps, point.weights, steps, point.measures, point.penalty)

@@ -164,13 +164,13 @@ class Descending:
 class Descends(Protocol):
     """Whole iterations of coordinate descent (`Descending`)."""
 
-    def iterate(self, passes: int, paces: tuple[float, ...]) -> Sweep:
+    def iterate(self, passes: int, momenta: tuple[float, ...]) -> Sweep:
         """Step both blocks and sweep for the first.
 
         Parameters
         ----------
         passes : of coordinate descent in each block
-        paces : how far each is extrapolated, as a fraction of its way since the last iteration
+        momenta : how far each is extrapolated, as a fraction of its way since the last iteration
 
         Returns
         -------
@@ -532,6 +532,14 @@ class OfData:
     @property
     def scale(self) -> float:
         return float(self.data.scale)
+
+    @property
+    def zeros(self) -> int:
+        return int(self.data.zeros)
+
+    @property
+    def count(self) -> int:
+        return int(self.data.count)
 
     def descent(self, start: Descending) -> Descends | None:
         """Make no whole iterations: what is over X counts too."""

@@ -1,11 +1,19 @@
-"""The compiled extension, where it was built and is in use."""
+"""The compiled extension, where it was built and is in use, and BLAS, kept to one thread inside a fit.
+
+A BLAS product may add in another order for another number of threads. The products left in Python are small, so one
+thread costs nothing there, results do not depend on the thread count, and BLAS's pool does not spin against the core's
+own.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
+from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any
+
+from threadpoolctl import ThreadpoolController
 
 logger = logging.getLogger("drnmf")
 
@@ -33,3 +41,13 @@ def native_core() -> Any:
     from drnmf import _core
 
     return _core
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def single_blas() -> AbstractContextManager[object]:
+    """Context in which BLAS runs on one thread; the caller's setting comes back afterwards."""
+    return _controller().limit(limits=1, user_api="blas")

@@ -12,8 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, validate_data
 
 from drnmf.backends.base import Data, Observed
-from drnmf.backends.digest import row_blocks
-from drnmf.backends.entries import check_structure, first_bad_entry, first_true, is_sound, refusal
+from drnmf.backends.entries import check_structure, first_bad_entry, first_true, is_sound, refusal, row_blocks
 from drnmf.backends.open import is_dask
 from drnmf.losses.base import Omega, need_nonzeros_only
 from drnmf.numerics import Array, Grid, MatrixLike

@@ -20,8 +20,7 @@ from drnmf.algorithms.weights import ByRule, Fixed
 from drnmf.backends.base import Data, losses_of
 from drnmf.backends.parted import Parted, row_losses
 from drnmf.losses.base import Omega, base_of
-from drnmf.losses.part import Part
-from drnmf.losses.rowwise import Rowwise, unsettled
+from drnmf.losses.part import Part, Rowwise, unsettled
 from drnmf.numerics import Vector
 from drnmf.objective import simplex
 from drnmf.problem.parts import Division, objective_of_part, parted, parts_alone, simplest_losses

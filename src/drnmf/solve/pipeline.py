@@ -24,8 +24,8 @@ from drnmf.algorithms.initialize import Start, least_loss, random_start, starts,
 from drnmf.algorithms.loop import Control, with_notes
 from drnmf.algorithms.result import Interrupted, Progress, Result
 from drnmf.backends.base import losses_of
+from drnmf.backends.core import single_blas
 from drnmf.backends.open import batch_kind, largest_batch
-from drnmf.backends.single_blas import single_blas
 from drnmf.numerics import (
     EMPTY_MODEL,
     EXACT_FIT,

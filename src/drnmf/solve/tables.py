@@ -137,9 +137,9 @@ def _rows(names: dict[str, tuple[str, ...] | None], sizes: dict[str, int]) -> tu
     unnamed = [name for name, rows in names.items() if rows is None]
     if unnamed:
         if len(set(sizes.values())) > 1:
-            told = ", ".join(f"{name} {size}" for name, size in sizes.items())
+            numbers = ", ".join(f"{name} {size}" for name, size in sizes.items())
             raise ValueError(
-                f"tables share rows, but have different numbers of them ({told}): give frames with the "
+                f"tables share rows, but have different numbers of them ({numbers}): give frames with the "
                 "names of rows as index, or rows of NaN."
             )
         return next((rows for rows in names.values() if rows is not None), None)

@@ -16,7 +16,7 @@ from drnmf.algorithms.updates.roots import NO_SLOTS, Slots, joined_slots, multip
 from drnmf.algorithms.updates.steps import multiplicative_step, weighted_sum
 from drnmf.losses.base import Omega
 from drnmf.numerics import Array, Maybe, Numbers, Vector, beside, precision_of
-from drnmf.objective.penalty import Bound, Tilt
+from drnmf.objective.penalty import BlockPenalties, Bound
 
 State = Any
 """What a rule keeps from step to step: any nesting of arrays, numbers, text, tuples, lists, dicts and dataclasses."""
@@ -37,7 +37,7 @@ class Parts:
     gram : (r, r) the part of it that all columns share, or one for every N (see `Sweep`)
     Q_scale : how much larger the coefficients are now than when Q was made
     correlation : (r, r) how the components of the other block overlap, for rules that ask for it
-    tilt : the penalties as a function of the block, None where there are none; they are in none of the parts above
+    penalties : the penalties as a function of the block, None where there are none; they are in none of the parts above
     total : what every column of the block must sum to, a number or (n,); None where its sum is free
     sizes : where the block is a part of a larger one, what the curvature of that one says of its length (see
         `updates.constrained`)
@@ -55,7 +55,7 @@ class Parts:
     gram: Maybe = None
     Q_scale: float = 1.0
     correlation: Maybe = None
-    tilt: Tilt | None = None
+    penalties: BlockPenalties | None = None
     total: Numbers | None = None
     sizes: Maybe = None
     final: bool = False
@@ -84,9 +84,9 @@ class Parts:
         """
         if self.total is not None:
             return multiplier_step(F, *self._slots_of_ratio(F), self.total, self.floor)
-        if self.tilt is None:
+        if self.penalties is None:
             return multiplicative_step(F, self.N, self.P, self.coefficients, self.floor)
-        (N, P), (down, up) = self.weighted(), self.tilt.bound(F).parts(F)
+        (N, P), (down, up) = self.weighted(), self.penalties.bound(F).parts(F)
         return multiplicative_step(F, (N + down)[None], (P + up)[None], np.ones(1), self.floor)
 
     def _slots_of_ratio(self, F: Array) -> Slots:
@@ -130,7 +130,7 @@ class Parts:
         -------
         bound : Bound
         """
-        return Bound() if self.tilt is None else self.tilt.bound(F)
+        return Bound() if self.penalties is None else self.penalties.bound(F)
 
     def with_penalties(self, F: Array) -> tuple[Array, Array]:
         """Compute the weighted N and P with those of the penalties; a slope that does not bend goes to N.
@@ -144,9 +144,9 @@ class Parts:
         N, P : (r, n) each; N has either sign
         """
         N, P = self.weighted()
-        if self.tilt is None:
+        if self.penalties is None:
             return N, P
-        bound = self.tilt.bound(F)
+        bound = self.penalties.bound(F)
         up, down = bound.bend(F)
         return N - bound.slope() + (0.0 if down is None else down), P + (0.0 if up is None else up)
 
@@ -166,9 +166,9 @@ class Parts:
         N, gram = self.N[0], self.gram
         if gram.ndim > N.ndim:  # many parts of X: one product is faster than a sum of terms
             N, gram = (_mixed(self.coefficients, part) for part in (self.N, gram))
-        if self.tilt is None:
+        if self.penalties is None:
             return N, gram
-        bound = self.tilt.bound(F)
+        bound = self.penalties.bound(F)
         return N - bound.slope(), gram if bound.curvature is None else gram + beside(bound.curvature, gram)
 
 

@@ -118,13 +118,15 @@ def free_parts(F: Array, parts: Parts, fixed: int) -> Parts:
         sizes = balanced_sizes(F, parts.weighted()[1], correlation)[fixed:]
         correlation = correlation[fixed:, fixed:]
     gram = None if gram is None else gram[..., fixed:, fixed:]
-    tilt: Any = None if parts.tilt is None else Given(free_bound(F, parts.tilt.bound(F), fixed), parts.tilt.factor)
-    return replace(parts, N=_solid(N), P=_solid(P), gram=gram, Q=Q, correlation=correlation, sizes=sizes, tilt=tilt)
+    if parts.penalties is not None:
+        known: Any = Given(free_bound(F, parts.penalties.bound(F), fixed), parts.penalties.factor)
+        parts = replace(parts, penalties=known)
+    return replace(parts, N=_solid(N), P=_solid(P), gram=gram, Q=Q, correlation=correlation, sizes=sizes)
 
 
 @dataclass(frozen=True)
 class Given:
-    """Penalties that were bounded already, at the current point: `Tilt` for a part of a block."""
+    """Penalties that were bounded already, at the current point: `BlockPenalties` for a part of a block."""
 
     known: Bound
     factor: float

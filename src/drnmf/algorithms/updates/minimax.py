@@ -96,7 +96,7 @@ def solve_dual(F: Array, parts: Parts, guess: Vector | None = None) -> tuple[Vec
     p, references = len(parts.omega), parts.references
     best: list[tuple[float, Vector, Array]] = []
     lowest = parts.floor / F  # the step ends at the floor: judge it there
-    penalty = NO_SLOTS if parts.tilt is None else parts.bound(F).times(1.0 / parts.tilt.factor).slots(F)
+    penalty = NO_SLOTS if parts.penalties is None else parts.bound(F).times(1.0 / parts.penalties.factor).slots(F)
 
     def evaluate(weights: Vector) -> Vector:
         c = weights / references

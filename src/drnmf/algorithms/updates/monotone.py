@@ -73,7 +73,7 @@ class Multiplicative(Rule):
         return None
 
     def step(self, F: Array, parts: Parts, state: None) -> tuple[Array, None]:
-        if parts.tilt is not None and is_monotone(parts.omega):  # N and P are weighted already
+        if parts.penalties is not None and is_monotone(parts.omega):  # N and P are weighted already
             alone = replace(parts, coefficients=np.ones(1))
-            return majorised(F, alone, parts.tilt.bound(F).slots(F)), None
+            return majorised(F, alone, parts.penalties.bound(F).slots(F)), None
         return parts.multiplicative(F), None

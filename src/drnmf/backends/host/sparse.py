@@ -11,8 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from drnmf.backends.base import Ask, Data, Observed, Sweep
-from drnmf.backends.digest import sparse_rows
-from drnmf.backends.entries import first_zero
+from drnmf.backends.entries import first_zero, sparse_rows
 from drnmf.backends.host.dense import HostMatrix
 from drnmf.backends.host.stored import (
     StoredOnly,
