@@ -98,8 +98,8 @@ def parse_losses(text: str, names: list[str]) -> Any:
         losses = {name.strip(): loss.strip() for name, loss in pairs}
         if sorted(losses) != sorted(names) or len(pairs) != len(names) or not all(losses.values()):
             raise ValueError(f"name each table once, as {','.join(f'{name}=1' for name in names)}.")
-    found = {name: options.parse_betas(loss)[0] for name, loss in losses.items()}
-    return {name: loss.key if math.isnan(loss.beta) else loss.beta for name, loss in found.items()}
+    parsed = {name: options.parse_betas(loss)[0] for name, loss in losses.items()}
+    return {name: loss.key if math.isnan(loss.beta) else loss.beta for name, loss in parsed.items()}
 
 
 def _joined(model: DRNMF, W: Array) -> Matrix:

@@ -101,13 +101,7 @@ class Numbers:
     doubtful: str | None = None  # a number that may have a comma between thousands, until another one settles it
 
     def add(self, cells: Sequence[str]) -> None:
-        """Append a row.
-
-        Raises
-        ------
-        NotANumber
-            At the first cell that is none.
-        """
+        """Append a row; NotANumber is raised at the first cell that is none."""
         whole = "\0".join(cells)
         if "." in whole:
             self._note_point(cells)

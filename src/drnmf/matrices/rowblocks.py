@@ -24,24 +24,12 @@ from drnmf.matrices.cells import Refused
 from drnmf.matrices.damage import check_hdf5
 from drnmf.matrices.files import read_matrix
 from drnmf.matrices.frames import needs
-from drnmf.matrices.matrix import AS_FOUND, Labels, Layout, Matrix, Names
+from drnmf.matrices.matrix import AS_FOUND, Labels, Layout, Matrix, check_form, readable
 from drnmf.numerics import Entries
 from drnmf.storage.archive import read_header
 
 Element = Any
 """An array or a group of h5py, zarr or NumPy."""
-
-
-@contextmanager
-def readable(source: str | os.PathLike[str], where: str = "") -> Iterator[None]:
-    """Turn whatever a reader raises on a damaged file into one error that names the file."""
-    try:
-        yield
-    except (Refused, MemoryError, PermissionError):
-        raise
-    except Exception as error:  # what reads damaged files raises nearly anything
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise Refused(f"{source}{where} cannot be read: it may be damaged or cut short ({reason}).") from None
 
 
 @dataclass(frozen=True)
@@ -192,15 +180,6 @@ def _opener(source: Path) -> Callable[[Path, str | None, Splitting], Matrix] | N
     return _open_npy if suffix == ".npy" else None
 
 
-def _matrix(array: da.Array, source: Path, names: tuple[Names, Names] = (None, None)) -> Matrix:
-    if array.ndim != 2 or 0 in array.shape:
-        raise Refused(f"{source} holds an array of shape {array.shape}: a matrix with rows and columns is needed.")
-    if array.dtype.kind not in "buif":
-        raise Refused(f"{source} holds entries of type {array.dtype}, not numbers: convert it to a numeric array.")
-    rows, columns = map(Labels.of, names)
-    return Matrix(array, rows, columns)
-
-
 def _open_zarr(source: Path, variable: str | None, splitting: Splitting) -> Matrix:
     zarr = needs("zarr", "dask")
     with readable(source):
@@ -218,11 +197,10 @@ def _open_zarr(source: Path, variable: str | None, splitting: Splitting) -> Matr
         stored, name = arrays[chosen], chosen
     elif variable is not None:
         raise Refused(f"{source} is one array without a name, so a variable ({variable!r}) cannot be chosen.")
-    if stored.ndim != 2:
-        raise Refused(f"{source} holds an array of shape {stored.shape}: a matrix with two dimensions is needed.")
+    check_form(source, stored.shape, stored.dtype)
     with readable(source):
         rows = splitting.rows(stored.shape[0], stored.shape[1], stored.dtype.itemsize, stored.chunks[0])
-    return _matrix(_lazy(source, ("zarr", name), stored.shape, rows, stored.dtype), source)
+    return Matrix(_lazy(source, ("zarr", name), stored.shape, rows, stored.dtype))
 
 
 def _open_h5ad(source: Path, variable: str | None, splitting: Splitting) -> Matrix:
@@ -247,9 +225,10 @@ def _open_anndata(source: Path, stored: Any, variable: str | None, splitting: Sp
         entries, names = values.shape[0], (_names(stored["obs"]), _names(stored["var"]))
     if encoding == "csc_matrix":
         raise Refused(f"{source} stores {name} by columns (CSC), but rows are needed: write it again as CSR.")
-    rows = splitting.rows(m, sparse_columns(max(m, 1), entries) if sparse else n, values.dtype.itemsize)
+    check_form(source, (m, n), values.dtype)
+    rows = splitting.rows(m, sparse_columns(m, entries) if sparse else n, values.dtype.itemsize)
     array = _lazy(source, (store, name), (m, n), rows, values.dtype, sparse)
-    matrix = _matrix(array, source, names)
+    matrix = Matrix(array, Labels.of(names[0]), Labels.of(names[1]))
     if variable is None and name == COUNTS:
         return replace(matrix, notes=(f"{source}: the layer 'counts' was read, not X (--layer names another).",))
     return matrix
@@ -264,10 +243,6 @@ def _lazy(
     sparse: bool = False,
 ) -> da.Array:
     """Make an array of blocks of rows of an element (its store, its name), which are read when they are needed."""
-    if dtype.kind not in "buif":
-        raise Refused(f"{source} holds entries of type {dtype}, not numbers: convert it to a numeric array.")
-    if 0 in shape:
-        raise Refused(f"{source} holds an array of shape {shape}: a matrix with rows and columns is needed.")
     read = StoredRows(os.fspath(source), element[0], os.fspath(source.resolve()), element[1], sparse, shape[1])
     meta = sp.csr_array((0, 0), dtype=dtype) if sparse else np.empty((0, 0), dtype=dtype)
     blocks = []
@@ -288,21 +263,11 @@ def _names(frame: Any) -> tuple[str, ...] | None:
 def _open_npy(source: Path, variable: str | None, splitting: Splitting) -> Matrix:
     if variable is not None:
         raise Refused(f"{source} holds one matrix without a name, so a variable ({variable!r}) cannot be chosen.")
-    shape, dtype = _npy_header(source)
-    if len(shape) != 2:
-        raise Refused(f"{source} holds an array of shape {shape}: a matrix with two dimensions is needed.")
-    rows = splitting.rows(shape[0], shape[1], dtype.itemsize)
-    return _matrix(_lazy(source, ("npy", ""), shape, rows, dtype), source)
-
-
-def _npy_header(source: Path) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    try:
+    with readable(source):
         mapped = np.load(source, mmap_mode="r", allow_pickle=False)
-        return mapped.shape, mapped.dtype
-    except (MemoryError, PermissionError):
-        raise
-    except Exception as error:  # what reads damaged files raises nearly anything
-        raise Refused(f"{source} cannot be read in blocks: it is damaged or holds Python objects ({error}).") from None
+    check_form(source, mapped.shape, mapped.dtype)
+    rows = splitting.rows(mapped.shape[0], mapped.shape[1], mapped.dtype.itemsize)
+    return Matrix(_lazy(source, ("npy", ""), mapped.shape, rows, mapped.dtype))
 
 
 def _open_folder(source: Path, variable: str | None, splitting: Splitting) -> Matrix:
@@ -316,7 +281,7 @@ def _open_folder(source: Path, variable: str | None, splitting: Splitting) -> Ma
                 f"{file} has {block.shape[1]} columns, but {files[0].name} has {blocks[0].shape[1]}: "
                 "all blocks of a folder must have the same."
             )
-    return _matrix(da.concatenate(blocks), source)
+    return Matrix(da.concatenate(blocks))
 
 
 def _sparse_block(file: Path) -> da.Array:
@@ -326,12 +291,11 @@ def _sparse_block(file: Path) -> da.Array:
             shape = tuple(int(size) for size in stored["shape"])
         with zipfile.ZipFile(file) as archive, archive.open("data.npy") as stream:
             dtype = read_header(stream)[2]
-        if len(shape) != 2:
-            raise ValueError(f"its shape is {shape}")
     except (MemoryError, PermissionError):
         raise
     except Exception as error:  # what reads damaged files raises nearly anything
         raise Refused(f"{file} is no SciPy sparse matrix (scipy.sparse.save_npz): {error}.") from None
+    check_form(file, shape, dtype)
     block = dask.delayed(_read_sparse, pure=False)(os.fspath(file.resolve()))
     return da.from_delayed(block, shape, dtype, meta=sp.csr_array((0, 0), dtype=dtype))
 

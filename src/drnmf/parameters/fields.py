@@ -67,13 +67,7 @@ class Kind:
     test: Callable[[str, Any], Any] | None = None
 
     def check(self, name: str, value: object) -> Any:
-        """Return the value of a parameter as the library uses it.
-
-        Raises
-        ------
-        ValueError
-            For a value that is none of these.
-        """
+        """Return the value of a parameter as the library uses it; a ValueError names one that it cannot use."""
         return value if self.test is None or (self.none and value is None) else self.test(name, value)
 
 
@@ -151,16 +145,14 @@ def checked(owner: object, name: str) -> Any:
 def documented(moved: dict[str, str] | None = None) -> Callable[[T], T]:
     """Write the table of the parameters into the docstring of a dataclass, before its other sections.
 
-    Parameters
-    ----------
-    moved : names of parameters that another object has -> what to write instead
+    `moved` says of parameters that another object has what to write instead.
     """
 
     def decorate(cls: T) -> T:
         if cls.__doc__ is not None:
             text = cls.__doc__
-            found = re.search(r"\n    (Attributes|Examples|Notes)\n    -", text)
-            at = found.start() if found else len(text.rstrip())
+            section = re.search(r"\n    (Attributes|Examples|Notes)\n    -", text)
+            at = section.start() if section else len(text.rstrip())
             cls.__doc__ = text[:at].rstrip() + "\n\n" + table_of(cls) + "\n" + text[at:]
         if moved:
             _explain(cls, moved)

@@ -146,13 +146,13 @@ def penalised(terms: Iterable[Penalty], paths: Iterable[AlphaPath]) -> list[sche
     """List the penalties of a run with their alphas, and what was tried where the data chose one."""
     chosen = {path.penalty: path for path in paths}
     fixed = {term.key: float(term.alpha) for term in terms if term.key not in chosen}
-    found: list[schema.Penalised] = [
+    rows: list[schema.Penalised] = [
         {"penalty": key, "alpha": alpha, "alphas": None, "values": None, "limit": None} for key, alpha in fixed.items()
     ]
     for key, path in chosen.items():
         tried, values = path.alphas.tolist(), path.values.tolist()
-        found.append({"penalty": key, "alpha": path.alpha, "alphas": tried, "values": values, "limit": path.limit})
-    return found
+        rows.append({"penalty": key, "alpha": path.alpha, "alphas": tried, "values": values, "limit": path.limit})
+    return rows
 
 
 def listed(folder: Path) -> list[str]:
@@ -236,7 +236,7 @@ def write_coverage(folder: Path, model: NMF) -> None:
     write_table(folder / schema.COVERAGE, rows)
 
 
-def write_comparison(folder: Path, found: Comparison) -> None:
+def write_comparison(folder: Path, comparison: Comparison) -> None:
     """Write comparison.json of fits that were made to be compared."""
     methods: list[schema.Method] = [
         {
@@ -246,9 +246,9 @@ def write_comparison(folder: Path, found: Comparison) -> None:
             "iterations": method.n_iter,
             "seconds": round(method.seconds, 3),
         }
-        for method in found.methods
+        for method in comparison.methods
     ]
-    _write_methods(folder, found.omega, found.references, methods)
+    _write_methods(folder, comparison.omega, comparison.references, methods)
 
 
 def write_comparison_of(folder: Path, model: NMF) -> None:
@@ -275,12 +275,12 @@ def _write_methods(folder: Path, omega: Omega, references: Vector, methods: list
 
 
 def write_compared(
-    folder: Path, kind: schema.Kind, found: Comparison, seconds: float, notes: Iterable[str]
+    folder: Path, kind: schema.Kind, comparison: Comparison, seconds: float, notes: Iterable[str]
 ) -> schema.Summary:
     """Write the robust model of a comparison and comparison.json; return what summary.json says of them."""
-    write_model(folder, found.model, found.robust.W)
-    write_comparison(folder, found)
-    return summary_of(kind, found.model, seconds, list(notes))
+    write_model(folder, comparison.model, comparison.robust.W)
+    write_comparison(folder, comparison)
+    return summary_of(kind, comparison.model, seconds, list(notes))
 
 
 def write_names(folder: Path, matrix: Matrix, W: Entries, H: Array, components: Sequence[str] | None = None) -> None:

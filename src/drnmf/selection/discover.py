@@ -68,11 +68,7 @@ MOST_ASSIGNED = 20_000_000
 def search(X: MatrixLike, model: Parameters | None, asked: Asked) -> SearchResult:
     """Find components of X and what is known of them, without labels; see `drnmf.discover`.
 
-    Parameters
-    ----------
-    X : array or SciPy sparse matrix of shape (m, n)
-    model : what every run fits; the `callback` of its solver is called with a `Moment` after every run
-    asked : everything else
+    Every run fits the model; the `callback` of its solver is called with a `Moment` after each.
     """
     model = _discovered(model)
     if asked.groups is not None:

@@ -111,12 +111,7 @@ def bound(given: Received) -> Received:
 
 
 def counted(given: Received) -> Entries:
-    """Return the entries of X that are observed, for sums over entries: dense X with NaN for others, or a row of them.
-
-    Parameters
-    ----------
-    given : X and the weights of its entries
-    """
+    """Return the observed entries of X, for sums over entries: dense X with NaN for others, or a row of them."""
     X, observed = given.X, given.observed
     if observed is None or isinstance(observed, HeldOut):
         return X
@@ -131,13 +126,7 @@ def counted(given: Received) -> Entries:
 def sampled_modes(given: Received, columns: tuple[int, ...], rank: int, seed: int) -> tuple[Received, tuple[int, ...]]:
     """Do the same of an unfolding: some indices of every mode, none of which keeps more than another that has as many.
 
-    Parameters
-    ----------
-    columns : sizes of the modes that the columns are made of
-
-    Returns
-    -------
-    given, columns : of the smaller unfolding
+    `columns` are the sizes of the modes that the columns are made of; those of the smaller unfolding come back too.
     """
     shape = int(given.X.shape[0]), *columns
     most = max(shape)
@@ -155,16 +144,9 @@ def sampled_modes(given: Received, columns: tuple[int, ...], rank: int, seed: in
 def sampled(given: Received, rank: int, seed: int) -> Received:
     """Return some rows and columns of a large X, chosen by a hash of their numbers; X as it is where it is small.
 
-    The longer side is sampled first. X on a cluster or a GPU is not sampled.
+    The longer side is sampled first, and each keeps ten times as many as the rank of the fits to come. X on a cluster
+    or a GPU is not sampled; a `HeldOut` must be bound already.
 
-    Parameters
-    ----------
-    given : X and the weights of its entries; a `HeldOut` must be bound already
-    rank : of the fits to come: each side keeps ten times as many
-    seed : of the hash
-
-    Examples
-    --------
     >>> small = sampled(Received(np.ones((300, 4000))), 5, 0).X
     >>> small.shape[0], bool(abs(small.shape[1] - 667) < 2)
     (300, True)
@@ -209,8 +191,8 @@ def _kept(given: Received, side: int, size: int, seed: int) -> Received:
 
 
 def _columns(given: Received, some: Indices) -> Received:
-    found = given.columns(some)
-    return replace(given, X=_plain(found.X), observed=found.observed)
+    kept = given.columns(some)
+    return replace(given, X=_plain(kept.X), observed=kept.observed)
 
 
 def _turned(given: Received) -> Received:
@@ -252,12 +234,12 @@ def twins_of(X: Entries) -> tuple[Indices | None, Indices | None]:
 
 def _dense_rows(X: Entries) -> list[bytes]:
     """The entries of every row; nothing where none is positive."""
-    found: list[bytes] = []
+    rows: list[bytes] = []
     for at in row_blocks(X.shape, X.itemsize):
         block = np.ascontiguousarray(X[at]) + X.dtype.type(0)  # one zero, whatever its sign
         full = (block > 0).any(axis=1)
-        found += [row.tobytes() if some else b"" for row, some in zip(block, full, strict=True)]
-    return found
+        rows += [row.tobytes() if some else b"" for row, some in zip(block, full, strict=True)]
+    return rows
 
 
 def _stored_rows(X: Entries) -> list[bytes]:

@@ -99,8 +99,8 @@ def gain_of(held: Entries, H: Array, new: Array, loss: Loss, mean: float) -> tup
         for kept, F in zip(scores, (H, np.concatenate([H, new[None]])), strict=True):
             F = F.astype(data.dtype)
             W = encode(data, np.ascontiguousarray(F[:, others]), objective, np.ones(1), ENCODED, 0.0)
-            found = cell.score(noise_for(loss), (W, F[:, fold]))
-            kept.append(found)
+            score = cell.score(noise_for(loss), (W, F[:, fold]))
+            kept.append(score)
     return _paired(scores[1], scores[0])
 
 
@@ -109,7 +109,7 @@ def _paired(better: list[Scores], worse: list[Scores]) -> tuple[float, float]:
     pairs = [paired(a, b) for a, b in zip(better, worse, strict=True)]
     weights = np.array([float(one.row_weights.sum()) for one in better])
     weights = weights / max(float(weights.sum()), np.finfo(np.float64).tiny)
-    rows = [_by_rows(found) for found in (better, worse)]
+    rows = [_by_rows(scores) for scores in (better, worse)]
     mean, error = paired(*rows)
     columns = float(np.sqrt(((weights * np.array([e for _, e in pairs])) ** 2).sum()))
     return mean, max(error, columns)

@@ -230,13 +230,7 @@ def aligned(components: Any, reference: Any, what: str = "the reference") -> Any
 
 
 def positions(labels: Sequence[object], among: Sequence[object], what: str = "the reference") -> list[int]:
-    """Find where each label stands among others, those of `what`.
-
-    Raises
-    ------
-    ValueError
-        With the labels that are missing there, or that stand there twice.
-    """
+    """Find where each label stands among others, those of `what`; what is missing there, or twice, is named."""
     where = {label: j for j, label in enumerate(among)}
     missing = [label for label in labels if label not in where]
     if missing:

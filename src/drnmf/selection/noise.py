@@ -335,17 +335,17 @@ class NoiseQuestion:
 
     def _with_counts(self, folds: list[Fold], seen: list[Problem], runs: list[dict[Loss, Result]]) -> float:
         """Fit Kullback-Leibler, and the negative binomial of the size that scored entries have there."""
-        for part, found in zip(seen, runs, strict=True):
-            if KL not in found:
-                near = found[min(found, key=lambda loss: abs(loss.beta - 1.0))]
-                found[KL] = fit_near(part, self.runner, KL, (near.W, near.H))
+        for part, fitted in zip(seen, runs, strict=True):
+            if KL not in fitted:
+                near = fitted[min(fitted, key=lambda loss: abs(loss.beta - 1.0))]
+                fitted[KL] = fit_near(part, self.runner, KL, (near.W, near.H))
         at = [
-            fold.score(NegativeBinomialNoise(), (found[KL].W, found[KL].H), shrink=True)
-            for fold, found in zip(folds, runs, strict=True)
+            fold.score(NegativeBinomialNoise(), (fitted[KL].W, fitted[KL].H), shrink=True)
+            for fold, fitted in zip(folds, runs, strict=True)
         ]
         sized = NegativeBinomial(float(f"{joined(at).parameter:.4g}"))
-        for part, found in zip(seen, runs, strict=True):
-            found[sized] = fit_near(part, self.runner, sized, (found[KL].W, found[KL].H))
+        for part, fitted in zip(seen, runs, strict=True):
+            fitted[sized] = fit_near(part, self.runner, sized, (fitted[KL].W, fitted[KL].H))
         return sized.size
 
     def _size(self, size: float, fits: dict[Loss, Start]) -> float:

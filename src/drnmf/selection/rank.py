@@ -151,13 +151,6 @@ def _one_loss(betas: object) -> Loss:
 def check_ranks(ranks: int | Iterable[int] | None, shape: tuple[int, int]) -> tuple[int, ...]:
     """Turn what a user wrote for ranks into increasing integers that X can tell apart; None is 2 to 30.
 
-    Raises
-    ------
-    ValueError
-        For numbers that are none, below one or above min(m, n), an empty or reversed range.
-
-    Examples
-    --------
     >>> check_ranks(None, (100, 12))
     (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)
     """

@@ -58,14 +58,9 @@ def _of_counts(losses: Omega | Interval) -> bool:
 
 
 def seen_by_run(given: Received, how: str | None, factors: Vector | None, seed: int) -> Entries:
-    """Return what a run sees of X: drawn again by its uncertainties, rows scaled down, or counts or rows drawn again.
+    """Return what a run sees of X: entries drawn again, rows scaled down by factors, then counts or rows drawn again.
 
-    Parameters
-    ----------
-    given : X and the weights of its entries, bound to it
-    how : "uncertainty", "poisson", "bootstrap", or None for X itself
-    factors : of the rows, None where they are kept
-    seed : int
+    `how` is "uncertainty", "poisson", "bootstrap", or None for X itself.
     """
     assert not isinstance(given.observed, HeldOut)
     X = redrawn(given.X, given.observed, seed) if how == UNCERTAINTY else given.X
@@ -74,20 +69,8 @@ def seen_by_run(given: Received, how: str | None, factors: Vector | None, seed: 
 
 
 def resampled(X: Entries, how: str, seed: int) -> Entries:
-    """Draw another X from a seed.
+    """Draw another X from a seed: "poisson", counts with X as their mean, or "bootstrap", rows of X with replacement.
 
-    Parameters
-    ----------
-    X : array or SciPy sparse matrix of shape (m, n)
-    how : "poisson" - counts with X as their mean; "bootstrap" - m rows of X drawn with replacement
-    seed : int
-
-    Returns
-    -------
-    drawn : like X
-
-    Examples
-    --------
     >>> resampled(np.array([[0.0, 4.0]]), "bootstrap", 0).tolist()
     [[0.0, 4.0]]
     """
@@ -111,14 +94,8 @@ def resampled(X: Entries, how: str, seed: int) -> Entries:
 def redrawn(X: Entries, observed: Observed | None, seed: int) -> Entries:
     """Draw X + U z with z normal, cut off at zero unless X goes below it; U = 1 / sqrt(weight), none without weight.
 
-    Parameters
-    ----------
-    X : array or SciPy sparse matrix of shape (m, n), of which what is stored is drawn
-    observed : the weights of its entries, None where each is one
-    seed : int
+    Of a sparse X what is stored is drawn.
 
-    Examples
-    --------
     >>> from drnmf.backends.observed import Entries
     >>> redrawn(np.full((1, 2), 5.0), Entries(np.array([[1e16, 0.0]])), 0).round(6).tolist()
     [[5.0, 5.0]]

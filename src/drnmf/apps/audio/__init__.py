@@ -4,7 +4,7 @@
 >>> from drnmf.apps.audio import separate
 >>> time = np.arange(8000) / 8000
 >>> mixture = np.sin(2 * np.pi * 440 * time) * (time < 0.5) + np.sin(2 * np.pi * 880 * time) * (time >= 0.5)
->>> result = separate(mixture, 2, rate=8000, window=256, hop=64, max_iter=50, random_state=0)
+>>> result = separate(mixture, 2, rate=8000, window=256, hop=64)
 >>> bool(np.allclose(result.sources.sum(axis=0), mixture))
 True
 """

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.cluster.hierarchy import cut_tree, fcluster, linkage
-from scipy.optimize import linear_sum_assignment
 
 from drnmf.apps.audio.recording import Recording, open_recording, soundfile
 from drnmf.apps.audio.transform import Complex, Transform, spectrogram
 from drnmf.estimators.comparison import Comparison, compare
 from drnmf.estimators.robust import DRNMF
-from drnmf.losses.base import Loss
 from drnmf.numerics import Array, Vector
 from drnmf.parameters.fields import check_integer
+from drnmf.selection.matching import assign, cosine
 
 Groups = tuple[tuple[int, ...], ...]
 
@@ -62,15 +61,10 @@ def check_groups(groups: Groups, rank: int) -> Groups:
     return (*groups, rest) if rest else groups
 
 
-def _cosines(rows: Array) -> Vector:
-    unit = np.asarray(rows, dtype=np.float64)
-    unit = unit / np.maximum(np.linalg.norm(unit, axis=1, keepdims=True), np.finfo(np.float64).tiny)
-    return unit @ unit.T
-
-
 def similarity(W: Array, H: Array) -> Vector:
     """Compute the mean of the cosines of two spectra and of two activations, (r, r), from 0 to 1."""
-    return 0.5 * (_cosines(np.asarray(W).T) + _cosines(H))
+    spectra, activations = (np.asarray(F, dtype=np.float64) for F in (np.asarray(W).T, H))
+    return 0.5 * (cosine(spectra, spectra) + cosine(activations, activations))
 
 
 def group_components(W: Array, H: Array, count: int | None = None) -> Groups:
@@ -98,10 +92,10 @@ def group_components(W: Array, H: Array, count: int | None = None) -> Groups:
     tree = linkage(distance[np.triu_indices(rank, 1)], method="average")
     # Where distances tie, fcluster makes fewer groups than it is asked for.
     labels = fcluster(tree, 1.0 - SIMILAR, criterion="distance") if count is None else cut_tree(tree, count)[:, 0]
-    found: dict[int, list[int]] = {}
+    members: dict[int, list[int]] = {}
     for k, name in enumerate(labels):
-        found.setdefault(int(name), []).append(k)
-    return tuple(sorted(tuple(group) for group in found.values()))
+        members.setdefault(int(name), []).append(k)
+    return tuple(sorted(tuple(group) for group in members.values()))
 
 
 def match_components(likeness: Vector) -> Groups:
@@ -113,9 +107,8 @@ def match_components(likeness: Vector) -> Groups:
     rank, count = likeness.shape
     if rank < count:
         raise ValueError(f"{rank} components cannot make {count} sources: raise the rank.")
-    owner = likeness.argmax(axis=1)
-    first, second = linear_sum_assignment(-likeness)
-    owner[first] = second
+    best = assign(likeness)
+    owner = np.where(best >= 0, best, likeness.argmax(axis=1))
     return tuple(tuple(int(k) for k in np.flatnonzero(owner == s)) for s in range(count))
 
 
@@ -187,19 +180,13 @@ def choose_groups(group: str | int | Groups | None, W: Array, H: Array) -> Group
 
 def separate(
     source: str | os.PathLike[str] | ArrayLike | Recording,
-    n_components: int | str,
+    model: DRNMF | int | str,
     *,
     rate: float | None = None,
-    betas: Iterable[float | str | Loss] = (0, 1),
     window: int | None = None,
     hop: int | None = None,
     power: int = 1,
     group: str | int | Groups | None = None,
-    max_iter: int = 200,
-    tol: float = 1e-5,
-    random_state: int = 0,
-    n_init: int = 1,
-    verbose: int = 0,
 ) -> Separation:
     """Split a recording into sources that sum to it.
 
@@ -208,14 +195,12 @@ def separate(
     Parameters
     ----------
     source : a file name, or samples of shape (length,) or (length, channels) with their `rate`
-    n_components : r, the number of components; "auto" finds it as `rank_profile` does
-    betas : the losses that DR-NMF minimises together; 0 (IS) and 1 (KL) suit sound
+    model : what is fitted, with zeros of the spectrogram floored; a number of components, or "auto", is short for one
+        under losses that suit sound, ``DRNMF(r, betas=(0, 1), max_iter=200, tol=1e-5, random_state=0)``
     window, hop : samples of the analysis window, and from one frame to the next; None takes 0.064 seconds and a quarter
         of the window
     power : 1 factorises magnitudes, 2 powers. Several channels are averaged into one spectrogram, and every channel
         is then masked on its own
-    n_init : starts, of which each loss keeps its best
-    max_iter, tol, random_state, verbose : as in `DRNMF`
     group : None, "auto", a number of sources, "1,3/2,4" (components, from 1), or positions, such as ((0, 2), (1, 3))
 
     Returns
@@ -225,16 +210,17 @@ def separate(
     Examples
     --------
     >>> time = np.arange(4000) / 8000
-    >>> separate(np.sin(2764.6 * time), 1, rate=8000, window=256, hop=64, max_iter=5).sources.shape
+    >>> separate(np.sin(2764.6 * time), DRNMF(1, max_iter=5), rate=8000, window=256, hop=64).sources.shape
     (1, 4000)
     """
     recording = open_recording(source, rate)
     seen = spectrogram(recording, window=window, hop=hop, power=power)
-    if n_components != "auto" and isinstance(group, str):
-        parse_groups(group, check_integer("n_components", n_components, 1))
-    model = DRNMF(n_components, betas=betas, random_state=random_state, n_init=n_init, verbose=verbose)
-    found = compare(model.set_params(max_iter=max_iter, tol=tol, zeros="floor"), seen.X)
-    W, H = found.robust.W, found.robust.H
+    if not isinstance(model, DRNMF):
+        model = DRNMF(model, betas=(0, 1), max_iter=200, tol=1e-5, random_state=0)
+    if model.n_components != "auto" and isinstance(group, str):
+        parse_groups(group, check_integer("n_components", model.n_components, 1))
+    comparison = compare(replace(model, zeros="floor"), seen.X)
+    W, H = comparison.robust.W, comparison.robust.H
     groups = choose_groups(group, W, H)
     parts = [
         np.stack([block[list(members)].sum(axis=0) for members in groups])
@@ -242,7 +228,7 @@ def separate(
     ]
     sources = np.moveaxis(np.concatenate(parts, axis=-1), 1, 2)
     sources = np.ascontiguousarray(sources[:, :, 0] if recording.channels == 1 else sources)
-    return Separation(sources, groups, W, H, recording.rate, seen.transform, found)
+    return Separation(sources, groups, W, H, recording.rate, seen.transform, comparison)
 
 
 @dataclass(frozen=True)

@@ -172,9 +172,9 @@ def study(
     model = DRNMF(
         RANKS[noise], betas=betas, max_iter=max_iter, tol=0.0, zeros="floor", random_state=seed, n_init=n_init
     )
-    found = compare(model, X)
-    heard = tuple(_listen(method, transform, tune) for method in found.methods)
-    return Study(tune, noise, X, X * np.exp(1j * np.angle(clean)), transform, found, heard)
+    comparison = compare(model, X)
+    heard = tuple(_listen(method, transform, tune) for method in comparison.methods)
+    return Study(tune, noise, X, X * np.exp(1j * np.angle(clean)), transform, comparison, heard)
 
 
 def _listen(method: Method, transform: Transform, tune: Tune) -> Heard:

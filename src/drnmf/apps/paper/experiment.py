@@ -39,11 +39,11 @@ def show(value: float | str | None, digits: int = 2, sign: bool = False) -> str:
     >>> show(1.234), show("-0.001", sign=True), show("")
     ('1.23', '+0.00', '–')
     """
-    found = number(value) if isinstance(value, str) else value
-    if found is None:
+    shown = number(value) if isinstance(value, str) else value
+    if shown is None:
         return "–"
-    found = round(found, digits) + 0.0  # no minus sign before a zero
-    return f"{found:+.{digits}f}" if sign else f"{found:.{digits}f}"
+    shown = round(shown, digits) + 0.0  # no minus sign before a zero
+    return f"{shown:+.{digits}f}" if sign else f"{shown:.{digits}f}"
 
 
 def difference(row: Row, measure: str, digits: int = 2) -> list[str]:

@@ -53,7 +53,7 @@ def measures(results: Results, prefix: str, ours: bool) -> dict[str, float]:
     """Accuracies of the three methods, and how far each is above the best of the other loss, all in percent."""
     e = references(results, prefix, SINGLES)
     kl, fro, dr = (results(f"{prefix}/{name}").values for name in ("kl", "fro", "dr"))
-    found = {
+    row = {
         "acc_kl": kl["accuracy"],
         "acc_fro": fro["accuracy"],
         "acc_dr": dr["accuracy"],
@@ -65,8 +65,8 @@ def measures(results: Results, prefix: str, ours: bool) -> dict[str, float]:
     if ours:
         mine = results(f"{prefix}/ours").values
         values = mine["accuracy"], excess(mine["losses"][0], e[0]), excess(mine["losses"][1], e[1])
-        found |= dict(zip(OURS_MEASURES, values, strict=True))
-    return found
+        row |= dict(zip(OURS_MEASURES, values, strict=True))
+    return row
 
 
 def with_paper(row: Facts) -> Facts:
