@@ -49,12 +49,7 @@ def kind_of(call: Call) -> Hashable:
 
 
 def solve_batch(calls: Sequence[Call]) -> list[Result | BaseException]:
-    """Make the runs of calls of one kind at once.
-
-    Returns
-    -------
-    ended : the result of every call, or what `minimise` would have raised
-    """
+    """Make the runs of calls of one kind at once: the result of every call, or what `minimise` would have raised."""
     ended: dict[int, Result | BaseException] = {}
     task, at, runs = _begin(calls, ended)
     inner_iter = calls[0].control.inner_iter

@@ -51,12 +51,8 @@ class Keeper(Protocol):
         ...
 
     def recall(self, omega: Omega, *owners: Rule | Policy) -> Result | Snapshot | None:
-        """Return what is known of the run that begins now: its result, where it stood, or nothing.
-
-        Parameters
-        ----------
-        omega : the losses, which a result names
-        owners : the rule and the policy, whose states may be among it
+        """Return what is known of the run that begins now, whose rule and policy are the owners of states among it:
+        its result, where it stood, or nothing.
         """
         ...
 

@@ -437,13 +437,7 @@ class _Rows:
 
 
 def row_losses(data: Data, W: Any, H: Any, base: Loss) -> Vector:
-    """Compute the loss of every row of X, as if each counted once.
-
-    Parameters
-    ----------
-    W, H : (m, r) and (r, n)
-    base : the loss of an entry
-    """
+    """Compute the loss of every row of X, as if each counted once, under the loss of an entry."""
     A, B = data.T.space.put(W.T), data.space.put(H)
     if isinstance(data, Parted) and data._in_blocks:
         found: Vector = data._swept.of_rows(partial(_block_losses, base), A.T, B)

@@ -206,12 +206,7 @@ def check_scale(data: Data) -> None:
 
 
 def check_zeros(data: Data, omega: Omega, zeros: str, first_row: int = 0) -> tuple[str, ...]:
-    """Refuse zeros of X under a loss that is infinite there, or note that they are floored.
-
-    Parameters
-    ----------
-    first_row : where X begins, if it is a block of something larger
-    """
+    """Refuse zeros of X, which begins at a row, under a loss that is infinite there, or note that they are floored."""
     if data.zeros == 0 or not any(loss.infinite_at_zero for loss in omega):
         return ()
     if zeros == "raise":

@@ -77,11 +77,8 @@ class Problem:
 
     @classmethod
     def opened(cls, data: Data, given: Received | None = None, columns: tuple[int, ...] = ()) -> Problem:
-        """Check X, of which nothing is asked yet.
+        """Check X in its backend, in a unit of its own (`Placement.open`), of which nothing is asked yet.
 
-        Parameters
-        ----------
-        data : X in its backend, in a unit of its own (`Placement.open`, `backends.base.in_unit`)
         given : X as it was received, for whoever looks at its entries
         columns : sizes of the modes of the columns of X, where it is the unfolding of a tensor
         """
@@ -105,12 +102,9 @@ class Problem:
         constraints: Constraints = UNCONSTRAINED,
         zeros: str = "raise",
     ) -> Problem:
-        """Check what is asked of the factors of X, and take it into the unit of the data.
+        """Check what is asked of the factors of X, in the unit of the caller, and take it into that of the data.
 
-        Parameters
-        ----------
-        rank : r
-        omega, references, penalties, constraints : in the unit of the caller; references None are to be found
+        references : None where they are to be found
         zeros : what to do with zeros of X under a loss that is infinite there
         """
         data = self.data

@@ -95,12 +95,8 @@ class Encoder:
         return replace(self, components=self.components[:, columns])
 
     def rows(self, data: Data, first_row: int = 0, first: Array | None = None) -> Array:
-        """Compute W for rows that a backend holds already.
+        """Compute W for rows that a backend holds already, the first of them numbered for messages.
 
-        Parameters
-        ----------
-        data : the rows
-        first_row : their first, for messages
         first : (rows, r), where to begin, with X on a host; its zeros stay zero
         """
         check_zeros(data, self.objective.omega, self.zeros, first_row)

@@ -186,9 +186,7 @@ def _finished(whole: Problem, best: Result, runner: Runner) -> Result:
 def adopt_parts(model: Any, problem: Problem, inside: Result) -> bool:
     """Set what a model says of parts and of rows: losses as they are, references, and how much every row counted.
 
-    Returns
-    -------
-    parted : whether the objectives are of parts
+    Returns whether the objectives are of parts.
     """
     data, units, omega = problem.data, problem.units, inside.omega
     model.row_weights_ = model.row_references_ = None

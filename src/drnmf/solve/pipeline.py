@@ -66,11 +66,7 @@ def running(
 ) -> Iterator[Runner]:
     """Ready a runner for a problem; while the block runs its checkpoint folder is locked and its progress is shown.
 
-    Parameters
-    ----------
-    runner : its rules and its policy
-    parameters : when to stop, the starts, and how many runs go at once
-    runs : how many runs will share the time
+    runs : how many will share the time
     identity : what must be the same for a fit to be resumed from its checkpoint
     W, H : the start, with ``init="custom"``
     """

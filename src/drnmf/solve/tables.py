@@ -228,12 +228,7 @@ def table_components(model: BaseEstimator) -> dict[str, Array]:
 
 
 def encoded_tables(model: BaseEstimator, given: Given, encoder: Encoder) -> Array:
-    """Compute W of new rows from some of the tables.
-
-    Parameters
-    ----------
-    encoder : of the model, for all tables
-    """
+    """Compute W of new rows from some of the tables, by the encoder of the model for all of them."""
     joined = join(given, model.tables_)
     fitted = {table.name: table for table in model.tables_}
     columns = np.concatenate([np.arange(fitted[t.name].first, fitted[t.name].last) for t in joined.tables])

@@ -61,27 +61,13 @@ class Parts:
     final: bool = False
 
     def weighted(self) -> tuple[Array, Array]:
-        """Compute sum_b c_b N_b and sum_b c_b P_b.
-
-        Returns
-        -------
-        N, P : (r, n) each
-        """
+        """Compute sum_b c_b N_b and sum_b c_b P_b, (r, n) each."""
         if self.N.shape[0] == 1:
             return self.N[0], self.P[0]
         return weighted_sum(self.coefficients, self.N), weighted_sum(self.coefficients, self.P)
 
     def multiplicative(self, F: Array) -> Array:
-        """Take the multiplicative step from F.
-
-        Parameters
-        ----------
-        F : (r, n) the block
-
-        Returns
-        -------
-        stepped : (r, n), at least the floor
-        """
+        """Take the multiplicative step from F (r, n), to at least the floor."""
         if self.total is not None:
             return multiplier_step(F, *self._slots_of_ratio(F), self.total, self.floor)
         if self.penalties is None:
@@ -98,15 +84,9 @@ class Parts:
         return joined_slots(({0.0: P}, {1.0: N}), penalty)
 
     def slots(self, penalty: Slots = NO_SLOTS) -> Slots:
-        """Collect the slope of the majoriser in t, sum_b c_b [P_b t^a_b - N_b t^-b_b], by its exponents.
+        """Collect the slope of the majoriser in t, sum_b c_b [P_b t^a_b - N_b t^-b_b], by its exponents a and b.
 
-        Parameters
-        ----------
-        penalty : the terms of the penalties, in the units of the coefficients
-
-        Returns
-        -------
-        rising, falling : a -> (r, n) and b -> (r, n); needs the parts of every loss on their own
+        Needs the parts of every loss on their own; terms of penalties are in the units of the coefficients.
         """
         found = penalty
         if len(self.omega) > 1 and len({loss.exponents for loss in self.omega}) == 1:  # one loss of many parts of X
@@ -120,28 +100,13 @@ class Parts:
         return found
 
     def bound(self, F: Array) -> Bound:
-        """Bound the penalties at F; nothing but zeros where there are none.
-
-        Parameters
-        ----------
-        F : (r, n) the block
-
-        Returns
-        -------
-        bound : Bound
-        """
+        """Bound the penalties at F; nothing but zeros where there are none."""
         return Bound() if self.penalties is None else self.penalties.bound(F)
 
     def with_penalties(self, F: Array) -> tuple[Array, Array]:
-        """Compute the weighted N and P with those of the penalties; a slope that does not bend goes to N.
+        """Compute the weighted N and P with those of the penalties at F.
 
-        Parameters
-        ----------
-        F : (r, n) the block
-
-        Returns
-        -------
-        N, P : (r, n) each; N has either sign
+        A slope that does not bend goes to N, which has either sign.
         """
         N, P = self.weighted()
         if self.penalties is None:
@@ -151,17 +116,7 @@ class Parts:
         return N - bound.slope() + (0.0 if down is None else down), P + (0.0 if up is None else up)
 
     def shared(self, F: Array) -> tuple[Array, Array]:
-        """Compute N and G of the quadratic model 1/2 h'Gh - N'h that all columns share, penalties included.
-
-        Parameters
-        ----------
-        F : (r, n) the block
-
-        Returns
-        -------
-        N : (r, n)
-        G : (r, r) float64
-        """
+        """Compute N (r, n) and G (r, r) of the model 1/2 h'Gh - N'h that all columns share, with the penalties at F."""
         assert self.gram is not None
         N, gram = self.N[0], self.gram
         if gram.ndim > N.ndim:  # many parts of X: one product is faster than a sum of terms

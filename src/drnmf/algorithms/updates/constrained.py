@@ -154,15 +154,7 @@ def _solid(stack: Any) -> Any:
 
 
 def constrained(rule: Rule, constraints: Constraints, block: str, rank: int) -> Rule:
-    """Return the rule of one block under constraints: itself where the block is free.
-
-    Parameters
-    ----------
-    rule : takes the steps of what is free
-    constraints : what the factors must satisfy
-    block : its name
-    rank : r
-    """
+    """Return the rule of one block, by its name, under constraints: itself where the block is free."""
     fixed, sums = constraints.of(block)
     if fixed == rank:
         return Still()

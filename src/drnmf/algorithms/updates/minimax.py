@@ -33,12 +33,7 @@ _TRIALS = 40
 
 
 def surrogates(F: Array, t: Array, parts: Parts, penalty: Slots = NO_SLOTS) -> Vector:
-    """Compute G_beta(t) for every loss, in float64.
-
-    Parameters
-    ----------
-    penalty : the terms of the penalties, in the units of the objective
-    """
+    """Compute G_beta(t) for every loss, in float64; the terms of the penalties are in the units of the objective."""
     xp = namespace(F)
     assert parts.scaled_losses is not None
     assert parts.references is not None

@@ -40,8 +40,6 @@ class Monotone(Rule):
 def majorised(F: Array, parts: Parts, penalty: Slots = NO_SLOTS) -> Array:
     """Take the step to the minimum of the majoriser, over columns of a given sum where the parts have one.
 
-    Parameters
-    ----------
     penalty : the terms of the penalties, in the units of the coefficients
     """
     if parts.total is None:

@@ -165,14 +165,7 @@ class Newton(Rule):
 
 
 def penalised_step(F: Array, parts: Parts, passes: int, scale: Numbers | None, bound: Bound) -> Array:
-    """Take the step of `quadratic_step` under penalties, whose curvature needs no correction of its length.
-
-    Parameters
-    ----------
-    F, passes, scale : as there
-    parts : of the losses, with Q
-    bound : of the penalties
-    """
+    """Take the step of `quadratic_step` under penalties, whose curvature needs no correction of its length."""
     (N, P), ceiling, xp = parts.weighted(), power_ceiling(precision_of(F)), namespace(F)
     assert parts.Q is not None
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

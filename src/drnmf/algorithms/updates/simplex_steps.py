@@ -247,14 +247,7 @@ def _model(F: Array, parts: Parts) -> tuple[Array, Maybe, Maybe]:
 def ahead_on_simplex(F: Array, parts: Parts, last: Array, momentum: Numbers) -> tuple[Array, Array]:
     """Take the step of `hals.HALS` on the simplex, and go on beyond it where the loss stays below that of F.
 
-    Parameters
-    ----------
-    last : (r, n) what the step before found
-    momentum : how far to go on, as a fraction of the way from there
-
-    Returns
-    -------
-    stepped, further : what was found, and where the columns went
+    Returns what was found, and where the columns went, with `last` and `momentum` as in `simplex_step_ahead`.
     """
     N, gram, Q = _model(F, parts)
     assert parts.total is not None

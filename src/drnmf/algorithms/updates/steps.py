@@ -250,13 +250,9 @@ def extrapolated_step(
 ) -> tuple[Array, Array]:
     """Take the same step to F+, and on to max(F+ + momentum (F+ - last), floor) in columns where f stays below f(F).
 
-    Parameters
-    ----------
     overwrite : F+ may take the place of `last` in memory, and where the columns went that of F
 
-    Returns
-    -------
-    stepped, further : F+, and where the columns went.
+    Returns F+, and where the columns went.
     """
     core = native_core() if isinstance(F, np.ndarray) else None
     if core is None:
