@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from drnmf.backends.digest import row_blocks
+from drnmf.backends.entries import row_blocks
 from drnmf.backends.observed import HeldOut, Stored, mixed
 from drnmf.backends.open import is_dask
 from drnmf.numerics import Array, Entries, Vector

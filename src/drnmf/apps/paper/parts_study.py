@@ -22,7 +22,7 @@ from drnmf.apps.text.topics import clustering_accuracy
 from drnmf.estimators.beta import BetaNMF
 from drnmf.estimators.robust import DRNMF
 from drnmf.losses.huber import Huber
-from drnmf.losses.rowwise import Rowwise
+from drnmf.losses.part import Rowwise
 from drnmf.numerics import Vector
 from drnmf.parameters.solver import Solver
 from drnmf.selection.matching import match

@@ -14,8 +14,8 @@ from drnmf.apps.paper.experiment import Experiment, Row
 from drnmf.apps.paper.fits import Comparison, Fit, Options, Start, excess, references
 from drnmf.apps.paper.store import Facts, Plan, Results, Saved, Unit
 from drnmf.apps.text.topics import assign, clustering_accuracy
+from drnmf.backends.core import single_blas
 from drnmf.backends.open import open_data
-from drnmf.backends.single_blas import single_blas
 from drnmf.numerics import LIFT, Vector, factor_floor
 from drnmf.report.figures import COLOURS, figure, log_axis
 
