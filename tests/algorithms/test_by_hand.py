@@ -22,10 +22,9 @@ from drnmf.algorithms.updates.constrained import free_bound, free_parts
 from drnmf.algorithms.updates.extrapolated import Extrapolated, Momentum
 from drnmf.algorithms.updates.hals import HALS
 from drnmf.algorithms.updates.minimax import _ascend, _bisect, solve_dual, surrogates
-from drnmf.algorithms.updates.monotone import Monotone
-from drnmf.algorithms.updates.multiplicative import Multiplicative
-from drnmf.algorithms.updates.multiplier import _Search, searched
+from drnmf.algorithms.updates.monotone import Monotone, Multiplicative
 from drnmf.algorithms.updates.newton import Newton, tilted_step
+from drnmf.algorithms.updates.roots import _Search, searched
 from drnmf.algorithms.updates.steps import packed
 from drnmf.algorithms.weights import Fixed
 from drnmf.backends.base import Sweep

@@ -10,7 +10,7 @@ from drnmf import DRNMF, L1, L2, BetaNMF, MultiObjectiveNMF, Solver, Sparsity, p
 from drnmf.algorithms.updates.base import Parts
 from drnmf.algorithms.updates.minimax import surrogates
 from drnmf.algorithms.updates.monotone import majorised
-from drnmf.algorithms.updates.multiplier import multiplier_step, searched
+from drnmf.algorithms.updates.roots import multiplier_step, searched
 from drnmf.algorithms.updates.simplex_steps import simplex_step, simplex_step_ahead
 from drnmf.losses.names import as_losses
 

@@ -9,11 +9,10 @@ from drnmf import L1, L2
 from drnmf.algorithms.certificates import Residual
 from drnmf.algorithms.updates.base import Parts
 from drnmf.algorithms.updates.minimax import surrogates
-from drnmf.algorithms.updates.on_simplex import _model
-from drnmf.algorithms.updates.simplex_steps import model_slope
+from drnmf.algorithms.updates.simplex_steps import _model, model_slope
 from drnmf.algorithms.updates.steps import packed
 from drnmf.backends.base import Ask
-from drnmf.backends.host.space import HOST
+from drnmf.backends.host.dense import HOST
 from drnmf.backends.open import open_data
 from drnmf.losses.beta import FROBENIUS, KL, Beta
 from drnmf.objective.penalty import Bound, Penalties, Setting, Tilt

@@ -173,32 +173,42 @@ class Snapshot:
     direction: Direction | None = None
 
 
-def solve(
-    data: Data, W: Array, H: Array, objective: Objective, rule: Rule, policy: Policy, control: Control,
-    constraints: Constraints = UNCONSTRAINED,
-) -> Result:  # fmt: skip
-    """Minimise over the factors of a matrix, from W (m, r) and H (r, n): `minimise` in the names of a matrix."""
-    return minimise(Matrix(data), (H, W.T), objective, rule, policy, control, constraints)
+@dataclass(frozen=True)
+class Call:
+    """A run that is asked for: the minimum of the weighted (fixed policy) or largest (moving policy) scaled loss.
 
-
-def minimise(
-    data: Modes, starts: Factors, objective: Objective, rule: Rule, policy: Policy, control: Control,
-    constraints: Constraints = UNCONSTRAINED,
-) -> Result:  # fmt: skip
-    """Minimise the weighted (fixed policy) or the largest (moving policy) scaled loss from a start.
-
-    Parameters
+    Attributes
     ----------
     data : X
     starts : (r, columns) for every block, strictly positive; none is changed unless the control allows it
     objective, rule, policy : what is minimised, how blocks step, how lambda moves
     control : when to stop, whom to tell, who keeps the state
     constraints : what the factors must satisfy
-
-    Returns
-    -------
-    result : Result
+    asked : when that was
     """
+
+    data: Modes
+    starts: Factors
+    objective: Objective
+    rule: Rule
+    policy: Policy
+    control: Control
+    constraints: Constraints = UNCONSTRAINED
+    asked: float = field(default_factory=time.perf_counter)
+
+
+def solve(
+    data: Data, W: Array, H: Array, objective: Objective, rule: Rule, policy: Policy, control: Control,
+    constraints: Constraints = UNCONSTRAINED,
+) -> Result:  # fmt: skip
+    """Minimise over the factors of a matrix, from W (m, r) and H (r, n): `minimise` in the names of a matrix."""
+    return minimise(Call(Matrix(data), (H, W.T), objective, rule, policy, control, constraints))
+
+
+def minimise(call: Call) -> Result:
+    """Make a run by itself."""
+    data, starts, objective, rule = call.data, call.starts, call.objective, call.rule
+    policy, control, constraints = call.policy, call.control, call.constraints
     rank = starts[0].shape[0]
     # where lambda moves, an earlier curvature is that of another mixture
     columns = sum(data.sizes) if policy.constant and constraints.free else None

@@ -119,7 +119,8 @@ class Weighted(Layer):
 
     def sweep(self, W: Array, H: Array, ask: Ask) -> Sweep:
         scaled = ask.sized and ask.curvature is not None
-        if self.separable and not scaled and [loss.free_part for loss in ask.omega] == ["gram"]:
+        alone = ask.observed is None  # not one of several blocks, which have to answer alike
+        if alone and self.separable and not scaled and [loss.free_part for loss in ask.omega] == ["gram"]:
             return self._least_squares(W, H, ask)
         return self.under_weights(W, H, ask)
 

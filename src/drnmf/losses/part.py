@@ -12,8 +12,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from drnmf.losses.base import Loss, OfEntries, Omega
-from drnmf.numerics import rescaled
+from drnmf.numerics import Vector, rescaled
 
 _EXACT = 1e-12
 """Of the simplest model's loss: below it a part is fitted exactly, and its root is not followed further."""
@@ -31,6 +33,8 @@ class Part(OfEntries):
     offset, divisor : e_o and D^0_o, in the unit of X; a divisor None leaves the loss as it is
     ratio : the divisor is e_o itself
     root : whether distances are compared, sqrt(2 D), and not losses
+    tangent : the slope found over all blocks of X, where this is asked of one of them: losses, which add up, then come
+        as they are (`over_blocks`)
 
     Examples
     --------
@@ -47,6 +51,7 @@ class Part(OfEntries):
     divisor: float | None = None
     root: bool = False
     ratio: bool = False
+    tangent: float | None = None
 
     @property
     def error(self) -> float:
@@ -83,7 +88,7 @@ class Part(OfEntries):
 
     def value(self, loss: float) -> float:
         """Compute f_o from the loss of the part."""
-        if self.divisor is None:
+        if self.divisor is None or self.tangent is not None:
             return loss
         if self.root:
             return (math.sqrt(loss) - math.sqrt(self.offset)) / math.sqrt(self.divisor)
@@ -91,6 +96,8 @@ class Part(OfEntries):
 
     def slope(self, loss: float) -> float:
         """Compute the derivative of f_o in the loss of the part."""
+        if self.tangent is not None:
+            return self.tangent
         if self.divisor is None:
             return 1.0
         if self.root:
@@ -101,3 +108,29 @@ class Part(OfEntries):
 def bases_of(omega: Omega) -> Omega:
     """List the losses that objectives are made of, each once."""
     return tuple(dict.fromkeys(loss.base if isinstance(loss, Part) else loss for loss in omega))
+
+
+def in_blocks(omega: Omega, losses: Vector | None = None) -> Omega:
+    """Return objectives as blocks of X are asked for them, each of which knows its own losses alone.
+
+    Parameters
+    ----------
+    losses : those of the parts over all blocks, as they are; None where no slope depends on them, or nobody needs one
+    """
+    known = [0.0] * len(omega) if losses is None else losses.tolist()
+    return tuple(
+        replace(loss, tangent=loss.slope(value)) if isinstance(loss, Part) else loss
+        for loss, value in zip(omega, known, strict=True)
+    )
+
+
+def over_blocks(omega: Omega, losses: Vector) -> Vector:
+    """Compute objectives from their losses in all blocks of X, added up.
+
+    >>> from drnmf.losses.beta import Beta
+    >>> part = Part(Beta(2.0), 0, "hospital B", 2.0, 50.0, root=True)
+    >>> over_blocks(in_blocks((part,)), np.array([8.0])).tolist()
+    [0.2]
+    """
+    pairs = zip(omega, losses, strict=True)
+    return np.array([replace(one, tangent=None).value(v) if isinstance(one, Part) else v for one, v in pairs])

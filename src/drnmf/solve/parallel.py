@@ -18,15 +18,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeVar
 
-from drnmf.algorithms.batch import Call, solve_batch
+from drnmf.algorithms.batch import kind_of, solve_batch
+from drnmf.algorithms.loop import Call, minimise
 from drnmf.algorithms.result import Interrupted, Result
 from drnmf.backends.core import native_core
 from drnmf.solve.processes import Worker, workers
 
-Task = Callable[[], Result]
 T = TypeVar("T")
-
-
 Waiting = tuple[Call, "Future[Result]"]
 
 
@@ -70,7 +68,7 @@ class Batcher:
             self._waiting = [] if ready else self._waiting
         kinds: dict[Hashable, list[Waiting]] = {}
         for call, future in ready:
-            kinds.setdefault(call.kind, []).append((call, future))
+            kinds.setdefault(kind_of(call), []).append((call, future))
         for kind, alike in kinds.items():
             _answer(alike, kind is not None and len(alike) > 1)
 
@@ -95,7 +93,7 @@ def _made(call: Call) -> Result | BaseException:
     if control.max_time is not None:
         control = replace(control, max_time=max(control.max_time - waited, 0.0))
     try:
-        return replace(call, control=control).solve()
+        return minimise(replace(call, control=control))
     except Exception as error:
         return error
 
@@ -106,7 +104,7 @@ _local = threading.local()  # the Batcher or the Worker of a thread, for the run
 def maker() -> Callable[[Call], Result]:
     """Say who makes the runs of this thread: itself, its process or all threads together, as `run_all` said."""
     other: Batcher | Worker | None = getattr(_local, "maker", None)
-    return Call.solve if other is None else other.solve
+    return minimise if other is None else other.solve
 
 
 def run_all(tasks: Sequence[Callable[[], T]], jobs: int, stop: threading.Event, batched: bool = False) -> list[T]:

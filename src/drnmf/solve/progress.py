@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from drnmf.algorithms.result import Progress
-from drnmf.solve.watching import Shown
+from drnmf.solve.runner import Shown
 
 EVERY = 10.0
 """Seconds between two lines where there is no terminal."""

@@ -127,8 +127,8 @@ def problem_of(
     given : X as it was received
     """
     if rowwise(omega):
-        if not data.T.space.whole or model.column_modes:
-            raise ValueError("Losses of rows (Rowwise) are not served on Dask arrays and tensors: give X in memory.")
+        if model.column_modes:
+            raise ValueError("Losses of rows (Rowwise) are of a matrix, and X has more modes than two: unfold it.")
         data = Parted(data)
     return ask(Problem.opened(data, given, model.column_modes), model, omega, references)
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from drnmf.algorithms.batch import Call
-from drnmf.algorithms.loop import Callback
+from drnmf.algorithms.loop import Call, Callback
 from drnmf.algorithms.result import Result
 from drnmf.problem.problem import Problem
 from drnmf.solve.parallel import maker, run_all

@@ -11,14 +11,14 @@ import pytest
 import torch
 
 from drnmf import DRNMF, BetaNMF, ConsensusNMF
-from drnmf.algorithms.batch import Call, solve_batch
-from drnmf.algorithms.loop import Control, Run
+from drnmf.algorithms.batch import kind_of, solve_batch
+from drnmf.algorithms.loop import Call, Control, Run, minimise
 from drnmf.algorithms.updates.steps import extrapolated_step
 from drnmf.algorithms.updates.table import GPU_RULES, RULES
 from drnmf.algorithms.weights import Fixed, FrankWolfe, Reactive
 from drnmf.backends.base import Ask, Sweep
-from drnmf.backends.batch import batch_of
 from drnmf.backends.modes import Matrix
+from drnmf.backends.open import batch_of
 from drnmf.backends.torch.dense import TorchDense
 from drnmf.losses.names import as_losses
 from drnmf.numerics import of_each_run
@@ -96,9 +96,9 @@ def test_a_run_of_a_batch_is_the_run_alone(name, common, monkeypatch):
     data = [shared if common else TorchDense.of(torch.as_tensor(matrix(seed), device=DEVICE)) for seed in range(4)]
     controls = [Control(max_iter=50, tol=tol) for tol in (0.0, 1e-2, 1e-3)] + [Control(max_iter=7, tol=0.0)]
     made = calls(omega, rule, policy, data, controls)
-    assert len({call.kind for call in made}) == 1
-    assert made[0].kind is not None
-    found, wanted = solve_batch(made), [call.solve() for call in made]
+    assert len({kind_of(call) for call in made}) == 1
+    assert kind_of(made[0]) is not None
+    found, wanted = solve_batch(made), [minimise(call) for call in made]
     assert len({run.n_iter for run in wanted}) > 1
     for one, other in zip(found, wanted, strict=True):
         assert_same(one, other)
@@ -159,7 +159,7 @@ def test_descent_of_all_runs_is_that_of_each(dtype):
 def test_what_cannot_be_in_a_batch(rule, keeper):
     data = [TorchDense.of(torch.as_tensor(matrix(), device=DEVICE))]
     (call,) = calls((1,), rule, Fixed(), data, [Control(keeper=keeper)])
-    assert call.kind is None
+    assert kind_of(call) is None
 
 
 def test_a_run_that_fails_leaves_the_others_alone():

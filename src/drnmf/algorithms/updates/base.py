@@ -12,8 +12,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from drnmf.algorithms.updates.multiplier import multiplier_step
-from drnmf.algorithms.updates.roots import NO_SLOTS, Slots, joined_slots
+from drnmf.algorithms.updates.roots import NO_SLOTS, Slots, joined_slots, multiplier_step
 from drnmf.algorithms.updates.steps import multiplicative_step, weighted_sum
 from drnmf.losses.base import Omega
 from drnmf.numerics import Array, Maybe, Numbers, Vector, beside, precision_of

@@ -1,7 +1,7 @@
 r"""Any rule under constraints: columns that sum to one, and components that do not move.
 
 The rule itself sees the free rows of a block alone, with `Parts.total` where their sum is given: the multiplicative and
-the monotone steps then minimise the same majoriser with a multiplier for every column (`updates.multiplier`), and the
+the monotone steps then minimise the same majoriser with a multiplier for every column (`updates.roots`), and the
 steps of second order minimise their quadratic model on the simplex (`updates.simplex_steps`). Under beta = 2 the fixed
 components are taken off X, as far as the parts know it. The curvature of other losses is that of the whole block, whose
 length F'QF = F'P gives: the free rows take it from there (`Parts.sizes`).

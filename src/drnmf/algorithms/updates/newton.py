@@ -20,7 +20,7 @@ from drnmf.algorithms.correlation import shrunk
 from drnmf.algorithms.updates.base import NOTHING, Facts, Parts, Rule, Setup, Wants, halve
 from drnmf.algorithms.updates.cost import own_pays
 from drnmf.algorithms.updates.extrapolated import Extrapolated, Momentum
-from drnmf.algorithms.updates.on_simplex import model_minimum
+from drnmf.algorithms.updates.simplex_steps import model_minimum
 from drnmf.algorithms.updates.steps import correlated_step, packed, packed_product, quadratic_step, shared_step
 from drnmf.losses.base import Omega, is_quadratic
 from drnmf.numerics import (

@@ -34,9 +34,8 @@ from drnmf.selection.warm_starts import on_host
 from drnmf.solve.exchange import fit_interval
 from drnmf.solve.parallel import run_all
 from drnmf.solve.pipeline import fit_factors, running
-from drnmf.solve.runner import Runner
+from drnmf.solve.runner import Runner, Stopping
 from drnmf.solve.settings import ask, terms_of
-from drnmf.solve.watching import Stopping
 
 LARGE = 1 << 20
 """Entries above which every run sees a sample of the rows."""
