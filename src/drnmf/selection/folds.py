@@ -68,13 +68,13 @@ class Fold:
     seed: int = 0
 
     @classmethod
-    def of(cls, given: Received, facts: Facts, fraction: float, seed: int) -> Fold:
+    def of(cls, received: Received, facts: Facts, fraction: float, seed: int) -> Fold:
         """Leave out a fraction of the entries, or none; rows that are equal lose the same."""
-        X, observed = given.X, given.observed
+        X, observed = received.X, received.observed
         shape = int(X.shape[0]), int(X.shape[1])
         mask = HeldOut(fraction, seed).bind(shape, twins_of(X)).others if fraction else None
         seen = observed.bind(shape) if isinstance(observed, HeldOut) else observed
-        return cls(X, facts.grid, mask, seen, given.known, seed)
+        return cls(X, facts.grid, mask, seen, received.known, seed)
 
     def problem(self, whole: Problem) -> Problem:
         """Return a problem of X without the entries that are held out."""
