@@ -66,7 +66,8 @@ def test_groups_are_searched_under_the_losses_of_all_rows_and_in_fewer_runs(monk
         return made(X, model, given)
 
     monkeypatch.setattr(searching, "_searched", noted)
-    drnmf.discover(X, BetaNMF(beta="auto", random_state=0, max_iter=100, tol=1e-3), groups=groups, ranks=(2, 3))
+    quick = BetaNMF(beta="auto", random_state=0, max_iter=20, tol=1e-2)
+    drnmf.discover(X, quick, groups=groups, ranks=2, n_runs=10, level=None)
     overall, *parts = asked
     assert overall.within is None
     assert len(parts) == 3
