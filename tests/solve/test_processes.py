@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from drnmf import BetaNMF, HeldOut, Solver
 from drnmf.algorithms.loop import Call
 from drnmf.algorithms.result import Interrupted
-from drnmf.solve import parallel, processes
+from drnmf.solve import processes, solve
 from drnmf.solve.processes import workers
 from drnmf.solve.runner import Shown, Stopping, Watching
 from tests.losses.test_own_loss import Poisson
@@ -46,7 +46,7 @@ def places(monkeypatch):
         seen.append(int(result.notes[0].split()[-1]))
         return replace(result, notes=())
 
-    for module in (processes, parallel):
+    for module in (processes, solve):
         monkeypatch.setattr(module, "minimise", made)
     monkeypatch.setattr(processes.Worker, "solve", received)
     return seen
@@ -133,7 +133,7 @@ def long_call(**control) -> Call:
         raise InterruptedError
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parallel, "minimise", keep)
+        patch.setattr(solve, "minimise", keep)
         with pytest.raises(InterruptedError):
             fit(jobs=1)
     return replace(calls[0], control=replace(calls[0].control, max_iter=10**7, **control))

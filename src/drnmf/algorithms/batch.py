@@ -49,12 +49,7 @@ def kind_of(call: Call) -> Hashable:
 
 
 def solve_batch(calls: Sequence[Call]) -> list[Result | BaseException]:
-    """Make the runs of calls of one kind at once.
-
-    Returns
-    -------
-    ended : the result of every call, or what `minimise` would have raised
-    """
+    """Make the runs of calls of one kind at once: the result of every call, or what `minimise` would have raised."""
     ended: dict[int, Result | BaseException] = {}
     task, at, runs = _begin(calls, ended)
     inner_iter = calls[0].control.inner_iter
@@ -115,8 +110,8 @@ def _note(run: Run, point: Point) -> bool:
 def _over(run: Run, control: Control, i: int, ended: dict[int, Result | BaseException]) -> bool:
     """Whether a run is over, and then with which result."""
     try:
-        told = control.callback is not None and control.callback(run.progress(control.max_iter))
-        reason = "callback" if told else run.reason(control)
+        stopped = control.callback is not None and control.callback(run.progress(control.max_iter))
+        reason = "callback" if stopped else run.reason(control)
         if reason is not None:
             found = run.result(reason)
             ended[i] = replace(found, blocks=tuple(1.0 * F for F in found.blocks))  # not views of all runs

@@ -21,7 +21,7 @@ from drnmf.algorithms.certificates import entry_sum
 from drnmf.algorithms.iteration import Point, Task, iterate, swept
 from drnmf.algorithms.result import Interrupted, Progress, Result, Trace
 from drnmf.algorithms.updates.base import Rule, Setup, State
-from drnmf.algorithms.weights import Course, Policy
+from drnmf.algorithms.weights import Policy, WeightState
 from drnmf.backends.base import Ask, Data, Descends
 from drnmf.backends.modes import Factors, Matrix, Modes
 from drnmf.losses.base import Omega
@@ -51,12 +51,8 @@ class Keeper(Protocol):
         ...
 
     def recall(self, omega: Omega, *owners: Rule | Policy) -> Result | Snapshot | None:
-        """Return what is known of the run that begins now: its result, where it stood, or nothing.
-
-        Parameters
-        ----------
-        omega : the losses, which a result names
-        owners : the rule and the policy, whose states may be among it
+        """Return what is known of the run that begins now, whose rule and policy are the owners of states among it:
+        its result, where it stood, or nothing.
         """
         ...
 
@@ -83,7 +79,7 @@ class Control:
     overwrite : the run may write over the blocks that it begins from
     margin : stop as soon as a scaled loss is this much below one, with reason "reference" and the point where that
         happened: the reference is not the best, and whoever asked can improve it from there
-    course : what lambda and its policy continue with, None where they begin
+    weight_state : what lambda and its policy continue with, None where they begin
     """
 
     max_iter: int = 1000
@@ -96,12 +92,12 @@ class Control:
     least: float = 0.0
     overwrite: bool = False
     margin: float | None = None
-    course: Course | None = None
+    weight_state: WeightState | None = None
     keeper: Keeper | None = None
 
-    def first(self, policy: Policy, p: int) -> Course:
+    def first(self, policy: Policy, p: int) -> WeightState:
         """Return what lambda begins with."""
-        return policy.init(p) if self.course is None else self.course
+        return policy.init(p) if self.weight_state is None else self.weight_state
 
 
 @dataclass
@@ -418,7 +414,7 @@ class Run:
             converged=reason == "tol",
             reason=reason,
             penalty=best.penalty,
-            course=(self.weights, self.policy_state),
+            weight_state=(self.weights, self.policy_state),
         )
 
 

@@ -164,17 +164,10 @@ class Descending:
 class Descends(Protocol):
     """Whole iterations of coordinate descent (`Descending`)."""
 
-    def iterate(self, passes: int, paces: tuple[float, ...]) -> Sweep:
-        """Step both blocks and sweep for the first.
+    def iterate(self, passes: int, momenta: tuple[float, ...]) -> Sweep:
+        """Step both blocks, by so many passes of coordinate descent each, and sweep for the first at the new point.
 
-        Parameters
-        ----------
-        passes : of coordinate descent in each block
-        paces : how far each is extrapolated, as a fraction of its way since the last iteration
-
-        Returns
-        -------
-        sweep : that for the first block at the new point
+        momenta : how far each is extrapolated, as a fraction of its way since the last iteration
         """
         ...
 
@@ -354,12 +347,7 @@ class Starts(Protocol):
     def draw(self, rank: int, rng: np.random.RandomState, scale: Callable[[float], float], floor: float) -> Any:
         """Draw uniform factors W (m, r) and H (r, n), W first, where they will live.
 
-        Parameters
-        ----------
-        rank : r
-        rng : where the numbers come from, those of W first
-        scale : mean of WH -> the factor for both
-        floor : smallest entry
+        Both are multiplied by ``scale(mean(WH))`` and are at least the floor.
         """
         ...
 
@@ -532,6 +520,14 @@ class OfData:
     @property
     def scale(self) -> float:
         return float(self.data.scale)
+
+    @property
+    def zeros(self) -> int:
+        return int(self.data.zeros)
+
+    @property
+    def count(self) -> int:
+        return int(self.data.count)
 
     def descent(self, start: Descending) -> Descends | None:
         """Make no whole iterations: what is over X counts too."""

@@ -55,33 +55,17 @@ class Modes(OfData):
         return shares_curvature(self.data)
 
     def sweep(self, block: int, blocks: Factors, ask: Ask) -> Sweep:
-        """Pass over X once, at the model of all blocks, for the parts and the curvature of one of them.
+        """Pass over X once, at the model of all blocks: the parts and the curvature of one of them, and every loss.
 
-        Parameters
-        ----------
-        block : which one, from 0
         blocks : (r, columns) each, in their spaces
-        ask : what is wanted
-
-        Returns
-        -------
-        sweep : N and P (slots, r, columns) and the curvature of that block, and every loss; completed by `Space.read`
         """
         raise NotImplementedError
 
     def sum_others(self, block: int, function: Callable[[Array], Vector], blocks: Factors) -> Vector:
-        """Add up a function over pieces of what stands while a block moves.
+        """Add up a function over pieces of what stands while a block moves, (k,) float64 on the host.
 
-        Parameters
-        ----------
-        block : the one that moves
-        function : (r, some columns) -> (k,) float64; the columns are those of the matrix G by which the model is F'G,
-            the other block of a matrix, column-wise products of the other blocks of a tensor
-        blocks : all of them
-
-        Returns
-        -------
-        total : (k,) float64, on the host
+        function : of (r, some columns) of the matrix G by which the model is F'G: the other block of a matrix,
+            column-wise products of the other blocks of a tensor
         """
         raise NotImplementedError
 

@@ -200,15 +200,8 @@ class HeldOut:
     def bind(self, shape: tuple[int, int], twins: tuple[Indices | None, Indices | None] = (None, None)) -> Hidden:
         """Return the weights, zero where held out, for a matrix of this shape.
 
-        Parameters
-        ----------
-        shape : (m, n)
         twins : of the rows and of the columns, an index of the first that each is equal to: those fall into one class.
             None where all may fall apart
-
-        Returns
-        -------
-        observed : Hidden
         """
         classes = round(1.0 / self.fraction)
         rows, columns = (_classes(self.seed, size, alike, classes) for size, alike in zip(shape, twins, strict=True))

@@ -103,15 +103,10 @@ def batch_kind(data: Data) -> Hashable:
 
 
 def batch_of(data: Sequence[Data], omega: Omega) -> Batch:
-    """Return the matrices of several runs, all of one `batch_kind`, as one.
+    """Return the matrices of several runs, one each and of one `batch_kind`, as one, for losses that will be asked for.
 
     A sweep over a small X is shorter than what it costs to begin one on a GPU; begun once for all runs it costs each of
     them next to nothing.
-
-    Parameters
-    ----------
-    data : one for every run
-    omega : the losses that will be asked for
     """
     from drnmf.backends.torch.batch import TorchBatch
 

@@ -26,7 +26,6 @@ from drnmf.problem.device import Placement, place
 from drnmf.problem.problem import Problem
 from drnmf.problem.weights import WeightsLike
 from drnmf.selection.alpha import AlphaPath, choose_alphas, decided, undecided
-from drnmf.solve.parallel import run_all
 from drnmf.solve.pipeline import running, warn_unconverged
 from drnmf.solve.references import (
     References,
@@ -40,7 +39,7 @@ from drnmf.solve.references import (
 )
 from drnmf.solve.runner import Runner
 from drnmf.solve.settings import asked_losses, check_model, control_of, problem_of, reading_of, settings_of, terms_of
-from drnmf.solve.solve import smallest, solve
+from drnmf.solve.solve import run_all, smallest, solve
 
 
 @dataclass(frozen=True)

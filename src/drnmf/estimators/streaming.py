@@ -18,9 +18,9 @@ from drnmf.algorithms.initialize import begun, check_factor
 from drnmf.algorithms.result import Trace
 from drnmf.algorithms.weights import ByRule, Fixed, Policy, as_policy
 from drnmf.backends.base import Data
+from drnmf.backends.core import single_blas
 from drnmf.backends.observed import HeldOut
 from drnmf.backends.open import is_dask
-from drnmf.backends.single_blas import single_blas
 from drnmf.estimators.deciding import AUTO
 from drnmf.interrupts import uninterrupted
 from drnmf.losses.base import Omega, betas_of

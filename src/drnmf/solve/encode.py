@@ -17,10 +17,10 @@ from drnmf.algorithms.updates.newton import Newton
 from drnmf.algorithms.updates.simplex_steps import ahead_on_simplex
 from drnmf.algorithms.updates.steps import packed, packed_product, quadratic_step, shared_step
 from drnmf.backends.base import Ask, Data, Observed, in_unit
+from drnmf.backends.core import single_blas
 from drnmf.backends.entries import check_structure
 from drnmf.backends.observed import stores, weigh
 from drnmf.backends.open import open_data
-from drnmf.backends.single_blas import single_blas
 from drnmf.losses.base import Omega, need_nonzeros_only
 from drnmf.numerics import (
     AT_FLOOR,
@@ -39,7 +39,7 @@ from drnmf.numerics import (
 )
 from drnmf.objective.constraints import normalised
 from drnmf.objective.objective import Objective
-from drnmf.objective.penalty import Bound, Penalties, Tilt
+from drnmf.objective.penalty import BlockPenalties, Bound, Penalties
 from drnmf.problem.check import check_entries, check_zeros
 from drnmf.problem.device import as_numpy
 from drnmf.problem.units import Units, divided
@@ -95,12 +95,8 @@ class Encoder:
         return replace(self, components=self.components[:, columns])
 
     def rows(self, data: Data, first_row: int = 0, first: Array | None = None) -> Array:
-        """Compute W for rows that a backend holds already.
+        """Compute W for rows that a backend holds already, the first of them numbered for messages.
 
-        Parameters
-        ----------
-        data : the rows
-        first_row : their first, for messages
         first : (rows, r), where to begin, with X on a host; its zeros stay zero
         """
         check_zeros(data, self.objective.omega, self.zeros, first_row)
@@ -193,19 +189,19 @@ class _Rows:
         objective, sums, curved = self.objective, self.sums, self.curved
         omega, coefficients = objective.omega, objective.coefficients(self.weights)
         support = first > 0 if self.held else None
-        tilt = _penalties_of_rows(side, G, first, objective, self.weights)
+        penalties = _penalties_of_rows(side, G, objective, self.weights)
         if [loss.free_part for loss in omega] != ["gram"]:
             floor = EPS / G.shape[1] if sums else EPS * namespace(first).amax(first, axis=0)[None]
             floor = floor if support is None else np.where(support, floor, 0.0).astype(side.dtype)
             if curved is None:
                 curved = G.shape[1] <= (NEWTON_RANK if support is None else HELD_RANK) and not _compressed(side, omega)
-            return _Cycle(side, G, objective, coefficients, floor, tilt, 1.0 if sums else None, curved, support)
-        c = np.ones(1) if tilt is None else coefficients
-        once = side.sweep(G, first, Ask(omega, c, False, c, sized=tilt is not None))
+            return _Cycle(side, G, objective, coefficients, floor, penalties, 1.0 if sums else None, curved, support)
+        c = np.ones(1) if penalties is None else coefficients
+        once = side.sweep(G, first, Ask(omega, c, False, c, sized=penalties is not None))
         if sums:
-            parts = Parts(once.N, once.P, c, omega, 0.0, Q=once.Q, gram=once.gram, tilt=tilt, total=1.0)
+            parts = Parts(once.N, once.P, c, omega, 0.0, Q=once.Q, gram=once.gram, penalties=penalties, total=1.0)
             return _Alone(lambda A: normalised(ahead_on_simplex(A, parts, A, 0.0)[0], 1.0, 0.0))
-        added = Bound() if tilt is None else tilt.bound(first)
+        added = Bound() if penalties is None else penalties.bound(first)
         N, bend = once.N[0] - added.slope(), added.curvature
         N = N if support is None else np.where(support, N, -HELD * abs(N).max(axis=0))
         if (Q := once.Q) is not None:  # the entries have weights: every row has a curvature of its own
@@ -262,7 +258,7 @@ class _Cycle:
     objective: Objective
     coefficients: Vector
     floor: Numbers
-    tilt: Tilt | None
+    penalties: BlockPenalties | None
     total: float | None
     curved: bool
     support: NDArray[np.bool_] | None = None
@@ -316,7 +312,7 @@ class _Cycle:
         ask = Ask(omega, losses=False, curvature=c if curved else None, sized=True)  # P is looked at
         sweep = self.side.sweep(self.G, A, ask)
         N, P = (sweep.N, sweep.P) if self.support is None else _held(sweep.N, sweep.P, self.support)
-        return Parts(N, P, c, omega, self.floor, Q=sweep.Q, gram=sweep.gram, tilt=self.tilt, total=self.total)
+        return Parts(N, P, c, omega, self.floor, Q=sweep.Q, gram=sweep.gram, penalties=self.penalties, total=self.total)
 
 
 def _held(N: Array, P: Array, support: NDArray[np.bool_]) -> tuple[Array, Array]:
@@ -341,7 +337,7 @@ def _further(A: Array, first: Array, second: Array) -> Array:
     return xp.where(further > 0.1 * second, further, 0.1 * second)  # a zero could not be left again
 
 
-def _penalties_of_rows(side: Data, G: Array, first: Array, objective: Objective, weights: Vector) -> Tilt | None:
+def _penalties_of_rows(side: Data, G: Array, objective: Objective, weights: Vector) -> BlockPenalties | None:
     """The penalties that stand by themselves in every row of W, whose bounds are the same at every point."""
     given = objective.penalties
     alone = Penalties(tuple(term for term in given.terms if not term.couples("W")), given.setting)

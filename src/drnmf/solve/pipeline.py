@@ -24,8 +24,8 @@ from drnmf.algorithms.initialize import Start, least_loss, random_start, starts,
 from drnmf.algorithms.loop import Control, with_notes
 from drnmf.algorithms.result import Interrupted, Progress, Result
 from drnmf.backends.base import losses_of
+from drnmf.backends.core import single_blas
 from drnmf.backends.open import batch_kind, largest_batch
-from drnmf.backends.single_blas import single_blas
 from drnmf.numerics import (
     EMPTY_MODEL,
     EXACT_FIT,
@@ -66,11 +66,7 @@ def running(
 ) -> Iterator[Runner]:
     """Ready a runner for a problem; while the block runs its checkpoint folder is locked and its progress is shown.
 
-    Parameters
-    ----------
-    runner : its rules and its policy
-    parameters : when to stop, the starts, and how many runs go at once
-    runs : how many runs will share the time
+    runs : how many will share the time
     identity : what must be the same for a fit to be resumed from its checkpoint
     W, H : the start, with ``init="custom"``
     """

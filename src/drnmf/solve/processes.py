@@ -1,4 +1,4 @@
-"""Runs in processes of their own: each thread of `solve.parallel` hands its runs to one, and waits.
+"""Runs in processes of their own: each thread of `solve.run_all` hands its runs to one, and waits.
 
 An iteration on a small X takes as long in Python as in the compiled sweep, and only one thread at a time can be in
 Python. The process is a fork, begun before the threads are: it has everything imported, costs a few milliseconds, and
@@ -148,14 +148,14 @@ def _serve(pipe: Connection, others: list[Connection], flags: mmap.mmap, place: 
             message = pipe.recv_bytes()
         except (EOFError, OSError):
             return
-        _send(pipe, _made(message, _Told(pipe, flags, place, parent)))
+        _send(pipe, _made(message, _Reporter(pipe, flags, place, parent)))
 
 
-def _made(message: bytes, told: _Told) -> Result | BaseException:
+def _made(message: bytes, reporter: _Reporter) -> Result | BaseException:
     try:
-        call, told.shown = pickle.loads(message)
-        result = minimise(replace(call, control=replace(call.control, callback=told)))
-        told.last()
+        call, reporter.shown = pickle.loads(message)
+        result = minimise(replace(call, control=replace(call.control, callback=reporter)))
+        reporter.last()
         return result
     except BaseException as error:
         return error
@@ -169,7 +169,7 @@ def _send(pipe: Connection, answer: Result | Progress | BaseException) -> None:
     pipe.send_bytes(written)
 
 
-class _Told:
+class _Reporter:
     """The callback of a run in its process: looks whether it is to end, and shows it now and then and at its end."""
 
     def __init__(self, pipe: Connection, flags: mmap.mmap, place: int, parent: int) -> None:

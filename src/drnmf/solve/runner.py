@@ -65,8 +65,8 @@ class Watching:
     def of(cls, callbacks: tuple[Callback | None, ...], units: Units) -> Watching:
         """Tell callbacks, of which any may be missing; those that only wait for an event become events."""
         events = tuple(callback.stop for callback in callbacks if isinstance(callback, Stopping))
-        told = tuple(call for call in callbacks if call is not None and not isinstance(call, Stopping))
-        return cls(told, events, units)
+        listeners = tuple(call for call in callbacks if call is not None and not isinstance(call, Stopping))
+        return cls(listeners, events, units)
 
     def __call__(self, progress: Progress) -> bool:
         if self.stopped:
@@ -241,7 +241,7 @@ class Runner:
         tol = self._tolerance(control, problem) if alone else control.tol
         if self.rough and tol > 0:
             tol = max(tol, ROUGH_LEVEL if alone else ROUGH_TOLERANCE)
-        return replace(control, tol=tol, course=problem.course)
+        return replace(control, tol=tol, weight_state=problem.weight_state)
 
     def _tolerance(self, control: Control, problem: Problem) -> float:
         """Compute the tolerance of a fit of one loss alone: it need not be as fine as that of the fit itself."""

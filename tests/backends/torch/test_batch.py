@@ -24,7 +24,7 @@ from drnmf.losses.names import as_losses
 from drnmf.numerics import of_each_run
 from drnmf.objective.objective import Objective
 from drnmf.problem import device as placement
-from drnmf.solve import parallel
+from drnmf.solve import solve
 from tests.backends.problems import oracle
 from tests.backends.table import DEVICE, FLOAT32, FUSED, GPU, KERNELS, assert_close
 
@@ -143,10 +143,10 @@ def test_descent_of_all_runs_is_that_of_each(dtype):
     F, N, W = (rng.gamma(1.0, size=size).astype(dtype) for size in (shape, shape, (3, 9, 5)))
     W[1, :, 2] = 0.0  # vanished in one run alone
     F, N, gram, last = (torch.as_tensor(part, device=DEVICE) for part in (F, N, W.swapaxes(1, 2) @ W, 0.9 * F))
-    floors, pace = np.array([1e-9, 1e-3, 0.1]), np.array([0.0, 0.3, 0.6])
-    found = extrapolated_step(F, N, gram, of_each_run(floors, F), 2, last, pace)
+    floors, momentum = np.array([1e-9, 1e-3, 0.1]), np.array([0.0, 0.3, 0.6])
+    found = extrapolated_step(F, N, gram, of_each_run(floors, F), 2, last, momentum)
     for i in range(3):
-        wanted = extrapolated_step(F[i], N[i], gram[i], float(floors[i]), 2, last[i], float(pace[i]))
+        wanted = extrapolated_step(F[i], N[i], gram[i], float(floors[i]), 2, last[i], float(momentum[i]))
         for one, other in zip(found, wanted, strict=True):
             torch.testing.assert_close(one[i], other, rtol=1e-4 if dtype == np.float32 else 1e-12, atol=1e-6)
 
@@ -189,8 +189,8 @@ def _on_torch(monkeypatch, _deferred):
 def sizes(monkeypatch):
     """How many runs each batch had."""
     found = []
-    whole = parallel.solve_batch
-    monkeypatch.setattr(parallel, "solve_batch", lambda made: found.append(len(made)) or whole(made))
+    whole = solve.solve_batch
+    monkeypatch.setattr(solve, "solve_batch", lambda made: found.append(len(made)) or whole(made))
     return found
 
 
@@ -223,10 +223,10 @@ def test_an_error_in_one_thread_ends_all():
     def task(i):
         if i == 2:
             raise RuntimeError("no more")
-        return parallel.maker()(call)
+        return solve.maker()(call)
 
     with pytest.raises(RuntimeError, match="no more"):
-        parallel.run_all([partial(task, i) for i in range(9)], 3, threading.Event(), batched=True)
+        solve.run_all([partial(task, i) for i in range(9)], 3, threading.Event(), batched=True)
 
 
 @pytest.mark.skipif(not GPU, reason="needs a CUDA GPU")

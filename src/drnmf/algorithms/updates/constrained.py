@@ -118,13 +118,15 @@ def free_parts(F: Array, parts: Parts, fixed: int) -> Parts:
         sizes = balanced_sizes(F, parts.weighted()[1], correlation)[fixed:]
         correlation = correlation[fixed:, fixed:]
     gram = None if gram is None else gram[..., fixed:, fixed:]
-    tilt: Any = None if parts.tilt is None else Given(free_bound(F, parts.tilt.bound(F), fixed), parts.tilt.factor)
-    return replace(parts, N=_solid(N), P=_solid(P), gram=gram, Q=Q, correlation=correlation, sizes=sizes, tilt=tilt)
+    if parts.penalties is not None:
+        known: Any = Given(free_bound(F, parts.penalties.bound(F), fixed), parts.penalties.factor)
+        parts = replace(parts, penalties=known)
+    return replace(parts, N=_solid(N), P=_solid(P), gram=gram, Q=Q, correlation=correlation, sizes=sizes)
 
 
 @dataclass(frozen=True)
 class Given:
-    """Penalties that were bounded already, at the current point: `Tilt` for a part of a block."""
+    """Penalties that were bounded already, at the current point: `BlockPenalties` for a part of a block."""
 
     known: Bound
     factor: float
@@ -152,15 +154,7 @@ def _solid(stack: Any) -> Any:
 
 
 def constrained(rule: Rule, constraints: Constraints, block: str, rank: int) -> Rule:
-    """Return the rule of one block under constraints: itself where the block is free.
-
-    Parameters
-    ----------
-    rule : takes the steps of what is free
-    constraints : what the factors must satisfy
-    block : its name
-    rank : r
-    """
+    """Return the rule of one block, by its name, under constraints: itself where the block is free."""
     fixed, sums = constraints.of(block)
     if fixed == rank:
         return Still()

@@ -40,8 +40,6 @@ class Monotone(Rule):
 def majorised(F: Array, parts: Parts, penalty: Slots = NO_SLOTS) -> Array:
     """Take the step to the minimum of the majoriser, over columns of a given sum where the parts have one.
 
-    Parameters
-    ----------
     penalty : the terms of the penalties, in the units of the coefficients
     """
     if parts.total is None:
@@ -73,7 +71,7 @@ class Multiplicative(Rule):
         return None
 
     def step(self, F: Array, parts: Parts, state: None) -> tuple[Array, None]:
-        if parts.tilt is not None and is_monotone(parts.omega):  # N and P are weighted already
+        if parts.penalties is not None and is_monotone(parts.omega):  # N and P are weighted already
             alone = replace(parts, coefficients=np.ones(1))
-            return majorised(F, alone, parts.tilt.bound(F).slots(F)), None
+            return majorised(F, alone, parts.penalties.bound(F).slots(F)), None
         return parts.multiplicative(F), None

@@ -71,7 +71,7 @@ def simplex_step_ahead(
     moves: int,
     totals: Numbers,
     last: Array,
-    pace: Numbers,
+    momentum: Numbers,
     gram: Maybe = None,
     Q: Maybe = None,
 ) -> tuple[Array, Array]:
@@ -83,7 +83,7 @@ def simplex_step_ahead(
     N : (r, n)
     totals : what every column sums to, a number or (n,)
     last : (r, n) what the step before found
-    pace : how far to go on, as a fraction of the way from there
+    momentum : how far to go on, as a fraction of the way from there
 
     Returns
     -------
@@ -98,12 +98,12 @@ def simplex_step_ahead(
     """
     core = native_core() if isinstance(F, np.ndarray) else None
     if core is None:
-        return _ahead(F, N, floor, moves, totals, last, pace, gram, Q)
+        return _ahead(F, N, floor, moves, totals, last, momentum, gram, Q)
     stepped, further = np.empty((2, *F.shape), F.dtype)
     F, N, last = (np.ascontiguousarray(part, dtype=F.dtype) for part in (F, N, last))
     Q = None if Q is None else np.ascontiguousarray(Q, dtype=F.dtype)
     sums = np.full(F.shape[1], totals, dtype=F.dtype)
-    core.simplex_step(F, N, Q, None, gram, floor, PAIR_TOLERANCE, moves, stepped, last, sums, pace, further)
+    core.simplex_step(F, N, Q, None, gram, floor, PAIR_TOLERANCE, moves, stepped, last, sums, momentum, further)
     return stepped, further
 
 
@@ -116,13 +116,21 @@ def model_slope(F: Array, N: Array, gram: Maybe, Q: Maybe) -> Array:
 
 
 def _ahead(
-    F: Array, N: Array, floor: Numbers, moves: int, totals: Numbers, last: Array, pace: Numbers, gram: Maybe, Q: Maybe
+    F: Array,
+    N: Array,
+    floor: Numbers,
+    moves: int,
+    totals: Numbers,
+    last: Array,
+    momentum: Numbers,
+    gram: Maybe,
+    Q: Maybe,
 ) -> tuple[Array, Array]:
     """`simplex_step_ahead` in the array library of F: the reference of the compiled one."""
     stepped = normalised(simplex_step(F, model_slope(F, N, gram, Q), floor, moves, gram, Q), totals, floor)
-    if pace == 0.0:
+    if momentum == 0.0:
         return stepped, stepped
-    further = normalised(stepped + pace * (stepped - last), totals, floor)
+    further = normalised(stepped + momentum * (stepped - last), totals, floor)
     rise = model_slope(0.5 * (F + further), N, gram, Q)  # f(further) - f(F) = (further - F)'rise
     return stepped, namespace(F).where(((further - F) * rise).sum(0) <= 0, further, stepped)
 
@@ -236,21 +244,14 @@ def _model(F: Array, parts: Parts) -> tuple[Array, Maybe, Maybe]:
     return parts.N[0] - bound.slope(), bound.curvature, parts.Q
 
 
-def ahead_on_simplex(F: Array, parts: Parts, last: Array, pace: Numbers) -> tuple[Array, Array]:
+def ahead_on_simplex(F: Array, parts: Parts, last: Array, momentum: Numbers) -> tuple[Array, Array]:
     """Take the step of `hals.HALS` on the simplex, and go on beyond it where the loss stays below that of F.
 
-    Parameters
-    ----------
-    last : (r, n) what the step before found
-    pace : how far to go on, as a fraction of the way from there
-
-    Returns
-    -------
-    stepped, further : what was found, and where the columns went
+    Returns what was found, and where the columns went, with `last` and `momentum` as in `simplex_step_ahead`.
     """
     N, gram, Q = _model(F, parts)
     assert parts.total is not None
-    return simplex_step_ahead(F, N, parts.floor, _moves(F), parts.total, last, pace, gram, Q)
+    return simplex_step_ahead(F, N, parts.floor, _moves(F), parts.total, last, momentum, gram, Q)
 
 
 def _moves(F: Array) -> int:

@@ -22,7 +22,7 @@ from drnmf.apps.text.topics import clustering_accuracy
 from drnmf.estimators.beta import BetaNMF
 from drnmf.estimators.robust import DRNMF
 from drnmf.losses.huber import Huber
-from drnmf.losses.rowwise import Rowwise
+from drnmf.losses.part import Rowwise
 from drnmf.numerics import Vector
 from drnmf.parameters.solver import Solver
 from drnmf.selection.matching import match
@@ -163,8 +163,7 @@ def plan(options: Options) -> Plan:
                     return Saved({"value": value(seed), "seconds": time.perf_counter() - began})
 
             units.append(Unit(f"{case}/{method}/seed-{seed}", {"seed": seed}, compute))
-    facts = {"seeds": options.seeds, "cases": [[*key, wanted] for key, (wanted, _) in listed.items()]}
-    return Plan(units, facts)
+    return Plan(units, {"cases": [[*key, wanted] for key, (wanted, _) in listed.items()]})
 
 
 def draw(results: Results, folder: Path) -> None:

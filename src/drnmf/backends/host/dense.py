@@ -11,8 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from drnmf.backends.base import Ask, Observed, Space, Sweep
-from drnmf.backends.digest import combined, dense_rows, row_blocks
-from drnmf.backends.entries import first_zero
+from drnmf.backends.entries import combined, dense_rows, first_zero, row_blocks
 from drnmf.backends.observed import Ones
 from drnmf.backends.tiles import sweep_tiles, tiles_of
 from drnmf.backends.weighted import Unweighted
@@ -68,7 +67,7 @@ class HostMatrix(Unweighted):
     tile_entries: ClassVar[int] = 1 << 18
 
     def row_digests(self) -> Iterator[bytes]:
-        """Yield the SHA-256 of every row of X, 32 bytes each (see `backends.digest`)."""
+        """Yield the SHA-256 of every row of X, 32 bytes each (see `backends.entries`)."""
         raise NotImplementedError
 
     def digest(self) -> str:
