@@ -254,6 +254,9 @@ class _Half:
         task, k = self.task, self.block
         if task.certain[k]:
             return tried
+        began = task.guarded(self.weights, before)
+        if task.risen(0.0, began) is None and task.risen(task.guarded(self.weights, tried), began) is None:
+            return tried  # as most are: nobody needs to know what rounding adds to a loss, which is no loss below zero
         ceiling = task.ceiling(self.weights, before)
         for count in range(1, MAX_HALVINGS + 2):
             runs = task.risen(task.guarded(self.weights, tried), ceiling)

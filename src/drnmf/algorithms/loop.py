@@ -126,18 +126,19 @@ class Log:
         self.sweeps.append(sweeps)
         self.watched.append(watched)
         self.penalty.append(penalty)
-        self.lowest.append(min([*self.lowest[-1:], watched]))
+        self.lowest.append(min(self.lowest[-1], watched) if self.lowest else watched)
 
     def gap(self, row: int) -> float:
-        return complementarity_gap(self.weights[row], self.scaled[row])
+        return float(complementarity_gap(self.weights[row], self.scaled[row]))
 
     def trace(self) -> Trace:
+        scaled, weights = np.array(self.scaled), np.array(self.weights)
         return Trace(
             np.array(self.losses),
-            np.array(self.scaled),
-            np.array(self.weights),
+            scaled,
+            weights,
             np.array(self.seconds),
-            np.array([self.gap(row) for row in range(len(self.scaled))]),
+            complementarity_gap(weights, scaled),
             np.array(self.sweeps),
             penalty=np.array(self.penalty),
         )
@@ -274,7 +275,7 @@ class Run:
         _require_finite(point.sweep.losses, task.data)
         best = Best(point.blocks, point.sweep.losses, weights, point.penalty)
         run = cls(task, policy, point, weights, policy_state, best, Log(), started)
-        run._add_row()
+        run._add_row(task.objective.scaled(point.sweep.losses))
         return run
 
     @classmethod
@@ -299,35 +300,35 @@ class Run:
         """Update all blocks, and note where they are."""
         if self.whole is None and self.task.in_place:
             self.whole = descent.begin(self.task, self.point, self.weights)
-        for inner in range(inner_iter):
-            early = self.task.fixed or inner + 1 < inner_iter
-            if self.whole is None:
-                self.point = iterate(self.task, self.point, self.weights, early)
-            else:
+        if self.whole is not None:  # coordinate descent, which nothing extrapolates further
+            for _ in range(inner_iter):
                 self.point = descent.descend(self.task, self.point, self.whole)
-        self.point, self.direction = accelerated(self.task, self.point, self.weights, self.direction)
+        else:
+            for inner in range(inner_iter):
+                early = self.task.fixed or inner + 1 < inner_iter
+                self.point = iterate(self.task, self.point, self.weights, early)
+            self.point, self.direction = accelerated(self.task, self.point, self.weights, self.direction)
         if self.note():
             self.point = self.task.restart(self.point)
 
     def note(self) -> bool:
         """Move lambda, write the row, remember the best, and tell whether the states of the rule are to restart."""
         task, losses = self.task, self.point.sweep.losses
+        scaled = task.objective.scaled(losses)
         if task.rule.facts.chooses:
             # all blocks chose, the last one last; one of which nothing is free chooses nothing
             self.weights = next(state for state in reversed(self.point.states) if state is not None)
         else:
-            scaled = task.objective.scaled(losses)
             self.weights, self.policy_state = self.policy.step(self.weights, scaled, self.policy_state)
-        self._add_row()
+        self._add_row(scaled)
         watched = self.log.watched
         if not task.rule.facts.best or task.in_place or watched[-1] == self.log.lowest[-1]:
             self.best = Best(self.point.blocks, losses, self.weights, self.point.penalty)
         return watched[-1] > watched[-2] and watched[-1] > self.log.lowest[-1] * (1.0 + RESTART_RISE)
 
-    def _add_row(self) -> None:
-        losses, penalty, task = self.point.sweep.losses, self.point.penalty, self.task
-        seconds = time.perf_counter() - self.started
-        scaled, watched = task.objective.scaled(losses), task.watched(self.weights, losses, penalty)
+    def _add_row(self, scaled: Vector) -> None:
+        losses, penalty = self.point.sweep.losses, self.point.penalty
+        seconds, watched = time.perf_counter() - self.started, self.task.watched(self.weights, losses, penalty)
         self.log.add(losses, scaled, self.weights, seconds, self.point.sweeps, watched, penalty)
 
     def progress(self, max_iter: int) -> Progress:

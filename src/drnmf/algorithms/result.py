@@ -46,7 +46,8 @@ class Trace:
     @property
     def maximum(self) -> Vector:
         """max Dbar_beta of every row."""
-        return np.nanmax(self.scaled_losses, axis=1)
+        found: Vector = np.fmax.reduce(self.scaled_losses, axis=1)  # NaN stands before a beta joined
+        return found
 
     @property
     def objective(self) -> Vector:
@@ -56,7 +57,7 @@ class Trace:
     def under(self, references: Vector) -> Trace:
         """Scale the losses of every row by other references."""
         scaled = self.losses / references
-        gap = np.nanmax(scaled, axis=1) - np.nansum(self.weights * scaled, axis=1)
+        gap = np.fmax.reduce(scaled, axis=1) - _without_nan(self.weights * scaled).sum(1)
         return replace(self, scaled_losses=scaled, gap=gap)
 
     def then(self, later: Trace) -> Trace:
@@ -64,6 +65,10 @@ class Trace:
         after = replace(later, seconds=later.seconds + self.seconds[-1], sweeps=later.sweeps + self.sweeps[-1])
         rows = {name: np.concatenate([getattr(self, name)[:-1], getattr(after, name)]) for name in _ROWS}
         return Trace(**rows, added=self.added)
+
+
+def _without_nan(values: Vector) -> Vector:
+    return np.where(np.isnan(values), 0.0, values)
 
 
 _ROWS = ("losses", "scaled_losses", "weights", "seconds", "gap", "sweeps", "penalty")

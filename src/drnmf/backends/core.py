@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import os
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -44,10 +45,20 @@ def native_core() -> Any:
 
 
 @cache
-def _controller() -> ThreadpoolController:
-    return ThreadpoolController()
+def _libraries() -> list[Any]:
+    """The BLAS libraries of this process: looking for them takes as long as many small fits."""
+    libraries: list[Any] = ThreadpoolController().select(user_api="blas").lib_controllers
+    return libraries
 
 
-def single_blas() -> AbstractContextManager[object]:
+@contextmanager
+def single_blas() -> Iterator[None]:
     """Context in which BLAS runs on one thread; the caller's setting comes back afterwards."""
-    return _controller().limit(limits=1, user_api="blas")
+    before = [(library, library.get_num_threads()) for library in _libraries()]
+    try:
+        for library, _ in before:
+            library.set_num_threads(1)
+        yield
+    finally:
+        for library, threads in before:
+            library.set_num_threads(threads)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -200,7 +201,7 @@ def stored_in_blocks(path: Path) -> bool:
     return path.is_dir() or path.suffix.lower() in (".zarr", ".h5ad")
 
 
-def need_dask() -> Any:
+def need_dask() -> ModuleType:
     """Import Dask, or say how to get it."""
     try:
         import dask

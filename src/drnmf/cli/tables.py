@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,7 @@ from drnmf.runs import schema, write
 
 if TYPE_CHECKING:
     from drnmf.estimators.robust import DRNMF
+    from drnmf.losses.base import Omega
     from drnmf.matrices.matrix import Matrix
     from drnmf.numerics import Array
 
@@ -85,7 +86,7 @@ def tables(
     say(f"{model.n_iter_} iterations, {seconds:.1f} s; results in {results.folder}")
 
 
-def parse_losses(text: str, names: list[str]) -> Any:
+def parse_losses(text: str, names: list[str]) -> Omega | dict[str, str | float]:
     """Read the losses of all tables: NAME=LOSS for each, or one for all.
 
     >>> parse_losses("rna=KL,protein=2", ["rna", "protein"])

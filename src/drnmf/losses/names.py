@@ -98,7 +98,9 @@ def _from_printed(name: str) -> str | float:
 
 def _is_loss(value: object) -> TypeGuard[Loss]:
     # looking through all members of a protocol takes long beside a batch of a stream
-    return isinstance(value, Beta) or (isinstance(value, Loss) and not isinstance(value, type))
+    if isinstance(value, Beta):
+        return True
+    return not isinstance(value, str | float | int | type) and isinstance(value, Loss)
 
 
 def _what_is_wrong(value: object) -> str:

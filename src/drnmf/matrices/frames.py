@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import date, datetime
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ _BATCH = 1024
 """Rows that become text at a time: the first ones settle which columns hold labels."""
 
 
-def needs(module: str, extra: str) -> Any:
+def needs(module: str, extra: str) -> ModuleType:
     """Import an optional library, or say how to get it."""
     try:
         return import_module(module)

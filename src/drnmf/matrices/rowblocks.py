@@ -210,7 +210,7 @@ def _open_h5ad(source: Path, variable: str | None, splitting: Splitting) -> Matr
         return _open_anndata(source, stored, variable, splitting, "hdf5")
 
 
-def _open_anndata(source: Path, stored: Any, variable: str | None, splitting: Splitting, store: str) -> Matrix:
+def _open_anndata(source: Path, stored: Element, variable: str | None, splitting: Splitting, store: str) -> Matrix:
     """Open X, or the element that `variable` names, of an AnnData store, with the names of its rows and columns."""
     name = variable or (COUNTS if COUNTS in stored else "X")
     if name not in stored:
@@ -253,7 +253,7 @@ def _lazy(
     return da.concatenate(blocks)
 
 
-def _names(frame: Any) -> tuple[str, ...] | None:
+def _names(frame: Element) -> tuple[str, ...] | None:
     index = frame.attrs.get("_index")
     if index is None or index not in frame:
         return None

@@ -134,7 +134,12 @@ def parameter(default: Any, *words: Any, **more: Any) -> Any:
 
 def parameters_of(owner: Any) -> dict[str, Parameter]:
     """List the parameters of a class or an object by name, in the order of their fields."""
-    return {own.name: own.metadata[KEY] for own in fields(owner) if KEY in own.metadata}
+    return dict(_of_class(owner if isinstance(owner, type) else type(owner)))
+
+
+@functools.cache  # a fit asks some fifteen times
+def _of_class(cls: Any) -> dict[str, Parameter]:
+    return {own.name: own.metadata[KEY] for own in fields(cls) if KEY in own.metadata}
 
 
 def checked(owner: object, name: str) -> Any:

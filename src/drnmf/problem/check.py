@@ -37,9 +37,11 @@ def check_matrix(estimator: BaseEstimator, X: MatrixLike, reset: bool) -> Grid:
     """
     if is_dask(X):
         return validate_data(estimator, X, reset=reset, skip_check_array=True)
-    named = reset or hasattr(estimator, "feature_names_in_")
-    if not named and _plain(X) and X.shape[1] == getattr(estimator, "n_features_in_", None):
-        return _structured(X)  # nothing that scikit-learn could find, and what it takes adds up over many batches
+    known = reset or hasattr(estimator, "n_features_in_")
+    if known and not hasattr(estimator, "feature_names_in_") and _plain(X):
+        # nothing that scikit-learn could find, and what it takes adds up over small fits and many batches
+        check_features(estimator, X, reset)
+        return _structured(X)
     table = _foreign(X)
     if table is None or table.columns is None:
         return validate_data(estimator, _structured(X if table is None else table.X), reset=reset, **_ACCEPTED)
@@ -123,6 +125,8 @@ def as_matrix(X: Any) -> Any:
     """Check the form of X as `check_matrix` does, for a function that is not an estimator."""
     if is_dask(X):
         return X
+    if _plain(X):
+        return _structured(X)
     table = _foreign(X)
     return check_array(_structured(X if table is None else table.X), **_ACCEPTED)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from drnmf.estimators.comparison import Comparison
     from drnmf.losses.base import Omega
     from drnmf.matrices.matrix import Labels, Matrix
-    from drnmf.numerics import Array, Entries, Vector
+    from drnmf.numerics import Array, Entries
     from drnmf.objective.penalty import Penalty
     from drnmf.selection.alpha import AlphaPath
 
@@ -236,19 +236,14 @@ def write_coverage(folder: Path, model: NMF) -> None:
     write_table(folder / schema.COVERAGE, rows)
 
 
-def write_comparison(folder: Path, comparison: Comparison) -> None:
-    """Write comparison.json of fits that were made to be compared."""
-    methods: list[schema.Method] = [
-        {
-            "name": method.name,
-            "losses": method.losses.tolist(),
-            "scaled_losses": method.scaled.tolist(),
-            "iterations": method.n_iter,
-            "seconds": round(method.seconds, 3),
-        }
-        for method in comparison.methods
-    ]
-    _write_methods(folder, comparison.omega, comparison.references, methods)
+def write_comparison(folder: Path, model: NMF, methods: Sequence[schema.Method]) -> None:
+    """Write comparison.json: fits under each loss alone and, last, the model's."""
+    record: schema.Comparison = {
+        "losses": [loss.key for loss in model.omega_],
+        "references": model.references_.tolist(),
+        "methods": list(methods),
+    }
+    write_record(folder / schema.COMPARISON, record)
 
 
 def write_comparison_of(folder: Path, model: NMF) -> None:
@@ -262,16 +257,7 @@ def write_comparison_of(folder: Path, model: NMF) -> None:
         {"name": name, "losses": row.tolist(), "scaled_losses": (row / model.references_).tolist()}
         for name, row in zip(names, [*singles, model.losses_], strict=True)
     ]
-    _write_methods(folder, model.omega_, model.references_, methods)
-
-
-def _write_methods(folder: Path, omega: Omega, references: Vector, methods: list[schema.Method]) -> None:
-    record: schema.Comparison = {
-        "losses": [loss.key for loss in omega],
-        "references": references.tolist(),
-        "methods": methods,
-    }
-    write_record(folder / schema.COMPARISON, record)
+    write_comparison(folder, model, methods)
 
 
 def write_compared(
@@ -279,7 +265,17 @@ def write_compared(
 ) -> schema.Summary:
     """Write the robust model of a comparison and comparison.json; return what summary.json says of them."""
     write_model(folder, comparison.model, comparison.robust.W)
-    write_comparison(folder, comparison)
+    methods: list[schema.Method] = [
+        {
+            "name": method.name,
+            "losses": method.losses.tolist(),
+            "scaled_losses": method.scaled.tolist(),
+            "iterations": method.n_iter,
+            "seconds": round(method.seconds, 3),
+        }
+        for method in comparison.methods
+    ]
+    write_comparison(folder, comparison.model, methods)
     return summary_of(kind, comparison.model, seconds, list(notes))
 
 

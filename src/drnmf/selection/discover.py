@@ -84,21 +84,22 @@ def _searched(X: MatrixLike, raw: Parameters, asked: Asked) -> SearchResult:
     schedule = Schedule({}, control_of(model).max_time, None)
     losses = None if isinstance(betas, str) and betas == "auto" else as_interval(betas) or as_losses(betas)
     study = Study.of(X, model, "discover", reading_of(model, asked.entry_weight, asked.uncertainty))
-    given, remarks = study.problem.given, list(study.problem.given.notes)
+    received, remarks = study.problem.given, list(study.problem.given.notes)
     shape = study.problem.data.shape
-    if losses is None and (given.known or given.signed):
+    if losses is None and (received.known or received.signed):
         losses = as_losses(2)
     if min(shape) < 2:
         raise ValueError(f"X has shape {shape}: components can be told apart only with at least 2 rows and 2 columns.")
     tried = check_ranks([asked.ranks] if isinstance(asked.ranks, int) else asked.ranks, shape)
-    if one_component(given.X):
+    if one_component(received.X):
         tried = (1,) if asked.ranks is None else tried[:1]
         remarks.append(ONE_COMPONENT)
-    _check_resampling(asked.resample, given)
+    _check_resampling(asked.resample, received)
     asked.matched(np.ones((1, shape[1])))  # shapes that do not fit are refused before hours of work
     heavy = asked.heavy
-    factors, auto = None if heavy == "keep" else cap_factors(given.X), [term for term in terms if term.alpha == "auto"]
-    judge = heavy == "auto" and factors is not None and given.observed is None
+    factors = None if heavy == "keep" else cap_factors(received.X)
+    auto = [term for term in terms if term.alpha == "auto"]
+    judge = heavy == "auto" and factors is not None and received.observed is None
     shared = as_part(model, penalties=decided(terms, ()), solver=Solver(update=solver.update))
     study = replace(study, model=shared, losses=losses or (KL,), factors=factors if heavy == "cap" else None)
     question = Question(
@@ -160,14 +161,14 @@ def _discovered(model: Parameters | None) -> Parameters:
     return model
 
 
-def _check_resampling(resample: str | None, given: Received) -> None:
+def _check_resampling(resample: str | None, received: Received) -> None:
     """Refuse what cannot be drawn; weights belong to their rows, which the bootstrap would tear apart."""
     if resample is None:
         return
     check_choice("resample", resample, ("auto", *RESAMPLINGS, UNCERTAINTY))
-    if resample == UNCERTAINTY and not given.known:
+    if resample == UNCERTAINTY and not received.known:
         raise ValueError('resample="uncertainty" draws X by the uncertainties of its entries: give uncertainty.')
-    if resample == "bootstrap" and given.observed is not None:
+    if resample == "bootstrap" and received.observed is not None:
         raise ValueError('resample="bootstrap" draws rows of X, which have weights here: use "poisson" or None.')
 
 

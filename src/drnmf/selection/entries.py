@@ -75,18 +75,18 @@ def facts_of(X: Entries) -> Facts:
     return Facts(count, zeros, grid_of(np.append(np.concatenate(seen), np.zeros(min(zeros, 1)))))
 
 
-def near_one(given: Received) -> tuple[Received, int]:
+def near_one(received: Received) -> tuple[Received, int]:
     """Divide X far from one by an even power of two, near the geometric mean of its entries; give the power.
 
     >>> near_one(Received(np.full((2, 2), 2.0**600)))[1], near_one(Received(np.full((2, 2), 600.0)))[1]
     (600, 0)
     """
-    logs = [np.log2(values[values > 0]) for values, _ in pieces(counted(given))]
+    logs = [np.log2(values[values > 0]) for values, _ in pieces(counted(received))]
     power = 2 * round(float(np.sum([log.sum() for log in logs])) / max(sum(log.size for log in logs), 1) / 2.0)
     if abs(power) <= FAR:
-        return given, 0
+        return received, 0
     half = 2.0 ** (-power // 2)  # twice: the whole power may leave the range itself
-    return replace(given, X=given.X * half * half), power
+    return replace(received, X=received.X * half * half), power
 
 
 def pieces(X: Entries) -> Iterator[tuple[Vector, int]]:
@@ -103,16 +103,16 @@ def pieces(X: Entries) -> Iterator[tuple[Vector, int]]:
     yield values.astype(np.float64).ravel(), size - values.size
 
 
-def bound(given: Received) -> Received:
+def bound(received: Received) -> Received:
     """Fix the entries that a `HeldOut` leaves out, for this X; anything else stays as it is."""
-    if not isinstance(given.observed, HeldOut):
-        return given
-    return replace(given, observed=given.observed.bind(given.X.shape))
+    if not isinstance(received.observed, HeldOut):
+        return received
+    return replace(received, observed=received.observed.bind(received.X.shape))
 
 
-def counted(given: Received) -> Entries:
+def counted(received: Received) -> Entries:
     """Return the observed entries of X, for sums over entries: dense X with NaN for others, or a row of them."""
-    X, observed = given.X, given.observed
+    X, observed = received.X, received.observed
     if observed is None or isinstance(observed, HeldOut):
         return X
     if sp.issparse(X):
@@ -123,25 +123,27 @@ def counted(given: Received) -> Entries:
     return X if seen.all() else np.where(seen, X, np.nan)
 
 
-def sampled_modes(given: Received, columns: tuple[int, ...], rank: int, seed: int) -> tuple[Received, tuple[int, ...]]:
+def sampled_modes(
+    received: Received, columns: tuple[int, ...], rank: int, seed: int
+) -> tuple[Received, tuple[int, ...]]:
     """Do the same of an unfolding: some indices of every mode, none of which keeps more than another that has as many.
 
     `columns` are the sizes of the modes that the columns are made of; those of the smaller unfolding come back too.
     """
-    shape = int(given.X.shape[0]), *columns
+    shape = int(received.X.shape[0]), *columns
     most = max(shape)
     while math.prod(min(size, most) for size in shape) > SAMPLE and most > 10 * rank:
         most -= 1
     if most == max(shape):
-        return given, columns
+        return received, columns
     if most < shape[0]:
-        given = _kept(given, 0, most, seed)
+        received = _kept(received, 0, most, seed)
     some = [some_of(size, min(size, most), seed + mode) for mode, size in enumerate(columns)]
     places = np.ravel_multi_index(np.meshgrid(*some, indexing="ij"), columns).ravel()
-    return _columns(given, places), tuple(map(len, some))
+    return _columns(received, places), tuple(map(len, some))
 
 
-def sampled(given: Received, rank: int, seed: int) -> Received:
+def sampled(received: Received, rank: int, seed: int) -> Received:
     """Return some rows and columns of a large X, chosen by a hash of their numbers; X as it is where it is small.
 
     The longer side is sampled first, and each keeps ten times as many as the rank of the fits to come. X on a cluster
@@ -151,13 +153,13 @@ def sampled(given: Received, rank: int, seed: int) -> Received:
     >>> small.shape[0], bool(abs(small.shape[1] - 667) < 2)
     (300, True)
     """
-    X = given.X
+    X = received.X
     if not (isinstance(X, np.ndarray) or sp.issparse(X)):
-        return given
+        return received
     for side, size in zip((0, 1), sample_shape(X.shape, rank), strict=True):
         if size < X.shape[side]:
-            given = _kept(given, side, size, seed)
-    return given
+            received = _kept(received, side, size, seed)
+    return received
 
 
 def sample_shape(shape: tuple[int, int], rank: int) -> tuple[int, int]:
@@ -181,23 +183,23 @@ def some_of(count: int, size: int, seed: int) -> Indices:
     return np.sort(order[:size])
 
 
-def _kept(given: Received, side: int, size: int, seed: int) -> Received:
+def _kept(received: Received, side: int, size: int, seed: int) -> Received:
     """Keep so many rows (side 0) or columns (side 1)."""
-    some = some_of(given.X.shape[side], size, seed)
+    some = some_of(received.X.shape[side], size, seed)
     if side == 1:
-        return _columns(given, some)
-    turned = _turned(given).columns(some)
-    return replace(given, X=_plain(turned.X.T), observed=_turned(turned).observed)
+        return _columns(received, some)
+    turned = _turned(received).columns(some)
+    return replace(received, X=_plain(turned.X.T), observed=_turned(turned).observed)
 
 
-def _columns(given: Received, some: Indices) -> Received:
-    kept = given.columns(some)
-    return replace(given, X=_plain(kept.X), observed=kept.observed)
+def _columns(received: Received, some: Indices) -> Received:
+    kept = received.columns(some)
+    return replace(received, X=_plain(kept.X), observed=kept.observed)
 
 
-def _turned(given: Received) -> Received:
-    assert not isinstance(given.observed, HeldOut)
-    return replace(given, X=given.X.T, observed=None if given.observed is None else given.observed.T)
+def _turned(received: Received) -> Received:
+    assert not isinstance(received.observed, HeldOut)
+    return replace(received, X=received.X.T, observed=None if received.observed is None else received.observed.T)
 
 
 def _plain(X: Entries) -> Entries:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,7 +23,7 @@ from drnmf.selection.entries import Facts, twins_of
 from drnmf.selection.likelihood.grid import Grid
 from drnmf.selection.likelihood.masses import KnownNoise, Noise
 from drnmf.selection.likelihood.partition import ZERO
-from drnmf.selection.likelihood.scores import HeldEntries, Scores, base_means, score
+from drnmf.selection.likelihood.scores import HeldEntries, Index, Scores, base_means, score
 
 HELD_OUT = 0.1
 """Share of the entries that fits leave out to be scored."""
@@ -41,6 +40,10 @@ SHRINKAGES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0)
 _TILE, _CHUNK = 1 << 20, 1 << 12
 _HALVES, _SOME = 7919, 104_729
 """What is added to the seed of a mask for the hash that halves its entries, and for the one that takes some of them."""
+
+
+_Taken = tuple[Vector, Vector, Index, Index]
+"""Entries of a tile, their weights, rows and columns."""
 
 
 @dataclass(frozen=True)
@@ -65,13 +68,13 @@ class Fold:
     seed: int = 0
 
     @classmethod
-    def of(cls, given: Received, facts: Facts, fraction: float, seed: int) -> Fold:
+    def of(cls, received: Received, facts: Facts, fraction: float, seed: int) -> Fold:
         """Leave out a fraction of the entries, or none; rows that are equal lose the same."""
-        X, observed = given.X, given.observed
+        X, observed = received.X, received.observed
         shape = int(X.shape[0]), int(X.shape[1])
         mask = HeldOut(fraction, seed).bind(shape, twins_of(X)).others if fraction else None
         seen = observed.bind(shape) if isinstance(observed, HeldOut) else observed
-        return cls(X, facts.grid, mask, seen, given.known, seed)
+        return cls(X, facts.grid, mask, seen, received.known, seed)
 
     def problem(self, whole: Problem) -> Problem:
         """Return a problem of X without the entries that are held out."""
@@ -121,7 +124,7 @@ class Fold:
     def _places(self) -> tuple[HeldEntries, HeldEntries]:
         """Read X once: sums of the training entries, and the entries to score, held out and seen, before any fit."""
         (m, n), train = self.shape, [np.zeros(k) for k in (self.shape[0], self.shape[1]) * 2]
-        heights, widths, parts = np.zeros(m), np.zeros(n), list[list[tuple[Any, ...]]]([[], []])
+        heights, widths, parts = np.zeros(m), np.zeros(n), list[list[_Taken]]([[], []])
         some = self._some(m * n)
         for columns, tile in tiles(self.X):
             weights = np.ones(1) if self.observed is None else as_numpy(self.observed.tile(columns))
@@ -168,7 +171,7 @@ def shrunk(x: Vector, mu: Vector, base: Vector, weight: Vector) -> Vector:
     return min(moved, key=lambda mean: float(weight @ (mean - x * np.log(mean))))
 
 
-def _joined(parts: list[tuple[Any, ...]], heights: Vector, widths: Vector) -> tuple[Any, ...]:
+def _joined(parts: list[_Taken], heights: Vector, widths: Vector) -> _Taken:
     """Put the entries of tiles together, without those of rows and columns that are all zero."""
     x, weight, rows, columns = (np.concatenate([part[k] for part in parts]) for k in range(4))
     used = (heights[rows] > 0) & (widths[columns] > 0)

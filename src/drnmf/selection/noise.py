@@ -216,10 +216,10 @@ def compare_losses(model: Parameters, X: Entries, reading: Reading, betas: Betas
     """Open X, and compare losses as `noise_profile` does."""
     solver = as_solver(model.solver)
     placement = place(X, model.device, solver.precision)
-    given = bound(placement.accept(X, "noise_profile", reading))
-    few, columns = _looked_at(given, model, model.column_modes)
+    received = bound(placement.accept(X, "noise_profile", reading))
+    few, columns = _looked_at(received, model, model.column_modes)
     opened, runner = Problem.opened(placement.open(few), few, columns), Runner.of(solver.update, "auto", placement.gpu)
-    return read_noise(opened, model, runner, betas=betas, held_out=held_out, of=given.X.shape)
+    return read_noise(opened, model, runner, betas=betas, held_out=held_out, of=received.X.shape)
 
 
 def read_noise(
@@ -247,11 +247,11 @@ def read_noise(
     start = "random" if model.init == "custom" else model.init
     parameters = only_compared(replace(model, tol=loose), MAX_ITER, TOLERANCE, init=start)
     looked_at, columns = _looked_at(opened.given, parameters, opened.columns)
-    given, power = near_one(looked_at)
-    whole, known = of or opened.data.shape, given.known
-    if given is not opened.given:
-        opened = replace(opened, given=given, columns=columns).drawn(given.X)
-    facts, (betas, sized) = facts_of(counted(given)), _without_size(betas)
+    received, power = near_one(looked_at)
+    whole, known = of or opened.data.shape, received.known
+    if received is not opened.given:
+        opened = replace(opened, given=received, columns=columns).drawn(received.X)
+    facts, (betas, sized) = facts_of(counted(received)), _without_size(betas)
     uncounted = facts.unit is None or known
     if sized and uncounted:
         raise ValueError("betas asks for the size of a negative binomial, but X does not hold counts (multiples of u).")
@@ -266,7 +266,7 @@ def read_noise(
     models = (counts or sized or (counts is None and betas is None)) and not uncounted
     with running(problem, runner, parameters, runs) as runner:
         asked = NoiseQuestion(problem, facts, runner, mask_seed(parameters.random_state), fraction, counts)
-        return asked.profile(omega, models, (*_sampled(whole, given.X.shape), *few)).magnified(power)
+        return asked.profile(omega, models, (*_sampled(whole, received.X.shape), *few)).magnified(power)
 
 
 def masks_of(facts: Facts, fraction: float) -> int:
@@ -274,10 +274,10 @@ def masks_of(facts: Facts, fraction: float) -> int:
     return 1 if not fraction else MASKS if facts.count <= SMALL else MASKS // 2
 
 
-def _looked_at(given: Received, model: Parameters, columns: tuple[int, ...]) -> tuple[Received, tuple[int, ...]]:
+def _looked_at(received: Received, model: Parameters, columns: tuple[int, ...]) -> tuple[Received, tuple[int, ...]]:
     """Take some rows and columns of a large X, of the unfolding of a tensor some indices of every mode."""
     rank, seed = check_integer("n_components", model.n_components, 1), mask_seed(model.random_state)
-    return sampled_modes(given, columns, rank, seed) if columns else (sampled(given, rank, seed), ())
+    return sampled_modes(received, columns, rank, seed) if columns else (sampled(received, rank, seed), ())
 
 
 def _sampled(whole: tuple[int, int], some: tuple[int, int]) -> tuple[str, ...]:

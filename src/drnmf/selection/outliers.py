@@ -41,8 +41,8 @@ def huber_delta(model: Parameters, X: Entries, reading: Reading) -> float:
     """
     asked = replace(only_compared(model, 300, 1e-5), n_init=HUBER_STARTS, verbose=0)
     placement = place(X, asked.device, as_solver(asked.solver).precision)
-    given = placement.receive(asked, X, True, replace(reading, negatives="raise"))
-    problem = problem_of(asked, placement.open(given), (FROBENIUS,), given, np.ones(1))
+    received = placement.receive(asked, X, True, replace(reading, negatives="raise"))
+    problem = problem_of(asked, placement.open(received), (FROBENIUS,), received, np.ones(1))
     with running(problem, Runner.of("auto", "auto"), asked, ROUNDS) as runner:
         starts = list(runner.starts)
         result, delta = solve([problem.begun(starts[0])], runner)[0], 0.0

@@ -159,10 +159,10 @@ def check_ranks(ranks: int | Iterable[int] | None, shape: tuple[int, int]) -> tu
         ranks = range(min(2, most), min(MOST_RANKS, most) + 1)
     if not isinstance(ranks, Iterable):
         ranks = range(1, min(check_integer("ranks", ranks, 1), most) + 1)
-    given = list(ranks)
-    if not given:
+    several = list(ranks)
+    if not several:
         raise ValueError(f"ranks={ranks!r} names no rank: write the smallest first, for example range(2, 9).")
-    listed = sorted({check_integer("ranks", rank, 1) for rank in given})
+    listed = sorted({check_integer("ranks", rank, 1) for rank in several})
     if listed[-1] > most:
         raise ValueError(f"ranks holds {listed[-1]}, but X of {shape[0]} x {shape[1]} has at most {most} components.")
     return tuple(listed)

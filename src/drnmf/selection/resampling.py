@@ -29,7 +29,7 @@ _LARGEST = 1e18
 """Largest mean that the Poisson generator takes."""
 
 
-def resampling_for(given: Received, losses: Omega | Interval, counts: bool | None, said: bool) -> str | None:
+def resampling_for(received: Received, losses: Omega | Interval, counts: bool | None, said: bool) -> str | None:
     """Choose what each run sees, by what is known of counts: what the user says, the loss, or the noise.
 
     Whole numbers under a loss of counts are drawn as counts, whether the loss was given or found: among rows drawn anew
@@ -37,17 +37,17 @@ def resampling_for(given: Received, losses: Omega | Interval, counts: bool | Non
 
     Parameters
     ----------
-    given : X and the weights of its entries
+    received : X and the weights of its entries
     losses : what runs are fitted under
     counts : whether X holds counts, by the user; None lets the data say
     said : whether the noise says that it does
     """
-    if given.known:
+    if received.known:
         return UNCERTAINTY
     said = said or _of_counts(losses)
-    if (said if counts is None else counts) and facts_of(given.X).unit == 1.0:
+    if (said if counts is None else counts) and facts_of(received.X).unit == 1.0:
         return POISSON
-    return None if given.observed is not None else BOOTSTRAP
+    return None if received.observed is not None else BOOTSTRAP
 
 
 def _of_counts(losses: Omega | Interval) -> bool:
@@ -57,13 +57,13 @@ def _of_counts(losses: Omega | Interval) -> bool:
     return any(loss == KL or isinstance(loss, NegativeBinomial) for loss in losses)
 
 
-def seen_by_run(given: Received, how: str | None, factors: Vector | None, seed: int) -> Entries:
+def seen_by_run(received: Received, how: str | None, factors: Vector | None, seed: int) -> Entries:
     """Return what a run sees of X: entries drawn again, rows scaled down by factors, then counts or rows drawn again.
 
     `how` is "uncertainty", "poisson", "bootstrap", or None for X itself.
     """
-    assert not isinstance(given.observed, HeldOut)
-    X = redrawn(given.X, given.observed, seed) if how == UNCERTAINTY else given.X
+    assert not isinstance(received.observed, HeldOut)
+    X = redrawn(received.X, received.observed, seed) if how == UNCERTAINTY else received.X
     X = X if factors is None else scaled_rows(X, factors)
     return resampled(X, how, seed) if how in RESAMPLINGS else X
 

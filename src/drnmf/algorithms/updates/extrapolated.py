@@ -58,9 +58,12 @@ class Extrapolated(Rule):
         """Compute (a_k, nu_k) of the step that begins at `state`."""
         if state.steps < self.delay:
             return 0.0, 1.0
-        root = math.sqrt if isinstance(state.nu, float) else np.sqrt
-        nu = _plain(0.5 * (1.0 + root(1.0 + 4.0 * state.nu**2)))
-        return (state.nu - 1.0) / nu, nu
+        before = state.nu
+        if isinstance(before, float):  # of one run, as most are
+            nu = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * before**2))
+            return (before - 1.0) / nu, nu
+        several = _plain(0.5 * (1.0 + np.sqrt(1.0 + 4.0 * before**2)))
+        return (before - 1.0) / several, several
 
     def push(self, stepped: Array, last: Array, a: Numbers) -> Array:
         """Extrapolate; a = 0 leaves the point at F_k."""

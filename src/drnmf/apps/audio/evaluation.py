@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 
@@ -27,7 +27,7 @@ class Measures:
     order: tuple[int, ...]
 
 
-def _package() -> Any:
+def _package() -> ModuleType:
     try:
         import fast_bss_eval
     except ImportError as error:

@@ -16,8 +16,6 @@ from drnmf.apps.paper.experiment import (
     Row,
     algorithm_line,
     markdown,
-    missing_list,
-    settings_facts,
     show,
     write_csv,
 )
@@ -90,7 +88,7 @@ def plan(options: Options) -> Plan:
     """Three fits (four with ours) per study and seed; nothing where the recording is not there."""
     folder = datasets.check_folder(options.data)
     recordings = [item for item in datasets.present(folder, "audio") if item.stem == RECORDING]
-    facts: Facts = {**settings_facts(options), "missing": [] if recordings else [RECORDING], "unknown": []}
+    facts: Facts = {"missing": [] if recordings else [RECORDING]}
     units: list[Unit] = []
     if recordings:
         X, rate = clean(recordings[0].path)
@@ -200,7 +198,7 @@ def section(rows: list[Row], facts: Facts, folder: Path) -> str:
                 [["KL-NMF's IS error over IS-NMF's, no noise", f"almost {paper.MARY_KL_TIMES_IS:g}", show(ratio), gap]],
             )
     if not rows:
-        return missing_list(facts)
+        return ""
     columns = ("study", "method", "IS loss", "KL loss", "all three notes", "onsets found", "false onsets")
     return (
         f"Spectrogram with hamming(512), hop 256, half a window of zeros at both ends; noise and random start drawn by "

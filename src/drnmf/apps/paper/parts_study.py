@@ -163,8 +163,7 @@ def plan(options: Options) -> Plan:
                     return Saved({"value": value(seed), "seconds": time.perf_counter() - began})
 
             units.append(Unit(f"{case}/{method}/seed-{seed}", {"seed": seed}, compute))
-    facts = {"seeds": options.seeds, "cases": [[*key, wanted] for key, (wanted, _) in listed.items()]}
-    return Plan(units, facts)
+    return Plan(units, {"cases": [[*key, wanted] for key, (wanted, _) in listed.items()]})
 
 
 def draw(results: Results, folder: Path) -> None:

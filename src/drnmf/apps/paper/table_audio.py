@@ -54,7 +54,7 @@ def plan(options: Options) -> Plan:
         rows.append({"dataset": dataset.stem, "m": m, "n": n})
         for seed in range(options.seeds):
             units += _units(dataset, seed, options)
-    return Plan(units, {"rows": rows, **experiment.settings_facts(options), **experiment.data_facts(folder, "audio")})
+    return Plan(units, {"rows": rows, **experiment.data_facts(folder, "audio")})
 
 
 def _measures(results: Results, stem: str, seed: int) -> dict[str, float]:
@@ -174,7 +174,6 @@ def section(rows: list[Row], facts: Facts, folder: Path) -> str:
         + experiment.markdown(columns, lines, left=3)
         + remarks
         + _unequal(read_table(folder / f"{STARTS_NAME}.csv"))
-        + experiment.missing_list(facts)
     )
 
 

@@ -82,7 +82,7 @@ def plan(options: Options) -> Plan:
     folder = datasets.check_folder(options.data)
     here = datasets.present(folder, "documents")
     rows = [{"dataset": dataset.stem, "rank": load_documents(dataset).rank} for dataset in here]
-    facts = {"rows": rows, **experiment.settings_facts(options), **experiment.data_facts(folder, "documents")}
+    facts = {"rows": rows, **experiment.data_facts(folder, "documents")}
     return Plan([unit for dataset in here for unit in units(dataset, options)], facts)
 
 
@@ -158,7 +158,6 @@ def section(rows: list[Row], facts: Facts, folder: Path) -> str:
         + '\nPercent above the single-objective error ("Fro: KL" is the KL error of Fro-NMF):\n\n'
         + _comparison(rows, paper.DOCUMENT_MEASURES[3:], OURS_MEASURES[1:] if ours else ())
         + remarks
-        + experiment.missing_list(facts)
     )
 
 
