@@ -15,7 +15,8 @@ growth  newsgroups: rec.autos and sci.space from the batch in the middle on; top
 
     DRNMF_DATA=... OMP_NUM_THREADS=1 python benchmarks/stream.py race passes ... [3] [cells newsgroups ...]
 
-with the number of seeds, and parts of the names of the sets. Rows go to results/speed.csv, the ratio of `race` in its column.
+with the number of seeds, and parts of the names of the sets. Rows go to results/speed.csv, the ratio of `race` in its
+column.
 """
 
 from __future__ import annotations
@@ -160,7 +161,8 @@ def robust(seeds: range) -> list[dict[str, Any]]:
         gap = float(own.max() - model.weights_ @ own)
         rows.append({"what": "robust", "data": "spectrogram {1,2}", "seed": seed,
                      "ratio": float(scaled.max()) / whole.reconstruction_err_, "running": float(running.max()),
-                     "rows": sweep_of(X, 10, whole.omega_) / ((times[3.0] - times[1.0]) / 2.0), "gap": gap, "said": model.gap_, "error": model.gap_error_,
+                     "rows": sweep_of(X, 10, whole.omega_) / ((times[3.0] - times[1.0]) / 2.0),
+                     "gap": gap, "said": model.gap_, "error": model.gap_error_,
                      "inside": abs(gap - model.gap_) <= 2 * model.gap_error_})  # fmt: skip
         print(rows[-1], flush=True)
     return rows
