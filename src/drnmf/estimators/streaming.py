@@ -18,18 +18,17 @@ from drnmf.algorithms.initialize import begun, check_factor
 from drnmf.algorithms.result import Trace
 from drnmf.algorithms.weights import ByRule, Fixed, Policy, as_policy
 from drnmf.backends.base import Data
+from drnmf.backends.core import single_blas
 from drnmf.backends.observed import HeldOut
 from drnmf.backends.open import is_dask
-from drnmf.backends.single_blas import single_blas
 from drnmf.estimators.deciding import AUTO
 from drnmf.interrupts import uninterrupted
 from drnmf.losses.base import Omega, betas_of
 from drnmf.numerics import REFERENCE_FLOOR, MatrixLike
 from drnmf.objective.penalties import L1, L2
 from drnmf.objective.penalty import NONE, Penalties, Penalty, Setting
-from drnmf.parameters.checks import check_integer, check_number
 from drnmf.parameters.common import Parameters
-from drnmf.parameters.fields import checked
+from drnmf.parameters.fields import check_integer, check_number, checked
 from drnmf.problem.check import check_zeros
 from drnmf.problem.device import Placement, as_numpy, place
 from drnmf.problem.problem import degrees_of_freedom

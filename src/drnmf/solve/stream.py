@@ -288,10 +288,10 @@ def fitted(
 
     A fit goes ahead of its steps, and so past where plain ones would stay for long; the sums of later batches cannot.
     """
-    rule, control = as_rule("auto"), Control(FIRST_FIT, FIRST_TOLERANCE)
+    rule, control, (W, H) = as_rule("auto"), Control(FIRST_FIT, FIRST_TOLERANCE), start
 
     def run(some: Omega, over: Vector, how: Policy) -> Result:
-        return solve(data, *start, Objective(some, over, data.mean, penalties), rule, how, control)
+        return solve(data, W, H, Objective(some, over, data.mean, penalties), rule, how, control)
 
     if references is None:
         references = _positive(np.array([run((loss,), np.ones(1), Fixed()).losses[0] for loss in omega]))
