@@ -107,6 +107,11 @@ class Sums:
         """Multiply every part."""
         return self.map(lambda part: None if part is None else part * factor)
 
+    def placed(self, H: Any) -> Sums:
+        """Put what has columns where H is; the Gram matrix stays on the host."""
+        falling, rising, Q = (None if part is None else beside(part, H) for part in (self.falling, self.rising, self.Q))
+        return Sums(falling, rising, Q, self.gram)
+
     def map(self, function: Callable[..., Any], *others: Sums) -> Sums:
         """Apply a function to every part."""
         return Sums(*(function(*(getattr(one, f.name) for one in (self, *others))) for f in fields(Sums)))
@@ -474,7 +479,7 @@ def _followed(
     c, floor = objective.coefficients(weights), factor_floor(data.mean, one.H.shape[0])
     H, sums, A = data.space.put(one.H), one.sums, batch.first
     losses, per = np.full(len(omega), np.nan), data.shape[0] / batch.share
-    old = tuple(part.times(1.0 - batch.share) for part in one.sums)
+    old = tuple(part.times(1.0 - batch.share).placed(H) for part in one.sums)
     with np.errstate(over="ignore", invalid="ignore"):
         for k in range(batch.steps):
             A = _encoded(batch, H, objective, weights, A)
@@ -528,7 +533,7 @@ def _curved_sums(data: Data, A: Array, H: Array, loss: Loss, per: float, losses:
     one = np.ones(1)
     sweep = data.space.read(data.sweep(A.T, H, Ask((loss,), one, losses, one)))[0]
     if sweep.Q is None:
-        return Sums(sweep.N[0] / per, None, None, sweep.gram / per), sweep.losses
+        return Sums(sweep.N[0] / per, None, None, as_numpy(sweep.gram) / per), sweep.losses
     N, P = sweep.N[0] / per, sweep.P[0] / per
     Q = sweep.Q / per
     return Sums(packed_product(Q, H) - (P - N), None, Q), sweep.losses
