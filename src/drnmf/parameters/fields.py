@@ -126,7 +126,8 @@ def _of_class(cls: Any) -> dict[str, Parameter]:
 
 def checked(owner: Any, name: str) -> Any:
     """Check a parameter of an object and return its value."""
-    return _of_class(type(owner))[name].kind.check(name, getattr(owner, name))
+    cls: Any = type(owner)
+    return _of_class(cls)[name].kind.check(name, getattr(owner, name))
 
 
 def documented(moved: dict[str, str] | None = None) -> Callable[[T], T]:
