@@ -35,8 +35,8 @@ def descend(task: Task, point: Point, descent: Descends) -> Point:
     """Update all blocks in one call: what `iterate` does, to the last bit."""
     assert isinstance(task.rule, HALS)
     H, W = point.states
-    passes, ahead_H, nu_H = task.rule.course(H)
-    _, ahead_W, nu_W = task.rule.course(W)
+    passes, ahead_H, nu_H = task.rule.schedule(H)
+    _, ahead_W, nu_W = task.rule.schedule(W)
     sweep = descent.iterate(passes, (float(ahead_H), float(ahead_W)))
     states, steps = (Momentum(H.F, nu_H, H.steps + 1), Momentum(W.F, nu_W, W.steps + 1)), point.steps + 1
     return Point(point.blocks, sweep, states, point.sweeps + 2, point.weights, steps, point.measures, point.penalty)

@@ -21,7 +21,7 @@ from drnmf.algorithms.certificates import entry_sum
 from drnmf.algorithms.iteration import Point, Task, iterate, swept
 from drnmf.algorithms.result import Interrupted, Progress, Result, Trace
 from drnmf.algorithms.updates.base import Rule, Setup, State
-from drnmf.algorithms.weights import Course, Policy
+from drnmf.algorithms.weights import Policy, WeightState
 from drnmf.backends.base import Ask, Data, Descends
 from drnmf.backends.modes import Factors, Matrix, Modes
 from drnmf.losses.base import Omega
@@ -52,12 +52,8 @@ class Keeper(Protocol):
         ...
 
     def recall(self, omega: Omega, *owners: Rule | Policy) -> Result | Snapshot | None:
-        """Return what is known of the run that begins now: its result, where it stood, or nothing.
-
-        Parameters
-        ----------
-        omega : the losses, which a result names
-        owners : the rule and the policy, whose states may be among it
+        """Return what is known of the run that begins now, whose rule and policy are the owners of states among it:
+        its result, where it stood, or nothing.
         """
         ...
 
@@ -86,7 +82,7 @@ class Control:
     overwrite : the run may write over the blocks that it begins from
     margin : stop as soon as a scaled loss is this much below one, with reason "reference" and the point where that
         happened: the reference is not the best, and whoever asked can improve it from there
-    course : what lambda and its policy continue with, None where they begin
+    weight_state : what lambda and its policy continue with, None where they begin
     """
 
     max_iter: int = 1000
@@ -100,12 +96,12 @@ class Control:
     least: float = 0.0
     overwrite: bool = False
     margin: float | None = None
-    course: Course | None = None
+    weight_state: WeightState | None = None
     keeper: Keeper | None = None
 
-    def first(self, policy: Policy, p: int) -> Course:
+    def first(self, policy: Policy, p: int) -> WeightState:
         """Return what lambda begins with."""
-        return policy.init(p) if self.course is None else self.course
+        return policy.init(p) if self.weight_state is None else self.weight_state
 
 
 @dataclass
@@ -178,32 +174,42 @@ class Snapshot:
     direction: Direction | None = None
 
 
-def solve(
-    data: Data, W: Array, H: Array, objective: Objective, rule: Rule, policy: Policy, control: Control,
-    constraints: Constraints = UNCONSTRAINED,
-) -> Result:  # fmt: skip
-    """Minimise over the factors of a matrix, from W (m, r) and H (r, n): `minimise` in the names of a matrix."""
-    return minimise(Matrix(data), (H, W.T), objective, rule, policy, control, constraints)
+@dataclass(frozen=True)
+class Call:
+    """A run that is asked for: the minimum of the weighted (fixed policy) or largest (moving policy) scaled loss.
 
-
-def minimise(
-    data: Modes, starts: Factors, objective: Objective, rule: Rule, policy: Policy, control: Control,
-    constraints: Constraints = UNCONSTRAINED,
-) -> Result:  # fmt: skip
-    """Minimise the weighted (fixed policy) or the largest (moving policy) scaled loss from a start.
-
-    Parameters
+    Attributes
     ----------
     data : X
     starts : (r, columns) for every block, strictly positive; none is changed unless the control allows it
     objective, rule, policy : what is minimised, how blocks step, how lambda moves
     control : when to stop, whom to tell, who keeps the state
     constraints : what the factors must satisfy
-
-    Returns
-    -------
-    result : Result
+    asked : when that was
     """
+
+    data: Modes
+    starts: Factors
+    objective: Objective
+    rule: Rule
+    policy: Policy
+    control: Control
+    constraints: Constraints = UNCONSTRAINED
+    asked: float = field(default_factory=time.perf_counter)
+
+
+def solve(
+    data: Data, W: Array, H: Array, objective: Objective, rule: Rule, policy: Policy, control: Control,
+    constraints: Constraints = UNCONSTRAINED,
+) -> Result:  # fmt: skip
+    """Minimise over the factors of a matrix, from W (m, r) and H (r, n): `minimise` in the names of a matrix."""
+    return minimise(Call(Matrix(data), (H, W.T), objective, rule, policy, control, constraints))
+
+
+def minimise(call: Call) -> Result:
+    """Make a run by itself."""
+    data, starts, objective, rule = call.data, call.starts, call.objective, call.rule
+    policy, control, constraints = call.policy, call.control, call.constraints
     rank = starts[0].shape[0]
     # where lambda moves, an earlier curvature is that of another mixture
     columns = sum(data.sizes) if policy.constant and constraints.free else None
@@ -416,7 +422,7 @@ class Run:
             converged=reason == "tol",
             reason=reason,
             penalty=best.penalty,
-            course=(self.weights, self.policy_state),
+            weight_state=(self.weights, self.policy_state),
         )
 
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from drnmf.algorithms.certificates import Certificate
-from drnmf.algorithms.weights import Course
-from drnmf.backends.modes import Factors
-from drnmf.backends.products import column_products, split_columns
+from drnmf.algorithms.weights import WeightState
+from drnmf.backends.modes import Factors, column_products, split_columns
 from drnmf.losses.base import Omega
 from drnmf.losses.interval import Coverage
 from drnmf.numerics import Array, Vector
@@ -113,8 +112,8 @@ class Result:
     single_losses : (p, p), every loss (column) at the single-objective solution of each beta (row), where the run
         computed its references itself
     penalty : the sum of the penalties at the point
-    course : lambda where the run stopped and the state of its policy, for whoever continues it; its point may be an
-        earlier one
+    weight_state : lambda where the run stopped and the state of its policy, for whoever continues it; its
+        point may be an earlier one
     """
 
     blocks: Factors
@@ -132,7 +131,7 @@ class Result:
     certificate: Certificate | None = None
     coverage: Coverage | None = None
     penalty: float = 0.0
-    course: Course | None = None
+    weight_state: WeightState | None = None
 
     @property
     def W(self) -> Array:

@@ -10,8 +10,7 @@ from drnmf.losses.base import Loss, Omega, is_unsized
 from drnmf.losses.beta import NAMES, SHORT, Beta, as_beta
 from drnmf.losses.huber import Huber
 from drnmf.losses.negative_binomial import NegativeBinomial
-from drnmf.losses.part import Part
-from drnmf.losses.rowwise import Rowwise
+from drnmf.losses.part import Part, Rowwise
 
 _SHORT = {name.lower(): beta for beta, name in SHORT.items()}
 _PRINTED = re.compile(r"beta\s*=?\s*(?P<beta>[^\s]+)|nb\((?P<size>[^()]+)\)", re.IGNORECASE)

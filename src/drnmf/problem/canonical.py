@@ -79,11 +79,7 @@ def with_exact_zeros(data: Modes, constraints: Constraints, result: Result, over
     """Return a result with zeros for what is at the floor of its factors; as it is where a loss would rise.
 
     A zero of WH at a positive entry of X makes most losses infinite: there the floor stays, and so it does in a factor
-    of which nothing else would be left.
-
-    Parameters
-    ----------
-    overwrite : the factors of the result may be written over, which saves as much memory as they take
+    of which nothing else would be left. Factors that may be overwritten save as much memory as they take.
     """
     if not all(space.whole for space in data.spaces):  # W of a Dask array: workers may have no room for it twice
         return result

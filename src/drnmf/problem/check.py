@@ -12,8 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, validate_data
 
 from drnmf.backends.base import Data, Observed
-from drnmf.backends.digest import row_blocks
-from drnmf.backends.entries import check_structure, first_bad_entry, first_true, is_sound, refusal
+from drnmf.backends.entries import check_structure, first_bad_entry, first_true, is_sound, refusal, row_blocks
 from drnmf.backends.open import is_dask
 from drnmf.losses.base import Omega, need_nonzeros_only
 from drnmf.numerics import Array, Grid, MatrixLike
@@ -211,12 +210,7 @@ def check_scale(data: Data) -> None:
 
 
 def check_zeros(data: Data, omega: Omega, zeros: str, first_row: int = 0) -> tuple[str, ...]:
-    """Refuse zeros of X under a loss that is infinite there, or note that they are floored.
-
-    Parameters
-    ----------
-    first_row : where X begins, if it is a block of something larger
-    """
+    """Refuse zeros of X, which begins at a row, under a loss that is infinite there, or note that they are floored."""
     if data.zeros == 0 or not any(loss.infinite_at_zero for loss in omega):
         return ()
     if zeros == "raise":

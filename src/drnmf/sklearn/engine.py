@@ -16,7 +16,7 @@ from drnmf.algorithms.result import Progress, Result
 from drnmf.algorithms.updates.newton import Newton
 from drnmf.algorithms.updates.table import as_rule
 from drnmf.backends.base import losses_of
-from drnmf.backends.single_blas import single_blas
+from drnmf.backends.core import single_blas
 from drnmf.losses.beta import Beta
 from drnmf.numerics import ENCODE_ITERATIONS, ENCODE_TOLERANCE, HALS_WINDOW, Array, Vector
 from drnmf.objective.objective import Objective

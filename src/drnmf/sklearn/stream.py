@@ -10,7 +10,7 @@ import numpy as np
 
 from drnmf.algorithms.weights import Fixed
 from drnmf.backends.base import Data, losses_of
-from drnmf.backends.single_blas import single_blas
+from drnmf.backends.core import single_blas
 from drnmf.estimators.streaming import opened
 from drnmf.losses.beta import Beta
 from drnmf.numerics import AT_FLOOR, Array, Vector, factor_floor, rise_tolerance

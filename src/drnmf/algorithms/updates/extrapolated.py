@@ -50,11 +50,11 @@ class Extrapolated(Rule):
 
     def step(self, F: Array, parts: Parts, state: Momentum) -> tuple[Array, Momentum]:
         stepped = parts.multiplicative(F)
-        a, nu = self.pace(state)
+        a, nu = self.momentum(state)
         further = self.push(stepped, state.F, of_each_run(a, stepped)) if np.any(a) else stepped
         return further, Momentum(stepped, nu, state.steps + 1)
 
-    def pace(self, state: Momentum) -> tuple[Numbers, Numbers]:
+    def momentum(self, state: Momentum) -> tuple[Numbers, Numbers]:
         """Compute (a_k, nu_k) of the step that begins at `state`."""
         if state.steps < self.delay:
             return 0.0, 1.0
