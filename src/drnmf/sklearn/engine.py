@@ -133,8 +133,8 @@ def _handed_back(placement: Placement, problem: Problem, run: Result) -> Factors
 def _runner(settings: Settings, gpu: bool, problem: Problem) -> Runner:
     """The rule, and how far it goes: coordinate descent stops by the rule of this package, at a multiple of tol."""
     rule = as_rule("auto", gpu)
-    stops = {"tol": _FALL * settings.tol, "finish": _FINISH * settings.tol, "fraction": HALS_WINDOW}
-    control = Control(max_iter=settings.max_iter, **stops)
+    most, tol = settings.max_iter, settings.tol
+    control = Control(max_iter=most, tol=_FALL * tol, finish=_FINISH * tol, fraction=HALS_WINDOW)
     if settings.solver == "mu":
         assert isinstance(rule, Newton)
         # beta = 2 alone too, so that a fit is continuous in beta, as multiplicative steps are
