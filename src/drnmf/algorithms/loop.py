@@ -78,6 +78,7 @@ class Control:
     inner_iter : updates of all blocks per move of lambda; one trace row per move (Algorithm 2 with many)
     window, fraction : the window has `window` iterations, or this fraction of all so far where that is more. With a
         fraction, a run that falls faster in the second half of the window than in the first continues
+    gaps : the gap counts where a run stops; without it a maximum that swings does not go on for ever
     least : what no fit can bring the loss of beta = 2 below; where little above it is left the window is half as long,
         and where much is left tol is smaller
     overwrite : the run may write over the blocks that it begins from
@@ -93,6 +94,7 @@ class Control:
     inner_iter: int = 1
     window: int = 10
     fraction: float = 0.0
+    gaps: bool = True
     least: float = 0.0
     overwrite: bool = False
     margin: float | None = None
@@ -355,7 +357,9 @@ class Run:
             return True  # it would fall by the same fraction for ever
         # what is left of a nearly exact fit would fall by the same fraction for as long: its size counts too
         least = control.tol * self._trust(control) * max(before, ALL_BUT_EXACT * watched[0])
-        still = before - now <= least and abs(self.log.gap(-w - 1) - self.log.gap(-1)) <= least
+        still = before - now <= least
+        if still and control.gaps:
+            still = abs(self.log.gap(-w - 1) - self.log.gap(-1)) <= least
         return still and not (control.fraction and self._gathers_speed(w))
 
     def _window(self, control: Control) -> int:
