@@ -24,8 +24,7 @@ from drnmf.backends.tiles import Tiled, entry_losses, observed_tile, tiles_of
 from drnmf.backends.weighted import Tally, Weighted, shares_curvature
 from drnmf.losses.base import Loss, Omega, base_of, is_quadratic
 from drnmf.losses.beta import FROBENIUS
-from drnmf.losses.part import Part, in_blocks
-from drnmf.losses.rowwise import Rowwise
+from drnmf.losses.part import Part, Rowwise, in_blocks
 from drnmf.numerics import Array, Vector, as_float64, beside, identity_limit, model_floor, namespace
 
 _NOTHING = Tally(0.0, 0.0, 0.0, 0, 0)
@@ -79,14 +78,6 @@ class Parted(Layer):
 
     pieces: tuple[Piece, ...] = ()
     turned: bool = False
-
-    @property
-    def zeros(self) -> int:
-        return int(self.data.zeros)
-
-    @property
-    def count(self) -> int:
-        return int(self.data.count)
 
     @property
     def compressed(self) -> bool:
@@ -446,13 +437,7 @@ class _Rows:
 
 
 def row_losses(data: Data, W: Any, H: Any, base: Loss) -> Vector:
-    """Compute the loss of every row of X, as if each counted once.
-
-    Parameters
-    ----------
-    W, H : (m, r) and (r, n)
-    base : the loss of an entry
-    """
+    """Compute the loss of every row of X, as if each counted once, under the loss of an entry."""
     A, B = data.T.space.put(W.T), data.space.put(H)
     if isinstance(data, Parted) and data._in_blocks:
         found: Vector = data._swept.of_rows(partial(_block_losses, base), A.T, B)

@@ -54,14 +54,7 @@ def sweep_tiles(data: Tiled, W: Array, H: Array, ask: Ask) -> Sweep:
 
 
 def sample_residuals(data: Any, W: Array, H: Array, most: int = 1 << 20) -> Vector:
-    """Return |x - v| of the observed entries of X, in float64; of a large X those of evenly spaced columns.
-
-    Parameters
-    ----------
-    data : X in any layout on any device, under weights or not
-    W, H : (m, r) and (r, n)
-    most : about how many entries
-    """
+    """Return |x - v| of the observed entries of X in float64; of a large X those of some columns, about `most`."""
     m, n = data.shape
     A, B = data.T.space.put(W.T), data.space.put(H)
     columns = np.unique(np.linspace(0, n - 1, min(n, max(1, most // m))).astype(int)).tolist()

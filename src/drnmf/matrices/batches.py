@@ -16,10 +16,11 @@ from typing import IO, Any
 import numpy as np
 import scipy.sparse as sp
 
-from drnmf.matrices.delimited import Row, as_delimiter, find_delimiter, rows_in, rows_of
+from drnmf.matrices.cells import Refused, Row, as_delimiter, find_delimiter, rows_in, rows_of
 from drnmf.matrices.files import read_matrix
-from drnmf.matrices.matrix import Entries, Labels, Layout, Matrix, Refused
+from drnmf.matrices.matrix import Labels, Layout, Matrix
 from drnmf.matrices.tables import Source, find_layout, read_rows
+from drnmf.numerics import Entries
 
 INPUT = "-"
 """What stands for standard input."""
@@ -102,10 +103,10 @@ def _json_lines(name: str, stream: Iterable[str], size: int) -> Iterator[Matrix]
         if not line.strip():
             continue
         try:
-            found = json.loads(line)
-            names = list(found) if number == 1 and isinstance(found, dict) else names
-            unknown = set(found) - set(names or ()) if isinstance(found, dict) else ()
-            values = [found.get(one) for one in names or ()] if isinstance(found, dict) else list(found)
+            record = json.loads(line)
+            names = list(record) if number == 1 and isinstance(record, dict) else names
+            unknown = set(record) - set(names or ()) if isinstance(record, dict) else ()
+            values = [record.get(one) for one in names or ()] if isinstance(record, dict) else list(record)
             row = [math.nan if value is None else float(value) for value in values]
         except (ValueError, TypeError, AttributeError) as error:
             raise Refused(f"{name}, line {number} is no array or object of numbers in JSON ({error}).") from None

@@ -184,12 +184,8 @@ def _constant(alone: Problem, loss: Loss, level: float) -> float:
 
 
 def objective_of_part(loss: Loss, index: int, label: str, error: float, simplest: float, scale: str) -> Part:
-    """Scale the loss of a part.
+    """Scale the loss of a part by what it reaches alone, `error`, and what its simplest model costs.
 
-    Parameters
-    ----------
-    error : e_o, what the part reaches alone
-    simplest : what its simplest model costs
     scale : "regret" or "ratio"
     """
     if scale == "ratio":

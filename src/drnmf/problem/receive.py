@@ -9,8 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from drnmf.backends.base import Data, Observed
-from drnmf.backends.observed import HeldOut, columns_of
+from drnmf.backends.base import EVERY, Data, Observed
+from drnmf.backends.observed import HeldOut
 from drnmf.backends.open import is_dask
 from drnmf.losses.base import Omega
 from drnmf.numerics import Array, Grid, Indices
@@ -46,15 +46,14 @@ class Received:
     def columns(self, some: Indices) -> Received:
         """Return some columns, given by their indices; a `HeldOut` must be bound to X already."""
         assert not isinstance(self.observed, HeldOut)
-        observed = None if self.observed is None else columns_of(self.observed, some)
+        observed = None if self.observed is None else self.observed.within(EVERY, some)
         return replace(self, X=taken(self.X, some, 1), observed=observed, notes=())
 
     def rows(self, some: Indices | slice) -> Received:
         """Return some rows, given by a slice or by their indices; a `HeldOut` must be bound to X already."""
         assert not isinstance(self.observed, HeldOut)
-        observed, X = self.observed, self.X.tocsr() if hasattr(self.X, "tocsr") else self.X
-        if observed is not None:
-            observed = observed.within(some) if isinstance(some, slice) else columns_of(observed.T, some).T
+        X = self.X.tocsr() if hasattr(self.X, "tocsr") else self.X
+        observed = None if self.observed is None else self.observed.within(some)
         return replace(self, X=taken(X, some, 0), observed=observed, notes=())
 
 

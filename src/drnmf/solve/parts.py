@@ -22,13 +22,12 @@ from drnmf.algorithms.weights import ByRule, Fixed, Reactive
 from drnmf.backends.base import Data, losses_of
 from drnmf.backends.parted import Parted, row_losses
 from drnmf.losses.base import Omega, base_of
-from drnmf.losses.part import Part
-from drnmf.losses.rowwise import Rowwise, unsettled
+from drnmf.losses.part import Part, Rowwise, unsettled
 from drnmf.numerics import HALS_WINDOW, Vector
 from drnmf.objective import simplex
 from drnmf.problem.parts import Division, objective_of_part, parted, parts_alone, simplest_losses
 from drnmf.problem.problem import Problem, reference_floors
-from drnmf.solve.finish import certified
+from drnmf.solve.pipeline import certified
 from drnmf.solve.runner import Runner
 from drnmf.solve.solve import smallest, solve
 
@@ -221,9 +220,7 @@ def _finished(whole: Problem, best: Result, runner: Runner) -> Result:
 def adopt_parts(model: Any, problem: Problem, inside: Result) -> bool:
     """Set what a model says of parts and of rows: losses as they are, references, and how much every row counted.
 
-    Returns
-    -------
-    parted : whether the objectives are of parts
+    Returns whether the objectives are of parts.
     """
     data, units, omega = problem.data, problem.units, inside.omega
     model.row_weights_ = model.row_references_ = None

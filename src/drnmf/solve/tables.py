@@ -137,9 +137,9 @@ def _rows(names: dict[str, tuple[str, ...] | None], sizes: dict[str, int]) -> tu
     unnamed = [name for name, rows in names.items() if rows is None]
     if unnamed:
         if len(set(sizes.values())) > 1:
-            told = ", ".join(f"{name} {size}" for name, size in sizes.items())
+            numbers = ", ".join(f"{name} {size}" for name, size in sizes.items())
             raise ValueError(
-                f"tables share rows, but have different numbers of them ({told}): give frames with the "
+                f"tables share rows, but have different numbers of them ({numbers}): give frames with the "
                 "names of rows as index, or rows of NaN."
             )
         return next((rows for rows in names.values() if rows is not None), None)
@@ -228,12 +228,7 @@ def table_components(model: BaseEstimator) -> dict[str, Array]:
 
 
 def encoded_tables(model: BaseEstimator, given: Given, encoder: Encoder) -> Array:
-    """Compute W of new rows from some of the tables.
-
-    Parameters
-    ----------
-    encoder : of the model, for all tables
-    """
+    """Compute W of new rows from some of the tables, by the encoder of the model for all of them."""
     joined = join(given, model.tables_)
     fitted = {table.name: table for table in model.tables_}
     columns = np.concatenate([np.arange(fitted[t.name].first, fitted[t.name].last) for t in joined.tables])

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from drnmf.backends.base import Ask, Data, Observed, Starts, Sweep
+from drnmf.backends.base import Ask, Data, Observed, OfData, Starts, Sweep
 from drnmf.backends.dask import cluster
 from drnmf.backends.dask.holders import WeighedRows, unread
 from drnmf.backends.dask.nodes import (
@@ -35,7 +35,7 @@ from drnmf.backends.dask.partial_sums import SweepColumns, losses_alone
 from drnmf.backends.dask.parts import PartedRows, SomeEntries
 from drnmf.backends.dask.row_files import RowFiles, Scratch, load_rows
 from drnmf.backends.dask.space import ColumnSpace, Factor, RowSpace
-from drnmf.backends.digest import combined
+from drnmf.backends.entries import combined
 from drnmf.backends.observed import Ones
 from drnmf.backends.weighted import Columns, Tally
 from drnmf.losses.base import Omega
@@ -47,7 +47,7 @@ from drnmf.numerics import Array, Indices, Precision, Vector
 class Blocks:
     """X in blocks of rows on Dask's workers.
 
-    holders : one task per block, whose answer is in memory and hands out the block's rows (`holders.Holder`)
+    holders : one task per block, whose answer is in memory and hands out the block's rows (`backends.dask.holders`)
     sizes : rows of each block
     in_memory : X stays with the workers; else it is read from its source in every sweep
     assignment : the worker of each block, as long as it lives
@@ -294,7 +294,7 @@ class Blocks:
 
 
 @dataclass(frozen=True, eq=False)
-class Transposed:
+class Transposed(OfData):
     """The side of W: sweeps whose parts stay with the rows that they belong to."""
 
     compressed: ClassVar[bool] = False  # of blocks each for itself
@@ -304,26 +304,6 @@ class Transposed:
     @property
     def shape(self) -> tuple[int, int]:
         return self.data.shape[1], self.data.shape[0]
-
-    @property
-    def dtype(self) -> Precision:
-        return self.data.dtype
-
-    @property
-    def mean(self) -> float:
-        return self.data.mean
-
-    @property
-    def scale(self) -> float:
-        return self.data.scale
-
-    @property
-    def zeros(self) -> int:
-        return self.data.zeros
-
-    @property
-    def count(self) -> int:
-        return self.data.count
 
     @property
     def observed(self) -> Observed | None:
@@ -350,15 +330,6 @@ class Transposed:
     def first_zero(self) -> tuple[int, int]:
         i, j = self.data.first_zero()
         return j, i
-
-    def digest(self) -> str:
-        raise NotImplementedError("only X itself has a digest")
-
-    def draw(self, *settings: Any) -> Any:
-        raise NotImplementedError("only X itself draws a start")
-
-    def map_rows(self, function: Callable[[Data], Array], rank: int) -> Any:
-        raise NotImplementedError("only the rows of X itself are in blocks")
 
     @property
     def starts(self) -> Self:

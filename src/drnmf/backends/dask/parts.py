@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from drnmf.backends.base import Data
-from drnmf.backends.observed import Ones, columns_of, weigh
+from drnmf.backends.base import EVERY, Data
+from drnmf.backends.observed import Ones, weigh
 from drnmf.backends.parted import Parted, Piece
 from drnmf.backends.weighted import Tally, Weighted
 from drnmf.numerics import Indices
@@ -31,7 +31,7 @@ def part_of(data: Any, at: Indices, across: bool) -> Data:
         part = type(raw).of(np.ascontiguousarray(some), raw.mean / raw.scale).scaled(raw.scale)
     if raw is data:
         return part
-    observed = columns_of(data.observed, at) if across else columns_of(data.observed.T, at).T
+    observed = data.observed.within(EVERY, at) if across else data.observed.within(at)
     return weigh(part, observed, raw.mean)
 
 

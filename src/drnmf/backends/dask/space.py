@@ -14,7 +14,7 @@ import numpy as np
 from drnmf.backends.base import Elsewhere, Sweep
 from drnmf.backends.dask import cluster
 from drnmf.backends.dask.nodes import Call, Kept, Node, Placed, Stored, pick
-from drnmf.backends.host.space import HostSpace
+from drnmf.backends.host.dense import HostSpace
 from drnmf.numerics import Array, Indices, Precision, Vector
 from drnmf.trees import leaves, map_leaves, types_beside
 
