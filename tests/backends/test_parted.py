@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from drnmf import Huber, Rowwise
+from drnmf import DRNMF, BetaNMF, Huber, MultiObjectiveNMF, Rowwise, beta_divergence
 from drnmf.backends.base import Ask, in_unit, losses_of
 from drnmf.backends.observed import Entries, Ones, Outer, weigh
 from drnmf.backends.open import open_blocks, open_data, open_tensor
@@ -134,3 +134,52 @@ def test_what_is_said_of_rows_is_what_the_host_says(backend, form):
     assert np.allclose(losses_of(data, W, H, omega), losses_of(local, W, H, omega), rtol=1e-10)
     residuals = [np.sort(sample_residuals(opened(where, form)[0], W, H)) for where in (backend, "host")]
     assert np.allclose(*residuals, rtol=1e-9)
+
+
+def as_given(backend, entries):
+    """A matrix of a kind that is fitted on the backend itself: a strided tensor of float64 on the host would not be."""
+    if backend == "dask":
+        import dask.array as da
+
+        return da.from_array(entries, chunks=((10, 4, 17), (entries.shape[1],)))
+    import torch
+
+    return torch.from_numpy(entries).to_sparse_csr()
+
+
+FITS = {
+    "groups": ({"betas": (1, 2)}, {"groups": np.repeat(["a", "b"], [14, 17])}),
+    "rows": ({"betas": (Rowwise(2, "sqrt"), Rowwise(1, "log"))}, {}),
+    "tables": ({"betas": {"counts": 1, "levels": 2}}, {}),
+}
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::sklearn.exceptions.ConvergenceWarning", "ignore:.*beta")
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", FITS)
+def test_fits_end_where_those_of_the_host_end(backend, name):
+    settings, given = FITS[name]
+    model = MultiObjectiveNMF(2, init="random", solver="mu", tol=0, max_iter=6, random_state=0, **settings)
+    tables = {"counts": 10.0 * X[:, :8], "levels": X[:, 8:] / 1000}
+    there = {key: as_given(backend, table) for key, table in tables.items()}
+    expected = model.fit(tables if name == "tables" else X, **given).losses_.copy()
+    W = model.fit_transform(there if name == "tables" else as_given(backend, X), **given)
+    assert not isinstance(W, np.ndarray)
+    assert np.allclose(model.losses_, expected, rtol=1e-8)
+    if name == "tables":
+        some = {key: {"levels": every["levels"]} for key, every in {"there": there, "here": tables}.items()}
+        assert np.allclose(np.asarray(model.transform(some["there"])), model.transform(some["here"]), rtol=1e-6)
+    elif name == "rows":
+        assert model.row_weights_.shape == (M,)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("betas", [(1,), (2,)], ids=str)
+def test_the_largest_regret_on_dask_is_never_above_the_plain_fits(betas):
+    groups, D = np.repeat(["a", "b"], [14, 17]), as_given("dask", X)
+    fair = DRNMF(2, betas=betas, init="custom", max_iter=10).fit(D, W=W[:, :2], H=H[:2], groups=groups)
+    plain = BetaNMF(2, beta=betas[0], init="custom", max_iter=10)
+    V = np.asarray(plain.fit_transform(D, W=W[:, :2], H=H[:2])) @ plain.components_
+    losses = [beta_divergence(X[g == groups], V[g == groups], betas[0]) for g in "ab"]
+    regrets = [part.value(loss) for part, loss in zip(fair.omega_, losses, strict=True)]
+    assert fair.scaled_losses_.max() <= max(regrets) * (1 + 1e-9)
