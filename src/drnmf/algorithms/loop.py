@@ -77,6 +77,7 @@ class Control:
         fraction, a run that falls faster in the second half of the window than in the first continues
     finish : with a fraction, a run that is soon over, because it falls far less in the second half of the window than
         in the first, continues until it moves by less than this; inf ends it as any other
+    gaps : the gap counts where a run stops; without it a maximum that swings does not go on for ever
     least : what no fit can bring the loss of beta = 2 below; where little above it is left the window is half as long,
         and where much is left tol is smaller
     overwrite : the run may write over the blocks that it begins from
@@ -93,6 +94,7 @@ class Control:
     window: int = 10
     fraction: float = 0.0
     finish: float = math.inf
+    gaps: bool = True
     least: float = 0.0
     overwrite: bool = False
     margin: float | None = None
@@ -366,7 +368,9 @@ class Run:
             return True  # it would fall by the same fraction for ever
         # what is left of a nearly exact fit would fall by the same fraction for as long: its size counts too
         least = control.tol * self._trust(control) * max(before, ALL_BUT_EXACT * watched[0])
-        still = before - now <= least and abs(self.log.gap(-w - 1) - self.log.gap(-1)) <= least
+        still = before - now <= least
+        if still and control.gaps:
+            still = abs(self.log.gap(-w - 1) - self.log.gap(-1)) <= least
         if not (still and control.fraction):
             return still
         first, second = self._halves(w)
